@@ -1,0 +1,44 @@
+# mudroom: `make demo` runs the main job, `make test` the tests; both set up what they need.
+.DEFAULT_GOAL := help
+PY := .venv/bin/python
+.PHONY: help demo install dev test check format lock bench clean
+
+help: ## say what there is
+	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
+
+demo: install ## the main job, for real, on this repository
+	@scripts/demo
+
+install: .venv/installed ## .venv with mudroom in it
+
+dev: .venv/developed ## the same, and what tests and checks need
+
+test: dev ## the tests
+	$(PY) -m pytest
+
+check: dev ## style, types, import contracts
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/lint-imports
+	.venv/bin/pyright
+
+format: dev ## mend the style
+	.venv/bin/ruff check --fix .
+	.venv/bin/ruff format .
+
+bench: dev ## the figures, side by side with the floor
+	$(PY) -m benchmarks
+
+lock: ## write requirements/*.txt anew from pyproject.toml
+	scripts/lock
+
+clean: ## away with .venv and caches
+	rm -rf .venv .pytest_cache .ruff_cache .hypothesis
+
+.venv/installed: requirements/run.txt pyproject.toml
+	@scripts/venv run
+	@touch $@
+
+.venv/developed: requirements/dev.txt pyproject.toml
+	@scripts/venv dev
+	@touch $@ .venv/installed

@@ -1,0 +1,114 @@
+"""Who runs (Agent), what goes in (Brief), what comes out (Report), and why it ended (Reason)."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+from .budgets import Budget
+from .messages import Message, Usage
+
+
+class Reason(StrEnum):
+    """Why a run ended. Set once, never relabelled."""
+
+    GOAL = "GOAL"
+    ERROR = "ERROR"
+    TIMEOUT = "TIMEOUT"
+    MAX_TURNS = "MAX_TURNS"
+    CANCELLED = "CANCELLED"
+    BUDGET = "BUDGET"
+    LOOP = "LOOP"
+    LOST = "LOST"
+
+
+class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A specification of who works; not a process.
+
+    Arguments:
+        name: lower case, as the task tool names it.
+        description: when to hand work to it; the parent model reads this.
+        instructions: its system prompt.
+        tools: names of the tools it may use; None is all of its parent's but `task`.
+        model: "inherit" or a model string.
+        budget: limits of one run of it; fields left None come from the caller.
+        temperature, top_p: sampling, 0 to 2 and 0 to 1; None leaves it to the provider.
+        environment: whether its system prompt ends with date, platform and folder.
+
+    Example:
+        Agent(name="reviewer", description="Reviews a diff.", instructions="You review…", tools=("read", "grep"))
+    """
+
+    name: str
+    description: str = ""
+    instructions: str = ""
+    tools: tuple[str, ...] | None = None
+    model: str = "inherit"
+    budget: Budget = Budget()
+    temperature: float | None = None
+    top_p: float | None = None
+    environment: bool = True
+
+
+class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All that goes into a run. What is not in here (or carved for it) a run cannot know.
+
+    Arguments:
+        run_id: the run's place in the session: "1" is the first root run, "1.3.2" the child its third turn's second call began.
+        parent: run id of the parent, "" for a root run; call_id: the parent's call that waits for the report.
+        agent: who runs. prompt: what it is told first. description: three to five words for screens.
+        tools: names of the tools it has, in order, already narrowed.
+        model: the model string, already resolved. budget: already carved.
+        depth: 0 for a root run. history: earlier messages of a continued conversation, oldest first.
+    """
+
+    run_id: str
+    agent: Agent
+    prompt: str
+    tools: tuple[str, ...]
+    model: str
+    budget: Budget
+    parent: str = ""
+    call_id: str = ""
+    description: str = ""
+    depth: int = 0
+    history: tuple[Message, ...] = ()
+
+
+class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What comes out of a run: as it was, not as one would like it.
+
+    Arguments:
+        text: the final words, "" if there are none.
+        reason: why it ended. recovered: a limit was hit, and the run still gave a summary.
+        outputs: typed values it emitted.
+        usage: tokens of the run and all below it. turns: model calls. seconds: wall-clock time.
+        calls: tool name -> how often it ran. failed: how many of those calls were errors.
+        files_read, files_changed: as the engine saw them, relative to the workspace, each once, in order.
+        run_id: handle to the transcript. agent, model: who wrote it.
+        spill: path of the whole text where a parent got only part of it. error: what went wrong, when reason is ERROR.
+    """
+
+    text: str
+    reason: Reason
+    run_id: str
+    recovered: bool = False
+    outputs: dict[str, Any] = {}
+    usage: Usage = Usage()
+    turns: int = 0
+    seconds: float = 0.0
+    calls: dict[str, int] = {}
+    failed: int = 0
+    files_read: tuple[str, ...] = ()
+    files_changed: tuple[str, ...] = ()
+    agent: str = ""
+    model: str = ""
+    spill: str = ""
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """Whether the run ended because it was done."""
+        return self.reason is Reason.GOAL

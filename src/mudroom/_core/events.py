@@ -1,0 +1,125 @@
+"""Facts that happened, the only truth about a session. They nest like brackets: session > run > turn > call.
+
+SessionOpened
+  RunStarted                      the brief: all that went in
+    Told                          a word of the engine's or the person's to the model
+    TurnStarted                   a model call is about to be made
+      Delta …                     words as they arrive; shown, never stored
+      Retried …                   the call failed and is tried again; what was streamed of it is void
+    TurnFinished | TurnFailed     the whole answer, stored before any of its calls starts
+    CallStarted  → CallFinished   intent, act, result; each durable before the next
+  RunFinished                     the report
+SessionClosed
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from .agents import Brief, Report
+from .messages import Assistant, Call
+from .tools import ToolResult
+
+
+class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
+    """What every event carries.
+
+    Arguments:
+        run: run id, "" for events of the session. turn: number of the model call, from 1; 0 before the first.
+        prompt_id: "session#agent#turn" (seed 004), the thread through logs and traces. at: seconds since 1970.
+    """
+
+    at: float
+    run: str = ""
+    turn: int = 0
+    prompt_id: str = ""
+
+
+class SessionOpened(Event, frozen=True, tag="session_opened"):
+    """A person or program opened a session in a folder."""
+
+    session: str
+    cwd: str
+    version: str
+    sandbox: str = ""
+
+
+class SessionClosed(Event, frozen=True, tag="session_closed"):
+    """The session was left in good order."""
+
+
+class RunStarted(Event, frozen=True, tag="run_started"):
+    """A run begins with this brief."""
+
+    brief: Brief
+
+
+class Told(Event, frozen=True, tag="told"):
+    """Words added for the model beside its prompt and results. `origin`: engine, person, parent."""
+
+    text: str
+    origin: str = "engine"
+
+
+class TurnStarted(Event, frozen=True, tag="turn_started"):
+    """A model call is about to be made. `tools` is False on the grace turn."""
+
+    tools: bool = True
+
+
+class TurnFinished(Event, frozen=True, tag="turn_finished"):
+    """The model's whole answer. `seconds`: how long it took."""
+
+    message: Assistant
+    seconds: float = 0.0
+
+
+class TurnFailed(Event, frozen=True, tag="turn_failed"):
+    """The model call failed for good, or was cut off by a limit or a cancel."""
+
+    error: str
+
+
+class Retried(Event, frozen=True, tag="retried"):
+    """A model call failed and will be made again after `delay` seconds; `status` is HTTP's, 0 for a lost connection."""
+
+    attempt: int
+    delay: float
+    status: int = 0
+    error: str = ""
+
+
+class CallStarted(Event, frozen=True, tag="call_started"):
+    """The intent: this call is about to act."""
+
+    call: Call
+
+
+class CallFinished(Event, frozen=True, tag="call_finished"):
+    """The result of a call. `refused` calls never acted: unknown, invalid, denied."""
+
+    call_id: str
+    name: str
+    result: ToolResult
+    seconds: float = 0.0
+    refused: bool = False
+
+
+class RunFinished(Event, frozen=True, tag="run_finished"):
+    """The run's report."""
+
+    report: Report
+
+
+class Delta(Event, frozen=True, tag="delta"):
+    """Words as they arrive. `kind`: text, thinking or call. Shown, never stored."""
+
+    kind: str
+    text: str
+
+
+Stored = (
+    SessionOpened | SessionClosed | RunStarted | Told | TurnStarted | TurnFinished | TurnFailed | Retried
+    | CallStarted | CallFinished | RunFinished
+)  # fmt: skip
+AnyEvent = Stored | Delta

@@ -1,0 +1,111 @@
+"""What a model reads and writes, in no provider's dialect: blocks, messages, usage."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Any
+
+from msgspec import Struct
+
+
+class Text(Struct, frozen=True, tag="text", omit_defaults=True):
+    """Words. `signature` is a provider's opaque seal on them, sent back unchanged to the same wire."""
+
+    text: str
+    signature: str = ""
+
+
+class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True):
+    """A model's reasoning. `redacted` holds the provider's ciphertext where the words were withheld."""
+
+    text: str
+    signature: str = ""
+    redacted: str = ""
+
+
+class Call(Struct, frozen=True, tag="call", omit_defaults=True):
+    """One tool call. `malformed` keeps the arguments' raw text when they were not a JSON object; it is then never run."""
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    malformed: str = ""
+    signature: str = ""
+
+
+class Result(Struct, frozen=True, tag="result", omit_defaults=True):
+    """What one tool call gave back, as the model reads it."""
+
+    call_id: str
+    name: str
+    text: str
+    error: bool = False
+
+
+class StopReason(StrEnum):
+    """Why a model stopped writing."""
+
+    END = "end"
+    CALLS = "calls"
+    LENGTH = "length"
+    REFUSAL = "refusal"
+    OTHER = "other"
+
+
+class Usage(Struct, frozen=True, omit_defaults=True):
+    """Tokens of one or many model calls. `input_tokens` counts the whole prompt; the cache figures are parts of it."""
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    reasoning_tokens: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.reasoning_tokens + other.reasoning_tokens,
+        )
+
+    @property
+    def total_tokens(self) -> int:
+        """Tokens read and written."""
+        return self.input_tokens + self.output_tokens
+
+
+class User(Struct, frozen=True, tag="user"):
+    """What the model is told: a prompt, a note of the engine's, the results of its calls."""
+
+    content: tuple[Text | Result, ...]
+
+
+class Assistant(Struct, frozen=True, tag="assistant", omit_defaults=True):
+    """One finished answer of a model. Thinking and signatures go back only to the `wire` that wrote them."""
+
+    content: tuple[Text | Thinking | Call, ...]
+    stop: StopReason = StopReason.END
+    usage: Usage = Usage()
+    model: str = ""
+    wire: str = ""
+    id: str = ""
+
+    @property
+    def text(self) -> str:
+        """The words, without thinking and calls."""
+        return "\n".join(b.text for b in self.content if isinstance(b, Text) and b.text)
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """The tool calls, in the order the model made them."""
+        return tuple(b for b in self.content if isinstance(b, Call))
+
+
+Message = User | Assistant
+
+
+def user(text: str) -> User:
+    """A user message of one text block."""
+    return User((Text(text),))
