@@ -1,0 +1,172 @@
+"""Settings of the command line: defaults < user file < project file < environment < flags, each value with its origin."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+import msgspec
+from msgspec import Struct
+
+from .errors import UsageError, suggest
+
+PROJECT_FILE = ".mudroom.toml"
+FORMATS = ("text", "json", "stream-json")
+COLORS = ("auto", "always", "never")
+
+
+class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a session on the command line is opened with.
+
+    Arguments:
+        model: model string, or "auto" for the first provider whose key is found. child_model: the same, or "inherit".
+        max_turns: model calls of one answer to a prompt; None is no limit. child_turns: the same for a child.
+        max_children: children that run at once. output_format: one of FORMATS. color: one of COLORS.
+        home: folder of the journals. origins: name of a value -> where it comes from; "default" is left out.
+    """
+
+    model: str = "auto"
+    child_model: str = "inherit"
+    max_turns: int | None = None
+    child_turns: int = 30
+    max_children: int = 64
+    output_format: str = "text"
+    color: str = "auto"
+    home: str = ""
+    origins: dict[str, str] = {}
+
+    def origin(self, name: str) -> str:
+        """Where the value of `name` comes from."""
+        return self.origins.get(name, "default")
+
+
+KEYS = tuple(name for name in Settings.__struct_fields__ if name != "origins")
+NARROWING = ("max_turns", "child_turns", "max_children")
+"""What a project's file may set, and only to less: it comes with a repository that someone else wrote."""
+
+_CHOICES = {"output_format": FORMATS, "color": COLORS}
+_NUMBERS = {field.name for field in msgspec.structs.fields(Settings) if int in (field.type, *get_args(field.type))}
+_VARIABLES = {
+    "model": "MUDROOM_MODEL",
+    "child_model": "MUDROOM_CHILD_MODEL CLAUDE_CODE_SUBAGENT_MODEL",
+    "max_turns": "MUDROOM_MAX_TURNS",
+    "child_turns": "MUDROOM_CHILD_TURNS",
+    "max_children": "MUDROOM_MAX_CHILDREN",
+    "output_format": "MUDROOM_OUTPUT_FORMAT",
+}
+
+
+def load(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
+    """All sources folded into one.
+
+    Arguments:
+        cwd: the project's folder, where PROJECT_FILE may lie.
+        environ: the environment. flags: values given on the command line, by name; None is not given.
+
+    Raises UsageError that names file or variable, line, key and the nearest known one.
+    """
+    values: dict[str, Any] = {"home": home(environ)}
+    origins: dict[str, str] = {}
+    user, project = config_file(environ), Path(cwd) / PROJECT_FILE
+    for key, value, where in _read(user, KEYS):
+        values[key], origins[key] = value, where
+    for key, value, where in _read(project, NARROWING):
+        bound = values.get(key, getattr(_DEFAULTS, key))
+        if bound is None or value < bound:
+            values[key], origins[key] = value, where
+    for key, value, where in (*_from_environment(environ), *((k, v, "flag") for k, v in flags.items() if v is not None)):
+        values[key], origins[key] = value, where
+    return Settings(**values, origins=origins)
+
+
+def home(environ: Mapping[str, str]) -> str:
+    """Folder of journals and history: $MUDROOM_HOME, else `mudroom` in the user's state folder."""
+    if chosen := environ.get("MUDROOM_HOME"):
+        return os.path.abspath(os.path.expanduser(chosen))
+    return _user_folder(environ, "XDG_STATE_HOME", ".local/state", "user_state_dir")
+
+
+def config_file(environ: Mapping[str, str]) -> Path:
+    """The user's own file of settings."""
+    return Path(_user_folder(environ, "XDG_CONFIG_HOME", ".config", "user_config_dir"), "config.toml")
+
+
+def _user_folder(environ: Mapping[str, str], variable: str, below_home: str, function: str) -> str:
+    if base := environ.get(variable):
+        return os.path.join(base, "mudroom")
+    if sys.platform == "linux" and (user := environ.get("HOME")):
+        return os.path.join(user, below_home, "mudroom")  # what platformdirs says too, without the cost of importing it
+    import platformdirs
+
+    return getattr(platformdirs, function)("mudroom", appauthor=False)
+
+
+def _read(path: Path, allowed: tuple[str, ...]) -> list[tuple[str, Any, str]]:
+    """Key, checked value and "file:line" of each setting in a TOML file; a missing file has none."""
+    try:
+        text = path.read_text("utf-8")
+    except FileNotFoundError:
+        return []
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
+        raise UsageError(f"cannot read the settings: {reason}", where=str(path), remedy="Mend or remove the file.") from None
+    import tomllib
+
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise UsageError(f"not TOML: {error}", where=str(path), remedy='Lines look like: model = "sonnet"') from None
+    found: list[tuple[str, Any, str]] = []
+    for key, value in table.items():
+        where = f"{path}:{_line(text, key)}"
+        name = key.replace("-", "_")
+        if name not in allowed:
+            raise _unknown(key, name, allowed, where)
+        found.append((name, _checked(name, value, where), where))
+    return found
+
+
+def _unknown(key: str, name: str, allowed: tuple[str, ...], where: str) -> UsageError:
+    if name in KEYS:
+        return UsageError(
+            f"a project's file may not set {key!r}, only lower {', '.join(allowed)}",
+            where=where,
+            remedy="Put it into your own file of settings (mudroom doctor names it) or give it as a flag.",
+        )
+    return UsageError(f"unknown setting {key!r}", where=where, remedy=suggest(name, allowed))
+
+
+def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, Any, str]]:
+    found: list[tuple[str, Any, str]] = []
+    for key, names in _VARIABLES.items():
+        name = next((n for n in names.split() if environ.get(n)), None)
+        if name is not None:
+            found.append((key, _checked(key, environ[name], f"${name}"), f"${name}"))
+    if environ.get("NO_COLOR"):
+        found.append(("color", "never", "$NO_COLOR"))
+    elif forcing := next((n for n in ("FORCE_COLOR", "CLICOLOR_FORCE") if environ.get(n, "0") != "0"), None):
+        found.append(("color", "always", f"${forcing}"))
+    return found
+
+
+def _checked(key: str, value: Any, where: str) -> Any:
+    if key in _NUMBERS:
+        number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+        if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+            raise UsageError(f"{key} must be a whole number from 1, not {value!r}", where=where)
+        return number
+    if not isinstance(value, str) or not value.strip():
+        raise UsageError(f"{key} must be words in quotes, not {value!r}", where=where)
+    if key in _CHOICES and value not in _CHOICES[key]:
+        raise UsageError(f"{key} cannot be {value!r}", where=where, remedy=suggest(value, _CHOICES[key]))
+    return os.path.abspath(os.path.expanduser(value)) if key == "home" else value.strip()
+
+
+def _line(text: str, key: str) -> int:
+    return next((n for n, line in enumerate(text.splitlines(), 1) if line.lstrip().strip("\"'").startswith(key)), 1)
+
+
+_DEFAULTS = Settings()

@@ -1,0 +1,98 @@
+"""Settings: every source, its rank, its origin, and what is said about a wrong one."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import config
+from mudroom.errors import UsageError
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    return {"XDG_CONFIG_HOME": str(tmp_path / "etc"), "MUDROOM_HOME": str(tmp_path / "home")}
+
+
+def user_file(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "etc" / "mudroom" / "config.toml"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def load(tmp_path: Path, env: dict[str, str], **flags: Any) -> config.Settings:
+    return config.load(cwd=str(tmp_path), environ=env, flags=flags)
+
+
+def test_defaults_need_no_file(tmp_path: Path, env: dict[str, str]) -> None:
+    settings = load(tmp_path, env)
+    assert (settings.model, settings.child_model, settings.max_turns, settings.max_children) == ("auto", "inherit", None, 64)
+    assert settings.home == str(tmp_path / "home")
+    assert settings.origin("model") == "default"
+
+
+def test_each_source_outranks_the_one_below_and_says_where_it_is(tmp_path: Path, env: dict[str, str]) -> None:
+    path = user_file(tmp_path, '# mine\nmodel = "openai:a"\nmax-children = 20\n')
+    settings = load(tmp_path, env)
+    assert (settings.model, settings.origin("model")) == ("openai:a", f"{path}:2")
+    (tmp_path / ".mudroom.toml").write_text("max_children = 5\n")
+    settings = load(tmp_path, env)
+    assert (settings.max_children, settings.origin("max_children")) == (5, f"{tmp_path}/.mudroom.toml:1")
+    settings = load(tmp_path, env | {"MUDROOM_MODEL": "b", "MUDROOM_MAX_CHILDREN": "7"})
+    assert (settings.model, settings.max_children, settings.origin("max_children")) == ("b", 7, "$MUDROOM_MAX_CHILDREN")
+    settings = load(tmp_path, env | {"MUDROOM_MODEL": "b"}, model="c", max_turns=None)
+    assert (settings.model, settings.origin("model"), settings.max_turns) == ("c", "flag", None)
+
+
+def test_a_project_only_narrows(tmp_path: Path, env: dict[str, str]) -> None:
+    user_file(tmp_path, "max_children = 4\n")
+    project = tmp_path / ".mudroom.toml"
+    project.write_text("max_children = 500\nmax_turns = 9\nchild_turns = 99\n")
+    settings = load(tmp_path, env)
+    assert (settings.max_children, settings.max_turns, settings.child_turns) == (4, 9, 30)
+    project.write_text('model = "openai:expensive"\n')
+    with pytest.raises(UsageError, match=r"may not set 'model'.*mudroom\.toml:1.*flag"):
+        load(tmp_path, env)
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('modle = "x"\n', r"unknown setting 'modle' .*config\.toml:1.* Did you mean model"),
+        ("\nmax_turns = 0\n", r"max_turns must be a whole number from 1, not 0 .*config\.toml:2"),
+        ("max_turns = true\n", "whole number"),
+        ("model = 3\n", "model must be words in quotes, not 3"),
+        ('output_format = "jsn"\n', r"output_format cannot be 'jsn'.*Did you mean json"),
+        ("model = \n", "not TOML: .*line 1"),
+    ],
+)
+def test_a_wrong_file_is_named_with_line_key_and_nearest(tmp_path: Path, env: dict[str, str], text: str, says: str) -> None:
+    user_file(tmp_path, text)
+    with pytest.raises(UsageError, match=says):
+        load(tmp_path, env)
+
+
+def test_a_file_that_is_not_text_is_named(tmp_path: Path, env: dict[str, str]) -> None:
+    user_file(tmp_path, "").write_bytes(b"model = '\xff'")
+    with pytest.raises(UsageError, match=r"it is not UTF-8 .*config\.toml"):
+        load(tmp_path, env)
+
+
+def test_a_wrong_variable_is_named(tmp_path: Path, env: dict[str, str]) -> None:
+    with pytest.raises(UsageError, match=r"max_children must be .* not 'many' \(\$MUDROOM_MAX_CHILDREN\)"):
+        load(tmp_path, env | {"MUDROOM_MAX_CHILDREN": "many"})
+
+
+def test_colour_follows_the_customs(tmp_path: Path, env: dict[str, str]) -> None:
+    assert load(tmp_path, env).color == "auto"
+    assert load(tmp_path, env | {"NO_COLOR": "1", "FORCE_COLOR": "1"}).color == "never"
+    assert load(tmp_path, env | {"NO_COLOR": "", "FORCE_COLOR": "1"}).color == "always"
+    assert load(tmp_path, env | {"CLICOLOR_FORCE": "0"}).color == "auto"
+
+
+def test_home_is_where_the_variables_say() -> None:
+    assert config.home({"MUDROOM_HOME": "/x/y"}) == "/x/y"
+    assert config.home({"XDG_STATE_HOME": "/s"}) == "/s/mudroom"
+    assert config.home({"HOME": "/h"}).endswith("mudroom")
+    assert config.home({}).endswith("mudroom")
