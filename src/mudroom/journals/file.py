@@ -1,0 +1,145 @@
+"""One journal file: made, opened and checked, and what its failures are called."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from msgspec import Struct
+
+from .._version import __version__
+from ..errors import JournalDamaged, JournalError, JournalNewer
+from .folder import make_file
+
+SCHEMA = 1
+_APPLICATION = 0x6D756472
+_TABLES = (
+    "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
+    "CREATE TABLE events (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL)",
+)
+_BUSY = 30.0
+_RESTORE = "The file is left as it is; restore it from a copy, or begin a new session."
+
+
+class Meta(Struct, frozen=True, kw_only=True):
+    """What a journal file says about itself. `created`: seconds since 1970. `program`: the version that began it."""
+
+    session: str
+    created: float
+    program: str
+
+
+def connect_writer(path: Path, new: str | None) -> sqlite3.Connection:
+    """A connection that syncs every commit; `new` is the id of the session to begin in a file that must not be there yet."""
+    if new is not None:
+        make_file(path)
+    elif not path.exists():
+        raise JournalError("there is no such journal", where=str(path), remedy="See `mudroom runs`.")
+    connection = sqlite3.connect(_uri(path, "rw"), uri=True, isolation_level=None, timeout=_BUSY, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")  # fails here, not at the first record, when the file cannot be written
+        if new is not None:
+            _begin(connection, new)
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def connect_reader(path: Path) -> sqlite3.Connection:
+    """A connection that changes nothing, also on a disk where SQLite could not put its shared memory."""
+    if not path.exists():
+        raise JournalError("there is no such journal", where=str(path), remedy="See `mudroom runs`.")
+    try:
+        return _readable(_uri(path, "ro"))
+    except sqlite3.OperationalError as error:
+        if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+            raise
+    wal = path.with_name(path.name + "-wal")
+    if not wal.exists():
+        return _readable(_uri(path, "ro") + "&immutable=1")
+    with TemporaryDirectory(prefix="mudroom-") as folder:  # its files may go once they are open
+        for part in (path, wal):
+            shutil.copyfile(part, Path(folder, part.name))
+        return _readable(_uri(Path(folder, path.name), "rw"))
+
+
+def meta_of(connection: sqlite3.Connection, path: Path, session: str = "") -> Meta:
+    """What the file says about itself, once it is known to be a journal, of a schema we know, and of that session."""
+    where = str(path)
+    schema = connection.execute("PRAGMA user_version").fetchone()[0]
+    if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
+        raise JournalDamaged("this is no journal of mudroom's", where=where, remedy=_RESTORE)
+    if schema > SCHEMA:
+        remedy = f"Use a newer mudroom; this one ({__version__}) leaves the file as it is."
+        raise JournalNewer(f"the journal has schema {schema}, and this program knows {SCHEMA}", where=where, remedy=remedy)
+    found = dict(connection.execute("SELECT key, value FROM meta"))
+    try:
+        meta = Meta(session=found["session"], created=float(found["created"]), program=found["program"])
+    except (KeyError, ValueError) as error:
+        raise JournalDamaged("the journal does not say whose it is", where=where, remedy=_RESTORE) from error
+    if session and session != meta.session:
+        raise JournalError(f"the journal holds session {meta.session!r}, not {session!r}", where=where, remedy="Open it by its own id.")
+    return meta
+
+
+@contextmanager
+def explained(path: Path) -> Generator[None]:
+    """Turn what SQLite and the system say about a file into JournalError with the remedy."""
+    try:
+        yield
+    except FileExistsError as error:
+        raise JournalError("there is such a session already", where=str(path), remedy="Continue it, or take another id.") from error
+    except sqlite3.OperationalError as error:
+        message, remedy = why(error)
+        raise JournalError(message, where=str(path), remedy=remedy) from error
+    except sqlite3.DatabaseError as error:
+        raise JournalDamaged(f"the journal is damaged: {error}", where=str(path), remedy=_RESTORE) from error
+    except OSError as error:
+        raise JournalError(
+            f"the journal cannot be opened: {error.strerror}",
+            where=str(error.filename or path),
+            remedy="Check its rights and the disk, or set MUDROOM_HOME to another folder.",
+        ) from error
+
+
+def why(error: Exception) -> tuple[str, str]:
+    """What stopped the writing, and what to do about it."""
+    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+    kept = "What was recorded before is safe."
+    if code == sqlite3.SQLITE_FULL:
+        return "the disk is full; this was not recorded", f"{kept} Free some space, then continue the session."
+    if code == sqlite3.SQLITE_READONLY:
+        return "the journal is read-only; this was not recorded", f"{kept} Make the file and its folder writable."
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
+        return "another program has locked the journal; this was not recorded", f"{kept} Close the other program."
+    return f"the journal cannot be written: {error or type(error).__name__}", f"{kept} Check the disk and its free space."
+
+
+def _begin(connection: sqlite3.Connection, session: str) -> None:
+    for statement in (*_TABLES, f"PRAGMA application_id = {_APPLICATION}", f"PRAGMA user_version = {SCHEMA}"):
+        connection.execute(statement)
+    facts = {"schema": SCHEMA, "session": session, "created": repr(time.time()), "program": __version__}
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", [(key, str(value)) for key, value in facts.items()])
+
+
+def _readable(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _uri(path: Path, mode: str) -> str:
+    return f"{path.as_uri()}?mode={mode}"
