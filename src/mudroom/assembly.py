@@ -1,0 +1,185 @@
+"""Wishes -> parts: the only file that names concrete adapters, and the only one that reads keys."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from . import agentfiles, config
+from ._core.agents import Agent
+from ._core.budgets import Budget
+from ._core.events import AnyEvent
+from ._core.ports import Answer, Approver, Clock, Journal, Model, Question
+from ._core.tools import Tool
+from ._engine.context import Parts
+from ._engine.task import task_tool
+from .errors import UsageError
+from .models import providers
+
+
+class Wish(Struct, frozen=True, kw_only=True):
+    """What the opener of a session asked for; see Session."""
+
+    session: str
+    model: str | Model
+    child_model: str
+    cwd: str
+    home: str | None
+    child_budget: Budget
+    tools: tuple[Tool, ...]
+    agents: tuple[Agent, ...]
+    journal: str | Journal
+    approver: Approver | None
+    environ: Mapping[str, str] | None
+
+
+class House(Struct, frozen=True, kw_only=True):
+    """A session's parts, the root agent, its model, and what the person should be told."""
+
+    parts: Parts
+    models: Models
+    root: Agent
+    model: str
+    notices: tuple[str, ...] = ()
+
+    async def close(self) -> None:
+        """Let go of connections and the journal."""
+        await self.models.close()
+        await self.parts.journal.close()
+
+
+class SystemClock:
+    """The port Clock, for real."""
+
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return time.time()
+
+    def monotonic(self) -> float:
+        """Seconds of the event loop's clock, which asyncio's timeouts follow."""
+        return asyncio.get_running_loop().time()
+
+    async def sleep(self, seconds: float) -> None:
+        """Wait."""
+        await asyncio.sleep(seconds)
+
+
+class Nobody:
+    """The port Approver where no person is: no, at once."""
+
+    async def decide(self, question: Question) -> Answer:
+        """No."""
+        return Answer(False, "nobody is here to confirm it")
+
+
+OFFLINE = (
+    "no key and no local server found: using the offline model, which follows rules and knows a few tasks. "
+    "For a real one set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENAI_BASE_URL or OLLAMA_HOST."
+)
+
+
+def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]]) -> House:
+    """Choose and open the parts. Raises UsageError or JournalError and leaves nothing open."""
+    environ = os.environ if wish.environ is None else wish.environ
+    root = os.path.realpath(wish.cwd)
+    if not os.path.isdir(root):
+        raise UsageError("no such directory", where=wish.cwd, remedy="Name a folder that exists.")
+    home = wish.home or config.home(environ)
+    clock = SystemClock()
+    models = Models(environ, clock)
+    notices: list[str] = []
+    model = _root_model(wish.model, models, environ, notices)
+    if wish.child_model:
+        models(wish.child_model)
+    spills = os.path.join(home, "spills", wish.session)
+    agents = {agent.name: agent for agent in (agentfiles.builtin("general"), agentfiles.builtin("explore"), *wish.agents)}
+    parts = Parts(
+        session=wish.session,
+        models=models,
+        journal=_journal(wish, home, root),
+        workspace=_workspace(root, spills),
+        sandbox=_sandbox(root, environ),
+        clock=clock,
+        approver=wish.approver or Nobody(),
+        toolbox=_toolbox(wish.tools, agents),
+        agents=agents,
+        spills=spills,
+        environment=f"Folder: {root}. Platform: {platform.system()}. Date: {time.strftime('%Y-%m-%d')}.",
+        child_model=wish.child_model,
+        child_budget=wish.child_budget,
+        watchers=watchers,
+    )
+    return House(parts=parts, models=models, root=agentfiles.builtin("main"), model=model, notices=tuple(notices))
+
+
+class Models:
+    """Model strings -> models, each made once; one set of connections a provider."""
+
+    def __init__(self, environ: Mapping[str, str], clock: Clock) -> None:
+        self._environ, self._clock = environ, clock
+        self._open: dict[str, Model] = {}
+
+    def __call__(self, name: str) -> Model:
+        """The model of that name. Raises UnknownName, or UsageError naming the key that is missing."""
+        if name not in self._open:
+            self._open[name] = self._made(name)
+        return self._open[name]
+
+    def put(self, model: Model) -> str:
+        """Take in a model that somebody else made; its name."""
+        self._open[model.name] = model
+        return model.name
+
+    async def close(self) -> None:
+        """Close them all."""
+        for model in self._open.values():
+            await model.close()
+
+    def _made(self, name: str) -> Model: ...
+
+
+def _root_model(asked: str | Model, models: Models, environ: Mapping[str, str], notices: list[str]) -> str:
+    if not isinstance(asked, str):
+        return models.put(asked)
+    name = asked
+    if asked == "auto":
+        name = providers.default(environ) or "offline"
+        if name == "offline":
+            notices.append(OFFLINE)
+    return models(name).name
+
+
+def _toolbox(own: tuple[Tool, ...], agents: Mapping[str, Agent]) -> dict[str, Tool]:
+    from .toolkit import builtin
+
+    return {**builtin(), "task": task_tool(agents), **{tool.name: tool for tool in own}}
+
+
+def _workspace(root: str, spills: str) -> Any:
+    from .workspaces.shared import SharedWorkspace
+
+    return SharedWorkspace(root, readable=(spills,))
+
+
+def _sandbox(root: str, environ: Mapping[str, str]) -> Any:
+    from .sandboxes.plain import PlainSandbox
+
+    return PlainSandbox(root, env=environ)
+
+
+def _journal(wish: Wish, home: str, root: str) -> Journal:
+    if not isinstance(wish.journal, str):
+        return wish.journal
+    if wish.journal == "memory":
+        from .journals.memory import MemoryJournal
+
+        return MemoryJournal()
+    from .journals.sqlite import SqliteJournal
+
+    return SqliteJournal.open(os.path.join(home, "sessions", f"{wish.session}.db"), session=wish.session, create=True)

@@ -61,7 +61,8 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
         agent: who runs. prompt: what it is told first. description: three to five words for screens.
         tools: names of the tools it has, in order, already narrowed.
         model: the model string, already resolved. budget: already carved.
-        depth: 0 for a root run. history: earlier messages of a continued conversation, oldest first.
+        depth: 0 for a root run. continues: run id whose conversation this one goes on with.
+        history: earlier messages of that conversation, oldest first; the record leaves them to the runs they came from.
     """
 
     run_id: str
@@ -74,6 +75,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     call_id: str = ""
     description: str = ""
     depth: int = 0
+    continues: str = ""
     history: tuple[Message, ...] = ()
 
 

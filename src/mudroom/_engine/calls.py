@@ -1,0 +1,141 @@
+"""The calls of one answer: known? valid? approved? then intent, act, result; side by side where that is safe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from .._core.events import CallFinished, CallStarted
+from .._core.messages import Call, Result
+from .._core.ports import Question
+from .._core.tools import Effect, Tool, ToolResult, canonical
+from ..errors import MudroomError, suggest
+from .context import CallContext, RunContext
+
+OUTPUT_CAP = 50_000
+"""Characters of one result in a context (MISSION A11); the whole stays on disk."""
+
+EVERYTHING = "*"
+"""The lane of a call that may touch anything."""
+
+ALL_FAILED = "All tool calls of this turn failed. Read the errors, find the cause, and try another way."
+
+
+class Ready(Struct, frozen=True):
+    """A call that was looked up and checked: either it can act, or `refusal` says why not."""
+
+    call: Call
+    tool: Tool | None = None
+    arguments: Any = None
+    refusal: ToolResult | None = None
+
+
+async def act(ctx: RunContext) -> None:
+    """Run the calls the model asked for; one result for each goes into the inbox, in the order of the calls, whatever happens."""
+    ready = [check(ctx, call) for call in ctx.asked]
+    ended = [asyncio.Event() for _ in ready]
+    async with asyncio.TaskGroup() as group:
+        for n, call in enumerate(ready):
+            before = [ended[m] for m in range(n) if _clash(ready[m], call)]
+            group.create_task(_in_order(ctx, n + 1, call, before, ended[n]))
+    all_failed = all(result.error for result in ctx.results.values())
+    ctx.answered()
+    for word in _words(ctx, all_failed):
+        ctx.tell(word)
+
+
+def check(ctx: RunContext, call: Call) -> Ready:
+    """Look a call up and check its arguments; what is wrong becomes a result the model can act on."""
+    name = canonical(call.name) if call.name not in ctx.tools else call.name
+    tool = ctx.tools.get(name)
+    if tool is None:
+        return Ready(call, refusal=_refused(f"There is no tool {call.name!r} here. {suggest(call.name, ctx.tools)}"))
+    if call.malformed:
+        text = f"The arguments of {name} were not a JSON object: {call.malformed[:200]!r}. Send the call again with valid JSON."
+        return Ready(call, tool, refusal=_refused(text))
+    given = {tool.spellings.get(key, key): value for key, value in call.arguments.items()}
+    try:
+        return Ready(call, tool, tool.parse(given))
+    except (ValueError, TypeError) as error:
+        return Ready(call, tool, refusal=_refused(f"Invalid arguments for {name}: {error}"))
+
+
+def _refused(text: str) -> ToolResult:
+    return ToolResult(text, error=True)
+
+
+def _lane(ready: Ready) -> str | None:
+    if ready.tool is None or ready.refusal or ready.tool.effect is Effect.PURE:
+        return None
+    return EVERYTHING if ready.tool.effect is Effect.EFFECTFUL else ready.tool.key(ready.arguments)
+
+
+def _clash(earlier: Ready, later: Ready) -> bool:
+    """Whether `later` must wait: pure calls and tasks never do, a file has one writer, an effectful call is alone among effects."""
+    lanes = _lane(earlier), _lane(later)
+    return None not in lanes and (lanes[0] == lanes[1] or EVERYTHING in lanes)
+
+
+async def _in_order(ctx: RunContext, place: int, ready: Ready, before: Sequence[asyncio.Event], ended: asyncio.Event) -> None:
+    try:
+        for event in before:
+            await event.wait()
+        ctx.results[ready.call.id] = await _one(ctx, place, ready)
+    finally:
+        ended.set()
+
+
+async def _one(ctx: RunContext, place: int, ready: Ready) -> Result:
+    refusal = ready.refusal or await _denied(ctx, ready)
+    context, began = CallContext(ctx, ready.call, place), ctx.parts.clock.monotonic()
+    await ctx.record(ctx.event(CallStarted, call=ready.call))
+    result = refusal or capped(context, await _acted(context, ready))
+    name = ready.tool.name if ready.tool else ready.call.name
+    ctx.count(name, result, refused=refusal is not None)
+    seconds = round(ctx.parts.clock.monotonic() - began, 3)
+    await ctx.record(ctx.event(CallFinished, call_id=ready.call.id, name=name, result=result, seconds=seconds, refused=refusal is not None))
+    return Result(ready.call.id, name, result.text, result.error)
+
+
+async def _denied(ctx: RunContext, ready: Ready) -> ToolResult | None:
+    if ready.tool is None or not ready.tool.needs_confirmation:
+        return None
+    brief = ctx.brief
+    question = Question(brief.run_id, brief.agent.name, ready.tool.name, ready.call.arguments, "the tool asks for confirmation")
+    answer = await ctx.parts.approver.decide(question)
+    if answer.allowed:
+        return None
+    return _refused(f"{ready.tool.name} was not allowed: {answer.why or 'a person said no'}. Find another way, or do without.")
+
+
+async def _acted(context: CallContext, ready: Ready) -> ToolResult:
+    assert ready.tool is not None
+    try:
+        return await ready.tool.run(context, ready.arguments)
+    except MudroomError as error:
+        return ToolResult(str(error), error=True)
+    except Exception as error:  # noqa: BLE001  a tool may raise anything; the model is told, the run goes on
+        return ToolResult(f"{ready.tool.name} failed: {type(error).__name__}: {error}", error=True)
+
+
+def capped(context: CallContext, result: ToolResult) -> ToolResult:
+    """The result with at most OUTPUT_CAP characters for the model: head and tail here, the whole in a file it can read."""
+    text = result.text
+    if len(text) <= OUTPUT_CAP:
+        return result
+    path = result.spill or context.spill("output")
+    if not result.spill:
+        with open(path, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+    half = OUTPUT_CAP // 2 - 200
+    middle = f"\n\n[… {len(text) - 2 * half:,} characters left out; the whole is in {path}: read it with offset and limit …]\n\n"
+    return ToolResult(text[:half] + middle + text[-half:], result.error, result.display, result.detail, result.reads, result.changes, path)
+
+
+def _words(ctx: RunContext, all_failed: bool) -> list[str]:
+    context = CallContext(ctx)
+    words = [word for tool in ctx.tools.values() if tool.remind and (word := tool.remind(context))]
+    return [*words, ALL_FAILED] if all_failed else words

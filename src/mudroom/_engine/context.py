@@ -1,0 +1,184 @@
+"""RunContext: everything one run may touch. It is built from a brief, never copied from a parent's, so nothing can leak."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
+
+from msgspec import Struct
+
+from .._core.agents import Agent, Brief, Reason, Report
+from .._core.budgets import Budget, Meter
+from .._core.events import AnyEvent, Delta, Event, Stored, Told
+from .._core.messages import Assistant, Call, Result, Text, User
+from .._core.ports import Approver, Chat, Clock, Journal, Model, Sandbox, Setup, Toolbox, Worker, Workspace
+from .._core.tools import Tool, ToolResult
+
+E = TypeVar("E", bound=Event)
+
+
+class Parts(Struct, frozen=True, kw_only=True):
+    """What all runs of a session share, already chosen and open. None of it knows any run's conversation.
+
+    Arguments:
+        session: session id. models: model string -> Model. toolbox: every tool there is, by name.
+        agents: who may be called by `task`, by name. spills: folder for output too long for a context.
+        child_model: model string of children whose agent says "inherit"; "" is their parent's. child_budget: what theirs leaves open.
+        watchers: called with each event, in order, after it is durable; deltas too. They must not raise or wait.
+    """
+
+    session: str
+    models: Callable[[str], Model]
+    journal: Journal
+    workspace: Workspace
+    sandbox: Sandbox
+    clock: Clock
+    approver: Approver
+    toolbox: Toolbox
+    agents: Mapping[str, Agent]
+    spills: str
+    environment: str
+    child_model: str = ""
+    child_budget: Budget = Budget(turns=30)
+    watchers: list[Callable[[AnyEvent], None]] = []
+
+
+class RunContext:
+    """One run's own: conversation, meter, branch of the journal, and the counts its report is made of."""
+
+    def __init__(self, brief: Brief, meter: Meter, parts: Parts, worker: Worker) -> None:
+        self.brief, self.meter, self.parts, self.worker = brief, meter, parts, worker
+        self.tools: dict[str, Tool] = {name: parts.toolbox[name] for name in brief.tools}
+        self.memo: dict[str, Any] = {}
+        self.turn = 0
+        self.inbox: list[Text | Result] = [Text(brief.prompt)]
+        self.asked: tuple[Call, ...] = ()
+        self.results: dict[str, Result] = {}
+        self.final = self.partial = ""
+        self.cut_off = False
+        self.stopping = False
+        self.began = parts.clock.monotonic()
+        self._calls: dict[str, int] = {}
+        self._failed = 0
+        self._files_read: dict[str, None] = {}
+        self._files_changed: dict[str, None] = {}
+        self._unsaved: list[Stored] = []
+        self._unshown: list[Stored] = []
+        self.chat: Chat = parts.models(brief.model).chat(self._setup())
+        for message in brief.history:
+            self.chat.add(message)
+
+    def _setup(self) -> Setup:
+        agent = self.brief.agent
+        system = f"{agent.instructions}\n\n{self.parts.environment}".strip() if agent.environment else agent.instructions
+        return Setup(system=system, tools=tuple(self.tools.values()), temperature=agent.temperature, top_p=agent.top_p)
+
+    @property
+    def run_id(self) -> str:
+        """The run's place in the session."""
+        return self.brief.run_id
+
+    @property
+    def prompt_id(self) -> str:
+        """session#agent#turn: the thread through events, logs and traces (seed 004)."""
+        return f"{self.parts.session}#{self.brief.agent.name}#{self.turn}"
+
+    @property
+    def age(self) -> float:
+        """Seconds since the run began."""
+        return self.parts.clock.monotonic() - self.began
+
+    def event(self, kind: type[E], /, **fields: Any) -> E:
+        """An event of this run, stamped with turn, prompt id and time."""
+        return kind(at=self.parts.clock.now(), run=self.run_id, turn=self.turn, prompt_id=self.prompt_id, **fields)
+
+    async def record(self, *events: Stored) -> None:
+        """Make events durable, with all noted before; then show them."""
+        unsaved, unshown = [*self._unsaved, *events], [*self._unshown, *events]
+        self._unsaved, self._unshown = [], []
+        await self.parts.journal.append(*unsaved)
+        for event in unshown:
+            self._show(event)
+
+    def note(self, event: Stored, *, show: bool = False) -> None:
+        """Keep an event for the next `record`: for facts on which no act depends. `show` tells the watchers at once."""
+        self._unsaved.append(event)
+        if show:
+            self._show(event)
+        else:
+            self._unshown.append(event)
+
+    def stream(self, kind: str, text: str) -> None:
+        """Show words as they arrive."""
+        if self.parts.watchers:
+            self._show(self.event(Delta, kind=kind, text=text))
+
+    def _show(self, event: AnyEvent) -> None:
+        for watch in self.parts.watchers:
+            watch(event)
+
+    def tell(self, word: str, origin: str = "engine") -> None:
+        """Put a word into the next message to the model."""
+        self.inbox.append(Text(word))
+        self.note(self.event(Told, text=word, origin=origin), show=True)
+
+    def send(self) -> None:
+        """Append what waits in the inbox to the conversation, as one message."""
+        if self.inbox:
+            self.chat.add(User(tuple(self.inbox)))
+            self.inbox = []
+
+    def hear(self, message: Assistant) -> None:
+        """Append an answer to the conversation; its calls now want results."""
+        self.chat.add(message)
+        self.asked, self.results = message.calls, {}
+        self.final = message.text.strip()
+        self.partial = self.final or self.partial
+
+    def answered(self) -> None:
+        """Put the results of all calls asked for into the inbox, in the order of the calls."""
+        self.inbox.extend(self.results[call.id] for call in self.asked)
+        self.asked = ()
+
+    def count(self, name: str, result: ToolResult, *, refused: bool) -> None:
+        """Enter one finished call into the evidence."""
+        if not refused:
+            self._calls[name] = self._calls.get(name, 0) + 1
+        self._failed += result.error
+        self._files_read.update(dict.fromkeys(result.reads))
+        self._files_changed.update(dict.fromkeys(result.changes))
+
+    def report(self, reason: Reason, text: str, *, recovered: bool = False, error: str = "") -> Report:
+        """What is known of this run now."""
+        return Report(
+            text=text,
+            reason=reason,
+            run_id=self.run_id,
+            recovered=recovered,
+            usage=self.meter.usage + self.meter.below,
+            turns=self.turn,
+            seconds=round(self.age, 3),
+            calls=self._calls,
+            failed=self._failed,
+            files_read=tuple(self._files_read),
+            files_changed=tuple(self._files_changed),
+            agent=self.brief.agent.name,
+            model=self.brief.model,
+            error=error,
+        )
+
+
+class CallContext:
+    """What a tool may touch while it works on one call (the port ToolContext)."""
+
+    def __init__(self, run: RunContext, call: Call | None = None, place: int = 0) -> None:
+        self.run, self.call, self.place = run, call, place
+        self.run_id, self.turn, self.memo = run.run_id, run.turn, run.memo
+        self.workspace, self.sandbox = run.parts.workspace, run.parts.sandbox
+
+    def spill(self, name: str) -> str:
+        """Path of a new file outside the workspace that the `read` tool may read."""
+        folder = self.run.parts.spills
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        return os.path.join(folder, f"{self.run_id}-{self.turn}.{self.place}-{name}.txt")

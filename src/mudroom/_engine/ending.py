@@ -1,0 +1,57 @@
+"""How a run ends: a grace turn for a summary, results for calls that were cut off, a reason that is true."""
+
+from __future__ import annotations
+
+import asyncio
+
+from .._core.agents import Reason, Report
+from .._core.budgets import Limit
+from .._core.events import CallFinished
+from .._core.messages import Result
+from .._core.tools import ToolResult, canonical
+from ..errors import ModelError
+from .context import RunContext
+from .turn import ask
+
+GRACE_SECONDS = 60.0
+"""How long the grace turn may take."""
+
+INTERRUPTED = "Interrupted before it gave a result; whether it had an effect is unknown."
+
+REASONS = {
+    Limit.TURNS: Reason.MAX_TURNS,
+    Limit.SECONDS: Reason.TIMEOUT,
+    Limit.INPUT_TOKENS: Reason.BUDGET,
+    Limit.OUTPUT_TOKENS: Reason.BUDGET,
+}
+
+_SPENT = {Reason.MAX_TURNS: "turns", Reason.TIMEOUT: "time", Reason.BUDGET: "tokens"}
+
+
+async def settle(ctx: RunContext, reason: Reason, error: str) -> Report:
+    """The report of a run that ended for `reason`. A limit grants one turn without tools, unless the model itself hangs."""
+    await _close_calls(ctx)
+    summary = ""
+    if reason in _SPENT and not ctx.cut_off:
+        summary = await _summary(ctx, _SPENT[reason])
+    text = summary or (ctx.final if reason is Reason.GOAL else ctx.partial)
+    return ctx.report(reason, text, recovered=bool(summary), error=error)
+
+
+async def _summary(ctx: RunContext, spent: str) -> str:
+    ctx.tell(f"You have used up your {spent}. Call no more tools. Summarise now what you found and did, and what is left undone.")
+    try:
+        async with asyncio.timeout(GRACE_SECONDS):
+            return (await ask(ctx, tools=False)).text.strip()
+    except (TimeoutError, ModelError):
+        return ""
+
+
+async def _close_calls(ctx: RunContext) -> None:
+    """Give every call that was cut off a result, so that the conversation can go on (S7)."""
+    for call in ctx.asked:
+        if call.id not in ctx.results:
+            name, result = canonical(call.name), ToolResult(INTERRUPTED, error=True)
+            ctx.results[call.id] = Result(call.id, name, result.text, error=True)
+            await ctx.record(ctx.event(CallFinished, call_id=call.id, name=name, result=result))
+    ctx.answered()

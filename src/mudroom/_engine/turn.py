@@ -1,0 +1,65 @@
+"""One model call: stream, whole message, meter."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec.structs import replace
+
+from .._core.events import Retried, TurnFailed, TurnFinished, TurnStarted
+from .._core.messages import Assistant, Call, Text, Thinking
+from .._core.ports import Piece, Retry
+from ..errors import ModelError, ModelGarbled
+from .context import RunContext
+
+
+async def ask(ctx: RunContext, *, tools: bool = True) -> Assistant:
+    """Ask for the next answer and append it. It is noted for the journal: the next `record` stores it before any act.
+
+    Raises ModelError after recording the failure.
+    """
+    ctx.turn += 1
+    ctx.meter.turns += 1
+    ctx.note(ctx.event(TurnStarted, tools=tools), show=True)
+    ctx.send()
+    began = ctx.parts.clock.monotonic()
+    try:
+        message = _distinct(await _whole(ctx, tools), ctx.turn)
+    except ModelError as error:
+        await ctx.record(ctx.event(TurnFailed, error=str(error)))
+        raise
+    except asyncio.CancelledError:
+        ctx.cut_off = True
+        ctx.note(ctx.event(TurnFailed, error="cut off before the answer was whole"))
+        raise
+    ctx.meter.charge(message.usage)
+    ctx.note(ctx.event(TurnFinished, message=message, seconds=round(ctx.parts.clock.monotonic() - began, 3)))
+    ctx.hear(message)
+    return message
+
+
+async def _whole(ctx: RunContext, tools: bool) -> Assistant:
+    async for part in ctx.chat.ask(tools=tools):
+        if isinstance(part, Piece):
+            ctx.stream(part.kind, part.text)
+        elif isinstance(part, Retry):
+            await ctx.record(ctx.event(Retried, attempt=part.attempt, delay=part.delay, status=part.status, error=part.error))
+        else:
+            return part
+    raise ModelGarbled("the model's answer ended before it was whole", where=ctx.brief.model)
+
+
+def _distinct(message: Assistant, turn: int) -> Assistant:
+    """The message with call ids that are there and unique: providers have sent empty and doubled ones (F3)."""
+    ids = [call.id for call in message.calls]
+    if all(ids) and len(set(ids)) == len(ids):
+        return message
+    seen: set[str] = set()
+    content: list[Text | Thinking | Call] = []
+    for n, block in enumerate(message.content):
+        if isinstance(block, Call) and (not block.id or block.id in seen):
+            block = replace(block, id=f"call_{turn}_{n}")
+        if isinstance(block, Call):
+            seen.add(block.id)
+        content.append(block)
+    return replace(message, content=tuple(content))

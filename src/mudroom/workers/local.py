@@ -1,0 +1,53 @@
+"""Runs in this process: a run is one coroutine, and so many at once per level of depth that none waits for its own child."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+
+from .._core.agents import Brief, Reason, Report
+from .._core.budgets import Meter
+from .._engine import loop
+from .._engine.context import Parts, RunContext
+
+
+class LocalWorker:
+    """The port Worker, here.
+
+    Arguments:
+        parts: what all runs of the session share.
+        most: children running at once at each depth; more wait. Root runs never wait.
+    """
+
+    def __init__(self, parts: Parts, most: int = 64) -> None:
+        self._parts = parts
+        self._places: dict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(most))
+        self._running: dict[str, tuple[RunContext, asyncio.Task[object]]] = {}
+
+    async def run(self, brief: Brief, meter: Meter) -> Report:
+        """Run a brief to its end, after waiting for a place."""
+        if brief.depth == 0:
+            return await self._run(brief, meter)
+        async with self._places[brief.depth]:
+            return await self._run(brief, meter)
+
+    async def _run(self, brief: Brief, meter: Meter) -> Report:
+        ctx, task = RunContext(brief, meter, self._parts, self), asyncio.current_task()
+        assert task is not None
+        self._running[brief.run_id] = ctx, task
+        try:
+            report = await loop.run(ctx)
+        finally:
+            del self._running[brief.run_id]
+        if report.reason is Reason.CANCELLED:
+            task.uncancel()
+        return report
+
+    def cancel(self, run_id: str) -> bool:
+        """Stop one run and all below it; its parent gets a CANCELLED report. False if it is not running."""
+        found = self._running.get(run_id)
+        if found is None or found[0].stopping:
+            return False
+        found[0].stopping = True
+        found[1].cancel()
+        return True
