@@ -75,9 +75,10 @@ class TurnFinished(Event, frozen=True, tag="turn_finished"):
 
 
 class TurnFailed(Event, frozen=True, tag="turn_failed"):
-    """The model call failed for good, or was cut off by a limit or a cancel."""
+    """The model call failed for good, or was cut off by a limit or a cancel. `transient`: the same call may work later."""
 
     error: str
+    transient: bool = False
 
 
 class Retried(Event, frozen=True, tag="retried"):
