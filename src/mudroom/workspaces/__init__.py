@@ -1,1 +1,1 @@
-"""."""
+"""The files a run sees."""
