@@ -1,0 +1,110 @@
+"""The live tree: drawn on a terminal eight times a second while a run works, then left there once, as it ended."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from mudroom._core.events import AnyEvent
+from mudroom._engine.tree import Tree
+
+from .format import Line, glyphs, paint, width
+from .rows import Look, rows
+
+PERIOD = 0.125
+"""Seconds between two looks at the tree; nothing is written when nothing has changed."""
+
+MOST = 12
+"""Most runs shown at once; more are folded into counts."""
+
+
+class LiveTree:
+    """A screen for one run: events go into the tree at once, a thread of its own draws it at leisure.
+
+    Arguments:
+        stream: the terminal, as a rule stderr. tree: what is drawn; `on_event` feeds it, nothing else need.
+        color: whether to style the words. now: seconds since 1970.
+        size: (columns, lines) of the terminal, asked before each drawing, so that a resize is followed.
+
+    Example:
+        with LiveTree(sys.stderr, Tree()) as live:
+            session.watch(live.on_event)
+            report = await session.run(prompt)
+    """
+
+    def __init__(
+        self,
+        stream: TextIO,
+        tree: Tree,
+        *,
+        color: bool = True,
+        now: Callable[[], float] = time.time,
+        size: Callable[[], tuple[int, int]] | None = None,
+    ) -> None:
+        self.tree = tree
+        self._stream, self._color, self._now = stream, color, now
+        self._size = size or (lambda: _terminal(stream))
+        self._signs = glyphs(stream.encoding)
+        self._drawn: list[int] = []
+        self._text = ""
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._keep_drawing, name="live tree", daemon=True)
+
+    def __enter__(self) -> LiveTree:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        self.draw(final=True)
+
+    def on_event(self, event: AnyEvent) -> None:
+        """Take in an event; costs no drawing."""
+        self.tree.apply(event)
+
+    def draw(self, *, final: bool = False) -> None:
+        """Draw what has changed since the last time. `final` leaves it there; a run without children leaves nothing."""
+        columns, height = self._size()
+        lines = self._lines(columns, height)
+        if final and len(lines) <= 1:
+            lines = []
+        text = paint(lines, color=self._color)
+        if text == self._text and not final:
+            return
+        self._write(self._erasing(columns) + text)
+        self._text, self._drawn = text, [sum(width(words) for words, _ in line) for line in lines]
+
+    def _lines(self, columns: int, height: int) -> list[Line]:
+        if not self.tree.roots:
+            return []
+        limit = max(1, min(MOST, (height - 4) // 2))
+        look = Look(columns=max(1, columns - 1), limit=limit, now=self._now(), signs=self._signs)
+        return rows(self.tree, self.tree.roots[-1], look)[: max(1, height - 1)]
+
+    def _erasing(self, columns: int) -> str:
+        """Back to the first line and clear. A terminal made narrower has broken the old lines: they take more rows now."""
+        taken = sum(max(1, -(-wide // max(1, columns))) for wide in self._drawn)
+        return f"\x1b[{taken}A\r\x1b[J" if taken else ""
+
+    def _keep_drawing(self) -> None:
+        while not self._ended.wait(PERIOD):
+            self.draw()
+
+    def _write(self, text: str) -> None:
+        try:
+            self._stream.write(text)
+            self._stream.flush()
+        except (OSError, ValueError):  # the terminal is gone; the run is worth more than its picture
+            self._ended.set()
+
+
+def _terminal(stream: TextIO) -> tuple[int, int]:
+    try:
+        return os.get_terminal_size(stream.fileno())
+    except (OSError, ValueError):
+        return shutil.get_terminal_size()
