@@ -78,17 +78,17 @@ class SqliteJournal:
         Raises JournalError when they could not be; then nothing more can be appended. A caller cancelled while it
         waits does not know whether they were recorded.
         """
-        if not events:
-            return
-        rows = [(event, encode(event)) for event in events]
+        rows, seq = list[_Row](), self._last
+        for event in events:
+            body, seq = encode(event), seq + 1
+            rows.append((seq, clean(event.run), event.__struct_config__.tag, body, crc32(body)))  # pyright: ignore[reportArgumentType]
         if self._closed or self._failure:
             raise self._refused(self._failure or ("the journal is closed", ""))
-        first = self._last + 1
-        self._last += len(rows)
-        loop = self._loop or self._begin()
-        waiter = loop.create_future()
-        numbered = [(first + i, clean(event.run), _type(event), body, crc32(body)) for i, (event, body) in enumerate(rows)]
-        self._queue.put((numbered, waiter))
+        if not rows:
+            return
+        self._last = seq
+        waiter = (self._loop or self._begin()).create_future()
+        self._queue.put((rows, waiter))
         await waiter
 
     def read(self) -> Iterator[Stored]:
@@ -196,10 +196,6 @@ def _checked(path: Path, expected: int, seq: int, body: Any, crc: int) -> Stored
         return decode(body)
     except ValueError as error:
         raise JournalDamaged(f"record {seq} is no event: {error}", where=where, remedy=_KEEP) from error
-
-
-def _type(event: Stored) -> Any:
-    return event.__struct_config__.tag
 
 
 def _resolve(future: asyncio.Future[None]) -> None:

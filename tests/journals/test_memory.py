@@ -1,0 +1,15 @@
+import pytest
+
+from mudroom.journals.memory import MemoryJournal
+from mudroom.testing.journals import CHECKS, Check, refuses_after
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_conforms(check: Check) -> None:
+    await check(MemoryJournal)
+
+
+async def test_a_full_one_refuses_and_keeps_what_was_saved() -> None:
+    journal = MemoryJournal(room=7)
+    assert await refuses_after(journal) == 7
+    assert [event.at for event in journal.read()] == list(range(7))
