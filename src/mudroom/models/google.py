@@ -248,15 +248,15 @@ class GoogleReader:
     def finish(self) -> Assistant:
         """The whole answer.
 
-        Raises Cut when the stream ended before it did, or in a call that the model itself could not write;
-        ModelGarbled when no piece of it was a chunk.
+        Raises Cut when the stream ended before it did, Refused when all that came is a call which the model itself
+        could not write, ModelGarbled when no piece of it was a chunk.
         """
         if self._foreign:
             raise ModelGarbled("no piece of the answer is a generateContent chunk")
         if not self._finish:
-            raise Cut("the stream ended without a finishReason")
+            raise Cut
         if self._finish == "MALFORMED_FUNCTION_CALL" and not self._blocks:
-            raise Cut("the model ended in a malformed function call")
+            raise Refused(502, "the model wrote a malformed function call")
         content = tuple(block for block in self._blocks if isinstance(block, Call) or block.text)
         stop = _STOPS.get(self._finish, StopReason.OTHER if content else StopReason.REFUSAL)
         if stop is StopReason.END and any(isinstance(block, Call) for block in content):

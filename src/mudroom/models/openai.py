@@ -300,7 +300,7 @@ class OpenAIReader:
         if self._foreign:
             raise ModelGarbled("no piece of the answer is a chat completion chunk")
         if not self._finish and not (self._done and (self._texts or self._drafts)):
-            raise Cut("the stream ended without a finish_reason")
+            raise Cut
         taken: set[str] = set()
         calls = [draft.finish(self._names, taken) for draft in self._drafts]
         content: list[Text | Thinking | Call] = []

@@ -1,0 +1,284 @@
+"""Chat Completions: what is sent, and what is read, from OpenAI and from servers that only resemble it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from mudroom._core.messages import Assistant, Call, Message, Result, StopReason, Text, Thinking, Usage, User, user
+from mudroom._core.ports import Piece, Setup
+from mudroom._core.tools import Tool, ToolResult
+from mudroom.errors import ModelGarbled
+from mudroom.models._http import Cut, Http, Refused
+from mudroom.models.names import Names
+from mudroom.models.openai import OpenAIModel, OpenAIReader
+from mudroom.testing.clock import FakeClock
+
+LOCAL = "http://127.0.0.1:1/v1"
+
+
+def tool(name: str) -> Tool:
+    async def run(_context: object, _arguments: object) -> ToolResult:
+        return ToolResult("")
+
+    return Tool(name=name, description=f"Does {name}.", parameters={"type": "object", "properties": {}}, parse=dict, run=run)
+
+
+TOOLS = (tool("read"), tool("self.emitvalue"))
+
+
+def sent(
+    *messages: Message, setup: Setup | None = None, model: str = "m", base_url: str = LOCAL, tools: bool = True, key: str = ""
+) -> dict[str, Any]:
+    chat = OpenAIModel(model, http=Http(clock=FakeClock()), base_url=base_url, key=key).chat(
+        setup or Setup(system="Be brief.", tools=TOOLS)
+    )
+    for message in messages:
+        chat.add(message)
+    return json.loads(chat.body(tools=tools))
+
+
+def read(*chunks: object, names: Sequence[str] = (), model: str = "m") -> tuple[Assistant, list[Piece]]:
+    reader, pieces = OpenAIReader(model, Names(names)), list[Piece]()
+    for chunk in chunks:
+        pieces += reader.feed(chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode())
+    return reader.finish(), pieces
+
+
+def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"id": "c1", "model": "m-1", "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+
+
+def part(arguments: object = None, *, index: int | None = None, id: str | None = None, name: str | None = None) -> dict[str, Any]:
+    fields = {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
+    return {key: value for key, value in fields.items() if value is not None}
+
+
+DONE = b"[DONE]"
+
+
+def test_a_body_has_head_system_and_messages() -> None:
+    body = sent(user("Hello"))
+    assert list(body) == ["model", "stream", "stream_options", "max_tokens", "tools", "messages"]
+    assert body["stream"] is True
+    assert body["stream_options"] == {"include_usage": True}
+    assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+
+
+def test_a_name_with_a_dot_goes_out_legal_and_comes_back_ours() -> None:
+    names = [entry["function"]["name"] for entry in sent(user("x"))["tools"]]
+    assert names == ["read", "self_emitvalue"]
+    called = delta("tool_calls", tool_calls=[part("{}", index=0, id="a", name="self_emitvalue")])
+    answer, pieces = read(called, DONE, names=["self.emitvalue"])
+    assert answer.calls[0].name == "self.emitvalue"
+    assert pieces == [Piece("call", "self.emitvalue")]
+
+
+def test_nothing_empty_is_sent() -> None:
+    body = sent(User((Text(""), Text("\0"))), Assistant((Text(""),)), User(()), setup=Setup(system=""))
+    assert body["messages"] == []
+    assert "tools" not in body
+
+
+def test_results_become_tool_messages_before_the_words() -> None:
+    message = User((Text("Go on."), Result("1", "read", "one"), Result("2", "read", "no such file", error=True), Result("3", "read", "")))
+    assert sent(message, setup=Setup(system=""))["messages"] == [
+        {"role": "tool", "tool_call_id": "1", "content": "one"},
+        {"role": "tool", "tool_call_id": "2", "content": "Error: no such file"},
+        {"role": "tool", "tool_call_id": "3", "content": "(empty)"},
+        {"role": "user", "content": "Go on."},
+    ]
+
+
+def test_an_error_that_says_so_is_not_marked_again() -> None:
+    message = User((Result("1", "read", "Error: no such file", error=True),))
+    assert sent(message, setup=Setup(system=""))["messages"][0]["content"] == "Error: no such file"
+
+
+def test_calls_go_back_as_strings_of_json_and_raw_text_is_wrapped() -> None:
+    message = Assistant((Text("Look."), Call("1", "read", {"path": "ä"}), Call("2", "self.emitvalue", {}, malformed='{"a":')))
+    (entry,) = sent(message, setup=Setup(system="", tools=TOOLS))["messages"]
+    assert entry["content"] == "Look."
+    functions = [call["function"] for call in entry["tool_calls"]]
+    assert functions[0] == {"name": "read", "arguments": '{"path":"ä"}'}
+    assert functions[1]["name"] == "self_emitvalue"
+    assert json.loads(functions[1]["arguments"]) == {"INVALID_JSON": '{"a":'}
+
+
+@pytest.mark.parametrize(
+    ("wire", "base_url", "kept"), [("openai", LOCAL, True), ("anthropic", LOCAL, False), ("openai", "https://api.openai.com/v1", False)]
+)
+def test_reasoning_goes_back_only_to_the_wire_that_wrote_it(wire: str, base_url: str, kept: bool) -> None:
+    message = Assistant((Thinking("hm"), Text("yes")), wire=wire)
+    (entry,) = sent(message, setup=Setup(system=""), base_url=base_url)["messages"]
+    assert ("reasoning_content" in entry) is kept
+
+
+def test_neither_nul_nor_lone_surrogates_are_sent() -> None:
+    body = sent(user("a\0b\ud800c😀"), Assistant((Call("1", "read", {"p": "\udc00\0"}),)), setup=Setup(system="s\ud800"))
+    assert body["messages"][0]["content"] == "s\ufffd"
+    assert body["messages"][1]["content"] == "ab\ufffdc😀"
+    assert json.loads(body["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {"p": "\ufffd"}
+
+
+def test_the_last_turn_forbids_calls_after_the_messages() -> None:
+    body = sent(user("x"), tools=False)
+    assert list(body)[-2:] == ["messages", "tool_choice"]
+    assert body["tool_choice"] == "none"
+    assert "tool_choice" not in sent(user("x"), setup=Setup(system="s"), tools=False)
+
+
+@pytest.mark.parametrize(
+    ("model", "limit", "sampled"), [("gpt-4o", 16_384, True), ("gpt-5-mini", 32_000, False), ("o3", 32_000, False), ("gpt-4", 4_096, True)]
+)
+def test_openai_itself_gets_its_own_limit_and_sampling(model: str, limit: int, sampled: bool) -> None:
+    body = sent(user("x"), model=model, base_url="https://api.openai.com/v1", setup=Setup(system="", temperature=0.5, top_p=0.9))
+    assert body["max_completion_tokens"] == limit
+    assert ("temperature" in body) is ("top_p" in body) is sampled
+    assert "max_tokens" not in body
+
+
+def test_other_servers_get_max_tokens() -> None:
+    body = sent(user("x"), setup=Setup(system="", temperature=0.5, max_tokens=77))
+    assert (body["max_tokens"], body["temperature"]) == (77, 0.5)
+    assert "max_completion_tokens" not in body
+
+
+def test_each_body_extends_the_one_before_and_siblings_share_the_head() -> None:
+    model = OpenAIModel("m", http=Http(clock=FakeClock()), base_url=LOCAL)
+    setup = Setup(system="Be brief.", tools=TOOLS)
+    chat, sibling = model.chat(setup), model.chat(setup)
+    turns: list[Message] = [
+        user("a"),
+        Assistant((Call("1", "read", {"p": 1}),)),
+        User((Result("1", "read", "x" * 99),)),
+        Assistant((Text("b"),)),
+    ]
+    before = chat.body()
+    assert before == sibling.body()
+    for message in turns:
+        chat.add(message)
+        now = chat.body()
+        assert now.startswith(before.removesuffix(b"]}"))
+        before = now
+    assert chat.body(tools=False).startswith(before.removesuffix(b"]}"))
+
+
+def test_a_key_is_a_bearer_token_and_none_is_sent_without_one() -> None:
+    http = Http(clock=FakeClock())
+    assert OpenAIModel("m", http=http, key="k").headers["Authorization"] == "Bearer k"
+    assert "Authorization" not in OpenAIModel("m", http=http).headers
+    assert OpenAIModel("m", http=http, base_url=LOCAL + "/").url == LOCAL + "/chat/completions"
+    assert OpenAIModel("m", http=http).name == "openai:m"
+
+
+def test_words_and_usage_are_read() -> None:
+    usage = {
+        "prompt_tokens": 100,
+        "completion_tokens": 9,
+        "prompt_tokens_details": {"cached_tokens": 64},
+        "completion_tokens_details": {"reasoning_tokens": 4},
+    }
+    last: dict[str, Any] = {"id": "c1", "choices": [], "usage": usage}
+    answer, pieces = read(delta(role="assistant", content=""), delta(content="Hel"), delta(content="lo"), delta("stop"), last, DONE)
+    assert answer == Assistant((Text("Hello"),), StopReason.END, Usage(100, 9, 64, 0, 4), "m-1", "openai", "c1")
+    assert pieces == [Piece("text", "Hel"), Piece("text", "lo")]
+
+
+def test_parallel_calls_in_pieces_are_put_together_by_index() -> None:
+    answer, _ = read(
+        delta(tool_calls=[part("", index=0, id="a", name="read")]),
+        delta(tool_calls=[part('{"p"', index=0)]),
+        delta(tool_calls=[part("", index=1, id="b", name="grep")]),
+        delta(tool_calls=[part(":1}", index=0), part('{"q":2}', index=1)]),
+        delta("tool_calls"),
+        DONE,
+    )
+    assert answer.calls == (Call("a", "read", {"p": 1}), Call("b", "grep", {"q": 2}))
+    assert answer.stop is StopReason.CALLS
+
+
+@pytest.mark.parametrize("index", [None, 0])
+def test_whole_calls_without_or_with_one_index_for_all_stay_apart(index: int | None) -> None:
+    calls = [part('{"p":1}', index=index, id="a", name="read"), part('{"p":2}', index=index, id="b", name="read")]
+    answer, _ = read(delta("stop", tool_calls=calls))
+    assert answer.calls == (Call("a", "read", {"p": 1}), Call("b", "read", {"p": 2}))
+    assert answer.stop is StopReason.CALLS
+
+
+def test_calls_without_ids_get_unique_ones() -> None:
+    nameless = delta(tool_calls=[part("{}", name="read"), part({"p": 1}, name="read")])
+    same = [delta(tool_calls=[part("{}", index=index, id="x", name="read")]) for index in (7, 8)]
+    answer, _ = read(nameless, *same, DONE)
+    assert len({call.id for call in answer.calls}) == 4
+    assert all(call.id for call in answer.calls)
+    assert answer.calls[1].arguments == {"p": 1}
+
+
+@pytest.mark.parametrize("raw", ['{"a":', "[1]", '"text"', "nonsense", '{"a": "\\ud800"}'])
+def test_arguments_that_are_no_object_are_kept_as_they_came(raw: str) -> None:
+    answer, _ = read(delta("tool_calls", tool_calls=[part(raw, index=0, id="a", name="read")]))
+    assert answer.calls == (Call("a", "read", {}, malformed=raw),)
+
+
+@pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
+def test_reasoning_is_kept_under_either_name(key: str) -> None:
+    answer, pieces = read(delta(**{key: "hm"}), delta("stop", content="yes"))
+    assert answer.content == (Thinking("hm"), Text("yes"))
+    assert pieces == [Piece("thinking", "hm"), Piece("text", "yes")]
+
+
+def test_content_in_parts_is_read() -> None:
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "yes"}]
+    assert read(delta("stop", content=parts))[0].content == (Thinking("hm"), Text("yes"))
+
+
+def test_an_answer_is_whole_with_a_finish_reason_or_done_and_cut_with_neither() -> None:
+    assert read(delta("stop", content="a"))[0].text == "a"
+    assert read(delta(content="a"), DONE)[0].text == "a"
+    for chunks in [(), (delta(content="a"),), (DONE,)]:
+        with pytest.raises(Cut):
+            read(*chunks)
+
+
+@pytest.mark.parametrize(
+    ("finish", "stop"),
+    [("length", StopReason.LENGTH), ("content_filter", StopReason.REFUSAL), ("eos", StopReason.OTHER), ("stop", StopReason.END)],
+)
+def test_the_stop_reason_is_told(finish: str, stop: StopReason) -> None:
+    assert read(delta(finish, content="a"))[0].stop is stop
+
+
+def test_a_refusal_is_text_and_told() -> None:
+    answer, _ = read(delta(refusal="I won't."), delta("stop"))
+    assert (answer.text, answer.stop) == ("I won't.", StopReason.REFUSAL)
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        ({"code": 502, "message": "m"}, 502),
+        ({"code": "429", "message": "m"}, 429),
+        ({"code": "rate_limit_exceeded", "message": "m"}, 429),
+        ({"code": None, "type": "invalid_request_error", "message": "m"}, 400),
+        ({"type": "server_error", "message": "m"}, 500),
+        ("m", 500),
+    ],
+)
+def test_an_error_in_the_stream_is_refused_with_its_status(error: object, status: int) -> None:
+    with pytest.raises(Refused, match="m") as refused:
+        read({"error": error})
+    assert refused.value.status == status
+
+
+def test_a_finish_reason_of_error_is_an_error() -> None:
+    with pytest.raises(Refused):
+        read(delta("error", content="half"))
+
+
+def test_another_protocol_is_garbled() -> None:
+    with pytest.raises(ModelGarbled):
+        read({"type": "message_start"}, {"type": "message_stop"})
