@@ -1,1 +1,1 @@
-"""."""
+"""Screens: they fold events and send intents; of the loop they know nothing."""

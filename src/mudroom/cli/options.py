@@ -1,0 +1,169 @@
+"""The command line's words: flags, commands, and what each of them starts. Everything slow is imported when it is needed."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import sys
+from typing import Any
+
+import click
+
+from ..errors import UsageError
+
+BARE = "\0"
+"""Value of a `-p` that stands alone."""
+
+_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+
+
+class _Front(click.Command):
+    """The command without a name; its help lists those that have one."""
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(90)) for name, command in COMMANDS.items()])
+        with formatter.section("Examples"):
+            formatter.write_text('\b\nmudroom -p "find what testing framework this project uses"')
+            formatter.write_text('\b\ngit diff | mudroom -p "review this" -o json')
+
+
+def prepare(cwd: str, **flags: Any) -> Any:
+    """Settings of this command line, once the folder is known to be there.
+
+    Raises UsageError: no such folder, or a wrong setting.
+    """
+    from .. import config
+
+    if not os.path.isdir(cwd):
+        raise UsageError("no such directory" if not os.path.exists(cwd) else "not a directory", where=cwd, remedy="Name a folder with -C.")
+    return config.load(cwd=cwd, environ=os.environ, flags=flags)
+
+
+def terminal() -> bool:
+    """Whether a person sits at both ends: keyboard and screen."""
+    return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@click.command(cls=_Front, context_settings=_HELP)
+@click.argument("words", nargs=-1, metavar="[PROMPT]")
+@click.option(
+    "-p",
+    "--print",
+    "--prompt",
+    "once",
+    is_flag=False,
+    flag_value=BARE,
+    metavar="[PROMPT]",
+    help="Answer one prompt and exit; piped text joins it, - is stdin.",
+)
+@click.option("-C", "cwd", default=".", metavar="DIR", help="Work in this folder.")
+@click.option("-m", "--model", metavar="MODEL", help="provider:model, e.g. anthropic:claude-sonnet-4-5, ollama:qwen3:8b, offline.")
+@click.option("--child-model", metavar="MODEL", help="Model of the children; default: their parent's.")
+@click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Most model calls for the prompt itself.")
+@click.option("--max-children", type=click.IntRange(1), metavar="N", help="Most children at once; more wait.")
+@click.option("-o", "--output-format", type=click.Choice(["text", "json", "stream-json"]), help="What stdout carries.")
+@click.option("--verbose", is_flag=True, help="On stderr a line for every call, where there is no live tree.")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@click.option("--no-color", is_flag=True, help="No colours; so does NO_COLOR.")
+@click.option("-v", "-V", "--version", is_flag=True, help="Say which version this is.")
+def front(
+    words: tuple[str, ...], once: str | None, cwd: str, verbose: bool, quiet: bool, no_color: bool, version: bool, **flags: Any
+) -> int:
+    """Cut a big task into small ones, each in a clean context of its own.
+
+    Without -p, at a terminal, it opens a prompt to type at; a PROMPT given is its first.
+    """
+    if version:
+        from .._version import __version__
+
+        print(f"mudroom {__version__}")
+        return 0
+    given, wait = _given(words, once)
+    settings = prepare(cwd, color="never" if no_color else None, **flags)
+    import asyncio
+
+    if once is None and flags["output_format"] is None and given != "-" and terminal():
+        from .repl import converse
+
+        return asyncio.run(converse(settings, cwd=cwd, first=given or "", verbose=verbose, quiet=quiet))
+    from .prompt import compose
+    from .screens import say
+
+    prompt = compose(None if given in (None, "-") else given, sys.stdin, wait=wait, warn=say)
+    from .print_mode import one_shot
+
+    return asyncio.run(one_shot(prompt, settings, cwd=cwd, verbose=verbose, quiet=quiet))
+
+
+def _given(words: tuple[str, ...], once: str | None) -> tuple[str | None, bool]:
+    """The prompt on the command line, None if there is none; and whether a lone - asks to wait for stdin."""
+    spoken = [*([] if once in (None, BARE) else [str(once)]), *words]
+    if len(spoken) == 2 and spoken[1] == "-":
+        return spoken[0], True
+    if len(spoken) > 1:
+        raise UsageError(f"one prompt is enough, but there are {len(spoken)}: {' | '.join(spoken)}", remedy="Put it in quotes.")
+    if once is None and spoken and (near := difflib.get_close_matches(spoken[0], COMMANDS, n=1, cutoff=0.6)):
+        raise UsageError(
+            f"unknown command {spoken[0]!r}", remedy=f"Did you mean {near[0]}? For a prompt of one word: mudroom -p {spoken[0]}"
+        )
+    return (spoken[0] if spoken else None), False
+
+
+@click.command(context_settings=_HELP)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many.")
+def runs(as_json: bool, limit: int) -> int:
+    """List recorded sessions, newest first."""
+    from .runs import listing
+
+    return listing(prepare(".").home, as_json=as_json, limit=limit)
+
+
+@click.command(context_settings=_HELP)
+@click.argument("session", metavar="RUN")
+@click.option("--run", "run_id", metavar="ID", help="The transcript of this child, by the id the tree shows.")
+@click.option("--no-color", is_flag=True, help="No colours.")
+def show(session: str, run_id: str | None, no_color: bool) -> int:
+    """Show a recorded session: the tree of its runs, the ledger, a transcript.
+
+    RUN is an id from `mudroom runs`, or the beginning of one, or "last".
+    """
+    from .runs import showing
+
+    settings = prepare(".", color="never" if no_color else None)
+    return showing(settings.home, session, run_id, color=settings.color)
+
+
+@click.command(context_settings=_HELP)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def models(as_json: bool) -> int:
+    """List providers, and whose key or address is found."""
+    from .doctor import providers
+
+    return providers(prepare("."), as_json=as_json)
+
+
+@click.command(context_settings=_HELP)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def doctor(as_json: bool) -> int:
+    """Check that everything mudroom needs is there; says what to do about what is not."""
+    from .doctor import examine
+
+    return examine(as_json=as_json)
+
+
+@click.command(name="help", context_settings=_HELP)
+@click.argument("command", required=False)
+def help_(command: str | None) -> int:
+    """Explain mudroom, or one of its commands."""
+    from ..errors import UnknownName
+
+    if command and command not in COMMANDS:
+        raise UnknownName("command", command, COMMANDS)
+    shown, name = (COMMANDS[command], f"mudroom {command}") if command else (front, "mudroom")
+    print(shown.get_help(click.Context(shown, info_name=name, max_content_width=120)))
+    return 0
+
+
+COMMANDS: dict[str, click.Command] = {"runs": runs, "show": show, "models": models, "doctor": doctor, "help": help_}

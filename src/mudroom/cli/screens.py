@@ -1,0 +1,69 @@
+"""Which screen shows a run: a live tree on a terminal, plain lines elsewhere, nothing when asked to be quiet."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable
+from contextlib import ExitStack
+from typing import TextIO
+
+from .._core.events import AnyEvent
+from .._engine.tree import Tree, clean
+from .live import LiveTree
+from .plain import PlainProgress
+
+
+def say(text: str, *, prefix: str = "mudroom: ") -> None:
+    """One remark on stderr; a stderr that nobody reads is no reason to fail."""
+    try:
+        print(f"{prefix}{clean(text)}", file=sys.stderr, flush=True)
+    except OSError:
+        pass
+
+
+def drawable(stream: TextIO) -> bool:
+    """Whether `stream` is a terminal that obeys escape sequences."""
+    return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
+
+
+def colored(stream: TextIO, color: str) -> bool:
+    """Whether to colour what goes to `stream`. `color`: "always", "never" or "auto", which is on a terminal."""
+    return color == "always" or (color == "auto" and drawable(stream))
+
+
+class Screen:
+    """A `with` block around one run that shows it on stderr; `apply` takes its events.
+
+    Arguments:
+        color: see `colored`. verbose: a line for each call where there is no live tree.
+        quiet: show nothing. plain: lines even where a tree could be drawn.
+    """
+
+    def __init__(self, color: str, *, verbose: bool = False, quiet: bool = False, plain: bool = False) -> None:
+        self._stack, self._shown = ExitStack(), None if quiet else self._choose(color, verbose, plain)
+
+    def __enter__(self) -> Screen:
+        if isinstance(self._shown, LiveTree):
+            self._stack.enter_context(self._shown)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stack.close()
+
+    def apply(self, event: AnyEvent) -> None:
+        """Take in an event."""
+        if self._shown:
+            self._shown.on_event(event)
+
+    def notices(self, notices: Iterable[str]) -> None:
+        """Say what the person should know before the run begins."""
+        if self._shown:
+            for notice in notices:
+                say(notice)
+
+    @staticmethod
+    def _choose(color: str, verbose: bool, plain: bool) -> LiveTree | PlainProgress:
+        if drawable(sys.stderr) and not os.environ.get("CI") and not plain:
+            return LiveTree(sys.stderr, Tree(), color=colored(sys.stderr, color))
+        return PlainProgress(sys.stderr, Tree(), verbose=verbose)
