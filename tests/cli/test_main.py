@@ -1,0 +1,72 @@
+"""The command line's own words: flags, commands, and a clear line with exit code 2 for each wrong one."""
+
+import subprocess
+import sys
+
+import pytest
+
+from mudroom._version import __version__
+from mudroom.cli.main import run
+from mudroom.cli.options import COMMANDS, front
+
+
+def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    assert run(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and "Traceback" not in err and len(err.splitlines()) == 1
+    return err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--modle", "x"], "--model"),
+        (["-p", "x", "--outputformat", "json"], "--output-format"),
+        (["-p", "x", "-o", "jsn"], "'jsn' is not one of"),
+        (["-p", "x", "--max-turns", "0"], "0 is not in the range"),
+        (["-p", "x", "--max-children", "many"], "'many' is not a valid integer"),
+        (["doctr"], "unknown command 'doctr'. Did you mean doctor?"),
+        (["help", "shw"], "Did you mean show?"),
+        (["show"], "Missing argument 'RUN'"),
+        (["runs", "--jsn"], "--json"),
+        (["-p", "one", "two"], "one prompt is enough, but there are 2: one | two"),
+        (["-p", ""], "the prompt is empty"),
+        (["-p", " \t"], "the prompt is empty"),
+        (["-C", "/no/such/folder", "-p", "x"], "no such directory (/no/such/folder)"),
+        (["-C", __file__, "-p", "x"], "not a directory"),
+    ],
+)
+def test_a_wrong_word_is_answered_with_the_right_one(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert says in refused(arguments, capsys)
+
+
+def test_the_help_names_every_flag_and_command(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["--help"], ["-h"], ["help"]):
+        assert run(arguments) == 0
+        out = capsys.readouterr().out
+        assert all(option in out for parameter in front.params for option in parameter.opts if option.startswith("-"))
+        assert all(name in out for name in COMMANDS)
+    assert run(["help", "show"]) == 0
+    assert "--run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("flag", ["--version", "-V", "-v"])
+def test_the_version_is_one_line(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([flag]) == 0
+    assert capsys.readouterr().out == f"mudroom {__version__}\n"
+
+
+def test_asking_the_version_imports_nothing_slow() -> None:
+    script = (
+        "import sys; sys.argv = ['mudroom', '--version']\n"
+        "from mudroom.cli.main import main; main()\n"
+        "print({'aiohttp', 'rich', 'prompt_toolkit', 'sqlite3', 'click', 'asyncio', 'msgspec'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert done.stdout == f"mudroom {__version__}\nset()\n"
+
+
+def test_a_fault_of_ours_is_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["-p", "x", "--model", None]) == 1  # type: ignore[list-item]
+    err = capsys.readouterr().err
+    assert "This is a fault of mudroom's; MUDROOM_DEBUG=1 shows where it arose." in err and "Traceback" not in err
