@@ -23,6 +23,7 @@ _TABLES = (
     "CREATE TABLE events (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL)",
 )
 _BUSY = 30.0
+_DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)  # the first: a table is missing
 _RESTORE = "The file is left as it is; restore it from a copy, or begin a new session."
 
 
@@ -34,24 +35,26 @@ class Meta(Struct, frozen=True, kw_only=True):
     program: str
 
 
-def connect_writer(path: Path, new: str | None) -> sqlite3.Connection:
-    """A connection that syncs every commit; `new` is the id of the session to begin in a file that must not be there yet."""
-    if new is not None:
+def connect_writer(path: Path, session: str, *, create: bool) -> tuple[sqlite3.Connection, Meta]:
+    """A connection that syncs every commit; a new file begins with the session's id, one that is there is checked first."""
+    if create:
         make_file(path)
     elif not path.exists():
         raise JournalError("there is no such journal", where=str(path), remedy="See `mudroom runs`.")
     connection = sqlite3.connect(_uri(path, "rw"), uri=True, isolation_level=None, timeout=_BUSY, check_same_thread=False)
     try:
+        if not create:
+            meta_of(connection, path, session)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")  # fails here, not at the first record, when the file cannot be written
-        if new is not None:
-            _begin(connection, new)
+        if create:
+            _begin(connection, session)
         connection.execute("COMMIT")
+        return connection, meta_of(connection, path, session)
     except BaseException:
         connection.close()
         raise
-    return connection
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
@@ -98,11 +101,11 @@ def explained(path: Path) -> Generator[None]:
         yield
     except FileExistsError as error:
         raise JournalError("there is such a session already", where=str(path), remedy="Continue it, or take another id.") from error
-    except sqlite3.OperationalError as error:
+    except sqlite3.DatabaseError as error:
+        if error.sqlite_errorcode & 0xFF in _DAMAGE:
+            raise JournalDamaged(f"the journal is damaged: {error}", where=str(path), remedy=_RESTORE) from error
         message, remedy = why(error)
         raise JournalError(message, where=str(path), remedy=remedy) from error
-    except sqlite3.DatabaseError as error:
-        raise JournalDamaged(f"the journal is damaged: {error}", where=str(path), remedy=_RESTORE) from error
     except OSError as error:
         raise JournalError(
             f"the journal cannot be opened: {error.strerror}",

@@ -65,9 +65,9 @@ class SqliteJournal:
                 make_folder(path.parent)
             held = lock(path)
             try:
-                connection = connect_writer(path, session if create else None)
+                connection, meta = connect_writer(path, session, create=create)
                 last = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
-                return cls(path, meta_of(connection, path, session), connection, held, last)
+                return cls(path, meta, connection, held, last)
             except BaseException:
                 unlock(path, held)
                 raise

@@ -1,0 +1,139 @@
+"""A journal whose process is killed, and one whose disk is full: what was acknowledged is there, and nothing else is claimed."""
+
+import asyncio
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mudroom._core.events import Told
+from mudroom.errors import JournalError
+from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom.testing.journals import refuses_after
+
+_APPEND_FOR_EVER = """
+import asyncio, os, sys
+from mudroom._core.events import Told
+from mudroom.journals.sqlite import SqliteJournal
+
+async def produce(journal, name):
+    n = 0
+    while True:
+        await journal.append(*(Told(at=n + part, run=name, text="x" * 700) for part in range(3)))
+        n += 3
+        os.write(1, f"{name} {n}\\n".encode())
+
+async def main():
+    journal = SqliteJournal.open(sys.argv[1], session="s1", create=sys.argv[2] == "create")
+    os.write(1, b"open 0\\n")
+    async with asyncio.TaskGroup() as group:
+        for name in "abcde":
+            group.create_task(produce(journal, name))
+
+asyncio.run(main())
+"""
+
+
+def _killed(path: Path, create: bool, after: float) -> dict[str, int]:
+    """Append in a process of its own, kill it, and say how many events of each run it was told are durable."""
+    command = [sys.executable, "-c", _APPEND_FOR_EVER, str(path), "create" if create else "continue"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
+        assert process.stdout and process.stdout.readline() == b"open 0\n"
+        try:
+            process.wait(after)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+        acknowledged: dict[str, int] = {}
+        for line in process.stdout:
+            if line.endswith(b"\n"):
+                name, count = line.decode().split()
+                acknowledged[name] = int(count)
+        assert process.wait() == -signal.SIGKILL
+    return acknowledged
+
+
+def test_killed_at_any_moment_it_keeps_all_it_acknowledged(tmp_path: Path) -> None:
+    chance = random.Random(4)
+    for round_ in range(20):
+        path = tmp_path / f"{round_ // 2}.db"  # every second round goes on with the file of the round before
+        before = 0 if round_ % 2 == 0 else len(list(read_only(path).read()))
+        acknowledged = _killed(path, round_ % 2 == 0, chance.uniform(0.0, 0.06))
+        events = list(read_only(path).read())[before:]
+        for name in "abcde":
+            found = [event.at for event in events if event.run == name]
+            assert found == list(range(len(found))), "a gap"
+            assert len(found) % 3 == 0, "a part of an append"
+            assert len(found) >= acknowledged.get(name, 0), "acknowledged, and lost"
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 300 kB."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=300k", "none", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("only root can mount a disk")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
+def _write_protect(folder: Path) -> None:
+    subprocess.run(["mount", "-o", "remount,ro", str(folder)], check=True)
+
+
+async def test_a_full_disk_never_says_saved(disk: Path) -> None:
+    journal = SqliteJournal.open(disk / "s1.db", session="s1", create=True)
+    saved = await refuses_after(journal)
+    assert [event.at for event in read_only(disk / "s1.db").read()] == list(range(saved))
+
+
+async def test_it_is_read_on_a_disk_that_cannot_be_written(disk: Path) -> None:
+    journal = SqliteJournal.open(disk / "s1.db", session="s1", create=True)
+    await journal.append(*_words(10))
+    torn = {each.name: each.read_bytes() for each in disk.glob("s1.db*") if not each.name.endswith(("shm", "lock"))}
+    await journal.close()
+    for name, content in torn.items():
+        (disk / name.replace("s1", "torn")).write_bytes(content)
+    _write_protect(disk)
+    for name in ("s1.db", "torn.db"):
+        assert len(list(read_only(disk / name).read())) == 10
+        with pytest.raises(JournalError, match=r"[Rr]ead-only.*MUDROOM_HOME"):
+            SqliteJournal.open(disk / name, session="s1", create=False)
+    with pytest.raises(JournalError, match=r"[Rr]ead-only.*MUDROOM_HOME"):
+        SqliteJournal.open(disk / "new.db", session="new", create=True)
+
+
+def test_a_file_that_may_not_grow_never_says_saved(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, resource, sys\n"
+        "from mudroom.journals.sqlite import SqliteJournal\n"
+        "from mudroom.testing.journals import refuses_after\n"
+        "async def main():\n"
+        "    journal = SqliteJournal.open(sys.argv[1], session='s1', create=True)\n"
+        "    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))\n"
+        "    print(await refuses_after(journal))\n"
+        "asyncio.run(main())\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s1.db")], capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    assert [event.at for event in read_only(tmp_path / "s1.db").read()][: int(ended.stdout)] == list(range(int(ended.stdout)))
+    assert all(event.at >= 0 for event in read_only(tmp_path / "s1.db").read())
+
+
+async def test_many_at_once_on_a_full_disk_all_hear_of_it(disk: Path) -> None:
+    journal = SqliteJournal.open(disk / "s1.db", session="s1", create=True)
+    results = await asyncio.gather(*(journal.append(*_words(2)) for _ in range(500)), return_exceptions=True)
+    saved = results.count(None)
+    assert saved < 500 and all(isinstance(result, JournalError) for result in results[saved:])
+    assert await refuses_after(journal) == 0
+    assert sum(1 for _ in read_only(disk / "s1.db").read()) == 2 * saved
+
+
+def _words(count: int) -> list[Told]:
+    return [Told(at=n, run="1", text="x" * 1000) for n in range(count)]

@@ -1,0 +1,231 @@
+import asyncio
+import os
+import sqlite3
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+
+from mudroom._core.events import Told
+from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer
+from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom.testing.journals import CHECKS, Check
+from mudroom.testing.samples import every_event
+
+
+def _told(n: float, text: str = "x") -> Told:
+    return Told(at=n, run="1", text=text)
+
+
+async def _written(path: Path, count: int = 100) -> Path:
+    journal = SqliteJournal.open(path, session="s1", create=True)
+    await journal.append(*(_told(n, "x" * 400) for n in range(count)))
+    await journal.close()
+    return path
+
+
+def _counted_elsewhere(path: Path) -> int:
+    code = "import sys; from mudroom.journals.sqlite import read_only; print(sum(1 for _ in read_only(sys.argv[1]).read()))"
+    return int(subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=True).stdout)
+
+
+def _spoil(path: Path, statement: str, *values: Any) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(statement, values)
+    connection.commit()
+    connection.close()
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_conforms(check: Check, tmp_path: Path) -> None:
+    await check(lambda: SqliteJournal.open(tmp_path / "home" / "sessions" / "s1.db", session="s1", create=True))
+
+
+async def test_says_what_it_is(tmp_path: Path) -> None:
+    before = time.time()
+    path = await _written(tmp_path / "a b#?%.db")
+    meta = read_only(path).meta
+    assert meta.session == "s1" and before <= meta.created <= time.time() and meta.program
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT seq, run, type, crc = ? FROM events LIMIT 1", (0,)).fetchone() == (1, "1", "told", 0)
+    connection.close()
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o777])
+async def test_only_the_user_may_read_it(tmp_path: Path, umask: int) -> None:
+    before = os.umask(umask)
+    try:
+        path = tmp_path / "home" / "sessions" / "s1.db"
+        journal = SqliteJournal.open(path, session="s1", create=True)
+        await journal.append(*every_event())
+        modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
+        assert modes.pop("s1.db.lock") & 0o077 == 0
+        assert modes == {"s1.db": 0o600, "s1.db-wal": 0o600, "s1.db-shm": 0o600}
+        assert {stat.S_IMODE(folder.stat().st_mode) for folder in (path.parent, path.parent.parent)} == {0o700}
+        await journal.close()
+    finally:
+        os.umask(before)
+
+
+async def test_goes_on_where_it_was(tmp_path: Path) -> None:
+    path = await _written(tmp_path / "s1.db", 3)
+    journal = SqliteJournal.open(path, session="s1", create=False)
+    await journal.append(_told(3))
+    assert [event.at for event in journal.read()] == [0, 1, 2, 3]
+    await journal.close()
+    assert not (tmp_path / "s1.db.lock").exists()
+
+
+async def test_a_second_writer_is_refused_by_pid(tmp_path: Path) -> None:
+    path = tmp_path / "s1.db"
+    journal = SqliteJournal.open(path, session="s1", create=True)
+    with pytest.raises(JournalBusy, match=f"process {os.getpid()} "):
+        SqliteJournal.open(path, session="s1", create=False)
+    await journal.append(_told(0))
+    await journal.close()
+    await SqliteJournal.open(path, session="s1", create=False).close()
+
+
+async def test_a_dead_writer_leaves_no_lock(tmp_path: Path) -> None:
+    path = await _written(tmp_path / "s1.db", 1)
+    (tmp_path / "s1.db.lock").write_text("1\n")
+    journal = SqliteJournal.open(path, session="s1", create=False)
+    assert (tmp_path / "s1.db.lock").read_text() == f"{os.getpid()}\n"
+    await journal.close()
+
+
+async def test_another_process_reads_beside_the_writer(tmp_path: Path) -> None:
+    path = tmp_path / "s1.db"
+    journal = SqliteJournal.open(path, session="s1", create=True)
+    await journal.append(*every_event())
+    assert await asyncio.to_thread(_counted_elsewhere, path) == 11
+    await journal.append(*every_event())
+    assert len(list(journal.read())) == 22
+    await journal.close()
+
+
+async def test_two_openings_of_one_new_session(tmp_path: Path) -> None:
+    path = await _written(tmp_path / "s1.db", 1)
+    with pytest.raises(JournalError, match="already"):
+        SqliteJournal.open(path, session="s1", create=True)
+    with pytest.raises(JournalError, match="'s1', not 's2'"):
+        SqliteJournal.open(path, session="s2", create=False)
+    nowhere = tmp_path / "s3.db"
+    for open_ in (lambda: read_only(nowhere), lambda: SqliteJournal.open(nowhere, session="s3", create=False)):
+        with pytest.raises(JournalError, match=r"no such journal.*mudroom runs"):
+            open_()
+    assert not list(tmp_path.glob("*.lock"))
+
+
+@pytest.mark.parametrize("content", [b"", b"no database " * 500, b"SQLite format 3\0" + b"\0" * 5000])
+async def test_a_file_that_is_no_journal(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "s1.db"
+    path.write_bytes(content)
+    with pytest.raises(JournalDamaged, match=r"s1\.db.*left as it is"):
+        read_only(path)
+    with pytest.raises(JournalDamaged, match=r"s1\.db.*left as it is"):
+        SqliteJournal.open(path, session="s1", create=False)
+    assert path.read_bytes() == content and not list(tmp_path.glob("*.lock"))
+
+
+async def test_a_database_of_another_program(tmp_path: Path) -> None:
+    _spoil(tmp_path / "s1.db", "CREATE TABLE events (seq)")
+    with pytest.raises(JournalDamaged, match="no journal of mudroom"):
+        read_only(tmp_path / "s1.db")
+
+
+async def test_one_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
+    path = await _written(tmp_path / "s1.db")
+    _spoil(path, "PRAGMA user_version = 2")
+    for open_ in (lambda: read_only(path), lambda: SqliteJournal.open(path, session="s1", create=False)):
+        with pytest.raises(JournalNewer, match=r"schema 2.*knows 1.*newer mudroom"):
+            open_()
+
+
+@pytest.mark.parametrize(
+    ("statement", "value", "words"),
+    [
+        ("UPDATE events SET body = CAST('{}' AS BLOB), crc = ? WHERE seq = 50", crc32(b"{}"), "record 50 is no event"),
+        ("UPDATE events SET crc = ? WHERE seq = 50", 1, "record 50 is damaged"),
+        ("UPDATE events SET body = CAST(replace(body, 'x', ?) AS BLOB) WHERE seq = 50", "y", "record 50 is damaged"),
+        ("UPDATE events SET body = ? WHERE seq = 50", 7, "record 50 is damaged"),
+        ("DELETE FROM events WHERE seq = ?", 50, "record 50 is missing"),
+    ],
+)
+async def test_inner_damage_is_loud_and_named(tmp_path: Path, statement: str, value: Any, words: str) -> None:
+    path = await _written(tmp_path / "s1.db")
+    _spoil(path, statement, value)
+    seen: list[float] = []
+    with pytest.raises(JournalDamaged, match=rf"{words}.*s1\.db.*left as it is"):
+        for event in read_only(path).read():
+            seen.append(event.at)
+    assert seen == list(range(49))
+
+
+@pytest.mark.parametrize("spoil", ["cut", "zeros"])
+async def test_damage_of_whole_pages_is_loud(tmp_path: Path, spoil: str) -> None:
+    path = await _written(tmp_path / "s1.db", 500)
+    content = path.read_bytes()
+    half = len(content) // 2 // 4096 * 4096
+    path.write_bytes(content[:half] if spoil == "cut" else content[:half] + b"\0" * 8192 + content[half + 8192 :])
+    seen: list[float] = []
+    with pytest.raises(JournalDamaged, match=r"s1\.db"):
+        for event in read_only(path).read():
+            seen.append(event.at)
+    assert seen == list(range(len(seen))) and len(seen) < 500
+
+
+async def test_a_torn_end_is_dropped(tmp_path: Path) -> None:
+    path, copy = tmp_path / "s1.db", tmp_path / "copy.db"
+    journal = SqliteJournal.open(path, session="s1", create=True)
+    for n in range(20):
+        await journal.append(_told(n, "x" * 3000))
+    main, wal = path.read_bytes(), (tmp_path / "s1.db-wal").read_bytes()
+    await journal.close()
+    lengths: list[int] = []
+    for kept in range(len(wal), len(wal) // 2, -1111):
+        copy.write_bytes(main)
+        (tmp_path / "copy.db-wal").write_bytes(wal[:kept] + b"\0" * (len(wal) - kept))
+        (tmp_path / "copy.db-shm").unlink(missing_ok=True)
+        lengths.append(len(list(read_only(copy).read())))
+        again = SqliteJournal.open(copy, session="s1", create=False)
+        await again.append(_told(99))
+        assert [event.at for event in again.read()] == [*range(lengths[-1]), 99]
+        await again.close()
+    assert lengths[0] == 20 and lengths == sorted(lengths, reverse=True) and lengths[-1] < 20
+
+
+async def test_a_loop_that_ended_without_closing_harms_nobody(tmp_path: Path) -> None:
+    def leave() -> None:
+        async def begin() -> None:
+            journal = SqliteJournal.open(tmp_path / "s1.db", session="s1", create=True)
+            await journal.append(_told(0))
+            task = asyncio.ensure_future(journal.append(_told(1)))
+            await asyncio.sleep(0)
+            task.cancel()
+
+        asyncio.run(begin())
+
+    await asyncio.to_thread(leave)
+    assert next(read_only(tmp_path / "s1.db").read()) == _told(0)
+
+
+async def test_a_durable_record_takes_little_time(tmp_path: Path) -> None:
+    journal, times = SqliteJournal.open(tmp_path / "s1.db", session="s1", create=True), list[float]()
+
+    async def produce() -> None:
+        for n in range(50):
+            before = time.perf_counter()
+            await journal.append(_told(n, "x" * 400))
+            times.append(time.perf_counter() - before)
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(20):
+            group.create_task(produce())
+    await journal.close()
+    assert sorted(times)[len(times) // 2] < 0.05  # the aim is 0.002; a busy machine may not fail the suite
