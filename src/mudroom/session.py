@@ -5,20 +5,25 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, overload
+
+from msgspec.structs import replace
 
 from . import assembly
 from ._core.agents import Agent, Brief, Report
 from ._core.budgets import Budget, Meter
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.messages import Message
-from ._core.ports import Approver, Journal, Model
+from ._core.ports import Approver, Journal, Model, Workspace
 from ._core.tools import Tool
 from ._engine.task import narrowed
 from ._engine.tree import transcript
 from ._version import __version__
 from .errors import UnknownName, UsageError
+from .outputs import shape
 from .workers.local import LocalWorker
+
+T = TypeVar("T")
 
 
 class Session:
@@ -80,7 +85,8 @@ class Session:
         self._most = max_children
         self._watchers: list[Callable[[AnyEvent], None]] = []
         self._runs = 0
-        self._conversation: list[str] = []
+        self._latest = ""
+        self._past: tuple[Message, ...] = ()
         self._turn_taking = asyncio.Lock()
         self._house: assembly.House | None = None
 
@@ -121,51 +127,125 @@ class Session:
         """The agents `task` may call."""
         return tuple(self._open().parts.agents.values())
 
-    def watch(self, watcher: Callable[[AnyEvent], None]) -> None:
-        """Have `watcher` called with every event from now on, in order, deltas included. It must neither raise nor wait."""
+    @property
+    def toolbox(self) -> Mapping[str, Tool]:
+        """The tools, by name."""
+        return self._open().parts.toolbox
+
+    @property
+    def workspace(self) -> Workspace:
+        """The files the runs see."""
+        return self._open().parts.workspace
+
+    def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:
+        """Have `watcher` called with every event from now on, in order, deltas included; call what is returned to stop it.
+
+        It must neither raise nor wait.
+        """
         self._watchers.append(watcher)
+        return lambda: self._watchers.remove(watcher)
 
-    async def run(self, prompt: str) -> Report:
-        """Give the root agent its next prompt. The conversation goes on from the last one; one prompt at a time."""
+    @overload
+    async def run(self, prompt: str) -> Report: ...
+    @overload
+    async def run(self, prompt: str, *, outputs: type[T]) -> Report[T]: ...
+    @overload
+    async def run(self, prompt: str, *, outputs: Mapping[str, Any]) -> Report: ...
+    async def run(self, prompt: str, *, outputs: Any = None) -> Report[Any]:
+        """Give the root agent its next prompt. The conversation goes on from the last one; one prompt at a time.
+
+        Arguments:
+            outputs: values it must emit: name -> description, a JSON Schema, or a dataclass, TypedDict, msgspec or pydantic type.
+        """
         async with self._turn_taking:
-            house, history = self._open(), self._history()
-            brief = self._brief(prompt, house.root, house.model, self.budget, history=history)
-            self._conversation.append(brief.run_id)
-            return await self._worker.run(brief, Meter(brief.budget))
+            house, form = self._open(), shape(outputs) if outputs is not None else None
+            root = replace(house.root, outputs=form.outputs) if form else house.root
+            brief = self._brief(prompt, root, house.model, self.budget, continues=self._latest, history=self._past)
+            self._latest = brief.run_id
+            try:
+                report = await self._worker.run(brief, Meter(brief.budget))
+            finally:
+                self._past += transcript(house.parts.journal.read(), brief.run_id)
+            return form.fitted(report) if form else report
 
+    @overload
+    async def task(self, prompt: str, *, agent: str | Agent = ..., budget: Budget | None = ..., model: str | None = ...,
+                   description: str = ...) -> Report: ...  # fmt: skip
+    @overload
+    async def task(self, prompt: str, *, outputs: type[T], agent: str | Agent = ..., budget: Budget | None = ...,
+                   model: str | None = ..., description: str = ...) -> Report[T]: ...  # fmt: skip
+    @overload
+    async def task(self, prompt: str, *, outputs: Mapping[str, Any], agent: str | Agent = ..., budget: Budget | None = ...,
+                   model: str | None = ..., description: str = ...) -> Report: ...  # fmt: skip
     async def task(
-        self, prompt: str, *, agent: str | Agent = "general", budget: Budget | None = None, model: str | None = None, description: str = ""
-    ) -> Report:
+        self,
+        prompt: str,
+        *,
+        outputs: Any = None,
+        agent: str | Agent = "general",
+        budget: Budget | None = None,
+        model: str | None = None,
+        description: str = "",
+    ) -> Report[Any]:
         """Run one task in a clean context, beside the conversation.
 
         Arguments:
-            agent: name of an agent, or one of your own. budget: fields left None come from the agent, then from the session.
+            outputs: as for `run`. agent: name of an agent, or one of your own.
+            budget: fields left None come from the agent, then from the session.
             model: a model string in place of the agent's. description: three to five words for screens.
         """
-        parts, who = self._open().parts, self._agent(agent)
-        wish = (budget or Budget()).over(who.budget).over(parts.child_budget).over(Budget(depth=0))
-        asked = model or who.model
-        name = (parts.child_model or self.model) if asked == "inherit" else asked
-        brief = self._brief(prompt, who, name, wish, description=description, depth=1)
-        return await self._worker.run(brief, Meter(wish))
+        who, form = self._agent(agent), shape(outputs) if outputs is not None else None
+        wish = (budget or Budget()).over(who.budget).over(self._open().parts.child_budget).over(Budget(depth=0))
+        who = replace(who, outputs=form.outputs) if form else who
+        brief = self._brief(prompt, who, self._model_of(model or who.model), wish, description=description, depth=1)
+        report = await self._worker.run(brief, Meter(wish))
+        return form.fitted(report) if form else report
 
+    @overload
+    async def map(self, prompts: Iterable[str], *, agent: str | Agent = ..., parallel: int | None = ...,
+                  budget: Budget | None = ...) -> list[Report]: ...  # fmt: skip
+    @overload
+    async def map(self, prompts: Iterable[str], *, outputs: type[T], agent: str | Agent = ..., parallel: int | None = ...,
+                  budget: Budget | None = ...) -> list[Report[T]]: ...  # fmt: skip
+    @overload
+    async def map(self, prompts: Iterable[str], *, outputs: Mapping[str, Any], agent: str | Agent = ..., parallel: int | None = ...,
+                  budget: Budget | None = ...) -> list[Report]: ...  # fmt: skip
     async def map(
-        self, prompts: Iterable[str], *, agent: str | Agent = "general", parallel: int | None = None, budget: Budget | None = None
-    ) -> list[Report]:
+        self,
+        prompts: Iterable[str],
+        *,
+        outputs: Any = None,
+        agent: str | Agent = "general",
+        parallel: int | None = None,
+        budget: Budget | None = None,
+    ) -> list[Report[Any]]:
         """Run many tasks, each in a clean context of its own, `parallel` at a time; the reports in the order of the prompts."""
         places = asyncio.Semaphore(parallel or self._most)
 
-        async def one(prompt: str) -> Report:
+        async def one(prompt: str) -> Report[Any]:
             async with places:
-                return await self.task(prompt, agent=agent, budget=budget)
+                return await self.task(prompt, outputs=outputs, agent=agent, budget=budget)
 
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(one(prompt)) for prompt in prompts]
         return [task.result() for task in tasks]
 
+    async def execute(
+        self, agent: Agent, prompt: str, *, tools: Mapping[str, Tool], history: tuple[Message, ...] = (), started: Callable[[str], None]
+    ) -> Report:
+        """Run an agent with tools of its own and nobody to confirm anything: what scopes are made of.
+
+        Arguments:
+            tools: all it has, by name. history: messages before the prompt. started: called with the run id before the run begins.
+        """
+        parts = replace(self._open().parts, toolbox=tools, approver=assembly.Nobody())
+        brief = self._brief(prompt, agent, self._model_of(agent.model), agent.budget, history=history, depth=1)
+        started(brief.run_id)
+        return await self._worker.beside(parts).run(replace(brief, tools=tuple(tools)), Meter(agent.budget))
+
     def cancel(self, run_id: str | None = None) -> bool:
         """Stop one run (default: the conversation's current one) and all below it. Its report says CANCELLED."""
-        return self._worker.cancel(run_id or (self._conversation or [""])[-1])
+        return self._worker.cancel(run_id or self._latest)
 
     @staticmethod
     def run_sync(prompt: str, **settings: Any) -> Report:
@@ -184,6 +264,11 @@ class Session:
         tools = narrowed(self.tools, agent.tools, depth=budget.depth or 0)
         return Brief(run_id=str(self._runs), agent=agent, prompt=prompt, tools=tools, model=model, budget=budget, **more)
 
+    def _model_of(self, asked: str) -> str:
+        if asked != "inherit":
+            return self._open().parts.models(asked).name
+        return self._open().parts.child_model or self.model
+
     def _agent(self, agent: str | Agent) -> Agent:
         if isinstance(agent, Agent):
             return agent
@@ -191,10 +276,6 @@ class Session:
         if agent not in known:
             raise UnknownName("agent", agent, known)
         return known[agent]
-
-    def _history(self) -> tuple[Message, ...]:
-        journal = self._open().parts.journal
-        return tuple(message for run in self._conversation for message in transcript(journal.read(run), run))
 
     def _open(self) -> assembly.House:
         if self._house is None:

@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct
 
 from .budgets import Budget
 from .messages import Message, Usage
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=dict[str, Any])
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
 
 
 class Reason(StrEnum):
@@ -24,6 +33,14 @@ class Reason(StrEnum):
     LOST = "LOST"
 
 
+class Output(Struct, frozen=True, omit_defaults=True):
+    """A value a run emits: what it is, the JSON Schema it must fit (without one it is a string), and whether it may be left out."""
+
+    description: str = ""
+    schema: dict[str, Any] = {}
+    optional: bool = False
+
+
 class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A specification of who works; not a process.
 
@@ -35,6 +52,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         model: "inherit" or a model string.
         budget: limits of one run of it; fields left None come from the caller.
         temperature, top_p: sampling, 0 to 2 and 0 to 1; None leaves it to the provider.
+        outputs: values a run must emit, by name; None: it has no way to emit, {}: it may emit anything.
         environment: whether its system prompt ends with date, platform and folder.
 
     Example:
@@ -49,6 +67,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     budget: Budget = Budget()
     temperature: float | None = None
     top_p: float | None = None
+    outputs: dict[str, Output] | None = None
     environment: bool = True
 
 
@@ -79,13 +98,13 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     history: tuple[Message, ...] = ()
 
 
-class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     """What comes out of a run: as it was, not as one would like it.
 
     Arguments:
         text: the final words, "" if there are none.
         reason: why it ended. recovered: a limit was hit, and the run still gave a summary.
-        outputs: typed values it emitted.
+        outputs: the values it emitted, by name; of the type asked for once the reason is GOAL.
         usage: tokens of the run and all below it. turns: model calls. seconds: wall-clock time.
         calls: tool name -> how often it ran. failed: how many of those calls were errors.
         files_read, files_changed: as the engine saw them, relative to the workspace, each once, in order.
@@ -97,7 +116,7 @@ class Report(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: Reason
     run_id: str
     recovered: bool = False
-    outputs: dict[str, Any] = {}
+    outputs: T = {}  # pyright: ignore[reportAssignmentType]  (msgspec copies an empty dict)
     usage: Usage = Usage()
     turns: int = 0
     seconds: float = 0.0

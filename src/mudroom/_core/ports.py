@@ -85,8 +85,8 @@ class Journal(Protocol):
         """Record events, in order; they are durable when this returns. Raises JournalError, and then nothing is saved."""
         ...
 
-    def read(self, run: str | None = None) -> Iterator[Stored]:
-        """All events recorded so far, or those of one run, oldest first."""
+    def read(self) -> Iterator[Stored]:
+        """All events recorded so far, oldest first."""
         ...
 
     async def close(self) -> None:

@@ -37,10 +37,13 @@ async def act(ctx: RunContext) -> None:
     """Run the calls the model asked for; one result for each goes into the inbox, in the order of the calls, whatever happens."""
     ready = [check(ctx, call) for call in ctx.asked]
     ended = [asyncio.Event() for _ in ready]
-    async with asyncio.TaskGroup() as group:
-        for n, call in enumerate(ready):
-            before = [ended[m] for m in range(n) if _clash(ready[m], call)]
-            group.create_task(_in_order(ctx, n + 1, call, before, ended[n]))
+    try:
+        async with asyncio.TaskGroup() as group:
+            for n, call in enumerate(ready):
+                before = [ended[m] for m in range(n) if _clash(ready[m], call)]
+                group.create_task(_in_order(ctx, n + 1, call, before, ended[n]))
+    except BaseExceptionGroup as failures:  # only the journal, or a fault of ours, gets here: it ends the session
+        raise failures.exceptions[0] from None
     all_failed = all(result.error for result in ctx.results.values())
     ctx.answered()
     for word in _words(ctx, all_failed):

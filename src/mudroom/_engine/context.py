@@ -14,6 +14,7 @@ from .._core.events import AnyEvent, Delta, Event, Stored, Told
 from .._core.messages import Assistant, Call, Result, Text, User
 from .._core.ports import Approver, Chat, Clock, Journal, Model, Sandbox, Setup, Toolbox, Worker, Workspace
 from .._core.tools import Tool, ToolResult
+from .answers import EMIT, Answers
 
 E = TypeVar("E", bound=Event)
 
@@ -50,6 +51,9 @@ class RunContext:
     def __init__(self, brief: Brief, meter: Meter, parts: Parts, worker: Worker) -> None:
         self.brief, self.meter, self.parts, self.worker = brief, meter, parts, worker
         self.tools: dict[str, Tool] = {name: parts.toolbox[name] for name in brief.tools}
+        self.answers = Answers(brief.agent.outputs or {})
+        if brief.agent.outputs is not None:
+            self.tools[EMIT] = self.answers.tool()
         self.memo: dict[str, Any] = {}
         self.turn = 0
         self.inbox: list[Text | Result] = [Text(brief.prompt)]
@@ -156,6 +160,7 @@ class RunContext:
             reason=reason,
             run_id=self.run_id,
             recovered=recovered,
+            outputs=self.answers.values,
             usage=self.meter.usage + self.meter.below,
             turns=self.turn,
             seconds=round(self.age, 3),

@@ -7,7 +7,7 @@ import asyncio
 from .._core.agents import Reason, Report
 from .._core.budgets import Limit
 from .._core.events import CallFinished
-from .._core.messages import Result
+from .._core.messages import Result, StopReason
 from .._core.tools import ToolResult, canonical
 from ..errors import ModelError
 from .context import RunContext
@@ -23,6 +23,11 @@ REASONS = {
     Limit.SECONDS: Reason.TIMEOUT,
     Limit.INPUT_TOKENS: Reason.BUDGET,
     Limit.OUTPUT_TOKENS: Reason.BUDGET,
+}
+
+BROKEN_OFF = {
+    StopReason.LENGTH: "the answer was cut off at the model's output limit",
+    StopReason.REFUSAL: "the model refused to answer",
 }
 
 _SPENT = {Reason.MAX_TURNS: "turns", Reason.TIMEOUT: "time", Reason.BUDGET: "tokens"}

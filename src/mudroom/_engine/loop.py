@@ -8,7 +8,6 @@ from msgspec.structs import replace
 
 from .._core.agents import Reason, Report
 from .._core.events import RunFinished, RunStarted
-from .._core.messages import StopReason
 from ..errors import ModelError
 from . import ending
 from .calls import act
@@ -42,10 +41,14 @@ async def converse(ctx: RunContext) -> tuple[Reason, str]:
         message = await ask(ctx)
         if message.calls:
             await act(ctx)
-        elif message.stop is StopReason.LENGTH:
-            return Reason.ERROR, "the answer was cut off at the model's output limit"
-        elif message.stop is StopReason.REFUSAL:
-            return Reason.ERROR, "the model refused to answer"
+            if ctx.answers.complete:
+                return Reason.GOAL, ""
+            if ctx.answers.hopeless:
+                return Reason.ERROR, f"the outputs it emitted were wrong {ctx.answers.wrong} times"
+        elif message.stop in ending.BROKEN_OFF:
+            return Reason.ERROR, ending.BROKEN_OFF[message.stop]
+        elif word := ctx.answers.nudge:
+            ctx.tell(word)
         else:
             return Reason.GOAL, ""
     return ending.REASONS[limit], ""

@@ -139,7 +139,7 @@ def told(context: CallContext, report: Report) -> tuple[str, str]:
 
 def _warning(report: Report) -> str:
     what = {
-        Reason.MAX_TURNS: f"stopped after {report.turns} turns, its limit",
+        Reason.MAX_TURNS: f"stopped after {report.turns - report.recovered} turns, its limit",
         Reason.TIMEOUT: f"its time was up after {report.seconds:.0f} s",
         Reason.BUDGET: "its tokens were used up",
         Reason.CANCELLED: "it was cancelled",
@@ -152,12 +152,16 @@ def _warning(report: Report) -> str:
 def evidence(report: Report) -> str:
     """One line of what the engine saw the run do, whatever the run says it did."""
     ran = sum(report.calls.values())
-    if ran:
-        by_tool = ", ".join(f"{name} {n}" for name, n in report.calls.items())
-        did = f"{ran} tool calls ({by_tool}); {_files('read', report.files_read)}; {_files('changed', report.files_changed)}"
-    else:
-        did = "it called no tool: nothing it says was looked up"
-    return f"[evidence: {did}; {report.usage.total_tokens:,} tokens; {report.seconds:.1f} s; run {report.run_id}]"
+    by_tool = ", ".join(f"{name} {n}" for name, n in report.calls.items())
+    did = [
+        f"{ran} tool call{'s' if ran > 1 else ''} ({by_tool})" if ran else "it called no tool: nothing it says was looked up",
+        _files("read", report.files_read) if ran else "",
+        _files("changed", report.files_changed) if ran else "",
+        f"{report.usage.total_tokens:,} tokens",
+        f"{report.seconds:.1f} s",
+        f"run {report.run_id}",
+    ]
+    return f"[evidence: {'; '.join(filter(None, did))}]"
 
 
 def _files(verb: str, paths: tuple[str, ...]) -> str:

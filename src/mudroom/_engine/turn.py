@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from .._core.events import Retried, TurnFailed, TurnFinished, TurnStarted
 from .._core.messages import Assistant, Call, Text, Thinking
 from .._core.ports import Piece, Retry
-from ..errors import ModelError, ModelGarbled
+from ..errors import ModelError, ModelGarbled, ModelUnavailable
 from .context import RunContext
 
 
@@ -26,7 +26,7 @@ async def ask(ctx: RunContext, *, tools: bool = True) -> Assistant:
     try:
         message = _distinct(await _whole(ctx, tools), ctx.turn)
     except ModelError as error:
-        await ctx.record(ctx.event(TurnFailed, error=str(error)))
+        await ctx.record(ctx.event(TurnFailed, error=str(error), transient=isinstance(error, ModelUnavailable)))
         raise
     except asyncio.CancelledError:
         ctx.cut_off = True

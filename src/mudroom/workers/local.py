@@ -43,6 +43,12 @@ class LocalWorker:
             task.uncancel()
         return report
 
+    def beside(self, parts: Parts) -> LocalWorker:
+        """A worker for runs with parts of their own that shares places with this one."""
+        worker = LocalWorker(parts)
+        worker._places, worker._running = self._places, self._running
+        return worker
+
     def cancel(self, run_id: str) -> bool:
         """Stop one run and all below it; its parent gets a CANCELLED report. False if it is not running."""
         found = self._running.get(run_id)
