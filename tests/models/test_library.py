@@ -1,0 +1,243 @@
+"""The long tail through pydantic-ai; its own test models are the real partner."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior
+from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolReturnPart, UserPromptPart
+from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
+from pydantic_ai.models.test import TestModel
+
+from mudroom._core.messages import Assistant, Call, Result, StopReason, Text, Thinking, User, user
+from mudroom._core.ports import Piece, Retry, Setup
+from mudroom._core.tools import Tool, ToolResult
+from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable, UsageError
+from mudroom.models.library import LibraryModel
+from mudroom.testing.clock import FakeClock
+
+Stream = AsyncIterator[str | dict[int, Any]]
+
+
+def tool(name: str) -> Tool:
+    async def run(_context: object, _arguments: object) -> ToolResult:
+        return ToolResult("")
+
+    return Tool(name=name, description=f"Does {name}.", parameters={"type": "object", "properties": {}}, parse=dict, run=run)
+
+
+SETUP = Setup(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")), temperature=0.5)
+
+
+class Partner:
+    """A pydantic-ai model that answers each request with the next of `script`: items to stream, or an error to raise."""
+
+    def __init__(self, *script: list[Any] | Exception) -> None:
+        self.script = list(script)
+        self.seen: list[tuple[list[ModelMessage], AgentInfo]] = []
+        self.clock = FakeClock()
+        self.model = LibraryModel(FunctionModel(stream_function=self.stream, model_name="f"), clock=self.clock, chance=lambda: 0.5)
+
+    async def stream(self, messages: list[ModelMessage], info: AgentInfo) -> Stream:
+        self.seen.append((list(messages), info))
+        step = self.script.pop(0)
+        if isinstance(step, Exception):
+            raise step
+        for item in step:
+            if isinstance(item, Exception):
+                raise item
+            yield item
+
+    async def ask(self, *messages: User | Assistant, setup: Setup = SETUP, tools: bool = True) -> list[Piece | Retry | Assistant]:
+        chat = self.model.chat(setup)
+        for message in messages:
+            chat.add(message)
+        return [item async for item in chat.ask(tools=tools)]
+
+
+async def test_words_are_streamed_and_the_whole_comes_last() -> None:
+    partner = Partner(["Hel", "lo"])
+    *pieces, answer = await partner.ask(user("Hi"))
+    assert pieces == [Piece("text", "Hel"), Piece("text", "lo")]
+    assert isinstance(answer, Assistant)
+    assert (answer.text, answer.stop, answer.model, answer.wire) == ("Hello", StopReason.END, "f", "library:function")
+    assert answer.usage.output_tokens > 0
+    assert partner.model.name == "function:f"
+
+
+async def test_the_setup_reaches_the_provider() -> None:
+    partner = Partner(["a"], ["b"])
+    await partner.ask(user("Hi"))
+    await partner.ask(user("Hi"), tools=False)
+    (_, first), (_, second) = partner.seen
+    assert first.instructions == "Be brief."
+    assert [declared.name for declared in first.function_tools] == ["read", "self_emitvalue"]
+    settings: Any = first.model_settings
+    assert (settings["temperature"], settings["max_tokens"], settings["max_retries"]) == (0.5, 8_192, 0)
+    last: Any = second.model_settings
+    assert last["tool_choice"] == "none"
+    assert [declared.name for declared in second.function_tools] == ["read", "self_emitvalue"]
+
+
+async def test_calls_come_back_under_our_names_and_bad_arguments_are_kept() -> None:
+    calls = {
+        0: DeltaToolCall("read", '{"p":1}', tool_call_id="a"),
+        1: DeltaToolCall("self_emitvalue", '{"p"', tool_call_id="b"),
+        2: DeltaToolCall("read", "", tool_call_id="c"),
+    }
+    *pieces, answer = await Partner([calls]).ask(user("Hi"))
+    assert isinstance(answer, Assistant)
+    assert answer.calls == (Call("a", "read", {"p": 1}), Call("b", "self.emitvalue", {}, malformed='{"p"'), Call("c", "read", {}))
+    assert answer.stop is StopReason.CALLS
+    assert pieces[:2] == [Piece("call", "read"), Piece("call", "self.emitvalue")]
+
+
+async def test_results_and_words_go_out_in_one_request() -> None:
+    partner = Partner(["ok"])
+    called = Assistant((Text("Look."), Call("a", "self.emitvalue", {"p": "x\0"}), Call("b", "read", {}, malformed="{")))
+    results = User((Text("Go on\0."), Text(""), Result("a", "self.emitvalue", "one"), Result("b", "read", "bad", error=True)))
+    await partner.ask(user("Hi"), called, results)
+    _, response, request = partner.seen[0][0]
+    assert isinstance(response, ModelResponse)
+    assert [(part.tool_name, part.args_as_dict()) for part in response.tool_calls] == [
+        ("self_emitvalue", {"p": "x"}),
+        ("read", {"INVALID_JSON": "{"}),
+    ]
+    assert isinstance(request, ModelRequest)
+    returns = [part for part in request.parts if isinstance(part, ToolReturnPart)]
+    assert [(part.tool_name, part.content, part.tool_call_id, part.outcome) for part in returns] == [
+        ("self_emitvalue", "one", "a", "success"),
+        ("read", "bad", "b", "failed"),
+    ]
+    assert isinstance(request.parts[-1], UserPromptPart)
+    assert request.parts[-1].content == "Go on."
+
+
+async def test_thinking_and_its_signature_go_back_to_the_provider_that_wrote_them() -> None:
+    partner = Partner([{0: DeltaThinkingPart(content="hm")}, {0: DeltaThinkingPart(signature="s1")}], ["ok"], ["ok"])
+    first, answer = await partner.ask(user("Hi"))
+    assert first == Piece("thinking", "hm")
+    assert isinstance(answer, Assistant)
+    (thought,) = answer.content
+    assert isinstance(thought, Thinking)
+    assert thought.text == "hm"
+    await partner.ask(user("Hi"), answer)
+    response = partner.seen[1][0][1]
+    assert isinstance(response, ModelResponse)
+    (part,) = response.parts
+    assert (part.part_kind, getattr(part, "signature", ""), response.provider_name) == ("thinking", "s1", "function")
+    foreign = Assistant((*answer.content, Text("yes")), wire="anthropic")
+    await partner.ask(user("Hi"), foreign)
+    response = partner.seen[2][0][1]
+    assert isinstance(response, ModelResponse)
+    assert [part.part_kind for part in response.parts] == ["text"]
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 529])
+async def test_what_may_work_later_is_tried_again(status: int) -> None:
+    failure = ModelHTTPError(status, "f", {"error": {"message": "slow down"}}, headers={"Retry-After": "7"})
+    partner = Partner(failure, ["ok"])
+    retry, *_, answer = await partner.ask(user("Hi"))
+    assert isinstance(retry, Retry)
+    assert (retry.attempt, retry.delay, retry.status) == (1, 7.0, status)
+    assert "slow down" in retry.error
+    assert isinstance(answer, Assistant)
+
+
+async def test_an_answer_cut_off_in_the_middle_is_asked_for_again() -> None:
+    partner = Partner(["Hel", ModelAPIError("f", "connection lost")], ["Hello"])
+    items = await partner.ask(user("Hi"))
+    assert [type(item) for item in items] == [Piece, Retry, Piece, Assistant]
+    assert isinstance(items[-1], Assistant)
+    assert items[-1].text == "Hello"
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome", "tries"),
+    [
+        (ModelHTTPError(401, "f", {"error": {"message": "bad key"}}), ModelRefused, 1),
+        (ModelHTTPError(404, "f", "no such model"), ModelRefused, 1),
+        (ModelHTTPError(503, "f"), ModelUnavailable, 6),
+        (ModelAPIError("f", "no route"), ModelUnavailable, 6),
+        (ConnectionResetError("reset"), ModelUnavailable, 6),
+        (UnexpectedModelBehavior("what is this"), ModelGarbled, 6),
+        (ZeroDivisionError("a bug of theirs"), ModelGarbled, 1),
+    ],
+)
+async def test_errors_are_sorted_by_what_can_be_done(error: Exception, outcome: type[ModelError], tries: int) -> None:
+    partner = Partner(*[error] * 9)
+    with pytest.raises(outcome):
+        await partner.ask(user("Hi"))
+    assert len(partner.seen) == tries
+
+
+async def test_pydantic_ais_test_model_works_too() -> None:
+    model = LibraryModel(TestModel(call_tools=["read"]), clock=FakeClock())
+    chat = model.chat(SETUP)
+    chat.add(user("Hi"))
+    answer = [item async for item in chat.ask()][-1]
+    assert isinstance(answer, Assistant)
+    assert [call.name for call in answer.calls] == ["read"]
+    chat.add(answer)
+    chat.add(User((Result(answer.calls[0].id, "read", "x"),)))
+    last = [item async for item in chat.ask()][-1]
+    assert isinstance(last, Assistant)
+    assert last.stop is StopReason.END
+    await model.close()
+
+
+@pytest.mark.parametrize("name", ["nosuch:model", "bare"])
+def test_a_name_pydantic_ai_does_not_know_is_a_usage_error(name: str) -> None:
+    with pytest.raises(UsageError, match=name):
+        LibraryModel(name, clock=FakeClock()).chat(SETUP)
+
+
+def test_without_pydantic_ai_the_remedy_is_told() -> None:
+    script = """
+import sys
+sys.modules["pydantic_ai"] = None
+from mudroom._core.ports import Setup
+from mudroom.errors import UsageError
+from mudroom.models.library import LibraryModel
+from mudroom.testing.clock import FakeClock
+try:
+    LibraryModel("bedrock:x", clock=FakeClock()).chat(Setup(system=""))
+except UsageError as error:
+    print(error)
+"""
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    assert "pip install 'mudroom[providers]'" in told
+
+
+def test_importing_the_adapter_imports_nothing_of_pydantic_ai() -> None:
+    script = "import sys, mudroom.models.library; print([name for name in sys.modules if name.startswith('pydantic')])"
+    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_connections_that_pydantic_ai_made_are_closed_and_the_callers_own_are_not() -> None:
+    script = """
+import asyncio
+from pydantic_ai.models.openai import OpenAIChatModel
+from pydantic_ai.providers.openai import OpenAIProvider
+from mudroom._core.ports import Setup
+from mudroom.models.library import LibraryModel
+from mudroom.testing.clock import FakeClock
+
+async def closed(model):
+    ours = LibraryModel(model, clock=FakeClock())
+    theirs = ours.chat(Setup(system=""))._theirs
+    await ours.close()
+    return theirs.client.is_closed()
+
+async def main():
+    provider = OpenAIProvider(base_url="http://127.0.0.1:1/v1", api_key="k")
+    print(await closed("openai-chat:m"), await closed(OpenAIChatModel("m", provider=provider)))
+
+asyncio.run(main())
+"""
+    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={"OPENAI_API_KEY": "k"})
+    assert told.stdout.split() == ["True", "False"]
