@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 from msgspec import Struct
 
@@ -69,10 +67,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     wal = path.with_name(path.name + "-wal")
     if not wal.exists():
         return _readable(_uri(path, "ro") + "&immutable=1")
-    with TemporaryDirectory(prefix="mudroom-") as folder:  # its files may go once they are open
-        for part in (path, wal):
-            shutil.copyfile(part, Path(folder, part.name))
-        return _readable(_uri(Path(folder, path.name), "rw"))
+    return _copied(path, wal)
 
 
 def meta_of(connection: sqlite3.Connection, path: Path, session: str = "") -> Meta:
@@ -132,6 +127,16 @@ def _begin(connection: sqlite3.Connection, session: str) -> None:
         connection.execute(statement)
     facts = {"schema": SCHEMA, "session": session, "created": repr(time.time()), "program": __version__}
     connection.executemany("INSERT INTO meta VALUES (?, ?)", [(key, str(value)) for key, value in facts.items()])
+
+
+def _copied(path: Path, wal: Path) -> sqlite3.Connection:
+    import shutil  # slow to import, and rarely needed
+    from tempfile import TemporaryDirectory
+
+    with TemporaryDirectory(prefix="mudroom-") as folder:  # its files may go once they are open
+        for part in (path, wal):
+            shutil.copyfile(part, Path(folder, part.name))
+        return _readable(_uri(Path(folder, path.name), "rw"))
 
 
 def _readable(uri: str) -> sqlite3.Connection:
