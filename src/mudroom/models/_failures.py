@@ -77,7 +77,8 @@ def from_exception(origin: Origin, url: str, error: Exception, silence: float) -
         reason = getattr(error, "os_error", None) or error
         remedy = f"Is it running, and the network up? {_check_url(origin)}"
         return Failure(0, ModelUnavailable(f"cannot reach {origin.provider}: {reason}", where=where, remedy=remedy), again=True, down=True)
-    message = f"the connection to {origin.provider} was lost: {str(error) or type(error).__name__}"
+    how = " before the answer had ended" if isinstance(error, aiohttp.ClientPayloadError) else f": {str(error) or type(error).__name__}"
+    message = f"the connection to {origin.provider} was lost{how}"
     return Failure(0, ModelUnavailable(message, where=where, remedy="Try again later."), again=True)
 
 
@@ -91,7 +92,8 @@ def said(body: bytes, secrets: tuple[str, ...] = ()) -> str:
     """What the provider said in the body of an error: one line, without the key, of 600 characters at most."""
     text = body.decode("utf-8", "replace")
     try:
-        text = _message(msgspec.json.decode(body)) or text
+        value = msgspec.json.decode(body)
+        text = _message(value) or (text if value else "")
     except (msgspec.DecodeError, UnicodeDecodeError):
         if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower():
             title = re.search(r"<(?:title|h1)[^>]*>(.*?)</", text, re.IGNORECASE | re.DOTALL)

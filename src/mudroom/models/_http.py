@@ -49,6 +49,9 @@ class Refused(Exception):
         self.status, self.text = status, text
 
 
+_EXPECTED = Failure, Refused, Cut, ModelGarbled, msgspec.DecodeError, UnicodeDecodeError
+
+
 class Reader(Protocol):
     """Reads one streamed answer in some dialect.
 
@@ -141,7 +144,7 @@ class Http:
             for piece in () if reader.done else _torn(reader, sse):
                 yield piece
             yield reader.finish()
-        except (Failure, Refused, Cut, ModelGarbled, msgspec.DecodeError, aiohttp.ClientError, OSError) as error:
+        except (*_EXPECTED, aiohttp.ClientError, OSError) as error:
             failure = self._sorted(url, error, secrets)
             if failure.limit:
                 self._gate.limited(sent, failure.wait or _FIRST_DELAY)
@@ -163,7 +166,7 @@ class Http:
             return error
         if isinstance(error, Refused):
             return from_answer(self.origin, url, error.status, redacted(error.text, secrets))
-        if isinstance(error, ModelGarbled | msgspec.DecodeError):
+        if isinstance(error, ModelGarbled | msgspec.DecodeError | UnicodeDecodeError):
             return garbled(self.origin, url, redacted(str(error), secrets))
         return from_exception(self.origin, url, error, self._silence)
 
@@ -200,7 +203,7 @@ def _torn(reader: Reader, sse: Sse) -> Sequence[Piece]:
     """The pieces of a last event that lacked its blank line; nothing if it was torn."""
     try:
         return [piece for event in sse.end() for piece in reader.feed(event)]
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return []
 
 
