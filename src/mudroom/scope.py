@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ._core.agents import Agent, Output, Reason, Report
 from ._core.budgets import Budget
@@ -109,13 +110,24 @@ class Runtime(Protocol):
     """What a scope needs of an open session."""
 
     @property
-    def toolbox(self) -> Mapping[str, Tool]: ...
+    def toolbox(self) -> Mapping[str, Tool]:
+        """The session's tools, by name."""
+        ...
+
     @property
-    def workspace(self) -> Workspace: ...
-    def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]: ...
+    def workspace(self) -> Workspace:
+        """The files its runs see."""
+        ...
+
+    def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:
+        """Have every event told; what is returned stops it."""
+        ...
+
     async def execute(
         self, agent: Agent, prompt: str, *, tools: Mapping[str, Tool], history: tuple[Message, ...], started: Callable[[str], None]
-    ) -> Report: ...
+    ) -> Report:
+        """Run an agent with tools of its own and nobody to confirm anything."""
+        ...
 
 
 class SubAgentScope:
@@ -183,9 +195,7 @@ class SubAgentScope:
         Errors: UsageError for a wrong PromptConfig or missing context values, before any model call; ModelError when a model
         call fails for good. `output.terminate_reason` is ERROR then.
         """
-        import msgspec
-
-        agent = msgspec.structs.replace(self._agent, instructions=self._instructions(context))
+        agent = replace(self._agent, instructions=self._instructions(context))
         history = (*_environment(self._runtime.workspace), *map(_message, self._prompt.initial_messages or ()))
         unwatch = self._runtime.watch(self._hear) if self._on_message else None
         try:
