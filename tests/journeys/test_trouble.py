@@ -1,0 +1,132 @@
+"""Bad input and bad luck: a clear line with the remedy, the right exit code, nothing lost, never a traceback."""
+
+import asyncio
+import json
+import os
+import signal
+from typing import Any
+
+import pytest
+
+from mudroom._core.messages import Call
+from mudroom.testing.server import Asked, Fault, ModelServer, Said
+
+MODEL = ("--model", "anthropic:claude-sonnet-4-5")
+JSON = ("--output-format", "json")
+
+
+@pytest.mark.parametrize(
+    ("model", "says"),
+    [("antropic:claude", "anthropic"), ("nonsense-model", "unknown"), ("openai:gpt-5", "OPENAI_API_KEY")],
+)
+async def test_an_unknown_model_or_a_missing_key_is_wrong_usage(mudroom: Any, model: str, says: str) -> None:
+    done = await mudroom("-p", "x", "--model", model)
+    assert (done.code, done.out) == (2, "") and says in done.err
+
+
+async def test_stdin_that_is_not_utf8_or_too_large_is_wrong_usage(mudroom: Any) -> None:
+    done = await mudroom("-p", "x", *MODEL, stdin=b"caf\xe9")
+    assert done.code == 2 and "not UTF-8" in done.err and "iconv" in done.err
+    done = await mudroom(*MODEL, stdin=b"x" * (10 * 1024 * 1024 + 1))
+    assert done.code == 2 and "larger than 10 MB" in done.err
+    done = await mudroom(*MODEL, stdin=b"\r\n")
+    assert done.code == 2 and "the prompt is empty" in done.err
+
+
+async def test_a_prompt_of_10_mb_reaches_the_model(mudroom: Any) -> None:
+    async with ModelServer(lambda asked: "read it") as server:
+        done = await mudroom("-p", "-", *MODEL, stdin=b"x" * (10 * 1024 * 1024), url=server.url)
+    assert (done.code, done.out) == (0, "read it\n")
+
+
+async def test_a_refused_key_is_an_error_without_the_key(mudroom: Any) -> None:
+    body = b'{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key sk-planted-key"}}'
+    async with ModelServer(lambda asked: Fault(status=401, body=body)) as server:
+        done = await mudroom("-p", "x", *MODEL, url=server.url)
+        assert (done.code, done.out, server.count) == (1, "", 1) and "ANTHROPIC_API_KEY" in done.err
+        done = await mudroom("-p", "x", *MODEL, *JSON, url=server.url)
+    result = json.loads(done.out)
+    assert result["is_error"] and result["subtype"] == "error_during_execution" and "ANTHROPIC_API_KEY" in result["errors"][0]
+
+
+async def test_an_endpoint_that_answers_html_is_an_error(mudroom: Any) -> None:
+    async with ModelServer(lambda asked: Fault(status=200, body=b"<html>login</html>", kind="text/html")) as server:
+        done = await mudroom("-p", "x", *MODEL, url=server.url)
+    assert (done.code, done.out) == (1, "") and server.url in done.err
+
+
+async def test_ctrl_c_stops_the_run_and_keeps_its_report(mudroom: Any) -> None:
+    stuck = asyncio.Event()
+
+    async def answer(asked: Asked) -> Said:
+        if "task" in asked.tools:
+            return [Call("t", "task", {"prompt": "CHILD", "description": "hang"})]
+        stuck.set()
+        return Fault(delay=60)
+
+    async with ModelServer(answer) as server:
+        done = await mudroom.interrupted("-p", "x", *MODEL, *JSON, url=server.url, when=stuck)
+    result = json.loads(done.out)
+    assert done.code == 130 and result["reason"] == "CANCELLED" and [r["reason"] for r in result["reports"]] == ["CANCELLED"]
+    listed = json.loads((await mudroom("runs", "--json")).out)
+    assert [(item["reason"], item["children"]) for item in listed] == [("CANCELLED", 1)]
+
+
+@pytest.mark.parametrize(
+    ("signals", "code"), [((signal.SIGTERM,), 143), ((signal.SIGINT, signal.SIGINT), 130), ((signal.SIGTERM, signal.SIGINT), 143)]
+)
+async def test_sigterm_and_a_second_ctrl_c_leave(mudroom: Any, signals: tuple[signal.Signals, ...], code: int) -> None:
+    stuck = asyncio.Event()
+
+    async def answer(asked: Asked) -> Said:
+        stuck.set()
+        return Fault(delay=60)
+
+    async with ModelServer(answer) as server:
+        done = await mudroom.interrupted("-p", "x", *MODEL, url=server.url, when=stuck, by=signals)
+    assert done.code == code
+
+
+async def test_a_closed_pipe_is_no_error(mudroom: Any) -> None:
+    read, write = os.pipe()
+
+    async def answer(asked: Asked) -> Said:
+        if asked.turn == 0:
+            os.close(read)
+        return "the end" if asked.turn else [Call("r", "read", {"file_path": "f0.txt"})]
+
+    async with ModelServer(answer) as server:
+        process = await mudroom.start("-p", "x", *MODEL, "-o", "stream-json", url=server.url, stdout=write)
+        os.close(write)
+        _, err = await process.communicate()
+    assert b"Traceback" not in err and b"BrokenPipe" not in err and b"Exception" not in err
+    assert process.returncode in (0, 1)
+
+
+async def test_runs_into_head_is_quiet(mudroom: Any) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    process = await mudroom.start("help", stdout=write)
+    os.close(write)
+    _, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
+
+
+async def test_a_home_that_cannot_be_written_is_named(mudroom: Any) -> None:
+    mudroom.home.write_text("a file where the folder should be")
+    done = await mudroom("-p", "x", *MODEL)
+    assert (done.code, done.out) == (1, "") and str(mudroom.home) in done.err
+
+
+async def test_a_damaged_record_is_told_and_the_others_are_listed(mudroom: Any) -> None:
+    async with ModelServer(lambda asked: "ok") as server:
+        await mudroom("-p", "first", *MODEL, url=server.url)
+        await mudroom("-p", "second", *MODEL, url=server.url)
+    damaged = sorted((mudroom.home / "sessions").glob("*.db"), key=os.path.getmtime)[0]
+    damaged.write_bytes(b"not a database at all" * 200)
+    done = await mudroom("runs")
+    assert done.code == 0 and "second" in done.out and damaged.stem[:8] in done.out
+    done = await mudroom("show", damaged.stem)
+    assert (done.code, done.out) == (1, "") and str(damaged) in done.err
+    done = await mudroom("doctor", "--json")
+    assert done.code == 1 and "fail" in [c["state"] for c in json.loads(done.out)["checks"] if c["name"] == "journals"]
