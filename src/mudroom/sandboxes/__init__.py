@@ -1,1 +1,1 @@
-"""."""
+"""Where commands run."""

@@ -59,9 +59,7 @@ class SharedWorkspace:
     def locate(self, path: str) -> str:
         """The path relative to the root; a path in a readable folder stays absolute. Raises WorkspaceError for all others."""
         _check(path)
-        if not os.path.isabs(path):
-            path = os.path.join(self._root, path)
-        whole = os.path.normpath(path)
+        whole = os.path.normpath(os.path.join(self._root, path))
         for folder in (self._root, self._spelled):
             if _inside(whole, folder):
                 return os.path.relpath(whole, folder)

@@ -1,0 +1,262 @@
+"""Commands as a person would run them, without walls (tier "off"): but with an end, and nothing of them left after it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+
+from mudroom._core.ports import Finished
+from mudroom.errors import WorkspaceError
+
+_MARK = "MUDROOM_CALL"
+_CHUNK = 1 << 16
+_PIPE = 1 << 20
+_GRACE = 2.0
+_SECRET = re.compile(
+    r"PASSWORD|PASSWD|PASSPHRASE|APIKEY|^AWS_|(^|_)(TOKENS?|SECRETS?|CREDENTIALS?|PRIVATE_KEY|ACCESS_KEY(_ID)?)(_|$)|.(_KEY|_PWD|_PAT)$",
+    re.I,
+)
+_QUIET = {
+    "TERM": "dumb",
+    "PAGER": "cat",
+    "GIT_PAGER": "cat",
+    "MANPAGER": "cat",
+    "GIT_TERMINAL_PROMPT": "0",
+    "NO_COLOR": "1",
+    "CLICOLOR": "0",
+}
+_COLOURS = {"FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "PY_COLORS", "LS_COLORS"}
+
+
+def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables whose names do not look like keys, tokens, secrets or passwords; AWS_… is left out whole."""
+    return {name: value for name, value in environment.items() if not _SECRET.search(name)}
+
+
+class PlainSandbox:
+    """Runs bash commands in a folder, with the rights of this process.
+
+    A descendant is known by its parents, its session, or a mark in its environment; one that gets rid of all three
+    before the command ends survives it. Where there is no /proc only the command's process group is ended.
+
+    Arguments:
+        cwd: the folder commands start in.
+        env: the environment of commands, as it is; None is this process's, without secrets, colours and pagers.
+    """
+
+    def __init__(self, cwd: str, env: Mapping[str, str] | None = None) -> None:
+        self._cwd = cwd
+        self._env = dict(env) if env is not None else _quiet(os.environ)
+        self._shell = shutil.which("bash") or shutil.which("sh") or "/bin/sh"
+
+    @property
+    def tier(self) -> str:
+        """ "off": nothing is guarded."""
+        return "off"
+
+    async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
+        """Run the command, feeding stdout and stderr, in the order they come, to `sink`.
+
+        Ends when the command's own process ends, also when a descendant still holds its output, or after `timeout` seconds.
+        All descendants are gone then, and when the call is cancelled: within 2 seconds.
+        Raises WorkspaceError when the command cannot be started.
+        """
+        mark = uuid.uuid4().hex
+        reading, writing = os.pipe()
+        try:
+            process = self._start(command, mark, writing)
+        except BaseException:
+            os.close(reading)
+            raise
+        finally:
+            os.close(writing)
+        pipe = _Pipe(reading, sink)
+        timed_out = False
+        try:
+            async with asyncio.timeout(timeout):
+                await _ended(process)
+        except TimeoutError:
+            timed_out = True
+        finally:
+            try:
+                pipe.drain()
+                await _Family(process, mark).end()
+            finally:
+                pipe.close()
+        return Finished(process.returncode if process.returncode is not None else -signal.SIGKILL, timed_out)
+
+    def _start(self, command: str, mark: str, output: int) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                [self._shell, "-c", command],
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                cwd=self._cwd,
+                env={**self._env, _MARK: mark},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise WorkspaceError(f"the command cannot be started: {error.strerror}", where=self._cwd) from error
+
+
+def _quiet(environment: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in without_secrets(environment).items() if name not in _COLOURS}
+    return kept | _QUIET
+
+
+class _Pipe:
+    """The command's output: read as it comes by the event loop, never waited for."""
+
+    def __init__(self, descriptor: int, sink: Callable[[bytes], None]) -> None:
+        self._descriptor, self._sink = descriptor, sink
+        self._loop = asyncio.get_running_loop()
+        os.set_blocking(descriptor, False)
+        self._loop.add_reader(descriptor, self._read)
+
+    def drain(self) -> None:
+        """Take what is there now, no more than a pipe can hold: whoever holds the other end may go on writing."""
+        left = _PIPE
+        while left > 0 and (taken := self._read()):
+            left -= taken
+
+    def close(self) -> None:
+        """Take the rest and let go."""
+        try:
+            self.drain()
+        finally:
+            self._loop.remove_reader(self._descriptor)
+            os.close(self._descriptor)
+
+    def _read(self) -> int:
+        try:
+            chunk = os.read(self._descriptor, _CHUNK)
+        except BlockingIOError:
+            return 0
+        if chunk:
+            self._sink(chunk)
+        else:
+            self._loop.remove_reader(self._descriptor)
+        return len(chunk)
+
+
+async def _ended(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the process without reaping it: until then its number, and its group's, cannot become another's."""
+    if not hasattr(os, "pidfd_open"):
+        while not _is_over(process.pid):  # noqa: ASYNC110  without pidfd nothing tells us
+            await asyncio.sleep(0.02)
+        return
+    loop = asyncio.get_running_loop()
+    ended = loop.create_future()
+    watch = os.pidfd_open(process.pid)
+    loop.add_reader(watch, lambda: ended.done() or ended.set_result(None))
+    try:
+        await ended
+    finally:
+        loop.remove_reader(watch)
+        os.close(watch)
+
+
+def _is_over(pid: int) -> bool:
+    return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+
+
+class _Family:
+    """A command's process and all its descendants."""
+
+    def __init__(self, process: subprocess.Popen[bytes], mark: str) -> None:
+        self._process, self._mark = process, f"{_MARK}={mark}".encode()
+        first = _status(process.pid)
+        self._born = first.born if first else 0
+        self._known = {process.pid}
+
+    async def end(self) -> None:
+        """Kill them all, again and again until none is left, for 2 seconds at most; leave no zombie of ours behind."""
+        deadline = time.monotonic() + _GRACE
+        try:
+            while self._kill() and time.monotonic() < deadline:  # noqa: ASYNC110  nothing tells of others' children
+                await asyncio.sleep(0.005)
+        finally:
+            for pid in self._known - {self._process.pid}:
+                _reap(pid)
+            self._process.poll()
+
+    def _kill(self) -> bool:
+        """One round; whether there was anyone alive."""
+        _signal(os.killpg, self._process.pid)
+        alive = False
+        for found in self._members():
+            self._known.add(found.pid)
+            if found.state not in "ZX":
+                alive = True
+                _signal(os.kill, found.pid)
+        return alive
+
+    def _members(self) -> list[_Status]:
+        """Who is younger than the command and belongs to it: by parent, by session, or by the mark."""
+        young = sorted((found for found in _processes() if found.born >= self._born), key=lambda found: (found.born, found.pid))
+        family = set(self._known)
+        members: list[_Status] = []
+        for found in young:
+            if found.pid in family or found.parent in family or found.session == self._process.pid or self._marked(found.pid):
+                family.add(found.pid)
+                members.append(found)
+        return members
+
+    def _marked(self, pid: int) -> bool:
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                return self._mark in file.read()
+        except OSError:
+            return False
+
+
+class _Status:
+    """What /proc says of a process: state letter, parent, session, and when it was born, in ticks since boot."""
+
+    __slots__ = ("born", "parent", "pid", "session", "state")
+
+    def __init__(self, pid: int, fields: list[bytes]) -> None:
+        self.pid, self.state = pid, fields[0].decode()
+        self.parent, self.session, self.born = int(fields[1]), int(fields[3]), int(fields[19])
+
+
+def _processes() -> Iterator[_Status]:
+    try:
+        names = os.listdir("/proc")
+    except OSError:
+        return
+    for name in names:
+        if name.isdecimal() and (found := _status(int(name))):
+            yield found
+
+
+def _status(pid: int) -> _Status | None:
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            line = file.read(1024)
+    except OSError:
+        return None
+    return _Status(pid, line[line.rindex(b")") + 2 :].split())
+
+
+def _signal(send: Callable[[int, int], None], number: int) -> None:
+    try:
+        send(number, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _reap(pid: int) -> None:
+    """Where this process is the one that orphans fall to (pid 1 of a container), their remains are its to take."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        pass
