@@ -61,7 +61,7 @@ class RunView(Struct, kw_only=True, eq=False):
 
     Arguments:
         run_id, parent, call_id, agent (its name), description, model, depth, prompt: from the brief.
-        turn: number of the current model call. tools: calls finished. failed: those of them that were errors.
+        state: how it stands. turn: number of the current model call. tools: calls finished. failed: those of them that were errors.
         open: calls begun and not finished, by id. action: the last one in words, safe to print, one line.
         usage: tokens of the run itself. below: tokens of all its descendants.
         started, finished, last_at: seconds since 1970; finished is 0 while it runs. last_at: its last event, for stalls.
@@ -80,6 +80,7 @@ class RunView(Struct, kw_only=True, eq=False):
     started: float
     last_at: float
     finished: float = 0.0
+    state: State = State.RUNNING
     turn: int = 0
     tools: int = 0
     failed: int = 0
@@ -91,15 +92,6 @@ class RunView(Struct, kw_only=True, eq=False):
     retried: Retried | None = None
     report: Report | None = None
     error: str = ""
-
-    @property
-    def state(self) -> State:
-        """How it stands."""
-        if self.report:
-            reason = self.report.reason
-            return State.DONE if reason is Reason.GOAL else State.STOPPED if reason in _STOPPED else State.FAILED
-        names = list(self.open.values())
-        return State.WAITING if names and all(name == "task" for name in names) else State.RUNNING
 
     @property
     def subtree(self) -> Usage:
@@ -144,7 +136,8 @@ class Tree:
     def _begin(self, event: RunStarted) -> None:
         brief = event.brief
         if known := self.runs.get(brief.run_id):  # a resumed run goes on
-            known.report, known.finished, known.last_at, known.open = None, 0.0, event.at, {}
+            known.report, known.finished, known.last_at = None, 0.0, event.at
+            known.state, known.open = State.RUNNING, {}
             return
         self.runs[brief.run_id] = run = _view(brief, event.at)
         if run.parent in self.runs:
@@ -274,19 +267,25 @@ def _turn_failed(run: RunView, event: TurnFailed) -> None:
     run.tail, run.retried, run.error = "", None, one_line(event.error, TAIL)
 
 
+def _at_work(run: RunView) -> State:
+    return State.WAITING if run.open and all(name == "task" for name in run.open.values()) else State.RUNNING
+
+
 def _call_started(run: RunView, event: CallStarted) -> None:
     run.open[event.call.id] = canonical(event.call.name)
-    run.action = describe(event.call)
+    run.state, run.action = _at_work(run), describe(event.call)
 
 
 def _call_finished(run: RunView, event: CallFinished) -> None:
     run.open.pop(event.call_id, None)
+    run.state = _at_work(run)
     run.tools += 1
     run.failed += event.result.error
 
 
 def _run_finished(run: RunView, event: RunFinished) -> None:
-    run.report, run.finished = event.report, event.at
+    run.report, run.finished, reason = event.report, event.at, event.report.reason
+    run.state = State.DONE if reason is Reason.GOAL else State.STOPPED if reason in _STOPPED else State.FAILED
     run.open, run.tail, run.retried = {}, "", None
     run.error = one_line(event.report.error, TAIL) or run.error
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from zlib import crc32
 
@@ -15,6 +16,9 @@ __all__ = [
 
 Line = Sequence[tuple[str, str]]
 """One line of a screen: stretches of text, each with the name of its style."""
+
+_NARROW = re.compile("[\\x20-\\x7e├└│─⎿●→·…]*").fullmatch
+"""Whether every character takes one column: our own signs must not cost the import of a table of all widths."""
 
 _SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}
 _AGENT_COLORS = ("cyan", "green", "magenta", "blue")
@@ -72,7 +76,7 @@ def plural(count: int, one: str) -> str:
 
 def width(text: str) -> int:
     """Columns the text takes on a terminal; Chinese and the like take two each."""
-    if text.isascii():
+    if _NARROW(text):
         return len(text)
     from rich.cells import cell_len
 
@@ -85,7 +89,7 @@ def cut(text: str, columns: int, more: str = "…") -> str:
         return text
     if columns <= len(more):
         return more[: max(0, columns)]
-    if text.isascii():
+    if _NARROW(text):
         return text[: columns - len(more)] + more
     from rich.cells import set_cell_size
 

@@ -1,4 +1,4 @@
-"""The live tree: drawn on a terminal eight times a second while a run works, then left there once, as it ended."""
+"""The live tree: drawn on a terminal, at most eight times a second, while a run works, then left there once, as it ended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from .format import Line, glyphs, paint, width
 from .rows import Look, rows
 
 PERIOD = 0.125
-"""Seconds between two looks at the tree; nothing is written when nothing has changed."""
+"""Least seconds between two looks at the tree; nothing is written when nothing has changed."""
+
+SHARE = 0.03
+"""Most of a core that drawing may take; a tree that is slow to draw is drawn less often."""
 
 MOST = 12
 """Most runs shown at once; more are folded into counts."""
@@ -92,8 +95,11 @@ class LiveTree:
         return f"\x1b[{taken}A\r\x1b[J" if taken else ""
 
     def _keep_drawing(self) -> None:
-        while not self._ended.wait(PERIOD):
+        spent = 0.0
+        while not self._ended.wait(max(PERIOD, spent / SHARE)):
+            began = time.thread_time()
             self.draw()
+            spent = time.thread_time() - began
 
     def _write(self, text: str) -> None:
         try:

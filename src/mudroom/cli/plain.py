@@ -29,9 +29,9 @@ class PlainProgress:
     def on_event(self, event: AnyEvent) -> None:
         """Take in an event, and write its line if it has one."""
         self.tree.apply(event)
-        if isinstance(event, RunStarted | RunFinished | Retried | CallStarted) and (run := self.tree.runs.get(event.run)):
-            if line := self._line(run, event):
-                self._write(cut(line, WIDE, self._signs.more))
+        run = self.tree.runs.get(event.run)
+        if run and isinstance(event, RunStarted | RunFinished | Retried | CallStarted):
+            self._write(self._line(run, event))
 
     def _line(self, run: RunView, event: RunStarted | RunFinished | Retried | CallStarted) -> str:
         name = f"[{one_line(run.agent)}#{run.run_id}]"
@@ -45,8 +45,10 @@ class PlainProgress:
         return ""
 
     def _write(self, line: str) -> None:
+        if not line:
+            return
         try:
-            self._stream.write(line + "\n")
+            self._stream.write(cut(line, WIDE, self._signs.more) + "\n")
             self._stream.flush()
         except OSError:  # whoever listened is gone; the run goes on
             pass

@@ -74,26 +74,26 @@ def doing(run: RunView, look: Look) -> str:
 
 
 def _headline(tree: Tree, run: RunView, look: Look) -> Line:
-    open_tasks = sum(name == "task" for name in list(run.open.values()))
     words = doing(run, look)
-    if open_tasks and look.now is not None and not run.retried:
-        words = _census(tree, run, open_tasks)
+    if look.now is not None and not run.retried and "task" in list(run.open.values()):
+        words = _census(tree, run)
     parts = [run.run_id if look.ids else "", f"turn {run.turn}" if run.turn else "", words]
     return _line(look.signs.head, look.signs.dot.join(filter(None, parts)), run, look, least=HEADLINE)
 
 
-def _census(tree: Tree, run: RunView, open_tasks: int) -> str:
-    states = Counter(child.state for child in tree.children(run.run_id))
-    at_work = states[State.RUNNING] + states[State.WAITING]
+def _census(tree: Tree, run: RunView) -> str:
+    children = tree.children(run.run_id)
+    begun = {child.call_id for child in children}
+    states = Counter(child.state for child in children)
     counts = {
-        "running": at_work,
-        "not begun": max(0, open_tasks - at_work),
+        "running": states[State.RUNNING] + states[State.WAITING],
+        "not begun": sum(name == "task" and call not in begun for call, name in list(run.open.items())),
         "done": states[State.DONE],
         "stopped": states[State.STOPPED],
         "failed": states[State.FAILED],
     }
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return f"{'1 task' if sum(counts.values()) == 1 else f'{sum(counts.values())} tasks'}: {told}"
+    return f"{plural(sum(counts.values()), 'task')}: {told}"
 
 
 def _chosen(tree: Tree, root: RunView, limit: int | None) -> Collection[str] | None:
@@ -102,8 +102,11 @@ def _chosen(tree: Tree, root: RunView, limit: int | None) -> Collection[str] | N
     if limit is None or len(runs) <= limit:
         return None
     chosen: set[str] = set()
-    failed = nsmallest(limit // 2, (run for run in runs if run.state is State.FAILED), key=_rank)
-    others = nsmallest(limit - len(failed), (run for run in runs if run.state is not State.FAILED), key=_rank)
+    failed, others = list[RunView](), list[RunView]()
+    for run in runs:
+        (failed if run.state is State.FAILED else others).append(run)
+    failed = nsmallest(limit // 2, failed, key=_rank)
+    others = nsmallest(limit - len(failed), others, key=_rank)
     for run in (*failed, *others):
         above: RunView | None = run
         while above and above is not root and above.run_id not in chosen:
@@ -132,14 +135,18 @@ def _below(tree: Tree, parent: RunView, chosen: Collection[str] | None, stem: st
         states = Counter(child.state for child in hidden)
         counts = ", ".join(f"{states[state]} {state}" for state in State if states[state])
         text = f"{len(hidden):,} more: {counts}"
-        yield [(stem + signs.end, "dim"), (cut(text, look.columns - width(stem + signs.end), signs.more), "dim")]
+        yield [(cut(stem + signs.end, look.columns, ""), "dim"), (cut(text, look.columns - width(stem + signs.end), signs.more), "dim")]
 
 
 def _title(run: RunView, stem: str, look: Look) -> Line:
     agent, room = one_line(run.agent), look.columns - width(stem)
     name = cut(f"{agent}#{run.run_id}" if look.ids else agent, room, look.signs.more)
     words = one_line(run.description) or one_line(run.prompt)
-    return [(stem, "dim"), (name, f"bold {color_of(run.agent)}"), (cut(f"  {words}", room - width(name), look.signs.more), "")]
+    return [
+        (cut(stem, look.columns, ""), "dim"),
+        (name, f"bold {color_of(run.agent)}"),
+        (cut(f"  {words}", room - width(name), look.signs.more), ""),
+    ]
 
 
 def _line(stem: str, words: str, run: RunView, look: Look, *, least: int = ACTION) -> Line:
@@ -148,4 +155,4 @@ def _line(stem: str, words: str, run: RunView, look: Look, *, least: int = ACTIO
     if silence >= STALL:
         costs = [*costs, f"quiet {seconds(silence)}"]
     shown, tail = fit(words, costs, look.columns - width(stem), look.signs, bracket=bool(run.report), least=least)
-    return [(stem, "dim"), (shown, _STYLES.get(run.state, "")), (tail, "yellow" if silence >= STALL else "dim")]
+    return [(cut(stem, look.columns, ""), "dim"), (shown, _STYLES.get(run.state, "")), (tail, "yellow" if silence >= STALL else "dim")]

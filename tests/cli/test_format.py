@@ -1,0 +1,122 @@
+"""Figures, widths, cuts, glyphs and paint."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from mudroom.cli.format import ASCII, UNICODE, color_of, cut, fit, glyphs, paint, plural, seconds, tokens, width
+
+
+@pytest.mark.parametrize(
+    ("count", "words"),
+    [
+        (0, "0"),
+        (950, "950"),
+        (999, "999"),
+        (1000, "1.0k"),
+        (41_350, "41.4k"),
+        (999_949, "999.9k"),
+        (999_950, "1.0M"),
+        (12_340_000, "12.3M"),
+    ],
+)
+def test_tokens_take_few_columns(count: int, words: str):
+    assert tokens(count) == words
+    assert len(words) <= 6
+
+
+@pytest.mark.parametrize(
+    ("span", "words"),
+    [
+        (0, "0.0s"),
+        (4.24, "4.2s"),
+        (9.94, "9.9s"),
+        (9.96, "10s"),
+        (29, "29s"),
+        (59.96, "1m 00s"),
+        (64, "1m 04s"),
+        (3600, "1h 00m"),
+        (7530, "2h 05m"),
+    ],
+)
+def test_seconds_read_as_a_clock(span: float, words: str):
+    assert seconds(span) == words
+
+
+def test_plural_agrees_with_its_count():
+    assert [plural(n, "tool use") for n in (0, 1, 1200)] == ["0 tool uses", "1 tool use", "1,200 tool uses"]
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "shown"),
+    [
+        ("short", 5, "short"),
+        ("too long", 5, "too …"),
+        ("中文文字", 8, "中文文字"),
+        ("中文文字", 7, "中文文…"),
+        ("中文文字", 6, "中文…"),
+        ("abc", 1, "…"),
+        ("abc", 0, ""),
+        ("abc", -3, ""),
+    ],
+)
+def test_cut_knows_how_wide_chinese_is(text: str, columns: int, shown: str):
+    assert cut(text, columns) == shown
+    assert width(shown) <= max(0, columns)
+
+
+def test_cut_in_ascii_stays_ascii():
+    assert cut("too long", 5, ASCII.more) == "too.."
+
+
+@pytest.mark.parametrize(
+    ("columns", "line"),
+    [
+        (60, "read src/module.py · 3 tools · 2.1k tokens · 29s"),
+        (40, "read src/module.py · 2.1k tokens · 29s"),
+        (30, "read src/module.py · 29s"),
+        (20, "read src/modu… · 29s"),
+        (17, "read src/module.…"),
+        (6, "read …"),
+    ],
+)
+def test_figures_go_before_the_words_become_unreadable(columns: int, line: str):
+    shown = "".join(fit("read src/module.py", ["3 tools", "2.1k tokens", "29s"], columns, UNICODE, least=12))
+    assert width(shown) <= columns
+    assert shown == line
+
+
+def test_figures_of_what_is_over_stand_in_brackets():
+    assert fit("Done", ["9 tool uses", "29s"], 40, UNICODE, bracket=True) == ("Done", " (9 tool uses · 29s)")
+    assert fit("Done", ["9 tool uses", "29s"], 12, UNICODE, bracket=True) == ("Done", " (29s)")
+
+
+@pytest.mark.parametrize(
+    ("encoding", "signs"), [("utf-8", UNICODE), (None, UNICODE), ("ascii", ASCII), ("latin-1", ASCII), ("no such", ASCII)]
+)
+def test_signs_are_those_the_stream_can_carry(encoding: str | None, signs: object):
+    assert glyphs(encoding) is signs
+
+
+def test_ascii_signs_are_as_wide_as_the_others_where_lines_must_meet():
+    assert [width(ASCII.tee), width(ASCII.end), width(ASCII.bar)] == [width(UNICODE.tee), width(UNICODE.end), width(UNICODE.bar)]
+    assert "".join(getattr(ASCII, name) for name in ASCII.__struct_fields__).isascii()
+
+
+def test_paint_styles_only_when_asked():
+    line = [("a", "bold red"), ("b", ""), ("", "dim")]
+    assert paint([line], color=False) == "ab\n"
+    assert paint([line, [("c", "dim")]], color=True) == "\x1b[1;31ma\x1b[0mb\n\x1b[2mc\x1b[0m\n"
+
+
+def test_an_agent_keeps_its_color():
+    assert color_of("explore") == "cyan"
+    assert color_of("审查") == color_of("审查")
+
+
+def test_screens_start_without_rich():
+    code = "import sys, mudroom.cli.live, mudroom.cli.plain, mudroom.cli.show; print({'rich', 'asyncio', 'aiohttp'} & set(sys.modules))"
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"

@@ -1,0 +1,313 @@
+"""The live tree on a terminal: what is drawn, that it replaces itself, and that it leaves one tree behind."""
+
+from __future__ import annotations
+
+import io
+import re
+import time
+from typing import Any
+
+import pytest
+
+from mudroom._core.agents import Agent, Brief, Reason, Report
+from mudroom._core.budgets import Budget
+from mudroom._core.events import (
+    AnyEvent,
+    CallFinished,
+    CallStarted,
+    Delta,
+    Retried,
+    RunFinished,
+    RunStarted,
+    Stored,
+    TurnFinished,
+    TurnStarted,
+)
+from mudroom._core.messages import Assistant, Call, Text, Thinking, Usage
+from mudroom._core.tools import ToolResult
+from mudroom._engine.tree import Tree
+from mudroom.cli.format import width
+from mudroom.cli.live import LiveTree
+from mudroom.cli.rows import Look, rows
+
+NO_USAGE = Usage()
+
+
+def began(
+    run: str, parent: str = "", *, at: float = 0.0, agent: str = "explore", prompt: str = "Look.", description: str = "", call: str = ""
+) -> RunStarted:
+    brief = Brief(
+        run_id=run,
+        agent=Agent(name=agent),
+        prompt=prompt,
+        tools=(),
+        model="offline",
+        budget=Budget(),
+        parent=parent,
+        description=description,
+        call_id=call,
+    )
+    return RunStarted(at=at, run=run, brief=brief)
+
+
+def answered(run: str, *blocks: Text | Thinking | Call, turn: int = 1, at: float = 1.0, usage: Usage = NO_USAGE) -> list[Stored]:
+    message = Assistant(blocks, usage=usage)
+    return [TurnStarted(at=at, run=run, turn=turn), TurnFinished(at=at, run=run, turn=turn, message=message)]
+
+
+def acted(run: str, call: Call, text: str = "", *, at: float = 2.0, error: bool = False) -> list[Stored]:
+    result = ToolResult(text, error)
+    return [
+        CallStarted(at=at, run=run, call=call),
+        CallFinished(at=at, run=run, call_id=call.id, name=call.name, result=result),
+    ]
+
+
+def ended(run: str, reason: Reason = Reason.GOAL, *, at: float, error: str = "", recovered: bool = False) -> RunFinished:
+    report = Report(text="t", reason=reason, run_id=run, error=error, recovered=recovered, outputs=dict[str, Any]())
+    return RunFinished(at=at, run=run, report=report)
+
+
+class Terminal(io.StringIO):
+    """A terminal as far as the live tree uses one: lines, back up, clear to the end."""
+
+    def __init__(self, columns: int = 80) -> None:
+        super().__init__()
+        self.columns, self.frames = columns, 0
+        self._lines: list[str] = [""]
+
+    def write(self, s: str, /) -> int:
+        self.frames += 1
+        for part in re.split(r"(\x1b\[\d+A\r\x1b\[J|\n)", re.sub(r"\x1b\[[\d;]*m", "", s)):
+            if part == "\n":
+                self._lines.append("")
+            elif part.startswith("\x1b"):
+                up = int(part[2 : part.index("A")])
+                assert up < len(self._lines), "the live tree climbed above its first line"
+                self._lines[-1 - up :] = [""]
+            else:
+                self._lines[-1] += part
+        return len(s)
+
+    def resize(self, columns: int) -> None:
+        """Break the lines anew, as terminals do."""
+        self.columns = columns
+        rows = [line[at : at + columns] for line in self._lines for at in range(0, max(1, len(line)), columns)]
+        self._lines = rows
+
+    @property
+    def screen(self) -> list[str]:
+        return self._lines[:-1]
+
+
+class Clock:
+    def __init__(self, now: float) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def begun(children: int, *, agent: str = "explore") -> list[Stored]:
+    """A root run that has asked for children, all of them at work on a file."""
+    tasks = [Call(f"t{n}", "task", {"description": f"batch {n}"}) for n in range(children)]
+    events = [began("1", agent="general"), *answered("1", *tasks, usage=Usage(3000, 100))]
+    events += [CallStarted(at=1, run="1", call=task) for task in tasks]
+    for n in range(children):
+        run = f"1.1.{n + 1}"
+        call = Call("c", "read", {"file_path": f"src/m{n}.py"})
+        events += [
+            began(run, "1", at=1 + n / 1000, agent=agent, description=f"Batch {n}", call=f"t{n}"),
+            *answered(run, call, usage=Usage(2000, 100)),
+        ]
+        events.append(CallStarted(at=2, run=run, call=call))
+    return events
+
+
+def drawn(events: list[Stored], *, now: float = 10.0, columns: int = 80, limit: int | None = 12) -> list[str]:
+    tree = Tree()
+    for event in events:
+        tree.apply(event)
+    look = Look(columns=columns, limit=limit, now=now)
+    return ["".join(text for text, _ in line) for line in rows(tree, tree.roots[-1], look)]
+
+
+def live(terminal: Terminal, now: Clock, height: int = 40) -> LiveTree:
+    return LiveTree(terminal, Tree(), now=now, size=lambda: (terminal.columns, height))
+
+
+def feed(screen: LiveTree, events: list[Stored]) -> None:
+    for event in events:
+        screen.on_event(event)
+
+
+def test_two_lines_a_child_with_its_last_action_and_what_it_cost():
+    events = [*begun(3), *acted("1.1.2", Call("c", "read", {"file_path": "src/m1.py"})), ended("1.1.2", at=5)]
+    assert drawn(events) == [
+        "● turn 1 · 3 tasks: 2 running, 1 done · 3.1k tokens · 9.4k with children · 10s",
+        "├─ explore  Batch 0",
+        "│  ⎿ read src/m0.py · 0 tools · 2.1k tokens · 9.0s",
+        "├─ explore  Batch 1",
+        "│  ⎿ Done (1 tool use · 2.1k tokens · 4.0s)",
+        "└─ explore  Batch 2",
+        "   ⎿ read src/m2.py · 0 tools · 2.1k tokens · 9.0s",
+    ]
+
+
+def test_tasks_that_wait_for_a_place_are_counted():
+    events = [*begun(2), CallStarted(at=1, run="1", call=Call("t9", "task", {}))]
+    assert drawn(events, columns=100)[0].startswith("● turn 1 · 3 tasks: 2 running, 1 not begun · ")
+
+
+def test_a_child_of_a_child_hangs_below_it():
+    events = [*begun(1), began("1.1.1.1.1", "1.1.1", at=3, agent="审查", description="更深一层")]
+    assert drawn(events)[-2:] == ["   └─ 审查  更深一层", "      ⎿ thinking… · 0 tools · 0 tokens · 7.0s"]
+
+
+def test_a_repeated_model_call_and_a_silent_run_are_said():
+    events = [*begun(1), Retried(at=3, run="1.1.1", attempt=2, delay=4.0, status=529)]
+    assert drawn(events)[-1] == "   ⎿ retry 2 in 4.0s (HTTP 529) · 0 tools · 2.1k tokens · 9.0s"
+    assert drawn(begun(1), now=66)[-1] == "   ⎿ read src/m0.py · 0 tools · 2.1k tokens · 1m 05s · quiet 1m 04s"
+
+
+@pytest.mark.parametrize("columns", [1, 5, 20, 40, 80, 200])
+def test_no_line_is_wider_than_the_screen(columns: int):
+    events = [*begun(30, agent="总结-文件"), ended("1.1.4", Reason.ERROR, at=4, error="错误 " * 40)]
+    assert max(width(line) for line in drawn(events, columns=columns)) <= columns
+
+
+def test_many_children_fold_into_counts_with_failed_and_slow_ones_shown():
+    events = begun(500)
+    for n in range(100, 400):
+        events.append(ended(f"1.1.{n}", at=5))
+    for n in range(450, 460):
+        events.append(ended(f"1.1.{n}", Reason.ERROR, at=6, error="401"))
+    lines = drawn(events)
+    assert len(lines) == 1 + 2 * 12 + 1
+    assert [line for line in lines if "ERROR: 401" in line] == [lines[n] for n in range(2, 14, 2)]
+    assert [line.split("Batch ")[1] for line in lines[13:25:2]] == ["0", "1", "2", "3", "4", "5"]
+    assert lines[-1] == "└─ 488 more: 184 running, 300 done, 4 failed"
+
+
+def test_the_parents_of_a_shown_child_are_shown_too():
+    events = begun(20)
+    events += [began("1.1.20.1.1", "1.1.20", at=3, description="deep"), ended("1.1.20.1.1", Reason.LOST, at=4)]
+    lines = drawn(events, limit=3)
+    assert [line.strip("│├└─ ") for line in lines[1:4:2]] == ["explore  Batch 0", "explore  Batch 1"]
+    assert any("Batch 19" in line for line in lines)
+    assert any("explore  deep" in line for line in lines)
+
+
+def test_a_drawing_replaces_the_one_before():
+    terminal, clock = Terminal(), Clock(10.0)
+    screen = live(terminal, clock)
+    feed(screen, begun(3))
+    screen.draw()
+    assert len(terminal.screen) == 7
+    feed(screen, [ended("1.1.1", at=11)])
+    clock.now = 12.0
+    screen.draw()
+    assert len(terminal.screen) == 7
+    assert "Done" in terminal.screen[2]
+
+
+def test_nothing_is_written_when_nothing_has_changed():
+    terminal = Terminal()
+    screen = live(terminal, Clock(10.0))
+    feed(screen, begun(2))
+    for _ in range(5):
+        screen.draw()
+    assert terminal.frames == 1
+
+
+@pytest.mark.parametrize("columns", [20, 33, 60, 120])
+def test_a_resize_leaves_no_remains(columns: int):
+    terminal, clock = Terminal(80), Clock(10.0)
+    screen = live(terminal, clock)
+    feed(screen, begun(4))
+    screen.draw()
+    terminal.resize(columns)
+    clock.now = 11.0
+    screen.draw()
+    assert len(terminal.screen) == 9
+    assert max(len(line) for line in terminal.screen) < columns
+
+
+def test_a_low_terminal_is_never_overfilled():
+    terminal = Terminal()
+    screen = live(terminal, Clock(10.0), height=8)
+    feed(screen, begun(30))
+    screen.draw()
+    assert len(terminal.screen) <= 7
+
+
+def test_it_leaves_one_static_tree_behind():
+    terminal, clock = Terminal(), Clock(10.0)
+    with live(terminal, clock) as screen:
+        feed(screen, begun(2))
+        feed(screen, [ended(run, at=11) for run in ("1.1.1", "1.1.2", "1")])
+    assert [line for line in terminal.screen if "●" in line] == ["● turn 1 · Done (0 tool uses · 3.1k tokens · 7.3k with children · 11s)"]
+    assert len(terminal.screen) == 5
+
+
+def test_a_run_without_children_leaves_nothing():
+    terminal = Terminal()
+    with live(terminal, Clock(1.0)) as screen:
+        feed(screen, [began("1"), *answered("1", Text("Hello."))])
+        screen.draw()
+        feed(screen, [ended("1", at=2)])
+    assert terminal.screen == []
+
+
+def test_the_parents_words_are_not_on_the_screen():
+    terminal = Terminal()
+    screen = live(terminal, Clock(10.0))
+    feed(screen, begun(1))
+    screen.on_event(Delta(at=3, run="1", kind="text", text="the secret answer"))
+    screen.draw()
+    assert "secret" not in terminal.getvalue() + "".join(terminal.screen)
+
+
+def test_a_terminal_that_carries_only_ascii_gets_an_ascii_tree():
+    raw = io.BytesIO()
+    screen = LiveTree(io.TextIOWrapper(raw, encoding="ascii"), Tree(), color=False, now=Clock(10.0), size=lambda: (80, 24))
+    feed(screen, begun(2))
+    screen.draw()
+    assert raw.getvalue().decode("ascii").splitlines()[1:3] == ["|- explore  Batch 0", "|  > read src/m0.py - 0 tools - 2.1k tokens - 9.0s"]
+
+
+def test_hostile_words_cannot_move_the_cursor():
+    evil = "\x1b[2J\x1b]0;x\x07\u202eevil\n\r\x9b1A"
+    terminal = io.StringIO()
+    screen = LiveTree(terminal, Tree(), color=False, now=Clock(10.0), size=lambda: (80, 24))
+    events: list[AnyEvent] = [*begun(1), began("1.1.9", "1", agent=evil, prompt=evil, description=evil)]
+    events.append(CallStarted(at=3, run="1.1.9", call=Call("c", evil, {"path": evil})))
+    for event in events:
+        screen.on_event(event)
+    screen.draw()
+    assert all(c.isprintable() or c == "\n" for c in terminal.getvalue())
+    assert "evil" in terminal.getvalue()
+
+
+class Gone(io.StringIO):
+    def write(self, s: str, /) -> int:
+        raise BrokenPipeError
+
+
+def test_a_terminal_that_is_gone_does_not_stop_the_run():
+    with LiveTree(Gone(), Tree(), now=Clock(1.0), size=lambda: (80, 24)) as screen:
+        feed(screen, begun(1))
+        screen.draw()
+
+
+def test_500_children_cost_less_than_five_percent_of_a_core():
+    """At eight drawings a second, each with lines that changed."""
+    clock = Clock(10.0)
+    screen = LiveTree(io.StringIO(), Tree(), now=clock, size=lambda: (120, 50))
+    feed(screen, begun(500))
+    screen.draw()
+    began_at = time.thread_time()
+    for _ in range(16):
+        clock.now += 1
+        screen.draw()
+    assert (time.thread_time() - began_at) / 2 < 0.05

@@ -1,0 +1,100 @@
+"""Progress without a terminal: a plain line for each change."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from mudroom._core.agents import Agent, Brief, Reason, Report
+from mudroom._core.budgets import Budget
+from mudroom._core.events import AnyEvent, CallFinished, CallStarted, Delta, Retried, RunFinished, RunStarted, TurnFinished, TurnStarted
+from mudroom._core.messages import Assistant, Call, Text, Usage
+from mudroom._core.tools import ToolResult
+from mudroom._engine.tree import Tree
+from mudroom.cli.plain import PlainProgress
+
+
+def began(run: str, parent: str = "", *, at: float = 0.0, prompt: str = "Find it.", **more: Any) -> RunStarted:
+    brief = Brief(run_id=run, agent=Agent(name="explore"), prompt=prompt, tools=(), model="m", budget=Budget(), parent=parent, **more)
+    return RunStarted(at=at, run=run, brief=brief)
+
+
+def ended(run: str, reason: Reason, *, at: float, error: str = "", recovered: bool = False) -> RunFinished:
+    report = Report(text="t", reason=reason, run_id=run, error=error, recovered=recovered, outputs=dict[str, Any]())
+    return RunFinished(at=at, run=run, report=report)
+
+
+def session() -> list[AnyEvent]:
+    return [
+        began("1"),
+        TurnStarted(at=0, run="1", turn=1),
+        began("1.1.1", "1", description="Testing framework", prompt="Find the testing framework.\nBe quick."),
+        began("1.1.2", "1", prompt="总结所有 .py 文件"),
+        Delta(at=1, run="1.1.1", kind="text", text="let me see"),
+        CallStarted(at=2, run="1.1.1", call=Call("a", "read", {"file_path": "setup.cfg"})),
+        CallFinished(at=3, run="1.1.1", call_id="a", name="read", result=ToolResult("x")),
+        TurnFinished(at=3, run="1.1.1", message=Assistant((Text("t"),), usage=Usage(41_000, 400))),
+        Retried(at=4, run="1.1.2", attempt=1, delay=2.0, status=429),
+        Retried(at=6, run="1.1.2", attempt=2, delay=4.0),
+        ended("1.1.1", Reason.GOAL, at=29),
+        ended("1.1.2", Reason.ERROR, at=64, error="the provider\nrefused"),
+        ended("1", Reason.GOAL, at=65),
+    ]
+
+
+def lines(events: list[AnyEvent], *, verbose: bool = False) -> list[str]:
+    stream = io.StringIO()
+    progress = PlainProgress(stream, Tree(), verbose=verbose)
+    for event in events:
+        progress.on_event(event)
+    return stream.getvalue().splitlines()
+
+
+def test_a_line_for_each_start_retry_and_end_of_a_child():
+    assert lines(session()) == [
+        "> task (Testing framework): Find the testing framework. Be quick.",
+        "> task: 总结所有 .py 文件",
+        "[explore#1.1.2] retry 1 in 2.0s (HTTP 429)",
+        "[explore#1.1.2] retry 2 in 4.0s (connection lost)",
+        "[explore#1.1.1] Done (1 tool use · 41.4k tokens · 29s)",
+        "[explore#1.1.2] ERROR: the provider refused (0 tool uses · 0 tokens · 1m 04s)",
+    ]
+
+
+def test_verbose_adds_a_line_for_each_call():
+    assert [line for line in lines(session(), verbose=True) if line not in lines(session())] == ["[explore#1.1.1] read setup.cfg"]
+
+
+def test_a_limit_with_a_summary_is_said_as_it_was():
+    events = [began("1"), began("1.1.1", "1"), ended("1.1.1", Reason.MAX_TURNS, at=1, recovered=True)]
+    assert lines(list(events))[-1] == "[explore#1.1.1] MAX_TURNS, recovered (0 tool uses · 0 tokens · 1.0s)"
+
+
+def test_hostile_and_long_words_stay_one_harmless_line():
+    hostile = "\x1b]0;owned\x07\x1b[2Jrun\u202e this\r\n> task (fake): x" + "y" * 500
+    (line,) = lines([began("1"), began("1.1.1", "1", prompt=hostile, description="a\x1b[31mb\nc")])
+    assert line.startswith("> task (ab c): run this > task (fake): xyyy")
+    assert len(line) == 160
+    assert line.endswith("…")
+    assert line.isprintable()
+
+
+def test_a_stream_that_carries_only_ascii_gets_ascii_signs():
+    raw = io.BytesIO()
+    progress = PlainProgress(io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace"), Tree())
+    for event in session():
+        progress.on_event(event)
+    assert b"Done (1 tool use - 41.4k tokens - 29s)" in raw.getvalue()
+    assert raw.getvalue().isascii()
+
+
+class Gone(io.StringIO):
+    def write(self, s: str, /) -> int:
+        raise BrokenPipeError
+
+
+def test_a_closed_stderr_does_not_stop_the_run():
+    progress = PlainProgress(Gone(), Tree())
+    for event in session():
+        progress.on_event(event)
+    assert progress.tree.runs["1"].report

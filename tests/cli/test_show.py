@@ -1,0 +1,226 @@
+"""Recorded sessions on a screen: the tree with its ledger, and transcripts, at any width, in any script."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from mudroom._core.agents import Agent, Brief, Reason, Report
+from mudroom._core.budgets import Budget
+from mudroom._core.events import CallFinished, CallStarted, RunFinished, RunStarted, SessionOpened, Stored, Told, TurnFinished, TurnStarted
+from mudroom._core.messages import Assistant, Call, Text, Thinking, Usage
+from mudroom._core.tools import ToolResult
+from mudroom.cli.format import ASCII, width
+from mudroom.cli.show import render_transcript, render_tree
+from mudroom.errors import UnknownName
+
+NO_USAGE = Usage()
+
+
+def began(
+    run: str, parent: str = "", *, at: float = 0.0, agent: str = "explore", prompt: str = "Look.", description: str = ""
+) -> RunStarted:
+    brief = Brief(
+        run_id=run,
+        agent=Agent(name=agent),
+        prompt=prompt,
+        tools=(),
+        model="offline",
+        budget=Budget(),
+        parent=parent,
+        description=description,
+    )
+    return RunStarted(at=at, run=run, brief=brief)
+
+
+def answered(run: str, *blocks: Text | Thinking | Call, turn: int = 1, at: float = 1.0, usage: Usage = NO_USAGE) -> list[Stored]:
+    message = Assistant(blocks, usage=usage)
+    return [TurnStarted(at=at, run=run, turn=turn), TurnFinished(at=at, run=run, turn=turn, message=message)]
+
+
+def acted(run: str, call: Call, text: str = "", *, at: float = 2.0, error: bool = False) -> list[Stored]:
+    result = ToolResult(text, error)
+    return [
+        CallStarted(at=at, run=run, call=call),
+        CallFinished(at=at, run=run, call_id=call.id, name=call.name, result=result),
+    ]
+
+
+def ended(run: str, reason: Reason = Reason.GOAL, *, at: float, error: str = "", recovered: bool = False) -> RunFinished:
+    report = Report(text="t", reason=reason, run_id=run, error=error, recovered=recovered, outputs=dict[str, Any]())
+    return RunFinished(at=at, run=run, report=report)
+
+
+def session() -> list[Stored]:
+    tasks = [Call(f"t{n}", "task", {"prompt": "p"}) for n in range(3)]
+    reading = Call("r", "read", {"file_path": "src/mypackage/module.py", "limit": 20})
+    return [
+        SessionOpened(at=0, session="5f1c", cwd="/home/ada/project", version="1"),
+        began("1", agent="general", prompt="Read all .py files\nand summarize what each one does"),
+        *answered("1", *tasks, usage=Usage(3000, 100)),
+        *(CallStarted(at=1, run="1", call=task) for task in tasks),
+        began("1.1.1", "1", at=1, description="Summarize mypackage .py files"),
+        *answered("1.1.1", Thinking("Where to look?"), Text("I read it."), reading, usage=Usage(41_000, 300)),
+        *acted("1.1.1", reading, "     1\timport os\n" * 315),
+        Told(at=3, run="1.1.1", text="Mind the list."),
+        *answered("1.1.1", Text("All is well.\nNothing to do."), turn=2, at=28, usage=Usage(50, 50)),
+        ended("1.1.1", at=30),
+        began("1.1.2", "1", at=1, description="总结 agents 目录下的所有 Python 文件", prompt="总结"),
+        *acted("1.1.2", Call("g", "grep", {"pattern": "定义 \x1b[31m红色"}), "no match", error=True),
+        ended("1.1.2", Reason.ERROR, at=5, error="the provider refused: 401"),
+        began("1.1.3", "1", at=1, agent="general", description="Create a new module"),
+        *acted("1.1.3", Call("b", "bash", {"command": "make test"})),
+        ended("1.1.3", Reason.MAX_TURNS, at=125, recovered=True),
+        CallFinished(at=126, run="1", call_id="t0", name="task", result=ToolResult("All is well.\nNothing to do.")),
+        *answered("1", Text("They do nothing."), turn=2, at=127, usage=Usage(3100, 20)),
+        ended("1", at=128),
+    ]
+
+
+WIDE = """\
+session 5f1c · /home/ada/project
+
+> Read all .py files and summarize what each one does
+● 1 · turn 2 · Done (1 tool use · 6.2k tokens · 47.6k with children · 2m 08s)
+├─ explore#1.1.1  Summarize mypackage .py files
+│  ⎿ Done (1 tool use · 41.4k tokens · 29s)
+├─ explore#1.1.2  总结 agents 目录下的所有 Python 文件
+│  ⎿ ERROR: the provider refused: 401 (1 tool use · 0 tokens · 4.0s)
+└─ general#1.1.3  Create a new module
+   ⎿ MAX_TURNS, recovered (1 tool use · 0 tokens · 2m 04s)
+
+3 children read 316 lines (5.4 kB, ~1,530 tokens); 2 lines (27 B, ~8 tokens) came back. \
+Parent context: 3,100 tokens; without children about 4,620.
+"""
+
+NARROW = """\
+session 5f1c · /hom…
+
+> Read all .py file…
+● 1 · turn 2 · Done
+├─ explore#1.1.1  S…
+│  ⎿ Done (29s)
+├─ explore#1.1.2…
+│  ⎿ ERROR: the pro…
+└─ general#1.1.3  C…
+   ⎿ MAX_TURNS, rec…
+"""
+
+COLORED = """\
+<1>session 5f1c - /home/ada/project<0>
+
+<1>> Read all .py files and summarize wha..<0>
+<2>* <0><32>1 - turn 2 - Done<0><2> (2m 08s)<0>
+<2>|- <0><1;36>explore#1.1.1<0>  Summarize mypackage ..
+<2>|  > <0><32>Done<0><2> (41.4k tokens - 29s)<0>
+<2>|- <0><1;36>explore#1.1.2<0>  总结 agents 目录下的..
+<2>|  > <0><31>ERROR: the prov..<0><2> (0 tokens - 4.0s)<0>
+<2>`- <0><1;32>general#1.1.3<0>  Create a new module
+<2>   > <0><33>MAX_TURNS, recovered<0><2> (2m 04s)<0>
+"""
+
+
+@pytest.mark.parametrize("columns", [80, 200])
+def test_the_tree_at_80_and_200_columns(columns: int):
+    assert render_tree(session(), columns=columns) == WIDE
+
+
+def test_the_tree_at_20_columns():
+    tree, ledger = render_tree(session(), columns=20).rsplit("\n\n", 1)
+    assert tree + "\n" == NARROW
+    assert max(width(line) for line in tree.splitlines()) <= 20
+    assert ledger.startswith("3 children read 316 lines")
+
+
+def test_the_tree_in_color_with_ascii_signs():
+    tree = render_tree(session(), columns=40, color=True, signs=ASCII).rsplit("\n\n", 1)[0] + "\n"
+    assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", tree) == COLORED
+
+
+def test_a_run_without_an_end_is_unfinished():
+    assert "⎿ unfinished: bash make test · 1 tool" in render_tree([e for e in session() if not isinstance(e, RunFinished)])
+
+
+def test_a_session_without_children_has_no_ledger():
+    events = [*session()[:2], *answered("1", Text("Hello.")), ended("1", at=2)]
+    assert render_tree(events).endswith("● 1 · turn 1 · Done (0 tool uses · 0 tokens · 2.0s)\n")
+    assert render_tree([]) == ""
+
+
+CHILD = """\
+run 1.1.1 · explore · offline · Summarize mypackage .py files
+Done (1 tool use · 41.4k tokens · 29s)
+
+user
+    Look.
+
+assistant
+    Where to look?
+    I read it.
+  → read file_path=src/mypackage/module.py limit=20
+
+user
+  result of read
+    … 295 more lines
+    Mind the list.
+
+assistant
+    All is well.
+    Nothing to do.
+"""
+
+
+def test_the_transcript_is_what_the_model_saw_and_says_what_it_leaves_out():
+    shown = render_transcript(session(), "1.1.1").splitlines()
+    lines = [line for line in shown if not line.endswith("import os")]
+    assert len(shown) - len(lines) == 20
+    assert lines == CHILD.splitlines()
+
+
+def test_the_whole_transcript_leaves_nothing_out():
+    shown = render_transcript(session(), "1.1.1", whole=True)
+    assert shown.count("import os") == 315
+    assert "…" not in shown
+
+
+def test_long_results_and_arguments_are_cut_with_a_note():
+    call = Call("w", "write", {"content": "x" * 5000, "options": {"键": [1]}})
+    events = [began("1"), *answered("1", call), *acted("1", call, "y" * 2500, error=True)]
+    shown = render_transcript(events, "1")
+    assert f'  → write content={"x" * 200}… (5,000 characters) options={{"键": [1]}}' in shown
+    assert "    … 500 more characters" in shown
+    assert render_transcript(events, "1", color=True).count("\x1b[1;31m  result of write\x1b[0m") == 1
+
+
+def test_a_transcript_that_stops_at_open_calls_says_so():
+    assert render_transcript([began("1"), *answered("1", Call("a", "bash", {"command": "x"}))], "1").endswith(
+        "\nThe record ends before these calls all had a result.\n"
+    )
+
+
+def test_malformed_arguments_are_shown_as_they_came():
+    assert "→ read {oops (not JSON)" in render_transcript([began("1"), *answered("1", Call("a", "read", {}, "{oops"))], "1")
+
+
+def test_hostile_words_are_shown_and_never_obeyed():
+    evil = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\r\n\x00\x9b31m end"
+    call = Call("a", f"re{evil}ad", {evil: evil})
+    events = [
+        SessionOpened(at=0, session=evil, cwd=evil, version="1"),
+        began("1", agent=evil, prompt=evil),
+        *answered("1", Thinking(evil), Text(evil), call),
+        *acted("1", call, evil),
+        Told(at=3, run="1", text=evil),
+        began("1.1.1", "1", agent=evil, prompt=evil, description=evil),
+        ended("1.1.1", Reason.ERROR, at=3, error=evil),
+    ]
+    for shown in (render_tree(events), render_transcript(events, "1"), render_transcript(events, "1", whole=True)):
+        assert all(c.isprintable() or c == "\n" for c in shown)
+        assert "gnp.exe" in shown
+
+
+def test_an_unknown_run_is_named_with_the_nearest_ones():
+    with pytest.raises(UnknownName, match=r"unknown run '1\.1\.9'.*1\.1\.1"):
+        render_transcript(session(), "1.1.9")
