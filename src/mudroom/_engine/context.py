@@ -15,6 +15,7 @@ from .._core.messages import Assistant, Call, Result, Text, User
 from .._core.ports import Approver, Chat, Clock, Journal, Model, Sandbox, Setup, Toolbox, Worker, Workspace
 from .._core.tools import Tool, ToolResult
 from .answers import EMIT, Answers
+from .guard import Guard
 
 E = TypeVar("E", bound=Event)
 
@@ -51,6 +52,7 @@ class RunContext:
     def __init__(self, brief: Brief, meter: Meter, parts: Parts, worker: Worker) -> None:
         self.brief, self.meter, self.parts, self.worker = brief, meter, parts, worker
         self.tools: dict[str, Tool] = {name: parts.toolbox[name] for name in brief.tools}
+        self.guard = Guard()
         self.answers = Answers(brief.agent.outputs or {})
         if brief.agent.outputs is not None:
             self.tools[EMIT] = self.answers.tool()

@@ -30,21 +30,26 @@ BROKEN_OFF = {
     StopReason.REFUSAL: "the model refused to answer",
 }
 
-_SPENT = {Reason.MAX_TURNS: "turns", Reason.TIMEOUT: "time", Reason.BUDGET: "tokens"}
+_WHY = {
+    Reason.MAX_TURNS: "You have used up your turns.",
+    Reason.TIMEOUT: "Your time is up.",
+    Reason.BUDGET: "You have used up your tokens.",
+    Reason.LOOP: "You went on in circles and were stopped.",
+}
 
 
 async def settle(ctx: RunContext, reason: Reason, error: str) -> Report:
     """The report of a run that ended for `reason`. A limit grants one turn without tools, unless the model itself hangs."""
     await _close_calls(ctx)
     summary = ""
-    if reason in _SPENT and not ctx.cut_off:
-        summary = await _summary(ctx, _SPENT[reason])
+    if reason in _WHY and not ctx.cut_off:
+        summary = await _summary(ctx, _WHY[reason])
     text = summary or (ctx.final if reason is Reason.GOAL else ctx.partial)
     return ctx.report(reason, text, recovered=bool(summary), error=error)
 
 
-async def _summary(ctx: RunContext, spent: str) -> str:
-    ctx.tell(f"You have used up your {spent}. Call no more tools. Summarise now what you found and did, and what is left undone.")
+async def _summary(ctx: RunContext, why: str) -> str:
+    ctx.tell(f"{why} Call no more tools. Summarise now what you found and did, and what is left undone.")
     try:
         async with asyncio.timeout(GRACE_SECONDS):
             return (await ask(ctx, tools=False)).text.strip()

@@ -12,6 +12,7 @@ from ..errors import ModelError
 from . import ending
 from .calls import act
 from .context import RunContext
+from .guard import STOP, WARN, WORD
 from .turn import ask
 
 
@@ -51,4 +52,8 @@ async def converse(ctx: RunContext) -> tuple[Reason, str]:
             ctx.tell(word)
         else:
             return Reason.GOAL, ""
+        if (count := ctx.guard.see(message, ctx.results)) >= STOP:
+            return Reason.LOOP, ""
+        if count % WARN == 0:
+            ctx.tell(WORD.format(count=count))
     return ending.REASONS[limit], ""
