@@ -11,7 +11,7 @@ from .._core.ports import Clock
 _FREE = 8
 """Requests in flight that need no proof that the provider bears them."""
 _RAMP = 500, 0.1
-"""A burst beyond what is proven goes out slowly first: so many requests in so many seconds, growing with the cube of time."""
+"""A burst beyond what is proven: so many requests in so many seconds, most of them late, because a refusal takes its time to come."""
 _SLOWEST, _FASTEST = 0.1, 5_000.0
 _AFTER = 0.005
 """Seconds added to the provider's own wait, against rounding of clocks."""
@@ -91,4 +91,4 @@ class Gate:
         if self._flying < max(_FREE, 2 * self._proven):
             return 0.0
         most, seconds = _RAMP
-        return self._burst_began + seconds * (self._burst / most) ** (1 / 3) - now
+        return self._burst_began + seconds * (self._burst / most) ** (1 / 6) - now
