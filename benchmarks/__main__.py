@@ -1,0 +1,138 @@
+"""The figures of mudroom beside those of a loop with no harness, measured in the same run; medians. `python -m benchmarks -h`.
+
+Children make TURNS calls of `read` (2,000 bytes) and end; the parent makes one answer with all `task` calls, and one to end. So
+CHILDREN × TURNS takes CHILDREN × (TURNS + 1) + 2 requests, and with answers after 200 ms at least (TURNS + 3) × 0.2 seconds.
+Exit code 1 when a figure that must hold is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from statistics import median
+
+import msgspec
+from msgspec import Struct
+
+from .processes import Bench
+
+_MARK = ',"cache_control":{"type":"ephemeral"}'
+
+
+class Row(Struct, frozen=True):
+    """One figure. `must`, `aim`: the most it may be (the least, when `least`). `floor`: what no harness takes."""
+
+    name: str
+    unit: str
+    measured: float
+    must: float
+    aim: float | None = None
+    floor: float | None = None
+    least: bool = False
+
+    @property
+    def held(self) -> bool:
+        """Whether it is as it must be."""
+        return self.measured >= self.must if self.least else self.measured <= self.must
+
+
+def _median(times: int, measure: Callable[[], float]) -> float:
+    return median(measure() for _ in range(times))
+
+
+def _each(bench: Bench, which: str, times: int, children: int, turns: int) -> float:
+    """CPU milliseconds of one more request, in a run of that shape: what 1 child × 1 turn takes is taken off."""
+    small = [bench.run(which, 1, 1) for _ in range(times)]
+    large = [bench.run(which, children, turns) for _ in range(times)]
+    more = large[0].requests - small[0].requests
+    return 1000 * (median(run.cpu for run in large) - median(run.cpu for run in small)) / more
+
+
+def request(bench: Bench, times: int) -> Iterator[Row]:
+    mudroom, floor = (_each(bench, which, times, 20, 10) for which in ("mudroom", "floor"))
+    yield Row("CPU per extra request, 20 children × 10 turns", "ms", mudroom, 0.9, 0.4, floor)
+
+
+def growth(bench: Bench, times: int) -> Iterator[Row]:
+    mudroom, floor = (_each(bench, which, times, 5, 80) / _each(bench, which, times, 5, 20) for which in ("mudroom", "floor"))
+    yield Row("the same at 80 turns / at 20 turns, 5 children", "×", mudroom, 1.15, 1.0, floor)
+
+
+def crowd(bench: Bench, times: int) -> Iterator[Row]:
+    ideal, children = 6 * 0.2, 500
+    walls, sizes = list[float](), list[float]()
+    for which in ("mudroom", "floor"):
+        runs = [bench.run(which, children, 3, delay=200) for _ in range(times)]
+        alone = median(bench.run(which, 1, 3, delay=200).peak for _ in range(times))
+        walls.append(median(run.wall for run in runs) / ideal)
+        sizes.append((median(run.peak for run in runs) - alone) / children)
+    yield Row("wall / ideal, 500 children × 3 turns, answers after 200 ms", "×", walls[0], 2.0, 1.4, walls[1])
+    yield Row("memory per child, the same", "KiB", sizes[0], 60, 35, sizes[1])
+
+
+def start(bench: Bench, times: int) -> Iterator[Row]:
+    python = _median(times, lambda: bench.process([sys.executable, "-c", "pass"]))
+    imported = _median(times, lambda: bench.process([sys.executable, "-c", "import mudroom"]))
+    yield Row("start of `mudroom -p` to its first request", "s", _median(times, bench.first_request), 0.45, 0.25)
+    yield Row("`mudroom --version`, CPU", "s", _median(times, lambda: bench.command("--version")), 0.12, None, python)
+    yield Row("`import mudroom`, CPU", "s", imported, 0.06, None, python)
+
+
+class _Body(Struct):
+    messages: msgspec.Raw
+    tools: msgspec.Raw = msgspec.Raw(b"")
+    system: msgspec.Raw = msgspec.Raw(b"")
+
+
+def requests(bench: Bench, _: int) -> Iterator[Row]:
+    last: dict[str, str] = {}
+    heads: set[tuple[bytes, bytes]] = set()
+    exact = total = 0
+    for name, body in bench.bodies(5, 10):
+        plain = body.replace(_MARK, "")
+        if name in last:
+            total, exact = total + 1, exact + plain.startswith(last[name].removesuffix("]}"))
+        last[name] = plain
+        parts = msgspec.json.decode(body, type=_Body)
+        if name != "parent":
+            heads.add((bytes(parts.tools), bytes(parts.system)))
+    yield Row("tools + system of a child's request", "bytes", max(len(tools) + len(system) for tools, system in heads), 3000, 2000)
+    yield Row("kinds of tools + system among siblings and turns", "", len(heads), 1)
+    yield Row("share of requests that extend the one before, byte for byte", "", exact / total, 1.0, least=True)
+
+
+FIGURES = {"request": request, "growth": growth, "crowd": crowd, "start": start, "requests": requests}
+
+
+def _shown(row: Row) -> str:
+    def number(value: float | None) -> str:
+        return "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+    verdict = "held" if row.held else "MISSED"
+    sign = "≥" if row.least else "≤"
+    figures = (number(row.measured), f"{sign} {number(row.must)}", number(row.aim), number(row.floor))
+    return f"{row.name:<60} {row.unit:>5} " + " ".join(f"{figure:>9}" for figure in figures) + f"  {verdict}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"{', '.join(FIGURES)}; all by default")
+    parser.add_argument("--runs", type=int, default=5, help="runs for each figure (default 5)")
+    wish = parser.parse_args()
+    if unknown := set(wish.figures) - set(FIGURES):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}")
+    head = f"{'':<60} {'':>5} {'measured':>9} {'must':>9} {'aim':>9} {'floor':>9}"
+    print(f"medians of {wish.runs}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n{head}", flush=True)
+    held = True
+    with Bench() as bench:
+        for name in wish.figures or FIGURES:
+            for row in FIGURES[name](bench, wish.runs):
+                print(_shown(row), flush=True)
+                held &= row.held
+    return 0 if held else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

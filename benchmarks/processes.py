@@ -1,0 +1,108 @@
+"""Processes that are measured, and the model server beside them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Sequence
+from contextlib import ExitStack
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from msgspec import Struct
+
+_HERE = Path(__file__).resolve().parent.parent
+_LINE = "On every line there are forty characters"[:39] + "\n"
+
+
+class Figures(Struct, frozen=True):
+    """What one run took. `cpu`, `wall`: seconds. `peak`: KiB. `requests`, `most`: all, and at one time."""
+
+    cpu: float
+    wall: float
+    peak: float
+    requests: int
+    most: int
+
+
+class Bench:
+    """The model server, a folder with one file of 2,000 bytes, and runs against them. A context manager."""
+
+    def __init__(self) -> None:
+        self._stack, self._numbers = ExitStack(), count(1)
+
+    def __enter__(self) -> Bench:
+        self.folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mudroom-bench-"))
+        self.home = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mudroom-bench-"))
+        Path(self.folder, "notes.txt").write_text(_LINE * 50, encoding="utf-8")
+        server = subprocess.Popen([sys.executable, "-m", "benchmarks.server"], stdout=subprocess.PIPE, cwd=_HERE, text=True)
+        self._stack.enter_context(server)
+        self._stack.callback(server.terminate)
+        assert server.stdout
+        self.url = f"http://127.0.0.1:{int(server.stdout.readline())}"
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def run(self, which: str, children: int, turns: int, delay: int = 0) -> Figures:
+        """One run of "mudroom" or "floor" in a process of its own; `delay`: milliseconds before each answer.
+
+        Raises RuntimeError when it did not do all the work.
+        """
+        run, prompt = self._prompt(children, turns, delay)
+        command = [sys.executable, "-m", "benchmarks.subject", which, self.url, self.folder, prompt]
+        ended = subprocess.run(command, capture_output=True, text=True, cwd=_HERE, env=self._environ(), check=False)
+        seen = self.seen(run)
+        if ended.returncode or not seen or seen["requests"] != children * (turns + 1) + 2:
+            raise RuntimeError(f"{which}, {children} children × {turns} turns: {seen and seen['requests']} requests\n{ended.stderr}")
+        told = json.loads(ended.stdout.splitlines()[-1])
+        return Figures(told["cpu"], told["wall"], told["peak"], seen["requests"], seen["most"])
+
+    def bodies(self, children: int, turns: int) -> list[tuple[str, str]]:
+        """The requests of a mudroom run as they were sent, in order: whose, and the body."""
+        run, prompt = self._prompt(children, turns, 0, keep=1)
+        command = [sys.executable, "-m", "benchmarks.subject", "mudroom", self.url, self.folder, prompt]
+        subprocess.run(command, capture_output=True, cwd=_HERE, env=self._environ(), check=True)
+        return [(name, body) for name, body in self.seen(run)["kept"]]
+
+    def first_request(self) -> float:
+        """Seconds from the start of `mudroom -p` to its first request."""
+        run, prompt = self._prompt(1, 1, 0)
+        begun = time.monotonic()
+        self.command("-p", prompt, "--model", "anthropic:bench", "-C", self.folder)
+        return self.seen(run)["first"] - begun
+
+    def command(self, *arguments: str) -> float:
+        """CPU seconds of one `mudroom` command."""
+        return self.process([str(Path(sys.executable).with_name("mudroom")), *arguments])
+
+    def process(self, command: Sequence[str]) -> float:
+        """CPU seconds of a process. Raises RuntimeError with what it said when it failed."""
+        with tempfile.TemporaryFile() as said:
+            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=self._environ(), cwd=_HERE)
+            _, status, used = os.wait4(process.pid, 0)
+            process.returncode = os.waitstatus_to_exitcode(status)
+            if process.returncode:
+                said.seek(0)
+                raise RuntimeError(f"{' '.join(command)}: {said.read().decode(errors='replace')}")
+        return used.ru_utime + used.ru_stime
+
+    def seen(self, run: str) -> dict[str, Any]:
+        """What the server saw of a run; see `benchmarks.server`."""
+        with urllib.request.urlopen(f"{self.url}/{run}") as answer:
+            return json.load(answer)
+
+    def _prompt(self, children: int, turns: int, delay: int, keep: int = 0) -> tuple[str, str]:
+        run = f"r{next(self._numbers)}"
+        return run, f"bench:{run}:parent:{children}:{turns}:{delay}:{keep}"
+
+    def _environ(self) -> dict[str, str]:
+        own = {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "none", "MUDROOM_HOME": self.home}
+        return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")} | own

@@ -1,0 +1,161 @@
+"""A scripted model behind Anthropic Messages, quick enough never to be what is measured; its own process, its own core.
+
+What it answers depends on the marker in a conversation's first prompt and on how often the conversation has asked:
+
+  bench:RUN:parent:CHILDREN:TURNS:MS:KEEP   first CHILDREN calls of `task`, then an end
+  bench:RUN:7:CHILDREN:TURNS:MS:KEEP        TURNS calls of `read` one after the other, then an end of 80 characters
+
+Every answer begins after MS milliseconds and is streamed, one chunk an event. With KEEP the requests are kept for looking at.
+GET /RUN tells what was seen of a run: requests, bytes, most in flight, when the first one came, and the bodies kept.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import sys
+import time
+from collections import defaultdict
+from typing import Any
+
+_MARKER = re.compile(rb"bench:(\w+):(\w+):(\d+):(\d+):(\d+):(\d)")
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d+)", re.IGNORECASE)
+_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+_END_TEXT = "The child has read what it was asked to read, and all of it was as was expected."
+_PIECE = 24
+
+
+def _chunk(name: str, **fields: Any) -> bytes:
+    event = f"event: {name}\ndata: {json.dumps({'type': name, **fields}, separators=(',', ':'))}\n\n".encode()
+    return b"%x\r\n%b\r\n" % (len(event), event)
+
+
+def _pieces(text: str) -> list[str]:
+    return [text[at : at + _PIECE] for at in range(0, len(text), _PIECE)]
+
+
+def _text(index: int, text: str) -> bytes:
+    deltas = (_chunk("content_block_delta", index=index, delta={"type": "text_delta", "text": piece}) for piece in _pieces(text))
+    start = _chunk("content_block_start", index=index, content_block={"type": "text", "text": ""})
+    return start + b"".join(deltas) + _chunk("content_block_stop", index=index)
+
+
+def _call(index: int, call_id: str, name: str, arguments: dict[str, str]) -> bytes:
+    start = _chunk("content_block_start", index=index, content_block={"type": "tool_use", "id": call_id, "name": name, "input": {}})
+    deltas = (
+        _chunk("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
+        for piece in _pieces(json.dumps(arguments))
+    )
+    return start + b"".join(deltas) + _chunk("content_block_stop", index=index)
+
+
+def _answer(blocks: bytes, stop: str) -> bytes:
+    usage = {"input_tokens": 1000, "output_tokens": 1}
+    message: dict[str, Any] = {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "bench",
+        "content": [],
+        "stop_reason": None,
+        "usage": usage,
+    }
+    end = {"stop_reason": stop, "stop_sequence": None}
+    after = _chunk("message_delta", delta=end, usage={"output_tokens": 20}) + _chunk("message_stop")
+    return _HEAD + _chunk("message_start", message=message) + blocks + after + b"0\r\n\r\n"
+
+
+_END = _answer(_text(0, _END_TEXT), "end_turn")
+_READ = _answer(_call(0, "toolu_0000000", "read", {"path": "notes.txt"}), "tool_use")
+
+
+def _read(turn: int) -> bytes:
+    return _READ.replace(b"toolu_0000000", b"toolu_%07d" % turn, 1)
+
+
+def _tasks(run: str, children: int, turns: int, delay: int, keep: int) -> bytes:
+    prompts = (f"bench:{run}:{child}:{children}:{turns}:{delay}:{keep}" for child in range(children))
+    calls = (_call(at, f"toolu_{at}", "task", {"prompt": prompt, "description": "bench"}) for at, prompt in enumerate(prompts))
+    return _answer(b"".join(calls), "tool_use")
+
+
+class Seen:
+    """What was seen of one run."""
+
+    def __init__(self) -> None:
+        self.first = time.monotonic()
+        self.requests = self.size = self.in_flight = self.most = 0
+        self.asked: defaultdict[str, int] = defaultdict(int)
+        self.kept: list[tuple[str, str]] = []
+
+    def told(self) -> dict[str, Any]:
+        """All of it, for JSON."""
+        return {"first": self.first, "requests": self.requests, "bytes": self.size, "most": self.most, "kept": self.kept}
+
+
+class Connection(asyncio.Protocol):
+    """One client: requests in, answers out, in order."""
+
+    def __init__(self, runs: dict[str, Seen]) -> None:
+        self._runs, self._buffer = runs, bytearray()
+        self._loop = asyncio.get_running_loop()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Remember where to answer."""
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        """Answer every request that is whole."""
+        buffer = self._buffer
+        buffer += data
+        while (at := buffer.find(b"\r\n\r\n")) >= 0:
+            length = _LENGTH.search(buffer, 0, at + 2)
+            end = at + 4 + (int(length[1]) if length else 0)
+            if len(buffer) < end:
+                return
+            head, body = bytes(buffer[:at]), bytes(buffer[at + 4 : end])
+            del buffer[:end]
+            self._tell(head) if head.startswith(b"GET") else self._converse(body)
+
+    def _tell(self, head: bytes) -> None:
+        seen = self._runs.get(head.split(b" ", 2)[1].decode().strip("/"))
+        body = json.dumps(seen.told() if seen else None).encode()
+        self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+
+    def _converse(self, body: bytes) -> None:
+        marker = _MARKER.search(body)
+        assert marker, "a request without a marker"
+        run, name, (children, turns, delay, keep) = marker[1].decode(), marker[2].decode(), map(int, marker.groups()[2:])
+        seen = self._runs.get(run) or self._runs.setdefault(run, Seen())
+        seen.requests, seen.size, seen.in_flight = seen.requests + 1, seen.size + len(body), seen.in_flight + 1
+        seen.most = max(seen.most, seen.in_flight)
+        seen.asked[name] = asked = seen.asked[name] + 1
+        if keep:
+            seen.kept.append((name, body.decode()))
+        if name == "parent":
+            answer = _tasks(run, children, turns, delay, keep) if asked == 1 else _END
+        else:
+            answer = _read(asked) if asked <= turns else _END
+        if delay:
+            self._loop.call_later(delay / 1000, self._send, seen, answer)
+        else:
+            self._send(seen, answer)
+
+    def _send(self, seen: Seen, answer: bytes) -> None:
+        seen.in_flight -= 1
+        self._transport.write(answer)
+
+
+async def _serve() -> None:
+    runs: dict[str, Seen] = {}
+    server = await asyncio.get_running_loop().create_server(lambda: Connection(runs), "127.0.0.1", 0, backlog=2048)
+    sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
+    sys.stdout.flush()
+    async with server:
+        await server.serve_forever()
+
+
+if __name__ == "__main__":
+    asyncio.run(_serve())

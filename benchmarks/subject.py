@@ -1,0 +1,55 @@
+"""One measured process: `python -m benchmarks.subject mudroom|floor URL FOLDER PROMPT`; prints its figures as JSON.
+
+With BENCH_PROFILE=FILE it writes a cProfile of the run there.
+
+CPU and wall time are those of the run alone, after imports and set-up; the peak of memory is the process's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import cProfile
+import json
+import os
+import resource
+import sys
+import time
+from contextlib import AsyncExitStack
+
+
+def _cpu() -> float:
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
+
+
+async def _measure(which: str, url: str, folder: str, prompt: str) -> dict[str, object]:
+    children, turns = (int(part) for part in prompt.split(":")[3:5])
+    async with AsyncExitStack() as stack:
+        if which == "floor":
+            from benchmarks.floor import Floor
+
+            subject = Floor(url, folder)
+        else:
+            os.environ |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": "none"}
+            from mudroom import Session
+
+            subject = await stack.enter_async_context(
+                Session(model="anthropic:bench", cwd=folder, child_turns=turns + 2, max_children=max(64, children))
+            )
+        cpu, wall = _cpu(), time.perf_counter()
+        report = await subject.run(prompt)
+        cpu, wall = _cpu() - cpu, time.perf_counter() - wall
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return {"cpu": cpu, "wall": wall, "peak": peak, "text": getattr(report, "text", report)}
+
+
+def _main() -> None:
+    profile = cProfile.Profile() if os.environ.get("BENCH_PROFILE") else None
+    figures = profile.runcall(asyncio.run, _measure(*sys.argv[1:])) if profile else asyncio.run(_measure(*sys.argv[1:]))
+    if profile:
+        profile.dump_stats(os.environ["BENCH_PROFILE"])
+    print(json.dumps(figures))
+
+
+if __name__ == "__main__":
+    _main()
