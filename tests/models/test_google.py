@@ -189,7 +189,7 @@ def test_calls_keep_ids_and_signatures() -> None:
     answer, pieces = read(chunk(first, called("read", id="b")), chunk({"text": ""}, finish="STOP"), names=["self.emitvalue"])
     assert answer.content == (Call("a", "self.emitvalue", {"p": 1}, signature="s1"), Call("b", "read", {}))
     assert answer.stop is StopReason.CALLS
-    assert pieces == [Piece("call", "self.emitvalue"), Piece("call", "read")]
+    assert pieces == [Piece("call", '{"p":1}'), Piece("call", "{}")]
 
 
 def test_a_call_without_id_gets_one_that_is_not_sent_back() -> None:

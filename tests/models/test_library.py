@@ -93,7 +93,7 @@ async def test_calls_come_back_under_our_names_and_bad_arguments_are_kept() -> N
     assert isinstance(answer, Assistant)
     assert answer.calls == (Call("a", "read", {"p": 1}), Call("b", "self.emitvalue", {}, malformed='{"p"'), Call("c", "read", {}))
     assert answer.stop is StopReason.CALLS
-    assert pieces[:2] == [Piece("call", "read"), Piece("call", "self.emitvalue")]
+    assert pieces == [Piece("call", '{"p":1}'), Piece("call", '{"p"')]
 
 
 async def test_results_and_words_go_out_in_one_request() -> None:

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
-import msgspec
 from msgspec import Struct
 
 from .._core.messages import Assistant, Call, Message, Result, StopReason, Text, Thinking, Usage, User
@@ -15,7 +14,7 @@ from .._core.ports import Piece, Retry, Setup
 from .._core.tools import Tool
 from ..errors import ModelGarbled
 from ._http import Cut, Http, Refused
-from ._json import clean, encode
+from ._json import arguments, clean, decoder, encode
 from .names import Names
 
 WIRE = "google"
@@ -143,8 +142,8 @@ def _from_assistant(message: Assistant, names: Names, *, strict: bool) -> Iterat
 
 
 def _from_call(call: Call, names: Names) -> dict[str, Any]:
-    arguments = {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
-    return {"functionCall": {**_id(call.id), "name": names.wire(call.name), "args": arguments}}
+    given = {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
+    return {"functionCall": {**_id(call.id), "name": names.wire(call.name), "args": given}}
 
 
 def _id(call_id: str) -> dict[str, str]:
@@ -202,7 +201,7 @@ class _Chunk(Struct, rename="camel"):
     error: _Error | None = None
 
 
-_decode = msgspec.json.Decoder(_Chunk).decode
+_decode = decoder(_Chunk)
 
 _STOPS = {
     "STOP": StopReason.END,
@@ -257,7 +256,7 @@ class GoogleReader:
             raise Cut
         if self._finish == "MALFORMED_FUNCTION_CALL" and not self._blocks:
             raise Refused(502, "the model wrote a malformed function call")
-        content = tuple(block for block in self._blocks if isinstance(block, Call) or block.text)
+        content = tuple(block if isinstance(block, Call) else _cleaned(block) for block in self._blocks)
         stop = _STOPS.get(self._finish, StopReason.OTHER if content else StopReason.REFUSAL)
         if stop is StopReason.END and any(isinstance(block, Call) for block in content):
             stop = StopReason.CALLS
@@ -270,19 +269,18 @@ class GoogleReader:
         parts = candidate.content.parts if candidate.content else None
         for part in parts or ():
             if part.function_call is not None:
-                call = self._call(part.function_call, part.thought_signature)
-                pieces.append(Piece("call", call.name))
+                pieces.append(self._call(part.function_call, part.thought_signature))
             elif part.text is not None:
                 self._words(Thinking if part.thought else Text, part.text, part.thought_signature)
                 if part.text:
                     pieces.append(Piece("thinking" if part.thought else "text", part.text))
         return pieces
 
-    def _call(self, call: _FunctionCall, signature: str) -> Call:
+    def _call(self, call: _FunctionCall, signature: str) -> Piece:
+        text = encode(call.args or {}).decode()
         call_id = call.id or f"{_OURS}{uuid.uuid4().hex[:20]}"
-        block = Call(call_id, self._names.ours(call.name), call.args or {}, signature=signature)
-        self._blocks.append(block)
-        return block
+        self._blocks.append(Call(call_id, self._names.ours(call.name), arguments(text)[0], signature=signature))
+        return Piece("call", text)
 
     def _words(self, kind: type[Text] | type[Thinking], text: str, signature: str) -> None:
         """Join words to those before them, unless a signature has sealed those. An empty part only brings a signature."""
@@ -291,6 +289,10 @@ class GoogleReader:
             self._blocks[-1] = type(last)(last.text + text, signature=signature)
         elif text:
             self._blocks.append(kind(text, signature=signature))
+
+
+def _cleaned(block: Text | Thinking) -> Text | Thinking:
+    return type(block)(clean(block.text), signature=block.signature)
 
 
 def _usage(usage: _Usage) -> Usage:

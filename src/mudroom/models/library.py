@@ -16,7 +16,7 @@ from ..errors import ModelGarbled, ModelRefused, ModelUnavailable, UsageError
 from ._failures import Failure, Origin, from_answer, said
 from ._gate import Gate
 from ._http import Cut
-from ._json import clean, encode
+from ._json import arguments, clean, encode
 from .names import Names
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ class LibraryChat:
             ) as stream:
                 gate.admitted(sent)
                 async for event in stream:
-                    if (piece := _piece(event, self._names)) is not None:
+                    if (piece := _piece(event)) is not None:
                         yield piece
                 answer = _answer(stream.get(), self._names, self._wire)
             yield answer
@@ -218,8 +218,8 @@ def _from_assistant(message: Assistant, names: Names, own: str | None) -> pm.Mod
         seal = _unseal(block.signature) if own and block.signature else _Seal()
         beside: dict[str, Any] = {"id": seal.id, "provider_name": seal.provider_name, "provider_details": seal.provider_details}
         if isinstance(block, Call):
-            arguments = clean(block.malformed) or encode(block.arguments).decode()
-            parts.append(ToolCallPart(names.wire(block.name), arguments, block.id, **beside))
+            given = clean(block.malformed) or encode(block.arguments).decode()
+            parts.append(ToolCallPart(names.wire(block.name), given, block.id, **beside))
         elif isinstance(block, Thinking):
             if own:
                 parts.append(ThinkingPart(clean(block.text), signature=seal.signature, **beside))
@@ -228,16 +228,18 @@ def _from_assistant(message: Assistant, names: Names, own: str | None) -> pm.Mod
     return ModelResponse(parts, provider_name=own, model_name=message.model or None)
 
 
-def _piece(event: Any, names: Names) -> Piece | None:
+def _piece(event: Any) -> Piece | None:
     """What an event of pydantic-ai's shows; most show nothing."""
     part: Any = getattr(event, "part", None) if event.event_kind == "part_start" else getattr(event, "delta", None)
     kind: str = getattr(part, "part_kind", "") or getattr(part, "part_delta_kind", "")
-    if event.event_kind == "part_start" and kind == "tool-call":
-        return Piece("call", names.ours(part.tool_name))
-    if kind not in ("text", "thinking"):
+    fields = _SHOWN.get(kind.replace("_", "-"), ())
+    text = next((text for name in fields if (text := getattr(part, name, None))), None)
+    if text is None:
         return None
-    text = getattr(part, "content", None) or getattr(part, "content_delta", None)
-    return Piece(kind, text) if text else None
+    return Piece("call" if kind.startswith("tool") else kind, text if isinstance(text, str) else encode(text).decode())
+
+
+_SHOWN = {"text": ("content", "content_delta"), "thinking": ("content", "content_delta"), "tool-call": ("args", "args_delta")}
 
 
 def _answer(response: pm.ModelResponse, names: Names, wire: str) -> Assistant:
@@ -267,23 +269,18 @@ def _blocks(parts: Sequence[pm.ModelResponsePart], names: Names) -> list[Text | 
     blocks: list[Text | Thinking | Call] = []
     for part in parts:
         if isinstance(part, TextPart):
-            if part.content:
-                blocks.append(Text(part.content, _sealed(part)))
+            if text := clean(part.content):
+                blocks.append(Text(text, _sealed(part)))
         elif isinstance(part, ThinkingPart):
-            blocks.append(Thinking(part.content, _sealed(part)))
+            blocks.append(Thinking(clean(part.content), _sealed(part)))
         elif isinstance(part, ToolCallPart):
             blocks.append(_call(part, names))
     return blocks
 
 
 def _call(part: pm.ToolCallPart, names: Names) -> Call:
-    name, arguments = names.ours(part.tool_name), part.args or {}
-    if isinstance(arguments, str):
-        try:
-            arguments = msgspec.json.decode(arguments, type=dict[str, Any])
-        except msgspec.DecodeError:
-            return Call(part.tool_call_id, name, {}, malformed=str(part.args), signature=_sealed(part))
-    return Call(part.tool_call_id, name, arguments, signature=_sealed(part))
+    given, malformed = arguments(part.args if isinstance(part.args, str) else encode(part.args or {}).decode())
+    return Call(part.tool_call_id, names.ours(part.tool_name), given, malformed, _sealed(part))
 
 
 def _usage(usage: RequestUsage) -> Usage:

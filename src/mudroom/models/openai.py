@@ -6,7 +6,6 @@ import uuid
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-import msgspec
 from msgspec import Struct
 
 from .._core.messages import Assistant, Call, Message, Result, StopReason, Text, Thinking, Usage, User
@@ -14,7 +13,7 @@ from .._core.ports import Piece, Retry, Setup
 from .._core.tools import Tool
 from ..errors import ModelGarbled
 from ._http import Cut, Http, Refused
-from ._json import clean, encode
+from ._json import arguments, clean, decoder, encode
 from .names import Names
 
 WIRE = "openai"
@@ -151,8 +150,8 @@ def _from_assistant(message: Assistant, names: Names, *, reasoning: bool) -> Ite
 
 def _from_call(call: Call, names: Names) -> dict[str, Any]:
     """A call as it goes back. Raw text that is no JSON is wrapped: OpenAI takes any string, but vLLM and Ollama parse it and refuse."""
-    arguments = {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
-    function = {"name": names.wire(call.name), "arguments": encode(arguments).decode()}
+    given = {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
+    function = {"name": names.wire(call.name), "arguments": encode(given).decode()}
     return {"id": call.id, "type": "function", "function": function}
 
 
@@ -212,8 +211,7 @@ class _Chunk(Struct):
     error: Any = None
 
 
-_decode = msgspec.json.Decoder(_Chunk).decode
-_decode_arguments = msgspec.json.Decoder(dict[str, Any]).decode
+_decode = decoder(_Chunk)
 
 _STOPS = {
     "stop": StopReason.END,
@@ -235,22 +233,18 @@ _STATUSES = {
 class _Draft:
     """A tool call as it grows."""
 
-    __slots__ = ("arguments", "id", "name")
+    __slots__ = ("id", "name", "pieces")
 
     def __init__(self) -> None:
         self.id, self.name = "", ""
-        self.arguments: list[str] = []
+        self.pieces: list[str] = []
 
     def finish(self, names: Names, taken: set[str]) -> Call:
-        raw = "".join(self.arguments)
         if not self.id or self.id in taken:
             self.id = f"call_{uuid.uuid4().hex[:24]}"
         taken.add(self.id)
-        name = names.ours(self.name)
-        try:
-            return Call(self.id, name, _decode_arguments(raw) if raw.strip() else {})
-        except msgspec.DecodeError:
-            return Call(self.id, name, {}, malformed=raw)
+        given, malformed = arguments("".join(self.pieces))
+        return Call(self.id, names.ours(self.name), given, malformed)
 
 
 class OpenAIReader:
@@ -304,9 +298,9 @@ class OpenAIReader:
         taken: set[str] = set()
         calls = [draft.finish(self._names, taken) for draft in self._drafts]
         content: list[Text | Thinking | Call] = []
-        if thoughts := "".join(self._thoughts):
+        if thoughts := clean("".join(self._thoughts)):
             content.append(Thinking(thoughts))
-        if text := "".join(self._texts):
+        if text := clean("".join(self._texts)):
             content.append(Text(text))
         stop = StopReason.REFUSAL if self._refused else _STOPS.get(self._finish or "stop", StopReason.OTHER)
         if calls and stop is StopReason.END:
@@ -337,12 +331,11 @@ class OpenAIReader:
     def _call(self, part: _ToolCall) -> Iterator[Piece]:
         function = part.function or _Function()
         draft = self._draft(part, function)
-        draft.id = draft.id or part.id or ""
-        if function.name and not draft.name:
-            draft.name = function.name
-            yield Piece("call", self._names.ours(function.name))
-        if arguments := function.arguments:
-            draft.arguments.append(arguments if isinstance(arguments, str) else encode(arguments).decode())
+        draft.id, draft.name = draft.id or part.id or "", draft.name or function.name or ""
+        if given := function.arguments:
+            text = given if isinstance(given, str) else encode(given).decode()
+            draft.pieces.append(text)
+            yield Piece("call", text)
 
     def _draft(self, part: _ToolCall, function: _Function) -> _Draft:
         """The call a part belongs to: by index if it has one, else the last; a name under another id begins a new one."""

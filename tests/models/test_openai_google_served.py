@@ -1,0 +1,190 @@
+"""Both wires against a server: any split of the bytes, any cut, any fault, and a conversation that goes there and back."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager
+
+import msgspec
+import pytest
+
+from mudroom._core.messages import Assistant, Call, Result, StopReason, Text, Thinking, Usage, User, user
+from mudroom._core.ports import Model, Piece, Retry, Setup
+from mudroom._core.tools import Tool, ToolResult
+from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
+from mudroom.models._http import Cut, Http, Reader
+from mudroom.models._sse import Sse
+from mudroom.models.google import GoogleModel, GoogleReader
+from mudroom.models.names import Names
+from mudroom.models.openai import OpenAIModel, OpenAIReader
+from mudroom.testing.clock import FakeClock
+from mudroom.testing.dialects import Reply, google_stream, openai_stream
+from mudroom.testing.server import Asked, Fault, ModelServer, Said
+
+WIRES = ["openai", "google"]
+KEY = "sk-very-secret"
+BLOCKS = (
+    Thinking("Let me see…"),
+    Text("Grüße, 世界 😀"),
+    Call("a", "read", {"path": "ä.py"}),
+    Call("b", "self_emitvalue", {"n": [1, {"x": None}]}),
+)
+USAGE = Usage(100, 20, 64, 0, 5)
+READERS: dict[str, Callable[[], Reader]] = {
+    "openai": lambda: OpenAIReader("m", Names(["self.emitvalue"])),
+    "google": lambda: GoogleReader("m", Names(["self.emitvalue"])),
+}
+
+
+def tool(name: str) -> Tool:
+    async def run(_context: object, _arguments: object) -> ToolResult:
+        return ToolResult("")
+
+    return Tool(name=name, description=f"Does {name}.", parameters={"type": "object", "properties": {}}, parse=dict, run=run)
+
+
+SETUP = Setup(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
+
+
+def recorded(wire: str) -> bytes:
+    reply = Reply(BLOCKS, "m-1", "r1", USAGE, StopReason.CALLS)
+    return b"".join((openai_stream if wire == "openai" else google_stream)(reply))
+
+
+def through(wire: str, *chunks: bytes) -> Assistant:
+    sse, reader = Sse(), READERS[wire]()
+    for event in (*(event for chunk in chunks for event in sse.feed(chunk)), *sse.end()):
+        reader.feed(event)
+    return reader.finish()
+
+
+def expected(wire: str) -> Assistant:
+    calls = (BLOCKS[2], Call("b", "self.emitvalue", {"n": [1, {"x": None}]}))
+    return Assistant((*BLOCKS[:2], *calls), StopReason.CALLS, USAGE, "m-1", wire, "r1")
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_stream_split_at_every_byte_says_the_same(wire: str) -> None:
+    data, answer = recorded(wire), expected(wire)
+    for at in range(len(data) + 1):
+        assert through(wire, data[:at], data[at:]) == answer
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_a_stream_cut_at_every_byte_is_never_taken_for_a_whole_one(wire: str) -> None:
+    data, answer = recorded(wire), expected(wire)
+    for at in range(len(data)):
+        try:
+            whole = through(wire, data[:at])
+        except (Cut, msgspec.DecodeError):
+            continue
+        assert whole.content == answer.content
+
+
+@asynccontextmanager
+async def served(
+    wire: str, answer: Callable[[Asked], Said], clock: FakeClock | None = None
+) -> AsyncGenerator[tuple[ModelServer, Model], None]:
+    http = Http(clock=clock or FakeClock(), silence=0.2, tries=4)
+    async with ModelServer(answer) as server:
+        model: Model = (
+            OpenAIModel("m", http=http, key=KEY, base_url=server.url + "/v1")
+            if wire == "openai"
+            else GoogleModel("m", http=http, key=KEY, base_url=server.url + "/v1beta")
+        )
+        try:
+            yield server, model
+        finally:
+            await model.close()
+
+
+async def asked(model: Model) -> list[Piece | Retry | Assistant]:
+    chat = model.chat(SETUP)
+    chat.add(user("Hi"))
+    return [item async for item in chat.ask()]
+
+
+def script(*steps: Said) -> Callable[[Asked], Said]:
+    return lambda request: steps[min(request.n, len(steps)) - 1]
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_conversation_goes_there_and_back(wire: str) -> None:
+    async with served(wire, script(BLOCKS, "Done.")) as (server, model):
+        chat = model.chat(SETUP)
+        chat.add(user("Hi"))
+        *pieces, answer = [item async for item in chat.ask()]
+        assert isinstance(answer, Assistant)
+        assert answer.content == expected(wire).content
+        assert "".join(p.text for p in pieces if isinstance(p, Piece) and p.kind == "text") == "Grüße, 世界 😀"
+        chat.add(answer)
+        chat.add(User((Result("a", "read", "one"), Result("b", "self.emitvalue", "two"))))
+        last = [item async for item in chat.ask(tools=False)][-1]
+        assert isinstance(last, Assistant)
+        assert last.text == "Done."
+    first, second = server.requests
+    assert first.tools == second.tools == ["read", "self_emitvalue"]
+    assert second.body.startswith(first.body.removesuffix(b"]}"))
+    assert first.streamed
+    assert KEY not in first.path
+    assert KEY in (first.headers.get("Authorization", "") + first.headers.get("x-goog-api-key", ""))
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        Fault("half an answer", cut=150),
+        Fault("half an answer", cut=150, end="reset"),
+        Fault("half an answer", cut=150, end="eof"),
+        Fault("half an answer", cut=150, end="stall"),
+        Fault(status=429, headers={"Retry-After": "3"}),
+        Fault(status=500),
+        Fault(status=529),
+        Fault(status=502, body=b"<html><title>Bad gateway</title></html>", kind="text/html"),
+        Fault(body=b'data: {"error":{"code":503,"message":"overloaded"}}\n\n', kind="text/event-stream"),
+    ],
+    ids=["closed", "reset", "ended", "silent", "429", "500", "529", "html 502", "error in stream"],
+)
+async def test_what_may_work_later_is_asked_for_again_as_a_whole(wire: str, fault: Fault) -> None:
+    async with served(wire, script(fault, "All of it.")) as (server, model):
+        items = await asked(model)
+    (retry,) = (item for item in items if isinstance(item, Retry))
+    assert isinstance(items[-1], Assistant)
+    assert items[-1].text == "All of it."
+    assert server.requests[0].body == server.requests[1].body
+    if fault.status == 429:
+        assert (retry.status, retry.delay) == (429, 3.0)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+@pytest.mark.parametrize(
+    ("fault", "outcome", "requests"),
+    [
+        (Fault(status=401, body=b'{"error":{"message":"bad key sk-very-secret"}}'), ModelRefused, 1),
+        (Fault(status=400, body=b'{"error":{"message":"bad request"}}'), ModelRefused, 1),
+        (Fault(status=503), ModelUnavailable, 4),
+        (Fault("half", cut=60), ModelUnavailable, 4),
+        (Fault(body=b"<html>hello</html>", kind="text/html"), ModelGarbled, 1),
+        (Fault(body=b'{"hello":1}', kind="application/json"), ModelGarbled, 1),
+        (Fault(body=b"data: nonsense\n\n", kind="text/event-stream"), ModelGarbled, 1),
+        (Fault(body=b'data: {"type":"message_start"}\n\n', kind="text/event-stream"), ModelGarbled, 1),
+    ],
+    ids=["401", "400", "503", "cut", "html", "json", "no json", "another dialect"],
+)
+async def test_each_failure_has_its_own_error_and_none_shows_the_key(
+    wire: str, fault: Fault, outcome: type[ModelError], requests: int
+) -> None:
+    async with served(wire, script(fault)) as (server, model):
+        with pytest.raises(outcome) as error:
+            await asked(model)
+    assert server.count == requests
+    assert KEY not in str(error.value)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_stream_of_single_bytes_is_read(wire: str) -> None:
+    async with served(wire, script(Fault(BLOCKS, drip=1))) as (_, model):
+        answer = (await asked(model))[-1]
+    assert isinstance(answer, Assistant)
+    assert answer.content == expected(wire).content
