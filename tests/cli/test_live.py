@@ -45,6 +45,7 @@ def began(
         budget=Budget(),
         parent=parent,
         description=description,
+        depth=run.count("."),
         call_id=call,
     )
     return RunStarted(at=at, run=run, brief=brief)

@@ -15,7 +15,8 @@ from mudroom.cli.plain import PlainProgress
 
 
 def began(run: str, parent: str = "", *, at: float = 0.0, prompt: str = "Find it.", **more: Any) -> RunStarted:
-    brief = Brief(run_id=run, agent=Agent(name="explore"), prompt=prompt, tools=(), model="m", budget=Budget(), parent=parent, **more)
+    who, depth = Agent(name="explore"), run.count(".")
+    brief = Brief(run_id=run, agent=who, prompt=prompt, tools=(), model="m", budget=Budget(), parent=parent, depth=depth, **more)
     return RunStarted(at=at, run=run, brief=brief)
 
 

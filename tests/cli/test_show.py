@@ -31,6 +31,7 @@ def began(
         budget=Budget(),
         parent=parent,
         description=description,
+        depth=run.count("."),
     )
     return RunStarted(at=at, run=run, brief=brief)
 
@@ -177,6 +178,11 @@ def test_the_transcript_is_what_the_model_saw_and_says_what_it_leaves_out():
     lines = [line for line in shown if not line.endswith("import os")]
     assert len(shown) - len(lines) == 20
     assert lines == CHILD.splitlines()
+
+
+def test_a_run_that_goes_on_names_the_run_it_goes_on_from():
+    brief = Brief(run_id="2", agent=Agent(name="main"), prompt="And now?", tools=(), model="m", budget=Budget(), continues="1")
+    assert "\ngoes on from run 1\n" in render_transcript([RunStarted(at=0, run="2", brief=brief)], "2")
 
 
 def test_the_whole_transcript_leaves_nothing_out():

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from mudroom._core.agents import Agent, Brief
+from typing import Any
+
+from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
-from mudroom._core.events import AnyEvent, CallFinished, RunStarted, TurnFinished
+from mudroom._core.events import AnyEvent, CallFinished, RunFinished, RunStarted, TurnFinished
 from mudroom._core.messages import Assistant, Text, Usage
 from mudroom._core.tools import ToolResult
 from mudroom._engine.ledger import Ledger, Tally, ledger, sentence
 
 
 def began(run: str, parent: str = "") -> RunStarted:
-    brief = Brief(run_id=run, agent=Agent(name="general"), prompt="p", tools=(), model="m", budget=Budget(), parent=parent)
+    who = Agent(name="general")
+    brief = Brief(run_id=run, agent=who, prompt="p", tools=(), model="m", budget=Budget(), parent=parent, depth=run.count("."))
     return RunStarted(at=0, run=run, brief=brief)
 
 
@@ -61,6 +64,14 @@ def test_the_tally_is_right_at_any_moment():
     for n, event in enumerate(session(), 1):
         tally.apply(event)
         assert tally.ledger == ledger(session()[:n])
+
+
+def test_reports_to_a_program_came_back_too():
+    brief = Brief(run_id="1", agent=Agent(name="explore"), prompt="p", tools=(), model="m", budget=Budget(), depth=1)
+    report = Report(text="two\nlines", reason=Reason.GOAL, run_id="1", outputs=dict[str, Any]())
+    events = [RunStarted(at=0, run="1", brief=brief), gave("1", "read", "x\n" * 9), answered("1", 40)]
+    got = ledger([*events, RunFinished(at=1, run="1", report=report)])
+    assert (got.children, got.taken_lines, got.returned_lines, got.parent_tokens, got.child_tokens) == (1, 9, 2, 0, 50)
 
 
 def test_a_session_without_events_is_an_empty_ledger():

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from mudroom._core.events import AnyEvent, CallFinished, RunStarted, TurnFinished
-from mudroom._core.tools import canonical
+from .._core.agents import Brief
+from .._core.events import AnyEvent, CallFinished, RunFinished, RunStarted, TurnFinished
+from .._core.messages import Usage
+from .._core.tools import canonical
 
 BYTES_PER_TOKEN = 3.5
 """How tokens of texts are estimated; only providers know the true figure, and they tell it for whole requests."""
@@ -17,9 +19,9 @@ class Ledger(Struct, frozen=True, kw_only=True):
     """What isolation was worth in one session.
 
     Arguments:
-        children: runs below a root run, at any depth.
+        children: runs with a context of their own below the conversation, at any depth; also those a program began.
         taken_lines, taken_bytes, taken_tokens: what tools other than `task` put into the children's contexts.
-        returned_lines, returned_bytes, returned_tokens: what `task` put into the root run's context.
+        returned_lines, returned_bytes, returned_tokens: what `task` put into the root run's context, and reports to a program.
         parent_tokens: the largest prompt of a root run's model call, as its provider counted it.
         without_children_tokens: what that prompt would have been, had the root run read all of it itself.
         child_tokens: tokens of all model calls of the children, in and out, as their providers counted them.
@@ -45,25 +47,35 @@ class Tally:
     def __init__(self) -> None:
         self._children: set[str] = set()
         self._roots: set[str] = set()
+        self._programs: set[str] = set()
         self._taken, self._returned = [0, 0], [0, 0]
         self._parent_tokens = self._child_tokens = 0
 
     def apply(self, event: AnyEvent) -> None:
         """Take in the next event."""
         if isinstance(event, RunStarted):
-            (self._children if event.brief.parent else self._roots).add(event.brief.run_id)
+            self._begin(event.brief)
         elif isinstance(event, TurnFinished):
-            usage = event.message.usage
-            if event.run in self._children:
-                self._child_tokens += usage.total_tokens
-            elif event.run in self._roots:
-                self._parent_tokens = max(self._parent_tokens, usage.input_tokens)
+            self._count(event.run, event.message.usage)
         elif isinstance(event, CallFinished):
             handed_back = canonical(event.name) == "task"
             if event.run in self._children and not handed_back:
                 _add(self._taken, event.result.text)
             elif event.run in self._roots and handed_back and not event.refused:
                 _add(self._returned, event.result.text)
+        elif isinstance(event, RunFinished) and event.run in self._programs:
+            _add(self._returned, event.report.text)
+
+    def _begin(self, brief: Brief) -> None:
+        (self._children if brief.depth else self._roots).add(brief.run_id)
+        if brief.depth and not brief.parent:
+            self._programs.add(brief.run_id)
+
+    def _count(self, run: str, usage: Usage) -> None:
+        if run in self._children:
+            self._child_tokens += usage.total_tokens
+        elif run in self._roots:
+            self._parent_tokens = max(self._parent_tokens, usage.input_tokens)
 
     @property
     def ledger(self) -> Ledger:

@@ -9,8 +9,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from mudroom._core.agents import Brief, Reason, Report
-from mudroom._core.events import (
+from .._core.agents import Brief, Reason, Report
+from .._core.events import (
     AnyEvent,
     CallFinished,
     CallStarted,
@@ -24,8 +24,8 @@ from mudroom._core.events import (
     TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import Call, Message, Result, Text, Usage, User
-from mudroom._core.tools import canonical
+from .._core.messages import Call, Message, Result, Text, Usage, User
+from .._core.tools import canonical
 
 TAIL = 400
 """Characters kept of the words a model is streaming."""
@@ -60,7 +60,7 @@ class RunView(Struct, kw_only=True, eq=False):
     """One run as it stands; changed by the Tree alone.
 
     Arguments:
-        run_id, parent, call_id, agent (its name), description, model, depth, prompt: from the brief.
+        run_id, parent, call_id, agent (its name), description, model, depth, prompt, continues: from the brief.
         state: how it stands. turn: number of the current model call. tools: calls finished. failed: those of them that were errors.
         open: calls begun and not finished, by id. action: the last one in words, safe to print, one line.
         usage: tokens of the run itself. below: tokens of all its descendants.
@@ -77,6 +77,7 @@ class RunView(Struct, kw_only=True, eq=False):
     model: str
     depth: int
     prompt: str
+    continues: str
     started: float
     last_at: float
     finished: float = 0.0
@@ -179,7 +180,8 @@ def describe(call: Call) -> str:
 def transcript(events: Iterable[Stored], run_id: str) -> tuple[Message, ...]:
     """The messages of one run as its model sees them, rebuilt from the record; empty if the run never began.
 
-    First the brief's history, then the prompt as a user message. After every answer follows at most one user message:
+    First the history recorded with the brief, then the prompt as a user message; what a run `continues` is in the transcript of
+    the run it names. After every answer follows at most one user message:
     the results of its calls in the order of the calls, then what was told before the next model call, a text block each.
     Words told before the first model call join the prompt. While a call of the last answer has no result, the list
     ends with that answer. Of two results of one call the first counts. Failed and repeated model calls leave no trace.
@@ -240,6 +242,7 @@ def _view(brief: Brief, at: float) -> RunView:
         model=brief.model,
         depth=brief.depth,
         prompt=brief.prompt,
+        continues=brief.continues,
         started=at,
         last_at=at,
     )

@@ -8,7 +8,7 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from mudroom._engine.tree import clean, describe, one_line
+from .._engine.tree import clean, describe, one_line
 
 __all__ = [
     "Glyphs", "Line", "clean", "color_of", "cut", "describe", "fit", "glyphs", "one_line", "paint", "plural", "seconds", "tokens", "width",

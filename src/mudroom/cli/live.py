@@ -9,9 +9,8 @@ import time
 from collections.abc import Callable
 from typing import TextIO
 
-from mudroom._core.events import AnyEvent
-from mudroom._engine.tree import Tree
-
+from .._core.events import AnyEvent
+from .._engine.tree import Tree
 from .format import Line, glyphs, paint, width
 from .rows import Look, rows
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from mudroom._core.events import AnyEvent, CallStarted, Retried, RunFinished, RunStarted
-from mudroom._engine.tree import RunView, Tree
-
+from .._core.events import AnyEvent, CallStarted, Retried, RunFinished, RunStarted
+from .._engine.tree import RunView, Tree
 from .format import cut, glyphs, one_line
 from .rows import Look, doing, figures, outcome
 
@@ -37,9 +36,9 @@ class PlainProgress:
         name = f"[{one_line(run.agent)}#{run.run_id}]"
         if isinstance(event, RunStarted):
             label = f" ({one_line(run.description)})" if run.description else ""
-            return f"> task{label}: {one_line(run.prompt)}" if run.parent else ""
+            return f"> task{label}: {one_line(run.prompt)}" if run.depth else ""
         if isinstance(event, RunFinished):
-            return f"{name} {outcome(run)} ({self._signs.dot.join(figures(run, event.at))})" if run.parent else ""
+            return f"{name} {outcome(run)} ({self._signs.dot.join(figures(run, event.at))})" if run.depth else ""
         if isinstance(event, Retried) or self._verbose:
             return f"{name} {doing(run, Look(now=event.at))}"
         return ""

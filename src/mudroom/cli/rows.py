@@ -8,9 +8,8 @@ from heapq import nsmallest
 
 from msgspec import Struct
 
-from mudroom._core.agents import Reason
-from mudroom._engine.tree import RunView, State, Tree
-
+from .._core.agents import Reason
+from .._engine.tree import RunView, State, Tree
 from .format import UNICODE, Glyphs, Line, color_of, cut, fit, one_line, plural, seconds, tokens, width
 
 STALL = 60.0

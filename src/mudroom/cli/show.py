@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from mudroom._core.events import SessionOpened, Stored
-from mudroom._core.messages import Assistant, Call, Message, Result, Text, Thinking
-from mudroom._engine.ledger import Tally, sentence
-from mudroom._engine.tree import RunView, Tree, transcript
-from mudroom.errors import UnknownName
-
+from .._core.events import SessionOpened, Stored
+from .._core.messages import Assistant, Call, Message, Result, Text, Thinking
+from .._engine.ledger import Tally, sentence
+from .._engine.tree import RunView, Tree, transcript
+from ..errors import UnknownName
 from .format import UNICODE, Glyphs, Line, clean, color_of, cut, one_line, paint
 from .rows import Look, figures, outcome, rows
 
@@ -69,6 +68,8 @@ def _heading(run: RunView, columns: int, signs: Glyphs) -> Iterator[Line]:
     about = [f"run {run.run_id}", one_line(run.agent), one_line(run.model), one_line(run.description)]
     yield [(cut(signs.dot.join(filter(None, about)), columns, signs.more), f"bold {color_of(run.agent)}")]
     yield [(cut(f"{outcome(run) or 'unfinished'} ({signs.dot.join(figures(run, None))})", columns, signs.more), "dim")]
+    if run.continues:
+        yield [(f"goes on from run {run.continues}", "dim")]
 
 
 class _Transcript:

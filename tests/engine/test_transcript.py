@@ -1,0 +1,77 @@
+"""The messages rebuilt from the record are those the model was sent: children, limits, and a second prompt."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mudroom import Budget, Session
+from mudroom._core.events import AnyEvent, Delta, RunStarted, Stored
+from mudroom._core.messages import Assistant, Message
+from mudroom._engine.ledger import ledger
+from mudroom._engine.tree import Tree, transcript
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+
+
+def script(request: Request) -> Answer:
+    """A parent that asks for two children at once and fails a call; children that read, one of them without end."""
+    if "the house" in request.prompt:
+        if request.turn == 0:
+            return [
+                "I delegate.",
+                call("task", prompt="count the lines", description="Count"),
+                call("task", prompt="read for ever", max_turns=2),
+                call("read", path="notes.txt"),
+            ]
+        return "and again" if request.turn > 2 else [call("nothing", x=1)] if request.turn == 1 else "The house is clean."
+    if request.prompt == "count the lines":
+        return [call("read", file_path="notes.txt"), call("bash", command="wc -l notes.txt")] if request.turn == 0 else "Three lines."
+    return [call("read", file_path="notes.txt", offset=request.turn + 1)] if request.tools else "I read it over and over."
+
+
+@pytest.fixture
+async def recorded(tmp_path: Path) -> tuple[list[Stored], ScriptedModel]:
+    (tmp_path / "notes.txt").write_text("one\ntwo\nthree\n")
+    model, events = ScriptedModel(script), list[AnyEvent]()
+    async with Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", budget=Budget(turns=9)) as session:
+        session.watch(events.append)
+        await session.run("Look at the house.")
+        await session.run("Look again at the house.")
+    return [event for event in events if not isinstance(event, Delta)], model
+
+
+def conversation(events: list[Stored], run: RunStarted) -> tuple[Message, ...]:
+    """A run's messages, after those of the run it continues."""
+    before = next((e for e in events if isinstance(e, RunStarted) and e.run == run.brief.continues), None)
+    return (*(conversation(events, before) if before else ()), *transcript(events, run.run))
+
+
+async def test_transcript_is_what_the_model_was_sent_and_its_last_answer(recorded: tuple[list[Stored], ScriptedModel]):
+    events, model = recorded
+    rebuilt = [conversation(events, event) for event in events if isinstance(event, RunStarted)]
+    assert len(rebuilt) == 4
+    sent = [request.messages for request in model.requests]
+    for messages in rebuilt:
+        assert isinstance(messages[-1], Assistant)
+        assert messages[:-1] in sent
+    strays = [request for request in sent if not any(messages[: len(request)] == request for messages in rebuilt)]
+    assert strays == []
+
+
+async def test_tree_and_ledger_agree_with_the_reports_of_the_engine(recorded: tuple[list[Stored], ScriptedModel]):
+    events, _ = recorded
+    tree = Tree()
+    for event in events:
+        tree.apply(event)
+    for run in tree.walk():
+        assert run.report
+        assert run.subtree == run.report.usage
+        assert run.failed == run.report.failed
+        assert run.turn == run.report.turns
+    assert [len(tree.children(root.run_id)) for root in tree.roots] == [2, 0]
+    booked = ledger(events)
+    assert booked.children == 2
+    assert booked.child_tokens == sum(run.usage.total_tokens for run in tree.children("1"))
+    assert booked.taken_lines > 6
+    assert booked.returned_lines > 2
