@@ -1,0 +1,148 @@
+"""The gate on virtual time: no storm when there is a limit, no delay when there is none."""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from mudroom.models._gate import Gate
+from mudroom.testing.clock import LoopClock, run_virtual
+
+
+class Bucket:
+    """Admits `rate` requests a second, and four at once after a rest."""
+
+    def __init__(self, rate: float = 4.0) -> None:
+        self.rate, self.tokens, self.at = rate, 4.0, 0.0
+
+    def refuses(self, now: float) -> float:
+        self.tokens, self.at = min(4.0, self.tokens + (now - self.at) * self.rate), now
+        if self.tokens < 1:
+            return 1.0
+        self.tokens -= 1
+        return 0.0
+
+
+class Window:
+    """Admits four requests in each second of the clock."""
+
+    def __init__(self) -> None:
+        self.second, self.count = -1, 0
+
+    def refuses(self, now: float) -> float:
+        if int(now) != self.second:
+            self.second, self.count = int(now), 0
+        self.count += 1
+        return self.second + 1 - now if self.count > 4 else 0.0
+
+
+class Storm:
+    """Children that need two answers each from a limited provider; counts what they send and what they break."""
+
+    def __init__(self, limiter: Bucket | Window, refusal: float, answer: float) -> None:
+        self.gate, self.limiter, self.refusal, self.answer = Gate(LoopClock()), limiter, refusal, answer
+        self.sent = self.broken = self.most_tries = 0
+        self.closed_until = 0.0
+
+    async def request(self, chance: random.Random) -> None:
+        loop, tries = asyncio.get_running_loop(), 0
+        while True:
+            tries += 1
+            self.most_tries = max(self.most_tries, tries)
+            went = await self.gate.enter()
+            self.sent += 1
+            self.broken += loop.time() < self.closed_until
+            wait = self.limiter.refuses(loop.time())
+            if not wait:
+                await asyncio.sleep(self.answer)
+                self.gate.admitted(went)
+                return self.gate.leave()
+            await asyncio.sleep(self.refusal)
+            self.closed_until = max(self.closed_until, loop.time() + wait)
+            self.gate.limited(went, wait)
+            self.gate.leave()
+            await asyncio.sleep(max(wait, chance.random() * 0.5 * 2 ** (tries - 1)))
+
+    async def run(self, children: int) -> float:
+        async def child(seed: int) -> None:
+            chance = random.Random(seed)
+            await self.request(chance)
+            await self.request(chance)
+
+        async with asyncio.TaskGroup() as group:
+            for seed in range(children):
+                group.create_task(child(seed))
+        return asyncio.get_running_loop().time()
+
+
+@pytest.mark.parametrize(("refusal", "answer"), [(0.001, 0.001), (0.02, 0.2), (0.05, 1.0)])
+@pytest.mark.parametrize("limiter", [Bucket, Window])
+def test_64_children_and_four_requests_a_second_make_no_storm(
+    limiter: Callable[[], Bucket | Window], refusal: float, answer: float
+) -> None:
+    storm = Storm(limiter(), refusal, answer)
+    seconds = run_virtual(storm.run(64))
+    assert storm.sent <= 1.3 * 128
+    assert storm.broken == 0, "a request went out although Retry-After had not passed"
+    assert storm.most_tries <= 5
+    assert seconds <= 1.25 * 128 / 4
+
+
+async def _fan(gate: Gate, children: int, turns: int) -> float:
+    async def child() -> None:
+        for _ in range(turns):
+            went = await gate.enter()
+            await asyncio.sleep(0.2)
+            gate.admitted(went)
+            gate.leave()
+
+    async with asyncio.TaskGroup() as group:
+        for _ in range(children):
+            group.create_task(child())
+    return asyncio.get_running_loop().time()
+
+
+def _on_virtual_time(work: Callable[[Gate], Awaitable[float]]) -> float:
+    async def run() -> float:
+        return await work(Gate(LoopClock()))
+
+    return run_virtual(run())
+
+
+@pytest.mark.parametrize(("children", "most"), [(8, 0.6), (64, 0.7), (500, 0.71), (2000, 0.75)])
+def test_without_a_limit_nothing_is_slowed(children: int, most: float) -> None:
+    assert _on_virtual_time(lambda gate: _fan(gate, children, 3)) <= most + 1e-6
+
+
+def test_what_was_borne_once_passes_at_once() -> None:
+    async def twice(gate: Gate) -> float:
+        first = await _fan(gate, 200, 1)
+        return await _fan(gate, 200, 1) - first
+
+    assert _on_virtual_time(twice) == pytest.approx(0.2)
+
+
+def test_one_overload_among_many_is_soon_forgotten() -> None:
+    async def work(gate: Gate) -> float:
+        went = await gate.enter()
+        gate.limited(went, 1.0)
+        gate.leave()
+        return await _fan(gate, 500, 1)
+
+    assert _on_virtual_time(work) < 10
+
+
+async def _cancelled_in_the_queue(gate: Gate) -> float:
+    went = await gate.enter()
+    gate.limited(went, 5.0)
+    gate.leave()
+    waiting = asyncio.create_task(gate.enter())
+    await asyncio.sleep(1)
+    waiting.cancel()
+    await gate.enter()
+    return asyncio.get_running_loop().time()
+
+
+def test_who_gives_up_waiting_holds_nobody_up() -> None:
+    assert 5 <= _on_virtual_time(_cancelled_in_the_queue) < 5.1

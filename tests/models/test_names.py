@@ -1,0 +1,57 @@
+"""What leaves the house is what every provider accepts."""
+
+import json
+import re
+
+import msgspec
+import pytest
+
+from mudroom.models._json import arguments, clean, decoder, encode
+from mudroom.models.names import Names
+
+
+def test_names_go_there_and_back() -> None:
+    names = Names(["read", "self.emitvalue", "self_emitvalue", "文件", "9lives", "x" * 100, "x" * 101])
+    wired = [names.wire(name) for name in ("read", "self.emitvalue", "self_emitvalue", "文件", "9lives", "x" * 100, "x" * 101)]
+    assert wired[0] == "read"
+    assert wired[2] == "self_emitvalue"
+    assert len(set(wired)) == len(wired)
+    assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name) for name in wired)
+    assert names.ours(names.wire("self.emitvalue")) == "self.emitvalue"
+    assert [names.ours(name) for name in wired[3:]] == ["文件", "9lives", "x" * 100, "x" * 101]
+
+
+def test_a_name_that_was_never_offered_is_made_legal_and_comes_back_as_it_is() -> None:
+    assert Names([]).wire("a.b") == "a_b"
+    assert Names([]).ours("a_b") == "a_b"
+
+
+def test_nul_and_lone_surrogates_never_leave() -> None:
+    sent = encode({"a\0": ["x\ud800y", "\ud83d\ude00", "z\0"], "n": 1.5})
+    assert json.loads(sent) == {"a": ["x\ufffdy", "\U0001f600", "z"], "n": 1.5}
+    assert json.loads(encode({"path": "C:\\u0000"})) == {"path": "C:\\u0000"}
+    assert clean("a\0b\udfff") == "ab\ufffd"
+
+
+def test_what_strict_json_forbids_is_read_without_harm() -> None:
+    decode = decoder(dict[str, str])
+    assert decode(b'{"a":"\\ud83d"}') == {"a": "\ud83d"}
+    assert decode(b'{"a":"\xff"}') == {"a": "\ufffd"}
+    for bad in (b"{", b"<html>", b'{"a":1}', b""):
+        with pytest.raises(msgspec.DecodeError):
+            decode(bad)
+
+
+@pytest.mark.parametrize(
+    ("text", "given", "malformed"),
+    [
+        ("", {}, ""),
+        ('{"path": "a"}', {"path": "a"}, ""),
+        ('{"path": "a', {}, '{"path": "a'),
+        ("[1]", {}, "[1]"),
+        ('{"a": "\\ud800"}', {"a": "\ufffd"}, ""),
+        ('{"a\\u0000": 1}', {"a": 1}, ""),
+    ],
+)
+def test_arguments_are_an_object_or_kept_as_malformed_text(text: str, given: object, malformed: str) -> None:
+    assert arguments(text) == (given, malformed)

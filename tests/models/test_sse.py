@@ -1,0 +1,39 @@
+"""Server-sent events come out the same however the bytes are cut."""
+
+import pytest
+
+from mudroom.models._sse import Sse
+
+STREAM = 'event: a\ndata: {"x": "é漢"}\n\n: comment\n\ndata:one\ndata: two\n\nid: 7\nretry: 5\ndata: last\n\n'.encode()
+EVENTS = ['{"x": "é漢"}'.encode(), b"one\ntwo", b"last"]
+
+
+def read(pieces: list[bytes]) -> list[bytes]:
+    sse = Sse()
+    return [event for piece in pieces for event in sse.feed(piece)] + sse.end()
+
+
+@pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
+def test_any_split_of_bytes_gives_the_same_events(newline: bytes) -> None:
+    stream = STREAM.replace(b"\n", newline)
+    for at in range(len(stream) + 1):
+        assert read([stream[:at], stream[at:]]) == EVENTS, at
+    assert read([stream[at : at + 1] for at in range(len(stream))]) == EVENTS
+
+
+def test_a_byte_order_mark_is_passed_over() -> None:
+    assert read([b"\xef\xbb\xbfdata: x\n\n"]) == [b"x"]
+
+
+def test_the_last_event_needs_no_blank_line() -> None:
+    sse = Sse()
+    assert sse.feed(b"data: [DONE]") == []
+    assert sse.end() == [b"[DONE]"]
+
+
+def test_events_without_data_say_nothing() -> None:
+    assert read([b"event: ping\n\n: keep-alive\n\n\n\n"]) == []
+
+
+def test_a_long_line_in_many_pieces() -> None:
+    assert read([b"data: ", *[b"x" * 1000] * 2000, b"\n\n"]) == [b"x" * 2_000_000]
