@@ -1,0 +1,155 @@
+"""Intent: read the files that match a pattern and say what each one does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator, Iterable
+
+from .languages import SOURCE, Outline, outline
+from .places import exclusions, listed, scopes
+from .plan import Ask, Beyond, Cut, Means, Outcome, Plan, Request, Tongue
+from .reading import File, listing, own, read_all, rows_of, table
+
+_WORDS = {
+    "python": "py", "markdown": "md", "javascript": "js", "typescript": "ts", "golang": "go", "go": "go", "rust": "rs", "java": "java", "kotlin": "kt",
+    "ruby": "rb", "php": "php", "c#": "cs", "elixir": "ex", "shell": "sh", "c++": "cpp", "c": "c", "swift": "swift", "dart": "dart", "yaml": "yml",
+    "json": "json", "toml": "toml", "html": "html", "css": "css", "sql": "sql", "scala": "scala", "lua": "lua", "perl": "pl", "haskell": "hs",
+}  # fmt: skip
+_LENGTH = 170
+_NAMES = 6
+
+
+def head(say: Tongue) -> tuple[str, ...]:
+    """Column names of a summary table."""
+    return (say("File", "文件"), say("Summary", "摘要"))
+
+
+def summarise(request: Request, means: Means) -> Plan:
+    """Read the files asked for, and tell in a table what each one does."""
+    if lacking := means.without("read", "glob"):
+        return lacking
+    files = yield from wanted(request)
+    if not files:
+        return nothing(request, means.say)
+    read = yield from _read_while_allowed(files)
+    rows = [(f"`{path}`", describe(file, means.say)) for path, file in read.items()]
+    missed = len(files) - len(rows)
+    note = (
+        means.say(f"\n\nNot read, the run was stopped before: {missed} files.", f"\n\n运行被提前中止,未读取 {missed} 个文件。")
+        if missed
+        else ""
+    )
+    return lead(request, len(files), means.say) + "\n\n" + table(head(means.say), rows) + note
+
+
+def wanted(request: Request) -> Generator[list[Ask], list[Outcome], list[str]]:
+    """The files a request names: a list, single paths, or all that match its patterns."""
+    if names := listed(request.text):
+        return names
+    found: list[str] = []
+    places, without = scopes(request.text), exclusions(request.text)
+    for pattern in patterns(request.text):
+        for place in [""] if "/" in pattern.removeprefix("**/") else places or [""]:
+            found += yield from listing(pattern, place)
+    if not found and (single := _single(request.text)):
+        return single
+    general = not re.search(r"\*|\.\w+\b", request.text)
+    return [f for f in dict.fromkeys(found) if not f.startswith(tuple(without)) and (own(f) or not general)]
+
+
+def patterns(text: str) -> list[str]:
+    """The globs a request asks for; all source files when it names none."""
+    globs = re.findall(r"(?<![\w*])(?:[\w.@-]+/)*(?:\*\*/)?(?:[\w.-]*/)*[\w.-]*\*[\w.*/{},-]*", text)
+    if globs:
+        return [g if "/" in g else f"**/{g}" for g in (x.strip("*") and x for x in globs) if g]
+    suffixes = re.findall(r"(?<![\w/])\.([A-Za-z]\w{0,7})\b", text)
+    words = re.findall(r"(?<![\w./-])(python|markdown|javascript|typescript|golang|rust|java|kotlin|ruby|php|c#|elixir|shell|swift|dart|yaml|json|toml|html|css|sql"
+                       r"|scala|lua|perl|haskell|c\+\+|go(?= (?:source )?(?:files?|code|packages?))|c(?= (?:source )?files?))(?![\w/-])", text, re.I)  # fmt: skip
+    suffixes += [_WORDS[word.lower()] for word in words]
+    if suffixes:
+        return [f"**/*.{suffix}" for suffix in dict.fromkeys(suffixes)]
+    return [] if _single(text) else [f"**/*.{suffix}" for suffix in SOURCE]
+
+
+def _single(text: str) -> list[str]:
+    names = re.findall(r"(?<![\w*/.-])((?:[\w@.-]+/)*[\w-][\w.-]*\.[A-Za-z]\w{0,9})\b(?!/)", text)
+    return list(dict.fromkeys(names))
+
+
+def _read_while_allowed(files: list[str]) -> Generator[list[Ask], list[Outcome], dict[str, File]]:
+    """Read them in batches; when the run is cut short, what was read until then."""
+    read: dict[str, File] = {}
+    for start in range(0, len(files), 20):
+        try:
+            read |= yield from read_all(files[start : start + 20])
+        except Cut:
+            break
+    return read
+
+
+def describe(file: File, say: Tongue) -> str:
+    """What one file does, in a line."""
+    if file.error:
+        return say(f"not readable: {file.error}", f"无法读取:{file.error}")[:_LENGTH]
+    if not file.text.strip():
+        return say("Empty file.", "空文件。")
+    found = outline(file.path, file.text)
+    prose = file.path.endswith((".md", ".markdown", ".mdx", ".rst", ".toml", ".json", ".yml", ".yaml", ".ini", ".cfg"))
+    parts = _sections(found, say) if prose else _definitions(found, say)
+    about = found.about[:_LENGTH]
+    room = _LENGTH - len(about)
+    shown = "; ".join(part for part in parts if part)
+    shown = shown if len(shown) <= room else shown[: max(0, room)].rpartition(",")[0] + ", …" if room > 40 else ""
+    stop = "" if not about or about[-1] in ".!?。!?:" else "."
+    text = f"{about}{stop} {shown}".strip()
+    return text or say(f"{len(file.lines)} lines, no definitions.", f"{len(file.lines)} 行,没有定义。")
+
+
+def _definitions(found: Outline, say: Tongue) -> list[str]:
+    tests = [f for f in found.functions if f.lower().startswith("test")]
+    plain = [f for f in found.functions if f not in tests]
+    return [
+        _some(say("classes ", "类 "), found.types, say),
+        _some(say("functions ", "函数 "), plain, say),
+        say(f"{len(tests)} tests", f"{len(tests)} 个测试") if tests else "",
+    ]
+
+
+def _sections(found: Outline, say: Tongue) -> list[str]:
+    return [_some(say("sections ", "章节 "), found.types, say)]
+
+
+def _some(label: str, names: Iterable[str], say: Tongue) -> str:
+    listed_ = list(names)
+    more = say(f", {len(listed_) - _NAMES} more", f",另有 {len(listed_) - _NAMES} 个") if len(listed_) > _NAMES else ""
+    return label + ", ".join(listed_[:_NAMES]) + more if listed_ else ""
+
+
+def lead(request: Request, count: int, say: Tongue) -> str:
+    """The opening sentence of a summary."""
+    if listed(request.text):
+        return say(f"Summary of {count} files:", f"{count} 个文件的摘要:")
+    kinds = say.join([f"`{p.removeprefix('**/')}`" for p in patterns(request.text)][:3])
+    named = kinds if 0 < len(patterns(request.text)) < 4 else say("source", "源代码")
+    return say(f"Here is a summary of all {count} {named} files:", f"以下是全部 {count} 个 {named} 文件的摘要:")
+
+
+def nothing(request: Request, say: Tongue) -> str:
+    """Words for a pattern that no file matches."""
+    kinds = say.join([f"`{p}`" for p in patterns(request.text)[:3]])
+    return say(f"No file matches {kinds}.", f"没有文件匹配 {kinds}。")
+
+
+def merged(reports: list[str], request: Request, say: Tongue) -> str:
+    """The reports of several children as one summary, a heading a folder."""
+    rows = {row[0].strip("`"): row[1] for text in reports for row in rows_of(text, 2)}
+    if not rows:
+        raise Beyond("\n\n".join(reports))
+    folders: dict[str, list[tuple[str, str]]] = {}
+    for path, summary in sorted(rows.items(), key=lambda item: ("/" in item[0], item[0].rpartition("/")[0], item[0])):
+        folders.setdefault(path.rpartition("/")[0], []).append((path.rpartition("/")[2], summary))
+    parts = [lead(request, len(rows), say)]
+    parts += [
+        f"## {folder + '/' if folder else say('Top level', '顶层')}\n{table(head(say), entries)}" for folder, entries in folders.items()
+    ]
+    return "\n\n".join(parts)
