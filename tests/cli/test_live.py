@@ -155,6 +155,65 @@ def test_two_lines_a_child_with_its_last_action_and_what_it_cost():
     ]
 
 
+def bilingual() -> list[Stored]:
+    """A child that has ended, one at work whose words are Chinese, one that failed."""
+    events = [*begun(2), *acted("1.1.1", Call("c", "read", {"file_path": "src/m0.py"})), ended("1.1.1", at=5)]
+    events += [began("1.1.9", "1", at=2, agent="general", description="总结 agents 目录下的所有文件", call="t9")]
+    events += [CallStarted(at=3, run="1.1.9", call=Call("c", "grep", {"pattern": "定义或使用了哪些函数"}))]
+    return [*events, ended("1.1.2", Reason.ERROR, at=6, error="no such model")]
+
+
+SCREENS = {
+    20: """\
+● turn 1 · 3 tasks:…
+├─ explore  Batch 0
+│  ⎿ Done (4.0s)
+├─ explore  Batch 1
+│  ⎿ ERROR: no such…
+└─ general  总结 ag…
+   ⎿ grep 定义或使…""",
+    80: """\
+● turn 1 · 3 tasks: 1 running, 1 done, 1 failed · 7.3k with children · 10s
+├─ explore  Batch 0
+│  ⎿ Done (1 tool use · 2.1k tokens · 4.0s)
+├─ explore  Batch 1
+│  ⎿ ERROR: no such model (0 tool uses · 2.1k tokens · 5.0s)
+└─ general  总结 agents 目录下的所有文件
+   ⎿ grep 定义或使用了哪些函数 · 0 tools · 0 tokens · 8.0s""",
+    200: """\
+● turn 1 · 3 tasks: 1 running, 1 done, 1 failed · 0 tools · 3.1k tokens · 7.3k with children · 10s
+├─ explore  Batch 0
+│  ⎿ Done (1 tool use · 2.1k tokens · 4.0s)
+├─ explore  Batch 1
+│  ⎿ ERROR: no such model (0 tool uses · 2.1k tokens · 5.0s)
+└─ general  总结 agents 目录下的所有文件
+   ⎿ grep 定义或使用了哪些函数 · 0 tools · 0 tokens · 8.0s""",
+}
+
+COLORED = """\
+<2>● <0>turn 1 · 3 tasks: 1 running, 1 done, 1 failed<2> · 7.3k with children · 10s<0>
+<2>├─ <0><1;36>explore<0>  Batch 0
+<2>│  ⎿ <0><32>Done<0><2> (1 tool use · 2.1k tokens · 4.0s)<0>
+<2>├─ <0><1;36>explore<0>  Batch 1
+<2>│  ⎿ <0><31>ERROR: no such model<0><2> (0 tool uses · 2.1k tokens · 5.0s)<0>
+<2>└─ <0><1;32>general<0>  总结 agents 目录下的所有文件
+<2>   ⎿ <0>grep 定义或使用了哪些函数<2> · 0 tools · 0 tokens · 8.0s<0>
+"""
+
+
+@pytest.mark.parametrize("columns", [20, 80, 200])
+def test_the_screen_in_english_and_chinese(columns: int):
+    assert drawn(bilingual(), columns=columns) == SCREENS[columns].split("\n")
+
+
+def test_the_screen_in_color():
+    stream = io.StringIO()
+    screen = LiveTree(stream, Tree(), now=Clock(10.0), size=lambda: (81, 24))
+    feed(screen, bilingual())
+    screen.draw()
+    assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", stream.getvalue()) == COLORED
+
+
 def test_tasks_that_wait_for_a_place_are_counted():
     events = [*begun(2), CallStarted(at=1, run="1", call=Call("t9", "task", {}))]
     assert drawn(events, columns=100)[0].startswith("● turn 1 · 3 tasks: 2 running, 1 not begun · ")
