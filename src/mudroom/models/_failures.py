@@ -65,7 +65,7 @@ def from_exception(origin: Origin, url: str, error: Exception, silence: float) -
     import aiohttp
 
     where = place(url)
-    if isinstance(error, aiohttp.InvalidURL):
+    if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
         return Failure(0, ModelRefused(f"{where!r} is not a URL", remedy=_check_url(origin)))
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         remedy = "If the certificate is your own, point SSL_CERT_FILE at it."
@@ -80,6 +80,14 @@ def from_exception(origin: Origin, url: str, error: Exception, silence: float) -
     how = " before the answer had ended" if isinstance(error, aiohttp.ClientPayloadError) else f": {str(error) or type(error).__name__}"
     message = f"the connection to {origin.provider} was lost{how}"
     return Failure(0, ModelUnavailable(message, where=where, remedy="Try again later."), again=True)
+
+
+def given_up(failure: Failure, tries: int) -> ModelError:
+    """What to raise for a failure that is not tried again, after so many tries."""
+    error, how = failure.error, f", tried {tries} times" if tries > 1 else ""
+    if failure.again and failure.wait:
+        how += f"; it asks to wait {failure.wait:g} s"
+    return type(error)(error.message + how, where=error.where, remedy=error.remedy)
 
 
 def garbled(origin: Origin, url: str, what: str) -> Failure:

@@ -14,7 +14,7 @@ import msgspec
 from .._core.messages import Assistant
 from .._core.ports import Clock, Piece, Retry
 from ..errors import ModelGarbled
-from ._failures import Failure, Origin, delay_asked, from_answer, from_exception, garbled, redacted, said, secrets_of
+from ._failures import Failure, Origin, delay_asked, from_answer, from_exception, garbled, given_up, redacted, said, secrets_of
 from ._gate import Gate
 from ._sse import Sse
 
@@ -97,7 +97,7 @@ class Http:
         """Post `body`, stream the answer's pieces, and last the whole message; `reader` makes a fresh Reader for each try.
 
         Yields Retry before each wait: pieces since the request began are void then. Close the generator (`aclosing`)
-        to end the request at once. Raises ModelRefused, ModelUnavailable, ModelGarbled; UsageError for what is no URL.
+        to end the request at once. Raises ModelRefused, ModelUnavailable, ModelGarbled.
         """
         secrets, attempt = secrets_of(headers), 0
         while True:
@@ -110,7 +110,7 @@ class Http:
             except Failure as failure:
                 delay = self._delay(failure, attempt)
                 if delay is None:
-                    raise failure.error from None
+                    raise given_up(failure, attempt) from None
                 retry = Retry(attempt, delay, failure.status, failure.error.message)
             yield retry
             await self.clock.sleep(retry.delay)

@@ -23,6 +23,32 @@ if TYPE_CHECKING:
     from typing import Self
 
 
+class _Named(msgspec.Struct):
+    name: str = ""
+
+
+class _Tool(_Named):
+    function: _Named | None = None
+    functionDeclarations: list[_Named] = []  # noqa: N815
+
+
+class _Message(msgspec.Struct):
+    role: str = ""
+
+
+class _Outline(msgspec.Struct):
+    """What a script mostly needs of a body; the rest is skipped, not parsed."""
+
+    model: str = ""
+    stream: bool = False
+    messages: list[_Message] = []
+    contents: list[_Message] = []
+    tools: list[_Tool] = []
+
+
+_outline = msgspec.json.Decoder(_Outline).decode
+
+
 class Asked:
     """One request as the server got it.
 
@@ -44,28 +70,30 @@ class Asked:
         """The messages, in the dialect's own form."""
         return self.json["contents" if self.dialect == "google" else "messages"]
 
+    @cached_property
+    def _outline(self) -> _Outline:
+        return _outline(self.body)
+
     @property
     def model(self) -> str:
         """The model asked for."""
-        return self.json.get("model") or self.path.rpartition("/")[2].partition(":")[0]
+        return self._outline.model or self.path.rpartition("/")[2].partition(":")[0]
 
     @property
     def streamed(self) -> bool:
         """Whether it asks for a stream."""
-        return "stream" in self.path if self.dialect == "google" else bool(self.json.get("stream"))
+        return "stream" in self.path if self.dialect == "google" else self._outline.stream
 
     @property
     def tools(self) -> list[str]:
         """Names of the tools offered."""
-        tools: list[dict[str, Any]] = self.json.get("tools") or []
-        if self.dialect == "google":
-            return [declared["name"] for tool in tools for declared in tool.get("functionDeclarations", ())]
-        return [tool["function"]["name"] if self.dialect == "openai" else tool["name"] for tool in tools]
+        declared = (named for tool in self._outline.tools for named in (tool, tool.function, *tool.functionDeclarations) if named)
+        return [named.name for named in declared if named.name]
 
     @property
     def turn(self) -> int:
         """How many answers of the model the conversation holds."""
-        return sum(message["role"] in ("assistant", "model") for message in self.messages)
+        return sum(message.role in ("assistant", "model") for message in self._outline.messages or self._outline.contents)
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -119,7 +147,7 @@ class ModelServer:
         return f"http://127.0.0.1:{self._port}"
 
     async def __aenter__(self) -> Self:
-        self._runner = web.ServerRunner(web.Server(self._serve), shutdown_timeout=0.5)  # pyright: ignore[reportArgumentType]
+        self._runner = web.ServerRunner(web.Server(self._serve, handler_cancellation=True), shutdown_timeout=0.5)  # pyright: ignore[reportArgumentType]
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=4096)
         await site.start()
@@ -137,7 +165,7 @@ class ModelServer:
         dialect = next((name for ending, name in _PATHS.items() if request.path.endswith(ending)), "")
         if not dialect:
             return web.json_response({"error": {"type": "not_found_error", "message": f"no such path: {request.path}"}}, status=404)
-        body = await request.read()
+        body = await request.content.read()
         self.count += 1
         self.bytes += len(body)
         asked = Asked(dialect, request.path, request.headers, body, self.count)
@@ -155,7 +183,7 @@ class ModelServer:
         fault = said if isinstance(said, Fault) else Fault(said)
         if delay := fault.delay or self._delay:
             await asyncio.sleep(delay)
-        if fault.status != 200 or fault.body is not None and not fault.kind.startswith("text/event-stream"):
+        if fault.status != 200 or (fault.body is not None and not fault.kind.startswith("text/event-stream")):
             kind = fault.kind or "application/json"
             return web.Response(status=fault.status, body=fault.body or b"{}", headers={"Content-Type": kind, **fault.headers})
         reply = _reply(asked, fault)
@@ -219,13 +247,15 @@ def family(children: int, turns: int, *, file: str = "README.md", words: int = 8
     def answer(asked: Asked) -> Said:
         turn = asked.turn
         if "task" in asked.tools:
-            tasks = (
-                Call(f"task_{i}", "task", {"prompt": f"Child {i}: read {file}.", "description": f"child {i}"}) for i in range(children)
-            )
+            tasks = (_task(f"Child {i}: read {file}.", i) for i in range(children))
             return last if turn else tuple(tasks)
         return last if turn >= turns else (Call(f"read_{asked.n}", "read", {"file_path": file}),)
 
     return answer
+
+
+def _task(prompt: str, number: int) -> Call:
+    return Call(f"task_{number}", "task", {"prompt": prompt, "description": f"child {number}"})
 
 
 async def _main() -> None:
@@ -242,13 +272,21 @@ async def _main() -> None:
     script = family(given.children, given.turns, file=given.file, words=given.words)
     async with ModelServer(script, delay=given.latency, record=False, port=given.port) as server:
         print(server.url, flush=True)  # noqa: T201
-        await asyncio.to_thread(_stdin_ends)
+        await _stdin_ends()
 
 
-def _stdin_ends() -> None:
+async def _stdin_ends() -> None:
     import sys
+    import threading
 
-    sys.stdin.read()
+    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+
+    def wait() -> None:
+        sys.stdin.read()
+        loop.call_soon_threadsafe(ended.set)
+
+    threading.Thread(target=wait, daemon=True).start()
+    await ended.wait()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,269 @@
+"""Each way a provider can fail ends in one typed outcome; what may be tried again is, as a whole."""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from datetime import UTC, datetime
+from email.utils import format_datetime
+from typing import cast
+
+import pytest
+
+from mudroom._core.messages import Assistant, Call, Text, user
+from mudroom._core.ports import Piece, Retry, Setup
+from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
+from mudroom.models._failures import Origin
+from mudroom.models._http import Http
+from mudroom.models.anthropic import AnthropicChat, AnthropicModel
+from mudroom.testing.clock import FakeClock
+from mudroom.testing.server import Fault, ModelServer, Said
+
+KEY = "sk-ant-api03-very-secret"
+ORIGIN = Origin("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+CALL = (Text("I shall read it."), Call("toolu_1", "read", {"path": "a.py"}))
+
+
+class Wire:
+    """A conversation with a scripted server, through everything real."""
+
+    def __init__(self, server: ModelServer, clock: FakeClock, chat: AnthropicChat) -> None:
+        self.server, self.clock, self.chat = server, clock, chat
+
+    async def ask(self) -> list[Piece | Retry | Assistant]:
+        return [part async for part in self.chat.ask()]
+
+    async def answer(self) -> Assistant:
+        last = (await self.ask())[-1]
+        assert isinstance(last, Assistant)
+        return last
+
+    async def retries(self) -> list[Retry]:
+        return [part for part in await self.ask() if isinstance(part, Retry)]
+
+
+@asynccontextmanager
+async def wire(*said: Said, url: str = "", silence: float = 5.0, chance: Callable[[], float] = lambda: 1.0) -> AsyncGenerator[Wire]:
+    """A server that says these things one after the other, the last one again and again."""
+    clock = FakeClock()
+    async with AsyncExitStack() as stack:
+        server = await stack.enter_async_context(ModelServer(lambda asked: said[min(asked.n, len(said)) - 1]))
+        http = Http(clock=clock, origin=ORIGIN, silence=silence, chance=chance)
+        stack.push_async_callback(http.close)
+        chat = AnthropicModel("claude-sonnet-4-5", http=http, key=KEY, base_url=url or server.url).chat(Setup(system="Be brief."))
+        chat.add(user("Read a.py."))
+        yield Wire(server, clock, chat)
+
+
+def _error(message: str) -> bytes:
+    return b'{"type":"error","error":{"type":"some_error","message":"%b"}}' % message.encode()
+
+
+async def test_a_whole_answer_comes_in_pieces_and_last_as_a_message() -> None:
+    async with wire(CALL) as w:
+        parts = await w.ask()
+        assert "".join(part.text for part in parts if isinstance(part, Piece) and part.kind == "text") == "I shall read it."
+        assert isinstance(parts[-1], Assistant)
+        assert parts[-1].content == CALL
+        assert sum(isinstance(part, Assistant) for part in parts) == 1
+
+
+@pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
+async def test_what_may_pass_is_tried_again(status: int) -> None:
+    async with wire(Fault(status=status, body=_error("wait")), "Done.") as w:
+        parts = await w.ask()
+        assert isinstance(parts[0], Retry)
+        assert (parts[0].attempt, parts[0].status) == (1, status)
+        assert "wait" in parts[0].error
+        assert isinstance(parts[-1], Assistant)
+        assert len(w.server.requests) == 2
+        assert w.server.requests[0].body == w.server.requests[1].body
+
+
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422])
+async def test_what_will_not_pass_is_refused_at_once_and_the_key_is_never_shown(status: int) -> None:
+    async with wire(Fault(status=status, body=_error(f"no, not with {KEY}"))) as w:
+        with pytest.raises(ModelRefused) as caught:
+            await w.ask()
+        told = str(caught.value)
+        assert KEY not in told
+        assert "no, not with [redacted]" in told
+        assert f"HTTP {status}" in told
+        assert f"{w.server.url}/v1/messages" in told
+        assert len(w.server.requests) == 1
+
+
+async def test_a_refused_key_says_which_variable_holds_it() -> None:
+    async with wire(Fault(status=401, body=_error("invalid x-api-key"))) as w:
+        with pytest.raises(ModelRefused, match="Check the key in ANTHROPIC_API_KEY"):
+            await w.ask()
+
+
+async def test_an_unknown_model_says_what_to_check() -> None:
+    async with wire(Fault(status=404, body=_error("model: claude-9"))) as w:
+        with pytest.raises(ModelRefused, match=r"Check the model's name\. Check the base URL in ANTHROPIC_BASE_URL"):
+            await w.ask()
+
+
+async def test_a_redirect_is_not_followed() -> None:
+    async with wire(Fault(status=307, headers={"Location": "http://127.0.0.1:9/elsewhere"})) as w:
+        with pytest.raises(ModelRefused, match="redirects elsewhere"):
+            await w.ask()
+
+
+@pytest.mark.parametrize("end", ["close", "reset", "eof"])
+@pytest.mark.parametrize("cut", [0, 40, 500, 900])
+async def test_a_cut_stream_is_asked_for_again_never_repaired(end: str, cut: int) -> None:
+    async with wire(Fault(CALL, cut=cut, end=end), CALL) as w:
+        parts = await w.ask()
+        assert [part.status for part in parts if isinstance(part, Retry)] == [0]
+        assert isinstance(parts[-1], Assistant)
+        assert parts[-1].content == CALL
+
+
+async def test_silence_is_a_lost_connection() -> None:
+    async with wire(Fault(CALL, cut=300, end="stall"), "Done.", silence=0.1) as w:
+        retries = await w.retries()
+        assert [retry.error for retry in retries] == ["anthropic said nothing for 0.1 s"]
+
+
+async def test_a_slow_drip_is_no_silence() -> None:
+    async with wire(Fault(CALL, drip=7)) as w:
+        assert (await w.answer()).content == CALL
+
+
+async def test_an_error_inside_the_stream_counts_as_its_status() -> None:
+    overloaded = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
+    async with wire(Fault(body=overloaded, kind="text/event-stream"), "Done.") as w:
+        retries = await w.retries()
+        assert [(retry.status, retry.error) for retry in retries] == [(529, "anthropic answered 529 overloaded: Overloaded")]
+
+
+async def test_a_bad_request_inside_the_stream_is_refused() -> None:
+    refused = b'data: {"type":"error","error":{"type":"invalid_request_error","message":"no"}}\n\n'
+    async with wire(Fault(body=refused, kind="text/event-stream")) as w:
+        with pytest.raises(ModelRefused, match="HTTP 400"):
+            await w.ask()
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b"<html><head><title>Log in</title></head></html>", "text/html"),
+        (b'{"ok": true}', "application/json"),
+        (b"data: <html>\n\n", "text/event-stream"),
+        (b'data: {"choices": []}\n\n', "text/event-stream"),
+        (b'data: {"type": "message_start", "message": 7}\n\n', "text/event-stream"),
+    ],
+)
+async def test_another_protocol_is_garbled(body: bytes, kind: str) -> None:
+    async with wire(Fault(body=body, kind=kind)) as w:
+        with pytest.raises(ModelGarbled, match="Check the base URL in ANTHROPIC_BASE_URL"):
+            await w.ask()
+        assert len(w.server.requests) == 1
+
+
+async def test_two_messages_in_one_stream_are_garbled() -> None:
+    twice = b'data: {"type":"message_start","message":{"id":"a"}}\n\n' * 2
+    async with wire(Fault(body=twice, kind="text/event-stream")) as w:
+        with pytest.raises(ModelGarbled, match="two messages"):
+            await w.ask()
+
+
+async def test_a_proxy_that_answers_502_in_html_is_a_502() -> None:
+    async with wire(Fault(status=502, body=b"<html><title>Bad gateway</title>", kind="text/html"), "Done.") as w:
+        retries = await w.retries()
+        assert retries[0].status == 502
+        assert "an HTML page titled 'Bad gateway'" in retries[0].error
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"Retry-After": "7"}, 7.0),
+        ({"Retry-After": "2.5"}, 2.5),
+        ({"Retry-After-Ms": "1500", "Retry-After": "9"}, 1.5),
+        ({"Retry-After": format_datetime(datetime.fromtimestamp(1_700_000_012, UTC), usegmt=True)}, 12.0),
+        ({"Retry-After": "soon"}, 0.5),
+    ],
+)
+async def test_retry_after_is_obeyed(headers: dict[str, str], seconds: float) -> None:
+    async with wire(Fault(status=429, headers=headers), "Done.") as w:
+        assert [retry.delay for retry in await w.retries()] == [pytest.approx(seconds, abs=0.01)]
+        assert w.clock.monotonic() >= seconds - 0.01
+
+
+async def test_a_wait_beyond_patience_is_the_persons_to_decide() -> None:
+    async with wire(Fault(status=429, headers={"Retry-After": "3600"})) as w:
+        with pytest.raises(ModelUnavailable, match="asks to wait 3600 s"):
+            await w.ask()
+
+
+async def test_delays_double_up_to_a_cap_and_end_after_eight_tries() -> None:
+    delays: list[float] = []
+    async with wire(Fault(status=500, body=_error("down"))) as w:
+        with pytest.raises(ModelUnavailable, match=r"answered 500 internal error: down, tried 8 times") as caught:
+            async for part in w.chat.ask():
+                assert isinstance(part, Retry)
+                delays.append(part.delay)
+        assert caught.value.remedy
+        assert delays == [0.5, 1, 2, 4, 8, 16, 30]
+        assert len(w.server.requests) == 8
+
+
+async def test_delays_are_spread_by_chance() -> None:
+    async with wire(Fault(status=500), "Done.", chance=lambda: 0.25) as w:
+        assert [retry.delay for retry in await w.retries()] == [0.125]
+
+
+async def test_nobody_there_is_said_soon() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    async with wire(url=f"http://127.0.0.1:{port}") as w:
+        with pytest.raises(ModelUnavailable, match=rf"cannot reach anthropic.*127.0.0.1:{port}.*ANTHROPIC_BASE_URL") as caught:
+            await w.ask()
+        assert len(w.clock.slept) == 2
+        assert "tried 3 times" in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://127.0.0.1"])
+async def test_what_is_no_url_is_said_at_once(url: str) -> None:
+    async with wire(url=url) as w:
+        with pytest.raises(ModelError, match="is not a URL"):
+            await w.ask()
+
+
+async def test_closing_the_answer_ends_the_request() -> None:
+    async with wire(Fault(CALL, cut=700, end="stall")) as w:
+        parts = cast("AsyncGenerator[object]", w.chat.ask())
+        async with aclosing(parts):
+            await anext(parts)
+            assert w.server.flying == 1
+        async with asyncio.timeout(2):
+            while w.server.flying:  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+
+
+async def test_connections_are_used_again() -> None:
+    async with wire("Done.") as w:
+        for _ in range(5):
+            await w.ask()
+        session = w.chat._model.http._session
+        assert session is not None
+        assert session.connector is not None
+        assert len({id(handler) for pool in session.connector._conns.values() for handler in pool}) == 1
+
+
+async def test_a_body_of_10_mb_goes_through() -> None:
+    async with wire("Done.") as w:
+        w.chat.add(user("x" * 10_000_000))
+        await w.answer()
+        assert len(w.server.requests[0].body) > 10_000_000
+
+
+async def test_closed_connections_open_again() -> None:
+    async with wire("Done.") as w:
+        await w.answer()
+        await w.chat._model.close()
+        assert (await w.answer()).text == "Done."
