@@ -67,6 +67,7 @@ async def test_tree_and_ledger_agree_with_the_reports_of_the_engine(recorded: tu
     for run in tree.walk():
         assert run.report
         assert run.subtree == run.report.usage
+        assert run.tools == sum(run.report.calls.values())
         assert run.failed == run.report.failed
         assert run.turn == run.report.turns
     assert [len(tree.children(root.run_id)) for root in tree.roots] == [2, 0]

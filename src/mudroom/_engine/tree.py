@@ -61,7 +61,7 @@ class RunView(Struct, kw_only=True, eq=False):
 
     Arguments:
         run_id, parent, call_id, agent (its name), description, model, depth, prompt, continues: from the brief.
-        state: how it stands. turn: number of the current model call. tools: calls finished. failed: those of them that were errors.
+        state: how it stands. turn: number of the current model call. tools: calls that acted and finished. failed: calls that were errors, refused ones too.
         open: calls begun and not finished, by id. action: the last one in words, safe to print, one line.
         usage: tokens of the run itself. below: tokens of all its descendants.
         started, finished, last_at: seconds since 1970; finished is 0 while it runs. last_at: its last event, for stalls.
@@ -282,7 +282,7 @@ def _call_started(run: RunView, event: CallStarted) -> None:
 def _call_finished(run: RunView, event: CallFinished) -> None:
     run.open.pop(event.call_id, None)
     run.state = _at_work(run)
-    run.tools += 1
+    run.tools += not event.refused
     run.failed += event.result.error
 
 
