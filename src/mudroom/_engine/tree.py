@@ -61,7 +61,8 @@ class RunView(Struct, kw_only=True, eq=False):
 
     Arguments:
         run_id, parent, call_id, agent (its name), description, model, depth, prompt, continues: from the brief.
-        state: how it stands. turn: number of the current model call. tools: calls that acted and finished. failed: calls that were errors, refused ones too.
+        state: how it stands. turn: number of the current model call. tools: calls that acted and finished.
+        failed: calls that were errors, refused ones too.
         open: calls begun and not finished, by id. action: the last one in words, safe to print, one line.
         usage: tokens of the run itself. below: tokens of all its descendants.
         started, finished, last_at: seconds since 1970; finished is 0 while it runs. last_at: its last event, for stalls.
