@@ -7,7 +7,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
 
@@ -21,6 +21,9 @@ from ._engine.context import Parts
 from ._engine.task import task_tool
 from .errors import UsageError
 from .models import providers
+
+if TYPE_CHECKING:
+    from .models._http import Http
 
 
 class Wish(Struct, frozen=True, kw_only=True):
@@ -102,9 +105,9 @@ def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]]) -> House:
     parts = Parts(
         session=wish.session,
         models=models,
-        journal=_journal(wish, home, root),
+        journal=_journal(wish, home),
         workspace=_workspace(root, spills),
-        sandbox=_sandbox(root, environ),
+        sandbox=_sandbox(root),
         clock=clock,
         approver=wish.approver or Nobody(),
         toolbox=_toolbox(wish.tools, agents),
@@ -124,6 +127,7 @@ class Models:
     def __init__(self, environ: Mapping[str, str], clock: Clock) -> None:
         self._environ, self._clock = environ, clock
         self._open: dict[str, Model] = {}
+        self._connections: dict[str, Http] = {}
 
     def __call__(self, name: str) -> Model:
         """The model of that name. Raises UnknownName, or UsageError naming the key that is missing."""
@@ -138,10 +142,53 @@ class Models:
 
     async def close(self) -> None:
         """Close them all."""
-        for model in self._open.values():
-            await model.close()
+        for one in (*self._open.values(), *self._connections.values()):
+            await one.close()
 
-    def _made(self, name: str) -> Model: ...
+    def _made(self, asked: str) -> Model:
+        name, model = providers.split(asked)
+        provider = providers.PROVIDERS[name]
+        if provider.wire == "offline":
+            from .models.offline.model import OfflineModel
+
+            return OfflineModel()
+        if provider.wire == "library":
+            from .models.library import LibraryModel
+
+            return LibraryModel(f"{name}:{model}", clock=self._clock)
+        if provider.wire == "scripted":
+            raise UsageError("a scripted model is made in a program", where=asked, remedy="Pass Session(model=ScriptedModel(...)).")
+        return self._wired(provider, model)
+
+    def _wired(self, provider: providers.Provider, model: str) -> Model:
+        key, token = providers.key(provider, self._environ), providers.token(provider, self._environ)
+        url = providers.base_url(provider, self._environ)
+        if not (key or token or provider.local or url != provider.base_url):
+            remedy = f"Set {' or '.join(provider.keys + provider.tokens)}, or use --model offline."
+            raise UsageError(f"no key for {provider.name}", where=f"model {provider.name}:{model}", remedy=remedy)
+        http, name = self._connection(provider), f"{provider.name}:{model}"
+        headers = providers.headers(provider, self._environ)
+        if provider.wire == "anthropic":
+            from .models.anthropic import AnthropicModel
+
+            return AnthropicModel(model, http=http, key=key, auth_token=token, base_url=url, headers=headers, name=name)
+        if provider.wire == "google":
+            from .models.google import GoogleModel
+
+            return GoogleModel(model, http=http, key=key, base_url=url, headers=headers, name=name)
+        from .models.openai import OpenAIModel
+
+        return OpenAIModel(model, http=http, key=key, base_url=url, headers=headers, name=name)
+
+    def _connection(self, provider: providers.Provider) -> Http:
+        from .models._failures import Origin
+        from .models._http import Http
+
+        if provider.name not in self._connections:
+            key_env = providers.key_variable(provider, self._environ)
+            origin = Origin(provider.name, key_env, provider.urls[0] if provider.urls else "")
+            self._connections[provider.name] = Http(clock=self._clock, origin=origin)
+        return self._connections[provider.name]
 
 
 def _root_model(asked: str | Model, models: Models, environ: Mapping[str, str], notices: list[str]) -> str:
@@ -167,13 +214,13 @@ def _workspace(root: str, spills: str) -> Any:
     return SharedWorkspace(root, readable=(spills,))
 
 
-def _sandbox(root: str, environ: Mapping[str, str]) -> Any:
+def _sandbox(root: str) -> Any:
     from .sandboxes.plain import PlainSandbox
 
-    return PlainSandbox(root, env=environ)
+    return PlainSandbox(root)
 
 
-def _journal(wish: Wish, home: str, root: str) -> Journal:
+def _journal(wish: Wish, home: str) -> Journal:
     if not isinstance(wish.journal, str):
         return wish.journal
     if wish.journal == "memory":

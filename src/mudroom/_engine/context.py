@@ -143,8 +143,8 @@ class RunContext:
         self.partial = self.final or self.partial
 
     def answered(self) -> None:
-        """Put the results of all calls asked for into the inbox, in the order of the calls."""
-        self.inbox.extend(self.results[call.id] for call in self.asked)
+        """Put the results of all calls asked for at the head of the inbox, in the order of the calls."""
+        self.inbox[:0] = [self.results[call.id] for call in self.asked]
         self.asked = ()
 
     def count(self, name: str, result: ToolResult, *, refused: bool) -> None:

@@ -18,7 +18,8 @@ from .turn import ask
 
 async def run(ctx: RunContext) -> Report:
     """Run a brief to its end. What happens inside becomes the report's reason; only a cancel not meant for this very run is raised on."""
-    await ctx.record(ctx.event(RunStarted, brief=replace(ctx.brief, history=())))
+    brief = replace(ctx.brief, history=()) if ctx.brief.continues else ctx.brief
+    await ctx.record(ctx.event(RunStarted, brief=brief))
     reason, error = Reason.ERROR, ""
     try:
         async with asyncio.timeout(ctx.meter.budget.seconds):
