@@ -66,7 +66,7 @@ class PlainSandbox:
 
         Ends when the command's own process ends, also when a descendant still holds its output, or after `timeout` seconds.
         All descendants are gone then, and when the call is cancelled: within 2 seconds.
-        Raises WorkspaceError when the command cannot be started.
+        Raises WorkspaceError when the command cannot be started, and what `sink` raises: the command is ended then.
         """
         mark = uuid.uuid4().hex
         reading, writing = os.pipe()
@@ -77,11 +77,12 @@ class PlainSandbox:
             raise
         finally:
             os.close(writing)
-        pipe = _Pipe(reading, sink)
+        over = asyncio.Event()
+        pipe = _Pipe(reading, sink, over)
         timed_out = False
         try:
             async with asyncio.timeout(timeout):
-                await _ended(process)
+                await _ended(process, over)
         except TimeoutError:
             timed_out = True
         finally:
@@ -90,6 +91,8 @@ class PlainSandbox:
                 await _Family(process, mark).end()
             finally:
                 pipe.close()
+        if pipe.broken:
+            raise pipe.broken
         return Finished(process.returncode if process.returncode is not None else -signal.SIGKILL, timed_out)
 
     def _start(self, command: str, mark: str, output: int) -> subprocess.Popen[bytes]:
@@ -115,8 +118,9 @@ def _quiet(environment: Mapping[str, str]) -> dict[str, str]:
 class _Pipe:
     """The command's output: read as it comes by the event loop, never waited for."""
 
-    def __init__(self, descriptor: int, sink: Callable[[bytes], None]) -> None:
-        self._descriptor, self._sink = descriptor, sink
+    def __init__(self, descriptor: int, sink: Callable[[bytes], None], over: asyncio.Event) -> None:
+        self.broken: Exception | None = None
+        self._descriptor, self._sink, self._over = descriptor, sink, over
         self._loop = asyncio.get_running_loop()
         os.set_blocking(descriptor, False)
         self._loop.add_reader(descriptor, self._read)
@@ -140,25 +144,31 @@ class _Pipe:
             chunk = os.read(self._descriptor, _CHUNK)
         except BlockingIOError:
             return 0
-        if chunk:
-            self._sink(chunk)
+        if chunk and not self.broken:
+            self._feed(chunk)
         else:
             self._loop.remove_reader(self._descriptor)
         return len(chunk)
 
+    def _feed(self, chunk: bytes) -> None:
+        try:
+            self._sink(chunk)
+        except Exception as error:  # noqa: BLE001  raised again by `run`, where the caller is
+            self.broken = error
+            self._over.set()
 
-async def _ended(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the process without reaping it: until then its number, and its group's, cannot become another's."""
+
+async def _ended(process: subprocess.Popen[bytes], over: asyncio.Event) -> None:
+    """Wait for the process, or for `over`, without reaping it: until then its number, and its group's, cannot become another's."""
     if not hasattr(os, "pidfd_open"):
-        while not _is_over(process.pid):  # noqa: ASYNC110  without pidfd nothing tells us
+        while not over.is_set() and not _is_over(process.pid):  # noqa: ASYNC110  without pidfd nothing tells us
             await asyncio.sleep(0.02)
         return
     loop = asyncio.get_running_loop()
-    ended = loop.create_future()
     watch = os.pidfd_open(process.pid)
-    loop.add_reader(watch, lambda: ended.done() or ended.set_result(None))
+    loop.add_reader(watch, over.set)
     try:
-        await ended
+        await over.wait()
     finally:
         loop.remove_reader(watch)
         os.close(watch)

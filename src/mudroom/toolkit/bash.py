@@ -82,7 +82,7 @@ class Output:
     """A command's output: head and tail in memory, the whole in a file as soon as memory would have to drop some of it."""
 
     def __init__(self, ctx: ToolContext) -> None:
-        self.size, self.spill = 0, ""
+        self.size, self.spill, self.trouble = 0, "", ""
         self._ctx = ctx
         self._head, self._tail = bytearray(), bytearray()
         self._file: BinaryIO | None = None
@@ -111,7 +111,7 @@ class Output:
             self._begin()
             self.close()
             head, tail = whole, whole
-        left_out = f"[… the middle of {self.size:,} bytes is left out; read {self.spill} with offset and limit …]"
+        left_out = f"[… the middle of {self.size:,} bytes is left out; read {self.spill}{self.trouble} with offset and limit …]"
         return f"{head[:_HALF]}\n\n{left_out}\n\n{tail[-_HALF:]}"
 
     def close(self) -> None:
@@ -129,12 +129,18 @@ class Output:
     def _keep(self, chunk: bytes) -> None:
         if not self._file or self._room <= 0:
             return
+        try:
+            self._write(self._file, chunk)
+        except OSError as error:
+            self._room, self.trouble = 0, f" (it ends early: {error.strerror})"
+
+    def _write(self, file: BinaryIO, chunk: bytes) -> None:
         chunk = _BYTE_ESCAPES.sub(b"", chunk) if b"\x1b" in chunk else chunk
         chunk = chunk.translate(None, _BYTE_CONTROLS)
-        self._file.write(chunk[: self._room])
+        file.write(chunk[: self._room])
         self._room -= len(chunk)
         if self._room <= 0:
-            self._file.write(f"\n[cut: this file holds the first {SPILL_CAP >> 20} MiB of the output]\n".encode())
+            file.write(f"\n[cut: this file holds the first {SPILL_CAP >> 20} MiB of the output]\n".encode())
 
 
 def _clean(raw: bytes | bytearray) -> str:

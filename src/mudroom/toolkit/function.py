@@ -159,7 +159,7 @@ def _running(function: Function, contexts: tuple[str, ...]) -> Callable[[ToolCon
 
 
 async def _called(function: Function, /, *given: Any, **named: Any) -> Any:
-    if inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None)):
+    if inspect.iscoroutinefunction(function):
         return await function(*given, **named)
     value = await asyncio.to_thread(function, *given, **named)
     return await value if inspect.isawaitable(value) else value

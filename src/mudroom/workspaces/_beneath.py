@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import functools
 import os
+import stat
 from collections.abc import Callable
 
 _OPENAT2 = 437
@@ -50,7 +51,7 @@ def by_steps(folder: int, path: str, flags: int) -> int:
     finally:
         os.close(at)
     # O_PATH with O_NOFOLLOW gives a descriptor of the link itself, which is no way to a file.
-    if flags & os.O_PATH and os.path.islink(f"/proc/self/fd/{found}") and os.readlink("", dir_fd=found):
+    if flags & os.O_PATH and stat.S_ISLNK(os.fstat(found).st_mode):
         os.close(found)
         raise OSError(errno.ELOOP, "it is a link")
     return found

@@ -9,6 +9,8 @@ from typing import Any
 Verdict = Callable[[str], bool | None]
 """Path below the patterns' folder, "/" at its end for a folder -> ignored, wanted again, or None: says nothing."""
 
+_ANYWHERE = "^(?:.+/)?"  # how pathspec begins what may stand in any folder
+
 
 class Ignored:
     """The patterns in force in one folder. `below` gives those of a folder further down."""
@@ -31,27 +33,49 @@ class Ignored:
 
 
 def _verdict(patterns: bytes) -> Verdict:
-    """One regex for each run of patterns of one sign, the last run first: a few matches a path, however many the patterns."""
-    runs: list[tuple[bool, list[str]]] = []
+    """A few matches a path, however many the patterns: one for each run of patterns of one sign, the last run first."""
+    runs: list[tuple[bool, list[str], list[str]]] = []
     for sign, regex in _regexes(patterns):
         if not runs or runs[-1][0] is not sign:
-            runs.append((sign, []))
-        runs[-1][1].append(regex)
-    compiled = [(sign, re.compile("|".join(f"(?:{regex})" for regex in regexes)).match) for sign, regexes in reversed(runs)]
+            runs.append((sign, [], []))
+        _, names, paths = runs[-1]
+        if name := _of_name(regex):
+            names.append(name)
+        else:
+            paths.append(regex)
+    compiled = [(sign, _any(names), _any(paths)) for sign, names, paths in reversed(runs)]
 
     def verdict(path: str) -> bool | None:
-        for sign, match in compiled:
-            if match(path):
+        name = path[path.rfind("/", 0, -1) + 1 :]
+        for sign, by_name, by_path in compiled:
+            if (by_name and by_name(name)) or (by_path and by_path(path)):
                 return sign
         return None
 
     return verdict
 
 
+def _any(regexes: list[str]) -> Callable[[str], object] | None:
+    return re.compile("|".join(f"(?:{regex})" for regex in regexes)).match if regexes else None
+
+
+def _of_name(regex: str) -> str:
+    """The part of a regex that judges the last name of a path, "" when the folders before it matter, too.
+
+    Whoever asks has asked about every folder above before, so a pattern without a slash need not look there again.
+    """
+    name = regex.removeprefix(_ANYWHERE)
+    body = name.removesuffix("(?:(?:/)|$)").removesuffix("(?:/)").replace("[^/]", "")
+    return "" if name == regex or "/" in body else name
+
+
 def _regexes(patterns: bytes) -> list[tuple[bool, str]]:
+    """The patterns as pathspec reads them, each with its sign: True ignores."""
+    lines = [line for line in patterns.decode("utf-8", "replace").splitlines() if line.strip() and not line.startswith("#")]
+    if not lines:
+        return []
     from pathspec import GitIgnoreSpec
 
-    lines = patterns.decode("utf-8", "replace").splitlines()
     found: list[tuple[bool, str]] = []
     for line in lines:
         try:

@@ -1,0 +1,251 @@
+"""The plain sandbox: commands end, nothing of them is left, no secret reaches them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mudroom._core.ports import Finished
+from mudroom.errors import WorkspaceError
+from mudroom.sandboxes.plain import PlainSandbox, without_secrets
+
+
+class Sandboxed:
+    """A sandbox whose commands carry a name in their arguments, so that a test can look for survivors."""
+
+    def __init__(self, folder: Path) -> None:
+        self.name = uuid.uuid4().hex
+        self.sandbox = PlainSandbox(str(folder))
+        self.output = bytearray()
+
+    async def run(self, command: str, timeout: float = 10.0, sink: Callable[[bytes], None] | None = None) -> Finished:
+        return await self.sandbox.run(
+            command.replace("NAP", f"bash -c 'sleep 60; : {self.name}'"), timeout=timeout, sink=sink or self._take
+        )
+
+    def _take(self, chunk: bytes) -> None:
+        self.output += chunk
+
+    def survivors(self) -> list[str]:
+        found: list[str] = []
+        for pid in filter(str.isdecimal, os.listdir("/proc")):
+            try:
+                line = Path(f"/proc/{pid}/cmdline").read_bytes()
+            except OSError:
+                continue
+            if self.name.encode() in line:
+                found.append(pid)
+        return found
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Sandboxed:
+    return Sandboxed(tmp_path)
+
+
+async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  the condition is the world's
+            await asyncio.sleep(0.01)
+
+
+def zombies() -> list[str]:
+    found: list[str] = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        if fields[0] == "Z" and fields[1] == str(os.getpid()):
+            found.append(pid)
+    return found
+
+
+async def test_output_is_merged_in_order_and_the_code_is_the_commands(box: Sandboxed) -> None:
+    assert await box.run("echo one; echo two >&2; echo three; exit 7") == Finished(7)
+    assert box.output == b"one\ntwo\nthree\n"
+
+
+async def test_commands_are_bash_in_the_folder_with_an_empty_stdin(box: Sandboxed, tmp_path: Path) -> None:
+    await box.run('[[ -n $BASH_VERSION ]] && pwd; read -r x || echo "no input"')
+    assert box.output.decode() == f"{tmp_path}\nno input\n"
+
+
+async def test_a_signal_is_a_negative_code(box: Sandboxed) -> None:
+    assert (await box.run("kill -TERM $$")).code == -15
+
+
+@pytest.mark.parametrize("command", ["NAP & echo started", "cat <(NAP) & echo started", "echo started; NAP >/dev/null 2>&1 & disown"])
+async def test_it_returns_though_a_grandchild_holds_the_pipe(box: Sandboxed, command: str) -> None:
+    began = time.monotonic()
+    assert await box.run(command) == Finished(0)
+    assert time.monotonic() - began < 1
+    assert box.output == b"started\n"
+    assert box.survivors() == []
+
+
+DETACHED = {
+    "setsid": "setsid NAP &",
+    "nohup": "nohup NAP >/dev/null 2>&1 &",
+    "double fork": "(setsid bash -c 'NAP & NAP &' &) ; sleep 0.2",
+    "job control": "set -m; NAP & NAP & sleep 0.1",
+    "cleared environment": "env -i PATH=$PATH NAP & sleep 0.1",
+    "cleared environment below a session": "setsid bash -c 'env -i PATH=$PATH NAP & wait' & sleep 0.2",
+}
+
+
+@pytest.mark.parametrize("how", DETACHED)
+async def test_what_left_its_group_is_ended_too(box: Sandboxed, how: str) -> None:
+    nap = f'bash -c "sleep 60; : {box.name}"'
+    await box.run(DETACHED[how].replace("NAP", nap))
+    assert box.survivors() == []
+
+
+async def test_a_timeout_ends_the_whole_tree(box: Sandboxed) -> None:
+    began = time.monotonic()
+    finished = await box.run("echo before; NAP & setsid NAP & NAP | NAP", timeout=0.5)
+    assert finished.timed_out
+    assert 0.5 <= time.monotonic() - began < 2.5
+    assert box.output == b"before\n"
+    assert box.survivors() == []
+
+
+async def test_a_command_that_ignores_signals_is_ended(box: Sandboxed) -> None:
+    finished = await box.run("trap '' TERM INT HUP; while :; do sleep 0.05; done", timeout=0.3)
+    assert finished == Finished(-9, timed_out=True)
+
+
+async def test_cancelling_ends_the_whole_tree(box: Sandboxed) -> None:
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(box.run("NAP & setsid NAP & echo ready; NAP"))
+        await until(lambda: box.output)
+        began = time.monotonic()
+        task.cancel()
+    assert task.cancelled()
+    assert time.monotonic() - began < 2
+    assert box.survivors() == []
+
+
+async def test_a_process_that_forks_all_the_time_is_ended(box: Sandboxed) -> None:
+    await box.run(f"while :; do (bash -c 'sleep 1; : {box.name}' &) ; sleep 0.01; done", timeout=0.4)
+    assert box.survivors() == []
+
+
+async def test_siblings_are_left_alone(box: Sandboxed, tmp_path: Path) -> None:
+    other = Sandboxed(tmp_path)
+    async with asyncio.TaskGroup() as group:
+        group.create_task(other.run("echo here; sleep 0.5; echo still here"))
+        await until(lambda: other.output)
+        await box.run("NAP", timeout=0.1)
+    assert other.output == b"here\nstill here\n"
+
+
+async def test_no_zombie_and_no_descriptor_is_left_after_200_calls(box: Sandboxed) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        async with asyncio.TaskGroup() as group:
+            for n in range(10):
+                group.create_task(box.run("sleep 5 & (setsid true &); true" if n % 2 else "echo x"))
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert zombies() == []
+
+
+async def test_all_output_of_a_fast_writer_arrives(box: Sandboxed) -> None:
+    size = 0
+
+    def count(chunk: bytes) -> None:
+        nonlocal size
+        size += len(chunk)
+
+    await box.run("head -c 50000000 /dev/zero", sink=count)
+    assert size == 50_000_000
+
+
+async def test_the_loop_is_not_held_up_by_output(box: Sandboxed) -> None:
+    longest, last = 0.0, time.monotonic()
+
+    async def tick() -> None:
+        nonlocal longest, last
+        last = time.monotonic()
+        while True:
+            await asyncio.sleep(0.005)
+            longest, last = max(longest, time.monotonic() - last), time.monotonic()
+
+    async with asyncio.TaskGroup() as group:
+        ticking = group.create_task(tick())
+        await box.run("head -c 200000000 /dev/zero", sink=lambda chunk: None)
+        ticking.cancel()
+    assert longest < 0.5
+
+
+async def test_a_folder_that_has_gone_is_an_error_and_leaks_nothing(tmp_path: Path) -> None:
+    sandbox = PlainSandbox(str(tmp_path / "gone"))
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(WorkspaceError, match="cannot be started"):
+        await sandbox.run("true", timeout=5, sink=lambda chunk: None)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+async def test_a_sink_that_raises_does_not_leave_the_command_running(box: Sandboxed) -> None:
+    def broken(chunk: bytes) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        await box.run("echo x; NAP", sink=broken)
+    assert box.survivors() == []
+
+
+SECRETS = [
+    "ANTHROPIC_API_KEY",
+    "OPENAI_KEY",
+    "GITHUB_TOKEN",
+    "HF_TOKEN",
+    "CLIENT_SECRET",
+    "SECRET_KEY_BASE",
+    "PGPASSWORD",
+    "DB_PASSWORD",
+    "MYSQL_PWD",
+    "AWS_ACCESS_KEY_ID",
+    "AWS_REGION",
+    "GOOGLE_APPLICATION_CREDENTIALS",
+    "NPM_AUTH_TOKEN",
+    "openai_api_key",
+    "GITHUB_PAT",
+    "SSH_PRIVATE_KEY",
+    "KEY_PASSPHRASE",
+]
+KEPT = ["PATH", "HOME", "PWD", "OLDPWD", "LANG", "VIRTUAL_ENV", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "KEYBOARD", "MONKEY"]
+
+
+def test_variables_that_look_like_secrets_are_left_out() -> None:
+    assert without_secrets(dict.fromkeys([*SECRETS, *KEPT], "x")) == dict.fromkeys(KEPT, "x")
+
+
+async def test_commands_get_no_secret_no_pager_no_colours(tmp_path: Path) -> None:
+    os.environ["MUDROOM_TEST_TOKEN"] = "s3cret"
+    os.environ["FORCE_COLOR"] = "1"
+    try:
+        box = Sandboxed(tmp_path)
+    finally:
+        del os.environ["MUDROOM_TEST_TOKEN"], os.environ["FORCE_COLOR"]
+    await box.run("env")
+    seen = dict(line.split("=", 1) for line in box.output.decode().splitlines() if "=" in line)
+    assert "s3cret" not in box.output.decode()
+    assert "FORCE_COLOR" not in seen
+    assert (seen["TERM"], seen["PAGER"], seen["GIT_PAGER"], seen["GIT_TERMINAL_PROMPT"], seen["NO_COLOR"]) == (
+        "dumb",
+        "cat",
+        "cat",
+        "0",
+        "1",
+    )
+
+
+def test_its_tier_is_off(tmp_path: Path) -> None:
+    assert PlainSandbox(str(tmp_path)).tier == "off"

@@ -1,0 +1,208 @@
+"""The shared workspace: what it opens, writes and lists."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import threading
+from pathlib import Path
+
+import pytest
+
+from mudroom.errors import WorkspaceError
+from mudroom.workspaces.shared import SharedWorkspace
+
+
+@pytest.fixture(params=[True, False], ids=["openat2", "steps"])
+def space(request: pytest.FixtureRequest, tmp_path: Path) -> SharedWorkspace:
+    (tmp_path / "root").mkdir()
+    (tmp_path / "spills").mkdir()
+    (tmp_path / "spills" / "long").write_text("whole output")
+    return SharedWorkspace(str(tmp_path / "root"), [str(tmp_path / "spills")], kernel=request.param)
+
+
+def text(space: SharedWorkspace, path: str) -> str:
+    with os.fdopen(space.open(path)) as file:
+        return file.read()
+
+
+def names(space: SharedWorkspace, path: str = ".", *, ignored: bool = False) -> list[str]:
+    return [info.path for info in space.walk(path, ignored=ignored)]
+
+
+def test_absolute_and_relative_paths_are_located_alike(space: SharedWorkspace) -> None:
+    assert space.locate("a/b.py") == space.locate(f"{space.root}/a/b.py") == space.locate("a/../a/./b.py") == "a/b.py"
+    assert space.locate(".") == space.locate(space.root) == "."
+
+
+def test_a_root_named_through_a_link_is_accepted_in_both_spellings(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    space = SharedWorkspace(str(tmp_path / "link"))
+    assert space.root == str(tmp_path / "real")
+    assert space.locate(str(tmp_path / "link" / "x")) == space.locate(str(tmp_path / "real" / "x")) == "x"
+
+
+def test_a_missing_root_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(WorkspaceError, match="Name a folder that exists"):
+        SharedWorkspace(str(tmp_path / "none"))
+
+
+def test_replace_makes_folders_and_says_what_is_new(space: SharedWorkspace) -> None:
+    assert space.replace("a/b/c.txt", b"one") is True
+    assert space.replace("a/b/c.txt", b"two") is False
+    assert text(space, "a/b/c.txt") == "two"
+    assert os.listdir(f"{space.root}/a/b") == ["c.txt"]
+
+
+def test_replace_keeps_the_mode_unless_told_another(space: SharedWorkspace) -> None:
+    space.replace("run.sh", b"#!/bin/sh\n", mode=0o755)
+    space.replace("run.sh", b"#!/bin/bash\n")
+    assert stat.S_IMODE(space.stat("run.sh").mode) == 0o755
+    space.replace("run.sh", b"", mode=0o600)
+    assert stat.S_IMODE(space.stat("run.sh").mode) == 0o600
+
+
+def test_a_new_file_has_the_mode_the_umask_gives(space: SharedWorkspace) -> None:
+    before = os.umask(0o027)
+    try:
+        space.replace("new", b"")
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(space.stat("new").mode) == 0o640
+
+
+def test_readers_see_the_old_or_the_new_whole(space: SharedWorkspace) -> None:
+    old, new = b"a" * 100_000, b"b" * 100_000
+    space.replace("file", old)
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            space.replace("file", new)
+            space.replace("file", old)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        seen = {text(space, "file") for _ in range(200)}
+    finally:
+        stop.set()
+        writer.join()
+    assert seen <= {old.decode(), new.decode()}
+
+
+def test_a_replace_that_fails_leaves_nothing_behind(space: SharedWorkspace) -> None:
+    os.mkdir(f"{space.root}/folder")
+    with pytest.raises(WorkspaceError, match="is a folder"):
+        space.replace("folder", b"x")
+    with pytest.raises(WorkspaceError):
+        space.replace("n" * 300, b"x")
+    assert os.listdir(space.root) == ["folder"]
+
+
+def test_spill_files_can_be_read_and_not_written(space: SharedWorkspace, tmp_path: Path) -> None:
+    spill = str(tmp_path / "spills" / "long")
+    assert space.locate(spill) == spill
+    assert text(space, spill) == "whole output"
+    assert space.stat(spill).size == 12
+    assert names(space, spill) == [spill]
+    with pytest.raises(WorkspaceError, match="may be read, not written"):
+        space.replace(spill, b"x")
+
+
+def test_the_root_itself_is_a_folder(space: SharedWorkspace) -> None:
+    assert stat.S_ISDIR(space.stat(".").mode)
+    with pytest.raises(WorkspaceError, match="is a folder"):
+        space.replace(".", b"")
+
+
+def test_a_missing_file_says_so(space: SharedWorkspace) -> None:
+    with pytest.raises(WorkspaceError, match=r"nix\.py does not exist\. Check the spelling"):
+        space.open("nix.py")
+
+
+def test_walk_is_sorted_and_leaves_git_and_links_out(space: SharedWorkspace) -> None:
+    for path in ("b/2", "b/1", "a.txt", ".git/config", "c/.git/config", ".hidden/x", "z"):
+        space.replace(path, b"")
+    os.symlink("/etc", f"{space.root}/etc")
+    os.symlink("z", f"{space.root}/zz")
+    assert names(space) == [".hidden/x", "a.txt", "b/1", "b/2", "z"]
+    assert names(space, "b") == ["b/1", "b/2"]
+    assert names(space, "b/1") == ["b/1"]
+
+
+IGNORES = {
+    ".gitignore": "*.log\n/build/\n!keep.log\nnode_modules\ndoc/*.txt\n**/cache/\n# no\n\\#odd\nspace\\ \n",
+    "sub/.gitignore": "!*.log\nlocal\n/only_here\n",
+    "sub/deep/.gitignore": "*\n!*.py\n!.gitignore\n",
+    ".git/info/exclude": "excluded\n",
+}
+FILES = [
+    "a.log",
+    "keep.log",
+    "build/x",
+    "src/build/x",
+    "node_modules/m/index.js",
+    "sub/node_modules/y",
+    "doc/a.txt",
+    "doc/b/a.txt",
+    "x/cache/y",
+    "#odd",
+    "excluded",
+    "sub/a.log",
+    "sub/local",
+    "sub/only_here",
+    "sub/x/only_here",
+    "sub/deep/x.py",
+    "sub/deep/x.txt",
+    "sub/deep/er/y.py",
+    "only_here",
+    "main.py",
+]
+
+
+def test_walk_lists_what_git_lists(tmp_path: Path) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    space = SharedWorkspace(str(tmp_path))
+    for path in FILES:
+        space.replace(path, b"")
+    for path, patterns in IGNORES.items():
+        (tmp_path / path).write_text(patterns)
+    command = ["git", "-C", str(tmp_path), "-c", "core.excludesFile=/dev/null", "ls-files", "-z", "-co", "--exclude-standard"]
+    listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
+    assert sorted(names(space)) == sorted(filter(None, listed))
+    assert set(FILES) < set(names(space, ignored=True))
+    assert names(space, "sub/deep") == [path for path in names(space) if path.startswith("sub/deep/")]
+
+
+def test_walk_goes_on_past_a_folder_that_may_not_be_read(space: SharedWorkspace) -> None:
+    space.replace("a/x", b"")
+    space.replace("b", b"")
+    os.chmod(f"{space.root}/a", 0)
+    try:
+        assert names(space)[-1] == "b"
+    finally:
+        os.chmod(f"{space.root}/a", 0o700)
+
+
+def test_no_descriptor_is_left_open(space: SharedWorkspace) -> None:
+    space.replace("a/b", b"x")
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(100):
+        space.stat("a/b")
+        text(space, "a/b")
+        space.replace("a/b", b"y")
+        next(iter(space.walk()))
+        for bad in ("../x", "none", "a", "a/b/c"):
+            with pytest.raises(WorkspaceError):
+                space.open(bad)
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
+def test_the_descriptor_goes_with_the_workspace(tmp_path: Path) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    for _ in range(20):
+        SharedWorkspace(str(tmp_path))
+    assert len(os.listdir("/proc/self/fd")) == before
