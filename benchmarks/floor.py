@@ -14,7 +14,7 @@ _encode = msgspec.json.encode
 
 
 class Floor:
-    """A parent and its children with nothing around them. `url`: of the model server; `folder`: where `notes.txt` is."""
+    """A parent and its children with nothing around them. `url`: of the model server; `folder`: where the notes are."""
 
     def __init__(self, url: str, folder: str) -> None:
         self._url, self._folder = url + "/v1/messages", folder

@@ -18,7 +18,6 @@ from typing import Any
 from msgspec import Struct
 
 _HERE = Path(__file__).resolve().parent.parent
-_LINE = "On every line there are forty characters"[:39] + "\n"
 
 
 class Figures(Struct, frozen=True):
@@ -32,7 +31,7 @@ class Figures(Struct, frozen=True):
 
 
 class Bench:
-    """The model server, a folder with one file of 2,000 bytes, and runs against them. A context manager."""
+    """The model server, a folder with files of 2,000 bytes, and runs against them. A context manager."""
 
     def __init__(self) -> None:
         self._stack, self._numbers = ExitStack(), count(1)
@@ -40,7 +39,10 @@ class Bench:
     def __enter__(self) -> Bench:
         self.folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mudroom-bench-"))
         self.home = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mudroom-bench-"))
-        Path(self.folder, "notes.txt").write_text(_LINE * 50, encoding="utf-8")
+        for number in range(100):
+            Path(self.folder, f"notes-{number:02}.txt").write_text(
+                f"There are forty characters in each line {number:02}\n"[-40:] * 50, encoding="utf-8"
+            )
         server = subprocess.Popen([sys.executable, "-m", "benchmarks.server"], stdout=subprocess.PIPE, cwd=_HERE, text=True)
         self._stack.enter_context(server)
         self._stack.callback(server.terminate)

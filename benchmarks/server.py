@@ -3,7 +3,7 @@
 What it answers depends on the marker in a conversation's first prompt and on how often the conversation has asked:
 
   bench:RUN:parent:CHILDREN:TURNS:MS:KEEP   first CHILDREN calls of `task`, then an end
-  bench:RUN:7:CHILDREN:TURNS:MS:KEEP        TURNS calls of `read` one after the other, then an end of 80 characters
+  bench:RUN:7:CHILDREN:TURNS:MS:KEEP        TURNS calls of `read`, each of another file, then an end of 80 characters
 
 Every answer begins after MS milliseconds and is streamed, one chunk an event. With KEEP the requests are kept for looking at.
 GET /RUN tells what was seen of a run: requests, bytes, most in flight, when the first one came, and the bodies kept.
@@ -67,11 +67,12 @@ def _answer(blocks: bytes, stop: str) -> bytes:
 
 
 _END = _answer(_text(0, _END_TEXT), "end_turn")
-_READ = _answer(_call(0, "toolu_0000000", "read", {"path": "notes.txt"}), "tool_use")
+_READ = _answer(_call(0, "toolu_0000000", "read", {"path": "notes-00.txt"}), "tool_use")
 
 
 def _read(turn: int) -> bytes:
-    return _READ.replace(b"toolu_0000000", b"toolu_%07d" % turn, 1)
+    """Another file each time: nobody who guards against loops may see one here."""
+    return _READ.replace(b"toolu_0000000", b"toolu_%07d" % turn, 1).replace(b"notes-00", b"notes-%02d" % (turn % 100), 1)
 
 
 def _tasks(run: str, children: int, turns: int, delay: int, keep: int) -> bytes:
