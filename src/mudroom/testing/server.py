@@ -29,7 +29,7 @@ class _Named(msgspec.Struct):
 
 class _Tool(_Named):
     function: _Named | None = None
-    functionDeclarations: list[_Named] = []  # noqa: N815
+    functionDeclarations: list[_Named] = []
 
 
 class _Message(msgspec.Struct):

@@ -1,0 +1,341 @@
+"""The Messages wire: what goes out byte for byte, what comes in only when it is whole."""
+
+import itertools
+import json
+from typing import Any
+
+import pytest
+
+from mudroom._core.messages import Assistant, Call, Message, Result, StopReason, Text, Thinking, Usage, User, user
+from mudroom._core.ports import Piece, Setup
+from mudroom._core.tools import Tool, ToolResult
+from mudroom.errors import ModelGarbled
+from mudroom.models._http import Cut, Http, Refused
+from mudroom.models._sse import Sse
+from mudroom.models.anthropic import AnthropicModel, AnthropicReader
+from mudroom.models.names import Names
+from mudroom.testing import dialects
+from mudroom.testing.clock import FakeClock
+
+MARK = {"type": "ephemeral"}
+MARK_BYTES = b',"cache_control":{"type":"ephemeral"}'
+
+
+async def _run(_: Any, __: Any) -> ToolResult:
+    return ToolResult("")
+
+
+def tool(name: str) -> Tool:
+    schema = {"type": "object", "properties": {"path": {"type": "string"}}, "required": ["path"]}
+    return Tool(name=name, description=f"{name} a file.", parameters=schema, parse=dict, run=_run)
+
+
+def model(name: str = "claude-sonnet-4-5") -> AnthropicModel:
+    return AnthropicModel(name, http=Http(clock=FakeClock()), key="k")
+
+
+def sent(*messages: Message, setup: Setup | None = None, tools: bool = True, name: str = "claude-sonnet-4-5") -> dict[str, Any]:
+    chat = model(name).chat(setup or Setup(system=""))
+    for message in messages:
+        chat.add(message)
+    return json.loads(chat.body(tools=tools))
+
+
+def blocks(message: Message) -> list[dict[str, Any]]:
+    """How one message is sent, without the cache mark."""
+    wired = sent(user("x"), message)["messages"][1:]
+    return [{key: value for key, value in block.items() if key != "cache_control"} for entry in wired for block in entry["content"]]
+
+
+READS = (("t1", "a.py"), ("t2", "b.py"))
+CONVERSATION: list[Message] = [
+    user("Read a.py and b.py."),
+    Assistant((Thinking("Two files.", "sig=="), *(Call(i, "read", {"path": p}) for i, p in READS)), wire="anthropic"),
+    User((Result("t1", "read", "1\tpass"), Result("t2", "read", "no such file", error=True), Text("Go on."))),
+    Assistant((Text("One is there."),), wire="anthropic"),
+    user("Thanks."),
+]
+SETUP = Setup(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
+
+
+def test_a_request_as_it_is_sent() -> None:
+    body = sent(*CONVERSATION[:3], setup=SETUP)
+    assert list(body) == ["model", "max_tokens", "stream", "tools", "system", "messages"]
+    assert body["stream"] is True
+    assert [entry["name"] for entry in body["tools"]] == ["read", "self_emitvalue"]
+    assert [entry.get("cache_control") for entry in body["tools"]] == [None, MARK]
+    assert body["system"] == [{"type": "text", "text": "Be brief.", "cache_control": MARK}]
+    assert body["messages"] == [
+        {"role": "user", "content": [{"type": "text", "text": "Read a.py and b.py."}]},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Two files.", "signature": "sig=="},
+                {"type": "tool_use", "id": "t1", "name": "read", "input": {"path": "a.py"}},
+                {"type": "tool_use", "id": "t2", "name": "read", "input": {"path": "b.py"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "t1", "content": "1\tpass"},
+                {"type": "tool_result", "tool_use_id": "t2", "content": "no such file", "is_error": True},
+                {"type": "text", "text": "Go on.", "cache_control": MARK},
+            ],
+        },
+    ]
+
+
+def test_each_body_is_a_byte_exact_extension_of_the_one_before() -> None:
+    chat, bodies = model().chat(SETUP), list[bytes]()
+    head = len(chat.body()) - len(b"]}")
+    for message in CONVERSATION:
+        chat.add(message)
+        body = chat.body()
+        bodies.append(body[:head] + body[head:].replace(MARK_BYTES, b""))
+    for before, after in itertools.pairwise(bodies):
+        assert after.startswith(before.removesuffix(b"]}"))
+
+
+def test_siblings_share_tools_and_system_byte_for_byte() -> None:
+    heads = set[bytes]()
+    for prompt in ("one", "another"):
+        chat = model().chat(Setup(system="Be brief.", tools=(tool("read"), tool("grep"))))
+        chat.add(user(prompt))
+        heads.add(chat.body().partition(b'"messages":[')[0])
+    assert len(heads) == 1
+
+
+def test_forbidding_calls_changes_nothing_before_the_messages_end() -> None:
+    chat = model().chat(SETUP)
+    chat.add(user("Sum up."))
+    free, forbidden = chat.body(), chat.body(tools=False)
+    assert forbidden == free.removesuffix(b"}") + b',"tool_choice":{"type":"none"}}'
+
+
+def test_without_tools_and_system_neither_is_sent() -> None:
+    assert set(sent(user("Hello."), tools=False)) == {"model", "max_tokens", "stream", "messages"}
+
+
+def test_no_more_than_four_cache_marks() -> None:
+    assert json.dumps(sent(*CONVERSATION, setup=SETUP)).count("cache_control") == 3
+
+
+def test_thinking_goes_back_only_to_the_wire_that_wrote_it() -> None:
+    thought = (Thinking("Hm.", "sig"), Thinking("", redacted="cipher"), Text("Yes."))
+    assert blocks(Assistant(thought, wire="anthropic")) == [
+        {"type": "thinking", "thinking": "Hm.", "signature": "sig"},
+        {"type": "redacted_thinking", "data": "cipher"},
+        {"type": "text", "text": "Yes."},
+    ]
+    assert blocks(Assistant(thought, wire="openai")) == [{"type": "text", "text": "Yes."}]
+
+
+@pytest.mark.parametrize("empty", ["", " \n", "\0"])
+def test_empty_text_is_never_sent(empty: str) -> None:
+    assert blocks(Assistant((Text(empty), Text("Yes.")))) == [{"type": "text", "text": "Yes."}]
+    assert blocks(User((Text(empty),))) == []
+    assert blocks(User((Result("t", "read", empty),))) == [{"type": "tool_result", "tool_use_id": "t"}]
+
+
+def test_results_come_before_words() -> None:
+    assert [b["type"] for b in blocks(User((Text("By the way."), Result("t", "read", "x"))))] == ["tool_result", "text"]
+
+
+def test_malformed_arguments_go_back_as_what_they_were() -> None:
+    wired = blocks(Assistant((Call("t", "read", {}, malformed='{"path": "a'),)))
+    assert wired[0]["input"] == {"INVALID_JSON": '{"path": "a'}
+
+
+def test_ids_and_names_of_other_wires_are_made_legal() -> None:
+    call, result = Assistant((Call("call|1", "self.emitvalue", {}),)), User((Result("call|1", "", "ok"),))
+    wired = sent(user("x"), call, result, setup=SETUP)["messages"]
+    assert (wired[1]["content"][0]["id"], wired[1]["content"][0]["name"]) == ("call_1", "self_emitvalue")
+    assert wired[2]["content"][0]["tool_use_id"] == "call_1"
+
+
+def test_lone_surrogates_and_nul_never_leave() -> None:
+    wired = blocks(Assistant((Text("a\ud800b\0c"), Call("t", "write", {"text": "\udfff\0"}))))
+    assert wired[0]["text"] == "a\ufffdbc"
+    assert wired[1]["input"] == {"text": "\ufffd"}
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("claude-sonnet-5-5", {}),
+        ("claude-opus-4-8", {}),
+        ("claude-haiku-4-5", {"temperature": 0.5}),
+        ("claude-opus-4-20250514", {"temperature": 0.5}),
+        ("claude-3-5-haiku-20241022", {"temperature": 0.5, "top_p": 0.9}),
+        ("kimi-k2", {"temperature": 0.5, "top_p": 0.9}),
+    ],
+)
+def test_only_the_sampling_a_model_accepts_is_sent(name: str, expected: dict[str, float]) -> None:
+    body = sent(user("x"), setup=Setup(system="", temperature=0.5, top_p=0.9), name=name)
+    assert {key: body[key] for key in ("temperature", "top_p") if key in body} == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("claude-sonnet-5-5", 64_000),
+        ("claude-opus-4-6", 64_000),
+        ("claude-sonnet-4-5-20250929", 32_000),
+        ("claude-opus-4-1-20250805", 16_000),
+        ("claude-3-7-sonnet-20250219", 8_192),
+        ("claude-3-haiku-20240307", 4_096),
+        ("kimi-k2", 8_192),
+    ],
+)
+def test_max_tokens_is_always_sent(name: str, most: int) -> None:
+    assert sent(user("x"), name=name)["max_tokens"] == most
+    assert sent(user("x"), name=name, setup=Setup(system="", max_tokens=77))["max_tokens"] == 77
+
+
+def test_a_base_url_may_end_in_v1() -> None:
+    for base in ("http://127.0.0.1:1", "http://127.0.0.1:1/", "http://127.0.0.1:1/v1"):
+        assert AnthropicModel("m", http=Http(clock=FakeClock()), base_url=base).url == "http://127.0.0.1:1/v1/messages"
+
+
+def test_a_token_is_sent_as_bearer() -> None:
+    headers = AnthropicModel("m", http=Http(clock=FakeClock()), auth_token="t", headers={"x-more": "1"}).headers
+    assert headers["Authorization"] == "Bearer t"
+    assert headers["x-more"] == "1"
+    assert "x-api-key" not in headers
+
+
+ANSWER = (
+    Thinking("Which file? 漢", "sig=="),
+    Thinking("", redacted="cipher"),
+    Text("I read two files at once. é"),
+    Call("toolu_1", "self_emitvalue", {"path": "a/é.py", "n": [1, None, {"x": True}]}),
+    Call("toolu_2", "read", {}),
+)
+REPLY = dialects.Reply(ANSWER, "claude-x", "msg_1", Usage(1000, 50, 700, 200), StopReason.CALLS)
+STREAM = b"".join(dialects.anthropic_stream(REPLY))
+
+
+def read(*pieces: bytes) -> tuple[Assistant, list[Piece]]:
+    reader, sse, shown = AnthropicReader("asked", Names(["self.emitvalue", "read"])), Sse(), list[Piece]()
+    for data in pieces:
+        for event in sse.feed(data):
+            shown.extend(reader.feed(event))
+    return reader.finish(), shown
+
+
+def test_a_recorded_answer_is_read_whole() -> None:
+    message, shown = read(STREAM)
+    assert message.content == (*ANSWER[:3], Call("toolu_1", "self.emitvalue", ANSWER[3].arguments), ANSWER[4])  # pyright: ignore
+    assert (message.stop, message.model, message.wire, message.id) == (StopReason.CALLS, "claude-x", "anthropic", "msg_1")
+    assert message.usage == Usage(1000, 50, 700, 200)
+    assert "".join(piece.text for piece in shown if piece.kind == "thinking") == "Which file? 漢"
+
+
+def test_split_at_every_byte_the_message_is_the_same() -> None:
+    whole = read(STREAM)[0]
+    for at in range(len(STREAM)):
+        assert read(STREAM[:at], STREAM[at:])[0] == whole, at
+    assert read(*(STREAM[at : at + 1] for at in range(len(STREAM))))[0] == whole
+
+
+def test_cut_at_every_byte_there_is_no_message_and_no_call() -> None:
+    ended = STREAM.index(b'{"type":"message_stop"}') + len(b'{"type":"message_stop"}\n\n')
+    for at in range(ended):
+        with pytest.raises(Cut):
+            read(STREAM[:at])
+
+
+def _events(*events: dict[str, Any]) -> bytes:
+    return b"".join(b"data: %b\n\n" % json.dumps(event).encode() for event in events)
+
+
+START = {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens": 3}}}
+STOP = {"type": "message_stop"}
+
+
+def _tool(call_id: str, *partial: str, given: dict[str, Any] | None = None, index: int = 0) -> list[dict[str, Any]]:
+    block = {"type": "tool_use", "id": call_id, "name": "read", "input": given or {}}
+    deltas = ({"type": "input_json_delta", "partial_json": piece} for piece in partial)
+    return [
+        {"type": "content_block_start", "index": index, "content_block": block},
+        *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": index},
+    ]
+
+
+def test_arguments_that_are_not_json_are_kept_and_marked() -> None:
+    assert read(_events(START, *_tool("t", '{"path": '), STOP))[0].calls == (Call("t", "read", {}, malformed='{"path": '),)
+
+
+def test_arguments_that_came_whole_are_taken() -> None:
+    assert read(_events(START, *_tool("t", given={"path": "a"}), STOP))[0].calls == (Call("t", "read", {"path": "a"}),)
+
+
+def test_each_call_has_an_id_of_its_own() -> None:
+    message, _ = read(_events(START, *_tool("t"), *_tool("t", index=1), *_tool("", index=2), STOP))
+    assert len({call.id for call in message.calls} - {""}) == 3
+    assert message.stop is StopReason.CALLS
+
+
+def test_unknown_events_fields_and_blocks_are_passed_over() -> None:
+    message, _ = read(
+        _events(
+            START | {"new": 1},
+            {"type": "weather", "delta": {"type": "rain"}},
+            {
+                "type": "content_block_start",
+                "index": 0,
+                "content_block": {"type": "server_tool_use", "id": "s", "name": "web", "input": {}},
+            },
+            {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": {}}},
+            {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": "Hi."}},
+            {"type": "message_delta", "delta": {"stop_reason": "new_reason"}, "usage": {"output_tokens": 2}},
+            STOP,
+        )
+    )
+    assert message.content == (Text("Hi."),)
+    assert message.stop is StopReason.OTHER
+    assert message.usage == Usage(3, 2)
+
+
+def test_surrogates_split_over_two_deltas_are_one_character() -> None:
+    text = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
+    halves = [{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": half}} for half in ("\ud83d", "\ude00")]
+    assert read(_events(START, text, *halves, STOP))[0].text == "\U0001f600"
+
+
+@pytest.mark.parametrize(
+    ("reason", "stop"),
+    [
+        ("end_turn", StopReason.END),
+        ("stop_sequence", StopReason.END),
+        ("max_tokens", StopReason.LENGTH),
+        ("model_context_window_exceeded", StopReason.LENGTH),
+        ("refusal", StopReason.REFUSAL),
+        ("pause_turn", StopReason.OTHER),
+    ],
+)
+def test_stop_reasons(reason: str, stop: StopReason) -> None:
+    delta = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 1}}
+    assert read(_events(START, delta, STOP))[0].stop is stop
+
+
+def test_reasoning_tokens_are_counted() -> None:
+    usage = {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": 5}}
+    assert read(_events(START, {"type": "message_delta", "delta": {}, "usage": usage}, STOP))[0].usage == Usage(3, 9, reasoning_tokens=5)
+
+
+def test_an_error_event_is_raised_as_its_status() -> None:
+    with pytest.raises(Refused) as caught:
+        read(_events(START, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}))
+    assert (caught.value.status, caught.value.text) == (429, "slow down")
+
+
+def test_another_dialect_is_garbled() -> None:
+    with pytest.raises(ModelGarbled):
+        read(_events({"choices": [{"delta": {"content": "hi"}}]}))
+
+
+def test_what_follows_the_end_of_a_message_is_nothing() -> None:
+    assert read(STREAM + STREAM)[0] == read(STREAM)[0]
