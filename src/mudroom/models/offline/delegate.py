@@ -82,4 +82,5 @@ def _stripped(lines: list[str], whole: dict[str, str]) -> str:
             return whole[m[1]].strip()
         if not _EVIDENCE.match(line) and not _SPILLED.match(line):
             kept.append(line)
-    return "\n".join(kept).strip()
+    text = "\n".join(kept).strip()
+    return "" if text == "(no summary)" else text

@@ -7,8 +7,8 @@ from fnmatch import fnmatch
 
 from msgspec import Struct, field
 
+from .declared import Manifest
 from .frameworks import FRAMEWORKS, LANGUAGES, Framework
-from .manifests import Manifest
 
 
 class Finding(Struct):
@@ -44,7 +44,7 @@ class Tree(Struct):
 
     def declares(self, language: str) -> bool:
         """Whether a manifest of the language is here."""
-        return any(re.fullmatch(LANGUAGES[language].manifests, f.rpartition("/")[2]) for f in self.files)
+        return any(re.search(rf"(^|/)({LANGUAGES[language].manifests})$", f) for f in self.files)
 
 
 def findings(tree: Tree) -> list[Finding]:
@@ -69,7 +69,7 @@ def _finding(framework: Framework, tree: Tree) -> Finding:
     row = Finding(framework)
     names = framework.packages.split()
     for manifest in tree.manifests:
-        if not re.fullmatch(LANGUAGES[framework.language].manifests + r"|tox\.ini|noxfile\.py", manifest.path.rpartition("/")[2]):
+        if not re.search(rf"(^|/)({LANGUAGES[framework.language].manifests})$", manifest.path):
             continue
         if manifest.project.lower() in names:
             row.version, row.configured = "this project itself", [manifest.path]

@@ -52,23 +52,23 @@ _JVM = ("*.java", "*.kt", "*.groovy", "*.scala")
 _CPP = ("*.cpp", "*.cc", "*.cxx", "*.c", "*.h", "*.hpp")
 
 LANGUAGES = {
-    "Python": Language(".py", r"(^|/)tests?/|(^|/)test_[^/]*$|_tests?\.py$|(^|/)(conftest|tests)\.py$|(^|/)(testing|steps|features)/", r"pyproject\.toml|setup\.(py|cfg)|Pipfile|requirements.*\.txt",
+    "Python": Language(".py", r"(^|/)tests?/|(^|/)test_[^/]*$|_tests?\.py$|(^|/)(conftest|tests)\.py$|(^|/)(testing|steps|features)/", r"pyproject\.toml|setup\.(py|cfg)|Pipfile|tox\.ini|noxfile\.py|[^/]*requirements[^/]*\.txt|requirements/[^/]+\.(txt|in)",
                        r"^(async )?def test_\w+|^class Test\w*(\(object\)|\(\))?:", ("test_*.py", "*_test.py")),
     "JavaScript": Language(".js .jsx .ts .tsx .mjs .cjs .mts .cts .vue .svelte", r"(^|/)(tests?|specs?|__tests__|e2e|cypress|test-.*)/|[._-](test|spec|cy|e2e)\.\w+$|(^|/)tests?\.\w+$", r"package\.json|deno\.json",
                            r"^\s*(describe|it|test|suite)(\.\w+)?\s*\(", ("*.test.*", "*.spec.*", "*-test.*", "*_test.*", "*Spec.*", "test*.js", "**/test/**/*.js", "**/tests/**/*.js", "**/test/**/*.ts", "**/__tests__/**")),
     "Go": Language(".go", r"_test\.go$", r"go\.mod"),
     "Rust": Language(".rs", r"\.rs$", r"Cargo\.toml"),
     "Java/Kotlin": Language(".java .kt .groovy .scala", r"(^|/)(test|tests|\w*Test|it)/|(Test|Tests|Spec|IT)\.\w+$", r"pom\.xml|build\.gradle(\.kts)?|build\.sbt|libs\.versions\.toml"),
-    "Ruby": Language(".rb", r"_(spec|test)\.rb$|(^|/)(spec|test|features)/|(^|/)test_", r"Gemfile|.*\.gemspec"),
+    "Ruby": Language(".rb", r"_(spec|test)\.rb$|(^|/)(spec|test|features)/|(^|/)test_", r"Gemfile|[^/]*\.gemspec"),
     "PHP": Language(".php", r"(^|/)tests?/|Test\.php$", r"composer\.json"),
-    ".NET": Language(".cs .fs .vb", r"(?i)tests?[./]|tests?\.\w+$|spec", r".*\.[cf]sproj|Directory\.Packages\.props"),
+    ".NET": Language(".cs .fs .vb", r"(?i)tests?[./]|tests?\.\w+$|spec", r"[^/]*\.[cf]sproj|Directory\.Packages\.props"),
     "Elixir": Language(".ex .exs", r"_test\.exs$|(^|/)test/", r"mix\.exs"),
     "C/C++": Language(".c .cc .cpp .cxx .h .hpp", r"(?i)test|spec|check", r"CMakeLists\.txt|meson\.build|vcpkg\.json|conanfile\.txt"),
     "Swift": Language(".swift", r"Tests?/|Tests?\.swift$", r"Package\.swift"),
     "Dart": Language(".dart", r"_test\.dart$|(^|/)(test|integration_test)/", r"pubspec\.yaml"),
     "Shell": Language(".bats", r"\.bats$", r"-"),
     "Perl": Language(".t .pm .pl", r"\.t$", r"cpanfile"),
-    "Haskell": Language(".hs", r"(?i)(test|spec)", r".*\.cabal"),
+    "Haskell": Language(".hs", r"(?i)(test|spec)", r"[^/]*\.cabal"),
 }  # fmt: skip
 
 _F = Framework

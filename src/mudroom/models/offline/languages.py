@@ -68,9 +68,10 @@ GRAMMARS = {
     "proto graphql": Grammar(_C, r"(?m)^\s*(?:message|service|enum|type|interface|input)\s+(\w+)"),
 }  # fmt: skip
 _BY_SUFFIX = {suffix: grammar for suffixes, grammar in GRAMMARS.items() for suffix in suffixes.split()}
-SOURCE = tuple(
-    "py js jsx ts tsx mjs cjs go rs java cs scala groovy kt rb php c h cc cpp cxx hpp ex exs swift dart sh lua pl pm hs vue svelte".split()
+SOURCE_WORDS = (
+    "py js jsx ts tsx mjs cjs go rs java cs scala groovy kt rb php c h cc cpp cxx hpp ex exs swift dart sh lua pl pm hs vue svelte"
 )
+SOURCE = tuple(SOURCE_WORDS.split())
 
 _NOISE = re.compile(
     r"(?i)copyright|licen[sc]e|spdx|all rights reserved|eslint|@flow|use strict|prettier|coding[:=]|generated (?:by|file|code)|do not edit|"
@@ -137,5 +138,5 @@ def _first_line(text: str) -> str:
 def _sentence(text: str) -> str:
     """The first sentence, on one line."""
     flat = re.sub(r"\s+", " ", text).strip()
-    m = re.match(r"(.{12,}?[.!?。!?])(?:\s|$)", flat)
+    m = re.match(r"(.{16,}?(?:[.!](?=\s|$)|。))", flat)
     return (m[1] if m else flat).strip()

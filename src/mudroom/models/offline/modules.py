@@ -17,11 +17,13 @@ _INTRODUCED = re.compile(
     r"(?i)(?:\bfunctions?\b(?: (?:called|named|like|such as|for))?|\bwith\b(?: the| a| an)?(?: functions?)?|\bcontain\w*|\bprovid\w*|\bexport\w*|\bincluding\b|\bhas\b|\bhaving\b"
     r"|包含|含有|包括|带有?|提供|实现|函数)[:: ]*"
 )
-_STOP = frozenset(
-    "a an the and or some functions function new module python javascript js py typescript verify it then test tests named called with to from here use for in of file "
-    "utility utilities helper helpers string strings text number numbers math few several common useful basic subtask task please that this library script check two three "
-    "four five is as you your docstrings docstring type hints comments at least one each name path".split()
+_STOP_WORDS = (
+    "a an the and or some functions function new module python javascript js py typescript verify it then test tests named "
+    "called with to from here use for in of file utility utilities helper helpers string strings text number numbers math few "
+    "several common useful basic subtask task please that this library script check two three four five is as you your "
+    "docstrings docstring type hints comments at least one each name path"
 )
+_STOP = frozenset(_STOP_WORDS.split())
 
 
 def create(request: Request, means: Means) -> Plan:

@@ -17,11 +17,12 @@ _AT_ONCE = 20
 _PAGES = 12
 _LISTED_MOST = 100
 
-_FOREIGN_TREES = frozenset(
+_FOREIGN_TREES_WORDS = (
     "node_modules bower_components vendor vendored _vendor third_party thirdparty third-party extern external deps subprojects "
-    "site-packages .venv venv .git .tox .nox fixtures __fixtures__ fixture testdata test-data test_data templates template examples "
-    "example samples sample demo demos corpus dist target Pods".split()
+    "site-packages .venv venv .git .tox .nox fixtures __fixtures__ fixture testdata test-data test_data templates template "
+    "examples example samples sample demo demos corpus dist target Pods"
 )
+_FOREIGN_TREES = frozenset(_FOREIGN_TREES_WORDS.split())
 
 
 class File(Struct):

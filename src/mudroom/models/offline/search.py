@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 
-from .plan import Beyond, Means, Plan, Request, call
 from .places import scopes
+from .plan import Beyond, Means, Plan, Request, call
 
-_STOP = frozenset(
-    "where is are the a an find locate search for look grep all every function class method variable constant symbol type struct defined used "
-    "declared implemented called imported referenced and or in of to what which who calls call uses use imports references definition definitions "
-    "usages usage this that project code codebase repository repo file files does do it please can you be from by with at subtask subtasks task tasks "
-    "agent delegate a using module located live my our references caller callers show me tell each other s looking only under located "
-    "how import reference how does not i want".split()
+_STOP_WORDS = (
+    "where is are the a an find locate search for look grep all every function class method variable constant symbol type "
+    "struct defined used declared implemented called imported referenced and or in of to what which who calls call uses use "
+    "imports references definition definitions usages usage this that project code codebase repository repo file files does do "
+    "it please can you be from by with at subtask subtasks task tasks agent delegate a using module located live my our "
+    "references caller callers show me tell each other s looking only under located how import reference how does not i want"
 )
+_STOP = frozenset(_STOP_WORDS.split())
 _WORD = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_]\w*)*[?!]?")
 _MOST = 60
 

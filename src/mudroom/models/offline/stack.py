@@ -83,7 +83,10 @@ def _files(files: list[str]) -> str:
 def _dependencies(tree: Tree, say: Tongue) -> str:
     inside = {m.project.lower() for m in tree.manifests if m.project}
     seen: dict[tuple[str, bool], tuple[str, str]] = {}
+    sources = {m.path.removesuffix(".in") for m in tree.manifests if m.path.endswith(".in")}
     for manifest in tree.manifests:
+        if manifest.path.removesuffix(".txt") in sources:  # a lock file of the list beside it
+            continue
         for dependency in manifest.dependencies:
             if dependency.name.lower() not in inside:
                 seen.setdefault((dependency.name, dependency.dev), (dependency.version, manifest.path))

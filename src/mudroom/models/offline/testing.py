@@ -8,9 +8,9 @@ from fnmatch import fnmatch
 
 from .evidence import Finding, Tree, findings, unclaimed
 from .frameworks import FRAMEWORKS, LANGUAGES
-from .manifests import NAMES, parse
-from .plan import Ask, Means, Outcome, Plan, Request, Tongue, call
+from .manifests import NAMES, is_lock, is_manifest, parse
 from .places import exclusions, scopes
+from .plan import Ask, Means, Outcome, Plan, Request, Tongue, call
 from .reading import own, paths, read_all, table, truncated
 
 HEAD = ("Framework", "Version", "Role")
@@ -45,12 +45,19 @@ def survey(scope: str, without: list[str]) -> Generator[list[Ask], list[Outcome]
         files |= {path for listed in lists for path in paths(listed)}
     tree = Tree(sorted(f for f in files if own(f, scope) and not f.startswith(tuple(without))), [])
     above = [p for p in paths(outcomes[1]) if "/" not in p] if scope else []
-    chosen = sorted(
-        {f for f in [*tree.files, *above] if any(fnmatch(f.rpartition("/")[2], n) for n in NAMES)}, key=lambda f: (f.count("/"), f)
-    )
-    read = yield from read_all(chosen[:_MANIFESTS_MOST])
+    chosen = sorted({f for f in [*tree.files, *above] if is_manifest(f)}, key=lambda f: (f.count("/"), f))
+    locks = [f for f in chosen if is_lock(f)][:_MANIFESTS_MOST]
+    read = yield from read_all(f for f in chosen[:_MANIFESTS_MOST] if f not in locks)
     tree.manifests = [parse(path, file.text) for path, file in read.items() if not file.error]
+    if locks:
+        pinned = yield [call("grep", pattern="^[A-Za-z]", path=lock, output_mode="content", head_limit=500) for lock in locks]
+        tree.manifests += [parse(lock, _matched(found)) for lock, found in zip(locks, pinned, strict=True)]
     return tree
+
+
+def _matched(outcome: Outcome) -> str:
+    """The lines that a search found, without their places."""
+    return "\n".join(re.sub(r"^.*?:\d+:", "", line) for line in outcome.text.split("\n"))
 
 
 def _search(tree: Tree, scope: str, without: list[str]) -> Generator[list[Ask], list[Outcome], None]:
@@ -106,7 +113,7 @@ def bare(tree: Tree, found: list[Finding]) -> list[str]:
 
 def place_of(tree: Tree, language: str) -> str:
     """The folder of the topmost manifest of a language."""
-    manifests = [f for f in tree.files if re.fullmatch(LANGUAGES[language].manifests, f.rpartition("/")[2])]
+    manifests = [f for f in tree.files if re.search(rf"(^|/)({LANGUAGES[language].manifests})$", f)]
     return min(manifests, key=lambda f: (f.count("/"), f)).rpartition("/")[0] + "/" if manifests else "./"
 
 
