@@ -1,0 +1,127 @@
+"""Models by every name people use for them, and what an environment suggests."""
+
+import pytest
+
+from mudroom.errors import UnknownName, UsageError
+from mudroom.models.providers import PROVIDERS, base_url, default, headers, key, key_variable, split, token
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("anthropic:claude-sonnet-4-5", ("anthropic", "claude-sonnet-4-5")),
+        ("anthropic/claude-opus-4-1", ("anthropic", "claude-opus-4-1")),
+        ("claude-haiku-4-5", ("anthropic", "claude-haiku-4-5")),
+        ("sonnet", ("anthropic", "claude-sonnet-5-5")),
+        ("Opus", ("anthropic", "claude-opus-5-5")),
+        ("anthropic:haiku", ("anthropic", "claude-haiku-5-5")),
+        ("gpt-6-sol", ("openai", "gpt-6-sol")),
+        ("o3-mini", ("openai", "o3-mini")),
+        ("ft:gpt-4o:org", ("openai", "ft:gpt-4o:org")),
+        ("gemini-2.5-pro", ("google", "gemini-2.5-pro")),
+        ("gemini:gemini-2.5-pro", ("google", "gemini-2.5-pro")),
+        ("google-gla:gemini-2.5-pro", ("google", "gemini-2.5-pro")),
+        ("ollama:qwen3:8b", ("ollama", "qwen3:8b")),
+        ("ollama/hf.co/org/model:Q4", ("ollama", "hf.co/org/model:Q4")),
+        ("openrouter/anthropic/claude-sonnet-4.5", ("openrouter", "anthropic/claude-sonnet-4.5")),
+        ("openrouter:openai/gpt-5:online", ("openrouter", "openai/gpt-5:online")),
+        ("Groq:llama-3.3-70b", ("groq", "llama-3.3-70b")),
+        ("grok-4", ("xai", "grok-4")),
+        ("deepseek", ("deepseek", "deepseek-chat")),
+        ("anthropic", ("anthropic", "claude-sonnet-5-5")),
+        ("offline", ("offline", "offline")),
+        ("scripted:model", ("scripted", "model")),
+        ("bedrock:us.anthropic.claude-sonnet-4-5", ("bedrock", "us.anthropic.claude-sonnet-4-5")),
+        (" claude-haiku-4-5 ", ("anthropic", "claude-haiku-4-5")),
+    ],
+)
+def test_a_model_string_names_a_provider_and_its_model(name: str, expected: tuple[str, str]) -> None:
+    assert split(name) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("antropic:claude", "anthropic"), ("sonet", "sonnet"), ("olama:qwen3:8b", "ollama"), ("", "Known"), ("qwen3", "Known")],
+)
+def test_an_unknown_name_is_answered_with_the_nearest(name: str, nearest: str) -> None:
+    with pytest.raises(UnknownName, match=nearest):
+        split(name)
+
+
+def test_a_provider_without_a_model_asks_for_one() -> None:
+    with pytest.raises(UsageError, match="Write vllm:MODEL"):
+        split("vllm")
+
+
+@pytest.mark.parametrize(
+    ("environ", "model"),
+    [
+        ({}, None),
+        ({"ANTHROPIC_API_KEY": " "}, None),
+        ({"ANTHROPIC_API_KEY": "k"}, "anthropic:claude-sonnet-5-5"),
+        ({"ANTHROPIC_AUTH_TOKEN": "t", "ANTHROPIC_MODEL": "opus"}, "anthropic:claude-opus-5-5"),
+        ({"OPENAI_API_KEY": "k"}, "openai:gpt-6.1-sol"),
+        ({"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}, "anthropic:claude-sonnet-5-5"),
+        ({"OPENAI_API_KEY": "k", "OPENAI_MODEL": "gpt-5-mini"}, "openai:gpt-5-mini"),
+        ({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1", "OPENAI_MODEL": "qwen3"}, "openai:qwen3"),
+        ({"GEMINI_API_KEY": "k"}, "google:gemini-flash-latest"),
+        ({"GOOGLE_API_KEY": "k", "GEMINI_MODEL": "gemini-2.5-pro"}, "google:gemini-2.5-pro"),
+        ({"OLLAMA_HOST": "127.0.0.1"}, "ollama:qwen3:8b"),
+        ({"OLLAMA_HOST": "127.0.0.1", "OLLAMA_MODEL": "llama3.2:3b"}, "ollama:llama3.2:3b"),
+        ({"VLLM_BASE_URL": "http://127.0.0.1:8000/v1", "VLLM_MODEL": "m"}, "vllm:m"),
+        ({"VLLM_BASE_URL": "http://127.0.0.1:8000/v1", "GROQ_API_KEY": "k"}, "groq:openai/gpt-oss-120b"),
+        ({"MISTRAL_API_KEY": "k"}, "mistral:mistral-large-latest"),
+        ({"MOONSHOT_API_KEY": "k"}, "moonshotai:kimi-latest"),
+        ({"MUDROOM_MODEL": "opus", "OPENAI_API_KEY": "k"}, "opus"),
+    ],
+)
+def test_the_first_key_or_server_found_suggests_the_model(environ: dict[str, str], model: str | None) -> None:
+    assert default(environ) == model
+    if model:
+        split(model)
+
+
+def test_each_default_model_is_found_again_by_its_own_string() -> None:
+    for provider in PROVIDERS.values():
+        if provider.model:
+            assert split(f"{provider.name}:{provider.model}") == (provider.name, provider.model)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://127.0.0.1:11434/v1"),
+        ("0.0.0.0:11500", "http://127.0.0.1:11500/v1"),
+        (":11500", "http://127.0.0.1:11500/v1"),
+        ("http://box:11434/", "http://box:11434/v1"),
+        ("http://box:11434/v1", "http://box:11434/v1"),
+        ("https://ollama.example", "https://ollama.example:443/v1"),
+        ("https://example.org/ollama", "https://example.org:443/ollama/v1"),
+        ("[::1]", "http://[::1]:11434/v1"),
+        ("[::1]:5", "http://[::1]:5/v1"),
+    ],
+)
+def test_ollama_host_is_read_as_ollama_reads_it(host: str, url: str) -> None:
+    assert base_url(PROVIDERS["ollama"], {"OLLAMA_HOST": host}) == url
+
+
+def test_base_urls_come_from_the_environment_or_the_table() -> None:
+    assert base_url(PROVIDERS["ollama"], {"OLLAMA_BASE_URL": "http://x/v1", "OLLAMA_HOST": "y"}) == "http://x/v1"
+    assert base_url(PROVIDERS["openai"], {"OPENAI_API_BASE": "http://x/v1"}) == "http://x/v1"
+    assert base_url(PROVIDERS["groq"], {}) == "https://api.groq.com/openai/v1"
+
+
+def test_keys_are_found_by_the_variables_people_have() -> None:
+    anthropic, google = PROVIDERS["anthropic"], PROVIDERS["google"]
+    assert key(google, {"GOOGLE_API_KEY": "g"}) == "g"
+    assert key(google, {"GOOGLE_API_KEY": "g", "GEMINI_API_KEY": "m"}) == "m"
+    assert key(anthropic, {"ANTHROPIC_API_KEY": "a", "MUDROOM_ANTHROPIC_API_KEY": "ours"}) == "ours"
+    assert token(anthropic, {"ANTHROPIC_AUTH_TOKEN": "t"}) == "t"
+    assert key_variable(google, {"GOOGLE_API_KEY": "g"}) == "GOOGLE_API_KEY"
+    assert key_variable(anthropic, {}) == "ANTHROPIC_API_KEY"
+    assert key_variable(PROVIDERS["ollama"], {}) == ""
+
+
+def test_custom_headers_are_lines_of_name_and_value() -> None:
+    lines = "X-Team: mud: 7\n\nnonsense\nX-Other:1"
+    assert headers(PROVIDERS["anthropic"], {"ANTHROPIC_CUSTOM_HEADERS": lines}) == {"X-Team": "mud: 7", "X-Other": "1"}
