@@ -75,7 +75,8 @@ def crowd(bench: Bench, times: int) -> Iterator[Row]:
 def start(bench: Bench, times: int) -> Iterator[Row]:
     python = _median(times, lambda: bench.process([sys.executable, "-c", "pass"]))
     imported = _median(times, lambda: bench.process([sys.executable, "-c", "import mudroom"]))
-    yield Row("start of `mudroom -p` to its first request", "s", _median(times, bench.first_request), 0.45, 0.25)
+    first, floor = (_median(times, lambda which=which: bench.first_request(which)) for which in ("mudroom", "floor"))
+    yield Row("start of `mudroom -p` to its first request", "s", first, 0.45, 0.25, floor)
     yield Row("`mudroom --version`, CPU", "s", _median(times, lambda: bench.command("--version")), 0.12, None, python)
     yield Row("`import mudroom`, CPU", "s", imported, 0.06, None, python)
 

@@ -74,11 +74,14 @@ class Bench:
         subprocess.run(command, capture_output=True, cwd=_HERE, env=self._environ(), check=True)
         return [(name, body) for name, body in self.seen(run)["kept"]]
 
-    def first_request(self) -> float:
-        """Seconds from the start of `mudroom -p` to its first request."""
+    def first_request(self, which: str) -> float:
+        """Seconds from the start of `mudroom -p`, or of the floor, to its first request."""
         run, prompt = self._prompt(1, 1, 0)
         begun = time.monotonic()
-        self.command("-p", prompt, "--model", "anthropic:bench", "-C", self.folder)
+        if which == "mudroom":
+            self.command("-p", prompt, "--model", "anthropic:bench", "-C", self.folder)
+        else:
+            self.process([sys.executable, "-m", "benchmarks.subject", which, self.url, self.folder, prompt])
         return self.seen(run)["first"] - begun
 
     def command(self, *arguments: str) -> float:
