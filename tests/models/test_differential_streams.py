@@ -81,10 +81,8 @@ ANTHROPIC = events(
 )
 _CHUNK = '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m-1","service_tier":"default",'
 OPENAI = events(
-    _CHUNK
-    + '"choices":[{"index":0,"delta":{"role":"assistant","content":null,"refusal":null},"logprobs":null,"finish_reason":null}],"usage":null}',
-    _CHUNK
-    + '"choices":[{"index":0,"delta":{"content":"Gr\\u00fc\\u00dfe "},"logprobs":null,"finish_reason":null}],"usage":null,"obfuscation":"x"}',
+    _CHUNK + '"choices":[{"index":0,"delta":{"role":"assistant","content":null,"refusal":null},"finish_reason":null}],"usage":null}',
+    _CHUNK + '"choices":[{"index":0,"delta":{"content":"Gr\\u00fc\\u00dfe "},"finish_reason":null}],"usage":null,"obfuscation":"x"}',
     _CHUNK + '"choices":[{"index":0,"delta":{"content":"\\ud83d\\ude00"},"logprobs":null,"finish_reason":null}],"usage":null}',
     _CHUNK + '"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function",'
     '"function":{"name":"read","arguments":""}}]},"logprobs":null,"finish_reason":null}],"usage":null}',
