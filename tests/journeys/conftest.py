@@ -66,7 +66,13 @@ class Mudroom:
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         process = await self.start(
-            *arguments, url=url, env={"TERM": "xterm"}, stdin=theirs, stdout=theirs, stderr=theirs, preexec_fn=_own_terminal
+            *arguments,
+            url=url,
+            env={"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            preexec_fn=_own_terminal,
         )
         os.close(theirs)
         terminal = Terminal(ours, process)

@@ -19,11 +19,10 @@ from msgspec import Struct
 from .. import config
 from .._version import __version__
 from ..config import Settings
-from ..errors import MudroomError
-from ..journals.folder import sessions
-from ..journals.sqlite import read_only
+from ..errors import JournalError, MudroomError
 from ..models import providers as table
 from .format import clean
+from .runs import recorded, summary
 
 RECENT = 20
 """How many of the newest records are read through."""
@@ -164,13 +163,13 @@ def _writable(home: str) -> Check:
 
 def _journals(home: str) -> Check:
     total, broken = 0, list[str]()
-    for info in islice(sessions(home), RECENT):
-        total += 1
-        try:
-            for _ in read_only(info.path).read():
-                pass
-        except MudroomError as error:
-            broken.append(str(error))
+    try:
+        for info in islice(recorded(home), RECENT):
+            total += 1
+            if trouble := summary(info).trouble:
+                broken.append(trouble)
+    except JournalError as error:
+        return Check("journals", "fail", str(error))
     if broken:
         return Check("journals", "fail", f"{len(broken)} of the {total} newest cannot be read: {broken[0]}", "The others are not affected.")
     return Check("journals", "ok", f"{total} newest read through, all whole" if total else "none yet")

@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -48,6 +48,15 @@ class Summary(Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
+def recorded(home: str) -> Iterator[SessionInfo]:
+    """The sessions below `home`, newest first. Raises JournalError when the folder cannot be read."""
+    try:
+        yield from sessions(home)
+    except OSError as error:
+        remedy = "Set MUDROOM_HOME to a folder of your own."
+        raise JournalError(f"the records cannot be listed: {error.strerror}", where=home, remedy=remedy) from None
+
+
 def summary(info: SessionInfo) -> Summary:
     """A session's record in one line; a record that cannot be read says so and stops nothing."""
     try:
@@ -78,7 +87,7 @@ def _folded(info: SessionInfo, events: Iterable[Stored]) -> Summary:
 
 def listing(home: str, *, as_json: bool, limit: int) -> int:
     """Print the newest sessions; the exit code. `limit`: how many."""
-    found = [summary(info) for info in islice(sessions(home), limit)]
+    found = [summary(info) for info in islice(recorded(home), limit)]
     if as_json:
         print(json.dumps(msgspec.to_builtins([msgspec.structs.asdict(item) for item in found]), ensure_ascii=False, indent=2))
     elif not found:
@@ -125,7 +134,7 @@ def showing(home: str, name: str, run_id: str | None, *, color: str) -> int:
 def _path(home: str, name: str) -> Path:
     if name != "last":
         return find(home, name)
-    newest = next(sessions(home), None)
+    newest = next(recorded(home), None)
     if newest is None:
         raise UsageError("no session is recorded yet", where=home)
     return newest.path

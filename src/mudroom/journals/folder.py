@@ -40,7 +40,8 @@ def sessions(home: str | Path) -> Iterator[SessionInfo]:
     listed: list[SessionInfo] = []
     for name, main in found.items():
         if name.endswith(_SUFFIX) and main.st_size:
-            parts = [main, found[name + "-wal"]] if name + "-wal" in found else [main]
+            log = found.get(name + "-wal")
+            parts = [main, log] if log and log.st_size else [main]  # a reader leaves an empty one, which is no news
             mtime, size = max(part.st_mtime for part in parts), sum(part.st_size for part in parts)
             listed.append(SessionInfo(id=name.removesuffix(_SUFFIX), path=folder / name, mtime=mtime, size=size))
     return iter(sorted(listed, key=lambda info: info.mtime, reverse=True))
