@@ -16,8 +16,8 @@ from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavaila
 from mudroom.models._failures import Origin
 from mudroom.models._http import Http
 from mudroom.models.anthropic import AnthropicChat, AnthropicModel
-from mudroom.testing.clock import FakeClock
-from mudroom.testing.server import Fault, ModelServer, Said
+from mudroom.testing.clock import FakeClock, LoopClock, run_virtual
+from mudroom.testing.server import Asked, Fault, ModelServer, Said
 
 KEY = "sk-ant-api03-very-secret"
 ORIGIN = Origin("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
@@ -260,6 +260,45 @@ async def test_a_body_of_10_mb_goes_through() -> None:
         w.chat.add(user("x" * 10_000_000))
         await w.answer()
         assert len(w.server.requests[0].body) > 10_000_000
+
+
+def test_64_children_through_a_limit_of_four_a_second_all_finish() -> None:
+    async def work() -> None:
+        clock, opens, tokens, at, broken = LoopClock(), 0.0, 4.0, 0.0, 0
+
+        def answer(_: Asked) -> Said:
+            nonlocal opens, tokens, at, broken
+            now = clock.monotonic()
+            broken += now < opens
+            tokens, at = min(4.0, tokens + 4 * (now - at)), now
+            if tokens >= 1:
+                tokens -= 1
+                return Fault("Done.", delay=0.2)
+            return Fault(status=429, headers={"Retry-After": "1"}, delay=0.02)
+
+        async with ModelServer(answer, record=False) as server:
+            http = Http(clock=clock, origin=ORIGIN)
+            model = AnthropicModel("claude-x", http=http, key=KEY, base_url=server.url)
+
+            async def child() -> None:
+                nonlocal opens
+                chat = model.chat(Setup(system=""))
+                for _ in range(2):
+                    chat.add(user("Go on."))
+                    async for part in chat.ask():
+                        if isinstance(part, Retry):
+                            opens = max(opens, clock.monotonic() + part.delay - 0.001) if part.delay == 1 else opens
+                        elif isinstance(part, Assistant):
+                            chat.add(part)
+
+            async with asyncio.TaskGroup() as group:
+                for _ in range(64):
+                    group.create_task(child())
+            await http.close()
+            assert server.count <= 1.3 * 128
+            assert broken == 0
+
+    run_virtual(work())
 
 
 async def test_closed_connections_open_again() -> None:

@@ -189,13 +189,15 @@ class Http:
         return self._session
 
     def _proxy(self, url: str) -> str | None:
-        """The proxy the environment names for a URL; looked up once a host, because that takes longer than a request."""
+        """The proxy the environment names for a URL, none for this machine; looked up once a host, as that takes longer than a request."""
         scheme, _, rest = url.partition("://")
-        host = rest.partition("/")[0]
+        host = rest.partition("/")[0].rpartition("@")[2]
         if host not in self._proxies:
             from urllib.request import getproxies, proxy_bypass
 
-            self._proxies[host] = None if proxy_bypass(host.rpartition("@")[2]) else getproxies().get(scheme)
+            here = host.startswith(("127.", "localhost", "[::1]"))
+            proxies = {} if here or proxy_bypass(host) else getproxies()
+            self._proxies[host] = proxies.get(scheme) or proxies.get("all")
         return self._proxies[host]
 
 

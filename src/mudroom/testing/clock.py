@@ -8,7 +8,7 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-_GRACE = 0.01
+_GRACE = 0.003
 _EPOCH = 1_700_000_000.0
 
 
