@@ -39,7 +39,7 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
         re.compile(
             r"\b(?:create|make|write|add|build|generate|implement)\b[^.]{0,40}"
             r"\b(?:module|utilit(?:y|ies)|library|functions?|script|(?:\w+ )?file (?:with|that|containing))"
-            r"|(?:创建|新建|编写|写|生成|建立|(?<!构)建|添加|实现|做)[^,。::]{0,24}(?:模块|工具|函数|文件)",
+            r"|(?:创建|新建|编写|写|生成|建立|(?<!构)建|添加|实现|做)[^,。::]{0,80}?(?:模块|工具|函数|文件)",
             re.I,
         ),
     ),

@@ -75,7 +75,7 @@ SOURCE = tuple(SOURCE_WORDS.split())
 
 _NOISE = re.compile(
     r"(?i)copyright|licen[sc]e|spdx|all rights reserved|eslint|@flow|use strict|prettier|coding[:=]|generated (?:by|file|code)|do not edit|"
-    r"^\W*$|^!|pylint|type: ignore|ruff:|noqa|@ts-|^\s*(?:author|version|since|package|file)\b\W|go:build|^\+build|pragma once|frozen_string|-\*-|vim:|^region"
+    r"^\W*$|^!|pylint|type: ignore|ruff:|noqa|@ts-|^\s*(?:author|version|since|package|file)\s*:|go:build|^\+build|pragma once|frozen_string|-\*-|vim:|^region"
 )
 
 
@@ -124,8 +124,9 @@ def _lines(mark: str, text: str) -> str:
     said: list[str] = []
     for line in text.split("\n")[:40]:
         bare = line.strip()
-        if bare.startswith(mark) and not _NOISE.search(bare.lstrip(mark + "!/ ")):
-            said.append(bare.lstrip(mark + "!/ "))
+        words = bare.lstrip(mark + "!/ ")
+        if bare.startswith(mark) and not bare.startswith("#!") and not _NOISE.search(words):
+            said.append(words)
         elif said or (bare and not bare.startswith((mark, "#!", "<?", "package ", '"use', "'use", "/*", "*"))):
             break
     return _sentence(" ".join(said))
@@ -138,5 +139,5 @@ def _first_line(text: str) -> str:
 def _sentence(text: str) -> str:
     """The first sentence, on one line."""
     flat = re.sub(r"\s+", " ", text).strip()
-    m = re.match(r"(.{16,}?(?:[.!](?=\s|$)|。))", flat)
+    m = re.match(r"(.{8,}?(?:[.!](?=\s|$)|。))", flat)
     return (m[1] if m else flat).strip()

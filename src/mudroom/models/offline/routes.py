@@ -67,7 +67,7 @@ def _summaries(request: Request, means: Means) -> Plan:
     if not files:
         return summaries.nothing(request, say)
     if len(files) <= _DIRECT_FILES and not request.delegate and "read" in means.tools:
-        return (yield from summaries.summarise(request, means))
+        return (yield from summaries.tell(request, files, means))
     pieces: list[Piece] = []
     for batch in batches(files):
         listed = "\n".join(f"- {path}" for path in batch)

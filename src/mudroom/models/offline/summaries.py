@@ -28,7 +28,11 @@ def summarise(request: Request, means: Means) -> Plan:
     """Read the files asked for, and tell in a table what each one does."""
     if lacking := means.without("read", "glob"):
         return lacking
-    files = yield from wanted(request)
+    return (yield from tell(request, (yield from wanted(request)), means))
+
+
+def tell(request: Request, files: list[str], means: Means) -> Plan:
+    """The same for files already listed."""
     if not files:
         return nothing(request, means.say)
     read = yield from _read_while_allowed(files)
