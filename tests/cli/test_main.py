@@ -6,8 +6,9 @@ import sys
 import pytest
 
 from mudroom._version import __version__
-from mudroom.cli.main import run
+from mudroom.cli.main import _verdict, run
 from mudroom.cli.options import COMMANDS, front
+from mudroom.errors import JournalError, ModelUnavailable
 
 
 def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -66,7 +67,15 @@ def test_asking_the_version_imports_nothing_slow() -> None:
     assert done.stdout == f"mudroom {__version__}\nset()\n"
 
 
-def test_a_fault_of_ours_is_one_line_too(capsys: pytest.CaptureFixture[str]) -> None:
-    assert run(["-p", "x", "--model", None]) == 1  # type: ignore[list-item]
-    err = capsys.readouterr().err
-    assert "This is a fault of mudroom's; MUDROOM_DEBUG=1 shows where it arose." in err and "Traceback" not in err
+@pytest.mark.parametrize(
+    ("error", "text", "code"),
+    [
+        (ZeroDivisionError("x"), "ZeroDivisionError: x. This is a fault of mudroom's; MUDROOM_DEBUG=1 shows where it arose.", 1),
+        (ModelUnavailable("overloaded", remedy="Try later."), "overloaded. Try later.", 75),
+        (JournalError("the disk is full"), "the disk is full", 1),
+        (PermissionError(13, "Permission denied", "/x"), "Permission denied: /x", 1),
+        (BrokenPipeError(), "", 0),
+    ],
+)
+def test_every_error_is_one_line_and_a_code(error: Exception, text: str, code: int) -> None:
+    assert _verdict(error) == (text, code)

@@ -49,6 +49,12 @@ async def test_a_refused_key_is_an_error_without_the_key(mudroom: Any) -> None:
     assert result["is_error"] and result["subtype"] == "error_during_execution" and "ANTHROPIC_API_KEY" in result["errors"][0]
 
 
+async def test_an_endpoint_that_is_down_may_be_up_later(mudroom: Any) -> None:
+    done = await mudroom("-p", "x", *MODEL, *JSON, url="http://127.0.0.1:1")
+    assert done.code == 75 and "cannot reach" in done.err and "ANTHROPIC_BASE_URL" in done.err
+    assert json.loads(done.out)["reason"] == "ERROR"
+
+
 async def test_an_endpoint_that_answers_html_is_an_error(mudroom: Any) -> None:
     async with ModelServer(lambda asked: Fault(status=200, body=b"<html>login</html>", kind="text/html")) as server:
         done = await mudroom("-p", "x", *MODEL, url=server.url)
@@ -101,6 +107,21 @@ async def test_a_closed_pipe_is_no_error(mudroom: Any) -> None:
         _, err = await process.communicate()
     assert b"Traceback" not in err and b"BrokenPipe" not in err and b"Exception" not in err
     assert process.returncode in (0, 1)
+
+
+async def test_a_stdout_on_a_full_disk_is_told(mudroom: Any) -> None:
+    async with ModelServer(lambda asked: "ok") as server:
+        for arguments in (("-p", "x", *MODEL), ("help",)):
+            with open("/dev/full", "wb") as full:
+                process = await mudroom.start(*arguments, url=server.url, stdout=full)
+            _, err = await process.communicate()
+            assert process.returncode == 1 and b"No space left" in err and b"Traceback" not in err and b"fault" not in err
+
+
+async def test_a_stdout_that_was_closed_is_no_fault(mudroom: Any) -> None:
+    process = await mudroom.start("help", preexec_fn=lambda: os.close(1))
+    _, err = await process.communicate()
+    assert (process.returncode, err) == (0, b"")
 
 
 async def test_runs_into_head_is_quiet(mudroom: Any) -> None:

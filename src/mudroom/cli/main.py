@@ -17,40 +17,63 @@ def main() -> None:
     if arguments in (["--version"], ["-V"], ["-v"]):  # asked by scripts, often: not worth the cost of any import
         print(f"mudroom {__version__}")
         return
-    for stream in (sys.stdout, sys.stderr):
-        if stream is not None:
-            stream.reconfigure(errors="replace")  # type: ignore[union-attr]
-    sys.exit(run(arguments))
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:  # closed by whoever started us
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
+        getattr(sys, name).reconfigure(errors="replace")
+    try:
+        code = run(arguments)
+    except KeyboardInterrupt:
+        code = 130
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:
     """Run a command line; the exit code: 0 done, 1 failed, 2 wrong usage, 75 try later, 130 and 143 stopped by a signal."""
-    import click
+    from click.exceptions import Exit
 
-    from ..errors import ModelUnavailable, MudroomError, UsageError
+    from .screens import say, silence
 
     try:
         code = _invoke(arguments)
         sys.stdout.flush()
         return code
-    except click.exceptions.Exit as exit_:
-        return exit_.exit_code
-    except click.ClickException as error:
-        return _complain(f"{error.format_message()} (mudroom help)", 2)
-    except UsageError as error:
-        return _complain(str(error), 2)
-    except ModelUnavailable as error:
-        return _complain(str(error), 75)
-    except MudroomError as error:
-        return _complain(str(error), 1)
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except KeyboardInterrupt:
-        return 130
+    except Exit as early:
+        return early.exit_code
     except Exception as error:  # noqa: BLE001  the last line of defence: a person gets a sentence, not a stack
-        remedy = f"This is a fault of mudroom's; {DEBUG}=1 shows where it arose."
-        return _complain(f"{type(error).__name__}: {error}. {remedy}", 1)
+        if os.environ.get(DEBUG):
+            import traceback
+
+            traceback.print_exc()
+        text, code = _verdict(error)
+        if text:
+            say(text)
+        if isinstance(error, OSError):
+            silence()
+        return code
+
+
+def _verdict(error: Exception) -> tuple[str, int]:
+    """What to say of an error, "" for nothing, and the exit code."""
+    from click import ClickException
+
+    from ..errors import ModelUnavailable, MudroomError, UsageError
+
+    match error:
+        case ClickException():
+            return f"{error.format_message()} (mudroom help)", 2
+        case UsageError():
+            return str(error), 2
+        case ModelUnavailable():
+            return str(error), 75
+        case MudroomError():
+            return str(error), 1
+        case BrokenPipeError():
+            return "", 0
+        case OSError(strerror=str(words)):
+            return f"{words}: {error.filename}" if error.filename else words, 1
+        case _:
+            return f"{type(error).__name__}: {error}. This is a fault of mudroom's; {DEBUG}=1 shows where it arose.", 1
 
 
 def _invoke(arguments: list[str]) -> int:
@@ -62,14 +85,3 @@ def _invoke(arguments: list[str]) -> int:
         command, name, rest = front, "mudroom", arguments
     with command.make_context(name, list(rest)) as context:
         return command.invoke(context)
-
-
-def _complain(text: str, code: int) -> int:
-    from .screens import say
-
-    if os.environ.get(DEBUG):
-        import traceback
-
-        traceback.print_exc()
-    say(text)
-    return code

@@ -16,7 +16,7 @@ from .._engine.tree import clean
 from ..config import Settings
 from ..session import Session
 from .interrupts import interrupts
-from .screens import Screen, say
+from .screens import Screen, say, silence
 from .stream_json import Stream, encode
 
 TRANSIENT = 75
@@ -38,25 +38,25 @@ def session(settings: Settings, cwd: str) -> Session:
 
 
 class Output:
-    """stdout, until nobody reads it any more.
+    """stdout, for as long as it takes anything.
 
     Arguments:
-        gone: called once, when the reader has closed its end.
+        gone: called once, when it takes no more.
     """
 
     def __init__(self, gone: Callable[[], object] = bool) -> None:
-        self._gone, self._open = gone, True
+        self._gone, self._open, self.trouble = gone, True, ""
 
     def write(self, data: bytes) -> None:
-        """Write and flush; a closed pipe is the reader's right, not an error."""
+        """Write and flush. A closed pipe is the reader's right; anything else that goes wrong is kept in `trouble`."""
         if not self._open:
             return
         try:
             sys.stdout.buffer.write(data)
             sys.stdout.buffer.flush()
-        except BrokenPipeError:
-            self._open = False
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        except OSError as error:
+            self._open, self.trouble = False, "" if isinstance(error, BrokenPipeError) else str(error.strerror)
+            silence()
             self._gone()
 
 
@@ -111,7 +111,9 @@ async def one_shot(prompt: str, settings: Settings, *, cwd: str, verbose: bool =
             say(trouble)
         if ledger.children and not quiet:
             say(sentence(ledger), prefix="")
-        return verdict.code(report, signals)
+        if output.trouble:
+            say(f"stdout cannot be written: {output.trouble}")
+        return verdict.code(report, signals) or int(bool(output.trouble))
 
 
 def why(report: Report) -> str:

@@ -22,6 +22,11 @@ def say(text: str, *, prefix: str = "mudroom: ") -> None:
         pass
 
 
+def silence() -> None:
+    """Let what is still to be written to stdout go nowhere, so that nothing fails again at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
 def drawable(stream: TextIO) -> bool:
     """Whether `stream` is a terminal that obeys escape sequences."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
