@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mudroom.models._gate import Gate
+from mudroom.models._gate import Closed, Gate
 from mudroom.testing.clock import LoopClock, run_virtual
 
 
@@ -131,6 +131,21 @@ def test_one_overload_among_many_is_soon_forgotten() -> None:
         return await _fan(gate, 500, 1)
 
     assert _on_virtual_time(work) < 10
+
+
+async def _closed_while_waiting(gate: Gate) -> float:
+    first, second = await gate.enter(), await gate.enter()
+    gate.limited(first, 5.0)
+    waiting = asyncio.create_task(gate.enter())
+    await asyncio.sleep(1)
+    gate.limited(second, 3600.0)
+    with pytest.raises(Closed, match="3596 s"):
+        await waiting
+    return asyncio.get_running_loop().time()
+
+
+def test_nobody_waits_an_hour() -> None:
+    assert _on_virtual_time(_closed_while_waiting) < 6
 
 
 async def _cancelled_in_the_queue(gate: Gate) -> float:

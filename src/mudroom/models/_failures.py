@@ -86,7 +86,7 @@ def given_up(failure: Failure, tries: int) -> ModelError:
     """What to raise for a failure that is not tried again, after so many tries."""
     error, how = failure.error, f", tried {tries} times" if tries > 1 else ""
     if failure.again and failure.wait:
-        how += f"; it asks to wait {failure.wait:g} s"
+        how += f"; it asks to wait {failure.wait:.0f} s"
     return type(error)(error.message + how, where=error.where, remedy=error.remedy)
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import random
-from collections.abc import Callable
 
 from .._core.ports import Clock
 
@@ -17,6 +15,14 @@ _AFTER = 0.005
 """Seconds added to the provider's own wait, against rounding of clocks."""
 
 
+class Closed(Exception):
+    """The gate stays closed for longer than anybody should wait: for so many `seconds`."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(f"closed for {seconds:.0f} s")
+        self.seconds = seconds
+
+
 class Gate:
     """Where all requests to one provider wait their turn.
 
@@ -26,24 +32,26 @@ class Gate:
     that grows quickly up to what was admitted before, slowly beyond, and is cut at the next refusal.
 
     Arguments:
-        clock: time. chance: a random number from 0 to 1.
+        clock: time. patience: most seconds to wait at a closed gate.
     """
 
-    def __init__(self, clock: Clock, chance: Callable[[], float] = random.random) -> None:
-        self._clock, self._chance = clock, chance
+    def __init__(self, clock: Clock, patience: float = 300.0) -> None:
+        self._clock, self.patience = clock, patience
         self._turn = asyncio.Lock()
         self._flying = self._proven = self._burst = 0
         self._burst_began = self._opens = self._next = self._cut = 0.0
         self._rate = self._ceiling = 0.0
 
     async def enter(self) -> float:
-        """Wait for the gate; the moment the request goes out, to be given back with its outcome. Pairs with `leave`."""
+        """Wait for the gate; the moment the request goes out, to be given back with its outcome. Pairs with `leave`. Raises Closed."""
         if self._rate or self._turn.locked() or self._flying >= max(_FREE, 2 * self._proven):
             async with self._turn:
                 if not self._burst:
                     self._burst_began = self._clock.monotonic()
                 self._burst += 1
                 while (wait := self._wait()) > 0:
+                    if wait > self.patience:
+                        raise Closed(wait)
                     await self._clock.sleep(wait)
         else:
             self._burst = 0

@@ -15,13 +15,13 @@ from .._core.messages import Assistant
 from .._core.ports import Clock, Piece, Retry
 from ..errors import ModelGarbled
 from ._failures import Failure, Origin, delay_asked, from_answer, from_exception, garbled, given_up, redacted, said, secrets_of
-from ._gate import Gate
+from ._gate import Closed, Gate
 from ._sse import Sse
 
 if TYPE_CHECKING:
     import aiohttp
 
-_FIRST_DELAY, _LONGEST_DELAY, _PATIENCE = 0.5, 30.0, 300.0
+_FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
 _TRIES, _TRIES_WHEN_DOWN = 8, 3
 _LARGE = 1 << 20
 _BOUND = 64 * 1024
@@ -128,7 +128,7 @@ class Http:
 
         session, sse = self._session or self._open(), Sse()
         data = body if len(body) < _LARGE else BytesIO(body)
-        sent = await self._gate.enter()
+        sent = await self._enter(url)
         try:
             async with session.post(url, data=data, headers=headers, proxy=self._proxy(url), allow_redirects=False) as answer:
                 if answer.status != 200 or answer.content_type in _NO_STREAM:
@@ -152,6 +152,12 @@ class Http:
         finally:
             self._gate.leave()
 
+    async def _enter(self, url: str) -> float:
+        try:
+            return await self._gate.enter()
+        except Closed as closed:
+            raise from_answer(self.origin, url, 429, "", wait=closed.seconds) from None
+
     async def _unstreamed(self, url: str, answer: aiohttp.ClientResponse, secrets: tuple[str, ...]) -> Failure:
         body = await answer.content.read(_BOUND)
         while len(body) < _BOUND and (more := await answer.content.read(_BOUND - len(body))):
@@ -173,7 +179,7 @@ class Http:
     def _delay(self, failure: Failure, attempt: int) -> float | None:
         """Seconds until the next try; None when there is none."""
         most = min(self._tries, _TRIES_WHEN_DOWN) if failure.down else self._tries
-        if not failure.again or attempt >= most or failure.wait > _PATIENCE:
+        if not failure.again or attempt >= most or failure.wait > self._gate.patience:
             return None
         return max(failure.wait, self._chance() * min(_LONGEST_DELAY, _FIRST_DELAY * 2 ** (attempt - 1)))
 
