@@ -57,6 +57,7 @@ def tool(name: str) -> Tool:
 
 TOOLS = (tool("read"), tool("grep"))
 SIGNED = "c2lnbmF0dXJl"
+LOCAL_OPENAI = "openai:127.0.0.1:1"
 
 
 def corpus(wire: str) -> dict[str, tuple[Setup, list[Message]]]:
@@ -65,7 +66,7 @@ def corpus(wire: str) -> dict[str, tuple[Setup, list[Message]]]:
     look = Assistant((Text("Let me look."), Call("a1", "read", {"path": "x.py", "lines": [1, 2]})), wire=wire)
     both = Assistant((Call("a1", "read", {"path": "ä"}), Call("a2", "grep", {"path": "世界 😀"})), wire=wire)
     results = User((Result("a1", "read", "one\ntwo"), Result("a2", "grep", "three")))
-    signed = Assistant((Thinking("Hm.", SIGNED), Text("So.")), wire=wire)
+    signed = Assistant((Thinking("Hm.", "reasoning_content" if wire == LOCAL_OPENAI else SIGNED), Text("So.")), wire=wire)
     bad, empty = Assistant((Call("a1", "read", {}, malformed='{"path": "x'),), wire=wire), Assistant((Call("a1", "grep", {}),), wire=wire)
     foreign = Assistant((Thinking("Hm.", "other"), Text("So.")), wire="elsewhere")
     done, wrong = User((Result("a1", "read", "one"),)), User((Result("a1", "read", "Error: no such file", error=True),))
@@ -139,7 +140,7 @@ async def openai_sdk(client: openai.AsyncOpenAI, setup: Setup, messages: Sequenc
         entry: dict[str, Any] = {"role": "assistant"}
         if message.text:
             entry["content"] = message.text
-        if message.wire == "openai" and (thoughts := "".join(b.text for b in message.content if isinstance(b, Thinking))):
+        if message.wire == LOCAL_OPENAI and (thoughts := "".join(b.text for b in message.content if isinstance(b, Thinking))):
             entry["reasoning_content"] = thoughts
         if message.calls:
             functions = [(call.id, {"name": call.name, "arguments": json.dumps(malformed(call))}) for call in message.calls]
@@ -251,7 +252,7 @@ def _pydantic_message(wire: str, message: Message) -> pm.ModelMessage:
             answers.append(pm.ToolCallPart(block.name, block.malformed or block.arguments, block.id))
         elif isinstance(block, Text):
             answers.append(pm.TextPart(block.text))
-        elif message.wire == wire:
+        elif message.wire in (wire, LOCAL_OPENAI):
             field = "reasoning_content" if wire == "openai" else None
             answers.append(pm.ThinkingPart(block.text, id=field, signature=None if field else block.signature, provider_name=wire))
     return pm.ModelResponse(answers, provider_name=wire)
@@ -363,7 +364,7 @@ def ours(wire: str, setup: Setup, messages: Sequence[Message]) -> dict[str, Any]
 @pytest.mark.parametrize("wire", WIRES)
 async def test_our_body_is_the_official_sdks(wire: str) -> None:
     async with ModelServer(lambda _: "ok") as server, CLIENTS[wire](server.url) as client:
-        for name, (setup, messages) in corpus(wire).items():
+        for name, (setup, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():
             await SDKS[wire](client, setup, messages)
             assert normal(ours(wire, setup, messages), RULES[wire]) == normal(server.requests[-1].json, RULES[wire]), name
 
@@ -372,7 +373,7 @@ async def test_our_body_is_the_official_sdks(wire: str) -> None:
 async def test_what_the_model_reads_is_what_pydantic_ai_sends(wire: str) -> None:
     rules = RULES[wire] + PYDANTIC_RULES[wire]
     async with ModelServer(lambda _: "ok") as server, pydantic_model(wire, server.url) as model:
-        for name, (setup, messages) in corpus(wire).items():
+        for name, (setup, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():
             await pydantic(wire, model, setup, messages)
             mine, theirs = (normal(body, rules) for body in (ours(wire, setup, messages), server.requests[-1].json))
             for key in ("messages", "contents", "system", "systemInstruction", "tools"):

@@ -24,11 +24,11 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from mudroom._core.messages import Assistant, Call, StopReason, Text, Thinking, Usage
 from mudroom.models._http import Reader
+from mudroom.models._openai_answer import OpenAIReader
 from mudroom.models._sse import Sse
 from mudroom.models.anthropic import AnthropicReader
 from mudroom.models.google import GoogleReader
 from mudroom.models.names import Names
-from mudroom.models.openai import OpenAIReader
 from mudroom.testing.dialects import Reply, anthropic_stream, google_stream, openai_stream
 from mudroom.testing.server import Fault, ModelServer
 
@@ -146,7 +146,7 @@ def ours(wire: str, data: bytes) -> Seen:
         "".join(block.text for block in answer.content if isinstance(block, Thinking)),
         answer.text,
         [(call.id, call.name, call.arguments) for call in answer.calls],
-        [block.signature for block in answer.content if block.signature],
+        [block.signature for block in answer.content if block.signature and wire != "openai"],
         (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.cache_read_tokens),
     )
 

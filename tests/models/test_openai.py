@@ -13,8 +13,9 @@ from mudroom._core.ports import Piece, Setup
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
 from mudroom.models._http import Cut, Http, Refused
+from mudroom.models._openai_answer import OpenAIReader
 from mudroom.models.names import Names
-from mudroom.models.openai import OpenAIModel, OpenAIReader
+from mudroom.models.openai import OpenAIModel
 from mudroom.testing.clock import FakeClock
 
 LOCAL = "http://127.0.0.1:1/v1"
@@ -108,13 +109,29 @@ def test_calls_go_back_as_strings_of_json_and_raw_text_is_wrapped() -> None:
     assert json.loads(functions[1]["arguments"]) == {"INVALID_JSON": '{"a":'}
 
 
+HERE = "openai:127.0.0.1:1"
+
+
 @pytest.mark.parametrize(
-    ("wire", "base_url", "kept"), [("openai", LOCAL, True), ("anthropic", LOCAL, False), ("openai", "https://api.openai.com/v1", False)]
+    ("wire", "seal", "kept"),
+    [
+        (HERE, "reasoning_content", True),
+        (HERE, "", False),
+        ("openai:api.deepseek.com", "reasoning_content", False),
+        ("anthropic", "s", False),
+    ],
 )
-def test_reasoning_goes_back_only_to_the_wire_that_wrote_it(wire: str, base_url: str, kept: bool) -> None:
-    message = Assistant((Thinking("hm"), Text("yes")), wire=wire)
-    (entry,) = sent(message, setup=Setup(system=""), base_url=base_url)["messages"]
-    assert ("reasoning_content" in entry) is kept
+def test_reasoning_goes_back_only_to_the_server_that_called_it_reasoning_content(wire: str, seal: str, kept: bool) -> None:
+    message = Assistant((Thinking("hm", seal), Text("yes")), wire=wire)
+    (entry,) = sent(message, setup=Setup(system=""))["messages"]
+    assert entry == {"role": "assistant", "content": "yes", **({"reasoning_content": "hm"} if kept else {})}
+
+
+def test_a_strict_server_gets_no_field_that_it_refuses() -> None:
+    message = User((Result("1", "read", "one"), Result("2", "read", "two"), Text("Go on.")))
+    body = sent(message, setup=Setup(system=""), base_url="https://api.mistral.ai/v1")
+    assert "stream_options" not in body
+    assert [(entry["role"], entry["content"]) for entry in body["messages"]] == [("tool", "one"), ("tool", "two\n\nGo on.")]
 
 
 def test_neither_nul_nor_lone_surrogates_are_sent() -> None:
@@ -132,7 +149,14 @@ def test_the_last_turn_forbids_calls_after_the_messages() -> None:
 
 
 @pytest.mark.parametrize(
-    ("model", "limit", "sampled"), [("gpt-4o", 16_384, True), ("gpt-5-mini", 32_000, False), ("o3", 32_000, False), ("gpt-4", 4_096, True)]
+    ("model", "limit", "sampled"),
+    [
+        ("gpt-4o", 16_384, True),
+        ("gpt-5-mini", 32_000, False),
+        ("gpt-6.1-sol", 32_000, False),
+        ("o3", 32_000, False),
+        ("gpt-4", 4_096, True),
+    ],
 )
 def test_openai_itself_gets_its_own_limit_and_sampling(model: str, limit: int, sampled: bool) -> None:
     body = sent(user("x"), model=model, base_url="https://api.openai.com/v1", setup=Setup(system="", temperature=0.5, top_p=0.9))
@@ -232,10 +256,10 @@ def test_a_lone_surrogate_in_an_answer_does_no_harm_and_a_pair_torn_apart_is_joi
     assert answer.calls[0].arguments == {"p": "\ufffd"}
 
 
-@pytest.mark.parametrize("key", ["reasoning_content", "reasoning"])
-def test_reasoning_is_kept_under_either_name(key: str) -> None:
+@pytest.mark.parametrize(("key", "seal"), [("reasoning_content", "reasoning_content"), ("reasoning", "")])
+def test_reasoning_is_kept_under_either_name(key: str, seal: str) -> None:
     answer, pieces = read(delta(**{key: "hm"}), delta("stop", content="yes"))
-    assert answer.content == (Thinking("hm"), Text("yes"))
+    assert answer.content == (Thinking("hm", seal), Text("yes"))
     assert pieces == [Piece("thinking", "hm"), Piece("text", "yes")]
 
 

@@ -13,10 +13,11 @@ from mudroom._core.ports import Model, Piece, Retry, Setup
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
 from mudroom.models._http import Cut, Http, Reader
+from mudroom.models._openai_answer import OpenAIReader
 from mudroom.models._sse import Sse
 from mudroom.models.google import GoogleModel, GoogleReader
 from mudroom.models.names import Names
-from mudroom.models.openai import OpenAIModel, OpenAIReader
+from mudroom.models.openai import OpenAIModel
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.dialects import Reply, google_stream, openai_stream
 from mudroom.testing.server import Asked, Fault, ModelServer, Said
@@ -60,7 +61,8 @@ def through(wire: str, *chunks: bytes) -> Assistant:
 
 def expected(wire: str) -> Assistant:
     calls = (BLOCKS[2], Call("b", "self.emitvalue", {"n": [1, {"x": None}]}))
-    return Assistant((*BLOCKS[:2], *calls), StopReason.CALLS, USAGE, "m-1", wire, "r1")
+    thought = Thinking("Let me see…", "reasoning_content" if wire == "openai" else "")
+    return Assistant((thought, BLOCKS[1], *calls), StopReason.CALLS, USAGE, "m-1", wire, "r1")
 
 
 @pytest.mark.parametrize("wire", WIRES)

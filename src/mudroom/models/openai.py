@@ -2,26 +2,27 @@
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, cast
+import re
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+from urllib.parse import urlsplit
 
-from msgspec import Struct
-
-from .._core.messages import Assistant, Call, Message, Result, StopReason, Text, Thinking, Usage, User
+from .._core.messages import Assistant, Call, Message, Result, Text, Thinking, User
 from .._core.ports import Piece, Retry, Setup
 from .._core.tools import Tool
-from ..errors import ModelGarbled
-from ._http import Cut, Http, Refused
-from ._json import arguments, clean, decoder, encode
+from ._http import Http
+from ._json import clean, encode
+from ._openai_answer import SEALED, WIRE, OpenAIReader
 from .names import Names
 
-WIRE = "openai"
 HOME = "https://api.openai.com/v1"
 
 
 class OpenAIModel:
     """A model behind Chat Completions.
+
+    Each server is a wire of its own: one's reasoning is an unknown field, and so an error, to another.
+    `strict` tells a server (Mistral's) that refuses what others pass over.
 
     Arguments:
         model: the name the server knows it by.
@@ -43,7 +44,9 @@ class OpenAIModel:
     ) -> None:
         self.model, self.http, self.name = model, http, name or f"openai:{model}"
         self.url = base_url.rstrip("/") + "/chat/completions"
-        self.at_home = self.url.startswith("https://api.openai.com/")
+        host = urlsplit(self.url).netloc.rpartition("@")[2]
+        self.at_home, self.strict = host == "api.openai.com", host == "api.mistral.ai"
+        self.wire = WIRE if self.at_home else f"{WIRE}:{host}"
         bearer = {"Authorization": f"Bearer {key}"} if key else {}
         self.headers = {"Content-Type": "application/json", **bearer, **(headers or {})}
 
@@ -68,16 +71,16 @@ class OpenAIChat:
 
     def add(self, message: Message) -> None:
         """Append a message."""
-        wired = (
-            _from_user(message) if isinstance(message, User) else _from_assistant(message, self._names, reasoning=not self._model.at_home)
-        )
-        for entry in wired:
+        names, wire, strict = self._names, self._model.wire, self._model.strict
+        for entry in _from_user(message, joined=strict) if isinstance(message, User) else _from_assistant(message, names, wire):
             self._append(entry)
 
     def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
         """Ask for the next answer. Raises ModelError."""
         model = self._model
-        return model.http.converse(model.url, model.headers, self.body(tools=tools), lambda: OpenAIReader(model.model, self._names))
+        return model.http.converse(
+            model.url, model.headers, self.body(tools=tools), lambda: OpenAIReader(model.model, self._names, model.wire)
+        )
 
     def body(self, *, tools: bool = True) -> bytes:
         """The request as it is sent."""
@@ -91,7 +94,9 @@ class OpenAIChat:
 
 
 def _head(model: OpenAIModel, setup: Setup, names: Names) -> bytes:
-    fields: dict[str, Any] = {"model": model.model, "stream": True, "stream_options": {"include_usage": True}}
+    fields: dict[str, Any] = {"model": model.model, "stream": True}
+    if not model.strict:
+        fields["stream_options"] = {"include_usage": True}
     limit = setup.max_tokens or _most_tokens(model.model, at_home=model.at_home)
     fields["max_completion_tokens" if model.at_home else "max_tokens"] = limit
     if not (model.at_home and _reasons(model.model)):
@@ -104,7 +109,7 @@ def _head(model: OpenAIModel, setup: Setup, names: Names) -> bytes:
 
 def _reasons(model: str) -> bool:
     """Whether a model of OpenAI's refuses `temperature` and `top_p`."""
-    return model.startswith(("o1", "o3", "o4", "gpt-5"))
+    return re.match(r"(ft:)?(o\d|gpt-([5-9]|\d\d))", model) is not None
 
 
 def _most_tokens(model: str, *, at_home: bool) -> int:
@@ -121,31 +126,36 @@ def _declare(tool: Tool, names: Names) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _from_user(message: User) -> Iterator[dict[str, Any]]:
-    """Results first, each a message of its own, then all words as one."""
+def _from_user(message: User, *, joined: bool) -> list[dict[str, Any]]:
+    """Results first, each a message of its own, then all words as one; `joined` puts the words into the last result instead."""
+    wired: list[dict[str, Any]] = []
     for block in message.content:
         if isinstance(block, Result):
             text = clean(block.text) or "(empty)"
             if block.error and not text.lower().startswith("error"):
                 text = f"Error: {text}"
-            yield {"role": "tool", "tool_call_id": block.call_id, "content": text}
-    if words := [text for block in message.content if isinstance(block, Text) and (text := clean(block.text))]:
-        yield {"role": "user", "content": "\n\n".join(words)}
+            wired.append({"role": "tool", "tool_call_id": block.call_id, "content": text})
+    words = "\n\n".join(text for block in message.content if isinstance(block, Text) and (text := clean(block.text)))
+    if words and wired and joined:
+        wired[-1]["content"] += f"\n\n{words}"
+    elif words:
+        wired.append({"role": "user", "content": words})
+    return wired
 
 
-def _from_assistant(message: Assistant, names: Names, *, reasoning: bool) -> Iterator[dict[str, Any]]:
-    """One message, or none when nothing in it may be sent."""
+def _from_assistant(message: Assistant, names: Names, wire: str) -> list[dict[str, Any]]:
+    """One message, or none when nothing in it may be sent. Reasoning goes back where it came from, if it came by the name of SEALED."""
     texts = [text for block in message.content if isinstance(block, Text) and (text := clean(block.text))]
     calls = [_from_call(call, names) for call in message.calls]
     if not texts and not calls:
-        return
+        return []
     entry: dict[str, Any] = {"role": "assistant", "content": "\n\n".join(texts) or None}
-    thoughts = "".join(block.text for block in message.content if isinstance(block, Thinking))
-    if thoughts and reasoning and message.wire == WIRE:
-        entry["reasoning_content"] = thoughts
+    thoughts = "".join(block.text for block in message.content if isinstance(block, Thinking) and block.signature == SEALED)
+    if thoughts and message.wire == wire:
+        entry[SEALED] = thoughts
     if calls:
         entry["tool_calls"] = calls
-    yield entry
+    return [entry]
 
 
 def _from_call(call: Call, names: Names) -> dict[str, Any]:
@@ -153,235 +163,3 @@ def _from_call(call: Call, names: Names) -> dict[str, Any]:
     given = {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
     function = {"name": names.wire(call.name), "arguments": encode(given).decode()}
     return {"id": call.id, "type": "function", "function": function}
-
-
-# --- the answer ----------------------------------------------------------------------------------------------------------------
-
-
-class _Function(Struct):
-    name: str | None = None
-    arguments: str | dict[str, Any] | None = None
-
-
-class _ToolCall(Struct):
-    index: int | None = None
-    id: str | None = None
-    function: _Function | None = None
-
-
-class _Part(Struct):
-    type: str = "text"
-    text: str = ""
-    thinking: list[_Part] | str = ""
-
-
-class _Delta(Struct):
-    content: str | list[_Part] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    refusal: str | None = None
-    tool_calls: list[_ToolCall] | None = None
-
-
-class _Choice(Struct):
-    delta: _Delta | None = None
-    finish_reason: str | None = None
-
-
-class _PromptDetails(Struct):
-    cached_tokens: int | None = None
-
-
-class _CompletionDetails(Struct):
-    reasoning_tokens: int | None = None
-
-
-class _Usage(Struct):
-    prompt_tokens: int | None = None
-    completion_tokens: int | None = None
-    prompt_tokens_details: _PromptDetails | None = None
-    completion_tokens_details: _CompletionDetails | None = None
-
-
-class _Chunk(Struct):
-    id: str | None = None
-    model: str | None = None
-    choices: list[_Choice] | None = None
-    usage: _Usage | None = None
-    error: Any = None
-
-
-_decode = decoder(_Chunk)
-
-_STOPS = {
-    "stop": StopReason.END,
-    "tool_calls": StopReason.CALLS,
-    "function_call": StopReason.CALLS,
-    "length": StopReason.LENGTH,
-    "content_filter": StopReason.REFUSAL,
-}
-_STATUSES = {
-    "rate_limit_exceeded": 429,
-    "rate_limit_error": 429,
-    "insufficient_quota": 400,
-    "invalid_request_error": 400,
-    "authentication_error": 401,
-    "overloaded_error": 529,
-}
-
-
-class _Draft:
-    """A tool call as it grows."""
-
-    __slots__ = ("id", "name", "pieces")
-
-    def __init__(self) -> None:
-        self.id, self.name = "", ""
-        self.pieces: list[str] = []
-
-    def finish(self, names: Names, taken: set[str]) -> Call:
-        if not self.id or self.id in taken:
-            self.id = f"call_{uuid.uuid4().hex[:24]}"
-        taken.add(self.id)
-        given, malformed = arguments("".join(self.pieces))
-        return Call(self.id, names.ours(self.name), given, malformed)
-
-
-class OpenAIReader:
-    """Reads one streamed answer.
-
-    It is whole once a finish_reason or `[DONE]` came: some servers leave out one of them. Tolerated too: no usage, no ids, tool calls
-    without index, all with index 0, or whole in one chunk.
-
-    Arguments:
-        model: the name to report when the server gives none.
-        names: of the tools offered.
-    """
-
-    def __init__(self, model: str, names: Names) -> None:
-        self._model, self._names = model, names
-        self._id = self._finish = ""
-        self._done = self._refused = False
-        self._known = self._foreign = False
-        self._texts: list[str] = []
-        self._thoughts: list[str] = []
-        self._drafts: list[_Draft] = []
-        self._by_index: dict[int, _Draft] = {}
-        self._usage = Usage()
-
-    @property
-    def done(self) -> bool:
-        """Whether nothing more will come."""
-        return self._done
-
-    def feed(self, data: bytes) -> Sequence[Piece]:
-        """Take one payload. Raises Refused for an error sent in place of it, DecodeError for what is no chunk."""
-        if data.strip() == b"[DONE]":
-            self._done = True
-            return ()
-        chunk = _decode(data)
-        self._foreign = not (self._known or chunk.id or chunk.choices or chunk.usage)
-        self._known = not self._foreign
-        if chunk.error:
-            raise _refusal(chunk.error)
-        self._id, self._model = chunk.id or self._id, chunk.model or self._model
-        if chunk.usage:
-            self._usage = _usage(chunk.usage)
-        return self._choice(chunk.choices[0]) if chunk.choices else ()
-
-    def finish(self) -> Assistant:
-        """The whole answer. Raises Cut when the stream ended before it did, ModelGarbled when no piece of it was a chunk."""
-        if self._foreign:
-            raise ModelGarbled("no piece of the answer is a chat completion chunk")
-        if not self._finish and not (self._done and (self._texts or self._drafts)):
-            raise Cut
-        taken: set[str] = set()
-        calls = [draft.finish(self._names, taken) for draft in self._drafts]
-        content: list[Text | Thinking | Call] = []
-        if thoughts := clean("".join(self._thoughts)):
-            content.append(Thinking(thoughts))
-        if text := clean("".join(self._texts)):
-            content.append(Text(text))
-        stop = StopReason.REFUSAL if self._refused else _STOPS.get(self._finish or "stop", StopReason.OTHER)
-        if calls and stop is StopReason.END:
-            stop = StopReason.CALLS
-        return Assistant((*content, *calls), stop=stop, usage=self._usage, model=self._model, wire=WIRE, id=self._id)
-
-    def _choice(self, choice: _Choice) -> list[Piece]:
-        if choice.finish_reason:
-            self._finish = choice.finish_reason
-        if choice.finish_reason == "error":
-            raise Refused(502, "the provider ended its answer with an error")
-        pieces: list[Piece] = []
-        delta = choice.delta
-        if delta is None:
-            return pieces
-        text, thought = _words(delta)
-        if thought:
-            self._thoughts.append(thought)
-            pieces.append(Piece("thinking", thought))
-        if text:
-            self._texts.append(text)
-            pieces.append(Piece("text", text))
-        self._refused = self._refused or bool(delta.refusal)
-        for call in delta.tool_calls or ():
-            pieces += self._call(call)
-        return pieces
-
-    def _call(self, part: _ToolCall) -> Iterator[Piece]:
-        function = part.function or _Function()
-        draft = self._draft(part, function)
-        draft.id, draft.name = draft.id or part.id or "", draft.name or function.name or ""
-        if given := function.arguments:
-            text = given if isinstance(given, str) else encode(given).decode()
-            draft.pieces.append(text)
-            yield Piece("call", text)
-
-    def _draft(self, part: _ToolCall, function: _Function) -> _Draft:
-        """The call a part belongs to: by index if it has one, else the last; a name under another id begins a new one."""
-        last = self._drafts[-1] if self._drafts else None
-        draft = last if part.index is None else self._by_index.get(part.index)
-        begins = bool(function.name) and draft is not None and (part.id != draft.id if part.id else part.index is None)
-        if draft is None or begins:
-            draft = _Draft()
-            self._drafts.append(draft)
-            if part.index is not None:
-                self._by_index[part.index] = draft
-        return draft
-
-
-def _words(delta: _Delta) -> tuple[str, str]:
-    """The text and the reasoning of a delta, whichever way the server spells them."""
-    text, thought = delta.content or "", delta.reasoning_content or delta.reasoning or ""
-    if isinstance(text, list):
-        thought += "".join(_flat(part.thinking) for part in text if part.type == "thinking")
-        text = "".join(part.text for part in text if part.type == "text")
-    return text + (delta.refusal or ""), thought
-
-
-def _flat(thinking: list[_Part] | str) -> str:
-    return thinking if isinstance(thinking, str) else "".join(part.text for part in thinking)
-
-
-def _usage(usage: _Usage) -> Usage:
-    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
-    return Usage(
-        input_tokens=usage.prompt_tokens or 0,
-        output_tokens=usage.completion_tokens or 0,
-        cache_read_tokens=(prompt.cached_tokens or 0) if prompt else 0,
-        reasoning_tokens=(completion.reasoning_tokens or 0) if completion else 0,
-    )
-
-
-def _refusal(error: Any) -> Refused:
-    """An error object in the stream, as the status it would have had as an answer."""
-    if not isinstance(error, dict):
-        return Refused(500, str(error))
-    fields = cast("dict[str, Any]", error)
-    for key in ("code", "status", "type"):
-        value: Any = fields.get(key)
-        if isinstance(value, str):
-            value = int(value) if value.isdigit() else _STATUSES.get(value)
-        if isinstance(value, int) and 400 <= value < 600:
-            return Refused(value, str(fields.get("message") or value))
-    return Refused(500, str(fields.get("message") or "the provider sent an error"))
