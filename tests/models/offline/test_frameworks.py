@@ -1,5 +1,7 @@
 """Detection on projects it was not written for: one tiny tree a language, a framework, a trap."""
 
+# ruff: noqa: E501 (rows of tables)
+
 from __future__ import annotations
 
 import json
@@ -140,7 +142,12 @@ async def test_unittest_classes_run_by_pytest(ask: Ask) -> None:
 
 
 async def test_the_lesson_s_example_two_frameworks_and_a_web_folder_without_one(ask: Ask) -> None:
-    tree = {"pyproject.toml": pyproject("pytest==9.0.2"), "tests/test_a.py": PYTEST, "tests/test_b.py": PYTEST, "mypackage/tests/test_c.py": CASE}
+    tree = {
+        "pyproject.toml": pyproject("pytest==9.0.2"),
+        "tests/test_a.py": PYTEST,
+        "tests/test_b.py": PYTEST,
+        "mypackage/tests/test_c.py": CASE,
+    }
     tree |= {"web/package.json": npm(next="1"), "web/src/app.ts": "export {};\n"}
     report = await ask(tree, "Use a subtask to find what testing framework this project uses")
     rows = found(report.text)

@@ -51,7 +51,8 @@ async def test_counts_one_kind_in_chinese_with_a_subtask(ask: Ask) -> None:
 
 
 STACK = {
-    "pyproject.toml": '[project]\nname = "d"\ndependencies = ["flask>=3"]\n[dependency-groups]\ndev = ["ruff"]\n[build-system]\nbuild-backend = "hatchling.build"\n',
+    "pyproject.toml": '[project]\nname = "d"\ndependencies = ["flask>=3"]\n[dependency-groups]\ndev = ["ruff"]\n'
+    '[build-system]\nbuild-backend = "hatchling.build"\n',
     "uv.lock": "version = 1\n",
     "src/d/a.py": "x = 1\n",
     "Makefile": "all:\n",

@@ -1,5 +1,7 @@
 """Summaries: what each file does, read whole, cut for children, put together again."""
 
+# ruff: noqa: E501 (rows of tables)
+
 from __future__ import annotations
 
 import pytest
@@ -67,7 +69,9 @@ def test_every_file_is_in_exactly_one_batch(count: int) -> None:
     assert all(1 <= len(batch) <= 40 for batch in cut)
 
 
-PACKAGE = {f"src/pkg/part{n // 8}/m{n}.py": f'"""Does job {n}."""\n\n\ndef job_{n}():\n    pass\n' for n in range(24)} | {"setup.py": '"""Installs."""\n'}
+PACKAGE = {f"src/pkg/part{n // 8}/m{n}.py": f'"""Does job {n}."""\n\n\ndef job_{n}():\n    pass\n' for n in range(24)} | {
+    "setup.py": '"""Installs."""\n'
+}
 
 
 async def test_a_parent_cuts_twenty_five_files_for_five_children_and_merges(ask: Ask) -> None:

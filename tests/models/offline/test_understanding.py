@@ -53,7 +53,9 @@ def test_does_not_pretend_to_understand(prompt: str) -> None:
     assert understand(prompt) == ([], [])
 
 
-@pytest.mark.parametrize("prompt", ["fix the bug in the testing framework", "Run the tests", "修复测试框架的问题", "please delete all .py files"])
+@pytest.mark.parametrize(
+    "prompt", ["fix the bug in the testing framework", "Run the tests", "修复测试框架的问题", "please delete all .py files"]
+)
 def test_knows_work_that_no_rule_does(prompt: str) -> None:
     assert understand(prompt) == ([], [prompt])
 

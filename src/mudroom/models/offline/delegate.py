@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator
+from itertools import pairwise
 
 from msgspec import Struct
 
@@ -35,7 +36,7 @@ def batches(files: list[str]) -> list[list[str]]:
     size = min(_LARGE, max(_SMALL, -(-len(files) // _CHILDREN)))
     count = -(-len(files) // size)
     bounds = [round(n * len(files) / count) for n in range(count + 1)] if count else []
-    return [files[a:b] for a, b in zip(bounds, bounds[1:], strict=False)]
+    return [files[a:b] for a, b in pairwise(bounds)]
 
 
 def folder_of(files: list[str]) -> str:

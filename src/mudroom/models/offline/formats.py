@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 from .declared import Dependency, Manifest
 
@@ -52,8 +52,18 @@ def pyproject(text: str, found: Manifest) -> None:
 
 
 def _version(value: Any) -> str:
-    got = value.get("version", "") if isinstance(value, dict) else value  # pyright: ignore[reportUnknownVariableType]
-    return str(got) if isinstance(got, str) and got != "*" else ""
+    got: Any = cast("dict[str, Any]", value).get("version", "") if isinstance(value, dict) else value
+    return got if isinstance(got, str) and got != "*" else ""
+
+
+def _json(text: str) -> dict[str, dict[str, Any]]:
+    """The tables of a JSON object; a value that is none is an empty one."""
+    data: Any = json.loads(text)
+    return {key: value if isinstance(value, dict) else {} for key, value in data.items()}
+
+
+def _project(text: str) -> str:
+    return str(json.loads(text).get("name") or "")
 
 
 def requirements(text: str, found: Manifest) -> None:
@@ -95,21 +105,12 @@ def python(text: str, found: Manifest) -> None:
 
 def package(text: str, found: Manifest) -> None:
     """package.json."""
-    data = json.loads(text)
-    found.project = str(data.get("name", ""))
+    data, found.project = _json(text), _project(text)
     kinds = (("dependencies", False), ("peerDependencies", False), ("optionalDependencies", False), ("devDependencies", True))
-    found.dependencies = [Dependency(k, _version(v), dev) for kind, dev in kinds for k, v in (data.get(kind) or {}).items()]
-    scripts = [str(v) for k, v in (data.get("scripts") or {}).items() if re.match(r"(?:pre|post)?(?:test|unit|e2e|ci|bench|coverage)", k)]
-    keys = [f"[{k}]" for k in ("jest", "ava", "mocha", "tap", "vitest", "c8", "nyc", "type") if k in data]
-    found.tools = " ".join(
-        [
-            *scripts,
-            *keys,
-            f"type={data.get('type', 'commonjs')}",
-            str(data.get("packageManager", "")),
-            "workspaces" * ("workspaces" in data),
-        ]
-    )
+    found.dependencies = [Dependency(k, _version(v), dev) for kind, dev in kinds for k, v in data.get(kind, {}).items()]
+    scripts = [str(v) for k, v in data.get("scripts", {}).items() if re.match(r"(?:pre|post)?(?:test|unit|e2e|ci|bench|coverage)", k)]
+    keys = [f"[{k}]" for k in ("jest", "ava", "mocha", "tap", "vitest") if k in data]
+    found.tools = " ".join([*scripts, *keys])
 
 
 def cargo(text: str, found: Manifest) -> None:
@@ -123,10 +124,9 @@ def cargo(text: str, found: Manifest) -> None:
 
 def composer(text: str, found: Manifest) -> None:
     """composer.json."""
-    data = json.loads(text)
-    found.project = str(data.get("name", ""))
+    data, found.project = _json(text), _project(text)
     found.dependencies = [
-        Dependency(k, str(v), dev) for kind, dev in (("require", False), ("require-dev", True)) for k, v in (data.get(kind) or {}).items()
+        Dependency(k, str(v), dev) for kind, dev in (("require", False), ("require-dev", True)) for k, v in data.get(kind, {}).items()
     ]
 
 

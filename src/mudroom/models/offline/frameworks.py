@@ -3,6 +3,8 @@
 One row a framework. `used` is a regular expression both ripgrep and Python understand; it is looked for in `files` only.
 """
 
+# ruff: noqa: E501 (rows of tables)
+
 from __future__ import annotations
 
 from msgspec import Struct

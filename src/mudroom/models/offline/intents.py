@@ -27,7 +27,8 @@ _FOREIGN = re.compile(
     re.I,
 )
 _CLAUSE = re.compile(
-    r"\s*(?:,?\s*\b(?:and then|and also|then|and|also|after that|plus)\b|[;；。！!？]|[.?]\s|\n|然后|接着|之后|并且|同时|以及|并(?!行)|,)\s*",
+    r"\s*(?:,?\s*\b(?:and then|and also|then|and|also|after that|plus)\b|[;；。！!？]|[.?]\s|\n"
+    r"|然后|接着|之后|并且|同时|以及|并(?!行)|,)\s*",
     re.I,
 )
 _PATHS = re.compile(r"https?://\S+|[\w@.-]*/[\w@./-]*|\b[\w-]+\.[A-Za-z]\w{0,9}\b")
@@ -78,8 +79,9 @@ _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
     (
         "stack",
         re.compile(
-            r"\b(?:tech(?:nology|nical|nologies)?[- ]*stack|technolog(?:y|ies)|dependenc(?:y|ies)|build (?:tool|system)s?|package managers?|stack)\b"
-            r"|\b(?:which|what) (?:programming )?(?:languages?|librar\w+|frameworks?|tools)\b"
+            r"\b(?:tech(?:nology|nical|nologies)?[- ]*stack|technolog(?:y|ies)|dependenc(?:y|ies))\b"
+            r"|\b(?:build (?:tool|system)s?|package managers?)\b"
+            r"|\bstack\b|\b(?:which|what) (?:programming )?(?:languages?|librar\w+|frameworks?|tools)\b"
             r"|技术栈|技术选型|依赖|构建(?:工具|系统)|打包工具|包管理|编程语言|(?:什么|哪些|哪种)(?:技术|语言|库|框架|工具)",
             re.I,
         ),

@@ -1,5 +1,7 @@
 """What a source file is about, read off its text: head comment or docstring, and the names it defines."""
 
+# ruff: noqa: E501 (rows of tables)
+
 from __future__ import annotations
 
 import re

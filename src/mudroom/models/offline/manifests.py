@@ -56,7 +56,10 @@ def _pattern(expression: str, comments: str = "", project: str = "", dev: str = 
 
 
 _HASH, _SLASH, _XML = r"(?m)(?:^|\s)#.*$", r"(?ms)(?:^|(?<=\s))//.*?$|/\*.*?\*/", r"(?s)<!--.*?-->"
-_GRADLE = r"""(?m)^\s*(?P<k>\w*[iI]mplementation|api|classpath|\w*[cC]ompile(?:Only)?|\w*[rR]untimeOnly)\W+(?:platform\()?(?:["'][\w.-]+:(?P<n>[\w.-]+)(?::(?P<v>[\w.$\{\}+-]+))?)"""
+_GRADLE = (
+    r"(?m)^\s*(?:\w*[iI]mplementation|api|classpath|\w*[cC]ompile(?:Only)?|\w*[rR]untimeOnly)\W+(?:platform\()?"
+    r"""["'][\w.-]+:(?P<n>[\w.-]+)(?::(?P<v>[\w.$\{\}+-]+))?"""
+)
 _READERS: tuple[tuple[str, Callable[[str, Manifest], None]], ...] = (
     (r"pyproject\.toml|Pipfile", formats.pyproject),
     (r"[^/]*requirements[^/]*\.txt|requirements/[^/]+\.(?:txt|in)", formats.requirements),

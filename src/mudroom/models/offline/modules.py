@@ -14,7 +14,8 @@ from .replies import combine
 
 _IDENTIFIER = r"[A-Za-z_$][\w$]*"
 _INTRODUCED = re.compile(
-    r"(?i)(?:\bfunctions?\b(?: (?:called|named|like|such as|for))?|\bwith\b(?: (?:the|a|an)\b)?(?: functions?\b)?|\bcontain\w*|\bprovid\w*|\bexport\w*|\bincluding\b|\bhas\b|\bhaving\b"
+    r"(?i)(?:\bfunctions?\b(?: (?:called|named|like|such as|for))?|\bwith\b(?: (?:the|a|an)\b)?(?: functions?\b)?"
+    r"|\bcontain\w*|\bprovid\w*|\bexport\w*|\bincluding\b|\bhas\b|\bhaving\b"
     r"|包含|含有|包括|带有?|提供|实现|函数)[:: ]*"
 )
 _STOP_WORDS = (

@@ -1,5 +1,7 @@
 """Recipes of functions on numbers and lists: name, other names, what it does, Python, JavaScript, cases."""
 
+# ruff: noqa: E501 (rows of tables)
+
 from __future__ import annotations
 
 from typing import Any

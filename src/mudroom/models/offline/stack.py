@@ -11,25 +11,64 @@ from .plan import Means, Plan, Request, Tongue
 from .reading import table
 from .testing import survey
 
-_TOOLS: tuple[tuple[str, str, str], ...] = (
-    ("package manager", "uv", r"(^|/)uv\.lock$"), ("package manager", "Poetry", r"(^|/)poetry\.lock$"), ("package manager", "PDM", r"(^|/)pdm\.lock$"),
-    ("package manager", "Pipenv", r"(^|/)Pipfile(\.lock)?$"), ("package manager", "pip", r"(^|/)requirements[\w.-]*\.txt$"),
-    ("package manager", "conda", r"(^|/)environment\.ya?ml$"), ("package manager", "npm", r"(^|/)package-lock\.json$"),
-    ("package manager", "Yarn", r"(^|/)yarn\.lock$"), ("package manager", "pnpm", r"(^|/)pnpm-(lock|workspace)\.yaml$"),
-    ("package manager", "Bun", r"(^|/)bun\.lockb?$"), ("package manager", "Cargo", r"(^|/)Cargo\.toml$"), ("package manager", "Go modules", r"(^|/)go\.mod$"),
-    ("package manager", "Bundler", r"(^|/)Gemfile$"), ("package manager", "Composer", r"(^|/)composer\.json$"), ("package manager", "Mix", r"(^|/)mix\.exs$"),
-    ("package manager", "NuGet", r"\.[cf]sproj$"), ("package manager", "SwiftPM", r"(^|/)Package\.swift$"), ("package manager", "pub", r"(^|/)pubspec\.yaml$"),
-    ("package manager", "vcpkg", r"(^|/)vcpkg\.json$"), ("package manager", "Conan", r"(^|/)conanfile\.(txt|py)$"),
-    ("build tool", "Maven", r"(^|/)pom\.xml$"), ("build tool", "Gradle", r"(^|/)build\.gradle(\.kts)?$"), ("build tool", "sbt", r"(^|/)build\.sbt$"),
-    ("build tool", "CMake", r"(^|/)CMakeLists\.txt$"), ("build tool", "Meson", r"(^|/)meson\.build$"), ("build tool", "Make", r"(^|/)(GNUm|M|m)akefile$"),
-    ("build tool", "Bazel", r"(^|/)(WORKSPACE|MODULE|BUILD)\.bazel$"), ("build tool", "just", r"(^|/)[Jj]ustfile$"), ("build tool", "Vite", r"(^|/)vite\.config\.\w+$"),
-    ("build tool", "webpack", r"(^|/)webpack\.config\.\w+$"), ("build tool", "Rollup", r"(^|/)rollup\.config\.\w+$"), ("build tool", "Turborepo", r"(^|/)turbo\.json$"),
-    ("build tool", "Nx", r"(^|/)nx\.json$"), ("build tool", "Lerna", r"(^|/)lerna\.json$"), ("build tool", "TypeScript compiler", r"(^|/)tsconfig\.json$"),
-    ("build tool", "setuptools", r"(^|/)setup\.(py|cfg)$"), ("build tool", "tox", r"(^|/)tox\.ini$"), ("build tool", "nox", r"(^|/)noxfile\.py$"),
-    ("containers", "Docker", r"(^|/)(Dockerfile|docker-compose\.ya?ml|compose\.ya?ml)$"),
-)  # fmt: skip
-_BACKENDS = {"hatchling": "Hatchling", "setuptools": "setuptools", "poetry.core": "Poetry", "flit_core": "Flit", "pdm.backend": "PDM", "maturin": "maturin",
-             "mesonpy": "meson-python", "scikit_build_core": "scikit-build-core", "uv_build": "uv"}  # fmt: skip
+_TOOLS = {
+    "package manager": {
+        "uv": r"uv\.lock",
+        "Poetry": r"poetry\.lock",
+        "PDM": r"pdm\.lock",
+        "Pipenv": r"Pipfile(\.lock)?",
+        "pip": r"requirements[\w.-]*\.txt",
+        "conda": r"environment\.ya?ml",
+        "npm": r"package-lock\.json",
+        "Yarn": r"yarn\.lock",
+        "pnpm": r"pnpm-(lock|workspace)\.yaml",
+        "Bun": r"bun\.lockb?",
+        "Cargo": r"Cargo\.toml",
+        "Go modules": r"go\.mod",
+        "Bundler": r"Gemfile",
+        "Composer": r"composer\.json",
+        "Mix": r"mix\.exs",
+        "NuGet": r"[^/]+\.[cf]sproj",
+        "SwiftPM": r"Package\.swift",
+        "pub": r"pubspec\.yaml",
+        "vcpkg": r"vcpkg\.json",
+        "Conan": r"conanfile\.(txt|py)",
+    },
+    "build tool": {
+        "Maven": r"pom\.xml",
+        "Gradle": r"build\.gradle(\.kts)?",
+        "sbt": r"build\.sbt",
+        "CMake": r"CMakeLists\.txt",
+        "Meson": r"meson\.build",
+        "Make": r"(GNUm|M|m)akefile",
+        "Bazel": r"(WORKSPACE|MODULE|BUILD)\.bazel",
+        "just": r"[Jj]ustfile",
+        "Vite": r"vite\.config\.\w+",
+        "webpack": r"webpack\.config\.\w+",
+        "Rollup": r"rollup\.config\.\w+",
+        "Turborepo": r"turbo\.json",
+        "Nx": r"nx\.json",
+        "Lerna": r"lerna\.json",
+        "TypeScript compiler": r"tsconfig\.json",
+        "setuptools": r"setup\.(py|cfg)",
+        "tox": r"tox\.ini",
+        "nox": r"noxfile\.py",
+    },
+    "containers": {
+        "Docker": r"(Dockerfile|docker-compose\.ya?ml|compose\.ya?ml)",
+    },
+}
+_BACKENDS = {
+    "hatchling": "Hatchling",
+    "setuptools": "setuptools",
+    "poetry.core": "Poetry",
+    "flit_core": "Flit",
+    "pdm.backend": "PDM",
+    "maturin": "maturin",
+    "mesonpy": "meson-python",
+    "scikit_build_core": "scikit-build-core",
+    "uv_build": "uv",
+}
 _MOST = 25
 _ASPECTS = {"package manager": "包管理", "build tool": "构建工具", "containers": "容器"}
 
@@ -49,8 +88,8 @@ def investigate(request: Request, means: Means) -> Plan:
 def describe(tree: Tree, say: Tongue) -> str:
     """Languages, tools and dependencies as tables."""
     rows = [(say("Language", "语言"), name, say(f"{n} files", f"{n} 个文件")) for name, n in _languages(tree)]
-    for aspect, name, pattern in _TOOLS:
-        evidence = [f for f in tree.files if re.search(pattern, f)]
+    for aspect, name, pattern in ((aspect, *entry) for aspect, entries in _TOOLS.items() for entry in entries.items()):
+        evidence = [f for f in tree.files if re.fullmatch(pattern, f.rpartition("/")[2])]
         if evidence:
             rows.append((say(aspect.capitalize(), _ASPECTS[aspect]), name, _files(evidence)))
     for manifest in tree.manifests:

@@ -10,11 +10,17 @@ from .places import exclusions, listed, scopes
 from .plan import Ask, Beyond, Cut, Means, Outcome, Plan, Request, Tongue
 from .reading import File, listing, own, read_all, rows_of, table
 
-_WORDS = {
-    "python": "py", "markdown": "md", "javascript": "js", "typescript": "ts", "golang": "go", "go": "go", "rust": "rs", "java": "java", "kotlin": "kt",
-    "ruby": "rb", "php": "php", "c#": "cs", "elixir": "ex", "shell": "sh", "c++": "cpp", "c": "c", "swift": "swift", "dart": "dart", "yaml": "yml",
-    "json": "json", "toml": "toml", "html": "html", "css": "css", "sql": "sql", "scala": "scala", "lua": "lua", "perl": "pl", "haskell": "hs",
-}  # fmt: skip
+_PAIRS = (
+    "python:py markdown:md javascript:js typescript:ts golang:go go:go rust:rs java:java kotlin:kt ruby:rb php:php c#:cs elixir:ex "
+    "shell:sh c++:cpp c:c swift:swift dart:dart yaml:yml json:json toml:toml html:html css:css sql:sql scala:scala lua:lua perl:pl "
+    "haskell:hs"
+)
+_WORDS = {word: suffix for word, _, suffix in (pair.partition(":") for pair in _PAIRS.split())}
+_LANGUAGE = re.compile(
+    r"(?<![\w./-])(python|markdown|javascript|typescript|golang|rust|java|kotlin|ruby|php|c#|elixir|shell|swift|dart|yaml|json|toml|html|css"
+    r"|sql|scala|lua|perl|haskell|c\+\+|go(?= (?:source )?(?:files?|code|packages?))|c(?= (?:source )?files?))(?![\w/-])",
+    re.I | re.A,
+)
 _LENGTH = 170
 _NAMES = 6
 
@@ -57,8 +63,8 @@ def wanted(request: Request) -> Generator[list[Ask], list[Outcome], list[str]]:
             found += yield from listing(pattern, place)
     if not found and (single := _single(request.text)):
         return single
-    general = not re.search(r"\*|\.\w+\b", request.text)
-    return [f for f in dict.fromkeys(found) if not f.startswith(tuple(without)) and (own(f) or not general)]
+    everything = len(patterns(request.text)) == len(SOURCE)
+    return [f for f in dict.fromkeys(found) if not f.startswith(tuple(without)) and (own(f) or not everything)]
 
 
 def patterns(text: str) -> list[str]:
@@ -67,9 +73,7 @@ def patterns(text: str) -> list[str]:
     if globs:
         return [g if "/" in g else f"**/{g}" for g in (x.strip("*") and x for x in globs) if g]
     suffixes = re.findall(r"(?<![\w/])\.([A-Za-z]\w{0,7})\b", text)
-    words = re.findall(r"(?<![\w./-])(python|markdown|javascript|typescript|golang|rust|java|kotlin|ruby|php|c#|elixir|shell|swift|dart|yaml|json|toml|html|css|sql"
-                       r"|scala|lua|perl|haskell|c\+\+|go(?= (?:source )?(?:files?|code|packages?))|c(?= (?:source )?files?))(?![\w/-])", text, re.I)  # fmt: skip
-    suffixes += [_WORDS[word.lower()] for word in words]
+    suffixes += [_WORDS[word.lower()] for word in _LANGUAGE.findall(text)]
     if suffixes:
         return [f"**/*.{suffix}" for suffix in dict.fromkeys(suffixes)]
     return [] if _single(text) else [f"**/*.{suffix}" for suffix in SOURCE]
