@@ -45,6 +45,8 @@ def _search(pattern: re.Pattern[str], path: str, query: dict[str, Any], out: Bin
         out.write(name + b"%d\n" % len(hits))
     elif hits:
         _print(name, rows, hits, query["before"], query["after"], out)
+    if hits:
+        out.flush()  # what was found must not wait for a file on which the search will be ended
 
 
 def _lines_of(pattern: re.Pattern[str], rows: list[str]) -> Iterator[int]:
@@ -62,7 +64,7 @@ def _print(name: bytes, rows: list[str], hits: list[int], before: int, after: in
     matched, last = set(hits), -1
     for hit in hits:
         for n in range(max(hit - before, last + 1), min(hit + after + 1, len(rows))):
-            if last >= 0 and n > last + 1 and (before or after):
+            if (last < 0 or n > last + 1) and (before or after):
                 out.write(b"--\n")
             mark = b":" if n in matched else b"-"
             out.write(name + b"%d" % (n + 1) + mark + rows[n].encode("utf-8", "surrogateescape") + b"\n")

@@ -7,6 +7,7 @@ import os
 import shutil
 import sys
 from collections.abc import AsyncGenerator, Iterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
@@ -49,14 +50,45 @@ async def search(query: Query, root: str, files: Sequence[str], *, rg: str) -> A
 
     Raises BadPattern.
     """
+    end = b"\0" if query.mode == "files_with_matches" else b"\n"
+    for command, order in _commands(query, files, rg):
+        async with _running(command, root) as program:
+            assert program.stdin and program.stdout and program.stderr
+            program.stdin.write(order)
+            program.stdin.close()
+            left = b""
+            while chunk := await program.stdout.read(_CHUNK):
+                *whole, left = (left + chunk).split(end)
+                for record in whole:
+                    yield record.removesuffix(b"\r")
+            complaint = (await program.stderr.read()).decode("utf-8", "replace").strip()
+            if await program.wait() == 2 and complaint:
+                raise BadPattern(complaint)
+
+
+@asynccontextmanager
+async def _running(command: Sequence[str], root: str) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+    """A program that is not running any more when the block is left."""
+    pipe = asyncio.subprocess.PIPE
+    program = await asyncio.create_subprocess_exec(*command, cwd=root, stdin=pipe, stdout=pipe, stderr=pipe)
+    try:
+        yield program
+    finally:
+        if program.returncode is None:
+            program.kill()
+            for left in (program.stdout, program.stderr):
+                while left and await left.read(_CHUNK):  # asyncio does not see the end of a process whose pipes are not empty
+                    pass
+            await program.wait()
+
+
+def _commands(query: Query, files: Sequence[str], rg: str) -> Iterator[tuple[Sequence[str], bytes]]:
+    """Command lines, and what each program is to read."""
     if rg:
-        for batch in _batches(files):
-            async for record in _records(_rg_command(rg, query, batch), root, b"", query.mode):
-                yield record
+        yield from ((_rg_command(rg, query, batch), b"") for batch in _batches(files))
         return
-    order = msgspec.json.encode({**msgspec.to_builtins(query), "files": [os.fsencode(name).decode("utf-8", "replace") for name in files]})
-    async for record in _records([sys.executable, "-I", "-S", _SCAN], root, order, query.mode):
-        yield record
+    names = [os.fsencode(name).decode("utf-8", "replace") for name in files]
+    yield [sys.executable, "-I", "-S", _SCAN], msgspec.json.encode({**msgspec.to_builtins(query), "files": names})
 
 
 def _rg_command(rg: str, query: Query, files: Sequence[str]) -> list[str]:
@@ -83,27 +115,3 @@ def _batches(files: Sequence[str]) -> Iterator[Sequence[str]]:
             start, size = n, 0
     if start < len(files):
         yield files[start:]
-
-
-async def _records(command: Sequence[str], root: str, order: bytes, mode: str) -> AsyncGenerator[bytes, None]:
-    """Run one program and cut its output into records, holding no more than one chunk and one record."""
-    end = b"\0" if mode == "files_with_matches" else b"\n"
-    program = await asyncio.create_subprocess_exec(
-        *command, cwd=root, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-    )
-    assert program.stdin and program.stdout and program.stderr
-    try:
-        program.stdin.write(order)
-        program.stdin.close()
-        left = b""
-        while chunk := await program.stdout.read(_CHUNK):
-            *whole, left = (left + chunk).split(end)
-            for record in whole:
-                yield record
-        complaint = (await program.stderr.read()).decode("utf-8", "replace").strip()
-        if await program.wait() == 2 and complaint:
-            raise BadPattern(complaint)
-    finally:
-        if program.returncode is None:
-            program.kill()
-            await program.wait()

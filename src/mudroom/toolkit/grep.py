@@ -188,7 +188,7 @@ class _Answer:
             self._last, self._binary = path, self._is_binary(path)
         if self._binary:
             return True
-        row = self._row(path, rest.decode("utf-8", "replace").rstrip("\r"))
+        row = self._row(path, rest.decode("utf-8", "replace"))
         if len(self.rows) >= self._limit or self._room < len(row):
             self.note = f"({counted(len(self.rows), 'line')} shown, there are more; narrow the search or raise head_limit)"
             return False

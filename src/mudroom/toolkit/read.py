@@ -121,11 +121,11 @@ def _part(file: BinaryIO, first: int, wanted: int, size: int) -> Part:
 
 def _skip(file: BinaryIO, lines: int) -> int | None:
     """Go past so many lines; how many there were, or None when that takes too long."""
-    passed, budget = 0, _SKIPPED
+    passed, budget, piece = 0, _SKIPPED, b"\n"
     while passed < lines:
-        piece = file.readline(1 << 16)
+        before, piece = piece, file.readline(1 << 16)
         if not piece:
-            return passed
+            return passed + (not before.endswith(b"\n"))
         passed += piece.endswith(b"\n")
         budget -= len(piece)
         if budget < 0:
