@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 from msgspec import structs
 
-from .._core.events import Delta, Stored, Told
+from .._core.events import CallFinished, CallStarted, Delta, Stored, Told, TurnFinished
 from .._core.messages import Assistant, Call
 from .._core.ports import Journal
 from .._core.tools import ToolResult
@@ -102,7 +102,7 @@ async def keeps_any_text(open_: Open) -> None:
 async def keeps_any_arguments(open_: Open) -> None:
     """Odd values in a model's arguments and a tool's detail are recorded, at worst as their `repr`."""
     arguments: dict[str, Any] = {"\udc80": ["\ud800", {"n": 2**70, "f": 1e-300}], "empty": {}, "none": None}
-    [_, *_, started, finished, _, _] = every_event()
+    started, finished = _sample(CallStarted), _sample(CallFinished)
     journal = open_()
     await journal.append(_replaced(started, call=Call("c", "bash", arguments)))
     await journal.append(_replaced(finished, result=ToolResult("\ud800", detail={"thing": Ellipsis, "\udfff": {1}})))
@@ -125,12 +125,12 @@ async def keeps_what_was_appended(open_: Open) -> None:
     """The record does not change when somebody changes a value that was appended."""
     arguments, journal = {"path": "a"}, open_()
     answer = Assistant((Call("c", "read", arguments),))
-    waiting = asyncio.ensure_future(journal.append(_replaced(every_event()[6], message=answer)))
+    waiting = asyncio.ensure_future(journal.append(_replaced(_sample(TurnFinished), message=answer)))
     await asyncio.sleep(0)
     arguments["path"] = "b"
     await waiting
     [event] = journal.read()
-    assert event == _replaced(every_event()[6], message=Assistant((Call("c", "read", {"path": "a"}),)))
+    assert event == _replaced(_sample(TurnFinished), message=Assistant((Call("c", "read", {"path": "a"}),)))
     await journal.close()
 
 
@@ -226,6 +226,10 @@ async def _must_refuse(journal: Journal, *events: Stored) -> None:
 
 def _told(at: float, *, run: str = "1", text: str = "a word") -> Told:
     return Told(at=at, run=run, text=text)
+
+
+def _sample(kind: type[Stored]) -> Stored:
+    return next(event for event in every_event() if type(event) is kind)
 
 
 def _replaced(event: Stored, **changes: object) -> Stored:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from .._core.agents import Agent, Brief, Reason, Report
+from .._core.agents import Agent, Brief, Output, Reason, Report
 from .._core.budgets import Budget
 from .._core.events import (
     CallFinished,
     CallStarted,
+    Changing,
+    Resumed,
     Retried,
     RunFinished,
     RunStarted,
@@ -43,6 +45,7 @@ _BRIEF = Brief(
         temperature=0.2,
         top_p=0.9,
         environment=False,
+        outputs={"count": Output("How many.", {"type": "integer", "minimum": 0}, True)},
     ),
     prompt="Find the tests.\r\n\tHow many are there? 🦀",
     tools=("read", "grep"),
@@ -52,6 +55,7 @@ _BRIEF = Brief(
     call_id="toolu_0",
     description="count the tests",
     depth=1,
+    continues="1.1.1",
     history=(User((Text("Hello"), Result("toolu_9", "bash", "exit code 1", error=True))), _ANSWER),
 )
 _RESULT = ToolResult(
@@ -89,12 +93,14 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
     return (
         SessionOpened(at=at, session="s1", cwd="/home/someone/project", version="0.1.0", sandbox="off"),
         RunStarted(at=at, run=run, prompt_id=thread, brief=_BRIEF),
+        Resumed(at=at, run=run, prompt_id=thread),
         Told(at=at, run=run, turn=1, prompt_id=thread, text="All calls failed: try another way.", origin="person"),
-        TurnStarted(at=at, run=run, turn=2, prompt_id=thread, tools=False),
+        TurnStarted(at=at, run=run, turn=2, prompt_id=thread, grace=Reason.MAX_TURNS),
         Retried(at=at, run=run, turn=2, prompt_id=thread, attempt=1, delay=0.5, status=529, error="overloaded"),
-        TurnFailed(at=at, run=run, turn=2, prompt_id=thread, error="connection lost"),
+        TurnFailed(at=at, run=run, turn=2, prompt_id=thread, error="connection lost", transient=True),
         TurnFinished(at=at, run=run, turn=2, prompt_id=thread, message=_ANSWER, seconds=0.75),
         CallStarted(at=at, run=run, turn=2, prompt_id=thread, call=_CALL),
+        Changing(at=at, run=run, turn=2, prompt_id=thread, call_id="toolu_1", path="src/b.py", after="e3b0c442", before=""),
         CallFinished(at=at, run=run, turn=2, prompt_id=thread, call_id="toolu_1", name="read", result=_RESULT, seconds=0.01, refused=True),
         RunFinished(at=at, run=run, turn=3, prompt_id=thread, report=_REPORT),
         SessionClosed(at=at),
