@@ -1,5 +1,7 @@
 """What a one-shot run ends with: its exit code, and why it did not reach its goal in one line."""
 
+from typing import Any
+
 import pytest
 
 from mudroom._core.agents import Reason, Report
@@ -8,7 +10,7 @@ from mudroom.cli.print_mode import Verdict, why
 
 
 def report(reason: Reason, *, text: str = "so far", error: str = "") -> Report:
-    return Report(text=text, error=error, run_id="1", reason=reason, turns=3)
+    return Report(outputs=dict[str, Any](), text=text, error=error, run_id="1", reason=reason, turns=3)
 
 
 @pytest.mark.parametrize("reason", Reason)

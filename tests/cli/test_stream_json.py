@@ -37,10 +37,25 @@ def said(run: str, *content: Text | Thinking | Call, stop: StopReason = StopReas
 def story(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
     task, read = Call("c1", "task", {"prompt": "x"}), Call("c2", "read", {"file_path": "a"})
     child = Report(
-        text="seen", reason=Reason.MAX_TURNS, recovered=True, run_id="1.1.1", usage=USAGE, turns=2, agent="explore", files_read=("a",)
+        outputs=dict[str, Any](),
+        text="seen",
+        reason=Reason.MAX_TURNS,
+        recovered=True,
+        run_id="1.1.1",
+        usage=USAGE,
+        turns=2,
+        agent="explore",
+        files_read=("a",),
     )
     root = Report(
-        text="the end", reason=reason, run_id="1", usage=USAGE + USAGE, turns=2, seconds=4.0, error="" if reason is Reason.GOAL else "boom"
+        outputs=dict[str, Any](),
+        text="the end",
+        reason=reason,
+        run_id="1",
+        usage=USAGE + USAGE,
+        turns=2,
+        seconds=4.0,
+        error="" if reason is Reason.GOAL else "boom",
     )
     return [
         RunStarted(at=1.0, run="1", brief=brief("1")),

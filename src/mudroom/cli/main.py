@@ -11,9 +11,9 @@ DEBUG = "MUDROOM_DEBUG"
 """Environment variable: show tracebacks."""
 
 
-def main() -> None:
-    """Run the command line of this process and exit with its code."""
-    arguments = sys.argv[1:]
+def main(arguments: list[str] | None = None) -> None:
+    """Run a command line, by default this process's own, and exit with its code."""
+    arguments = sys.argv[1:] if arguments is None else arguments
     if arguments in (["--version"], ["-V"], ["-v"]):  # asked by scripts, often: not worth the cost of any import
         print(f"mudroom {__version__}")
         return
