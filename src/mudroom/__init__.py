@@ -18,7 +18,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from ._version import __version__
+from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
     from ._core.agents import Agent, Output, Reason, Report
@@ -52,9 +52,7 @@ _HOMES = {
     "_core.tools": "Effect Tool ToolResult",
     "_engine.ledger": "Ledger",
     "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
-    "scope": (
-        "ContextState ModelConfig OutputConfig OutputObject PromptConfig RunConfig SubAgentScope SubagentTerminateMode ToolConfig"
-    ),
+    "scope": ("ContextState ModelConfig OutputConfig OutputObject PromptConfig RunConfig SubAgentScope SubagentTerminateMode ToolConfig"),
     "session": "Session",
     "toolkit.function": "tool",
 }

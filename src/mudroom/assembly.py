@@ -6,20 +6,21 @@ import asyncio
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from . import agentfiles, config
 from ._core.agents import Agent
 from ._core.budgets import Budget
-from ._core.events import AnyEvent
+from ._core.events import AnyEvent, RunStarted, SessionOpened, Stored
 from ._core.ports import Answer, Approver, Clock, Journal, Model, Question
 from ._core.tools import Tool
 from ._engine.context import Parts
 from ._engine.task import task_tool
-from .errors import UsageError
+from .errors import JournalDamaged, UsageError
 from .models import providers
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class Wish(Struct, frozen=True, kw_only=True):
     journal: str | Journal
     approver: Approver | None
     environ: Mapping[str, str] | None
+    resume: str = ""
+    fork: bool = False
 
 
 class House(Struct, frozen=True, kw_only=True):
@@ -87,9 +90,45 @@ OFFLINE = (
 )
 
 
-def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]]) -> House:
+def reopened(wish: Wish) -> Wish:
+    """The wish to go on with a recorded session: its id, its folder, its model where none is asked for.
+
+    Raises UnknownName when there is no such session.
+    """
+    from .journals.sqlite import find, read_only
+
+    record = read_only(find(wish.home or config.home(_environ(wish)), wish.resume))
+    opened = next((event for event in record.read() if isinstance(event, SessionOpened)), None)
+    if opened is None:
+        raise JournalDamaged("the record does not begin with a session", where=str(record.path), remedy="Begin a new session.")
+    session = wish.session if wish.fork else opened.session
+    model = _latest_model(record.read()) if wish.model == "auto" else wish.model
+    return replace(wish, session=session, resume=opened.session, cwd=opened.cwd, model=model)
+
+
+async def copy(wish: Wish, journal: Journal) -> None:
+    """Copy the record of the session that is resumed into a fork's own journal."""
+    from .journals.sqlite import find, read_only
+
+    home = wish.home or config.home(_environ(wish))
+    await journal.append(*read_only(find(home, wish.resume)).read())
+
+
+def _latest_model(events: Iterable[Stored]) -> str:
+    found = "auto"
+    for event in events:
+        if isinstance(event, RunStarted) and event.brief.depth == 0:
+            found = event.brief.model
+    return found
+
+
+def _environ(wish: Wish) -> Mapping[str, str]:
+    return os.environ if wish.environ is None else wish.environ
+
+
+def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]], past: dict[str, list[Stored]]) -> House:
     """Choose and open the parts. Raises UsageError or JournalError and leaves nothing open."""
-    environ = os.environ if wish.environ is None else wish.environ
+    environ = _environ(wish)
     root = os.path.realpath(wish.cwd)
     if not os.path.isdir(root):
         raise UsageError("no such directory", where=wish.cwd, remedy="Name a folder that exists.")
@@ -116,6 +155,7 @@ def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]]) -> House:
         environment=f"Folder: {root}. Platform: {platform.system()}. Date: {time.strftime('%Y-%m-%d')}.",
         child_model=wish.child_model,
         child_budget=wish.child_budget,
+        past=past,
         watchers=watchers,
     )
     return House(parts=parts, models=models, root=agentfiles.builtin("main"), model=model, notices=tuple(notices))
@@ -229,4 +269,5 @@ def _journal(wish: Wish, home: str) -> Journal:
         return MemoryJournal()
     from .journals.sqlite import SqliteJournal
 
-    return SqliteJournal.open(os.path.join(home, "sessions", f"{wish.session}.db"), session=wish.session, create=True)
+    path = os.path.join(home, "sessions", f"{wish.session}.db")
+    return SqliteJournal.open(path, session=wish.session, create=not wish.resume or wish.fork)

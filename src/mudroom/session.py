@@ -12,10 +12,12 @@ from msgspec.structs import replace
 from . import assembly
 from ._core.agents import Agent, Brief, Report
 from ._core.budgets import Budget, Meter
-from ._core.events import AnyEvent, SessionClosed, SessionOpened
+from ._core.events import AnyEvent, SessionClosed, SessionOpened, Stored
 from ._core.messages import Message
 from ._core.ports import Approver, Journal, Model, Workspace
 from ._core.tools import Tool
+from ._engine.recall import finished
+from ._engine.record import Record, started
 from ._engine.task import narrowed
 from ._engine.tree import transcript
 from ._version import __version__
@@ -42,6 +44,8 @@ class Session:
         journal: "sqlite" (a file under `home`), "memory", or a Journal of your own.
         approver: who answers when a tool needs confirmation; default: no, at once.
         environ: where keys and addresses are looked up; default: the process's environment.
+        resume: id of a recorded session, or the beginning of one, to go on with; its folder and model are taken over.
+        fork: go on with a copy of that session under a new id, and leave the record as it is.
 
     Errors: UsageError (no such folder, unknown model), JournalError. Reads no files of yours unless a tool is asked to.
 
@@ -65,6 +69,8 @@ class Session:
         journal: str | Journal = "sqlite",
         approver: Approver | None = None,
         environ: Mapping[str, str] | None = None,
+        resume: str = "",
+        fork: bool = False,
     ) -> None:
         self.id = str(uuid.uuid4())
         self.notices: list[str] = []
@@ -81,23 +87,61 @@ class Session:
             journal=journal,
             approver=approver,
             environ=environ,
+            resume=resume,
+            fork=fork,
         )
         self._most = max_children
         self._watchers: list[Callable[[AnyEvent], None]] = []
         self._runs = 0
         self._latest = ""
         self._past: tuple[Message, ...] = ()
+        self._left: dict[str, list[Stored]] = {}
         self._turn_taking = asyncio.Lock()
         self._house: assembly.House | None = None
 
     async def __aenter__(self) -> Session:
-        house = assembly.build(self._wish, self._watchers)
+        if self._wish.resume:
+            self._wish = assembly.reopened(self._wish)
+            self.id = self._wish.session
+        house = assembly.build(self._wish, self._watchers, self._left)
         self._house, self._worker = house, LocalWorker(house.parts, self._most)
         self.notices.extend(house.notices)
+        if self._wish.resume:
+            await self._take_up()
         await self._record(
             SessionOpened(at=self._now(), session=self.id, cwd=self.cwd, version=__version__, sandbox=house.parts.sandbox.tier)
         )
         return self
+
+    async def _take_up(self) -> None:
+        """Take over what is recorded: the conversation, and what was under way when its process died."""
+        journal = self._open().parts.journal
+        if self._wish.fork:
+            await assembly.copy(self._wish, journal)
+        record = Record(journal.read())
+        self._runs, self._latest, self._past = record.runs, record.latest, record.conversation
+        self._left.update(record.left)
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """Root runs that a dead process left, by run id; `finish` brings them to their end."""
+        return tuple(run for run, events in self._left.items() if "." not in run and not finished(events))
+
+    async def finish(self) -> Report | None:
+        """Bring what a dead process left to its end, from its last step; the report of the last such run, None if there was none."""
+        async with self._turn_taking:
+            return await self._finish()
+
+    async def _finish(self) -> Report | None:
+        report = None
+        for run_id in self.unfinished:
+            brief = started(self._left[run_id])
+            history = self._past if brief.continues else brief.history
+            report = await self._worker.run(replace(brief, history=history), Meter(brief.budget))
+            if brief.depth == 0:
+                self._past += transcript(self._open().parts.journal.read(), run_id)
+        self._left.clear()
+        return report
 
     async def __aexit__(self, *_: object) -> None:
         house = self._open()
@@ -158,6 +202,7 @@ class Session:
             outputs: values it must emit: name -> description, a JSON Schema, or a dataclass, TypedDict, msgspec or pydantic type.
         """
         async with self._turn_taking:
+            await self._finish()
             house, form = self._open(), shape(outputs) if outputs is not None else None
             root = replace(house.root, outputs=form.outputs) if form else house.root
             brief = self._brief(prompt, root, house.model, self.budget, continues=self._latest, history=self._past)

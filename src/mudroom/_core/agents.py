@@ -48,12 +48,16 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         name: lower case, as the task tool names it.
         description: when to hand work to it; the parent model reads this.
         instructions: its system prompt.
-        tools: names of the tools it may use; None is all of its parent's but `task`.
+        tools: names of the tools it may use, or patterns with *; one that begins with ! is taken away. None is all of its
+            parent's but `task`.
+        children: names of the agents its `task` tool may call; child_tools: the most that these may use. None: no limit.
         model: "inherit" or a model string.
         budget: limits of one run of it; fields left None come from the caller.
         temperature, top_p: sampling, 0 to 2 and 0 to 1; None leaves it to the provider.
         outputs: values a run must emit, by name; None: it has no way to emit, {}: it may emit anything.
         environment: whether its system prompt ends with date, platform and folder.
+        context: which context files its system prompt has, where the session reads them: "none", "project", or "full", the
+            person's own too.
 
     Example:
         Agent(name="reviewer", description="Reviews a diff.", instructions="You review…", tools=("read", "grep"))
@@ -69,6 +73,9 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     top_p: float | None = None
     outputs: dict[str, Output] | None = None
     environment: bool = True
+    context: str = "full"
+    children: tuple[str, ...] | None = None
+    child_tools: tuple[str, ...] | None = None
 
 
 class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):

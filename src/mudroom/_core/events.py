@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from .agents import Brief, Report
+from .agents import Brief, Reason, Report
 from .messages import Assistant, Call
 from .tools import ToolResult
 
@@ -54,6 +54,10 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     brief: Brief
 
 
+class Resumed(Event, frozen=True, tag="resumed"):
+    """The run goes on from its last step, in another process than the one that began it."""
+
+
 class Told(Event, frozen=True, tag="told"):
     """Words added for the model beside its prompt and results. `origin`: engine, person, parent."""
 
@@ -62,9 +66,9 @@ class Told(Event, frozen=True, tag="told"):
 
 
 class TurnStarted(Event, frozen=True, tag="turn_started"):
-    """A model call is about to be made. `tools` is False on the grace turn."""
+    """A model call is about to be made. `grace`: the reason the run ends for, on the turn without tools that asks for a summary."""
 
-    tools: bool = True
+    grace: Reason | None = None
 
 
 class TurnFinished(Event, frozen=True, tag="turn_finished"):
@@ -96,6 +100,15 @@ class CallStarted(Event, frozen=True, tag="call_started"):
     call: Call
 
 
+class Changing(Event, frozen=True, tag="changing"):
+    """A file is about to be changed by a call. `before`, `after`: sha256 of its bytes, "" where there is no file."""
+
+    call_id: str
+    path: str
+    before: str
+    after: str
+
+
 class CallFinished(Event, frozen=True, tag="call_finished"):
     """The result of a call. `refused` calls never acted: unknown, invalid, denied."""
 
@@ -120,7 +133,7 @@ class Delta(Event, frozen=True, tag="delta"):
 
 
 Stored = (
-    SessionOpened | SessionClosed | RunStarted | Told | TurnStarted | TurnFinished | TurnFailed | Retried
-    | CallStarted | CallFinished | RunFinished
+    SessionOpened | SessionClosed | RunStarted | Resumed | Told | TurnStarted | TurnFinished | TurnFailed | Retried
+    | CallStarted | Changing | CallFinished | RunFinished
 )  # fmt: skip
 AnyEvent = Stored | Delta

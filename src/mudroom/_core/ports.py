@@ -151,6 +151,10 @@ class Workspace(Protocol):
         """Write a whole file at once, so that readers see the old or the new; make missing folders. True if it is new."""
         ...
 
+    def sweep(self, path: str) -> None:
+        """Remove what a `replace` of this path left when its process died."""
+        ...
+
     def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
         """Files below a folder, links not followed; what git ignores only when asked for."""
         ...

@@ -14,6 +14,7 @@ from .._core.ports import Question
 from .._core.tools import Effect, Tool, ToolResult, canonical
 from ..errors import MudroomError, suggest
 from .context import CallContext, RunContext
+from .recall import reconciled
 
 OUTPUT_CAP = 50_000
 """Characters of one result in a context (MISSION A11); the whole stays on disk."""
@@ -34,14 +35,14 @@ class Ready(Struct, frozen=True):
 
 
 async def act(ctx: RunContext) -> None:
-    """Run the calls the model asked for; one result for each goes into the inbox, in the order of the calls, whatever happens."""
-    ready = [check(ctx, call) for call in ctx.asked]
-    ended = [asyncio.Event() for _ in ready]
+    """Run the calls the model asked for that have no result yet; results go into the inbox in the order of the calls."""
+    ready = {place: check(ctx, call) for place, call in enumerate(ctx.asked, 1) if call.id not in ctx.results}
+    ended = {place: asyncio.Event() for place in ready}
     try:
         async with asyncio.TaskGroup() as group:
-            for n, call in enumerate(ready):
-                before = [ended[m] for m in range(n) if _clash(ready[m], call)]
-                group.create_task(_in_order(ctx, n + 1, call, before, ended[n]))
+            for place, call in ready.items():
+                before = [ended[other] for other in ready if other < place and _clash(ready[other], call)]
+                group.create_task(_in_order(ctx, place, call, before, ended[place]))
     except BaseExceptionGroup as failures:  # only the journal, or a fault of ours, gets here: it ends the session
         raise failures.exceptions[0] from None
     all_failed = all(result.error for result in ctx.results.values())
@@ -94,8 +95,12 @@ async def _in_order(ctx: RunContext, place: int, ready: Ready, before: Sequence[
 async def _one(ctx: RunContext, place: int, ready: Ready) -> Result:
     refusal = ready.refusal or await _denied(ctx, ready)
     context, began = CallContext(ctx, ready.call, place), ctx.parts.clock.monotonic()
-    await ctx.record(ctx.event(CallStarted, call=ready.call))
-    result = refusal or capped(context, await _acted(context, ready))
+    known = None
+    if ready.call.id not in ctx.begun:
+        await ctx.record(ctx.event(CallStarted, call=ready.call))
+    elif ready.tool and not refusal:
+        known = reconciled(ctx, ready.call, ready.tool)
+    result = refusal or known or capped(context, await _acted(context, ready))
     name = ready.tool.name if ready.tool else ready.call.name
     ctx.count(name, result, refused=refusal is not None)
     seconds = round(ctx.parts.clock.monotonic() - began, 3)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 
 from .._core.agents import Agent, Brief, Reason, Report
 from .._core.budgets import Budget, Meter
-from .._core.events import AnyEvent, Delta, Event, Stored, Told
+from .._core.events import AnyEvent, Changing, Delta, Event, Stored, Told
 from .._core.messages import Assistant, Call, Result, Text, User
 from .._core.ports import Approver, Chat, Clock, Journal, Model, Sandbox, Setup, Toolbox, Worker, Workspace
 from .._core.tools import Tool, ToolResult
+from ..errors import WorkspaceError
 from .answers import EMIT, Answers
+from .changes import Announced, from_any_thread
 from .guard import Guard
 
 E = TypeVar("E", bound=Event)
@@ -27,6 +30,7 @@ class Parts(Struct, frozen=True, kw_only=True):
         session: session id. models: model string -> Model. toolbox: every tool there is, by name.
         agents: who may be called by `task`, by name. spills: folder for output too long for a context.
         child_model: model string of children whose agent says "inherit"; "" is their parent's. child_budget: what theirs leaves open.
+        past: events of runs that a dead process left, by run id.
         watchers: called with each event, in order, after it is durable; deltas too. They must not raise or wait.
     """
 
@@ -43,6 +47,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     environment: str
     child_model: str = ""
     child_budget: Budget = Budget(turns=30)
+    past: Mapping[str, Sequence[Stored]] = {}
     watchers: list[Callable[[AnyEvent], None]] = []
 
 
@@ -60,7 +65,12 @@ class RunContext:
         self.turn = 0
         self.inbox: list[Text | Result] = [Text(brief.prompt)]
         self.asked: tuple[Call, ...] = ()
+        self.ids: set[str] = set()
         self.results: dict[str, Result] = {}
+        self.begun: dict[str, Changing | None] = {}
+        self.unheeded: Assistant | None = None
+        self.grace: Reason | None = None
+        self.over = False
         self.final = self.partial = ""
         self.cut_off = False
         self.stopping = False
@@ -94,6 +104,12 @@ class RunContext:
     def age(self) -> float:
         """Seconds since the run began."""
         return self.parts.clock.monotonic() - self.began
+
+    @property
+    def time_left(self) -> float | None:
+        """Seconds until its time is up, None if it has no limit."""
+        limit = self.meter.budget.seconds
+        return None if limit is None else max(0.0, limit - self.age)
 
     def event(self, kind: type[E], /, **fields: Any) -> E:
         """An event of this run, stamped with turn, prompt id and time."""
@@ -138,7 +154,8 @@ class RunContext:
     def hear(self, message: Assistant) -> None:
         """Append an answer to the conversation; its calls now want results."""
         self.chat.add(message)
-        self.asked, self.results = message.calls, {}
+        self.asked, self.results, self.begun, self.unheeded = message.calls, {}, {}, message
+        self.ids.update(call.id for call in message.calls)
         self.final = message.text.strip()
         self.partial = self.final or self.partial
 
@@ -181,11 +198,19 @@ class CallContext:
 
     def __init__(self, run: RunContext, call: Call | None = None, place: int = 0) -> None:
         self.run, self.call, self.place = run, call, place
-        self.run_id, self.turn, self.memo = run.run_id, run.turn, run.memo
-        self.workspace, self.sandbox = run.parts.workspace, run.parts.sandbox
+        self.run_id, self.turn, self.memo, self.sandbox = run.run_id, run.turn, run.memo, run.parts.sandbox
+        self.workspace: Workspace = cast(Workspace, Announced(run.parts.workspace, self._announce))
+        self._loop = asyncio.get_running_loop()
 
     def spill(self, name: str) -> str:
         """Path of a new file outside the workspace that the `read` tool may read."""
         folder = self.run.parts.spills
         os.makedirs(folder, mode=0o700, exist_ok=True)
         return os.path.join(folder, f"{self.run_id}-{self.turn}.{self.place}-{name}.txt")
+
+    def _announce(self, path: str, before: str, after: str) -> None:
+        run, call_id = self.run, self.call.id if self.call else ""
+        if run.over:
+            raise WorkspaceError("the run has ended", where=path, remedy="Nothing was written.")
+        event = run.event(Changing, call_id=call_id, path=path, before=before, after=after)
+        from_any_thread(self._loop, lambda: run.record(event), lambda: run.note(event))

@@ -11,12 +11,11 @@ from .._core.messages import Result, StopReason
 from .._core.tools import ToolResult, canonical
 from ..errors import ModelError
 from .context import RunContext
+from .recall import INTERRUPTED
 from .turn import ask
 
 GRACE_SECONDS = 60.0
 """How long the grace turn may take."""
-
-INTERRUPTED = "Interrupted before it gave a result; whether it had an effect is unknown."
 
 REASONS = {
     Limit.TURNS: Reason.MAX_TURNS,
@@ -40,19 +39,20 @@ _WHY = {
 
 async def settle(ctx: RunContext, reason: Reason, error: str) -> Report:
     """The report of a run that ended for `reason`. A limit grants one turn without tools, unless the model itself hangs."""
+    ctx.over = reason is Reason.CANCELLED
     await _close_calls(ctx)
-    summary = ""
-    if reason in _WHY and not ctx.cut_off:
-        summary = await _summary(ctx, _WHY[reason])
+    summary = ctx.final if ctx.grace else ""
+    if reason in _WHY and not ctx.cut_off and not summary:
+        summary = await _summary(ctx, reason)
     text = summary or (ctx.final if reason is Reason.GOAL else ctx.partial)
     return ctx.report(reason, text, recovered=bool(summary), error=error)
 
 
-async def _summary(ctx: RunContext, why: str) -> str:
-    ctx.tell(f"{why} Call no more tools. Summarise now what you found and did, and what is left undone.")
+async def _summary(ctx: RunContext, reason: Reason) -> str:
+    ctx.tell(f"{_WHY[reason]} Call no more tools. Summarise now what you found and did, and what is left undone.")
     try:
         async with asyncio.timeout(GRACE_SECONDS):
-            return (await ask(ctx, tools=False)).text.strip()
+            return (await ask(ctx, grace=reason)).text.strip()
     except (TimeoutError, ModelError):
         return ""
 

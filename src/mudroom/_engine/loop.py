@@ -7,22 +7,22 @@ import asyncio
 from msgspec.structs import replace
 
 from .._core.agents import Reason, Report
-from .._core.events import RunFinished, RunStarted
+from .._core.events import Resumed, RunFinished, RunStarted
 from ..errors import ModelError
 from . import ending
 from .calls import act
 from .context import RunContext
 from .guard import STOP, WARN, WORD
+from .recall import recall
 from .turn import ask
 
 
 async def run(ctx: RunContext) -> Report:
-    """Run a brief to its end. What happens inside becomes the report's reason; only a cancel not meant for this very run is raised on."""
-    brief = replace(ctx.brief, history=()) if ctx.brief.continues else ctx.brief
-    await ctx.record(ctx.event(RunStarted, brief=brief))
+    """Run a brief to its end. What happens inside becomes the report's reason; only a cancel meant for more than it is raised."""
+    await begin(ctx)
     reason, error = Reason.ERROR, ""
     try:
-        async with asyncio.timeout(ctx.meter.budget.seconds):
+        async with asyncio.timeout(ctx.time_left):
             reason, error = await converse(ctx)
     except TimeoutError:
         reason = Reason.TIMEOUT
@@ -37,24 +37,48 @@ async def run(ctx: RunContext) -> Report:
     return report
 
 
+async def begin(ctx: RunContext) -> None:
+    """Record that the run begins; or, when a dead process began it, go on from where that left it."""
+    past = ctx.parts.past.get(ctx.run_id)
+    if past:
+        await recall(ctx, past)
+        await ctx.record(ctx.event(Resumed))
+    else:
+        brief = replace(ctx.brief, history=()) if ctx.brief.continues else ctx.brief
+        await ctx.record(ctx.event(RunStarted, brief=brief))
+
+
 async def converse(ctx: RunContext) -> tuple[Reason, str]:
-    """Turn after turn until the model calls nothing or a limit is met; the reason, and what went wrong if it is ERROR."""
-    while (limit := ctx.meter.exceeded(ctx.age)) is None:
-        message = await ask(ctx)
-        if message.calls:
-            await act(ctx)
-            if ctx.answers.complete:
-                return Reason.GOAL, ""
-            if ctx.answers.hopeless:
-                return Reason.ERROR, f"the outputs it emitted were wrong {ctx.answers.wrong} times"
-        elif message.stop in ending.BROKEN_OFF:
-            return Reason.ERROR, ending.BROKEN_OFF[message.stop]
-        elif word := ctx.answers.nudge:
-            ctx.tell(word)
-        else:
+    """Ask and heed, turn after turn, until a run is done or a limit is met; the reason, and what went wrong if it is ERROR."""
+    while ctx.grace is None:
+        if ctx.unheeded is None:
+            if (limit := ctx.meter.exceeded(ctx.age)) is not None:
+                return ending.REASONS[limit], ""
+            await ask(ctx)
+        if (end := await heed(ctx)) is not None:
+            return end
+    return ctx.grace, ""
+
+
+async def heed(ctx: RunContext) -> tuple[Reason, str] | None:
+    """Do what the last answer asks for; how the run ends, None if it goes on."""
+    message = ctx.unheeded
+    assert message is not None
+    if message.calls:
+        await act(ctx)
+        if ctx.answers.complete:
             return Reason.GOAL, ""
-        if (count := ctx.guard.see(message, ctx.results)) >= STOP:
-            return Reason.LOOP, ""
-        if count % WARN == 0:
-            ctx.tell(WORD.format(count=count))
-    return ending.REASONS[limit], ""
+        if ctx.answers.hopeless:
+            return Reason.ERROR, f"the outputs it emitted were wrong {ctx.answers.wrong} times"
+    elif message.stop in ending.BROKEN_OFF:
+        return Reason.ERROR, ending.BROKEN_OFF[message.stop]
+    elif word := ctx.answers.nudge:
+        ctx.tell(word)
+    else:
+        return Reason.GOAL, ""
+    if (count := ctx.guard.see(message, ctx.results)) >= STOP:
+        return Reason.LOOP, ""
+    if count % WARN == 0:
+        ctx.tell(WORD.format(count=count))
+    ctx.unheeded = None
+    return None

@@ -6,6 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
+from .._core.agents import Reason
 from .._core.events import Retried, TurnFailed, TurnFinished, TurnStarted
 from .._core.messages import Assistant, Call, Text, Thinking
 from .._core.ports import Piece, Retry
@@ -13,18 +14,21 @@ from ..errors import ModelError, ModelGarbled, ModelUnavailable
 from .context import RunContext
 
 
-async def ask(ctx: RunContext, *, tools: bool = True) -> Assistant:
+async def ask(ctx: RunContext, *, grace: Reason | None = None) -> Assistant:
     """Ask for the next answer and append it. It is noted for the journal: the next `record` stores it before any act.
+
+    Arguments:
+        grace: the reason the run ends for, if it does: this turn then has no tools.
 
     Raises ModelError after recording the failure.
     """
     ctx.turn += 1
     ctx.meter.turns += 1
-    ctx.note(ctx.event(TurnStarted, tools=tools), show=True)
+    ctx.note(ctx.event(TurnStarted, grace=grace), show=True)
     ctx.send()
     began = ctx.parts.clock.monotonic()
     try:
-        message = _distinct(await _whole(ctx, tools), ctx.turn)
+        message = _distinct(await _whole(ctx, tools=grace is None), ctx)
     except ModelError as error:
         await ctx.record(ctx.event(TurnFailed, error=str(error), transient=isinstance(error, ModelUnavailable)))
         raise
@@ -38,7 +42,7 @@ async def ask(ctx: RunContext, *, tools: bool = True) -> Assistant:
     return message
 
 
-async def _whole(ctx: RunContext, tools: bool) -> Assistant:
+async def _whole(ctx: RunContext, *, tools: bool) -> Assistant:
     async for part in ctx.chat.ask(tools=tools):
         if isinstance(part, Piece):
             ctx.stream(part.kind, part.text)
@@ -49,17 +53,15 @@ async def _whole(ctx: RunContext, tools: bool) -> Assistant:
     raise ModelGarbled("the model's answer ended before it was whole", where=ctx.brief.model)
 
 
-def _distinct(message: Assistant, turn: int) -> Assistant:
-    """The message with call ids that are there and unique: providers have sent empty and doubled ones (F3)."""
+def _distinct(message: Assistant, ctx: RunContext) -> Assistant:
+    """The message with call ids that are there and new in this run: providers have sent empty and repeated ones (F3)."""
     ids = [call.id for call in message.calls]
-    if all(ids) and len(set(ids)) == len(ids):
+    if all(ids) and len(set(ids)) == len(ids) and ctx.ids.isdisjoint(ids):
         return message
-    seen: set[str] = set()
-    content: list[Text | Thinking | Call] = []
+    seen, content = set(ctx.ids), list[Text | Thinking | Call]()
     for n, block in enumerate(message.content):
-        if isinstance(block, Call) and (not block.id or block.id in seen):
-            block = replace(block, id=f"call_{turn}_{n}")
         if isinstance(block, Call):
+            block = replace(block, id=f"call_{ctx.turn}_{n}") if not block.id or block.id in seen else block
             seen.add(block.id)
         content.append(block)
     return replace(message, content=tuple(content))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections import defaultdict
 
+from msgspec.structs import replace
+
 from .._core.agents import Brief, Reason, Report
 from .._core.budgets import Meter
+from .._core.events import RunStarted
 from .._engine import loop
 from .._engine.context import Parts, RunContext
+from .._engine.recall import finished
 
 
 class LocalWorker:
@@ -25,13 +29,19 @@ class LocalWorker:
         self._running: dict[str, tuple[RunContext, asyncio.Task[object]]] = {}
 
     async def run(self, brief: Brief, meter: Meter) -> Report:
-        """Run a brief to its end, after waiting for a place."""
+        """Run a brief to its end, after waiting for a place; one that a dead process began goes on, one it finished is not run again."""
         if brief.depth == 0:
             return await self._run(brief, meter)
         async with self._places[brief.depth]:
             return await self._run(brief, meter)
 
     async def _run(self, brief: Brief, meter: Meter) -> Report:
+        past = self._parts.past.get(brief.run_id)
+        if past and isinstance(past[0], RunStarted):
+            if report := finished(past):
+                meter.charge(report.usage)
+                return report
+            brief = replace(past[0].brief, history=brief.history)
         ctx, task = RunContext(brief, meter, self._parts, self), asyncio.current_task()
         assert task is not None
         self._running[brief.run_id] = ctx, task

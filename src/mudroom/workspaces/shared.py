@@ -28,6 +28,8 @@ _REASONS = {
     errno.ENOSPC: ("{path} cannot be written: the disk is full", "Free some space."),
 }
 
+_UNFINISHED = ".mudroom-unfinished-"
+
 
 class SharedWorkspace:
     """The files beneath one folder.
@@ -114,6 +116,19 @@ class SharedWorkspace:
         finally:
             os.close(folder)
         return old is None
+
+    def sweep(self, path: str) -> None:
+        """Remove what a `replace` of this path left when its process died."""
+        try:
+            folder = self._folder(os.path.dirname(self.locate(path)) or ".")
+        except (WorkspaceError, OSError):
+            return  # there is no such folder, and so nothing in it
+        try:
+            for name in os.listdir(folder):
+                if name.startswith(_UNFINISHED):
+                    os.unlink(name, dir_fd=folder)
+        finally:
+            os.close(folder)
 
     def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
         """Regular files below a folder (or the file itself), sorted; links are not followed, .git is left out.
@@ -209,7 +224,7 @@ class SharedWorkspace:
 
 def _swap_in(folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None) -> None:
     """Write beside it, make that durable, rename it over the old."""
-    beside = f".{secrets.token_hex(8)}.new"
+    beside = f"{_UNFINISHED}{secrets.token_hex(8)}"
     made = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
     try:
         with os.fdopen(made, "wb") as file:
@@ -221,6 +236,7 @@ def _swap_in(folder: int, name: str, data: bytes, old: os.stat_result | None, mo
                 os.fchmod(made, stat.S_IMODE(mode if mode is not None else old.st_mode if old is not None else 0) & 0o777)
             os.fsync(made)
         os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
     except BaseException:
         os.unlink(beside, dir_fd=folder)
         raise
