@@ -1,15 +1,44 @@
-"""Agent files: a Markdown file with a head of `key: value` lines becomes an Agent. The built-in ones lie beside this."""
+"""Agent files: Markdown files with a head become Agents; skills and context files beside them. The built-in agents lie here, too."""
 
 from __future__ import annotations
 
-from importlib import resources
+from importlib import import_module, resources
+from typing import TYPE_CHECKING, Any
 
 from .._core.agents import Agent
 
+if TYPE_CHECKING:
+    from .agents import Found, agent_of, agents_from, inline
+    from .context import Context, context_from
+    from .findings import Finding, Severity, counted
+    from .skills import Skill, skill_of
+
+BUILT_IN = ("general", "explore", "plan")
+"""Agents there always are; a file with one's name takes its place."""
+
+_HOMES = {
+    "agents": "Found agent_of agents_from inline",
+    "context": "Context context_from",
+    "findings": "Finding Severity counted",
+    "skills": "Skill skill_of",
+}
+_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+
+__all__ = [  # noqa: RUF022  (by theme)
+    "BUILT_IN", "builtin", "agents_from", "agent_of", "inline", "Found", "Finding", "Severity", "counted", "Skill", "skill_of", "Context",
+    "context_from",
+]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+
 
 def builtin(name: str) -> Agent:
-    """The built-in agent of that name: "main", "general" or "explore"."""
-    text = resources.files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
+    """The built-in agent of that name: "main" or one of BUILT_IN. Its head is plain enough to be read without YAML."""
+    text = source(name)
     _, head, body = text.split("---\n", 2)
     keys = dict(line.split(": ", 1) for line in head.splitlines())
     tools = keys.get("tools")
@@ -19,3 +48,8 @@ def builtin(name: str) -> Agent:
         instructions=body.strip(),
         tools=tuple(tools.split(", ")) if tools else None,
     )
+
+
+def source(name: str) -> str:
+    """The text of a built-in agent's file."""
+    return resources.files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
