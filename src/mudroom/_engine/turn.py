@@ -61,7 +61,10 @@ def _distinct(message: Assistant, ctx: RunContext) -> Assistant:
     seen, content = set(ctx.ids), list[Text | Thinking | Call]()
     for n, block in enumerate(message.content):
         if isinstance(block, Call):
-            block = replace(block, id=f"call_{ctx.turn}_{n}") if not block.id or block.id in seen else block
-            seen.add(block.id)
+            new = block.id or f"call_{ctx.turn}_{n}"
+            while new in seen:
+                new += f"_{ctx.turn}"
+            block = replace(block, id=new)
+            seen.add(new)
         content.append(block)
     return replace(message, content=tuple(content))
