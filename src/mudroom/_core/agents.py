@@ -50,7 +50,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         instructions: its system prompt.
         tools: names of the tools it may use, or patterns with *; one that begins with ! is taken away. None is all of its
             parent's but `task`.
-        children: names of the agents its `task` tool may call; child_tools: the most that these may use. None: no limit.
+        children: names, or patterns, of the agents its `task` tool may call; child_tools: the most these may use. None: all.
         model: "inherit" or a model string.
         budget: limits of one run of it; fields left None come from the caller.
         temperature, top_p: sampling, 0 to 2 and 0 to 1; None leaves it to the provider.

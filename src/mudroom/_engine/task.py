@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from fnmatch import fnmatchcase
 from typing import Any
 
 import msgspec
@@ -62,11 +63,22 @@ def task_tool(agents: Mapping[str, Agent]) -> Tool:
 
 def narrowed(tools: Iterable[str], wanted: Iterable[str] | None, *, depth: int) -> tuple[str, ...]:
     """The parent's tools, of these the ones the agent names, and `task` only while depth is left."""
-    have = [name for name in tools if name != "task" or depth > 0]
-    if wanted is None:
-        return tuple(have)
-    names = {canonical(name) for name in wanted} | set(wanted)
-    return tuple(name for name in have if name in names)
+    return chosen([name for name in tools if name != "task" or depth > 0], wanted)
+
+
+def chosen(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[str, ...]:
+    """Of the names those that a pattern fits and none that begins with ! does; None fits all."""
+    if patterns is None:
+        return tuple(names)
+    wanted, barred = set[str](), set[str]()
+    for pattern in patterns:
+        bare = pattern.removeprefix("!")
+        (wanted if bare == pattern else barred).update((bare, canonical(bare)))
+    return tuple(name for name in names if _fits(name, wanted) and not _fits(name, barred))
+
+
+def _fits(name: str, patterns: set[str]) -> bool:
+    return name in patterns or any(fnmatchcase(name, pattern) for pattern in patterns if "*" in pattern)
 
 
 def _parse(arguments: dict[str, Any]) -> TaskArguments:
@@ -80,10 +92,11 @@ def _parse(arguments: dict[str, Any]) -> TaskArguments:
 
 async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
     ctx = context.run
-    agents = {_plain(name): agent for name, agent in ctx.parts.agents.items()}
+    agents = {_plain(name): ctx.parts.agents[name] for name in chosen(ctx.parts.agents, ctx.brief.agent.children)}
     agent = agents.get(_plain(arguments.agent))
     if agent is None:
-        return ToolResult(f"There is no agent {arguments.agent!r}. {suggest(arguments.agent, ctx.parts.agents)}", error=True)
+        names = [agent.name for agent in agents.values()]
+        return ToolResult(f"There is no agent {arguments.agent!r}. {suggest(arguments.agent, names)}", error=True)
     if ctx.meter.full():
         return ToolResult("No further child may be started: the budget of children is used up. Do the rest yourself.", error=True)
     brief, meter = _brief(context, agent, arguments)
@@ -110,7 +123,7 @@ def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tupl
         agent=agent,
         prompt=arguments.prompt,
         description=arguments.description or arguments.prompt.strip().splitlines()[0][:60],
-        tools=narrowed(ctx.brief.tools, agent.tools, depth=meter.budget.depth or 0),
+        tools=narrowed(chosen(ctx.brief.tools, ctx.brief.agent.child_tools), agent.tools, depth=meter.budget.depth or 0),
         model=_model(ctx, agent, arguments),
         budget=meter.budget,
         depth=ctx.brief.depth + 1,
@@ -124,8 +137,9 @@ def _model(ctx: RunContext, agent: Agent, arguments: TaskArguments) -> str:
 
 
 def told(context: CallContext, report: Report) -> tuple[str, str]:
-    """The report as the parent reads it: a warning line when it is no GOAL, the text up to the cap, a line of evidence."""
-    text, spill = report.text.strip() or NO_SUMMARY, ""
+    """The report as the parent reads it: a warning line when it is no GOAL, text and outputs up to the cap, a line of evidence."""
+    values = f"Outputs: {msgspec.json.encode(report.outputs).decode()}" if report.outputs else ""
+    text, spill = "\n".join(filter(None, (report.text.strip(), values))) or NO_SUMMARY, ""
     if len(text) > REPORT_CAP:
         spill = context.spill("report")
         with open(spill, "w", encoding="utf-8", errors="replace") as file:

@@ -110,10 +110,7 @@ def _read(head: str, notes: Notes, first: int) -> dict[str, Entry] | None:
 
     events: Any = yaml.parse(head, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     entries: dict[str, Entry] = {}
-    event: Any = None
-    for event in events:
-        if not isinstance(event, (yaml.StreamStartEvent, yaml.DocumentStartEvent)):
-            break
+    event: Any = next(event for event in events if not isinstance(event, (yaml.StreamStartEvent, yaml.DocumentStartEvent)))
     if isinstance(event, yaml.StreamEndEvent):
         return entries
     if not isinstance(event, yaml.MappingStartEvent):

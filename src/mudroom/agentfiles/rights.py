@@ -28,7 +28,7 @@ _GEMINI_MCP = re.compile(r"mcp_([^_]+)_(.+)")
 
 
 class Rights(Struct, frozen=True):
-    """What a list of tools says: names or patterns, and the agents that `task` is limited to (None: not limited)."""
+    """What a list of tools says: names or patterns, and the agents that `task` is limited to, likewise (None: not limited)."""
 
     tools: tuple[str, ...]
     agents: tuple[str, ...] | None = None
@@ -90,7 +90,10 @@ def permitted(value: Any, notes: Notes, line: int) -> Rights:
     limits: Any = cast("Mapping[str, Any]", value).get("task")
     agents: tuple[str, ...] | None = None
     if isinstance(limits, Mapping):
-        agents = tuple(name for name, said in cast("Mapping[str, Any]", limits).items() if name != "*" and said != "deny")
+        said = cast("Mapping[str, Any]", limits)
+        few = said.get("*") == "deny"
+        agents = tuple(name for name in said if name != "*" and said[name] != "deny")
+        agents = agents if few else ("*", *(f"!{name}" for name in said if said[name] == "deny"))
     if verdicts.pop("*", True):
         return Rights(tuple(f"!{tool}" for tool, given in verdicts.items() if not given), agents)
     return Rights(tuple(tool for tool, given in verdicts.items() if given) or ("!*",), agents)
