@@ -20,7 +20,7 @@ from ._core.ports import Answer, Approver, Clock, Journal, Model, Question
 from ._core.tools import Tool
 from ._engine.context import Parts
 from ._engine.task import task_tool
-from .errors import JournalDamaged, UsageError
+from .errors import JournalDamaged, UnknownName, UsageError
 from .models import providers
 
 if TYPE_CHECKING:
@@ -43,15 +43,18 @@ class Wish(Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str] | None
     resume: str = ""
     fork: bool = False
+    root: str | Agent | None = None
+    agent_files: bool = False
 
 
 class House(Struct, frozen=True, kw_only=True):
-    """A session's parts, the root agent, its model, and what the person should be told."""
+    """A session's parts, the root agent, its model, the context files, and what the person should be told."""
 
     parts: Parts
     models: Models
     root: Agent
     model: str
+    context: agentfiles.Context | None = None
     notices: tuple[str, ...] = ()
 
     async def close(self) -> None:
@@ -136,29 +139,92 @@ def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]], past: dict[str
     clock = SystemClock()
     models = Models(environ, clock)
     notices: list[str] = []
-    model = _root_model(wish.model, models, environ, notices)
+    crew = _crew(wish, root, environ, notices)
+    model = _root_model(wish.model, crew.root, models, environ, notices)
     if wish.child_model:
         models(wish.child_model)
     spills = os.path.join(home, "spills", wish.session)
-    agents = {agent.name: agent for agent in (agentfiles.builtin("general"), agentfiles.builtin("explore"), *wish.agents)}
     parts = Parts(
         session=wish.session,
         models=models,
         journal=_journal(wish, home),
-        workspace=_workspace(root, spills),
+        workspace=_workspace(root, spills, *(skill.folder for skill in crew.skills.values())),
         sandbox=_sandbox(root),
         clock=clock,
         approver=wish.approver or Nobody(),
-        toolbox=_toolbox(wish.tools, agents),
-        agents=agents,
+        toolbox=_toolbox(wish.tools, crew),
+        agents=crew.agents,
         spills=spills,
         environment=f"Folder: {root}. Platform: {platform.system()}. Date: {time.strftime('%Y-%m-%d')}.",
+        context=crew.texts,
         child_model=wish.child_model,
         child_budget=wish.child_budget,
         past=past,
         watchers=watchers,
     )
-    return House(parts=parts, models=models, root=agentfiles.builtin("main"), model=model, notices=tuple(notices))
+    return House(parts=parts, models=models, root=crew.root, model=model, context=crew.context, notices=tuple(notices))
+
+
+class Crew(Struct, frozen=True, kw_only=True):
+    """Who works, and what they are told beside their instructions: built in, from files, and from the opener of the session.
+
+    Arguments:
+        texts: of the context files, by how much of them an agent wants.
+    """
+
+    root: Agent
+    agents: dict[str, Agent]
+    skills: Mapping[str, agentfiles.Skill] = {}
+    context: agentfiles.Context | None = None
+    texts: Mapping[str, str] = {}
+
+
+def _crew(wish: Wish, folder: str, environ: Mapping[str, str], notices: list[str]) -> Crew:
+    builtin = [agentfiles.builtin(name) for name in agentfiles.BUILT_IN]
+    if not wish.agent_files:
+        agents = {agent.name: agent for agent in (*builtin, *wish.agents)}
+        return Crew(root=_root(wish.root, agents), agents=agents)
+    home = environ.get("HOME", "")
+    found = agentfiles.agents_from(folder, home=home, tools=[tool.name for tool in wish.tools])
+    context = agentfiles.context_from(folder, home=home)
+    filed = {agent.name: _served(agent, environ, notices) for agent in (*found.mains, *found.agents)}
+    offered = (*builtin, *(filed[agent.name] for agent in found.agents), *wish.agents)
+    agents = {agent.name: agent for agent in offered}
+    notices.extend(_about_files(found, context))
+    texts = {"project": context.text(personal=False), "full": context.text()}
+    return Crew(root=_root(wish.root, {**filed, **agents}), agents=agents, skills=found.skills, context=context, texts=texts)
+
+
+def _root(asked: str | Agent | None, agents: Mapping[str, Agent]) -> Agent:
+    if asked is None or isinstance(asked, Agent):
+        return asked or agentfiles.builtin("main")
+    name = agentfiles.plain_name(asked)
+    if name not in agents:
+        raise UnknownName("agent", asked, agents)
+    return agents[name]
+
+
+def _served(agent: Agent, environ: Mapping[str, str], notices: list[str]) -> Agent:
+    """The agent; with its parent's model when nothing here can serve the one its file names."""
+    try:
+        if agent.model == "inherit" or _usable(providers.PROVIDERS[providers.split(agent.model)[0]], environ):
+            return agent
+        why = "no key for it"
+    except UsageError as error:
+        why = error.message
+    notices.append(f"agent {agent.name} wants the model {agent.model}, but {why}: it has its parent's")
+    return replace(agent, model="inherit")
+
+
+def _about_files(found: agentfiles.Found, context: agentfiles.Context) -> list[str]:
+    """What the person should know of the files that are used: that a project brought some, and that some are not right."""
+    words: list[str] = []
+    if brought := [name for name in found.paths if name not in found.personal]:
+        words.append(f"using agents of this folder: {', '.join(brought)}")
+    wrong = [finding for finding in (*found.findings, *context.findings) if finding.severity is not agentfiles.Severity.NOTE]
+    if wrong:
+        words.append(f"{agentfiles.counted(wrong)} in agent files, the first: {wrong[0]} (mudroom agents check lists all)")
+    return words
 
 
 class Models:
@@ -203,7 +269,7 @@ class Models:
     def _wired(self, provider: providers.Provider, model: str) -> Model:
         key, token = providers.key(provider, self._environ), providers.token(provider, self._environ)
         url = providers.base_url(provider, self._environ)
-        if not (key or token or provider.local or url != provider.base_url):
+        if not _usable(provider, self._environ):
             remedy = f"Set {' or '.join(provider.keys + provider.tokens)}, or use --model offline."
             raise UsageError(f"no key for {provider.name}", where=f"model {provider.name}:{model}", remedy=remedy)
         http, name = self._connection(provider), f"{provider.name}:{model}"
@@ -231,27 +297,40 @@ class Models:
         return self._connections[provider.name]
 
 
-def _root_model(asked: str | Model, models: Models, environ: Mapping[str, str], notices: list[str]) -> str:
+def _usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
+    """Whether a model of this provider can be asked here: a key, an address of one's own, or none needed."""
+    if provider.wire in ("offline", "library"):
+        return True
+    own = providers.base_url(provider, environ) != provider.base_url
+    return provider.local or own or providers.has_key(provider, environ)
+
+
+def _root_model(asked: str | Model, root: Agent, models: Models, environ: Mapping[str, str], notices: list[str]) -> str:
     if not isinstance(asked, str):
         return models.put(asked)
-    name = asked
-    if asked == "auto":
+    name = root.model if asked == "auto" and root.model != "inherit" else asked
+    if name == "auto":
         name = providers.default(environ) or "offline"
         if name == "offline":
             notices.append(OFFLINE)
     return models(name).name
 
 
-def _toolbox(own: tuple[Tool, ...], agents: Mapping[str, Agent]) -> dict[str, Tool]:
+def _toolbox(own: tuple[Tool, ...], crew: Crew) -> dict[str, Tool]:
     from .toolkit import builtin
 
-    return {**builtin(), "task": task_tool(agents), **{tool.name: tool for tool in own}}
+    tools = {**builtin(), "task": task_tool(crew.agents)}
+    if any(not skill.hidden for skill in crew.skills.values()):
+        from .toolkit.skill import skill_tool
+
+        tools["skill"] = skill_tool(crew.skills)
+    return {**tools, **{tool.name: tool for tool in own}}
 
 
-def _workspace(root: str, spills: str) -> Any:
+def _workspace(root: str, *readable: str) -> Any:
     from .workspaces.shared import SharedWorkspace
 
-    return SharedWorkspace(root, readable=(spills,))
+    return SharedWorkspace(root, readable=readable)
 
 
 def _sandbox(root: str) -> Any:

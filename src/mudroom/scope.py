@@ -186,6 +186,7 @@ class SubAgentScope:
             budget=_budget(run_config),
             outputs=outputs,
             environment=False,
+            context="none",
         )
         return cls(name, runtime_context, prompt_config, agent, tools, on_message)
 

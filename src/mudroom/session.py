@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec.structs import replace
 
@@ -25,6 +25,9 @@ from .errors import UnknownName, UsageError
 from .outputs import shape
 from .workers.local import LocalWorker
 
+if TYPE_CHECKING:
+    from .scope import ContextState, ModelConfig, OutputConfig, OutputObject, PromptConfig, RunConfig, ToolConfig
+
 T = TypeVar("T")
 
 
@@ -41,6 +44,9 @@ class Session:
         max_children: children running at once; more wait.
         tools: your own tools, beside the built-in ones; one with a built-in's name takes its place.
         agents: your own agents, for `task`; one with a built-in's name takes its place.
+        root: the agent that runs prompts, or its name; default: the built-in one.
+        agent_files: whether to use the agent files, skills and context files (AGENTS.md, CLAUDE.md, …) of the folder and of the
+            person whose HOME is in `environ`.
         journal: "sqlite" (a file under `home`), "memory", or a Journal of your own.
         approver: who answers when a tool needs confirmation; default: no, at once.
         environ: where keys and addresses are looked up; default: the process's environment.
@@ -66,6 +72,8 @@ class Session:
         max_children: int = 64,
         tools: Sequence[Tool] = (),
         agents: Sequence[Agent] = (),
+        root: str | Agent | None = None,
+        agent_files: bool = False,
         journal: str | Journal = "sqlite",
         approver: Approver | None = None,
         environ: Mapping[str, str] | None = None,
@@ -89,12 +97,15 @@ class Session:
             environ=environ,
             resume=resume,
             fork=fork,
+            root=root,
+            agent_files=agent_files,
         )
         self._most = max_children
         self._watchers: list[Callable[[AnyEvent], None]] = []
         self._runs = 0
         self._latest = ""
         self._past: tuple[Message, ...] = ()
+        self._past_to = ""
         self._left: dict[str, list[Stored]] = {}
         self._turn_taking = asyncio.Lock()
         self._house: assembly.House | None = None
@@ -120,6 +131,7 @@ class Session:
             await assembly.copy(self._wish, journal)
         record = Record(journal.read())
         self._runs, self._latest, self._past = record.runs, record.latest, record.conversation
+        self._past_to = "" if record.latest in record.left else record.latest
         self._left.update(record.left)
 
     @property
@@ -138,8 +150,6 @@ class Session:
             brief = started(self._left[run_id])
             history = self._past if brief.continues else brief.history
             report = await self._worker.run(replace(brief, history=history), Meter(brief.budget))
-            if brief.depth == 0:
-                self._past += transcript(self._open().parts.journal.read(), run_id)
         self._left.clear()
         return report
 
@@ -205,12 +215,10 @@ class Session:
             await self._finish()
             house, form = self._open(), shape(outputs) if outputs is not None else None
             root = replace(house.root, outputs=form.outputs) if form else house.root
-            brief = self._brief(prompt, root, house.model, self.budget, continues=self._latest, history=self._past)
+            budget = self.budget.over(root.budget)
+            brief = self._brief(prompt, root, house.model, budget, continues=self._latest, history=self._history())
             self._latest = brief.run_id
-            try:
-                report = await self._worker.run(brief, Meter(brief.budget))
-            finally:
-                self._past += transcript(house.parts.journal.read(), brief.run_id)
+            report = await self._worker.run(brief, Meter(brief.budget))
             return form.fitted(report) if form else report
 
     @overload
@@ -275,6 +283,37 @@ class Session:
             tasks = [group.create_task(one(prompt)) for prompt in prompts]
         return [task.result() for task in tasks]
 
+    async def scope(
+        self,
+        name: str,
+        prompt_config: PromptConfig,
+        model_config: ModelConfig | None = None,
+        run_config: RunConfig | None = None,
+        tool_config: ToolConfig | None = None,
+        output_config: OutputConfig | None = None,
+        on_message: Callable[[str], Any] | None = None,
+        *,
+        context: ContextState | None = None,
+    ) -> OutputObject:
+        """Make a SubAgentScope and run it, in one call; what came of it. `context`: values for `${key}` places.
+
+        Errors: those of `SubAgentScope.create` and `run_non_interactive`.
+        """
+        from . import scope
+
+        made = await scope.SubAgentScope.create(
+            name,
+            self,
+            prompt_config,
+            model_config or scope.ModelConfig(),
+            run_config or scope.RunConfig(),
+            tool_config,
+            output_config,
+            on_message,
+        )
+        await made.run_non_interactive(context or scope.ContextState())
+        return made.output
+
     async def execute(
         self, agent: Agent, prompt: str, *, tools: Mapping[str, Tool], history: tuple[Message, ...] = (), started: Callable[[str], None]
     ) -> Report:
@@ -321,6 +360,13 @@ class Session:
         if agent not in known:
             raise UnknownName("agent", agent, known)
         return known[agent]
+
+    def _history(self) -> tuple[Message, ...]:
+        """The conversation so far; the latest run joins it only when it goes on."""
+        if self._latest != self._past_to:
+            self._past += transcript(self._open().parts.journal.read(), self._latest)
+            self._past_to = self._latest
+        return self._past
 
     def _open(self) -> assembly.House:
         if self._house is None:

@@ -29,6 +29,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     Arguments:
         session: session id. models: model string -> Model. toolbox: every tool there is, by name.
         agents: who may be called by `task`, by name. spills: folder for output too long for a context.
+        environment, context: for system prompts: date, platform, folder; the text of the context files, by how much an agent wants.
         child_model: model string of children whose agent says "inherit"; "" is their parent's. child_budget: what theirs leaves open.
         past: events of runs that a dead process left, by run id.
         watchers: called with each event, in order, after it is durable; deltas too. They must not raise or wait.
@@ -45,6 +46,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     agents: Mapping[str, Agent]
     spills: str
     environment: str
+    context: Mapping[str, str] = {}
     child_model: str = ""
     child_budget: Budget = Budget(turns=30)
     past: Mapping[str, Sequence[Stored]] = {}
@@ -87,7 +89,8 @@ class RunContext:
 
     def _setup(self) -> Setup:
         agent = self.brief.agent
-        system = f"{agent.instructions}\n\n{self.parts.environment}".strip() if agent.environment else agent.instructions
+        parts = agent.instructions, self.parts.context.get(agent.context, ""), self.parts.environment if agent.environment else ""
+        system = "\n\n".join(filter(None, parts))
         return Setup(system=system, tools=tuple(self.tools.values()), temperature=agent.temperature, top_p=agent.top_p)
 
     @property

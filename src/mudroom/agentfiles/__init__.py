@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from .agents import Found, agent_of, agents_from, inline
     from .context import Context, context_from
     from .findings import Finding, Severity, counted
+    from .keys import plain_name
     from .skills import Skill, skill_of
 
 BUILT_IN = ("general", "explore", "plan")
@@ -20,13 +21,14 @@ _HOMES = {
     "agents": "Found agent_of agents_from inline",
     "context": "Context context_from",
     "findings": "Finding Severity counted",
+    "keys": "plain_name",
     "skills": "Skill skill_of",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022  (by theme)
     "BUILT_IN", "builtin", "agents_from", "agent_of", "inline", "Found", "Finding", "Severity", "counted", "Skill", "skill_of", "Context",
-    "context_from",
+    "context_from", "plain_name",
 ]  # fmt: skip
 
 
