@@ -43,13 +43,16 @@ async def ask(ctx: RunContext, *, grace: Reason | None = None) -> Assistant:
 
 
 async def _whole(ctx: RunContext, *, tools: bool) -> Assistant:
+    whole: Assistant | None = None
     async for part in ctx.chat.ask(tools=tools):
         if isinstance(part, Piece):
             ctx.stream(part.kind, part.text)
         elif isinstance(part, Retry):
             await ctx.record(ctx.event(Retried, attempt=part.attempt, delay=part.delay, status=part.status, error=part.error))
         else:
-            return part
+            whole = part
+    if whole is not None:
+        return whole
     raise ModelGarbled("the model's answer ended before it was whole", where=ctx.brief.model)
 
 

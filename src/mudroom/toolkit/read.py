@@ -27,6 +27,10 @@ _COUNTED = 64 << 20  # the lines of a larger file are not counted to the end
 _SKIPPED = 1 << 30  # bytes that are gone through to find the first line wanted
 
 
+_AT_ONCE = 1 << 18
+"""Bytes of a file that is read on the spot; a thread of its own costs more than that takes."""
+
+
 class Arguments(Struct, frozen=True):
     """What the model sends: `offset` is the first line, from 1; `limit` the number of lines."""
 
@@ -66,6 +70,9 @@ def parse(given: dict[str, object]) -> Arguments:
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """Read the lines asked for."""
+    path = ctx.workspace.locate(arguments.file_path)
+    if ctx.workspace.stat(path).size <= _AT_ONCE:
+        return _read(ctx.workspace, arguments)
     return await asyncio.to_thread(_read, ctx.workspace, arguments)
 
 
