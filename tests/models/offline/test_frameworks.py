@@ -166,3 +166,9 @@ async def test_answers_in_chinese(ask: Ask) -> None:
 async def test_the_parent_reads_nothing_itself(ask: Ask) -> None:
     report = await ask({"pyproject.toml": pyproject("pytest>=8"), "tests/test_a.py": PYTEST}, QUESTION)
     assert "read" not in report.calls and "grep" not in report.calls
+
+
+async def test_a_tree_too_big_to_list_is_still_understood(ask: Ask) -> None:
+    tree = {f"docs/d{n // 100}/page{n}.txt": "x\n" for n in range(1100)}
+    tree |= {"zz/pyproject.toml": pyproject("pytest>=8"), "zz/tests/test_a.py": PYTEST}
+    assert found((await ask(tree, QUESTION)).text)["pytest"][0] == ">=8"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.models.offline.modules import function_names
 from mudroom.models.offline.recipes import RECIPES, camel, recipe
+from mudroom.models.offline.wishes import function_names
 
 from .conftest import Ask
 

@@ -115,3 +115,12 @@ async def test_an_empty_file_and_a_binary_one_are_said_to_be_so(ask: Ask) -> Non
 
 async def test_no_match_is_said(ask: Ask) -> None:
     assert "No file matches" in (await ask({"a.txt": "x"}, "Summarise all .py files")).text
+
+
+async def test_a_file_without_definitions_is_told_by_what_it_tests_sets_and_imports(ask: Ask) -> None:
+    tree = {
+        "a.test.js": "const test = require('node:test')\ntest('adds two', () => {})\n",
+        "b.py": "from __future__ import annotations\n\nimport os\n\nLIMIT = 3\n",
+    }
+    text = (await ask(tree, "Summarise *.js and *.py")).text
+    assert "1 tests: “adds two”" in text and "sets LIMIT; imports os" in text

@@ -68,3 +68,8 @@ def test_names_the_part_that_is_left_out() -> None:
 @pytest.mark.parametrize(("prompt", "zh"), [("用 subtask 找出 testing framework", True), ("find it", False), ("Read:\n- 文件.py", False)])
 def test_the_answer_is_in_the_language_of_the_question(prompt: str, zh: bool) -> None:
     assert chinese(prompt) is zh
+
+
+@pytest.mark.parametrize("prompt", ["a" * 10_000_000, "find the tests " * 400_000])
+def test_a_prompt_of_many_megabytes_is_refused_at_once(prompt: str) -> None:
+    assert understand(prompt) == ([], [])

@@ -99,8 +99,8 @@ def python(text: str, found: Manifest) -> None:
     found.tools = "[tool.nox]" if re.search(r"(?m)^(?:import|from) nox\b", code) else ""
     lists = r"""(?s)\b(\w*require\w*|\w*deps\w*|dependencies|install)\s*(?:=\s*|\(\s*)([\[{("'].*?)(?:\n\s*\n|\n\s*\w+\s*=|\Z)"""
     for m in re.finditer(lists, code):
-        for text_ in re.findall(r"""["']([A-Za-z][^"'\n]*)["']""", m[2]):
-            found.dependencies += _requirement(text_, m[1] != "install_requires")
+        for text_ in re.findall(r"""["']([A-Za-z][^"'\n]*)["'](?!\s*:)""", m[2]):
+            found.dependencies += _requirement(text_, bool(re.search("extra|test|dev|install$", m[1])))
 
 
 def package(text: str, found: Manifest) -> None:

@@ -32,6 +32,8 @@ _CLAUSE = re.compile(
     re.I,
 )
 _PATHS = re.compile(r"https?://\S+|[\w@.-]*/[\w@./-]*|\b[\w-]+\.[A-Za-z]\w{0,9}\b")
+_LONGEST = 40_000  # characters; a question is shorter, and the patterns below cost more than their length
+_ENDLESS = re.compile(r"\S{1000}")
 _LISTED = re.compile(r"(?m)^\s*[-*] .*$")
 
 _KINDS: tuple[tuple[str, re.Pattern[str]], ...] = (
@@ -108,6 +110,8 @@ def chinese(text: str) -> bool:
 
 def understand(prompt: str) -> tuple[list[Request], list[str]]:
     """What a prompt asks for, in order, and the parts of it that ask for something no rule covers."""
+    if len(prompt) > _LONGEST or _ENDLESS.search(prompt):
+        return [], []
     kinds: list[str] = []
     spans: list[tuple[int, int]] = []
     foreign: list[str] = []

@@ -38,8 +38,8 @@ _TS = Grammar(
 )
 _CPP = Grammar(
     _C,
-    r"(?m)^\s*(?:template\s*<[^>]*>\s*)?(?:typedef\s+)?(?:class|struct|enum(?:\s+class)?|namespace|union)\s+(?:\w+_API\s+)?(\w+)",
-    r"(?m)^(?!return|else|typedef|using|if|while|for|switch)[A-Za-z_][\w:<>,*&\s]*?[\s*&](\w+)\s*\([^;{}]*\)\s*(?:const\s*)?(?:noexcept\s*)?\{?\s*$",
+    r"(?m)^[ \t]*(?:template\s*<[^>]*>\s*)?(?:typedef\s+)?(?:class|struct|enum(?:\s+class)?|namespace|union)\s+(?:\w+_API\s+)?(\w+)",
+    r"(?m)^(?!return|else|typedef|using|if|while|for|switch)[A-Za-z_][\w:<>,*& \t]{0,100}?[ \t*&](\w+)[ \t]*\([^;{}()]{0,300}\)[ \t]*(?:const\b)?[ \t]*(?:noexcept\b)?[ \t]*\{?[ \t]*$",
 )
 GRAMMARS = {
     "py pyi": Grammar("#", r"(?m)^class\s+(\w+)", r"(?m)^(?:async\s+)?def\s+(\w+)"),
@@ -48,26 +48,26 @@ GRAMMARS = {
     "rs": Grammar(_C, r"(?m)^(?:pub(?:\([^)]*\))?\s+)?(?:struct|enum|trait|union)\s+(\w+)",
                   r"(?m)^\s{0,4}(?:pub(?:\([^)]*\))?\s+)?(?:const\s+|async\s+|unsafe\s+)*fn\s+(\w+)|^macro_rules!\s*(\w+)"),
     "java cs scala groovy": Grammar(_C, _JAVA + r"(?:class|interface|enum|record|struct|trait|object|@interface)\s+(\w+)",
-                                    r"(?m)^\s+(?:public|protected|internal|def)\s+(?:[\w<>\[\],.?]+\s+)*?(\w+)\s*\("),
-    "kt kts": Grammar(_C, _JAVA + r"(?:class|interface|enum class|object)\s+(\w+)", r"(?m)^\s*(?:\w+\s+)*?fun\s+(?:<[^>]*>\s*)?(?:\w+\.)?(\w+)\s*\("),
-    "rb": Grammar("#", r"(?m)^\s*(?:class|module)\s+([\w:]+)", r"(?m)^\s*def\s+((?:self\.)?\w+[?!]?)"),
-    "php": Grammar(_C, r"(?m)^(?:abstract\s+|final\s+|readonly\s+)*(?:class|interface|trait|enum)\s+(\w+)", r"(?m)^\s*(?:(?:public|static|final)\s+)*function\s+&?(\w+)"),
+                                    r"(?m)^[ \t]+(?:public|protected|internal|def)\s+(?:[\w<>\[\],.?]+[ \t]+)*?(\w+)\s*\("),
+    "kt kts": Grammar(_C, _JAVA + r"(?:class|interface|enum class|object)\s+(\w+)", r"(?m)^[ \t]*(?:\w+[ \t]+)*?fun\s+(?:<[^>]*>\s*)?(?:\w+\.)?(\w+)\s*\("),
+    "rb": Grammar("#", r"(?m)^[ \t]*(?:class|module)\s+([\w:]+)", r"(?m)^[ \t]*def\s+((?:self\.)?\w+[?!]?)"),
+    "php": Grammar(_C, r"(?m)^(?:abstract\s+|final\s+|readonly\s+)*(?:class|interface|trait|enum)\s+(\w+)", r"(?m)^[ \t]*(?:(?:public|static|final)\s+)*function\s+&?(\w+)"),
     "c h cc cpp cxx hpp hh m": _CPP,
-    "ex exs": Grammar("#", r"(?m)^\s*defmodule\s+([\w.]+)", r"(?m)^\s*defp?\s+(\w+[?!]?)"),
-    "swift": Grammar(_C, r"(?m)^\s*(?:\w+\s+)*?(?:class|struct|enum|protocol|actor|extension)\s+(\w+)", r"(?m)^\s*(?:@\w+\s+)*(?:\w+\s+)*?func\s+(\w+)"),
-    "dart": Grammar(_C, r"(?m)^(?:abstract\s+|sealed\s+|final\s+)*(?:class|mixin|enum|extension)\s+(\w+)", r"(?m)^[\w<>?]+\s+(\w+)\s*\([^;]*\)\s*(?:async\s*)?(?:\{|=>)"),
-    "sh bash zsh bats": Grammar("#", "", r"(?m)^\s*(?:function\s+)?([\w-]+)\s*\(\)"),
-    "lua": Grammar("--", "", r"(?m)^\s*(?:local\s+)?function\s+([\w.:]+)"),
-    "pl pm": Grammar("#", r"(?m)^package\s+([\w:]+)", r"(?m)^\s*sub\s+(\w+)"),
+    "ex exs": Grammar("#", r"(?m)^[ \t]*defmodule\s+([\w.]+)", r"(?m)^[ \t]*defp?\s+(\w+[?!]?)"),
+    "swift": Grammar(_C, r"(?m)^[ \t]*(?:\w+[ \t]+)*?(?:class|struct|enum|protocol|actor|extension)\s+(\w+)", r"(?m)^[ \t]*(?:@\w+\s+)*(?:\w+[ \t]+)*?func\s+(\w+)"),
+    "dart": Grammar(_C, r"(?m)^(?:abstract\s+|sealed\s+|final\s+)*(?:class|mixin|enum|extension)\s+(\w+)", r"(?m)^[\w<>?]+[ \t]+(\w+)[ \t]*\([^;()]{0,300}\)[ \t]*(?:async[ \t]*)?(?:\{|=>)"),
+    "sh bash zsh bats": Grammar("#", "", r"(?m)^[ \t]*(?:function\s+)?([\w-]+)\s*\(\)"),
+    "lua": Grammar("--", "", r"(?m)^[ \t]*(?:local\s+)?function\s+([\w.:]+)"),
+    "pl pm": Grammar("#", r"(?m)^package\s+([\w:]+)", r"(?m)^[ \t]*sub\s+(\w+)"),
     "hs": Grammar("--", r"(?m)^(?:data|newtype|class|type)\s+(\w+)", r"(?m)^(\w+)\s*::"),
-    "sql": Grammar("--", r"(?im)^\s*create\s+(?:or replace\s+)?(?:table|view)\s+(?:if not exists\s+)?[\"`]?([\w.]+)", r"(?im)^\s*create\s+(?:or replace\s+)?(?:function|procedure)\s+(\w+)"),
+    "sql": Grammar("--", r"(?im)^[ \t]*create\s+(?:or replace\s+)?(?:table|view)\s+(?:if not exists\s+)?[\"`]?([\w.]+)", r"(?im)^[ \t]*create\s+(?:or replace\s+)?(?:function|procedure)\s+(\w+)"),
     "md markdown mdx": Grammar("", r"(?m)^#{2,3}\s+(.+?)\s*#*$"),
     "rst": Grammar("", r"(?m)^(\S.*)\n[=~-]{3,}\s*$"),
     "css scss less": Grammar("/*", "", r"(?m)^@mixin\s+([\w-]+)"),
     "toml ini cfg": Grammar("#", r"(?m)^\[+([^\]]+)\]+"),
     "yaml yml": Grammar("#", r"(?m)^([\w.-]+):"),
     "json": Grammar("", r'(?m)^(?:  |\t)"([\w./@-]+)":'),
-    "proto graphql": Grammar(_C, r"(?m)^\s*(?:message|service|enum|type|interface|input)\s+(\w+)"),
+    "proto graphql": Grammar(_C, r"(?m)^[ \t]*(?:message|service|enum|type|interface|input)\s+(\w+)"),
 }  # fmt: skip
 _BY_SUFFIX = {suffix: grammar for suffixes, grammar in GRAMMARS.items() for suffix in suffixes.split()}
 SOURCE_WORDS = (
@@ -140,6 +140,6 @@ def _first_line(text: str) -> str:
 
 def _sentence(text: str) -> str:
     """The first sentence, on one line."""
-    flat = re.sub(r"\s+", " ", text).strip()
+    flat = re.sub(r"\s+", " ", re.sub(r"(?m)^\W{4,}$", "", text)).strip()
     m = re.match(r"(.{8,}?(?:[.!](?=\s|$)|。))", flat)
     return (m[1] if m else flat).strip()

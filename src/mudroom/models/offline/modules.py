@@ -9,22 +9,11 @@ from .checks import verify
 from .delegate import Piece, caveats, send
 from .plan import Ask, Beyond, Means, Outcome, Plan, Request, Tongue, call
 from .reading import own, paths
-from .recipes import RECIPES, USUAL, Recipe, camel, recipe, snake
+from .recipes import RECIPES, USUAL, Recipe, camel, recipe
 from .replies import combine
-
-_IDENTIFIER = r"[A-Za-z_$][\w$]*"
-_INTRODUCED = re.compile(
-    r"(?i)(?:\bfunctions?\b(?: (?:called|named|like|such as|for))?|\bwith\b(?: (?:the|a|an)\b)?(?: functions?\b)?"
-    r"|\bcontain\w*|\bprovid\w*|\bexport\w*|\bincluding\b|\bhas\b|\bhaving\b"
-    r"|包含|含有|包括|带有?|提供|实现|函数)[:: ]*"
-)
-_STOP_WORDS = (
-    "a an the and or some functions function new module python javascript js py typescript verify it then test tests named "
-    "called with to from here use for in of file utility utilities helper helpers string strings text number numbers math few "
-    "several common useful basic subtask task please that this library script check two three four five is as you your "
-    "docstrings docstring type hints comments at least one each name path"
-)
-_STOP = frozenset(_STOP_WORDS.split())
+from .wishes import function_names
+from .wishes import language as language_of
+from .wishes import place as place_of
 
 
 def create(request: Request, means: Means) -> Plan:
@@ -63,26 +52,6 @@ def create(request: Request, means: Means) -> Plan:
     return combine([(yield from verify(path, wanted, means)), *left, *notes])
 
 
-def function_names(text: str) -> list[str]:
-    """The functions a request names; empty when it leaves the choice open."""
-    bare = re.sub(r"[\w./-]+\.(?:py|m?js|ts)\b", " ", text)
-    listed = [m[1] for m in re.finditer(rf"(?<![\w/.])({_IDENTIFIER})\s*\(", bare)] + re.findall(rf"`({_IDENTIFIER})(?:\(\))?`", bare)
-    for m in _INTRODUCED.finditer(bare):
-        run = re.match(
-            rf"[`\s]*{_IDENTIFIER}(?:\(\w*\))?`?(?:\s*(?:,|、|和|与|以及|\band\b)+\s*(?:and\s+)?`?{_IDENTIFIER}(?:\(\w*\))?`?)*",
-            bare[m.end() :],
-        )
-        listed += re.findall(_IDENTIFIER, run[0]) if run else []
-    known = [w for w in re.findall(_IDENTIFIER, bare) if recipe(w) and (snake(w) in RECIPES and "_" in snake(w))]
-    before = re.findall(rf"({_IDENTIFIER}(?:\s*(?:,|、|和|\band\b)\s*{_IDENTIFIER})*) functions?\b", bare)
-    known += [w for run in before for w in re.findall(_IDENTIFIER, run) if recipe(w)]
-    names = [n for n in [*listed, *known] if n.lower() not in _STOP]
-    if not names:
-        words = {w.lower().rstrip("s") for w in re.findall(r"[A-Za-z]+", bare)}
-        names = [r.name for r in RECIPES.values() if any(part in words for part in {r.name, *r.others} if len(part) > 5)]
-    return list(dict.fromkeys(names))
-
-
 def _recipes(names: list[str]) -> list[Recipe]:
     found = [r for r in map(recipe, names or USUAL) if r]
     return list({r.name: r for r in found}.values())
@@ -90,9 +59,9 @@ def _recipes(names: list[str]) -> list[Recipe]:
 
 def _prompt(request: Request, names: list[str], say: Tongue) -> str:
     """What the child is told: language and place as asked for, and every function by name."""
-    language = _language(request.text)
+    language = language_of(request.text)
     kind = {"py": "Python ", "js": "JavaScript "}.get(language, "")
-    asked = _path(request.text)
+    asked = place_of(request.text)
     place = say(f" at `{asked}`", f",文件为 `{asked}`") if asked else ""
     functions = ", ".join(names or USUAL)
     return say(
@@ -101,26 +70,12 @@ def _prompt(request: Request, names: list[str], say: Tongue) -> str:
     )
 
 
-def _language(text: str) -> str:
-    if re.search(r"(?i)\bpython\b|\.py\b", text):
-        return "py"
-    return "js" if re.search(r"(?i)\bjavascript\b|\bnode(?:\.?js)?\b|\btypescript\b|\.m?js\b|\bjs\b", text) else ""
-
-
-def _path(text: str) -> str:
-    m = re.search(r"(?<![\w*/])((?:[\w.-]+/)*[\w-]+\.(?:py|mjs|js))\b", text)
-    if m:
-        return m[1]
-    named = re.search(r"(?i)\bmodule (?:called|named) `?([a-z]\w*)`?|模块[名叫为]+\s*`?([a-z]\w*)`?", text)
-    return (named[1] or named[2]) if named else ""
-
-
 def _write(request: Request, names: list[str], means: Means) -> Generator[list[Ask], list[Outcome], str]:
     """Choose language and a free path by what is there, write the file, and give back its path."""
     listed = yield [call("glob", pattern=p) for p in ("**/*.py", "**/*.js", "**/*.ts", "**/package.json")]
     python, script, typed, manifests = ([p for p in paths(outcome) if own(p)] for outcome in listed)
-    asked = _path(request.text)
-    language = _language(request.text) or ("js" if len(script) + len(typed) > len(python) or (manifests and not python) else "py")
+    asked = place_of(request.text)
+    language = language_of(request.text) or ("js" if len(script) + len(typed) > len(python) or (manifests and not python) else "py")
     modern = asked.endswith(".mjs")
     if language == "js" and "package.json" in manifests and not modern:
         package = (yield [call("read", file_path="package.json")])[0]

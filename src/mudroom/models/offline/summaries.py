@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
 
-from .languages import SOURCE, Outline, outline
+from .gist import describe
+from .languages import SOURCE
 from .places import exclusions, listed, scopes
 from .plan import Ask, Beyond, Cut, Means, Outcome, Plan, Request, Tongue
 from .reading import File, listing, own, read_all, rows_of, table
@@ -21,8 +22,6 @@ _LANGUAGE = re.compile(
     r"|sql|scala|lua|perl|haskell|c\+\+|go(?= (?:source )?(?:files?|code|packages?))|c(?= (?:source )?files?))(?![\w/-])",
     re.I | re.A,
 )
-_LENGTH = 170
-_NAMES = 6
 
 
 def head(say: Tongue) -> tuple[str, ...]:
@@ -93,44 +92,6 @@ def _read_while_allowed(files: list[str]) -> Generator[list[Ask], list[Outcome],
         except Cut:
             break
     return read
-
-
-def describe(file: File, say: Tongue) -> str:
-    """What one file does, in a line."""
-    if file.error:
-        return say(f"not readable: {file.error}", f"无法读取:{file.error}")[:_LENGTH]
-    if not file.text.strip():
-        return say("Empty file.", "空文件。")
-    found = outline(file.path, file.text)
-    prose = file.path.endswith((".md", ".markdown", ".mdx", ".rst", ".toml", ".json", ".yml", ".yaml", ".ini", ".cfg"))
-    parts = _sections(found, say) if prose else _definitions(found, say)
-    about = found.about[:_LENGTH]
-    room = _LENGTH - len(about)
-    shown = "; ".join(part for part in parts if part)
-    shown = shown if len(shown) <= room else shown[: max(0, room)].rpartition(",")[0] + ", …" if room > 40 else ""
-    stop = "" if not about or about[-1] in ".!?。!?:" else "."
-    text = f"{about}{stop} {shown}".strip()
-    return text or say(f"{len(file.lines)} lines, no definitions.", f"{len(file.lines)} 行,没有定义。")
-
-
-def _definitions(found: Outline, say: Tongue) -> list[str]:
-    tests = [f for f in found.functions if f.lower().startswith("test")]
-    plain = [f for f in found.functions if f not in tests]
-    return [
-        _some(say("classes ", "类 "), found.types, say),
-        _some(say("functions ", "函数 "), plain, say),
-        say(f"{len(tests)} tests", f"{len(tests)} 个测试") if tests else "",
-    ]
-
-
-def _sections(found: Outline, say: Tongue) -> list[str]:
-    return [_some(say("sections ", "章节 "), found.types, say)]
-
-
-def _some(label: str, names: Iterable[str], say: Tongue) -> str:
-    listed_ = list(names)
-    more = say(f", {len(listed_) - _NAMES} more", f",另有 {len(listed_) - _NAMES} 个") if len(listed_) > _NAMES else ""
-    return label + ", ".join(listed_[:_NAMES]) + more if listed_ else ""
 
 
 def lead(request: Request, count: int, say: Tongue) -> str:
