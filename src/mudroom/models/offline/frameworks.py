@@ -76,7 +76,7 @@ LANGUAGES = {
 _F = Framework
 FRAMEWORKS = (
     _F("pytest", "Python", _PY, r"^\s*(import pytest\b|from pytest import|from _pytest\b)", "pytest", config=r"(^|/)(pytest\.ini|conftest\.py)$", tool=r"\[tool\.pytest\]|\[(tool:)?pytest\]", plain=True),
-    _F("unittest", "Python", _PY, r"^\s*(import unittest\s*$|import unittest as|from unittest import .*(TestCase|main)|from unittest\.case)|\(unittest\.(\w+)?TestCase\)", standard="stdlib"),
+    _F("unittest", "Python", _PY, r"^\s*(import unittest\s*$|import unittest as|from unittest import .*(TestCase|main)|from unittest\.case)|^\s*class \w+\(.*\bunittest\.(\w+)?TestCase", standard="stdlib"),
     _F("Django test runner", "Python", _PY, r"^from django\.test import", standard="with django"),
     _F("nose2", "Python", _PY, r"^\s*(import nose2|from nose2)", "nose2", config=r"(^|/)(unittest|nose2)\.cfg$", tool=r"\bnose2\b"),
     _F("nose", "Python", _PY, r"^\s*(import nose\b|from nose[. ])", "nose", tool=r"\[nosetests\]|\bnosetests\b"),
