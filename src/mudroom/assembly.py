@@ -198,10 +198,10 @@ def _crew(wish: Wish, folder: str, environ: Mapping[str, str], notices: list[str
 def _root(asked: str | Agent | None, agents: Mapping[str, Agent]) -> Agent:
     if asked is None or isinstance(asked, Agent):
         return asked or agentfiles.builtin("main")
-    name = agentfiles.plain_name(asked)
-    if name not in agents:
+    named = {agentfiles.folded(name): agent for name, agent in agents.items()}
+    if (agent := named.get(agentfiles.folded(asked))) is None:
         raise UnknownName("agent", asked, agents)
-    return agents[name]
+    return agent
 
 
 def _served(agent: Agent, environ: Mapping[str, str], notices: list[str]) -> Agent:

@@ -24,6 +24,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     Arguments:
         model: model string, or "auto" for the first provider whose key is found. child_model: the same, or "inherit".
         max_turns: model calls of one answer to a prompt; None is no limit. child_turns: the same for a child.
+        agent: name of the root agent, "" for the built-in one. agents: further ones, as JSON. json_schema: of the answer; JSON or a file.
         max_children: children that run at once. output_format: one of FORMATS. color: one of COLORS.
         home: folder of the journals. origins: name of a value -> where it comes from; "default" is left out.
     """
@@ -33,6 +34,9 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_turns: int | None = None
     child_turns: int = 30
     max_children: int = 64
+    agent: str = ""
+    agents: str = ""
+    json_schema: str = ""
     output_format: str = "text"
     color: str = "auto"
     home: str = ""
@@ -43,7 +47,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.origins.get(name, "default")
 
 
-KEYS = tuple(name for name in Settings.__struct_fields__ if name != "origins")
+KEYS = tuple(name for name in Settings.__struct_fields__ if name not in ("origins", "agents", "json_schema"))
 NARROWING = ("max_turns", "child_turns", "max_children")
 """What a project's file may set, and only to less: it comes with a repository that someone else wrote."""
 

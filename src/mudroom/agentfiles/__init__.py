@@ -10,8 +10,9 @@ from .._core.agents import Agent
 if TYPE_CHECKING:
     from .agents import Found, agent_of, agents_from, inline
     from .context import Context, context_from
+    from .files import below
     from .findings import Finding, Severity, counted
-    from .keys import plain_name
+    from .keys import folded, plain_name
     from .skills import Skill, skill_of
 
 BUILT_IN = ("general", "explore", "plan")
@@ -20,15 +21,16 @@ BUILT_IN = ("general", "explore", "plan")
 _HOMES = {
     "agents": "Found agent_of agents_from inline",
     "context": "Context context_from",
+    "files": "below",
     "findings": "Finding Severity counted",
-    "keys": "plain_name",
+    "keys": "folded plain_name",
     "skills": "Skill skill_of",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022  (by theme)
     "BUILT_IN", "builtin", "agents_from", "agent_of", "inline", "Found", "Finding", "Severity", "counted", "Skill", "skill_of", "Context",
-    "context_from", "plain_name",
+    "context_from", "plain_name", "folded", "below",
 ]  # fmt: skip
 
 

@@ -14,7 +14,7 @@ from .._core.agents import Agent
 from .files import below, text_of
 from .findings import Finding, Notes
 from .head import Entry, page
-from .keys import Draft, drafted, plain_name
+from .keys import Draft, drafted, folded, plain_name
 from .places import KINDS, places
 from .skills import Skill, preloaded, skills_from
 
@@ -58,7 +58,7 @@ def agents_from(folder: str, *, home: str | None = None, tools: Iterable[str] = 
     for place in places(KINDS, folder, home):
         for path in below(place.folder, place.kind.suffix, deep=place.kind.deep):
             agent, draft = agent_of(path, place.kind.dialect, within=place.within, tools=tools, skills=skills.by_name)
-            if agent is not None and (first := taken.setdefault(_same(agent.name), path)) != path:
+            if agent is not None and (first := taken.setdefault(folded(agent.name), path)) != path:
                 draft.notes.warning(1, f"not used: {first} is called {agent.name!r}, too, and goes before it")
             elif agent is not None:
                 (mains if draft.main else agents).append(agent)
@@ -113,7 +113,7 @@ def _complete(draft: Draft, entries: dict[str, Entry], line: int, skills: dict[s
         if not fields.get(key):
             notes.error(1, why)
     if not fields.get("instructions"):
-        notes.error(line, "no instructions: the text below the head is what the agent is told")
+        notes.error(line, "no instructions: nothing says what the agent is to do")
     if draft.off:
         notes.note(1, f"not used: {draft.off}")
     if notes.failed or draft.off:
@@ -151,7 +151,3 @@ def _toml(text: str, notes: Notes) -> tuple[dict[str, Entry] | None, str, int]:
 def _line(text: str, key: str) -> int:
     found = re.search(rf"""^[ \t]*\[*[ \t]*["']?{re.escape(key)}\b""", text, re.MULTILINE)
     return text.count("\n", 0, found.start()) + 1 if found else 1
-
-
-def _same(name: str) -> str:
-    return "".join(letter for letter in name.lower() if letter.isalnum())

@@ -65,6 +65,11 @@ def plain_name(text: str) -> str:
     return re.sub(r"[^\w.]+", "-", text.strip().lower()).strip("-_.")[:64]
 
 
+def folded(name: str) -> str:
+    """What names have in common that differ in case and separators only."""
+    return "".join(letter for letter in name.lower() if letter.isalnum())
+
+
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("is no text")

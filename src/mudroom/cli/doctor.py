@@ -18,6 +18,7 @@ from msgspec import Struct
 
 from .. import config
 from .._version import __version__
+from ..agentfiles import counted
 from ..config import Settings
 from ..errors import JournalError, MudroomError
 from ..models import providers as table
@@ -136,6 +137,7 @@ def _checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield _writable(home)
     yield _journals(home)
     yield from _models(environ)
+    yield _agents(environ)
     yield Check("sandbox", "ok", "off: commands run with your own rights, in the folder they are given")
     yield _program("rg", "grep is done in Python, slower", "Install ripgrep.")
     yield _program("git", "ignore files are honoured, worktrees are not to be had", "Install git.")
@@ -185,6 +187,17 @@ def _models(environ: Mapping[str, str]) -> Iterator[Check]:
     else:
         remedy = "For a real one set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENAI_BASE_URL or OLLAMA_HOST."
         yield Check("models", "warn", "no key and no local server found: the offline model is used, which knows a few tasks", remedy)
+
+
+def _agents(environ: Mapping[str, str]) -> Check:
+    from .agents import found, remarks
+
+    findings, here = remarks(".", environ), found(".", environ)
+    wrong = [finding for finding in findings if finding.severity != "note"]
+    what = f"{len(here.agents) + len(here.mains)} agents and {len(here.skills)} skills in files"
+    if not wrong:
+        return Check("agents", "ok", what)
+    return Check("agents", "warn", f"{what}; {counted(findings)}, the first: {wrong[0]}", "mudroom agents check lists them all.")
 
 
 def _program(name: str, without: str, remedy: str) -> Check:

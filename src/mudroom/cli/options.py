@@ -60,6 +60,9 @@ def terminal() -> bool:
 @click.option("-C", "cwd", default=".", metavar="DIR", help="Work in this folder.")
 @click.option("-m", "--model", metavar="MODEL", help="provider:model, e.g. anthropic:claude-sonnet-4-5, ollama:qwen3:8b, offline.")
 @click.option("--child-model", metavar="MODEL", help="Model of the children; default: their parent's.")
+@click.option("--agent", metavar="NAME", help="Who takes the prompt, in place of the built-in agent (mudroom agents).")
+@click.option("--agents", metavar="JSON", help='More agents: {"name": {"description": …, "prompt": …, "tools": […]}}.')
+@click.option("--json-schema", metavar="JSON|FILE", help="The answer as values of this JSON Schema.")
 @click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Most model calls for the prompt itself.")
 @click.option("--max-children", type=click.IntRange(1), metavar="N", help="Most children at once; more wait.")
 @click.option("-o", "--output-format", type=click.Choice(["text", "json", "stream-json"]), help="What stdout carries.")
@@ -166,4 +169,53 @@ def help_(command: str | None) -> int:
     return 0
 
 
-COMMANDS: dict[str, click.Command] = {"runs": runs, "show": show, "models": models, "doctor": doctor, "help": help_}
+@click.group(invoke_without_command=True, context_settings=_HELP)
+@click.option("-C", "cwd", default=".", metavar="DIR", help="As seen from this folder.")
+@click.pass_context
+def agents(ctx: click.Context, cwd: str) -> int | None:
+    """List agents and skills; show, begin or check their files."""
+    prepare(cwd)
+    ctx.obj = cwd
+    return None if ctx.invoked_subcommand else ctx.invoke(list_agents, as_json=False)
+
+
+@agents.command("list", context_settings=_HELP)
+@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+def list_agents(as_json: bool) -> int:
+    """List the agents and skills there are (the default)."""
+    from .agents import listing
+
+    return listing(click.get_current_context().obj, os.environ, as_json=as_json)
+
+
+@agents.command("show", context_settings=_HELP)
+@click.argument("name")
+@click.pass_obj
+def show_agent(cwd: str, name: str) -> int:
+    """Show one agent as it would run."""
+    from .agents import showing
+
+    return showing(cwd, os.environ, name)
+
+
+@agents.command("new", context_settings=_HELP)
+@click.argument("name")
+@click.pass_obj
+def new_agent(cwd: str, name: str) -> int:
+    """Begin an agent's file in .agents/agents."""
+    from .agents import beginning
+
+    return beginning(cwd, name)
+
+
+@agents.command("check", context_settings=_HELP)
+@click.argument("paths", nargs=-1, metavar="[PATH]...")
+@click.pass_obj
+def check_agents(cwd: str, paths: tuple[str, ...]) -> int:
+    """Say what is wrong with agent files, skills and context files; 1 if one cannot be used."""
+    from .agents import checking
+
+    return checking(cwd, os.environ, paths)
+
+
+COMMANDS: dict[str, click.Command] = {"runs": runs, "show": show, "models": models, "agents": agents, "doctor": doctor, "help": help_}

@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from .._core.agents import Reason, Report
+from .._core.agents import Agent, Reason, Report
 from .._core.budgets import Budget
 from .._core.events import AnyEvent, TurnFailed
 from .._engine.ledger import Tally, sentence
@@ -24,8 +24,16 @@ TRANSIENT = 75
 
 
 def session(settings: Settings, cwd: str) -> Session:
-    """A session as the settings want it, not yet open. `cwd`: its folder."""
+    """A session as the settings want it, not yet open. `cwd`: its folder. Raises UsageError for agents that cannot be used."""
+    agents: list[Agent] = []
+    if settings.agents:
+        from .agents import inline
+
+        agents = inline(settings.agents)
     return Session(
+        agents=agents,
+        root=settings.agent or None,
+        agent_files=True,
         model=settings.model,
         child_model=settings.child_model,
         cwd=cwd,
@@ -86,7 +94,11 @@ async def one_shot(prompt: str, settings: Settings, *, cwd: str, verbose: bool =
     Arguments:
         verbose: a line for every call, where there is no live tree. quiet: nothing on stderr but errors.
     """
-    form = settings.output_format
+    form, wanted = settings.output_format, None
+    if settings.json_schema:
+        from .agents import schema
+
+        wanted = schema(settings.json_schema)
     async with session(settings, cwd) as opened:
         tally, verdict, output = Tally(), Verdict(), Output(opened.cancel if form == "stream-json" else bool)
         screen = Screen(settings.color, verbose=verbose, quiet=quiet, plain=form == "stream-json" and sys.stdout.isatty())
@@ -104,9 +116,11 @@ async def one_shot(prompt: str, settings: Settings, *, cwd: str, verbose: bool =
         for watcher in (tally.apply, verdict.apply, screen.apply, *([] if form == "text" else [tell])):
             opened.watch(watcher)
         with interrupts(opened.cancel) as signals, screen:
-            report = await opened.run(prompt)
+            report = await (opened.run(prompt, outputs=wanted) if wanted else opened.run(prompt))
         ledger = tally.ledger
-        output.write(_answer(report) if form == "text" else encode(lines.result(report, msgspec.to_builtins(ledger))))
+        output.write(
+            _answer(report, values=wanted is not None) if form == "text" else encode(lines.result(report, msgspec.to_builtins(ledger)))
+        )
         if trouble := why(report):
             say(trouble)
         if ledger.children and not quiet:
@@ -126,6 +140,8 @@ def why(report: Report) -> str:
     return f"the run ended with {report.reason.value} after {report.turns} turns; {partial}"
 
 
-def _answer(report: Report) -> bytes:
-    text = clean(report.text) if sys.stdout.isatty() else report.text
+def _answer(report: Report, *, values: bool) -> bytes:
+    """What stdout carries: the text, or the values that were asked for as JSON."""
+    text = msgspec.json.encode(report.outputs).decode() if values else report.text
+    text = clean(text) if sys.stdout.isatty() else text
     return (text.rstrip("\n") + "\n").encode("utf-8", "replace") if text else b""

@@ -103,6 +103,7 @@ class Stream:
             subtype=SUBTYPES.get(report.reason, "error_during_execution"),
             is_error=not report.ok,
             **outcome,
+            **({"structured_output": report.outputs} if report.outputs else {}),
             duration_ms=round(report.seconds * 1000),
             duration_api_ms=round(self._api_seconds * 1000),
             num_turns=report.turns,
