@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from msgspec import Struct
 from msgspec.structs import replace
 
-from . import agentfiles, config
+from . import agentfiles, config, prices
 from ._core.agents import Agent
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, RunStarted, SessionOpened, Stored
@@ -43,6 +43,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     environ: Mapping[str, str] | None
     resume: str = ""
     fork: bool = False
+    prices: bool = False
     root: str | Agent | None = None
     agent_files: bool = False
 
@@ -159,6 +160,7 @@ def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]], past: dict[str
         context=crew.texts,
         child_model=wish.child_model,
         child_budget=wish.child_budget,
+        price=prices.cost if wish.prices else None,
         past=past,
         watchers=watchers,
     )

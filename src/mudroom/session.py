@@ -23,6 +23,7 @@ from ._engine.tree import transcript
 from ._version import __version__
 from .errors import UnknownName, UsageError
 from .outputs import shape
+from .prices import known
 from .workers.local import LocalWorker
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Session:
         approver: who answers when a tool needs confirmation; default: no, at once.
         environ: where keys and addresses are looked up; default: the process's environment.
         resume: id of a recorded session, or the beginning of one, to go on with; its folder and model are taken over.
+        prices: whether reports say what was spent in US dollars; a budget in dollars turns it on.
         fork: go on with a copy of that session under a new id, and leave the record as it is.
 
     Errors: UsageError (no such folder, unknown model), JournalError. Reads no files of yours unless a tool is asked to.
@@ -79,6 +81,7 @@ class Session:
         environ: Mapping[str, str] | None = None,
         resume: str = "",
         fork: bool = False,
+        prices: bool = False,
     ) -> None:
         self.id = str(uuid.uuid4())
         self.notices: list[str] = []
@@ -97,6 +100,7 @@ class Session:
             environ=environ,
             resume=resume,
             fork=fork,
+            prices=prices or self.budget.usd is not None,
             root=root,
             agent_files=agent_files,
         )
@@ -117,6 +121,8 @@ class Session:
         house = assembly.build(self._wish, self._watchers, self._left)
         self._house, self._worker = house, LocalWorker(house.parts, self._most)
         self.notices.extend(house.notices)
+        if self.budget.usd is not None:
+            known(house.model)
         if self._wish.resume:
             await self._take_up()
         await self._record(
@@ -326,6 +332,14 @@ class Session:
         brief = self._brief(prompt, agent, self._model_of(agent.model), agent.budget, history=history, depth=1)
         started(brief.run_id)
         return await self._worker.beside(parts).run(replace(brief, tools=tuple(tools)), Meter(agent.budget))
+
+    def steer(self, run_id: str, word: str) -> bool:
+        """Give a running run a word: it reads it with its next results, or before it would have ended. False if it is not running."""
+        return self._worker.steer(run_id, word)
+
+    def wrap_up(self, run_id: str) -> bool:
+        """Have a running run stop what it does and report what it has; its reason is CANCELLED, recovered. False if it is not running."""
+        return self._worker.wrap_up(run_id)
 
     def cancel(self, run_id: str | None = None) -> bool:
         """Stop one run (default: the conversation's current one) and all below it. Its report says CANCELLED."""

@@ -112,6 +112,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         text: the final words, "" if there are none.
         reason: why it ended. recovered: a limit was hit, and the run still gave a summary.
         outputs: the values it emitted, by name; of the type asked for once the reason is GOAL.
+        usd: US dollars of the run and all below it; None if a price is not known, or nobody asked for money.
         usage: tokens of the run and all below it. turns: model calls. seconds: wall-clock time.
         calls: tool name -> how often it ran. failed: how many of those calls were errors.
         files_read, files_changed: as the engine saw them, relative to the workspace, each once, in order.
@@ -125,6 +126,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     recovered: bool = False
     outputs: T = {}  # pyright: ignore[reportAssignmentType]  (msgspec copies an empty dict)
     usage: Usage = Usage()
+    usd: float | None = None
     turns: int = 0
     seconds: float = 0.0
     calls: dict[str, int] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any
 
@@ -17,7 +18,7 @@ class Limit(StrEnum):
     SECONDS = "seconds"
     INPUT_TOKENS = "input_tokens"
     OUTPUT_TOKENS = "output_tokens"
-    CHILDREN = "children"
+    USD = "usd"
 
 
 class Budget(Struct, frozen=True, omit_defaults=True):
@@ -25,8 +26,9 @@ class Budget(Struct, frozen=True, omit_defaults=True):
 
     Arguments:
         turns: model calls of the run itself; the grace turn that asks for a summary is not counted.
-        seconds: wall-clock time of the run.
+        seconds: wall-clock time of the run; time in which a person is asked does not count.
         input_tokens, output_tokens: tokens of the run and all its descendants.
+        usd: US dollars of the run and all its descendants; needs a model whose price is known.
         children: runs started below this one, at any depth.
         depth: levels of children below this run; 0 forbids the task tool.
 
@@ -38,12 +40,9 @@ class Budget(Struct, frozen=True, omit_defaults=True):
     seconds: float | None = None
     input_tokens: int | None = None
     output_tokens: int | None = None
+    usd: float | None = None
     children: int | None = None
     depth: int | None = None
-
-    def within(self, outer: Budget) -> Budget:
-        """These limits, each one no wider than `outer`'s."""
-        return Budget(*(_least(mine, theirs) for mine, theirs in zip(self.values(), outer.values(), strict=True)))
 
     def over(self, lower: Budget) -> Budget:
         """These limits where they are set, `lower`'s elsewhere."""
@@ -52,68 +51,118 @@ class Budget(Struct, frozen=True, omit_defaults=True):
 
     def values(self) -> tuple[float | int | None, ...]:
         """The limits in the order of the fields."""
-        return (self.turns, self.seconds, self.input_tokens, self.output_tokens, self.children, self.depth)
+        return (self.turns, self.seconds, self.input_tokens, self.output_tokens, self.usd, self.children, self.depth)
+
+
+SHARED = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS, Limit.USD)
+"""What a run spends from its ancestors' budgets too, and what is set aside for a child that has a limit of its own."""
+
+NEARLY = 0.9
+"""The part of a limit at which the run is told that it nears its end."""
 
 
 class Meter:
-    """What one run has spent. Tokens and children are charged to every ancestor too, so an outer limit binds all below it."""
+    """What one run has spent. Tokens, money and children are charged to every ancestor too, so an outer limit binds all below.
+
+    What a child is granted is set aside in its parent until the child ends; what it did not use is then free again.
+    """
 
     def __init__(self, budget: Budget, parent: Meter | None = None) -> None:
         self.budget, self.parent = budget, parent
         self.turns, self.children, self.usage, self.below = 0, 0, Usage(), Usage()
+        self.usd = 0.0
+        self.priced = True
+        self.extend: Callable[[float], None] = _nothing
+        self._carved: set[Meter] = set()
 
-    def carve(self, wish: Budget) -> Meter:
-        """A meter for a child: its wish, held within what is left here. Counts the child."""
-        meter: Meter | None = self
-        while meter is not None:
+    def carve(self, wish: Budget, seconds: float = 0.0) -> Meter:
+        """A meter for a child, with all it wishes set aside. `seconds`: the age of this run.
+
+        Raises ValueError that says what does not fit.
+        """
+        for meter in self._upward():
+            if meter.budget.children is not None and meter.children >= meter.budget.children:
+                raise ValueError(f"the budget of {meter.budget.children} children is used up")
+        granted: dict[str, Any] = {}
+        for limit in SHARED:
+            asked, left = getattr(wish, limit), self.left(limit)
+            if left is not None and (left <= 0 or (asked is not None and asked > left)):
+                raise ValueError(f"{limit}: {asked if asked is not None else 'some'} wanted, {max(left, 0):g} left")
+            granted[limit] = asked
+        time = None if self.budget.seconds is None else max(0.0, self.budget.seconds - seconds)
+        depth = None if self.budget.depth is None else max(0, self.budget.depth - 1)
+        granted |= {"turns": wish.turns, "seconds": _least(wish.seconds, time)}
+        child = Meter(Budget(children=wish.children, depth=_least(wish.depth, depth), **granted), self)
+        for meter in self._upward():
             meter.children += 1
-            meter = meter.parent
-        return Meter(wish.within(self._left()), self)
+        self._carved.add(child)
+        return child
 
-    def charge(self, usage: Usage) -> None:
-        """Add the tokens of one model call, here and to every ancestor."""
+    def release(self) -> None:
+        """Give back to the parent what was set aside and not used."""
+        if self.parent is not None:
+            self.parent._carved.discard(self)
+
+    def charge(self, usage: Usage, usd: float | None = 0.0) -> None:
+        """Add tokens and money of this run, here and to every ancestor; None is an unknown price."""
         self.usage += usage
-        meter = self.parent
-        while meter is not None:
-            meter.below += usage
-            meter = meter.parent
+        for meter in self._upward():
+            meter.usd += usd or 0.0
+            meter.priced = meter.priced and usd is not None
+            if meter is not self:
+                meter.below += usage
+
+    def pause(self, seconds: float) -> None:
+        """Let the clocks of this run and its ancestors stand still for that long, afterwards."""
+        for meter in self._upward():
+            meter.extend(seconds)
 
     def exceeded(self, seconds: float = 0.0) -> Limit | None:
         """The first limit that is used up, here or in an ancestor; `seconds` is the run's age."""
-        own = self.budget
-        if own.turns is not None and self.turns >= own.turns:
-            return Limit.TURNS
-        if own.seconds is not None and seconds >= own.seconds:
-            return Limit.SECONDS
-        return self._tokens_exceeded()
+        return next((limit for limit, part in self._parts(seconds) if part >= 1.0), None)
 
-    def full(self) -> bool:
-        """Whether a further child would break a limit of this run or of an ancestor."""
+    def nearing(self, seconds: float = 0.0) -> Limit | None:
+        """The first limit of this run of which nine tenths are used up."""
+        return next((limit for limit, part in self._parts(seconds) if part >= NEARLY), None)
+
+    def left(self, limit: Limit) -> float | None:
+        """What is left of a shared limit in this run and its ancestors, less what is set aside for children; None for no limit."""
+        limited = ((meter, getattr(meter.budget, limit)) for meter in self._upward())
+        return min((most - meter.spent(limit) - meter._set_aside(limit) for meter, most in limited if most is not None), default=None)
+
+    def spent(self, limit: Limit) -> float:
+        """What the run and all below it have spent of a shared limit."""
+        if limit is Limit.USD:
+            return self.usd
+        return getattr(self.usage, limit) + getattr(self.below, limit)
+
+    def _parts(self, seconds: float) -> Iterator[tuple[Limit, float]]:
+        if self.budget.turns is not None:
+            yield Limit.TURNS, _part(self.turns, self.budget.turns)
+        if self.budget.seconds is not None:
+            yield Limit.SECONDS, _part(seconds, self.budget.seconds)
+        for meter in self._upward():
+            for limit in SHARED:
+                if (most := getattr(meter.budget, limit)) is not None:
+                    yield limit, _part(meter.spent(limit), most)
+
+    def _set_aside(self, limit: Limit) -> float:
+        granted = ((getattr(child.budget, limit), child.spent(limit)) for child in self._carved)
+        return sum(max(0, most - spent) for most, spent in granted if most is not None)
+
+    def _upward(self) -> Iterator[Meter]:
         meter: Meter | None = self
         while meter is not None:
-            if meter.budget.children is not None and meter.children >= meter.budget.children:
-                return True
+            yield meter
             meter = meter.parent
-        return False
 
-    def _tokens_exceeded(self) -> Limit | None:
-        meter: Meter | None = self
-        while meter is not None:
-            spent, limit = meter.usage + meter.below, meter.budget
-            if limit.input_tokens is not None and spent.input_tokens >= limit.input_tokens:
-                return Limit.INPUT_TOKENS
-            if limit.output_tokens is not None and spent.output_tokens >= limit.output_tokens:
-                return Limit.OUTPUT_TOKENS
-            meter = meter.parent
-        return None
 
-    def _left(self) -> Budget:
-        spent, own = self.usage + self.below, self.budget
-        return Budget(
-            input_tokens=None if own.input_tokens is None else max(0, own.input_tokens - spent.input_tokens),
-            output_tokens=None if own.output_tokens is None else max(0, own.output_tokens - spent.output_tokens),
-            depth=None if own.depth is None else max(0, own.depth - 1),
-        )
+def _nothing(_: float) -> None:
+    return
+
+
+def _part(spent: float, most: float) -> float:
+    return spent / most if most > 0 else 1.0
 
 
 def _least(mine: float | int | None, theirs: float | int | None) -> Any:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from .._core.agents import Agent, Brief, Reason, Report
 from .._core.budgets import Budget, Meter
 from .._core.events import AnyEvent, Changing, Delta, Event, Stored, Told
-from .._core.messages import Assistant, Call, Result, Text, User
+from .._core.messages import Assistant, Call, Result, Text, Usage, User
 from .._core.ports import Approver, Chat, Clock, Journal, Model, Sandbox, Setup, Toolbox, Worker, Workspace
 from .._core.tools import Tool, ToolResult
 from ..errors import WorkspaceError
@@ -31,6 +31,7 @@ class Parts(Struct, frozen=True, kw_only=True):
         agents: who may be called by `task`, by name. spills: folder for output too long for a context.
         environment, context: for system prompts: date, platform, folder; the text of the context files, by how much an agent wants.
         child_model: model string of children whose agent says "inherit"; "" is their parent's. child_budget: what theirs leaves open.
+        price: model string and tokens -> US dollars, None if unknown; None: nobody asks for money.
         past: events of runs that a dead process left, by run id.
         watchers: called with each event, in order, after it is durable; deltas too. They must not raise or wait.
     """
@@ -49,6 +50,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     context: Mapping[str, str] = {}
     child_model: str = ""
     child_budget: Budget = Budget(turns=30)
+    price: Callable[[str, Usage], float | None] | None = None
     past: Mapping[str, Sequence[Stored]] = {}
     watchers: list[Callable[[AnyEvent], None]] = []
 
@@ -72,7 +74,7 @@ class RunContext:
         self.begun: dict[str, Changing | None] = {}
         self.unheeded: Assistant | None = None
         self.grace: Reason | None = None
-        self.over = False
+        self.over = self.wrapping = self.warned = False
         self.final = self.partial = ""
         self.cut_off = False
         self.stopping = False
@@ -113,6 +115,16 @@ class RunContext:
         """Seconds until its time is up, None if it has no limit."""
         limit = self.meter.budget.seconds
         return None if limit is None else max(0.0, limit - self.age)
+
+    def runs_until(self, deadline: asyncio.Timeout) -> None:
+        """Have the deadline, and the age, moved when the clock stands still."""
+
+        def extend(seconds: float) -> None:
+            self.began += seconds
+            if (when := deadline.when()) is not None:
+                deadline.reschedule(when + seconds)
+
+        self.meter.extend = extend
 
     def event(self, kind: type[E], /, **fields: Any) -> E:
         """An event of this run, stamped with turn, prompt id and time."""
@@ -162,6 +174,17 @@ class RunContext:
         self.final = message.text.strip()
         self.partial = self.final or self.partial
 
+    def charge(self, message: Assistant) -> None:
+        """Put the cost of an answer on the meter."""
+        price = self.parts.price
+        self.meter.charge(message.usage, price(self.brief.model, message.usage) if price else 0.0)
+
+    def warn(self) -> None:
+        """Tell the run once that it nears a limit."""
+        if not self.warned and (limit := self.meter.nearing(self.age)):
+            self.warned = True
+            self.tell(f"You have used 90 % of your {limit.replace('_', ' ')}. Come to an end: finish what matters most, then report.")
+
     def answered(self) -> None:
         """Put the results of all calls asked for at the head of the inbox, in the order of the calls."""
         self.inbox[:0] = [self.results[call.id] for call in self.asked]
@@ -184,6 +207,7 @@ class RunContext:
             recovered=recovered,
             outputs=self.answers.values,
             usage=self.meter.usage + self.meter.below,
+            usd=round(self.meter.usd, 6) if self.parts.price and self.meter.priced else None,
             turns=self.turn,
             seconds=round(self.age, 3),
             calls=self._calls,

@@ -22,6 +22,7 @@ REASONS = {
     Limit.SECONDS: Reason.TIMEOUT,
     Limit.INPUT_TOKENS: Reason.BUDGET,
     Limit.OUTPUT_TOKENS: Reason.BUDGET,
+    Limit.USD: Reason.BUDGET,
 }
 
 BROKEN_OFF = {
@@ -32,9 +33,13 @@ BROKEN_OFF = {
 _WHY = {
     Reason.MAX_TURNS: "You have used up your turns.",
     Reason.TIMEOUT: "Your time is up.",
-    Reason.BUDGET: "You have used up your tokens.",
+    Reason.BUDGET: "You have used up your tokens, or your money.",
     Reason.LOOP: "You went on in circles and were stopped.",
+    Reason.CANCELLED: "You are asked to wrap up.",
 }
+
+
+_LANDINGS = _WHY.keys() - {Reason.CANCELLED}
 
 
 async def settle(ctx: RunContext, reason: Reason, error: str) -> Report:
@@ -42,7 +47,7 @@ async def settle(ctx: RunContext, reason: Reason, error: str) -> Report:
     ctx.over = reason is Reason.CANCELLED
     await _close_calls(ctx)
     summary = ctx.final if ctx.grace else ""
-    if reason in _WHY and not ctx.cut_off and not summary:
+    if not summary and (ctx.wrapping or (reason in _LANDINGS and not ctx.cut_off)):
         summary = await _summary(ctx, reason)
     text = summary or (ctx.final if reason is Reason.GOAL else ctx.partial)
     return ctx.report(reason, text, recovered=bool(summary), error=error)

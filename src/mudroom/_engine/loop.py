@@ -22,7 +22,8 @@ async def run(ctx: RunContext) -> Report:
     await begin(ctx)
     reason, error = Reason.ERROR, ""
     try:
-        async with asyncio.timeout(ctx.time_left):
+        async with asyncio.timeout(ctx.time_left) as deadline:
+            ctx.runs_until(deadline)
             reason, error = await converse(ctx)
     except TimeoutError:
         reason = Reason.TIMEOUT
@@ -54,6 +55,7 @@ async def converse(ctx: RunContext) -> tuple[Reason, str]:
         if ctx.unheeded is None:
             if (limit := ctx.meter.exceeded(ctx.age)) is not None:
                 return ending.REASONS[limit], ""
+            ctx.warn()
             await ask(ctx)
         if (end := await heed(ctx)) is not None:
             return end
@@ -74,7 +76,7 @@ async def heed(ctx: RunContext) -> tuple[Reason, str] | None:
         return Reason.ERROR, ending.BROKEN_OFF[message.stop]
     elif word := ctx.answers.nudge:
         ctx.tell(word)
-    else:
+    elif not ctx.inbox:
         return Reason.GOAL, ""
     if (count := ctx.guard.see(message, ctx.results)) >= STOP:
         return Reason.LOOP, ""

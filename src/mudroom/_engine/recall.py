@@ -64,6 +64,7 @@ def _finished(ctx: RunContext, event: CallFinished, calls: Mapping[str, Call]) -
         ctx.meter.children += 1
         if report := finished(ctx.parts.past.get(child, ())):
             ctx.meter.below += report.usage
+            ctx.meter.usd += report.usd or 0.0
 
 
 def _turned(ctx: RunContext, event: Stored) -> None:
@@ -78,7 +79,7 @@ def _turned(ctx: RunContext, event: Stored) -> None:
     elif isinstance(event, TurnFinished):
         ctx.turn = event.turn
         ctx.meter.turns += 1
-        ctx.meter.charge(event.message.usage)
+        ctx.charge(event.message)
         ctx.hear(event.message)
 
 

@@ -97,10 +97,14 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
     if agent is None:
         names = [agent.name for agent in agents.values()]
         return ToolResult(f"There is no agent {arguments.agent!r}. {suggest(arguments.agent, names)}", error=True)
-    if ctx.meter.full():
-        return ToolResult("No further child may be started: the budget of children is used up. Do the rest yourself.", error=True)
-    brief, meter = _brief(context, agent, arguments)
-    report = await ctx.worker.run(brief, meter)
+    try:
+        brief, meter = _brief(context, agent, arguments)
+    except ValueError as error:
+        return ToolResult(f"No child was started: {error}. Ask for less, or do the rest yourself.", error=True)
+    try:
+        report = await ctx.worker.run(brief, meter)
+    finally:
+        meter.release()
     text, spill = told(context, report)
     return ToolResult(
         text,
@@ -115,7 +119,7 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
 def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tuple[Brief, Meter]:
     ctx = context.run
     wish = Budget(turns=arguments.max_turns).over(agent.budget).over(ctx.parts.child_budget)
-    meter = ctx.meter.carve(wish)
+    meter = ctx.meter.carve(wish, ctx.age)
     brief = Brief(
         run_id=f"{ctx.run_id}.{ctx.turn}.{context.place}",
         parent=ctx.run_id,
@@ -155,7 +159,7 @@ def _warning(report: Report) -> str:
     what = {
         Reason.MAX_TURNS: f"stopped after {report.turns - report.recovered} turns, its limit",
         Reason.TIMEOUT: f"its time was up after {report.seconds:.0f} s",
-        Reason.BUDGET: "its tokens were used up",
+        Reason.BUDGET: "its tokens or its money were used up",
         Reason.CANCELLED: "it was cancelled",
         Reason.LOOP: "it was going in circles",
         Reason.LOST: "its worker was lost",

@@ -36,7 +36,7 @@ async def ask(ctx: RunContext, *, grace: Reason | None = None) -> Assistant:
         ctx.cut_off = True
         ctx.note(ctx.event(TurnFailed, error="cut off before the answer was whole"))
         raise
-    ctx.meter.charge(message.usage)
+    ctx.charge(message)
     ctx.note(ctx.event(TurnFinished, message=message, seconds=round(ctx.parts.clock.monotonic() - began, 3)))
     ctx.hear(message)
     return message

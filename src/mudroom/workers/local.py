@@ -39,7 +39,7 @@ class LocalWorker:
         past = self._parts.past.get(brief.run_id)
         if past and isinstance(past[0], RunStarted):
             if report := finished(past):
-                meter.charge(report.usage)
+                meter.charge(report.usage, report.usd)
                 return report
             brief = replace(past[0].brief, history=brief.history)
         ctx, task = RunContext(brief, meter, self._parts, self), asyncio.current_task()
@@ -66,4 +66,20 @@ class LocalWorker:
             return False
         found[0].stopping = True
         found[1].cancel()
+        return True
+
+    def wrap_up(self, run_id: str) -> bool:
+        """Stop what one run does, but let it say in a last turn what it has; its reason is CANCELLED, recovered."""
+        found = self._running.get(run_id)
+        if found is None:
+            return False
+        found[0].wrapping = True
+        return self.cancel(run_id)
+
+    def steer(self, run_id: str, word: str) -> bool:
+        """Give one run a word with its next results. False if it is not running."""
+        found = self._running.get(run_id)
+        if found is None or found[0].stopping:
+            return False
+        found[0].tell(word, origin="person")
         return True
