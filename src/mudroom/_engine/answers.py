@@ -44,8 +44,8 @@ class Answers:
 
     @property
     def complete(self) -> bool:
-        """Whether all that was asked for is there."""
-        return bool(self._expected) and not self.missing
+        """Whether all that was asked for is there, what may be left out too."""
+        return bool(self._expected) and self._expected.keys() <= self.values.keys()
 
     @property
     def hopeless(self) -> bool:

@@ -1,0 +1,158 @@
+"""Typed outputs in every form a Python programmer has: checked, nudged, repaired a bounded number of times, and typed at the end."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, TypedDict
+
+import msgspec
+import pydantic
+import pytest
+
+from mudroom import Agent, Budget, Output, Reason, UsageError
+from mudroom._engine.answers import REPAIRS
+from mudroom.models.scripted import Request, call
+
+from .conftest import Open, emit
+
+
+@dataclasses.dataclass
+class Data:
+    title: str
+    pages: int = 0
+
+
+class Struct(msgspec.Struct):
+    title: str
+    pages: int = 0
+
+
+class Typed(TypedDict, total=False):
+    title: str
+    pages: int
+
+
+class Model(pydantic.BaseModel):
+    title: str
+    pages: int = 0
+
+
+SCHEMA = {
+    "type": "object",
+    "properties": {"title": {"type": "string"}, "pages": {"type": "integer", "minimum": 0}},
+    "required": ["title"],
+}
+TYPES: list[Any] = [Data, Struct, Typed, Model]
+
+
+@pytest.mark.parametrize("wanted", TYPES, ids=lambda wanted: wanted.__mro__[-2].__name__ if wanted is not Typed else "TypedDict")
+async def test_c3_a_type_comes_back_as_that_type(scripted: Open, wanted: Any) -> None:
+    async with scripted([[emit("title", "On Mud"), emit("pages", 3)], "unused"]) as (session, _):
+        report = await session.task("Read it.", outputs=wanted)
+    expected = {"title": "On Mud", "pages": 3}
+    assert report.outputs == (expected if wanted is Typed else wanted(**expected))
+    assert report.reason is Reason.GOAL
+
+
+async def test_c3_a_json_schema_comes_back_as_a_dict(scripted: Open) -> None:
+    async with scripted([[emit("pages", 3), emit("title", "On Mud")]]) as (session, _):
+        report = await session.run("Read it.", outputs=SCHEMA)
+    assert report.outputs == {"title": "On Mud", "pages": 3}
+
+
+async def test_c3_names_with_descriptions_come_back_as_texts(scripted: Open) -> None:
+    async with scripted([[emit("title", "On Mud"), emit("pages", 3)]]) as (session, model):
+        report = await session.task("Read it.", outputs={"title": "the title", "pages": "how many pages"})
+    assert report.outputs == {"title": "On Mud", "pages": "3"}
+    assert "self.emitvalue" in model.requests[0].tools
+
+
+async def test_c3_what_has_a_default_may_be_left_out(scripted: Open) -> None:
+    async with scripted([[emit("title", "On Mud")], "Done."]) as (session, _):
+        report = await session.task("Read it.", outputs=Data)
+    assert report.outputs == Data("On Mud", 0)
+
+
+async def test_c3_a_run_whose_values_may_all_be_left_out_still_does_its_work_first(scripted: Open) -> None:
+    async with scripted([[call("read", file_path="paper.md")], [emit("pages", 1)], "Done."]) as (session, _):
+        report = await session.task("Read it.", outputs=Typed)
+    assert report.outputs == {"pages": 1}
+
+
+async def test_c3_a_nested_type_is_checked_to_the_bottom(scripted: Open) -> None:
+    @dataclasses.dataclass
+    class Shelf:
+        books: list[Struct]
+
+    wrong, right = [{"title": "A"}, {"title": 5}], [{"title": "A"}, {"title": "B", "pages": 2}]
+    async with scripted([[emit("books", wrong)], [emit("books", right)]]) as (session, model):
+        report = await session.task("List.", outputs=Shelf)
+    assert "[1].title" in model.requests[1].results[0].text
+    assert report.outputs == Shelf([Struct("A"), Struct("B", 2)])
+
+
+@pytest.mark.parametrize("wanted", [*TYPES, SCHEMA], ids=str)
+async def test_c3_a_wrong_value_is_an_error_result_with_path_and_reason_and_can_be_mended(scripted: Open, wanted: Any) -> None:
+    script = [[emit("title", "T"), emit("pages", "many")], [emit("pages", 2)]]
+    async with scripted(script) as (session, model):
+        report = await session.task("Read it.", outputs=wanted)
+    result = model.requests[1].results[1]
+    assert result.error
+    assert "pages was not accepted" in result.text
+    assert "many" in result.text
+    assert report.ok
+
+
+async def test_c3_repairs_are_bounded_then_error_with_what_was_valid(scripted: Open) -> None:
+    def answer(request: Request) -> Any:
+        return [emit("title", "T"), emit("pages", f"wrong {request.n}")] if request.n == 1 else [emit("pages", f"wrong {request.n}")]
+
+    schema = {**SCHEMA, "required": ["title", "pages"]}
+    async with scripted(answer) as (session, model):
+        report = await session.task("Read it.", outputs=schema)
+    assert report.reason is Reason.ERROR
+    assert f"wrong {REPAIRS + 1} times" in report.error
+    assert report.outputs == {"title": "T"}
+    assert len(model.requests) == REPAIRS + 1 == 4
+
+
+async def test_c3_a_limit_leaves_the_bare_values(scripted: Open) -> None:
+    def answer(request: Request) -> Any:
+        return [emit("pages", 2)] if request.tools else "No title."
+
+    async with scripted(answer) as (session, _):
+        report = await session.task("Read it.", outputs=Data, budget=Budget(turns=2))
+    assert report.reason is Reason.MAX_TURNS
+    assert report.outputs == {"pages": 2}
+
+
+async def test_c3_map_gives_typed_reports_in_the_order_of_the_prompts(scripted: Open) -> None:
+    def answer(request: Request) -> Any:
+        return "Done." if request.turn else [emit("title", request.prompt)]
+
+    async with scripted(answer) as (session, _):
+        reports = await session.map(["a", "b", "c"], outputs=Struct)
+    assert [report.outputs for report in reports] == [Struct("a"), Struct("b"), Struct("c")]
+
+
+async def test_c3_outputs_of_a_child_reach_its_parent_model_as_json(scripted: Open) -> None:
+    child = Agent(
+        name="reader", description="reads", instructions="Read.", outputs={"title": Output("t"), "n": Output(schema={"type": "integer"})}
+    )
+
+    def answer(request: Request) -> Any:
+        if "self.emitvalue" in request.tools:
+            return [emit("title", "On Mud"), emit("n", 3)]
+        return "Thanks." if request.turn else [call("task", prompt="Read it.", agent="reader")]
+
+    async with scripted(answer, agents=[child]) as (session, model):
+        await session.run("Go.")
+    assert 'Outputs: {"title":"On Mud","n":3}' in model.requests[-1].results[0].text
+
+
+@pytest.mark.parametrize("wanted", [int, {"a": 1}, {"type": "array", "properties": {}}, "title"])
+async def test_c3_what_describes_no_values_is_refused_before_any_model_call(scripted: Open, wanted: Any) -> None:
+    async with scripted([]) as (session, model):
+        with pytest.raises(UsageError, match="outputs"):
+            await session.task("x", outputs=wanted)
+    assert not model.requests
