@@ -330,8 +330,9 @@ class Session:
         """
         parts = replace(self._open().parts, toolbox=tools, approver=assembly.Nobody())
         brief = self._brief(prompt, agent, self._model_of(agent.model), agent.budget, history=history, depth=1)
+        brief = replace(brief, tools=narrowed(tools, None, depth=agent.budget.depth or 0))
         started(brief.run_id)
-        return await self._worker.beside(parts).run(replace(brief, tools=tuple(tools)), Meter(agent.budget))
+        return await self._worker.beside(parts).run(brief, Meter(agent.budget))
 
     def steer(self, run_id: str, word: str) -> bool:
         """Give a running run a word: it reads it with its next results, or before it would have ended. False if it is not running."""
