@@ -16,7 +16,7 @@ from . import agentfiles, config, prices
 from ._core.agents import Agent
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, RunStarted, SessionOpened, Stored
-from ._core.ports import Answer, Approver, Clock, Journal, Model, Question
+from ._core.ports import Answer, Approver, Clock, Journal, Model, Question, Sandbox
 from ._core.tools import Tool
 from ._engine.context import Parts
 from ._engine.task import task_tool
@@ -40,6 +40,8 @@ class Wish(Struct, frozen=True, kw_only=True):
     agents: tuple[Agent, ...]
     journal: str | Journal
     approver: Approver | None
+    sandbox: str
+    network: bool
     environ: Mapping[str, str] | None
     resume: str = ""
     fork: bool = False
@@ -145,15 +147,16 @@ def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]], past: dict[str
     if wish.child_model:
         models(wish.child_model)
     spills = os.path.join(home, "spills", wish.session)
+    sandbox = _sandbox(wish, root, home, notices)
     parts = Parts(
         session=wish.session,
         models=models,
         journal=_journal(wish, home),
         workspace=_workspace(root, spills, *(skill.folder for skill in crew.skills.values())),
-        sandbox=_sandbox(root),
+        sandbox=sandbox,
         clock=clock,
         approver=wish.approver or Nobody(),
-        toolbox=_toolbox(wish.tools, crew),
+        toolbox=_toolbox(wish.tools, crew, ask=sandbox.tier == "ask"),
         agents=crew.agents,
         spills=spills,
         environment=f"Folder: {root}. Platform: {platform.system()}. Date: {time.strftime('%Y-%m-%d')}.",
@@ -318,10 +321,12 @@ def _root_model(asked: str | Model, root: Agent, models: Models, environ: Mappin
     return models(name).name
 
 
-def _toolbox(own: tuple[Tool, ...], crew: Crew) -> dict[str, Tool]:
+def _toolbox(own: tuple[Tool, ...], crew: Crew, *, ask: bool) -> dict[str, Tool]:
     from .toolkit import builtin
 
     tools = {**builtin(), "task": task_tool(crew.agents)}
+    if ask:
+        tools["bash"] = replace(tools["bash"], needs_confirmation=True)
     if any(not skill.hidden for skill in crew.skills.values()):
         from .toolkit.skill import skill_tool
 
@@ -335,10 +340,14 @@ def _workspace(root: str, *readable: str) -> Any:
     return SharedWorkspace(root, readable=readable)
 
 
-def _sandbox(root: str) -> Any:
-    from .sandboxes.plain import PlainSandbox
+def _sandbox(wish: Wish, root: str, home: str, notices: list[str]) -> Sandbox:
+    from .sandboxes.probe import Terms, choose
 
-    return PlainSandbox(root)
+    terms = Terms(root=root, mode=wish.sandbox, home=home, environ=os.environ, network=wish.network, person=wish.approver is not None)
+    sandbox, told = choose(terms)
+    if told:
+        notices.append(told)
+    return sandbox
 
 
 def _journal(wish: Wish, home: str) -> Journal:

@@ -16,6 +16,7 @@ from .errors import UsageError, suggest
 PROJECT_FILE = ".mudroom.toml"
 FORMATS = ("text", "json", "stream-json")
 COLORS = ("auto", "always", "never")
+SANDBOXES = ("auto", "full", "file", "off")
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -26,6 +27,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         max_turns: model calls of one answer to a prompt; None is no limit. child_turns: the same for a child.
         agent: name of the root agent, "" for the built-in one. agents: further ones, as JSON. json_schema: of the answer; JSON or a file.
         max_children: children that run at once. output_format: one of FORMATS. color: one of COLORS.
+        sandbox: one of SANDBOXES. allow_net: whether commands reach the network.
         home: folder of the journals. origins: name of a value -> where it comes from; "default" is left out.
     """
 
@@ -39,6 +41,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     json_schema: str = ""
     output_format: str = "text"
     color: str = "auto"
+    sandbox: str = "auto"
+    allow_net: bool = False
     home: str = ""
     origins: dict[str, str] = {}
 
@@ -51,7 +55,7 @@ KEYS = tuple(name for name in Settings.__struct_fields__ if name not in ("origin
 NARROWING = ("max_turns", "child_turns", "max_children")
 """What a project's file may set, and only to less: it comes with a repository that someone else wrote."""
 
-_CHOICES = {"output_format": FORMATS, "color": COLORS}
+_CHOICES = {"output_format": FORMATS, "color": COLORS, "sandbox": SANDBOXES}
 _NUMBERS = {field.name for field in msgspec.structs.fields(Settings) if int in (field.type, *get_args(field.type))}
 _VARIABLES = {
     "model": "MUDROOM_MODEL",
@@ -60,6 +64,7 @@ _VARIABLES = {
     "child_turns": "MUDROOM_CHILD_TURNS",
     "max_children": "MUDROOM_MAX_CHILDREN",
     "output_format": "MUDROOM_OUTPUT_FORMAT",
+    "sandbox": "MUDROOM_SANDBOX",
 }
 
 
@@ -162,6 +167,10 @@ def _checked(key: str, value: Any, where: str) -> Any:
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise UsageError(f"{key} must be a whole number from 1, not {value!r}", where=where)
         return number
+    if isinstance(getattr(_DEFAULTS, key), bool):
+        if not isinstance(value, bool):
+            raise UsageError(f"{key} must be true or false, not {value!r}", where=where)
+        return value
     if not isinstance(value, str) or not value.strip():
         raise UsageError(f"{key} must be words in quotes, not {value!r}", where=where)
     if key in _CHOICES and value not in _CHOICES[key]:

@@ -50,6 +50,8 @@ class Session:
             person whose HOME is in `environ`.
         journal: "sqlite" (a file under `home`), "memory", or a Journal of your own.
         approver: who answers when a tool needs confirmation; default: no, at once.
+        sandbox: where commands run: "full" or "file" walls, "auto" (the best there is; without any each command must be confirmed),
+            "off" (no walls). network: whether commands reach it.
         environ: where keys and addresses are looked up; default: the process's environment.
         resume: id of a recorded session, or the beginning of one, to go on with; its folder and model are taken over.
         prices: whether reports say what was spent in US dollars; a budget in dollars turns it on.
@@ -78,6 +80,8 @@ class Session:
         agent_files: bool = False,
         journal: str | Journal = "sqlite",
         approver: Approver | None = None,
+        sandbox: str = "auto",
+        network: bool = False,
         environ: Mapping[str, str] | None = None,
         resume: str = "",
         fork: bool = False,
@@ -97,6 +101,8 @@ class Session:
             agents=tuple(agents),
             journal=journal,
             approver=approver,
+            sandbox=sandbox,
+            network=network,
             environ=environ,
             resume=resume,
             fork=fork,

@@ -13,7 +13,8 @@ import pytest
 
 from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes.plain import PlainSandbox, without_secrets
+from mudroom.sandboxes._environment import without_secrets
+from mudroom.sandboxes.plain import PlainSandbox
 
 
 class Sandboxed:

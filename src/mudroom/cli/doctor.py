@@ -138,7 +138,7 @@ def _checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield _journals(home)
     yield from _models(environ)
     yield _agents(environ)
-    yield Check("sandbox", "ok", "off: commands run with your own rights, in the folder they are given")
+    yield _sandbox(environ)
     yield _program("rg", "grep is done in Python, slower", "Install ripgrep.")
     yield _program("git", "ignore files are honoured, worktrees are not to be had", "Install git.")
 
@@ -198,6 +198,19 @@ def _agents(environ: Mapping[str, str]) -> Check:
     if not wrong:
         return Check("agents", "ok", what)
     return Check("agents", "warn", f"{what}; {counted(findings)}, the first: {wrong[0]}", "mudroom agents check lists them all.")
+
+
+def _sandbox(environ: Mapping[str, str]) -> Check:
+    from ..sandboxes import probe
+
+    remedy = "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)."
+    found = probe.look(probe.find(environ, os.getcwd()))
+    if found.tier == "full":
+        return Check("sandbox", "ok", f"full: commands see the workspace and the system, read-only; no network ({found.bwrap})")
+    if found.tier == "file":
+        return Check("sandbox", "warn", f"file: commands are held by Landlock and a filter, not by namespaces: {found.no_full}", remedy)
+    words = f"none: every command must be confirmed, and where nobody can, none runs: {found.no_full}; {found.no_file}"
+    return Check("sandbox", "warn", words, remedy)
 
 
 def _program(name: str, without: str, remedy: str) -> Check:

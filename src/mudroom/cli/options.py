@@ -65,6 +65,8 @@ def terminal() -> bool:
 @click.option("--json-schema", metavar="JSON|FILE", help="The answer as values of this JSON Schema.")
 @click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Most model calls for the prompt itself.")
 @click.option("--max-children", type=click.IntRange(1), metavar="N", help="Most children at once; more wait.")
+@click.option("--sandbox", type=click.Choice(["auto", "full", "file", "off"]), help="Walls around commands; off: none.")
+@click.option("--allow-net", is_flag=True, default=None, help="Let commands reach the network.")
 @click.option("-o", "--output-format", type=click.Choice(["text", "json", "stream-json"]), help="What stdout carries.")
 @click.option("--verbose", is_flag=True, help="On stderr a line for every call, where there is no live tree.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")

@@ -41,6 +41,8 @@ def session(settings: Settings, cwd: str) -> Session:
         budget=Budget(turns=settings.max_turns),
         child_turns=settings.child_turns,
         max_children=settings.max_children,
+        sandbox=settings.sandbox,
+        network=settings.allow_net,
         environ=os.environ,
     )
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import shutil
 import signal
 import subprocess
@@ -15,29 +14,11 @@ from collections.abc import Callable, Iterator, Mapping
 from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
 
+from ._environment import quiet
+from ._pipe import Pipe
+
 _MARK = "MUDROOM_CALL"
-_CHUNK = 1 << 16
-_PIPE = 1 << 20
 _GRACE = 2.0
-_SECRET = re.compile(
-    r"PASSWORD|PASSWD|PASSPHRASE|APIKEY|^AWS_|(^|_)(TOKENS?|SECRETS?|CREDENTIALS?|PRIVATE_KEY|ACCESS_KEY(_ID)?)(_|$)|.(_KEY|_PWD|_PAT)$",
-    re.I,
-)
-_QUIET = {
-    "TERM": "dumb",
-    "PAGER": "cat",
-    "GIT_PAGER": "cat",
-    "MANPAGER": "cat",
-    "GIT_TERMINAL_PROMPT": "0",
-    "NO_COLOR": "1",
-    "CLICOLOR": "0",
-}
-_COLOURS = {"FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "PY_COLORS", "LS_COLORS"}
-
-
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose names do not look like keys, tokens, secrets or passwords; AWS_… is left out whole."""
-    return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 
 
 class PlainSandbox:
@@ -53,7 +34,7 @@ class PlainSandbox:
 
     def __init__(self, cwd: str, env: Mapping[str, str] | None = None) -> None:
         self._cwd = cwd
-        self._env = dict(env) if env is not None else _quiet(os.environ)
+        self._env = dict(env) if env is not None else quiet(os.environ)
         self._shell = shutil.which("bash") or shutil.which("sh") or "/bin/sh"
 
     @property
@@ -78,7 +59,7 @@ class PlainSandbox:
         finally:
             os.close(writing)
         over = asyncio.Event()
-        pipe = _Pipe(reading, sink, over)
+        pipe = Pipe(reading, sink, over)
         timed_out = False
         try:
             async with asyncio.timeout(timeout):
@@ -108,54 +89,6 @@ class PlainSandbox:
             )
         except OSError as error:
             raise WorkspaceError(f"the command cannot be started: {error.strerror}", where=self._cwd) from error
-
-
-def _quiet(environment: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in without_secrets(environment).items() if name not in _COLOURS}
-    return kept | _QUIET
-
-
-class _Pipe:
-    """The command's output: read as it comes by the event loop, never waited for."""
-
-    def __init__(self, descriptor: int, sink: Callable[[bytes], None], over: asyncio.Event) -> None:
-        self.broken: Exception | None = None
-        self._descriptor, self._sink, self._over = descriptor, sink, over
-        self._loop = asyncio.get_running_loop()
-        os.set_blocking(descriptor, False)
-        self._loop.add_reader(descriptor, self._read)
-
-    def drain(self) -> None:
-        """Take what is there now, no more than a pipe can hold: whoever holds the other end may go on writing."""
-        left = _PIPE
-        while left > 0 and (taken := self._read()):
-            left -= taken
-
-    def close(self) -> None:
-        """Take the rest and let go."""
-        try:
-            self.drain()
-        finally:
-            self._loop.remove_reader(self._descriptor)
-            os.close(self._descriptor)
-
-    def _read(self) -> int:
-        try:
-            chunk = os.read(self._descriptor, _CHUNK)
-        except BlockingIOError:
-            return 0
-        if chunk and not self.broken:
-            self._feed(chunk)
-        else:
-            self._loop.remove_reader(self._descriptor)
-        return len(chunk)
-
-    def _feed(self, chunk: bytes) -> None:
-        try:
-            self._sink(chunk)
-        except Exception as error:  # noqa: BLE001  raised again by `run`, where the caller is
-            self.broken = error
-            self._over.set()
 
 
 async def _ended(process: subprocess.Popen[bytes], over: asyncio.Event) -> None:
