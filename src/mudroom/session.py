@@ -56,6 +56,7 @@ class Session:
         resume: id of a recorded session, or the beginning of one, to go on with; its folder and model are taken over.
         prices: whether reports say what was spent in US dollars; a budget in dollars turns it on.
         fork: go on with a copy of that session under a new id, and leave the record as it is.
+        id: a UUID for a new session, or for a fork; default: a new one.
 
     Errors: UsageError (no such folder, unknown model), JournalError. Reads no files of yours unless a tool is asked to.
 
@@ -86,8 +87,9 @@ class Session:
         resume: str = "",
         fork: bool = False,
         prices: bool = False,
+        id: str = "",
     ) -> None:
-        self.id = str(uuid.uuid4())
+        self.id = str(uuid.UUID(id) if id else uuid.uuid4())
         self.notices: list[str] = []
         self.budget = Budget(depth=1) if budget is None else budget.over(Budget(depth=1))
         self._wish = assembly.Wish(
