@@ -19,6 +19,7 @@ from ._core.events import AnyEvent, RunStarted, SessionOpened, Stored
 from ._core.ports import Answer, Approver, Clock, Journal, Model, Question, Sandbox
 from ._core.tools import Tool
 from ._engine.context import Parts
+from ._engine.replay import conversations
 from ._engine.task import task_tool
 from .errors import JournalDamaged, UnknownName, UsageError
 from .models import providers
@@ -140,7 +141,7 @@ def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]], past: dict[str
         raise UsageError("no such directory", where=wish.cwd, remedy="Name a folder that exists.")
     home = wish.home or config.home(environ)
     clock = SystemClock()
-    models = Models(environ, clock)
+    models = Models(environ, clock, home)
     notices: list[str] = []
     crew = _crew(wish, root, environ, notices)
     model = _root_model(wish.model, crew.root, models, environ, notices)
@@ -235,8 +236,8 @@ def _about_files(found: agentfiles.Found, context: agentfiles.Context) -> list[s
 class Models:
     """Model strings -> models, each made once; one set of connections a provider."""
 
-    def __init__(self, environ: Mapping[str, str], clock: Clock) -> None:
-        self._environ, self._clock = environ, clock
+    def __init__(self, environ: Mapping[str, str], clock: Clock, home: str) -> None:
+        self._environ, self._clock, self._home = environ, clock, home
         self._open: dict[str, Model] = {}
         self._connections: dict[str, Http] = {}
 
@@ -257,6 +258,8 @@ class Models:
             await one.close()
 
     def _made(self, asked: str) -> Model:
+        if asked.startswith("replay:"):
+            return self._replayed(asked)
         name, model = providers.split(asked)
         provider = providers.PROVIDERS[name]
         if provider.wire == "offline":
@@ -270,6 +273,13 @@ class Models:
         if provider.wire == "scripted":
             raise UsageError("a scripted model is made in a program", where=asked, remedy="Pass Session(model=ScriptedModel(...)).")
         return self._wired(provider, model)
+
+    def _replayed(self, asked: str) -> Model:
+        from .journals.sqlite import find, read_only
+        from .models.replayed import ReplayedModel
+
+        events = list(read_only(find(self._home, asked.partition(":")[2])).read())
+        return ReplayedModel(conversations(events), name=asked)
 
     def _wired(self, provider: providers.Provider, model: str) -> Model:
         key, token = providers.key(provider, self._environ), providers.token(provider, self._environ)

@@ -106,6 +106,19 @@ class Assistant(Struct, frozen=True, tag="assistant", omit_defaults=True):
 Message = User | Assistant
 
 
+class Conversation(Struct, frozen=True):
+    """A recorded run: its messages in order, and how it broke off after the last one, if it did.
+
+    Arguments:
+        failure: what its last model call failed with. broken: "TIMEOUT" or "CANCELLED" when it was cut off.
+    """
+
+    run: str
+    messages: tuple[Message, ...]
+    failure: str = ""
+    broken: str = ""
+
+
 def user(text: str) -> User:
     """A user message of one text block."""
     return User((Text(text),))

@@ -32,7 +32,7 @@ async def ask(ctx: RunContext, *, grace: Reason | None = None) -> Assistant:
     except ModelError as error:
         await ctx.record(ctx.event(TurnFailed, error=str(error), transient=isinstance(error, ModelUnavailable)))
         raise
-    except asyncio.CancelledError:
+    except (asyncio.CancelledError, TimeoutError):
         ctx.cut_off = True
         ctx.note(ctx.event(TurnFailed, error="cut off before the answer was whole"))
         raise

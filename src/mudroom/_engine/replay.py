@@ -1,0 +1,135 @@
+"""A recorded tree run again with no model and no effect: every event must come out as it was, whatever the order of parallel runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from .._core.agents import Brief, Reason
+from .._core.events import CallFinished, CallStarted, Changing, Event, Resumed, Retried, RunFinished, RunStarted, Stored, TurnFailed
+from .._core.messages import Conversation
+from .._core.ports import Answer, Question
+from .._core.tools import Tool, ToolResult
+from ..errors import MudroomError
+from .context import CallContext
+from .tree import transcript
+
+
+class ReplayDiverged(MudroomError):
+    """What happened now is not what is recorded; says where, what was, and what is."""
+
+
+class RecordedEvents:
+    """The port Journal for a replay: takes events only if they are the recorded ones, and keeps those.
+
+    Arguments:
+        events: the record. timeless: a text -> the text without measured times.
+    """
+
+    def __init__(self, events: Sequence[Stored], timeless: Callable[[str], str]) -> None:
+        self._events, self._timeless = events, timeless
+        self._left: dict[tuple[str, ...], list[Stored]] = {}
+        for event in events:
+            self._left.setdefault(_key(event), []).append(event)
+
+    async def append(self, *events: Stored) -> None:
+        """Check events off. Raises ReplayDiverged at the first that is not in the record."""
+        for event in events:
+            left = self._left.get(_key(event))
+            if not left:
+                raise ReplayDiverged(f"not in the record: {self._told(event)}", where=f"run {event.run}, turn {event.turn}")
+            recorded = left.pop(0)
+            if self._told(recorded) != self._told(event):
+                what = f"the replay differs.\nrecorded: {self._told(recorded)}\nnow:      {self._told(event)}"
+                raise ReplayDiverged(what, where=f"run {event.run}, turn {event.turn}")
+
+    def read(self) -> Iterator[Stored]:
+        """The record."""
+        return iter(self._events)
+
+    async def close(self) -> None:
+        """Nothing to let go of."""
+
+    @property
+    def missing(self) -> list[Stored]:
+        """Recorded events of runs that did not come again, but those that only the world outside brings about."""
+        left = [event for events in self._left.values() for event in events]
+        return [event for event in left if event.run and not isinstance(event, Changing | Resumed | Retried)]
+
+    def _told(self, event: Stored) -> str:
+        plain: Any = msgspec.to_builtins(replace(event, at=0.0))
+        plain.pop("seconds", None)
+        for figure in ("seconds", "usd"):
+            plain.get("report", {}).pop(figure, None)
+        return self._timeless(msgspec.json.encode(plain, order="deterministic").decode())
+
+
+class Recorded:
+    """Results and answers of a record, for tools that must have no effect and people who need not be asked."""
+
+    def __init__(self, events: Sequence[Stored]) -> None:
+        self._results = {(event.run, event.call_id): event for event in events if isinstance(event, CallFinished)}
+        self._calls = {(event.run, event.call.id): event.call for event in events if isinstance(event, CallStarted)}
+
+    def toolbox(self, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+        """The same tools, giving what they gave. `task` makes the children it made; tools with a memo are pure and run."""
+        kept = {name for name, tool in tools.items() if tool.remind}
+        gave = {name: tool if name in kept else replace(tool, run=self._gave) for name, tool in tools.items()}
+        return {**gave, "task": replace(tools["task"], run=partial(self._made, tools["task"]))}
+
+    async def _made(self, task: Tool, context: CallContext, arguments: object) -> ToolResult:
+        event = self._event(context)
+        return await task.run(context, arguments) if "run" in event.result.detail else event.result
+
+    async def _gave(self, context: CallContext, arguments: object) -> ToolResult:
+        return self._event(context).result
+
+    def _event(self, context: CallContext) -> CallFinished:
+        event = self._results.get((context.run_id, context.call.id if context.call else ""))
+        if event is None:
+            raise ReplayDiverged(f"the record has no result of {context.call}", where=f"run {context.run_id}")
+        return event
+
+    async def decide(self, question: Question) -> Answer:
+        """What was decided then."""
+        for key, call in self._calls.items():
+            if key[0] == question.run_id and call.arguments == question.arguments and (event := self._results.get(key)):
+                return Answer(not event.refused, event.result.text if event.refused else "")
+        return Answer(True)
+
+
+def conversations(events: Sequence[Stored]) -> list[Conversation]:
+    """The recorded conversations, one a run, in the order the runs began."""
+    runs = dict.fromkeys(event.run for event in events if isinstance(event, RunStarted))
+    reports = {event.run: event.report for event in events if isinstance(event, RunFinished)}
+    failures = {event.run: event.error for event in events if isinstance(event, TurnFailed)}
+    broken = {run: str(report.reason) for run, report in reports.items() if report.reason in (Reason.TIMEOUT, Reason.CANCELLED)}
+    said = {run: tuple(message for run_id in _chain(run, events) for message in transcript(events, run_id)) for run in runs}
+    return [Conversation(run, said[run], failures.get(run, ""), broken.get(run, "")) for run in runs]
+
+
+def _chain(run: str, events: Sequence[Stored]) -> list[str]:
+    """The runs whose conversation this one goes on with, and itself."""
+    before = {event.run: event.brief.continues for event in events if isinstance(event, RunStarted)}
+    chain = [run]
+    while earlier := before.get(chain[0], ""):
+        chain.insert(0, earlier)
+    return chain
+
+
+def briefs(events: Sequence[Stored]) -> list[Brief]:
+    """The root runs of a record, in the order they began."""
+    return [event.brief for event in events if isinstance(event, RunStarted) and "." not in event.run]
+
+
+def _key(event: Event) -> tuple[str, ...]:
+    """Events of one key come in one order; calls of a turn may come in any."""
+    if isinstance(event, CallStarted):
+        return event.run, "started", event.call.id
+    if isinstance(event, CallFinished | Changing):
+        return event.run, type(event).__name__, event.call_id
+    return (event.run,)
