@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from enum import StrEnum
 from typing import Any
 
@@ -72,7 +73,7 @@ class Meter:
         self.turns, self.children, self.usage, self.below = 0, 0, Usage(), Usage()
         self.usd = 0.0
         self.priced = True
-        self.extend: Callable[[float], None] = _nothing
+        self.halt: Callable[[bool], None] = _nothing
         self._carved: set[Meter] = set()
 
     def carve(self, wish: Budget, seconds: float = 0.0) -> Meter:
@@ -112,10 +113,17 @@ class Meter:
             if meter is not self:
                 meter.below += usage
 
-    def pause(self, seconds: float) -> None:
-        """Let the clocks of this run and its ancestors stand still for that long, afterwards."""
-        for meter in self._upward():
-            meter.extend(seconds)
+    @contextmanager
+    def paused(self) -> Generator[None]:
+        """Let the clocks of this run and its ancestors stand still, for as long as the `with` lasts."""
+        meters = list(self._upward())
+        for meter in meters:
+            meter.halt(True)
+        try:
+            yield
+        finally:
+            for meter in meters:
+                meter.halt(False)
 
     def exceeded(self, seconds: float = 0.0) -> Limit | None:
         """The first limit that is used up, here or in an ancestor; `seconds` is the run's age."""
@@ -157,7 +165,7 @@ class Meter:
             meter = meter.parent
 
 
-def _nothing(_: float) -> None:
+def _nothing(_: bool) -> None:
     return
 
 

@@ -113,9 +113,8 @@ async def _denied(ctx: RunContext, ready: Ready) -> ToolResult | None:
         return None
     brief = ctx.brief
     question = Question(brief.run_id, brief.agent.name, ready.tool.name, ready.call.arguments, "the tool asks for confirmation")
-    asked = ctx.parts.clock.monotonic()
-    answer = await ctx.parts.approver.decide(question)
-    ctx.meter.pause(ctx.parts.clock.monotonic() - asked)
+    with ctx.meter.paused():
+        answer = await ctx.parts.approver.decide(question)
     if answer.allowed:
         return None
     return _refused(f"{ready.tool.name} was not allowed: {answer.why or 'a person said no'}. Find another way, or do without.")

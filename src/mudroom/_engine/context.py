@@ -79,6 +79,7 @@ class RunContext:
         self.cut_off = False
         self.stopping = False
         self.began = parts.clock.monotonic()
+        self._halted: float | None = None
         self._calls: dict[str, int] = {}
         self._failed = 0
         self._files_read: dict[str, None] = {}
@@ -107,8 +108,8 @@ class RunContext:
 
     @property
     def age(self) -> float:
-        """Seconds since the run began."""
-        return self.parts.clock.monotonic() - self.began
+        """Seconds since the run began, less those in which a person was asked."""
+        return (self.parts.clock.monotonic() if self._halted is None else self._halted) - self.began
 
     @property
     def time_left(self) -> float | None:
@@ -117,14 +118,21 @@ class RunContext:
         return None if limit is None else max(0.0, limit - self.age)
 
     def runs_until(self, deadline: asyncio.Timeout) -> None:
-        """Have the deadline, and the age, moved when the clock stands still."""
+        """Have the age, and with it the deadline, stand still while a person is asked, however many questions overlap."""
+        questions = 0
 
-        def extend(seconds: float) -> None:
-            self.began += seconds
-            if (when := deadline.when()) is not None:
-                deadline.reschedule(when + seconds)
+        def halt(still: bool) -> None:
+            nonlocal questions
+            questions += 1 if still else -1
+            if still and questions == 1:
+                self._halted = self.parts.clock.monotonic()
+            elif not questions and self._halted is not None:
+                self.began += self.parts.clock.monotonic() - self._halted
+                self._halted = None
+            if (left := self.time_left) is not None and not deadline.expired():
+                deadline.reschedule(None if questions else asyncio.get_running_loop().time() + left)
 
-        self.meter.extend = extend
+        self.meter.halt = halt
 
     def event(self, kind: type[E], /, **fields: Any) -> E:
         """An event of this run, stamped with turn, prompt id and time."""

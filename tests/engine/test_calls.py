@@ -1,0 +1,203 @@
+"""The calls of one answer: side by side where that is safe, in order where it is not, and faults as words for the model."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from mudroom import Answer, Budget, Call, Effect, Question, Result, tool
+from mudroom._engine.calls import ALL_FAILED, OUTPUT_CAP
+from mudroom.models.scripted import Request, call
+from mudroom.testing.clock import run_virtual
+
+
+def results(request: Request) -> list[Result]:
+    return [block for block in request.messages[-1].content if isinstance(block, Result)]
+
+
+def meeting(of: int, effect: Effect) -> Any:
+    """A tool that returns only once so many calls of it are under way at the same time."""
+    barrier = asyncio.Barrier(of)
+
+    @tool(effect=effect)
+    async def meet(where: str) -> str:
+        async with asyncio.timeout(2):
+            await barrier.wait()
+        return where
+
+    return replace(meet, key=attrgetter("where")) if effect is Effect.KEYED else meet
+
+
+async def test_five_children_of_one_second_end_in_less_than_one_and_a_half(stage: Any) -> None:
+    async def answer(request: Request) -> Any:
+        if request.prompt == "PARENT":
+            return "end" if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(5)]
+        await asyncio.sleep(1)
+        return f"REPORT {request.prompt[-1]}"
+
+    began = time.monotonic()
+    await stage.run(answer)
+    assert 1 <= time.monotonic() - began < 1.5
+    assert [result.text.splitlines()[0] for result in results(stage.model.requests[-1])] == [f"REPORT {n}" for n in range(5)]
+
+
+async def test_pure_calls_run_at_the_same_time(stage: Any) -> None:
+    await stage.run([[call("meet", where="here")] * 3, "end"], tools=[meeting(3, Effect.PURE)])
+    assert [result.error for result in stage.results] == [False] * 3
+
+
+async def test_calls_on_different_files_run_at_the_same_time(stage: Any) -> None:
+    await stage.run([[call("meet", where="a"), call("meet", where="b")], "end"], tools=[meeting(2, Effect.KEYED)])
+    assert [result.error for result in stage.results] == [False] * 2
+
+
+async def test_two_edits_of_one_file_happen_in_the_order_of_the_calls(stage: Any) -> None:
+    edits = [call("edit", path="notes.txt", old_text=a, new_text=b) for a, b in (("one", "1"), ("1", "uno"), ("uno", "eins"))]
+    report = await stage.run([edits, "end"])
+    assert (stage.folder / "notes.txt").read_text() == "eins\ntwo\nthree\n"
+    assert report.files_changed == ("notes.txt",) and report.failed == 0
+
+
+async def test_a_command_runs_alone_among_all_that_changes_something(stage: Any) -> None:
+    step = "echo begin >> log; sleep 0.05; cat fresh >> log; echo end >> log"
+    await stage.run([[call("write", path="fresh", content="new\n"), call("bash", command=step), call("bash", command=step)], "end"])
+    assert (stage.folder / "log").read_text().split() == ["begin", "new", "end"] * 2
+
+
+async def test_results_come_back_in_the_order_of_the_calls_not_of_their_ends(stage: Any) -> None:
+    ends = [asyncio.Event() for _ in range(4)]
+    ends[3].set()
+
+    @tool(effect=Effect.PURE)
+    async def last_first(n: int) -> str:
+        await ends[n].wait()
+        if n:
+            ends[n - 1].set()
+        return f"result {n}"
+
+    await stage.run([[call("last_first", n=n) for n in range(4)], "end"], tools=[last_first])
+    assert [result.text for result in stage.results] == ["result 3", "result 2", "result 1", "result 0"]
+    assert [result.text for result in results(stage.model.requests[-1])] == ["result 0", "result 1", "result 2", "result 3"]
+
+
+@tool(effect=Effect.PURE)
+async def broken() -> str:
+    """Breaks."""
+    raise RuntimeError("a spring came loose")
+
+
+@pytest.mark.parametrize(
+    ("wrong", "words"),
+    [
+        (call("raed", path="notes.txt"), ["no tool 'raed'", "Did you mean read"]),
+        (Call("", "read", {}, malformed='{"file_path": "no'), ["read were not a JSON object", "valid JSON"]),
+        (call("read", wrong=3), ["Invalid arguments for read", "file_path"]),
+        (call("read", path="notes.txt", limit="many"), ["Invalid arguments for read", "limit"]),
+        (call("read", path="nowhere.txt"), ["nowhere.txt"]),
+        (call("read", path="../../etc/passwd"), ["outside"]),
+        (call("broken"), ["broken failed", "RuntimeError", "a spring came loose"]),
+        (call("task", prompt="  "), ["prompt: empty"]),
+        (call("task", prompt="x", max_turns=0), ["max_turns"]),
+    ],
+    ids=lambda value: value.name if isinstance(value, Call) else "",
+)
+async def test_what_is_wrong_with_a_call_is_told_and_the_run_goes_on(stage: Any, wrong: Call, words: list[str]) -> None:
+    report = await stage.run([[wrong], "I go on."], tools=[broken])
+    (result,) = results(stage.model.requests[-1])
+    assert result.error and all(word in result.text for word in words), result.text
+    assert (report.text, report.failed) == ("I go on.", 1)
+
+
+async def test_when_all_calls_of_a_turn_failed_the_model_is_told_so(stage: Any) -> None:
+    await stage.run([[call("read", path="no"), call("nothing")], [call("read", path="no"), call("read", path="notes.txt")], "end"])
+    assert stage.told() == [ALL_FAILED]
+    assert stage.model.requests[1].messages[-1].content[-1].text == ALL_FAILED
+
+
+async def test_a_refused_call_never_acted_and_is_no_evidence(stage: Any) -> None:
+    report = await stage.run([[call("read", wrong=1), call("nothing")], "end"])
+    assert (report.calls, report.failed) == ({}, 2)
+
+
+ALIASES = [
+    ("Read", {"file_path": "notes.txt"}, "two"),
+    ("read_file", {"path": "notes.txt"}, "two"),
+    ("view", {"path": "notes.txt"}, "two"),
+    ("Bash", {"command": "echo two"}, "two"),
+    ("run_shell_command", {"command": "echo two"}, "two"),
+    ("Grep", {"pattern": "two"}, "notes.txt"),
+    ("Glob", {"pattern": "*.txt"}, "notes.txt"),
+    ("write_file", {"path": "new.txt", "content": "x"}, "new.txt"),
+    ("Edit", {"file_path": "notes.txt", "old_string": "two", "new_string": "2"}, "notes.txt"),
+    ("str_replace", {"path": "notes.txt", "old_text": "two", "new_text": "2"}, "notes.txt"),
+    ("TodoWrite", {"todos": [{"content": "two", "status": "pending", "activeForm": "doing two"}]}, "two"),
+    ("Task", {"description": "d", "prompt": "CHILD", "subagent_type": "explore"}, "found two"),
+    ("spawn_agent", {"prompt": "CHILD"}, "found two"),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments", "expected"), ALIASES, ids=[name for name, *_ in ALIASES])
+async def test_other_systems_names_of_tools_and_parameters_are_understood(
+    stage: Any, name: str, arguments: dict[str, Any], expected: str
+) -> None:
+    await stage.run({"PARENT": [[Call("", name, arguments)], "end"], "CHILD": ["found two"]})
+    (result,) = results(stage.asked("PARENT")[-1])
+    assert not result.error and expected in result.text, result.text
+
+
+async def test_a_long_output_is_head_and_tail_and_the_whole_can_be_read(stage: Any) -> None:
+    @tool(effect=Effect.PURE)
+    async def flood() -> str:
+        return "".join(f"line {n:05} of the flood\n" for n in range(10_000))
+
+    def read_the_rest(request: Request) -> Any:
+        path = results(request)[0].text.partition("the whole is in ")[2].partition(":")[0]
+        return [call("read", path=path, offset=5_001, limit=1)]
+
+    await stage.run({"PARENT": [[call("flood")], read_the_rest, "end"]}, tools=[flood])
+    capped, read = stage.results
+    assert (
+        len(capped.text) <= OUTPUT_CAP and "line 00000" in capped.text and "line 09999" in capped.text and "line 05000" not in capped.text
+    )
+    assert "line 05000 of the flood" in read.text and not read.error
+    assert Path(capped.spill).read_text().count("\n") == 10_000
+
+
+class Person:
+    """Somebody who thinks for an hour, and then says yes or no."""
+
+    def __init__(self, allowed: bool) -> None:
+        self.allowed = allowed
+        self.asked: list[Question] = []
+
+    async def decide(self, question: Question) -> Answer:
+        self.asked.append(question)
+        await asyncio.sleep(3600)
+        return Answer(self.allowed, "" if self.allowed else "not on a Friday")
+
+
+@tool(needs_confirmation=True)
+async def deploy(where: str) -> str:
+    """Deploys."""
+    return f"deployed to {where}"
+
+
+async def test_what_needs_confirmation_is_denied_at_once_where_nobody_is(stage: Any) -> None:
+    report = await stage.run([[call("deploy", where="moon")], "end"], tools=[deploy])
+    assert stage.results[0].error and "nobody is here" in stage.results[0].text and report.calls == {}
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_a_person_decides_and_the_time_that_takes_does_not_count(stage: Any, allowed: bool) -> None:
+    person = Person(allowed)
+    story = [[call("deploy", where="moon")], "end"]
+    report = run_virtual(stage.run(story, tools=[deploy], approver=person, budget=Budget(seconds=60)))
+    assert report.reason == "GOAL" and report.seconds < 60
+    assert person.asked[0].tool == "deploy" and person.asked[0].arguments == {"where": "moon"}
+    assert stage.results[0].text == "deployed to moon" if allowed else "not on a Friday" in stage.results[0].text
