@@ -10,8 +10,9 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from mudroom._core.ports import ToolContext, Workspace
+from mudroom._core.ports import ToolContext
 from mudroom._core.tools import Effect, Tool, ToolResult
+from mudroom.errors import WorkspaceError
 
 from ._arguments import described, parser, schema
 from ._text import counted, decoded, failed, kind_of_binary, mark
@@ -25,10 +26,8 @@ _HEAD = 8_192
 _WIDE = 16 << 20  # a file in UTF-16 or UTF-32 is read whole: this much of it
 _COUNTED = 64 << 20  # the lines of a larger file are not counted to the end
 _SKIPPED = 1 << 30  # bytes that are gone through to find the first line wanted
-
-
-_AT_ONCE = 1 << 18
-"""Bytes of a file that is read on the spot; a thread of its own costs more than that takes."""
+_SMALL = 40_000  # bytes of a file whose lines all fit into one call
+_AT_ONCE = 1 << 18  # bytes of a file that is read on the spot: a thread of its own costs more than that takes
 
 
 class Arguments(Struct, frozen=True):
@@ -71,27 +70,44 @@ def parse(given: dict[str, object]) -> Arguments:
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """Read the lines asked for."""
     path = ctx.workspace.locate(arguments.file_path)
-    if ctx.workspace.stat(path).size <= _AT_ONCE:
-        return _read(ctx.workspace, arguments)
-    return await asyncio.to_thread(_read, ctx.workspace, arguments)
+    try:
+        descriptor = ctx.workspace.open(path)
+    except WorkspaceError:
+        if stat.S_ISDIR(ctx.workspace.stat(path).mode):
+            return failed(f"{path} is a folder. List it with glob: pattern '*', path '{path}'.")
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        size = os.fstat(descriptor).st_size
+        return _read(file, path, size, arguments) if size <= _AT_ONCE else await asyncio.to_thread(_read, file, path, size, arguments)
 
 
-def _read(workspace: Workspace, arguments: Arguments) -> ToolResult:
-    path = workspace.locate(arguments.file_path)
-    info = workspace.stat(path)
-    if stat.S_ISDIR(info.mode):
-        return failed(f"{path} is a folder. List it with glob: pattern '*', path '{path}'.")
-    with os.fdopen(workspace.open(path), "rb") as file:
-        head = file.read(_HEAD)
-        if kind := kind_of_binary(head):
-            return failed(f"{path} is a {kind} of {info.size:,} bytes, not text. Look at it with a program in bash.")
-        if not head:
-            return ToolResult(f"({path} is empty)", reads=(path,))
-        file.seek(0)
-        first, wanted = max(arguments.offset or 1, 1), arguments.limit or LINES
-        wide = mark(head)[1] != "utf-8"
-        part = _wide_part(file, first, wanted) if wide else _part(file, first, wanted, info.size)
+def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolResult:
+    head = file.read(_HEAD)
+    if kind := kind_of_binary(head):
+        return failed(f"{path} is a {kind} of {size:,} bytes, not text. Look at it with a program in bash.")
+    if not head:
+        return ToolResult(f"({path} is empty)", reads=(path,))
+    first, wanted = max(arguments.offset or 1, 1), arguments.limit or LINES
+    if size <= _SMALL and mark(head) == (b"", "utf-8") and (part := _plain_part(head + file.read(_SMALL), first, wanted)):
+        return _shown(path, part, first)
+    file.seek(0)
+    part = _wide_part(file, first, wanted) if mark(head)[1] != "utf-8" else _part(file, first, wanted, size)
     return _shown(path, part, first)
+
+
+def _plain_part(data: bytes, first: int, wanted: int) -> Part | None:
+    """Lines of a small file in plain UTF-8 with no line that must be cut; None for any other."""
+    try:
+        everything = data.decode()
+    except UnicodeDecodeError:
+        return None
+    if "\r" in everything or "\0" in everything:
+        return None
+    lines = everything.removesuffix("\n").split("\n")
+    if max(map(len, lines)) > WIDTH:
+        return None
+    chosen = tuple(lines[first - 1 :][:wanted])
+    return Part(chosen, first, len(lines), first - 1 + len(chosen) < len(lines))
 
 
 def _shown(path: str, part: Part, first: int) -> ToolResult:

@@ -6,6 +6,7 @@ import errno
 import functools
 import os
 import stat
+import struct
 from collections.abc import Callable
 
 _OPENAT2 = 437
@@ -57,6 +58,10 @@ def by_steps(folder: int, path: str, flags: int) -> int:
     return found
 
 
+_OPEN_HOW = struct.Struct("QQQ")
+"""struct open_how: flags, mode, resolve."""
+
+
 def _plain(name: str) -> str:
     if name == "..":
         raise OSError(errno.EXDEV, "it leads up")
@@ -69,16 +74,15 @@ def _syscall() -> Callable[..., int]:
 
     call = ctypes.CDLL(None, use_errno=True).syscall
     call.restype = ctypes.c_long
+    call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
     return call
 
 
 def _openat2(folder: int, path: bytes, flags: int) -> int:
     import ctypes
 
-    how = (ctypes.c_uint64 * 3)(flags, 0, _BENEATH | _NO_MAGICLINKS)
-    found = _syscall()(
-        ctypes.c_long(_OPENAT2), ctypes.c_int(folder), ctypes.c_char_p(path), ctypes.byref(how), ctypes.c_size_t(ctypes.sizeof(how))
-    )
+    how = _OPEN_HOW.pack(flags, 0, _BENEATH | _NO_MAGICLINKS)
+    found = _syscall()(_OPENAT2, folder, path, how, _OPEN_HOW.size)
     if found < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))

@@ -64,7 +64,7 @@ class SharedWorkspace:
         whole = os.path.normpath(os.path.join(self._root, path))
         for folder in (self._root, self._spelled):
             if _inside(whole, folder):
-                return os.path.relpath(whole, folder)
+                return whole[len(folder) :].lstrip("/") or "."
         for folder in self._readable:
             if _inside(whole, folder):
                 return whole
