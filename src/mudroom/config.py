@@ -28,12 +28,18 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         agent: name of the root agent, "" for the built-in one. agents: further ones, as JSON. json_schema: of the answer; JSON or a file.
         max_children: children that run at once. output_format: one of FORMATS. color: one of COLORS.
         sandbox: one of SANDBOXES. allow_net: whether commands reach the network.
-        home: folder of the journals. origins: name of a value -> where it comes from; "default" is left out.
+        max_minutes, max_tokens, max_budget_usd: limits of one answer to a prompt, all runs below it included. None is no limit;
+            max_tokens holds for what is read and for what is written, each.
+        home: folder of the journals. retention_days: how long a session is kept after its last record; None is for ever.
+        origins: name of a value -> where it comes from; "default" is left out.
     """
 
     model: str = "auto"
     child_model: str = "inherit"
     max_turns: int | None = None
+    max_minutes: float | None = None
+    max_tokens: int | None = None
+    max_budget_usd: float | None = None
     child_turns: int = 30
     max_children: int = 64
     agent: str = ""
@@ -44,6 +50,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     sandbox: str = "auto"
     allow_net: bool = False
     home: str = ""
+    retention_days: int | None = None
     origins: dict[str, str] = {}
 
     def origin(self, name: str) -> str:
@@ -52,15 +59,19 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 KEYS = tuple(name for name in Settings.__struct_fields__ if name not in ("origins", "agents", "json_schema"))
-NARROWING = ("max_turns", "child_turns", "max_children")
+NARROWING = ("max_turns", "max_minutes", "max_tokens", "max_budget_usd", "child_turns", "max_children")
 """What a project's file may set, and only to less: it comes with a repository that someone else wrote."""
 
 _CHOICES = {"output_format": FORMATS, "color": COLORS, "sandbox": SANDBOXES}
 _NUMBERS = {field.name for field in msgspec.structs.fields(Settings) if int in (field.type, *get_args(field.type))}
+_FIGURES = {field.name for field in msgspec.structs.fields(Settings) if float in get_args(field.type)}
 _VARIABLES = {
     "model": "MUDROOM_MODEL",
     "child_model": "MUDROOM_CHILD_MODEL CLAUDE_CODE_SUBAGENT_MODEL",
     "max_turns": "MUDROOM_MAX_TURNS",
+    "max_minutes": "MUDROOM_MAX_MINUTES",
+    "max_tokens": "MUDROOM_MAX_TOKENS",
+    "max_budget_usd": "MUDROOM_MAX_BUDGET_USD",
     "child_turns": "MUDROOM_CHILD_TURNS",
     "max_children": "MUDROOM_MAX_CHILDREN",
     "output_format": "MUDROOM_OUTPUT_FORMAT",
@@ -167,6 +178,8 @@ def _checked(key: str, value: Any, where: str) -> Any:
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise UsageError(f"{key} must be a whole number from 1, not {value!r}", where=where)
         return number
+    if key in _FIGURES:
+        return _figure(key, value, where)
     if isinstance(getattr(_DEFAULTS, key), bool):
         if not isinstance(value, bool):
             raise UsageError(f"{key} must be true or false, not {value!r}", where=where)
@@ -176,6 +189,16 @@ def _checked(key: str, value: Any, where: str) -> Any:
     if key in _CHOICES and value not in _CHOICES[key]:
         raise UsageError(f"{key} cannot be {value!r}", where=where, remedy=suggest(value, _CHOICES[key]))
     return os.path.abspath(os.path.expanduser(value)) if key == "home" else value.strip()
+
+
+def _figure(key: str, value: Any, where: str) -> float:
+    try:
+        figure = 0.0 if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        figure = 0.0
+    if not 0 < figure < float("inf"):
+        raise UsageError(f"{key} must be a number above 0, not {value!r}", where=where)
+    return figure
 
 
 def _line(text: str, key: str) -> int:

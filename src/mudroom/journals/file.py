@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from msgspec import Struct
@@ -26,11 +26,16 @@ _RESTORE = "The file is left as it is; restore it from a copy, or begin a new se
 
 
 class Meta(Struct, frozen=True, kw_only=True):
-    """What a journal file says about itself. `created`: seconds since 1970. `program`: the version that began it."""
+    """What a journal file says about itself.
+
+    Arguments:
+        created: seconds since 1970. program: the version that began it. name: given by a person, "" for none.
+    """
 
     session: str
     created: float
     program: str
+    name: str = ""
 
 
 def connect_writer(path: Path, session: str, *, create: bool) -> tuple[sqlite3.Connection, Meta]:
@@ -81,12 +86,20 @@ def meta_of(connection: sqlite3.Connection, path: Path, session: str = "") -> Me
         raise JournalNewer(f"the journal has schema {schema}, and this program knows {SCHEMA}", where=where, remedy=remedy)
     found = dict(connection.execute("SELECT key, value FROM meta"))
     try:
-        meta = Meta(session=found["session"], created=float(found["created"]), program=found["program"])
+        meta = Meta(session=found["session"], created=float(found["created"]), program=found["program"], name=found.get("name", ""))
     except (KeyError, ValueError) as error:
         raise JournalDamaged("the journal does not say whose it is", where=where, remedy=_RESTORE) from error
     if session and session != meta.session:
         raise JournalError(f"the journal holds session {meta.session!r}, not {session!r}", where=where, remedy="Open it by its own id.")
     return meta
+
+
+def rename(path: Path, name: str) -> None:
+    """Give a session a name, "" for none; also while its writer is at work. Raises JournalError."""
+    with explained(path), closing(sqlite3.connect(_uri(path, "rw"), uri=True, timeout=_BUSY)) as connection:
+        meta_of(connection, path)
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('name', ?)", (name,))
+        connection.commit()
 
 
 @contextmanager

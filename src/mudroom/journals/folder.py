@@ -1,9 +1,10 @@
-"""The folder of sessions: listing, finding, making it private, and one writer for each file. Opens no database."""
+"""The folder of sessions: listing, finding, deleting, making it private, and one writer for each file. Opens no database."""
 
 from __future__ import annotations
 
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from itertools import islice
@@ -81,18 +82,21 @@ def make_file(path: Path) -> None:
 
 def lock(path: Path) -> int:
     """Become the one writer of a file: a held descriptor of `<file>.lock`, which names this process. Raises JournalBusy."""
-    beside = _beside(path)
+    beside, tries = _beside(path), 3
     while True:
         held = os.open(beside, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            pid = os.pread(held, 20, 0).decode("ascii", "replace").strip() or "unknown"
+            pid = _pid(held)
             os.close(held)
+            if tries := tries - 1:  # `writer` holds it for a moment, too
+                time.sleep(0.01)
+                continue
             raise JournalBusy(
                 f"process {pid} is writing this session",
                 where=str(path),
-                remedy="Wait for it or end it; the session can be read meanwhile.",
+                remedy="Wait for it or end it. --fork-session goes on with a copy; mudroom show reads it meanwhile.",
             ) from None
         if _is_same(held, beside):
             os.ftruncate(held, 0)
@@ -106,6 +110,49 @@ def unlock(path: Path, held: int) -> None:
     with suppress(OSError):
         _beside(path).unlink()
     os.close(held)
+
+
+def writer(path: Path) -> str:
+    """Id of the process that writes a session, "" when none does."""
+    try:
+        looked = os.open(_beside(path), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return ""
+    try:
+        fcntl.flock(looked, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return ""
+    except BlockingIOError:
+        return _pid(looked)
+    finally:
+        os.close(looked)
+
+
+def remove(path: Path) -> None:
+    """Delete a session: its record and its long outputs. Raises JournalBusy while it is written."""
+    import shutil  # slow to import, and rarely needed
+
+    held = lock(path)
+    try:
+        for part in (path, *(path.with_name(path.name + end) for end in ("-wal", "-shm"))):
+            part.unlink(missing_ok=True)
+        shutil.rmtree(path.parent.parent / "spills" / path.stem, ignore_errors=True)
+    finally:
+        unlock(path, held)
+
+
+def sweep(home: str | Path, days: float) -> int:
+    """Delete the sessions that were last written more than so many days ago; how many there were. One that is open stays."""
+    deleted, before = 0, time.time() - days * 86_400
+    for info in sessions(home):
+        if info.mtime < before:
+            with suppress(JournalBusy):
+                remove(info.path)
+                deleted += 1
+    return deleted
+
+
+def _pid(descriptor: int) -> str:
+    return os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
 
 
 def _beside(path: Path) -> Path:
