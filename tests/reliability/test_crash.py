@@ -19,6 +19,7 @@ import pytest
 from mudroom._core.events import CallFinished, CallStarted, RunFinished, Stored, TurnFinished
 from mudroom._engine.tree import transcript
 from mudroom.journals.sqlite import read_only
+from mudroom.testing.history import violations
 
 PROGRAM = Path(__file__).with_name("crash.py")
 LONG = bool(os.environ.get("MUDROOM_LONG"))
@@ -53,6 +54,8 @@ class Life:
         effects = Counter((self.work / "effects.txt").read_text().split()) if (self.work / "effects.txt").exists() else Counter[str]()
         assert max(effects.values(), default=0) <= 1
         events = self.events()
+        ran = {f"echo {name} >> effects.txt": times for name, times in effects.items()}
+        assert not violations(events, effects=ran)
         answers = Counter((event.run, event.turn) for event in events if isinstance(event, TurnFinished))
         assert set(answers.values()) == {1}
         assert sum(Counter(self.bought.read_text().splitlines()).values()) <= len(answers) + 4 * self.deaths
