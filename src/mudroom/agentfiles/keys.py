@@ -178,12 +178,12 @@ def _budget(draft: Draft, value: Any, line: int) -> None:
         try:
             if key == "minutes":
                 draft.limits["seconds"] = _number(amount, 0.001, 1e6) * 60
-            elif key == "seconds":
-                draft.limits["seconds"] = _number(amount, 0.001, 1e8)
-            elif key in ("turns", "input_tokens", "output_tokens", "children", "depth"):
+            elif key in ("seconds", "usd") and key in Budget.__struct_fields__:
+                draft.limits[key] = _number(amount, 0.001, 1e8)
+            elif key in Budget.__struct_fields__:
                 draft.limits[key] = _count(amount, 0 if key in ("children", "depth") else 1)
             else:
-                raise ValueError("is unknown; there are turns, seconds, minutes, input_tokens, output_tokens, children, depth")
+                raise ValueError(f"is unknown; there are {', '.join(Budget.__struct_fields__)}, minutes")
         except ValueError as wrong:
             raise ValueError(f"{key} {wrong}") from None
 

@@ -107,7 +107,7 @@ def _verdict(name: str, said: Any, notes: Notes, line: int) -> bool:
             return any(one != "deny" for one in every)
         if "deny" in every:
             notes.warning(line, f"permission of {name}: limits inside a tool are not kept, so the agent does not get it")
-        said = "deny" if "deny" in every else "ask" if "ask" in every else "allow" if set(every) <= {"allow"} else every
+        said = "deny" if "deny" in every else "ask" if "ask" in every else "allow" if all(one == "allow" for one in every) else every
     if said not in ("allow", "ask", "deny"):
         raise ValueError(f"{name}: {said!r} is none of allow, ask, deny")
     if said == "ask":
