@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from importlib import import_module, resources
+import os
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from .._core.agents import Agent
@@ -56,4 +57,5 @@ def builtin(name: str) -> Agent:
 
 def source(name: str) -> str:
     """The text of a built-in agent's file."""
-    return resources.files(__name__).joinpath(f"{name}.md").read_text(encoding="utf-8")
+    with open(f"{os.path.dirname(__file__)}/{name}.md", encoding="utf-8") as file:
+        return file.read()

@@ -28,7 +28,7 @@ _MORE = (
     "background hooks paths shell version"
 )
 _CLAUDES = set(_MORE.split())
-_PLACE = re.compile(r"\$\{(?:CLAUDE_)?SKILL_DIR\}|\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d{1,2})\b")
+_PLACE = re.compile(r"\$\{(?:CLAUDE_)?SKILL_DIR\}|\$ARGUMENTS(?:\[(\d{1,2})\])?|\$(\d)(?![\d.,]*\d)")
 _COMMAND = re.compile(r"!`[^`]+`")
 
 
@@ -68,6 +68,8 @@ class Skill(Struct, frozen=True):
         def fill(place: re.Match[str]) -> str:
             if place[0].startswith("${"):
                 return self.folder
+            if not words and place[2]:
+                return place[0]  # a sum of money, more likely than an argument nobody gave
             used.append(place[0])
             index = place[1] or place[2]
             return arguments if index is None else words[int(index)] if int(index) < len(words) else ""
