@@ -5,6 +5,8 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+from importlib import import_module
+from threading import Thread
 from typing import Any
 
 import click
@@ -86,6 +88,7 @@ def front(
         return 0
     given, wait = _given(words, once)
     settings = prepare(cwd, color="never" if no_color else None, **flags)
+    _warm(settings.model)
     import asyncio
 
     if once is None and flags["output_format"] is None and given != "-" and terminal():
@@ -99,6 +102,15 @@ def front(
     from .print_mode import one_shot
 
     return asyncio.run(one_shot(prompt, settings, cwd=cwd, verbose=verbose, quiet=quiet))
+
+
+def _warm(model: str) -> None:
+    """Begin to import what a model on a network needs, beside all that is set up before the first request."""
+    from ..models.providers import default
+
+    named = (default(os.environ) or "offline") if model == "auto" else model
+    if not named.startswith(("offline", "replay:")):
+        Thread(target=import_module, args=("aiohttp",), daemon=True).start()
 
 
 def _given(words: tuple[str, ...], once: str | None) -> tuple[str | None, bool]:
