@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from .agents import Brief, Report
+from .agents import Brief, Mode, Report
 from .budgets import Meter
 from .events import Stored
 from .messages import Assistant, Message
@@ -30,7 +30,7 @@ class Setup(Struct, frozen=True, kw_only=True):
 
 
 class Piece(Struct, frozen=True):
-    """A part of an answer as it arrives. `kind`: text, thinking, call."""
+    """A part of an answer as it arrives. `kind`: text, thinking, call; "" for a mere sign of life."""
 
     kind: str
     text: str
@@ -56,7 +56,8 @@ class Chat(Protocol):
         """Ask for the next answer: pieces, retries, and last the whole Assistant message, exactly once.
 
         `tools=False` forbids calls for this answer while the bytes before it stay the same.
-        Raises ModelError; an answer cut off in the middle is asked for again, never repaired.
+        Raises ModelError; an answer cut off in the middle is asked for again, never repaired. Who gives no sign of life for
+        150 s (450 s before the first piece, or after a retry's delay) is taken for dead.
         """
         ...
 
@@ -198,6 +199,28 @@ class Approver(Protocol):
 
     async def decide(self, question: Question) -> Answer:
         """Answer it."""
+        ...
+
+
+class Decision(Struct, frozen=True):
+    """What the rules say of a call.
+
+    Arguments:
+        verdict: "allow", "ask" or "deny". why: a sentence for the model, the person and the record.
+        rule: the rule that decided, with its origin, or "". part: the piece of a command it is about, or "".
+    """
+
+    verdict: str
+    why: str = ""
+    rule: str = ""
+    part: str = ""
+
+
+class Policy(Protocol):
+    """Who says what a call may do; it asks nobody and has no effect."""
+
+    def judge(self, tool: Tool, arguments: Mapping[str, Any], mode: Mode) -> Decision:
+        """Decide on a call of a run in that mode. `arguments`: as checked, by the names of the tool's parameters."""
         ...
 
 

@@ -25,8 +25,8 @@ async def run(ctx: RunContext) -> Report:
         async with asyncio.timeout(ctx.time_left) as deadline:
             ctx.runs_until(deadline)
             reason, error = await converse(ctx)
-    except TimeoutError:
-        reason = Reason.TIMEOUT
+    except TimeoutError as late:
+        reason, error = Reason.TIMEOUT, str(late)
     except ModelError as failure:
         error = str(failure)
     except asyncio.CancelledError:

@@ -107,6 +107,7 @@ def conversations(events: Sequence[Stored]) -> list[Conversation]:
     runs = dict.fromkeys(event.run for event in events if isinstance(event, RunStarted))
     reports = {event.run: event.report for event in events if isinstance(event, RunFinished)}
     failures = {event.run: event.error for event in events if isinstance(event, TurnFailed)}
+    failures |= {run: report.error for run, report in reports.items() if report.reason is Reason.TIMEOUT}
     broken = {run: str(report.reason) for run, report in reports.items() if report.reason in (Reason.TIMEOUT, Reason.CANCELLED)}
     said = {run: tuple(message for run_id in _chain(run, events) for message in transcript(events, run_id)) for run in runs}
     return [Conversation(run, said[run], failures.get(run, ""), broken.get(run, "")) for run in runs]

@@ -158,7 +158,7 @@ def told(context: CallContext, report: Report) -> tuple[str, str]:
 def _warning(report: Report) -> str:
     what = {
         Reason.MAX_TURNS: f"stopped after {report.turns - report.recovered} turns, its limit",
-        Reason.TIMEOUT: f"its time was up after {report.seconds:.0f} s",
+        Reason.TIMEOUT: report.error or f"its time was up after {report.seconds:.0f} s",
         Reason.BUDGET: "its tokens or its money were used up",
         Reason.CANCELLED: "it was cancelled",
         Reason.LOOP: "it was going in circles",

@@ -13,6 +13,12 @@ from .._core.ports import Piece, Retry
 from ..errors import ModelError, ModelGarbled, ModelUnavailable
 from .context import RunContext
 
+SILENCE = 150.0
+"""Seconds without a piece after which an answer is given up; wires give up a silent connection sooner, and try again."""
+
+PATIENCE = 300.0
+"""Seconds more for the first piece: a request may have to wait its turn."""
+
 
 async def ask(ctx: RunContext, *, grace: Reason | None = None) -> Assistant:
     """Ask for the next answer and append it. It is noted for the journal: the next `record` stores it before any act.
@@ -20,7 +26,7 @@ async def ask(ctx: RunContext, *, grace: Reason | None = None) -> Assistant:
     Arguments:
         grace: the reason the run ends for, if it does: this turn then has no tools.
 
-    Raises ModelError after recording the failure.
+    Raises ModelError after recording the failure; TimeoutError when the model has fallen silent.
     """
     ctx.turn += 1
     ctx.meter.turns += 1
@@ -32,9 +38,9 @@ async def ask(ctx: RunContext, *, grace: Reason | None = None) -> Assistant:
     except ModelError as error:
         await ctx.record(ctx.event(TurnFailed, error=str(error), transient=isinstance(error, ModelUnavailable)))
         raise
-    except (asyncio.CancelledError, TimeoutError):
+    except (asyncio.CancelledError, TimeoutError) as cut:
         ctx.cut_off = True
-        ctx.note(ctx.event(TurnFailed, error="cut off before the answer was whole"))
+        ctx.note(ctx.event(TurnFailed, error=str(cut) or "cut off before the answer was whole"))
         raise
     ctx.charge(message)
     ctx.note(ctx.event(TurnFinished, message=message, seconds=round(ctx.parts.clock.monotonic() - began, 3)))
@@ -44,16 +50,28 @@ async def ask(ctx: RunContext, *, grace: Reason | None = None) -> Assistant:
 
 async def _whole(ctx: RunContext, *, tools: bool) -> Assistant:
     whole: Assistant | None = None
-    async for part in ctx.chat.ask(tools=tools):
-        if isinstance(part, Piece):
-            ctx.stream(part.kind, part.text)
-        elif isinstance(part, Retry):
-            await ctx.record(ctx.event(Retried, attempt=part.attempt, delay=part.delay, status=part.status, error=part.error))
-        else:
-            whole = part
+    limit = asyncio.timeout(SILENCE + PATIENCE)
+    try:
+        async with limit:
+            async for part in ctx.chat.ask(tools=tools):
+                if isinstance(part, Piece):
+                    _extend(limit, SILENCE)
+                    if part.kind:
+                        ctx.stream(part.kind, part.text)
+                elif isinstance(part, Retry):
+                    _extend(limit, part.delay + PATIENCE + SILENCE)
+                    await ctx.record(ctx.event(Retried, attempt=part.attempt, delay=part.delay, status=part.status, error=part.error))
+                else:
+                    whole = part
+    except TimeoutError as error:
+        raise TimeoutError("the model fell silent") if limit.expired() else error from None
     if whole is not None:
         return whole
     raise ModelGarbled("the model's answer ended before it was whole", where=ctx.brief.model)
+
+
+def _extend(limit: asyncio.Timeout, seconds: float) -> None:
+    limit.reschedule(asyncio.get_running_loop().time() + seconds)
 
 
 def _distinct(message: Assistant, ctx: RunContext) -> Assistant:

@@ -26,6 +26,8 @@ _TRIES, _TRIES_WHEN_DOWN = 8, 3
 _LARGE = 1 << 20
 _BOUND = 64 * 1024
 _LINGER = 0.2
+_SIGN = 30.0
+"""Seconds after which a stream that says nothing of note (pings, the arguments of a long call) shows that it lives."""
 _SOMEBODY = Origin()
 _NO_STREAM = frozenset({"text/html", "application/json"})
 
@@ -96,8 +98,8 @@ class Http:
     ) -> AsyncGenerator[Piece | Retry | Assistant, None]:
         """Post `body`, stream the answer's pieces, and last the whole message; `reader` makes a fresh Reader for each try.
 
-        Yields Retry before each wait: pieces since the request began are void then. Close the generator (`aclosing`)
-        to end the request at once. Raises ModelRefused, ModelUnavailable, ModelGarbled.
+        A piece without a kind is but a sign of life. Yields Retry before each wait: pieces since the request began are void
+        then. Close the generator (`aclosing`) to end the request at once. Raises ModelRefused, ModelUnavailable, ModelGarbled.
         """
         secrets, attempt = secrets_of(headers), 0
         while True:
@@ -134,10 +136,14 @@ class Http:
                 if answer.status != 200 or answer.content_type in _NO_STREAM:
                     raise await self._unstreamed(url, answer, secrets)
                 self._gate.admitted(sent)
+                shown = self.clock.monotonic()
                 async for chunk in answer.content.iter_any():
-                    for event in sse.feed(chunk):
-                        for piece in reader.feed(event):
-                            yield piece
+                    pieces = [piece for event in sse.feed(chunk) for piece in reader.feed(event)]
+                    if not pieces and self.clock.monotonic() - shown > _SIGN:
+                        pieces = [Piece("", "")]
+                    for piece in pieces:
+                        shown = self.clock.monotonic()
+                        yield piece
                     if reader.done:
                         break
                 await _rest(answer)

@@ -77,7 +77,7 @@ class ReplayedChat:
 
     async def _broken(self, found: Conversation) -> None:
         if found.broken == "TIMEOUT":
-            raise TimeoutError
+            raise TimeoutError(found.failure)
         if found.broken == "CANCELLED" and self._model.cut_off:
             self._model.cut_off(found.run)
             await asyncio.sleep(0)

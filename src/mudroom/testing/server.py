@@ -103,8 +103,8 @@ class Fault(msgspec.Struct, frozen=True):
         blocks: what would be said. status: HTTP status; other than 200 sends `body` at once.
         headers: added to the answer's, such as Retry-After. body: sent instead of the blocks; kind: its content type.
         cut: how many bytes of a stream come before its end. end: "close" breaks the connection there, "reset" does so
-            rudely, "eof" ends the answer in good form, "stall" says nothing more. drip: bytes a time.
-        delay: seconds before the first byte. stop, usage: as reported; None for what the blocks suggest.
+            rudely, "eof" ends the answer in good form, "stall" says nothing more. drip: bytes a time, and `pause` seconds after
+            each. delay: seconds before the first byte. stop, usage: as reported; None for what the blocks suggest.
     """
 
     blocks: Sequence[Block] | str = ()
@@ -115,6 +115,7 @@ class Fault(msgspec.Struct, frozen=True):
     cut: int | None = None
     end: str = "close"
     drip: int = 0
+    pause: float = 0.0
     delay: float = 0.0
     stop: StopReason | None = None
     usage: Usage | None = None
@@ -204,7 +205,7 @@ class ModelServer:
         step = fault.drip or len(data) or 1
         for at in range(0, len(data), step):
             await response.write(data[at : at + step])
-            await asyncio.sleep(0)
+            await asyncio.sleep(fault.pause)
         transport = request.transport
         if fault.cut is None or fault.end == "eof" or transport is None:
             return
