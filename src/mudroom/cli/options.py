@@ -12,11 +12,11 @@ from typing import Any
 import click
 
 from ..errors import UsageError
+from .prepared import HELP, prepare
+from .recorded import COMMANDS as OF_SESSIONS
 
 BARE = "\0"
 """Value of a `-p` that stands alone."""
-
-_HELP = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 
 
 class _Front(click.Command):
@@ -30,24 +30,12 @@ class _Front(click.Command):
             formatter.write_text('\b\ngit diff | mudroom -p "review this" -o json')
 
 
-def prepare(cwd: str, **flags: Any) -> Any:
-    """Settings of this command line, once the folder is known to be there.
-
-    Raises UsageError: no such folder, or a wrong setting.
-    """
-    from .. import config
-
-    if not os.path.isdir(cwd):
-        raise UsageError("no such directory" if not os.path.exists(cwd) else "not a directory", where=cwd, remedy="Name a folder with -C.")
-    return config.load(cwd=cwd, environ=os.environ, flags=flags)
-
-
 def terminal() -> bool:
     """Whether a person sits at both ends: keyboard and screen."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-@click.command(cls=_Front, context_settings=_HELP)
+@click.command(cls=_Front, context_settings=HELP)
 @click.argument("words", nargs=-1, metavar="[PROMPT]")
 @click.option(
     "-p",
@@ -66,9 +54,17 @@ def terminal() -> bool:
 @click.option("--agents", metavar="JSON", help='More agents: {"name": {"description": …, "prompt": …, "tools": […]}}.')
 @click.option("--json-schema", metavar="JSON|FILE", help="The answer as values of this JSON Schema.")
 @click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Most model calls for the prompt itself.")
+@click.option("--max-minutes", type=click.FloatRange(0, min_open=True), metavar="N", help="Most minutes for the prompt and all below it.")
+@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Most tokens read, and most written, children included.")
+@click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), metavar="USD", help="Most money, children included.")
 @click.option("--max-children", type=click.IntRange(1), metavar="N", help="Most children at once; more wait.")
 @click.option("--sandbox", type=click.Choice(["auto", "full", "file", "off"]), help="Walls around commands; off: none.")
 @click.option("--allow-net", is_flag=True, default=None, help="Let commands reach the network.")
+@click.option("-c", "--continue", "latest", is_flag=True, help="Go on with the last session of this folder.")
+@click.option("-r", "--resume", is_flag=False, flag_value="", metavar="[ID|NAME]", help="Go on with a session; alone it asks which.")
+@click.option("--fork-session", "fork", is_flag=True, help="Go on with a copy of it, and leave it as it is.")
+@click.option("--session-id", "id", metavar="UUID", help="Id of the new session.")
+@click.option("-n", "--name", metavar="NAME", help="Name of the session, for --resume.")
 @click.option("-o", "--output-format", type=click.Choice(["text", "json", "stream-json"]), help="What stdout carries.")
 @click.option("--verbose", is_flag=True, help="On stderr a line for every call, where there is no live tree.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
@@ -87,21 +83,29 @@ def front(
         print(f"mudroom {__version__}")
         return 0
     given, wait = _given(words, once)
-    settings = prepare(cwd, color="never" if no_color else None, **flags)
+    from .going_on import chosen, tidy
+
+    which = {flag: flags.pop(flag) for flag in ("resume", "latest", "fork", "id", "name")}
+    flags["color"] = "never" if no_color else None
+    settings = prepare(cwd, **flags)
+    start = chosen(settings.home, cwd, **which)
+    if start.folder:
+        cwd, settings = start.folder, prepare(start.folder, **flags)
     _warm(settings.model)
+    tidy(settings)
     import asyncio
 
     if once is None and flags["output_format"] is None and given != "-" and terminal():
         from .repl import converse
 
-        return asyncio.run(converse(settings, cwd=cwd, first=given or "", verbose=verbose, quiet=quiet))
+        return asyncio.run(converse(settings, cwd=cwd, start=start, first=given or "", verbose=verbose, quiet=quiet))
     from .prompt import compose
     from .screens import say
 
     prompt = compose(None if given in (None, "-") else given, sys.stdin, wait=wait, warn=say)
     from .print_mode import one_shot
 
-    return asyncio.run(one_shot(prompt, settings, cwd=cwd, verbose=verbose, quiet=quiet))
+    return asyncio.run(one_shot(prompt, settings, cwd=cwd, start=start, verbose=verbose, quiet=quiet))
 
 
 def _warm(model: str) -> None:
@@ -127,7 +131,7 @@ def _given(words: tuple[str, ...], once: str | None) -> tuple[str | None, bool]:
     return (spoken[0] if spoken else None), False
 
 
-@click.command(context_settings=_HELP)
+@click.command(context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option("-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many.")
 def runs(as_json: bool, limit: int) -> int:
@@ -137,7 +141,7 @@ def runs(as_json: bool, limit: int) -> int:
     return listing(prepare(".").home, as_json=as_json, limit=limit)
 
 
-@click.command(context_settings=_HELP)
+@click.command(context_settings=HELP)
 @click.argument("session", metavar="RUN")
 @click.option("--run", "run_id", metavar="ID", help="The transcript of this child, by the id the tree shows.")
 @click.option("--no-color", is_flag=True, help="No colours.")
@@ -152,7 +156,7 @@ def show(session: str, run_id: str | None, no_color: bool) -> int:
     return showing(settings.home, session, run_id, color=settings.color)
 
 
-@click.command(context_settings=_HELP)
+@click.command(context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def models(as_json: bool) -> int:
     """List providers, and whose key or address is found."""
@@ -161,7 +165,7 @@ def models(as_json: bool) -> int:
     return providers(prepare("."), as_json=as_json)
 
 
-@click.command(context_settings=_HELP)
+@click.command(context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def doctor(as_json: bool) -> int:
     """Check that everything mudroom needs is there; says what to do about what is not."""
@@ -170,7 +174,7 @@ def doctor(as_json: bool) -> int:
     return examine(as_json=as_json)
 
 
-@click.command(name="help", context_settings=_HELP)
+@click.command(name="help", context_settings=HELP)
 @click.argument("command", required=False)
 def help_(command: str | None) -> int:
     """Explain mudroom, or one of its commands."""
@@ -183,7 +187,7 @@ def help_(command: str | None) -> int:
     return 0
 
 
-@click.group(invoke_without_command=True, context_settings=_HELP)
+@click.group(invoke_without_command=True, context_settings=HELP)
 @click.option("-C", "cwd", default=".", metavar="DIR", help="As seen from this folder.")
 @click.pass_context
 def agents(ctx: click.Context, cwd: str) -> int | None:
@@ -193,7 +197,7 @@ def agents(ctx: click.Context, cwd: str) -> int | None:
     return None if ctx.invoked_subcommand else ctx.invoke(list_agents, as_json=False)
 
 
-@agents.command("list", context_settings=_HELP)
+@agents.command("list", context_settings=HELP)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def list_agents(as_json: bool) -> int:
     """List the agents and skills there are (the default)."""
@@ -202,7 +206,7 @@ def list_agents(as_json: bool) -> int:
     return listing(click.get_current_context().obj, os.environ, as_json=as_json)
 
 
-@agents.command("show", context_settings=_HELP)
+@agents.command("show", context_settings=HELP)
 @click.argument("name")
 @click.pass_obj
 def show_agent(cwd: str, name: str) -> int:
@@ -212,7 +216,7 @@ def show_agent(cwd: str, name: str) -> int:
     return showing(cwd, os.environ, name)
 
 
-@agents.command("new", context_settings=_HELP)
+@agents.command("new", context_settings=HELP)
 @click.argument("name")
 @click.pass_obj
 def new_agent(cwd: str, name: str) -> int:
@@ -222,7 +226,7 @@ def new_agent(cwd: str, name: str) -> int:
     return beginning(cwd, name)
 
 
-@agents.command("check", context_settings=_HELP)
+@agents.command("check", context_settings=HELP)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.pass_obj
 def check_agents(cwd: str, paths: tuple[str, ...]) -> int:
@@ -232,4 +236,6 @@ def check_agents(cwd: str, paths: tuple[str, ...]) -> int:
     return checking(cwd, os.environ, paths)
 
 
-COMMANDS: dict[str, click.Command] = {"runs": runs, "show": show, "models": models, "agents": agents, "doctor": doctor, "help": help_}
+COMMANDS: dict[str, click.Command] = {
+    "runs": runs, "show": show, **OF_SESSIONS, "models": models, "agents": agents, "doctor": doctor, "help": help_,
+}  # fmt: skip

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import msgspec
 
 from .._core.agents import Agent, Reason, Report
 from .._core.budgets import Budget
-from .._core.events import AnyEvent, TurnFailed
+from .._core.events import AnyEvent, Stored, TurnFailed
 from .._engine.ledger import Tally, sentence
 from .._engine.tree import clean
 from ..config import Settings
+from ..errors import UsageError
+from ..prices import cost
 from ..session import Session
+from .going_on import NEW, Start, begun, left
 from .interrupts import interrupts
 from .screens import Screen, say, silence
 from .stream_json import Stream, encode
@@ -23,28 +27,40 @@ TRANSIENT = 75
 """Exit code: the provider could not be reached or was overloaded; the same command may work later (EX_TEMPFAIL)."""
 
 
-def session(settings: Settings, cwd: str) -> Session:
-    """A session as the settings want it, not yet open. `cwd`: its folder. Raises UsageError for agents that cannot be used."""
+def session(settings: Settings, cwd: str, **more: Any) -> Session:
+    """A session as the settings want it, not yet open. Raises UsageError for agents that cannot be used.
+
+    Arguments:
+        cwd: its folder. more: arguments of Session that take the place of what the settings say.
+    """
     agents: list[Agent] = []
     if settings.agents:
         from .agents import inline
 
         agents = inline(settings.agents)
-    return Session(
-        agents=agents,
-        root=settings.agent or None,
-        agent_files=True,
-        model=settings.model,
-        child_model=settings.child_model,
-        cwd=cwd,
-        home=settings.home,
-        budget=Budget(turns=settings.max_turns),
-        child_turns=settings.child_turns,
-        max_children=settings.max_children,
-        sandbox=settings.sandbox,
-        network=settings.allow_net,
-        environ=os.environ,
-    )
+    wish: dict[str, Any] = {
+        "agents": agents,
+        "root": settings.agent or None,
+        "agent_files": True,
+        "model": settings.model,
+        "child_model": settings.child_model,
+        "cwd": cwd,
+        "home": settings.home,
+        "budget": _budget(settings),
+        "prices": settings.output_format != "text",
+        "child_turns": settings.child_turns,
+        "max_children": settings.max_children,
+        "sandbox": settings.sandbox,
+        "network": settings.allow_net,
+        "environ": os.environ,
+    }
+    return Session(**wish | more)
+
+
+def _budget(settings: Settings) -> Budget:
+    seconds = settings.max_minutes and settings.max_minutes * 60
+    tokens = settings.max_tokens
+    return Budget(turns=settings.max_turns, seconds=seconds, input_tokens=tokens, output_tokens=tokens, usd=settings.max_budget_usd)
 
 
 class Output:
@@ -90,46 +106,83 @@ class Verdict:
         return 0 if report.ok else 1
 
 
-async def one_shot(prompt: str, settings: Settings, *, cwd: str, verbose: bool = False, quiet: bool = False) -> int:
-    """Run one prompt in a session of its own; the exit code.
+class Show:
+    """All that is seen of one run: its events and its report, on stdout and stderr.
 
     Arguments:
+        opened: the session. verbose: a line for every call, where there is no live tree. quiet: nothing on stderr but errors.
+    """
+
+    def __init__(self, opened: Session, settings: Settings, *, verbose: bool, quiet: bool) -> None:
+        self._form, self._quiet = settings.output_format, quiet
+        self._tally, self._verdict = Tally(), Verdict()
+        self._output = Output(opened.cancel if self._form == "stream-json" else bool)
+        plain = self._form == "stream-json" and sys.stdout.isatty()
+        self.screen = Screen(settings.color, verbose=verbose, quiet=quiet, plain=plain)
+        agents = [agent.name for agent in opened.agents]
+        self._lines = Stream(session=opened.id, cwd=opened.cwd, model=opened.model, tools=opened.tools, agents=agents, cost=cost)
+        self.screen.notices(opened.notices)
+        if self._form == "stream-json":
+            self._output.write(encode(self._lines.opening()))
+        opened.watch(self._apply)
+
+    def recall(self, events: Iterable[Stored]) -> None:
+        """Count in what happened before, without a line for each."""
+        for event in events:
+            self._tally.apply(event)
+            self.screen.recall(event)
+            if self._form != "text":
+                list(self._lines.feed(event))
+
+    def conclude(self, report: Report, signals: list[int], *, values: bool = False) -> int:
+        """Print the report; the exit code. `signals`: those that came meanwhile. `values`: the answer is its outputs."""
+        ledger, output = self._tally.ledger, self._output
+        text = self._form == "text"
+        output.write(answered(report, values=values) if text else encode(self._lines.result(report, msgspec.to_builtins(ledger))))
+        if trouble := why(report):
+            say(trouble)
+        if ledger.children and not self._quiet:
+            say(sentence(ledger), prefix="")
+        if output.trouble:
+            say(f"stdout cannot be written: {output.trouble}")
+        return self._verdict.code(report, signals) or int(bool(output.trouble))
+
+    def _apply(self, event: AnyEvent) -> None:
+        for fold in (self._tally, self._verdict, self.screen):
+            fold.apply(event)
+        if self._form != "text":
+            for line in self._lines.feed(event):
+                if self._form == "stream-json":
+                    self._output.write(encode(line))
+
+
+async def one_shot(
+    prompt: str | None, settings: Settings, *, cwd: str, start: Start = NEW, verbose: bool = False, quiet: bool = False
+) -> int:
+    """Run one prompt in a session of its own, or in the one that `start` names; the exit code.
+
+    Arguments:
+        prompt: None only finishes what was interrupted there.
         verbose: a line for every call, where there is no live tree. quiet: nothing on stderr but errors.
     """
-    form, wanted = settings.output_format, None
+    wanted: Any = None
     if settings.json_schema:
         from .agents import schema
 
         wanted = schema(settings.json_schema)
-    async with session(settings, cwd) as opened:
-        tally, verdict, output = Tally(), Verdict(), Output(opened.cancel if form == "stream-json" else bool)
-        screen = Screen(settings.color, verbose=verbose, quiet=quiet, plain=form == "stream-json" and sys.stdout.isatty())
-        screen.notices(opened.notices)
-        agents = [agent.name for agent in opened.agents]
-        lines = Stream(session=opened.id, cwd=opened.cwd, model=opened.model, tools=opened.tools, agents=agents)
-
-        def tell(event: AnyEvent) -> None:
-            for line in lines.feed(event):
-                if form == "stream-json":
-                    output.write(encode(line))
-
-        if form == "stream-json":
-            output.write(encode(lines.opening()))
-        for watcher in (tally.apply, verdict.apply, screen.apply, *([] if form == "text" else [tell])):
-            opened.watch(watcher)
-        with interrupts(opened.cancel) as signals, screen:
-            report = await (opened.run(prompt, outputs=wanted) if wanted else opened.run(prompt))
-        ledger = tally.ledger
-        output.write(
-            _answer(report, values=wanted is not None) if form == "text" else encode(lines.result(report, msgspec.to_builtins(ledger)))
-        )
-        if trouble := why(report):
-            say(trouble)
-        if ledger.children and not quiet:
-            say(sentence(ledger), prefix="")
-        if output.trouble:
-            say(f"stdout cannot be written: {output.trouble}")
-        return verdict.code(report, signals) or int(bool(output.trouble))
+    async with session(settings, cwd, **start.opening) as opened:
+        begun(opened, settings.home, start)
+        show = Show(opened, settings, verbose=verbose, quiet=quiet)
+        show.recall(left(opened, settings.home))
+        if opened.unfinished and not quiet:
+            say("going on with what was interrupted")
+        with interrupts(opened.cancel) as signals, show.screen:
+            report = await opened.finish()
+            if prompt is not None and not signals:
+                report = await (opened.run(prompt, outputs=wanted) if wanted else opened.run(prompt))
+        if report is None:
+            raise UsageError("nothing was interrupted in this session", where=opened.id)
+        return show.conclude(report, signals, values=wanted is not None)
 
 
 def why(report: Report) -> str:
@@ -142,7 +195,7 @@ def why(report: Report) -> str:
     return f"the run ended with {report.reason.value} after {report.turns} turns; {partial}"
 
 
-def _answer(report: Report, *, values: bool) -> bytes:
+def answered(report: Report, *, values: bool = False) -> bytes:
     """What stdout carries: the text, or the values that were asked for as JSON."""
     text = msgspec.json.encode(report.outputs).decode() if values else report.text
     text = clean(text) if sys.stdout.isatty() else text

@@ -17,7 +17,8 @@ from msgspec import Struct
 from .._core.events import SessionOpened, Stored
 from .._engine.tree import Tree
 from ..errors import JournalError, UnknownName, UsageError
-from ..journals.folder import SessionInfo, find, sessions
+from ..journals.folder import SessionInfo, sessions, writer
+from ..journals.names import named
 from ..journals.sqlite import read_only
 from .format import cut, glyphs, one_line, tokens
 from .screens import colored
@@ -33,6 +34,7 @@ class Summary(Struct, frozen=True, kw_only=True):
         id, folder, model: of the session. when: last written, seconds since 1970. prompt: its first.
         reason: of its last run below nobody, "" while that runs or where it was cut off.
         prompts: how many it was given. children: runs below them. tokens: read and written, all runs.
+        name: given by a person. state: "live" while a process writes it, "interrupted" when a run has no end, else "finished".
         trouble: why its record cannot be read.
     """
 
@@ -45,6 +47,8 @@ class Summary(Struct, frozen=True, kw_only=True):
     prompts: int = 0
     children: int = 0
     tokens: int = 0
+    name: str = ""
+    state: str = ""
     trouble: str = ""
 
 
@@ -60,12 +64,13 @@ def recorded(home: str) -> Iterator[SessionInfo]:
 def summary(info: SessionInfo) -> Summary:
     """A session's record in one line; a record that cannot be read says so and stops nothing."""
     try:
-        return _folded(info, read_only(info.path).read())
+        record = read_only(info.path)
+        return _folded(info, record.meta.name, record.read())
     except JournalError as error:
         return Summary(id=info.id, when=info.mtime, trouble=str(error))
 
 
-def _folded(info: SessionInfo, events: Iterable[Stored]) -> Summary:
+def _folded(info: SessionInfo, name: str, events: Iterable[Stored]) -> Summary:
     tree, folder = Tree(), ""
     for event in events:
         if isinstance(event, SessionOpened):
@@ -82,6 +87,8 @@ def _folded(info: SessionInfo, events: Iterable[Stored]) -> Summary:
         prompts=len(roots),
         children=len(tree.runs) - len(roots),
         tokens=sum(root.subtree.total_tokens for root in roots),
+        name=name,
+        state="live" if writer(info.path) else "finished" if all(root.report for root in roots) else "interrupted",
     )
 
 
@@ -104,8 +111,8 @@ def _row(item: Summary) -> str:
     if item.trouble:
         return f"{head}  {one_line(item.trouble)}"
     children = f"{item.children} {'child' if item.children == 1 else 'children'}"
-    figures = f"{item.reason or 'unfinished':<10} {children:>11} {tokens(item.tokens):>7} tokens"
-    return f"{head}  {figures}  {Path(item.folder).name}: {one_line(item.prompt)}"
+    figures = f"{item.state if item.state != 'finished' else item.reason:<11} {children:>11} {tokens(item.tokens):>7} tokens"
+    return f"{head}  {figures}  {Path(item.folder).name}: {f'[{one_line(item.name)}] ' if item.name else ''}{one_line(item.prompt)}"
 
 
 def showing(home: str, name: str, run_id: str | None, *, color: str) -> int:
@@ -133,7 +140,7 @@ def showing(home: str, name: str, run_id: str | None, *, color: str) -> int:
 
 def _path(home: str, name: str) -> Path:
     if name != "last":
-        return find(home, name)
+        return named(home, name)
     newest = next(recorded(home), None)
     if newest is None:
         raise UsageError("no session is recorded yet", where=home)

@@ -61,6 +61,11 @@ class Screen:
         if self._shown:
             self._shown.on_event(event)
 
+    def recall(self, event: AnyEvent) -> None:
+        """Take in an event of the past, without a word."""
+        if self._shown:
+            self._shown.tree.apply(event)
+
     def notices(self, notices: Iterable[str]) -> None:
         """Say what the person should know before the run begins."""
         if self._shown:

@@ -40,6 +40,7 @@ class Stream:
 
     Arguments:
         session, cwd, model: of the session; tools, agents: names on offer.
+        cost: model string and tokens -> US dollars, None if the price is not known.
         new_id: makes the `uuid` of a line.
     """
 
@@ -51,12 +52,13 @@ class Stream:
         model: str,
         tools: Sequence[str],
         agents: Sequence[str],
+        cost: Callable[[str, Usage], float | None] = lambda model, usage: None,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
-        self._session, self._new_id = session, new_id
+        self._session, self._cost, self._new_id = session, cost, new_id
         self._scene = {"cwd": cwd, "model": model, "tools": list(tools), "agents": list(agents)}
         self._runs: dict[str, _Run] = {}
-        self._models: dict[str, Usage] = {}
+        self._models: dict[str, tuple[str, Usage]] = {}
         self._api_seconds = 0.0
         self._reports: list[Report] = []
 
@@ -109,9 +111,9 @@ class Stream:
             num_turns=report.turns,
             stop_reason=(root.stop if root else "") or None,
             terminal_reason=_TERMINAL.get(report.reason, report.reason.value.lower()),
-            total_cost_usd=None,
+            total_cost_usd=report.usd,
             usage=_usage(root.usage if root else Usage()),
-            modelUsage={model: _model_usage(usage) for model, usage in self._models.items()},
+            modelUsage={model: _model_usage(usage, self._cost(priced, usage)) for model, (priced, usage) in self._models.items()},
             permission_denials=[],
             reason=report.reason.value,
             report=_fields(report),
@@ -131,7 +133,7 @@ class Stream:
     def _answered(self, run: _Run, event: TurnFinished) -> dict[str, Any]:
         message, model = event.message, event.message.model or run.brief.model
         run.turns, run.usage, run.stop = run.turns + 1, run.usage + message.usage, _STOPS.get(message.stop, "end_turn")
-        self._models[model] = self._models.get(model, Usage()) + message.usage
+        self._models[model] = run.brief.model, self._models.get(model, ("", Usage()))[1] + message.usage
         self._api_seconds += event.seconds
         return self._line("assistant", message=_anthropic(message, model, run.stop), **_place(run))
 
@@ -209,14 +211,14 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _model_usage(usage: Usage) -> dict[str, Any]:
+def _model_usage(usage: Usage, usd: float | None) -> dict[str, Any]:
     return {
         "inputTokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
         "outputTokens": usage.output_tokens,
         "cacheReadInputTokens": usage.cache_read_tokens,
         "cacheCreationInputTokens": usage.cache_write_tokens,
         "webSearchRequests": 0,
-        "costUSD": None,
+        "costUSD": usd,
     }
 
 

@@ -93,11 +93,7 @@ def lock(path: Path) -> int:
             if tries := tries - 1:  # `writer` holds it for a moment, too
                 time.sleep(0.01)
                 continue
-            raise JournalBusy(
-                f"process {pid} is writing this session",
-                where=str(path),
-                remedy="Wait for it or end it. --fork-session goes on with a copy; mudroom show reads it meanwhile.",
-            ) from None
+            raise _busy(path, pid) from None
         if _is_same(held, beside):
             os.ftruncate(held, 0)
             os.pwrite(held, b"%d\n" % os.getpid(), 0)
@@ -127,6 +123,12 @@ def writer(path: Path) -> str:
         os.close(looked)
 
 
+def free(path: Path) -> None:
+    """Make sure that no process writes a session. Raises JournalBusy."""
+    if pid := writer(path):
+        raise _busy(path, pid)
+
+
 def remove(path: Path) -> None:
     """Delete a session: its record and its long outputs. Raises JournalBusy while it is written."""
     import shutil  # slow to import, and rarely needed
@@ -149,6 +151,11 @@ def sweep(home: str | Path, days: float) -> int:
                 remove(info.path)
                 deleted += 1
     return deleted
+
+
+def _busy(path: Path, pid: str) -> JournalBusy:
+    remedy = "Wait for it or end it. --fork-session goes on with a copy; mudroom show reads it meanwhile."
+    return JournalBusy(f"process {pid} is writing this session", where=str(path), remedy=remedy)
 
 
 def _pid(descriptor: int) -> str:

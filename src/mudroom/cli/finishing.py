@@ -1,0 +1,88 @@
+"""What is done with a recorded session as a whole: finish it, print its last answer again, delete it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from .._core.events import RunStarted, SessionOpened, Stored
+from .._engine.ledger import Tally
+from .._engine.tree import RunView, Tree
+from ..config import Settings
+from ..errors import UsageError
+from ..journals.folder import SessionInfo, free, remove
+from ..journals.sqlite import read_only
+from ..prices import cost
+from .format import one_line
+from .going_on import Start, folder, found
+from .print_mode import answered, one_shot
+from .runs import summary
+from .screens import say
+from .stream_json import Stream, encode
+
+
+async def finish(settings: Settings, name: str, *, cwd: str, verbose: bool = False, quiet: bool = False) -> int:
+    """Finish the run that was interrupted in a session, or say again what its last one answered; the exit code.
+
+    Arguments:
+        name: of the session: an id, the beginning of one, a name, or "last" for the last one of the folder `cwd`.
+
+    Raises UnknownName, JournalBusy while another process is at it, UsageError when nothing was ever asked there.
+    """
+    path = found(settings.home, cwd, name)
+    free(path)
+    events, tree = list(read_only(path).read()), Tree()
+    for event in events:
+        tree.apply(event)
+    if any(root.report is None for root in tree.roots):
+        start = Start(resume=path.stem, folder=folder(path))
+        return await one_shot(None, settings, cwd=start.folder or cwd, start=start, verbose=verbose, quiet=quiet)
+    if not tree.roots:
+        raise UsageError("nothing was asked in this session", where=path.stem, remedy="Ask: mudroom --resume ID -p PROMPT")
+    if not quiet:
+        say("nothing was interrupted; this is its last answer")
+    return _again(path, events, tree.roots[-1], settings)
+
+
+def _again(path: Path, events: Sequence[Stored], root: RunView, settings: Settings) -> int:
+    report = root.report
+    assert report is not None
+    if settings.output_format == "text":
+        sys.stdout.buffer.write(answered(report))
+        return 0 if report.ok else 1
+    opened = next(event for event in events if isinstance(event, SessionOpened))
+    tools = next(event.brief.tools for event in events if isinstance(event, RunStarted) and event.run == root.run_id)
+    lines = Stream(session=path.stem, cwd=opened.cwd, model=root.model, tools=tools, agents=[], cost=cost)
+    tally, stream = Tally(), settings.output_format == "stream-json"
+    shown = [lines.opening()] if stream else []
+    for event in events:
+        if event.run.partition(".")[0] == root.run_id:
+            tally.apply(event)
+            shown += [line for line in lines.feed(event) if stream]
+    shown.append(lines.result(report, msgspec.to_builtins(tally.ledger)))
+    for line in shown:
+        sys.stdout.buffer.write(encode(line))
+    return 0 if report.ok else 1
+
+
+def delete_all(home: str, names: Sequence[str], *, yes: bool) -> int:
+    """Delete sessions, after asking; the exit code. Raises UnknownName, or JournalBusy for one that is open; then none is deleted."""
+    paths = list(dict.fromkeys(found(home, ".", name) for name in names))
+    for path in paths:
+        free(path)
+    if not yes:
+        if not sys.stdin.isatty():
+            raise UsageError("nobody is here to confirm it", remedy="Add --yes.")
+        for path in paths:
+            what = summary(SessionInfo(id=path.stem, path=path, mtime=0, size=0))
+            print(f"{path.stem}  {one_line(what.name or what.prompt or what.trouble)}", file=sys.stderr)
+        print(f"Delete {'it' if len(paths) == 1 else f'these {len(paths)}'} for good? [y/N] ", end="", file=sys.stderr, flush=True)
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            say("nothing was deleted")
+            return 1
+    for path in paths:
+        remove(path)
+    return 0

@@ -1,0 +1,58 @@
+"""Commands for sessions that were recorded: finish, name, delete, export, check, repair."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import click
+
+from ..errors import UsageError
+from .prepared import HELP, prepare
+
+
+@click.command(context_settings=HELP)
+@click.argument("session", required=False, metavar="[ID]")
+@click.option("--last", is_flag=True, help="The last session of this folder; so without an ID.")
+@click.option("-C", "cwd", default=".", metavar="DIR", help="Whose last session.")
+@click.option("-o", "--output-format", type=click.Choice(["text", "json", "stream-json"]), help="What stdout carries.")
+@click.option("--verbose", is_flag=True, help="On stderr a line for every call, where there is no live tree.")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@click.option("--no-color", is_flag=True, help="No colours.")
+def resume(session: str | None, last: bool, cwd: str, verbose: bool, quiet: bool, no_color: bool, **flags: Any) -> int:
+    """Finish a run that was interrupted, and print its answer as -p would.
+
+    If it came to its end before, the answer it gave is printed again.
+    """
+    if session and last:
+        raise UsageError("--last is a session, and so is " + session, remedy="Name one of them.")
+    from .finishing import finish
+
+    settings = prepare(cwd, color="never" if no_color else None, **flags)
+    return asyncio.run(finish(settings, session or "last", cwd=cwd, verbose=verbose, quiet=quiet))
+
+
+@click.command(context_settings=HELP)
+@click.argument("session", metavar="ID")
+@click.argument("name")
+def rename(session: str, name: str) -> int:
+    """Give a session a name, to go on with it by (--resume NAME); "" takes it away."""
+    from ..journals.names import give
+    from .going_on import found
+
+    home = prepare(".").home
+    give(home, found(home, ".", session or "last"), name)
+    return 0
+
+
+@click.command(context_settings=HELP)
+@click.argument("sessions", nargs=-1, required=True, metavar="ID...")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+def delete(sessions: tuple[str, ...], yes: bool) -> int:
+    """Delete sessions for good: their records and their long outputs."""
+    from .finishing import delete_all
+
+    return delete_all(prepare(".").home, sessions, yes=yes)
+
+
+COMMANDS: dict[str, click.Command] = {"resume": resume, "rename": rename, "delete": delete}
