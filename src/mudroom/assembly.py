@@ -6,7 +6,8 @@ import asyncio
 import os
 import platform
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct
@@ -19,6 +20,7 @@ from ._core.events import AnyEvent, RunStarted, SessionOpened, Stored
 from ._core.ports import Answer, Approver, Clock, Journal, Model, Question, Sandbox
 from ._core.tools import Tool
 from ._engine.context import Parts
+from ._engine.record import Record
 from ._engine.replay import conversations
 from ._engine.task import task_tool
 from .errors import JournalDamaged, UnknownName, UsageError
@@ -108,25 +110,27 @@ def reopened(wish: Wish) -> Wish:
     opened = next((event for event in record.read() if isinstance(event, SessionOpened)), None)
     if opened is None:
         raise JournalDamaged("the record does not begin with a session", where=str(record.path), remedy="Begin a new session.")
-    session = wish.session if wish.fork else opened.session
-    model = _latest_model(record.read()) if wish.model == "auto" else wish.model
-    return replace(wish, session=session, resume=opened.session, cwd=opened.cwd, model=model)
+    briefs = [event.brief for event in record.read() if isinstance(event, RunStarted) and event.brief.depth == 0]
+    return replace(
+        wish,
+        session=wish.session if wish.fork else opened.session,
+        resume=opened.session,
+        cwd=opened.cwd,
+        model=briefs[-1].model if briefs and wish.model == "auto" else wish.model,
+        prices=wish.prices or any(brief.budget.usd is not None for brief in briefs),
+    )
 
 
 async def copy(wish: Wish, journal: Journal) -> None:
-    """Copy the record of the session that is resumed into a fork's own journal."""
-    from .journals.sqlite import find, read_only
+    """Copy the record of the session that is resumed into a fork's own journal; not the runs another process is at work on."""
+    from .journals.folder import find, writer
+    from .journals.sqlite import read_only
 
-    home = wish.home or config.home(_environ(wish))
-    await journal.append(*read_only(find(home, wish.resume)).read())
-
-
-def _latest_model(events: Iterable[Stored]) -> str:
-    found = "auto"
-    for event in events:
-        if isinstance(event, RunStarted) and event.brief.depth == 0:
-            found = event.brief.model
-    return found
+    path = find(wish.home or config.home(_environ(wish)), wish.resume)
+    live = bool(writer(path))
+    events = list(read_only(path).read())
+    under_way = Record(events).left if live else ()
+    await journal.append(*(event for event in events if event.run not in under_way))
 
 
 def _environ(wish: Wish) -> Mapping[str, str]:
@@ -251,6 +255,11 @@ class Models:
         """Take in a model that somebody else made; its name."""
         self._open[model.name] = model
         return model.name
+
+    async def ready(self) -> None:
+        """Have what their connections need imported, so that the first request need not wait for it."""
+        if self._connections:
+            await asyncio.to_thread(import_module, "aiohttp")
 
     async def close(self) -> None:
         """Close them all."""
