@@ -22,6 +22,10 @@ class Copy(NamedTuple):
     mode: int
     data: bytes
 
+    def same(self, other: Copy) -> bool:
+        """Whether nothing has changed that matters: one that was put back is another file, and the same."""
+        return self.sign == other.sign or (stat.S_IFMT(self.mode) != stat.S_IFDIR and self[1:] == other[1:])
+
 
 class Guard:
     """Watches the protected names at the root of a workspace.
@@ -50,7 +54,7 @@ class Guard:
                 self._put_away(path)
                 mended.append(path)
         for path, copy in self._copies.items():
-            if path not in now or now[path].sign != copy.sign:
+            if path not in now or not now[path].same(copy):
                 self._put_back(path, copy)
                 mended.append(path)
         return mended

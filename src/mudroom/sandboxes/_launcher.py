@@ -31,6 +31,8 @@ _DENIALS = re.compile(
     rb"|[Cc]ould not resolve|[Nn]ame resolution|[Nn]ame or service not known|Cannot assign requested address|EAI_AGAIN"
 )
 
+_NOT_FOUND = re.compile(rb"(/[^\s:'\"]+)['\"]?: No such file or directory")
+
 
 class Limits(Struct, frozen=True):
     """What one command may use.
@@ -133,7 +135,7 @@ class Launcher:
             f"[sandbox: {path} is protected and may not be changed: what the command did to it was undone. Ask the user to do it.]"
             for path in mended
         ]
-        if code != 0 and not mended and _DENIALS.search(seen.tail):
+        if code != 0 and not mended and (_DENIALS.search(seen.tail) or self._hides(seen.tail)):
             words.append(
                 f"[sandbox {self._walls.tier}: commands may write only in {self._walls.root} and in temporary folders, not to protected "
                 "files (hooks and settings of git, agents, editors, shells), and reach neither the network nor other programs. "
@@ -142,6 +144,11 @@ class Launcher:
         if words:
             gap = "" if seen.tail.endswith(b"\n") or not seen.tail else "\n"
             seen(f"{gap}{chr(10).join(words)}\n".encode())
+
+    def _hides(self, said: bytes) -> bool:
+        """Whether a path that was not found is there, but outside."""
+        named = {os.fsdecode(path) for path in _NOT_FOUND.findall(said)}
+        return any(not path.startswith(self._walls.root) and os.path.lexists(path) for path in named)
 
     def _send(self, message: dict[str, Any], fds: list[int]) -> None:
         data = json.dumps(message).encode()

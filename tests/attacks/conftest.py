@@ -1,0 +1,162 @@
+"""A place to attack: a workspace, and around it what must not be reached. Every attack goes through the real tools."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+from collections.abc import Callable, Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom._core.ports import Sandbox
+from mudroom._core.tools import ToolResult
+from mudroom.errors import MudroomError
+from mudroom.sandboxes import probe
+from mudroom.sandboxes._launcher import Limits
+from mudroom.sandboxes.bubblewrap import Bubblewrap
+from mudroom.sandboxes.landlock import Landlocked
+from mudroom.sandboxes.plain import PlainSandbox
+from mudroom.toolkit import builtin
+from mudroom.workspaces.shared import SharedWorkspace
+
+KEY = "sk-planted-0123456789"
+SECRET = "PRIVATE-KEY-MATERIAL"
+LIMITS = Limits(processes=200, memory=1 << 30, file=1 << 30, temporary=64 << 20)
+FOUND = probe.look(probe.find(os.environ, "/nonexistent"))
+
+
+class Arena:
+    """A workspace with a repository in it, a neighbour, a home with a key, and the tools.
+
+    Arguments:
+        base: an empty folder. tier: "full", "file" or "off".
+    """
+
+    def __init__(self, base: Path, tier: str) -> None:
+        self.tier, self.base = tier, base
+        self.root, self.outside, self.home = base / "proj", base / "proj-secret", base / "person"
+        for folder in (self.root, self.outside, self.home / ".ssh", base / "records"):
+            folder.mkdir(parents=True)
+        (self.outside / "file").write_text("untouched")
+        (self.outside / "file").chmod(0o666)
+        (self.outside / "key").write_text(SECRET)
+        self.outside.chmod(0o777)
+        (self.home / ".ssh" / "id_ed25519").write_text(SECRET)
+        (self.root / "main.py").write_text("print('hello')\n")
+        (self.root / ".vscode").mkdir()
+        (self.root / ".vscode" / "tasks.json").write_text("{}")
+        (self.root / ".mudroom.toml").write_text("max_turns = 3\n")
+        git = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "-C", str(self.root)]
+        subprocess.run([*git[:1], "init", "-q", "--template=", str(self.root)], check=True)
+        (self.root / ".git" / "hooks").mkdir()
+        subprocess.run([*git, "add", "main.py"], check=True)
+        subprocess.run([*git, "commit", "-qm", "first"], check=True)
+        self.environ = {
+            **os.environ,
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "HOME": str(self.home),
+            "PLANTED_VALUE": KEY,
+            "OPENAI_API_KEY": KEY,
+        }
+        self.workspace = SharedWorkspace(str(self.root), [str(base / "records")])
+        self.sandbox = self.walls()
+        self.run_id, self.turn, self.memo = "1", 1, dict[str, Any]()
+        self._spills = 0
+
+    def walls(self, **more: Any) -> Sandbox:
+        """A new sandbox of the arena's tier."""
+        away, limits = str(self.base / "records" / "away"), more.pop("limits", LIMITS)
+        if self.tier == "off":
+            return PlainSandbox(str(self.root), self.environ)
+        if self.tier == "full":
+            hidden = (str(self.base / "records"),)
+            return Bubblewrap(str(self.root), FOUND.bwrap, away=away, environ=self.environ, hidden=hidden, limits=limits, **more)
+        return Landlocked(str(self.root), away=away, environ=self.environ, limits=limits, **more)
+
+    def spill(self, name: str) -> str:
+        self._spills += 1
+        return str(self.base / "records" / f"{self._spills}-{name}")
+
+    async def call(self, name: str, /, **given: Any) -> ToolResult:
+        """Call a built-in tool as the engine does."""
+        tool = builtin()[name]
+        try:
+            return await tool.run(self, tool.parse({tool.spellings.get(key, key): value for key, value in given.items()}))
+        except (ValueError, MudroomError) as error:
+            return ToolResult(str(error), error=True)
+
+    async def bash(self, command: str, seconds: float = 30) -> str:
+        """Attack by a command; what the model reads. Afterwards the run goes on: the next command works."""
+        result = await self.call("bash", command=command, timeout=int(seconds * 1000))
+        after = await self.call("bash", command="echo alive; cat main.py")
+        assert after.text == "alive\nprint('hello')", after.text
+        return result.text
+
+    async def python(self, program: str, seconds: float = 30) -> str:
+        """The same by a Python program."""
+        (self.root / "attack.py").write_text(program)
+        return await self.bash("python3 -I attack.py", seconds)
+
+    def untouched(self) -> None:
+        """Nothing outside has changed."""
+        assert (self.outside / "file").read_text() == "untouched"
+        assert sorted(os.listdir(self.outside)) == ["file", "key"]
+
+
+def tiers() -> list[str]:
+    """What this machine has; a run may ask for one of them only."""
+    found = [tier for tier, lack in (("full", FOUND.no_full), ("file", FOUND.no_file)) if not lack]
+    asked = os.environ.get("ATTACKS_TIER", "")
+    return [tier for tier in found if asked in ("", tier)]
+
+
+@pytest.fixture(params=["full", "file"])
+def arena(request: pytest.FixtureRequest, tmp_path: Path) -> Arena:
+    """The place, for each kind of walls."""
+    if request.param not in tiers():
+        pytest.skip(f"no sandbox {request.param} here")
+    gap = next((mark for mark in request.node.iter_markers("gap") if mark.args[0] in (request.param, f"{request.param} as {who()}")), None)
+    if gap:
+        request.applymarker(pytest.mark.xfail(strict=True, raises=AssertionError, reason=gap.args[1]))
+    return Arena(tmp_path, request.param)
+
+
+@pytest.fixture
+def listening(arena: Arena) -> Generator[Callable[..., socket.socket]]:
+    """Make sockets on the host that remember whether anybody came."""
+    made: list[socket.socket] = []
+
+    def listen(family: int, kind: int, address: Any) -> socket.socket:
+        server = socket.socket(family, kind)
+        server.bind(address)
+        if kind == socket.SOCK_STREAM:
+            server.listen()
+        server.settimeout(0.3)
+        made.append(server)
+        return server
+
+    yield listen
+    for server in made:
+        server.close()
+
+
+def who() -> str:
+    """ "root" or "user"."""
+    return "root" if os.geteuid() == 0 else "user"
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "gap(where, why): the attack is not held there; where is a tier, or 'tier as root'")
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """One line an attack, for the table of `make attacks`."""
+    record = os.environ.get("ATTACKS_RECORD", "")
+    if record and (report.when == "call" or report.skipped):
+        outcome = "gap" if hasattr(report, "wasxfail") else report.outcome
+        with open(record, "a", encoding="utf-8") as file:
+            file.write(json.dumps({"test": report.nodeid, "who": who(), "outcome": outcome}) + "\n")

@@ -1,0 +1,682 @@
+"""Attacks by commands, by the numbers of SECURITY.md: 1 to 42. What is refused is refused in words a model can read."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom.errors import WorkspaceError
+
+Listen = Callable[..., socket.socket]
+REFUSED = re.compile(
+    r"Read-only file system|Permission denied|Operation not permitted|No such file|Function not implemented|not permitted|refused|unreachable"
+    r"|cross-device|busy|No such device|Errno 30|Errno 13|Errno 1\]|Errno 2\]|Errno 38|Address family|cannot access|sandbox"
+)
+
+
+def refused(text: str) -> None:
+    """The model can read that it was refused."""
+    assert REFUSED.search(text), text
+
+
+# --- files outside ---------------------------------------------------------------------------------------------------
+
+
+async def test_01_write_outside(arena: Any) -> None:
+    refused(await arena.bash(f"echo x > {arena.outside}/file"))
+    arena.untouched()
+
+
+async def test_01b_append_truncate_delete_outside(arena: Any) -> None:
+    text = await arena.bash(
+        f"cd {arena.outside} 2>/dev/null; f={arena.outside}/file; echo x >> $f; truncate -s 0 $f; rm -f $f; chmod 0 $f; mv $f $f.x"
+    )
+    refused(text)
+    arena.untouched()
+
+
+@pytest.mark.gap("file", "80: Landlock does not hold modes, times and extended attributes")
+async def test_80_metadata_outside(arena: Any) -> None:
+    refused(await arena.bash(f"chmod 0640 {arena.outside}/file; touch -d 2001-01-01 {arena.outside}/file"))
+    assert (arena.outside / "file").stat().st_mode & 0o777 == 0o666
+    assert (arena.outside / "file").stat().st_mtime > 1e9
+
+
+async def test_02_symlink_out(arena: Any) -> None:
+    refused(await arena.bash(f"ln -s {arena.outside}/file link; echo x > link"))
+    arena.untouched()
+
+
+async def test_03_dir_symlink_out(arena: Any) -> None:
+    refused(await arena.bash(f"ln -s {arena.outside} dir; echo x > dir/new; mkdir dir/folder"))
+    arena.untouched()
+
+
+async def test_04_hardlink_out(arena: Any) -> None:
+    refused(await arena.bash(f"ln {arena.outside}/file hard && echo x > hard"))
+    arena.untouched()
+
+
+async def test_05_ssh_key(arena: Any) -> None:
+    text = await arena.bash(f"cat {arena.home}/.ssh/id_ed25519; cat ~/.ssh/*; find / -name id_ed25519 -exec cat {{}} + 2>/dev/null")
+    assert "PRIVATE-KEY" not in text
+    refused(text)
+
+
+async def test_06_shadow(arena: Any) -> None:
+    text = await arena.bash("cat /etc/shadow /etc/gshadow /etc/sudoers; cat /etc/ssh/*_key")
+    assert "root:" not in text and "PRIVATE KEY" not in text
+    refused(text)
+
+
+async def test_06b_accounts_of_the_machine(arena: Any) -> None:
+    """Tier file lets programs look up names; there is nothing secret in that list, but it is the machine's."""
+    if arena.tier == "file":
+        pytest.skip("the list of names, without passwords, may be read there")
+    assert set(re.findall(r"^(\w+):", await arena.bash("cat /etc/passwd"), re.M)) == {"root", "user", "nobody"}
+
+
+async def test_07_env_key(arena: Any) -> None:
+    text = await arena.bash(
+        "env; cat /proc/self/environ /proc/1/environ; cat /proc/$PPID/environ; strings /proc/*/environ; cat /proc/*/cmdline"
+    )
+    assert "sk-planted" not in text
+    assert "OPENAI" not in text
+
+
+async def test_08_parent_memory(arena: Any) -> None:
+    """The harness's memory holds keys: it must be out of reach, also by process number."""
+    text = await arena.python(
+        f"import os\nfor pid in ({os.getpid()}, os.getppid(), 1):\n"
+        "    for name in ('mem', 'environ', 'maps', 'fd', 'root', 'cwd'):\n"
+        "        try:\n            p = f'/proc/{pid}/{name}'\n"
+        "            print(pid, name, 'READ', os.readlink(p + '/0' * (name == 'fd'))) if name in ('fd', 'root', 'cwd') else print(pid, name, 'READ', open(p, 'rb').read(10))\n"
+        "        except OSError as error: print(pid, name, error)\n"
+    )
+    assert not re.search(rf"^{os.getpid()} \w+ READ", text, re.M), text
+    assert "sk-planted" not in text
+    refused(text)
+
+
+async def test_09_kill_host(arena: Any) -> None:
+    victim = subprocess.Popen(["sleep", "60"])
+    try:
+        text = await arena.bash(f"kill -9 {victim.pid}; kill -9 {os.getpid()}; echo tried")
+        assert victim.poll() is None
+        assert re.search(r"No such process|not permitted", text)
+    finally:
+        victim.kill()
+        victim.wait()
+
+
+async def test_09b_trace_host(arena: Any) -> None:
+    """Neither by ptrace nor by writing another process's memory."""
+    victim = subprocess.Popen(["sleep", "60"])
+    try:
+        text = await arena.python(
+            "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+            f"for what in (16, 0x4206):\n    print(libc.ptrace(what, {victim.pid}, 0, 0), os.strerror(ctypes.get_errno()))\n"
+        )
+        assert text.count("-1 ") == 2
+        assert re.search(r"No such process|not permitted", text)
+    finally:
+        victim.kill()
+        victim.wait()
+
+
+# --- network and other programs --------------------------------------------------------------------------------------
+
+
+async def test_10_tcp_loopback(arena: Any, listening: Listen) -> None:
+    server = listening(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
+    refused(await arena.bash(f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo data >&3"))
+    with pytest.raises(TimeoutError):
+        server.accept()
+
+
+async def test_10b_tcp_of_version_6(arena: Any, listening: Listen) -> None:
+    server = listening(socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0))
+    text = await arena.python(f"import socket\nsocket.create_connection(('::1', {server.getsockname()[1]}), 1).send(b'data')\n")
+    refused(text)
+    with pytest.raises(TimeoutError):
+        server.accept()
+
+
+async def test_11_udp_dns(arena: Any, listening: Listen) -> None:
+    server = listening(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0))
+    text = await arena.bash(
+        f"exec 3<>/dev/udp/127.0.0.1/{server.getsockname()[1]}; echo secret >&3; getent hosts secret.example.com; echo done"
+    )
+    assert "done" in text
+    with pytest.raises(TimeoutError):
+        server.recv(100)
+
+
+async def test_12_abstract_socket(arena: Any, listening: Listen) -> None:
+    server = listening(socket.AF_UNIX, socket.SOCK_STREAM, f"\0attack-{os.getpid()}")
+    refused(await arena.python(f"import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('\\0attack-{os.getpid()}')\n"))
+    with pytest.raises(TimeoutError):
+        server.accept()
+
+
+async def test_13_session_bus(arena: Any) -> None:
+    """Sockets of services: none is there, none can be reached."""
+    text = await arena.bash("ls /run/dbus /run/user /var/run/docker.sock /run/systemd /tmp/.X11-unix /run/containerd 2>&1; echo looked")
+    assert "looked" in text
+    refused(text)
+    refused(await arena.python("import socket\nsocket.socket(socket.AF_UNIX).connect('/run/dbus/system_bus_socket')\n"))
+
+
+async def test_14_socket_inside(arena: Any, listening: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(arena.root)
+    server = listening(socket.AF_UNIX, socket.SOCK_STREAM, "service.sock")
+    refused(await arena.python("import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('service.sock')\n"))
+    with pytest.raises(TimeoutError):
+        server.accept()
+
+
+# --- protected names -------------------------------------------------------------------------------------------------
+
+
+async def test_15_git_hook(arena: Any) -> None:
+    refused(await arena.bash("printf '#!/bin/sh\\ntouch pwned\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit"))
+    assert os.listdir(arena.root / ".git" / "hooks") == []
+
+
+async def test_16_git_config(arena: Any) -> None:
+    before = (arena.root / ".git" / "config").read_text()
+    refused(await arena.bash("git config core.fsmonitor 'touch pwned'; echo '[core] pager = x' >> .git/config"))
+    assert (arena.root / ".git" / "config").read_text() == before
+
+
+async def test_16b_git_config_replaced_by_rename(arena: Any) -> None:
+    before = (arena.root / ".git" / "config").read_text()
+    refused(
+        await arena.bash("echo '[core]' > evil; mv -f evil .git/config; cp evil .git/config; ln -sf ../evil .git/config; rm -f .git/config")
+    )
+    assert (arena.root / ".git" / "config").read_text() == before
+    assert not (arena.root / ".git" / "config").is_symlink()
+
+
+async def test_17_git_rename(arena: Any) -> None:
+    refused(await arena.bash("mv .git away; mkdir -p .git/hooks; echo x > .git/hooks/post-checkout"))
+    assert not (arena.root / ".git" / "hooks" / "post-checkout").exists()
+    assert subprocess.run(["git", "-C", arena.root, "log", "--oneline"], capture_output=True, check=True).stdout
+
+
+async def test_17b_git_commondir(arena: Any) -> None:
+    """A file that would make git take its settings from elsewhere."""
+    await arena.bash(
+        "mkdir -p evil/hooks; cp -r .git/objects .git/refs .git/HEAD evil/; echo '[core] fsmonitor = x' > evil/config; echo ../evil > .git/commondir"
+    )
+    assert not (arena.root / ".git" / "commondir").exists()
+
+
+async def test_17c_the_folder_above_the_workspace(arena: Any) -> None:
+    """Renaming the workspace itself, or planting beside it."""
+    refused(await arena.bash(f"cd ..; mv proj moved; mkdir evil; ls {arena.base}"))
+    assert sorted(os.listdir(arena.base)) == ["person", "proj", "proj-secret", "records"]
+
+
+async def test_18_agent_settings(arena: Any) -> None:
+    refused(
+        await arena.bash(
+            "echo 'max_turns = 99' > .mudroom.toml; echo '{\"x\": 1}' > .vscode/tasks.json; rm -rf .vscode; echo x > .vscode/new.json"
+        )
+    )
+    assert (arena.root / ".mudroom.toml").read_text() == "max_turns = 3\n"
+    assert os.listdir(arena.root / ".vscode") == ["tasks.json"]
+    assert (arena.root / ".vscode" / "tasks.json").read_text() == "{}"
+
+
+MISSING = [
+    ".envrc",
+    ".mcp.json",
+    ".claude/settings.json",
+    ".agents/a.md",
+    ".idea/x",
+    ".bashrc",
+    ".mudroom/agents/a.md",
+    ".gitmodules",
+    ".husky/x",
+]
+
+
+@pytest.mark.parametrize("name", MISSING)
+async def test_19_missing_config(arena: Any, name: str) -> None:
+    text = await arena.bash(f"mkdir -p $(dirname {name}); echo evil > {name}")
+    refused(text)
+    assert "Ask the user" in text
+    assert not os.path.lexists(arena.root / name.split("/")[0])
+
+
+@pytest.mark.parametrize(
+    "how", ["echo x > t; mv t .envrc", "echo x > t; ln t .envrc", "ln -s /tmp/x .envrc", "mkfifo .envrc", "echo x > .EnvRC"]
+)
+async def test_19b_missing_config_by_other_ways(arena: Any, how: str) -> None:
+    refused(await arena.bash(how))
+    assert not [name for name in os.listdir(arena.root) if name.lower() == ".envrc"]
+
+
+async def test_19c_what_the_user_made_between_commands_stays(arena: Any) -> None:
+    await arena.bash("true")
+    (arena.root / ".envrc").write_text("mine")
+    (arena.root / ".git" / "config").write_text((arena.root / ".git" / "config").read_text() + "[x]\n\ty = 1\n")
+    assert "sandbox" not in await arena.bash("true")
+    assert (arena.root / ".envrc").read_text() == "mine"
+    assert "y = 1" in (arena.root / ".git" / "config").read_text()
+
+
+async def test_19d_what_was_planted_is_kept_aside(arena: Any) -> None:
+    await arena.bash("echo evil > .envrc")
+    assert [p.read_text() for p in (arena.base / "records" / "away").iterdir()] == ["evil\n"]
+
+
+async def test_20_dangling_settings_link(arena: Any) -> None:
+    """A protected name that is a link: neither what it names nor the link itself."""
+    (arena.root / ".envrc").symlink_to("real-envrc")
+    (arena.root / "real-envrc").write_text("mine")
+    await arena.bash("true")
+    await arena.bash("rm .envrc; echo evil > .envrc")
+    assert os.readlink(arena.root / ".envrc") == "real-envrc"
+
+
+async def test_21_nested_repo(arena: Any) -> None:
+    """Allowed; test_host_git shows that the host never runs its hooks."""
+    text = await arena.bash("mkdir sub; cd sub; git init -q; echo touch pwned > .git/hooks/post-commit; ls .git/hooks/post-commit")
+    assert ".git/hooks/post-commit" in text
+
+
+async def test_21b_ordinary_work_goes_on(arena: Any) -> None:
+    """The walls let through what an agent is for: commit, branch, stash, build."""
+    text = await arena.bash(
+        "echo x > new.py && git add new.py && git commit -qm second && git checkout -qb topic && git stash list && git log --oneline | wc -l"
+        " && mkdir -p build/a && touch build/a/b && rm -r build && mv new.py old.py && python3 -c 'import json, ssl, sqlite3; print(1)'"
+    )
+    assert text.split() == ["2", "1"], text
+
+
+# --- privileges ------------------------------------------------------------------------------------------------------
+
+
+async def test_22_remount(arena: Any) -> None:
+    text = await arena.bash("mount -o remount,rw /; mount -o remount,rw /usr; mount -t tmpfs none /usr; umount /usr; touch /usr/x /x")
+    refused(text)
+    assert not Path("/usr/x").exists() and not Path("/x").exists()
+
+
+async def test_23_chroot_and_pivot(arena: Any) -> None:
+    refused(await arena.python("import os\nos.mkdir('r')\nos.chroot('r')\n"))
+
+
+async def test_24_userns_remount(arena: Any) -> None:
+    refused(await arena.bash("unshare -Urm sh -c 'mount -o remount,bind,rw /usr && touch /usr/x'"))
+    assert not Path("/usr/x").exists()
+
+
+NAMESPACES = {
+    "user": 0x10000000,
+    "mount": 0x20000,
+    "pid": 0x20000000,
+    "net": 0x40000000,
+    "uts": 0x4000000,
+    "ipc": 0x8000000,
+    "cgroup": 0x2000000,
+}
+
+
+@pytest.mark.parametrize("kind", NAMESPACES)
+async def test_25_userns_any(arena: Any, kind: str) -> None:
+    text = await arena.python(
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        f"print('unshare', libc.unshare({NAMESPACES[kind]}), os.strerror(ctypes.get_errno()))\n"
+        f"print('clone', libc.syscall(56 if os.uname().machine == 'x86_64' else 220, {NAMESPACES[kind]} | 17, 0, 0, 0, 0), os.strerror(ctypes.get_errno()))\n"
+        "print('clone3', libc.syscall(435, 0, 0), os.strerror(ctypes.get_errno()))\n"
+    )
+    assert text.count("-1 Operation not permitted") == 2, text
+    assert "clone3 -1 Function not implemented" in text
+
+
+async def test_26_mknod(arena: Any) -> None:
+    text = await arena.bash("mknod disk b 254 0 && head -c 4 disk; mknod zero c 1 5 && head -c 4 zero")
+    refused(text)
+    assert not (arena.root / "disk").exists() and not (arena.root / "zero").exists()
+
+
+HARMLESS = "/proc/sys/kernel/core_pattern"
+
+
+async def test_27_sysctl(arena: Any) -> None:
+    """Written as it is, so that nothing changes where it is not held."""
+    before = Path(HARMLESS).read_text()
+    text = await arena.python(f"text = open('{HARMLESS}').read()\nopen('{HARMLESS}', 'w').write(text)\nprint('WROTE')\n")
+    refused(text)
+    assert "WROTE" not in text
+    assert Path(HARMLESS).read_text() == before
+
+
+@pytest.mark.parametrize(
+    "name", ["/proc/sysrq-trigger", "/proc/irq/default_smp_affinity", "/proc/sys/kernel/modprobe", "/sys/kernel/uevent_helper"]
+)
+async def test_27b_other_switches_of_the_kernel(arena: Any, name: str) -> None:
+    """Opened for writing only; nothing is written."""
+    text = await arena.python(f"import os\nos.open('{name}', os.O_WRONLY)\nprint('OPENED')\n")
+    refused(text)
+    assert "OPENED" not in text
+
+
+async def test_28_setuid(arena: Any) -> None:
+    text = await arena.bash(
+        "grep -E 'NoNewPrivs|CapEff|CapBnd|Seccomp:' /proc/self/status; su -c id root < /dev/null; mount 2>&1 | tail -1; sudo -n id"
+    )
+    assert re.search(r"NoNewPrivs:\s1", text)
+    assert re.search(r"CapEff:\s0{16}", text) and re.search(r"CapBnd:\s0{16}", text)
+    assert re.search(r"Seccomp:\s2", text)
+
+
+async def test_28b_keeps_no_capability_as_root_of_the_house(arena: Any) -> None:
+    (arena.outside / "mine").write_text("x")
+    (arena.outside / "mine").chmod(0)
+    text = await arena.bash(f"cat {arena.outside}/mine; chown 1234 main.py; date -s 2001-01-01; hostname evil")
+    refused(text)
+    os.unlink(arena.outside / "mine")
+    assert (arena.root / "main.py").stat().st_uid == os.geteuid()
+
+
+# --- processes -------------------------------------------------------------------------------------------------------
+
+
+def survivors(mark: str) -> list[str]:
+    """Numbers of processes whose arguments hold `mark`."""
+    found: list[str] = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            line = Path(f"/proc/{pid}/cmdline").read_bytes()
+        except OSError:
+            continue
+        if mark.encode() in line:
+            found.append(pid)
+    return found
+
+
+DETACHED = [
+    "NAP &",
+    "setsid NAP &",
+    "nohup NAP >/dev/null 2>&1 &",
+    "(setsid bash -c 'NAP & NAP &' &); sleep 0.2",
+    "env -i PATH=$PATH setsid NAP & sleep 0.1",
+]
+
+
+@pytest.mark.parametrize("how", DETACHED)
+async def test_29_daemonise(arena: Any, how: str) -> None:
+    nap = "sleep 61.1234567"
+    await arena.bash(how.replace("NAP", nap))
+    assert survivors("61.1234567") == []
+
+
+async def test_29b_a_timeout_and_a_cancel_end_everything(arena: Any) -> None:
+    text = await arena.bash("setsid sleep 62.1234567 & sleep 62.1234567 | cat", seconds=1)
+    assert "timed out after 1 s" in text
+    assert survivors("62.1234567") == []
+    task = asyncio.create_task(arena.call("bash", command="setsid sleep 62.1234567 & sleep 62.1234567"))
+    await asyncio.sleep(0.3)
+    task.cancel()
+    await asyncio.wait([task])
+    assert survivors("62.1234567") == []
+
+
+KILLED = """
+import asyncio, os, sys
+from mudroom.sandboxes.probe import Terms, choose
+box, _ = choose(Terms(root=sys.argv[1], mode=sys.argv[2], home=sys.argv[3], environ=os.environ))
+async def main():
+    await box.run("true", timeout=9, sink=lambda chunk: None)
+    await box.run("echo evil > .envrc; setsid sleep 63.1234567 & echo here; sleep 63.1234567", timeout=60, sink=lambda chunk: print("here", flush=True))
+asyncio.run(main())
+"""
+
+
+async def test_30_kill_launcher(arena: Any) -> None:
+    """kill -9 of the harness: nothing goes on, and nothing planted stays."""
+    run = [sys.executable, "-c", KILLED, str(arena.root), arena.tier, str(arena.base / "records")]
+    process = subprocess.Popen(run, stdout=subprocess.PIPE)
+    assert process.stdout and process.stdout.readline() == b"here\n"
+    assert survivors("63.1234567")
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    process.stdout.close()
+    until = time.monotonic() + 2
+    while (survivors("63.1234567") or (arena.root / ".envrc").exists()) and time.monotonic() < until:
+        await asyncio.sleep(0.02)
+    assert survivors("63.1234567") == []
+    assert not (arena.root / ".envrc").exists()
+    await arena.bash("true")
+
+
+async def test_31_fd_inherit(arena: Any) -> None:
+    leak = os.open(arena.outside / "key", os.O_RDONLY)
+    os.set_inheritable(leak, True)
+    try:
+        text = await arena.python(
+            "import os\nfor n in range(3, 300):\n    try: print(n, os.read(n, 100), os.readlink(f'/proc/self/fd/{n}'))\n    except OSError: pass\nprint('looked')\n"
+        )
+    finally:
+        os.close(leak)
+    assert text.strip() == "looked"
+
+
+SOCKETS = {
+    "vsock": (40, 1),
+    "netlink": (16, 3),
+    "packet": (17, 3),
+    "crypto": (38, 5),
+    "bluetooth": (31, 3),
+    "can": (29, 3),
+    "unix": (1, 1),
+    "rds": (21, 5),
+    "tipc": (30, 1),
+    "xdp": (44, 3),
+}
+
+
+@pytest.mark.parametrize("family", SOCKETS)
+async def test_32_33_vsock_and_odd_families(arena: Any, family: str) -> None:
+    domain, kind = SOCKETS[family]
+    text = await arena.python(
+        f"import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nprint(libc.socket({domain}, {kind}, 0), os.strerror(ctypes.get_errno()))\n"
+    )
+    assert text.startswith("-1 Operation not permitted"), text
+
+
+CALLS = {
+    "io_uring_setup": (425, 425), "userfaultfd": (323, 282), "bpf": (321, 280), "perf_event_open": (298, 241), "keyctl": (250, 219),
+    "add_key": (248, 217), "request_key": (249, 218), "mount": (165, 40), "umount2": (166, 39), "open_tree": (428, 428), "move_mount": (429, 429),
+    "fsopen": (430, 430), "mount_setattr": (442, 442), "setns": (308, 268), "pivot_root": (155, 41), "open_by_handle_at": (304, 265),
+    "init_module": (175, 105), "finit_module": (313, 273), "kexec_load": (246, 104), "fanotify_init": (300, 262), "syslog": (103, 116),
+    "swapon": (167, 224), "acct": (163, 89), "quotactl": (179, 60), "settimeofday": (164, 170), "io_uring_enter": (426, 426), "chroot": (161, 51),
+    "reboot": (169, 142), "delete_module": (176, 106), "io_uring_register": (427, 427), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
+    "kexec_file_load": (320, 294), "swapoff": (168, 225), "quotactl_fd": (443, 443), "clock_settime": (227, 112), "adjtimex": (159, 171),
+    "sethostname": (170, 161), "setdomainname": (171, 162), "vhangup": (153, 58), "open_tree_attr": (467, 467),
+}  # fmt: skip
+
+
+async def test_34_system_calls(arena: Any) -> None:
+    """With arguments that could do no harm anywhere: the answer tells who refused."""
+    column = 0 if os.uname().machine == "x86_64" else 1
+    numbers = {name: pair[column] for name, pair in CALLS.items()}
+    text = await arena.python(
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nMINUS = ctypes.c_long(-1)\n"
+        f"for name, number in {numbers!r}.items():\n"
+        "    ctypes.set_errno(0)\n    print(name, libc.syscall(number, MINUS, MINUS, MINUS, MINUS, MINUS, MINUS), ctypes.get_errno())\n"
+    )
+    answers = dict(re.findall(r"^(\w+) -1 (\d+)$", text, re.M))
+    assert answers == {name: "38" if name.startswith("io_uring") else "1" for name in CALLS}
+
+
+async def test_34b_other_numbering_of_calls(arena: Any) -> None:
+    """The numbers of x32 are no way around the filter."""
+    if os.uname().machine != "x86_64":
+        pytest.skip("x86 only")
+    text = await arena.python(
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nfor number in (165, 41, 272):\n"
+        "    print(libc.syscall(0x40000000 | number, 1, 1, 0, 0, 0), os.strerror(ctypes.get_errno()))\n"
+    )
+    assert text.count("-1 Function not implemented") == 3
+
+
+async def test_35_memory(arena: Any) -> None:
+    text = await arena.python("print(len(bytearray(2 << 30)))\n")
+    assert "MemoryError" in text
+
+
+async def test_35b_the_box_is_killed_first(arena: Any) -> None:
+    assert (await arena.bash("cat /proc/self/oom_score_adj")) == "1000"
+
+
+@pytest.mark.gap("full as root", "36: the kernel does not count root's processes")
+@pytest.mark.gap("file as root", "36: the kernel does not count root's processes")
+async def test_36_fork_bomb(arena: Any) -> None:
+    program = (
+        "import os, time\nn = 0\ntry:\n    while n < 800:\n        if os.fork() == 0:\n            time.sleep(20); os._exit(0)\n        n += 1\n"
+        "except OSError as error: print(error)\nprint('made', n)\n"
+    )
+    text = await arena.python(program)
+    made = int(re.findall(r"made (\d+)", text)[0])
+    assert made < 300
+    assert "Resource temporarily unavailable" in text
+
+
+async def test_37_fill_temp(arena: Any) -> None:
+    text = await arena.bash(
+        "dd if=/dev/zero of=${TMPDIR:-/tmp}/big bs=1M count=1500 2>&1 | tail -1; dd if=/dev/zero of=~/big bs=1M count=1500 2>&1 | tail -3"
+    )
+    assert re.search(r"No space left|File size limit|File too large|too large", text) or "1.5 GB" not in text, text
+
+
+async def test_38_huge_file(arena: Any) -> None:
+    await arena.bash("truncate -s 100G sparse; head -c 1G /dev/zero > /dev/null; echo x")
+    assert not (arena.root / "sparse").exists() or (arena.root / "sparse").stat().st_size <= 1 << 30
+
+
+async def test_39_other_repo(arena: Any) -> None:
+    text = await arena.bash(f"cat {arena.outside}/key; ls {arena.base}/proj-secret; cat ../proj-secret/key")
+    assert "PRIVATE-KEY" not in text
+    refused(text)
+
+
+async def test_39b_records_of_the_harness(arena: Any) -> None:
+    (arena.base / "records" / "session.db").write_text(arena.base.name + "MUD-RECORD")
+    text = await arena.bash(
+        f"cat {arena.base}/records/session.db; echo x > {arena.base}/records/session.db; echo x > {arena.base}/records/sandbox.json"
+    )
+    assert "MUD-RECORD" not in text
+    refused(text)
+    assert not (arena.base / "records" / "sandbox.json").exists()
+
+
+async def test_40_tty_inject(arena: Any) -> None:
+    text = await arena.python(
+        "import ctypes, fcntl, os, pty\nours, theirs = pty.openpty()\n"
+        "for number in (0x5412, 0x541C, 0x100005412):\n"
+        "    libc = ctypes.CDLL(None, use_errno=True)\n    buffer = ctypes.create_string_buffer(b'x')\n"
+        "    print(libc.ioctl(theirs, ctypes.c_ulong(number), buffer), os.strerror(ctypes.get_errno()))\n"
+        if arena.tier == "full"
+        else "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nfor number in (0x5412, 0x541C, 0x100005412):\n"
+        "    print(libc.ioctl(0, ctypes.c_ulong(number), b'x'), os.strerror(ctypes.get_errno()))\n"
+    )
+    assert text.count("-1 Operation not permitted") == 3, text
+
+
+async def test_40b_no_terminal(arena: Any) -> None:
+    refused(await arena.bash("echo x > /dev/tty; ps -o sid= -p $$ >/dev/null; cat < /dev/tty"))
+
+
+async def test_41_terminal_escape(arena: Any) -> None:
+    text = await arena.bash("printf '\\033]52;c;ZXZpbA==\\007\\033]0;title\\007\\033]8;;http://evil\\007link\\033]8;;\\007 plain\\n'")
+    assert "\x1b" not in text and "\x07" not in text
+    assert "plain" in text
+
+
+@pytest.mark.parametrize("how", ["sleep 64.1234567 & echo started", "cat <(sleep 64.1234567) & echo started"])
+async def test_42_background_wait(arena: Any, how: str) -> None:
+    began = time.monotonic()
+    assert await arena.bash(how) == "started"
+    assert time.monotonic() - began < 5
+    assert survivors("64.1234567") == []
+
+
+# --- the walls themselves --------------------------------------------------------------------------------------------
+
+
+async def test_77_a_refusal_is_explained(arena: Any) -> None:
+    text = await arena.bash(f"echo x > {arena.outside}/file")
+    assert f"[sandbox {arena.tier}: commands may write only in {arena.root}" in text
+    assert "sandbox" not in await arena.bash("echo fine; exit 3"), "an ordinary failure is not"
+
+
+async def test_78_without_walls_nothing_runs(arena: Any, tmp_path: Path) -> None:
+    """A sandbox that cannot be built is an error the model can read; the command is not tried without."""
+    from mudroom.sandboxes.bubblewrap import Bubblewrap
+
+    broken = tmp_path / "bwrap"
+    broken.write_text("#!/bin/sh\necho 'bwrap: No permissions' >&2\nexit 1\n")
+    broken.chmod(0o755)
+    arena.sandbox = Bubblewrap(str(arena.root), str(broken), away=str(tmp_path / "away"), environ=arena.environ)
+    result = await arena.call("bash", command="touch ran")
+    assert result.error and "was not run: its sandbox could not be built" in result.text and "--sandbox off" in result.text
+    assert not (arena.root / "ran").exists()
+
+
+async def test_79_walls_that_do_not_hold_are_found_out(arena: Any, tmp_path: Path) -> None:
+    """A bubblewrap that builds no walls at all: the first try sees it, and no command follows."""
+    from mudroom.sandboxes.bubblewrap import Bubblewrap
+
+    fake = tmp_path / "bwrap"
+    fake.write_text(
+        '#!/bin/bash\necho \'{"child-pid": \'$$\'}\' >&3; read -n1 -u4; while [ "$1" != -- ]; do shift; done; shift; "$@"; echo \'{"exit-code": 0}\' >&3\n'
+    )
+    fake.chmod(0o755)
+    box = Bubblewrap(str(arena.root), str(fake), away=str(tmp_path / "away"), environ=arena.environ)
+    with pytest.raises(WorkspaceError, match="does not hold"):
+        await box.run("touch ran", timeout=10, sink=lambda chunk: None)
+    assert not (arena.root / "ran").exists()
+
+
+VACUOUS = ["01_write_outside", "02_symlink_out", "03_dir_symlink_out", "04_hardlink_out", "05_ssh_key", "07_env_key", "10_tcp_loopback", "12_abstract_socket", "15_git_hook", "16_git_config", "17_git_rename", "17b_git_commondir", "18_agent_settings", "28_setuid", "35b_the_box_is_killed_first", "39_other_repo", "77_a_refusal_is_explained"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", VACUOUS)
+async def test_the_attack_works_without_walls(tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
+    """What the suite shows is the walls' work: the same attack, on a plain shell, is not held."""
+    arena_type: Any = request.config.pluginmanager.get_plugin(str(Path(__file__).parent / "conftest.py"))
+    place = arena_type.Arena(tmp_path, "off")
+    listeners: list[socket.socket] = []
+
+    def listen(family: int, kind: int, address: Any) -> socket.socket:
+        server = socket.socket(family, kind)
+        server.bind(address)
+        server.listen()
+        server.settimeout(0.3)
+        listeners.append(server)
+        return server
+
+    test = globals()[f"test_{name}"]
+    try:
+        with pytest.raises((AssertionError, BaseException)) as caught:  # noqa: B017, PT011
+            await (test(place, listen) if "listening" in test.__code__.co_varnames[: test.__code__.co_argcount] else test(place))
+        assert isinstance(caught.value, AssertionError) or "DID NOT RAISE" in str(caught.value)
+    finally:
+        for server in listeners:
+            server.close()
