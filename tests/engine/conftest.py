@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -33,10 +34,10 @@ class Stage:
         self.session = Session()
 
     @asynccontextmanager
-    async def open(self, script: Script | dict[str, Lines], **settings: Any) -> AsyncGenerator[Session]:
+    async def open(self, script: Script | dict[str, Lines], name: str = "scripted:model", **settings: Any) -> AsyncGenerator[Session]:
         """A session. `script`: a scripted model's, or the lines of each conversation by the first word of its prompt."""
-        self.model = ScriptedModel(_cast(script) if isinstance(script, dict) else script)
-        given: dict[str, Any] = {"journal": "memory", "home": str(self._home), "environ": {}, "sandbox": "off"} | settings
+        self.model = ScriptedModel(_cast(cast(dict[str, Lines], script)) if isinstance(script, dict) else script, name)
+        given = dict[str, Any](journal="memory", home=str(self._home), environ={}, sandbox="off") | settings
         async with Session(model=self.model, cwd=str(self.folder), **given) as self.session:
             self.session.watch(self.events.append)
             yield self.session
@@ -45,6 +46,12 @@ class Stage:
         """Play one prompt from beginning to end."""
         async with self.open(script, **settings) as session:
             return await session.run(prompt)
+
+    async def until(self, true: Callable[[], object]) -> None:
+        """Wait until something is so."""
+        async with asyncio.timeout(10):
+            while not true():  # noqa: ASYNC110  what is waited for may be another process
+                await asyncio.sleep(0.002)
 
     def asked(self, prompt: str) -> list[Request]:
         """The requests of the conversations that began with this word, in order."""

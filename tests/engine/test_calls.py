@@ -11,14 +11,10 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mudroom import Answer, Budget, Call, Effect, Question, Result, tool
+from mudroom import Answer, Budget, Call, Effect, Question, tool
 from mudroom._engine.calls import ALL_FAILED, OUTPUT_CAP
 from mudroom.models.scripted import Request, call
 from mudroom.testing.clock import run_virtual
-
-
-def results(request: Request) -> list[Result]:
-    return [block for block in request.messages[-1].content if isinstance(block, Result)]
 
 
 def meeting(of: int, effect: Effect) -> Any:
@@ -44,7 +40,7 @@ async def test_five_children_of_one_second_end_in_less_than_one_and_a_half(stage
     began = time.monotonic()
     await stage.run(answer)
     assert 1 <= time.monotonic() - began < 1.5
-    assert [result.text.splitlines()[0] for result in results(stage.model.requests[-1])] == [f"REPORT {n}" for n in range(5)]
+    assert [result.text.splitlines()[0] for result in stage.model.requests[-1].results] == [f"REPORT {n}" for n in range(5)]
 
 
 async def test_pure_calls_run_at_the_same_time(stage: Any) -> None:
@@ -83,7 +79,7 @@ async def test_results_come_back_in_the_order_of_the_calls_not_of_their_ends(sta
 
     await stage.run([[call("last_first", n=n) for n in range(4)], "end"], tools=[last_first])
     assert [result.text for result in stage.results] == ["result 3", "result 2", "result 1", "result 0"]
-    assert [result.text for result in results(stage.model.requests[-1])] == ["result 0", "result 1", "result 2", "result 3"]
+    assert [result.text for result in stage.model.requests[-1].results] == ["result 0", "result 1", "result 2", "result 3"]
 
 
 @tool(effect=Effect.PURE)
@@ -109,7 +105,7 @@ async def broken() -> str:
 )
 async def test_what_is_wrong_with_a_call_is_told_and_the_run_goes_on(stage: Any, wrong: Call, words: list[str]) -> None:
     report = await stage.run([[wrong], "I go on."], tools=[broken])
-    (result,) = results(stage.model.requests[-1])
+    (result,) = stage.model.requests[-1].results
     assert result.error and all(word in result.text for word in words), result.text
     assert (report.text, report.failed) == ("I go on.", 1)
 
@@ -147,7 +143,7 @@ async def test_other_systems_names_of_tools_and_parameters_are_understood(
     stage: Any, name: str, arguments: dict[str, Any], expected: str
 ) -> None:
     await stage.run({"PARENT": [[Call("", name, arguments)], "end"], "CHILD": ["found two"]})
-    (result,) = results(stage.asked("PARENT")[-1])
+    (result,) = stage.asked("PARENT")[-1].results
     assert not result.error and expected in result.text, result.text
 
 
@@ -157,7 +153,7 @@ async def test_a_long_output_is_head_and_tail_and_the_whole_can_be_read(stage: A
         return "".join(f"line {n:05} of the flood\n" for n in range(10_000))
 
     def read_the_rest(request: Request) -> Any:
-        path = results(request)[0].text.partition("the whole is in ")[2].partition(":")[0]
+        path = request.results[0].text.partition("the whole is in ")[2].partition(":")[0]
         return [call("read", path=path, offset=5_001, limit=1)]
 
     await stage.run({"PARENT": [[call("flood")], read_the_rest, "end"]}, tools=[flood])

@@ -17,6 +17,8 @@ from .turn import ask
 GRACE_SECONDS = 60.0
 """How long the grace turn may take."""
 
+NOT_RUN = "Not run: no tool could be called any more."
+
 REASONS = {
     Limit.TURNS: Reason.MAX_TURNS,
     Limit.SECONDS: Reason.TIMEOUT,
@@ -49,11 +51,13 @@ async def settle(ctx: RunContext, reason: Reason, error: str) -> Report:
     summary = ctx.final if ctx.grace else ""
     if not summary and (ctx.wrapping or (reason in _LANDINGS and not ctx.cut_off)):
         summary = await _summary(ctx, reason)
+        await _close_calls(ctx)
     text = summary or (ctx.final if reason is Reason.GOAL else ctx.partial)
     return ctx.report(reason, text, recovered=bool(summary), error=error)
 
 
 async def _summary(ctx: RunContext, reason: Reason) -> str:
+    ctx.grace = reason
     ctx.tell(f"{_WHY[reason]} Call no more tools. Summarise now what you found and did, and what is left undone.")
     try:
         async with asyncio.timeout(GRACE_SECONDS):
@@ -63,10 +67,11 @@ async def _summary(ctx: RunContext, reason: Reason) -> str:
 
 
 async def _close_calls(ctx: RunContext) -> None:
-    """Give every call that was cut off a result, so that the conversation can go on (S7)."""
+    """Give every call that was cut off, or made in the grace turn, a result, so that the conversation can go on (S7)."""
+    never = ctx.grace is not None
     for call in ctx.asked:
         if call.id not in ctx.results:
-            name, result = canonical(call.name), ToolResult(INTERRUPTED, error=True)
+            name, result = canonical(call.name), ToolResult(NOT_RUN if never else INTERRUPTED, error=True)
             ctx.results[call.id] = Result(call.id, name, result.text, error=True)
-            await ctx.record(ctx.event(CallFinished, call_id=call.id, name=name, result=result))
+            await ctx.record(ctx.event(CallFinished, call_id=call.id, name=name, result=result, refused=never))
     ctx.answered()

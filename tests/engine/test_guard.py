@@ -1,0 +1,86 @@
+"""Going in circles is told, then stopped; and what only looks like it is left alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mudroom import Call, Effect, Reason, tool
+from mudroom._engine.guard import STOP, WARN
+from mudroom.models.scripted import Request, call
+
+Turns = Callable[[int], list[Call]]
+
+
+def doing(turns: Turns, end: int = 100) -> Any:
+    """A model that does what `turns` says for the turn, and reports at its end or when it has no tools."""
+
+    def answer(request: Request) -> Any:
+        return turns(request.turn) if request.tools and request.turn < end else "so far"
+
+    return answer
+
+
+@tool(effect=Effect.PURE)
+async def look(n: int = 0) -> str:
+    """Always the same."""
+    return "nothing new"
+
+
+CIRCLES: dict[str, tuple[Turns, int]] = {
+    "the same call": (lambda n: [call("look")], 1),
+    "the same calls side by side": (lambda n: [call("look"), call("look", n=1)], 1),
+    "the same mistake": (lambda n: [call("read", path="nowhere")], 1),
+    "two calls in turn": (lambda n: [call("look", n=n % 2)], 2),
+    "an edit and its undoing": (
+        lambda n: [call("edit", path="notes.txt", old_text=("one", "1")[n % 2], new_text=("1", "one")[n % 2])],
+        2,
+    ),
+}
+
+
+@pytest.mark.parametrize("circle", CIRCLES)
+async def test_a_circle_is_told_and_then_ends_as_loop_with_a_summary(stage: Any, circle: str) -> None:
+    turns, period = CIRCLES[circle]
+    report = await stage.run(doing(turns), tools=[look])
+    assert (report.reason, report.recovered, report.text) == (Reason.LOOP, True, "so far")
+    assert report.turns == STOP * period + 1
+    words = [word for word in stage.told() if "in circles" in word]
+    assert f"{WARN} times in a row" in words[0] and len(words) >= STOP // WARN
+
+
+def polling(n: int) -> list[Call]:
+    return [call("bash", command="echo x >> log; wc -l < log")]
+
+
+NO_CIRCLES: dict[str, Turns] = {
+    "polling that sees a change": polling,
+    "pages of one file": lambda n: [call("read", path="long.txt", offset=n + 1, limit=1)],
+    "the same tests between edits": lambda n: (
+        [call("bash", command="grep -c x long.txt")] if n % 2 else [call("edit", path="long.txt", old_text=f"line {n}\n", new_text="x\n")]
+    ),
+    "the same look at three files": lambda n: [call("look", n=n % 3)],
+    "three times the same, then something else": lambda n: [call("look", n=n // 3)],
+    "a search that finds nothing, for many words": lambda n: [call("grep", pattern=f"word{n}")],
+}
+
+
+@pytest.mark.parametrize("work", NO_CIRCLES)
+async def test_honest_repetition_is_no_circle(stage: Any, work: str) -> None:
+    (stage.folder / "long.txt").write_text("".join(f"line {n}\n" for n in range(60)))
+    report = await stage.run(doing(NO_CIRCLES[work], end=30), tools=[look])
+    assert (report.reason, report.turns) == (Reason.GOAL, 31)
+    assert not [word for word in stage.told() if "in circles" in word]
+
+
+async def test_who_leaves_the_circle_when_told_goes_on(stage: Any) -> None:
+    report = await stage.run(doing(lambda n: [call("look", n=n // WARN)], end=20), tools=[look])
+    assert report.reason is Reason.GOAL and len([word for word in stage.told() if "in circles" in word]) == 5
+
+
+async def test_a_childs_circle_ends_the_child_alone(stage: Any) -> None:
+    story = {"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [doing(lambda n: [call("look")])]}
+    report = await stage.run(story, tools=[look])
+    assert report.ok and stage.results[0].text.startswith("[LOOP: it was going in circles; what follows is its summary")
