@@ -12,14 +12,12 @@ from msgspec.structs import replace
 from . import assembly
 from ._core.agents import Agent, Brief, Report
 from ._core.budgets import Budget, Meter
-from ._core.events import AnyEvent, SessionClosed, SessionOpened, Stored
+from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.messages import Message
-from ._core.ports import Approver, Journal, Model, Workspace
+from ._core.ports import Approver, Journal, Model, Sandbox, Workspace
 from ._core.tools import Tool
-from ._engine.recall import finished
-from ._engine.record import Record, started
+from ._engine.record import Ongoing
 from ._engine.task import narrowed
-from ._engine.tree import transcript
 from ._version import __version__
 from .errors import UnknownName, UsageError
 from .outputs import shape
@@ -114,11 +112,7 @@ class Session:
         )
         self._most = max_children
         self._watchers: list[Callable[[AnyEvent], None]] = []
-        self._runs = 0
-        self._latest = ""
-        self._past: tuple[Message, ...] = ()
-        self._past_to = ""
-        self._left: dict[str, list[Stored]] = {}
+        self._ongoing = Ongoing()
         self._turn_taking = asyncio.Lock()
         self._house: assembly.House | None = None
 
@@ -126,32 +120,32 @@ class Session:
         if self._wish.resume:
             self._wish = assembly.reopened(self._wish)
             self.id = self._wish.session
-        house = assembly.build(self._wish, self._watchers, self._left)
-        self._house, self._worker = house, LocalWorker(house.parts, self._most)
+        self._house = house = assembly.build(self._wish, self._watchers, self._ongoing.left)
+        self._worker = LocalWorker(house.parts, self._most)
+        try:
+            await self._move_in(house)
+        except BaseException:
+            self._house = None
+            await house.close()
+            raise
+        return self
+
+    async def _move_in(self, house: assembly.House) -> None:
         self.notices.extend(house.notices)
         if self.budget.usd is not None:
             known(house.model)
         if self._wish.resume:
-            await self._take_up()
-        await self._record(
-            SessionOpened(at=self._now(), session=self.id, cwd=self.cwd, version=__version__, sandbox=house.parts.sandbox.tier)
-        )
-        return self
-
-    async def _take_up(self) -> None:
-        """Take over what is recorded: the conversation, and what was under way when its process died."""
-        journal = self._open().parts.journal
-        if self._wish.fork:
-            await assembly.copy(self._wish, journal)
-        record = Record(journal.read())
-        self._runs, self._latest, self._past = record.runs, record.latest, record.conversation
-        self._past_to = "" if record.latest in record.left else record.latest
-        self._left.update(record.left)
+            if self._wish.fork:
+                await assembly.copy(self._wish, house.parts.journal)
+            self._ongoing.take_up(house.parts.journal.read())
+        tier = house.parts.sandbox.tier
+        await self._record(SessionOpened(at=house.parts.clock.now(), session=self.id, cwd=self.cwd, version=__version__, sandbox=tier))
+        await house.models.ready()
 
     @property
     def unfinished(self) -> tuple[str, ...]:
         """Root runs that a dead process left, by run id; `finish` brings them to their end."""
-        return tuple(run for run, events in self._left.items() if "." not in run and not finished(events))
+        return self._ongoing.unfinished
 
     async def finish(self) -> Report | None:
         """Bring what a dead process left to its end, from its last step; the report of the last such run, None if there was none."""
@@ -161,16 +155,15 @@ class Session:
     async def _finish(self) -> Report | None:
         report = None
         for run_id in self.unfinished:
-            brief = started(self._left[run_id])
-            history = self._past if brief.continues else brief.history
-            report = await self._worker.run(replace(brief, history=history), Meter(brief.budget))
-        self._left.clear()
+            brief = self._ongoing.resumed(run_id)
+            report = await self._worker.run(brief, Meter(brief.budget))
+        self._ongoing.left.clear()
         return report
 
     async def __aexit__(self, *_: object) -> None:
         house = self._open()
         try:
-            await self._record(SessionClosed(at=self._now()))
+            await self._record(SessionClosed(at=house.parts.clock.now()))
         finally:
             self._house = None
             await house.close()
@@ -205,6 +198,11 @@ class Session:
         """The files the runs see."""
         return self._open().parts.workspace
 
+    @property
+    def sandbox(self) -> Sandbox:
+        """Where commands run."""
+        return self._open().parts.sandbox
+
     def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:
         """Have `watcher` called with every event from now on, in order, deltas included; call what is returned to stop it.
 
@@ -230,8 +228,9 @@ class Session:
             house, form = self._open(), shape(outputs) if outputs is not None else None
             root = replace(house.root, outputs=form.outputs) if form else house.root
             budget = self.budget.over(root.budget)
-            brief = self._brief(prompt, root, house.model, budget, continues=self._latest, history=self._history())
-            self._latest = brief.run_id
+            said = self._ongoing.history(house.parts.journal.read())
+            brief = self._brief(prompt, root, house.model, budget, continues=self._ongoing.latest, history=said)
+            self._ongoing.latest = brief.run_id
             report = await self._worker.run(brief, Meter(brief.budget))
             return form.fitted(report) if form else report
 
@@ -352,7 +351,11 @@ class Session:
 
     def cancel(self, run_id: str | None = None) -> bool:
         """Stop one run (default: the conversation's current one) and all below it. Its report says CANCELLED."""
-        return self._worker.cancel(run_id or self._latest)
+        return self._worker.cancel(run_id or self._ongoing.latest)
+
+    def rewind(self, run_id: str) -> None:
+        """Take the conversation back to before the prompt of a root run; files stay as they are."""
+        self._ongoing.rewind(self._open().parts.journal.read(), run_id)
 
     @staticmethod
     def run_sync(prompt: str, **settings: Any) -> Report:
@@ -367,9 +370,9 @@ class Session:
     def _brief(self, prompt: str, agent: Agent, model: str, budget: Budget, **more: Any) -> Brief:
         if not prompt.strip():
             raise UsageError("the prompt is empty", remedy="Say what is to be done.")
-        self._runs += 1
+        self._ongoing.runs += 1
         tools = narrowed(self.tools, agent.tools, depth=budget.depth or 0)
-        return Brief(run_id=str(self._runs), agent=agent, prompt=prompt, tools=tools, model=model, budget=budget, **more)
+        return Brief(run_id=str(self._ongoing.runs), agent=agent, prompt=prompt, tools=tools, model=model, budget=budget, **more)
 
     def _model_of(self, asked: str) -> str:
         if asked != "inherit":
@@ -384,20 +387,10 @@ class Session:
             raise UnknownName("agent", agent, known)
         return known[agent]
 
-    def _history(self) -> tuple[Message, ...]:
-        """The conversation so far; the latest run joins it only when it goes on."""
-        if self._latest != self._past_to:
-            self._past += transcript(self._open().parts.journal.read(), self._latest)
-            self._past_to = self._latest
-        return self._past
-
     def _open(self) -> assembly.House:
         if self._house is None:
             raise UsageError("the session is not open", remedy="Use it as `async with Session(...) as session:`.")
         return self._house
-
-    def _now(self) -> float:
-        return self._open().parts.clock.now()
 
     async def _record(self, event: SessionOpened | SessionClosed) -> None:
         await self._open().parts.journal.append(event)

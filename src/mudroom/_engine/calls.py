@@ -37,12 +37,11 @@ class Ready(Struct, frozen=True):
 async def act(ctx: RunContext) -> None:
     """Run the calls the model asked for that have no result yet; results go into the inbox in the order of the calls."""
     ready = {place: check(ctx, call) for place, call in enumerate(ctx.asked, 1) if call.id not in ctx.results}
-    ended = {place: asyncio.Event() for place in ready}
+    lanes = Lanes()
     try:
         async with asyncio.TaskGroup() as group:
             for place, call in ready.items():
-                before = [ended[other] for other in ready if other < place and _clash(ready[other], call)]
-                group.create_task(_in_order(ctx, place, call, before, ended[place]))
+                group.create_task(_in_order(ctx, place, call, *lanes.enter(_lane(call))))
     except BaseExceptionGroup as failures:  # only the journal, or a fault of ours, gets here: it ends the session
         raise failures.exceptions[0] from None
     all_failed = all(result.error for result in ctx.results.values())
@@ -77,22 +76,36 @@ def _lane(ready: Ready) -> str | None:
     return EVERYTHING if ready.tool.effect is Effect.EFFECTFUL else ready.tool.key(ready.arguments)
 
 
-def _clash(earlier: Ready, later: Ready) -> bool:
-    """Whether `later` must wait: pure calls and tasks never do, a file has one writer, an effectful call is alone among effects."""
-    lanes = _lane(earlier), _lane(later)
-    return None not in lanes and (lanes[0] == lanes[1] or EVERYTHING in lanes)
+class Lanes:
+    """Who waits for whom: pure calls and tasks for nobody, the writers of a file in a row, an effectful call is alone among effects."""
+
+    def __init__(self) -> None:
+        self._last: dict[str, asyncio.Event] = {}
+
+    def enter(self, lane: str | None) -> tuple[Sequence[asyncio.Event], asyncio.Event]:
+        """The events to wait for, and the one to set at the end."""
+        ended = asyncio.Event()
+        if lane is None:
+            return (), ended
+        if lane == EVERYTHING:
+            before = list(self._last.values())
+            self._last = {}
+        else:
+            before = [self._last[other] for other in (lane, EVERYTHING) if other in self._last]
+        self._last[lane] = ended
+        return before, ended
 
 
 async def _in_order(ctx: RunContext, place: int, ready: Ready, before: Sequence[asyncio.Event], ended: asyncio.Event) -> None:
     try:
         for event in before:
             await event.wait()
-        ctx.results[ready.call.id] = await _one(ctx, place, ready)
+        await _one(ctx, place, ready)
     finally:
         ended.set()
 
 
-async def _one(ctx: RunContext, place: int, ready: Ready) -> Result:
+async def _one(ctx: RunContext, place: int, ready: Ready) -> None:
     refusal = ready.refusal or await _denied(ctx, ready)
     context, began = CallContext(ctx, ready.call, place), ctx.parts.clock.monotonic()
     known = None
@@ -104,8 +117,8 @@ async def _one(ctx: RunContext, place: int, ready: Ready) -> Result:
     name = ready.tool.name if ready.tool else ready.call.name
     ctx.count(name, result, refused=refusal is not None)
     seconds = round(ctx.parts.clock.monotonic() - began, 3)
+    ctx.results[ready.call.id] = Result(ready.call.id, name, result.text, result.error)
     await ctx.record(ctx.event(CallFinished, call_id=ready.call.id, name=name, result=result, seconds=seconds, refused=refusal is not None))
-    return Result(ready.call.id, name, result.text, result.error)
 
 
 async def _denied(ctx: RunContext, ready: Ready) -> ToolResult | None:
@@ -124,6 +137,10 @@ async def _acted(context: CallContext, ready: Ready) -> ToolResult:
     assert ready.tool is not None
     try:
         return await ready.tool.run(context, ready.arguments)
+    except asyncio.CancelledError as error:
+        if (task := asyncio.current_task()) and task.cancelling():
+            raise
+        return ToolResult(f"{ready.tool.name} failed: {error or 'something it waited for was cancelled'}", error=True)
     except MudroomError as error:
         return ToolResult(str(error), error=True)
     except Exception as error:  # noqa: BLE001  a tool may raise anything; the model is told, the run goes on

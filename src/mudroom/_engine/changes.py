@@ -17,10 +17,11 @@ class Announced:
 
     Arguments:
         inner: the workspace. announce: (path, before, after); durable when it returns, or raises, and then nothing is changed.
+        made: called when what was announced is done, or has failed.
     """
 
-    def __init__(self, inner: Workspace, announce: Callable[[str, str, str], None]) -> None:
-        self._inner, self._announce = inner, announce
+    def __init__(self, inner: Workspace, announce: Callable[[str, str, str], None], made: Callable[[], None]) -> None:
+        self._inner, self._announce, self._made = inner, announce, made
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -29,7 +30,35 @@ class Announced:
         """Write a whole file at once, as the workspace does."""
         located = self._inner.locate(path)
         self._announce(located, fingerprint(self._inner, located), sha256(data).hexdigest())
-        return self._inner.replace(path, data, mode=mode)
+        try:
+            return self._inner.replace(path, data, mode=mode)
+        finally:
+            self._made()
+
+
+class Barrier:
+    """What a run changes in other threads: nothing begins once it is closed, and closing waits for what has begun (S8)."""
+
+    def __init__(self) -> None:
+        self._under_way, self._closed, self._idle = 0, False, asyncio.Event()
+
+    def enter(self, path: str) -> None:
+        """Begin a change. Raises WorkspaceError when it is too late; pairs with `leave`."""
+        if self._closed:
+            raise WorkspaceError("the run has ended", where=path, remedy="Nothing was written.")
+        self._under_way += 1
+
+    def leave(self) -> None:
+        """A change is done."""
+        self._under_way -= 1
+        if not self._under_way:
+            self._idle.set()
+
+    async def close(self) -> None:
+        """Let nothing begin any more, and wait for what is under way."""
+        self._closed = True
+        if self._under_way:
+            await self._idle.wait()
 
 
 def fingerprint(workspace: Workspace, path: str) -> str:

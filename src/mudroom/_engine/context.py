@@ -17,7 +17,7 @@ from .._core.ports import Approver, Chat, Clock, Journal, Model, Sandbox, Setup,
 from .._core.tools import Tool, ToolResult
 from ..errors import WorkspaceError
 from .answers import EMIT, Answers
-from .changes import Announced, from_any_thread
+from .changes import Announced, Barrier, from_any_thread
 from .guard import Guard
 
 E = TypeVar("E", bound=Event)
@@ -74,7 +74,9 @@ class RunContext:
         self.begun: dict[str, Changing | None] = {}
         self.unheeded: Assistant | None = None
         self.grace: Reason | None = None
-        self.over = self.wrapping = self.warned = False
+        self.barrier = Barrier()
+        self.landing: asyncio.Timeout | None = None
+        self.wrapping = self.warned = self.hurried = False
         self.final = self.partial = ""
         self.cut_off = False
         self.stopping = False
@@ -142,9 +144,26 @@ class RunContext:
         """Make events durable, with all noted before; then show them."""
         unsaved, unshown = [*self._unsaved, *events], [*self._unshown, *events]
         self._unsaved, self._unshown = [], []
-        await self.parts.journal.append(*unsaved)
+        try:
+            await self.parts.journal.append(*unsaved)
+        except asyncio.CancelledError:  # they are recorded all the same, before anything that comes later
+            self._unshown[:0] = unshown
+            raise
         for event in unshown:
             self._show(event)
+
+    async def announce(self, event: Changing) -> None:
+        """Record that a file is about to be changed by another thread. Raises WorkspaceError when the run has ended."""
+        self.barrier.enter(event.path)
+        try:
+            await self.record(event)
+        except BaseException:
+            self.barrier.leave()
+            raise
+
+    async def changed(self) -> None:
+        """It was."""
+        self.barrier.leave()
 
     def note(self, event: Stored, *, show: bool = False) -> None:
         """Keep an event for the next `record`: for facts on which no act depends. `show` tells the watchers at once."""
@@ -234,7 +253,7 @@ class CallContext:
     def __init__(self, run: RunContext, call: Call | None = None, place: int = 0) -> None:
         self.run, self.call, self.place = run, call, place
         self.run_id, self.turn, self.memo, self.sandbox = run.run_id, run.turn, run.memo, run.parts.sandbox
-        self.workspace: Workspace = cast(Workspace, Announced(run.parts.workspace, self._announce))
+        self.workspace: Workspace = cast(Workspace, Announced(run.parts.workspace, self._announce, self._made))
         self._loop = asyncio.get_running_loop()
 
     def spill(self, name: str) -> str:
@@ -245,7 +264,8 @@ class CallContext:
 
     def _announce(self, path: str, before: str, after: str) -> None:
         run, call_id = self.run, self.call.id if self.call else ""
-        if run.over:
-            raise WorkspaceError("the run has ended", where=path, remedy="Nothing was written.")
         event = run.event(Changing, call_id=call_id, path=path, before=before, after=after)
-        from_any_thread(self._loop, lambda: run.record(event), lambda: run.note(event))
+        from_any_thread(self._loop, lambda: run.announce(event), lambda: run.note(event))
+
+    def _made(self) -> None:
+        from_any_thread(self._loop, self.run.changed, lambda: None)

@@ -6,7 +6,7 @@ import asyncio
 
 from .._core.agents import Reason, Report
 from .._core.budgets import Limit
-from .._core.events import CallFinished
+from .._core.events import CallFinished, RunFinished
 from .._core.messages import Result, StopReason
 from .._core.tools import ToolResult, canonical
 from ..errors import ModelError
@@ -44,26 +44,43 @@ _WHY = {
 _LANDINGS = _WHY.keys() - {Reason.CANCELLED}
 
 
-async def settle(ctx: RunContext, reason: Reason, error: str) -> Report:
-    """The report of a run that ended for `reason`. A limit grants one turn without tools, unless the model itself hangs."""
-    ctx.over = reason is Reason.CANCELLED
+async def conclude(ctx: RunContext, reason: Reason, error: str) -> tuple[Report, bool]:
+    """The report, recorded, and whether a cancel came meanwhile: that cuts the summary short, and nothing else (S10)."""
+    settling, cancelled = asyncio.ensure_future(_settled(ctx, reason, error)), False
+    while not settling.done():
+        try:
+            await asyncio.wait((settling,))
+        except asyncio.CancelledError:
+            cancelled = ctx.hurried = True
+            if ctx.landing is not None:
+                ctx.landing.reschedule(0)
+    return settling.result(), cancelled
+
+
+async def _settled(ctx: RunContext, reason: Reason, error: str) -> Report:
+    """End what is under way; a limit grants one turn without tools, unless the model itself hangs."""
+    await ctx.barrier.close()
     await _close_calls(ctx)
     summary = ctx.final if ctx.grace else ""
-    if not summary and (ctx.wrapping or (reason in _LANDINGS and not ctx.cut_off)):
+    if not summary and not ctx.hurried and (ctx.wrapping or (reason in _LANDINGS and not ctx.cut_off)):
         summary = await _summary(ctx, reason)
         await _close_calls(ctx)
     text = summary or (ctx.final if reason is Reason.GOAL else ctx.partial)
-    return ctx.report(reason, text, recovered=bool(summary), error=error)
+    report = ctx.report(reason, text, recovered=bool(summary), error=error)
+    await ctx.record(ctx.event(RunFinished, report=report))
+    return report
 
 
 async def _summary(ctx: RunContext, reason: Reason) -> str:
     ctx.grace = reason
     ctx.tell(f"{_WHY[reason]} Call no more tools. Summarise now what you found and did, and what is left undone.")
     try:
-        async with asyncio.timeout(GRACE_SECONDS):
+        async with asyncio.timeout(GRACE_SECONDS) as ctx.landing:
             return (await ask(ctx, grace=reason)).text.strip()
     except (TimeoutError, ModelError):
         return ""
+    finally:
+        ctx.landing = None
 
 
 async def _close_calls(ctx: RunContext) -> None:

@@ -7,7 +7,7 @@ import asyncio
 from msgspec.structs import replace
 
 from .._core.agents import Reason, Report
-from .._core.events import Resumed, RunFinished, RunStarted
+from .._core.events import Resumed, RunStarted
 from ..errors import ModelError
 from . import ending
 from .calls import act
@@ -19,9 +19,9 @@ from .turn import ask
 
 async def run(ctx: RunContext) -> Report:
     """Run a brief to its end. What happens inside becomes the report's reason; only a cancel meant for more than it is raised."""
-    await begin(ctx)
     reason, error = Reason.ERROR, ""
     try:
+        await begin(ctx)
         async with asyncio.timeout(ctx.time_left) as deadline:
             ctx.runs_until(deadline)
             reason, error = await converse(ctx)
@@ -31,9 +31,8 @@ async def run(ctx: RunContext) -> Report:
         error = str(failure)
     except asyncio.CancelledError:
         reason = Reason.CANCELLED
-    report = await ending.settle(ctx, reason, error)
-    await ctx.record(ctx.event(RunFinished, report=report))
-    if reason is Reason.CANCELLED and not ctx.stopping:
+    report, cancelled = await ending.conclude(ctx, reason, error)
+    if (cancelled or reason is Reason.CANCELLED) and not ctx.stopping:
         raise asyncio.CancelledError
     return report
 

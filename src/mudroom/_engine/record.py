@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec.structs import replace
+
 from .._core.agents import Brief
 from .._core.events import RunStarted, Stored
 from .._core.messages import Message
@@ -18,9 +20,12 @@ class Record:
     Arguments (of the object):
         runs: how many root runs there were. latest: run id of the conversation's last one.
         conversation: messages of all its finished runs. left: events of unfinished root runs and of all runs below them.
+
+    Arguments (of the constructor):
+        before: run id of a root run; latest and conversation are as they were when it began.
     """
 
-    def __init__(self, events: Iterable[Stored]) -> None:
+    def __init__(self, events: Iterable[Stored], *, before: str = "") -> None:
         by_run: dict[str, list[Stored]] = {}
         for event in events:
             if event.run:
@@ -29,12 +34,55 @@ class Record:
         open_roots = {run for run in roots if not finished(by_run[run])}
         self.runs = max(map(int, roots), default=0)
         talked = [run for run in roots if started(by_run[run]).depth == 0]
-        self.latest = talked[-1] if talked else ""
+        self.latest = started(by_run[before]).continues if before else talked[-1] if talked else ""
         self.conversation: tuple[Message, ...] = ()
-        for run in talked:
+        run = self.latest
+        while run:
             if run not in open_roots:
-                self.conversation += transcript(by_run[run], run)
+                self.conversation = transcript(by_run[run], run) + self.conversation
+            run = started(by_run[run]).continues
         self.left = {run: found for run, found in by_run.items() if run.partition(".")[0] in open_roots}
+
+
+class Ongoing:
+    """Where a session's conversation stands: how many root runs there were, what was said, and what a dead process left."""
+
+    def __init__(self) -> None:
+        self.runs = 0
+        self.latest = ""
+        self.left: dict[str, list[Stored]] = {}
+        self._said: tuple[Message, ...] = ()
+        self._said_to = ""
+
+    def take_up(self, events: Iterable[Stored]) -> None:
+        """Go on from a record."""
+        record = Record(events)
+        self.runs, self.latest, self._said = record.runs, record.latest, record.conversation
+        self._said_to = "" if record.latest in record.left else record.latest
+        self.left.update(record.left)
+
+    def rewind(self, events: Iterable[Stored], run_id: str) -> None:
+        """Go back to before a root run; numbers are not used again."""
+        record = Record(events, before=run_id)
+        self.latest = self._said_to = record.latest
+        self._said = record.conversation
+
+    @property
+    def unfinished(self) -> tuple[str, ...]:
+        """Root runs that a dead process left, by run id."""
+        return tuple(run for run, events in self.left.items() if "." not in run and not finished(events))
+
+    def resumed(self, run_id: str) -> Brief:
+        """The brief of an unfinished run, with the conversation it went on with."""
+        brief = started(self.left[run_id])
+        return replace(brief, history=self._said) if brief.continues else brief
+
+    def history(self, events: Iterable[Stored]) -> tuple[Message, ...]:
+        """The conversation so far; the latest run is added from the record only now that it goes on."""
+        if self.latest != self._said_to:
+            self._said += transcript(events, self.latest)
+            self._said_to = self.latest
+        return self._said
 
 
 def started(events: Sequence[Stored]) -> Brief:
