@@ -36,7 +36,7 @@ async def replay(events: Sequence[Stored]) -> list[Stored]:
         nothing: Any = None
         parts = Parts(
             session=_session(events), models=lambda name: model, journal=journal, workspace=nothing, sandbox=nothing,
-            clock=SystemClock(), approver=recorded, toolbox={}, agents=agents, spills=spills, environment="",
+            clock=SystemClock(), approver=recorded, policy=recorded, toolbox={}, agents=agents, spills=spills, environment="",
             child_model=_child_model(children), child_budget=_child_budget(children, events),
         )  # fmt: skip
         worker = LocalWorker(replace(parts, toolbox=recorded.toolbox({**_tools(events), "task": task_tool(agents)})), 1 << 20)

@@ -7,6 +7,7 @@ SessionOpened
       Delta …                     words as they arrive; shown, never stored
       Retried …                   the call failed and is tried again; what was streamed of it is void
     TurnFinished | TurnFailed     the whole answer, stored before any of its calls starts
+    Judged                        a call was denied, or somebody was asked
     CallStarted  → CallFinished   intent, act, result; each durable before the next
   RunFinished                     the report
 SessionClosed
@@ -109,6 +110,24 @@ class Changing(Event, frozen=True, tag="changing"):
     after: str
 
 
+class Judged(Event, frozen=True, tag="judged"):
+    """A call was not simply allowed: a rule or the run's mode denied it, or somebody was asked.
+
+    Arguments:
+        verdict: "deny" or "ask". allowed: what came of it. why: the rules' reason; answer: the words of who was asked.
+        rule: the rule that decided, with its origin, or "". part: the piece of a command it is about, or "".
+    """
+
+    call_id: str
+    name: str
+    verdict: str
+    allowed: bool
+    why: str = ""
+    answer: str = ""
+    rule: str = ""
+    part: str = ""
+
+
 class CallFinished(Event, frozen=True, tag="call_finished"):
     """The result of a call. `refused` calls never acted: unknown, invalid, denied."""
 
@@ -134,6 +153,6 @@ class Delta(Event, frozen=True, tag="delta"):
 
 Stored = (
     SessionOpened | SessionClosed | RunStarted | Resumed | Told | TurnStarted | TurnFinished | TurnFailed | Retried
-    | CallStarted | Changing | CallFinished | RunFinished
+    | Judged | CallStarted | Changing | CallFinished | RunFinished
 )  # fmt: skip
 AnyEvent = Stored | Delta

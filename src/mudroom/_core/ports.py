@@ -7,10 +7,10 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from .agents import Brief, Mode, Report
+from .agents import Brief, Report
 from .budgets import Meter
 from .events import Stored
-from .messages import Assistant, Message
+from .messages import Assistant, Call, Message
 from .tools import Tool
 
 
@@ -178,13 +178,15 @@ class Clock(Protocol):
 
 
 class Question(Struct, frozen=True):
-    """Something a person must allow: which run asks, for which call, and why it must ask."""
+    """Something a person must allow: which run asks, for which call, why it must ask, and the piece of a command it is about."""
 
     run_id: str
     agent: str
     tool: str
     arguments: dict[str, Any]
     why: str
+    call_id: str = ""
+    part: str = ""
 
 
 class Answer(Struct, frozen=True):
@@ -219,8 +221,8 @@ class Decision(Struct, frozen=True):
 class Policy(Protocol):
     """Who says what a call may do; it asks nobody and has no effect."""
 
-    def judge(self, tool: Tool, arguments: Mapping[str, Any], mode: Mode) -> Decision:
-        """Decide on a call of a run in that mode. `arguments`: as checked, by the names of the tool's parameters."""
+    def judge(self, call: Call, tool: Tool, arguments: Mapping[str, Any], brief: Brief) -> Decision:
+        """Decide on a call of a run. `arguments`: as checked, by the names the tool knows them by."""
         ...
 
 

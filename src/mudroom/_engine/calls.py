@@ -6,11 +6,11 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
-from .._core.events import CallFinished, CallStarted
+from .._core.events import CallFinished, CallStarted, Judged
 from .._core.messages import Call, Result
-from .._core.ports import Question
+from .._core.ports import Answer, Decision, Question
 from .._core.tools import Effect, Tool, ToolResult, canonical
 from ..errors import MudroomError, suggest
 from .context import CallContext, RunContext
@@ -32,6 +32,11 @@ class Ready(Struct, frozen=True):
     tool: Tool | None = None
     arguments: Any = None
     refusal: ToolResult | None = None
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The arguments as they were checked, by name."""
+        return structs.asdict(self.arguments) if isinstance(self.arguments, Struct) else self.call.arguments
 
 
 async def act(ctx: RunContext) -> None:
@@ -113,7 +118,7 @@ async def _one(ctx: RunContext, place: int, ready: Ready) -> None:
         await ctx.record(ctx.event(CallStarted, call=ready.call))
     elif ready.tool and not refusal:
         known = reconciled(ctx, ready.call, ready.tool)
-    result = refusal or known or capped(context, await _acted(context, ready))
+    result = refusal or known or capped(context, redacted(ctx, await _acted(context, ready)))
     name = ready.tool.name if ready.tool else ready.call.name
     ctx.count(name, result, refused=refusal is not None)
     seconds = round(ctx.parts.clock.monotonic() - began, 3)
@@ -122,15 +127,31 @@ async def _one(ctx: RunContext, place: int, ready: Ready) -> None:
 
 
 async def _denied(ctx: RunContext, ready: Ready) -> ToolResult | None:
-    if ready.tool is None or not ready.tool.needs_confirmation:
+    """Why a call may not act: a rule, the run's mode or a person says so. What was not simply allowed is recorded."""
+    if ready.tool is None:
         return None
-    brief = ctx.brief
-    question = Question(brief.run_id, brief.agent.name, ready.tool.name, ready.call.arguments, "the tool asks for confirmation")
-    with ctx.meter.paused():
-        answer = await ctx.parts.approver.decide(question)
+    name, decision = ready.tool.name, ctx.parts.policy.judge(ready.call, ready.tool, ready.given, ctx.brief)
+    if decision.verdict == "allow":
+        return None
+    answer = await _answer(ctx, ready, decision) if decision.verdict == "ask" else Answer(False)
+    judged = ctx.event(
+        Judged, call_id=ready.call.id, name=name, verdict=decision.verdict, allowed=answer.allowed,
+        why=decision.why, answer=answer.why, rule=decision.rule, part=decision.part,
+    )  # fmt: skip
+    await ctx.record(judged)
     if answer.allowed:
         return None
-    return _refused(f"{ready.tool.name} was not allowed: {answer.why or 'a person said no'}. Find another way, or do without.")
+    said = (answer.why or "a person said no") if decision.verdict == "ask" else ""
+    why = "; ".join(filter(None, (said, decision.why, decision.rule, decision.part[:200] and f"in: {decision.part[:200]}")))
+    return _refused(f"{name} was not allowed: {why}. Find another way, or do without.")
+
+
+async def _answer(ctx: RunContext, ready: Ready, decision: Decision) -> Answer:
+    assert ready.tool is not None
+    brief, call = ctx.brief, ready.call
+    question = Question(brief.run_id, brief.agent.name, ready.tool.name, ready.given, decision.why, call.id, decision.part)
+    with ctx.meter.paused():
+        return await ctx.parts.approver.decide(question)
 
 
 async def _acted(context: CallContext, ready: Ready) -> ToolResult:
@@ -145,6 +166,12 @@ async def _acted(context: CallContext, ready: Ready) -> ToolResult:
         return ToolResult(str(error), error=True)
     except Exception as error:  # noqa: BLE001  a tool may raise anything; the model is told, the run goes on
         return ToolResult(f"{ready.tool.name} failed: {type(error).__name__}: {error}", error=True)
+
+
+def redacted(ctx: RunContext, result: ToolResult) -> ToolResult:
+    """The result without secrets, for the model and the record."""
+    text, display = ctx.parts.redact(result.text), ctx.parts.redact(result.display)
+    return result if text == result.text and display == result.display else structs.replace(result, text=text, display=display)
 
 
 def capped(context: CallContext, result: ToolResult) -> ToolResult:

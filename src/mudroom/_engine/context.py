@@ -13,7 +13,7 @@ from .._core.agents import Agent, Brief, Reason, Report
 from .._core.budgets import Budget, Meter
 from .._core.events import AnyEvent, Changing, Delta, Event, Stored, Told
 from .._core.messages import Assistant, Call, Result, Text, Usage, User
-from .._core.ports import Approver, Chat, Clock, Journal, Model, Sandbox, Setup, Toolbox, Worker, Workspace
+from .._core.ports import Approver, Chat, Clock, Journal, Model, Policy, Sandbox, Setup, Toolbox, Worker, Workspace
 from .._core.tools import Tool, ToolResult
 from ..errors import WorkspaceError
 from .answers import EMIT, Answers
@@ -32,6 +32,7 @@ class Parts(Struct, frozen=True, kw_only=True):
         environment, context: for system prompts: date, platform, folder; the text of the context files, by how much an agent wants.
         child_model: model string of children whose agent says "inherit"; "" is their parent's. child_budget: what theirs leaves open.
         price: model string and tokens -> US dollars, None if unknown; None: nobody asks for money.
+        policy: what a call may do; approver: who is asked where it does not know. redact: takes secrets out of what tools give back.
         past: events of runs that a dead process left, by run id.
         watchers: called with each event, in order, after it is durable; deltas too. They must not raise or wait.
     """
@@ -43,6 +44,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     sandbox: Sandbox
     clock: Clock
     approver: Approver
+    policy: Policy
     toolbox: Toolbox
     agents: Mapping[str, Agent]
     spills: str
@@ -51,6 +53,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     child_model: str = ""
     child_budget: Budget = Budget(turns=30)
     price: Callable[[str, Usage], float | None] | None = None
+    redact: Callable[[str], str] = str
     past: Mapping[str, Sequence[Stored]] = {}
     watchers: list[Callable[[AnyEvent], None]] = []
 
@@ -253,6 +256,7 @@ class CallContext:
     def __init__(self, run: RunContext, call: Call | None = None, place: int = 0) -> None:
         self.run, self.call, self.place = run, call, place
         self.run_id, self.turn, self.memo, self.sandbox = run.run_id, run.turn, run.memo, run.parts.sandbox
+        self.redact = run.parts.redact
         self.workspace: Workspace = cast(Workspace, Announced(run.parts.workspace, self._announce, self._made))
         self._loop = asyncio.get_running_loop()
 

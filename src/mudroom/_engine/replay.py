@@ -10,9 +10,9 @@ import msgspec
 from msgspec.structs import replace
 
 from .._core.agents import Brief, Reason
-from .._core.events import CallFinished, CallStarted, Changing, Event, Resumed, Retried, RunFinished, RunStarted, Stored, TurnFailed
-from .._core.messages import Conversation
-from .._core.ports import Answer, Question
+from .._core.events import CallFinished, CallStarted, Changing, Event, Judged, Resumed, Retried, RunFinished, RunStarted, Stored, TurnFailed
+from .._core.messages import Call, Conversation
+from .._core.ports import Answer, Decision, Question
 from .._core.tools import Tool, ToolResult
 from ..errors import MudroomError
 from .context import CallContext
@@ -73,7 +73,7 @@ class Recorded:
 
     def __init__(self, events: Sequence[Stored]) -> None:
         self._results = {(event.run, event.call_id): event for event in events if isinstance(event, CallFinished)}
-        self._calls = {(event.run, event.call.id): event.call for event in events if isinstance(event, CallStarted)}
+        self._judged = {(event.run, event.call_id): event for event in events if isinstance(event, Judged)}
 
     def toolbox(self, tools: Mapping[str, Tool]) -> dict[str, Tool]:
         """The same tools, giving what they gave. `task` makes the children it made; tools with a memo are pure and run."""
@@ -96,10 +96,13 @@ class Recorded:
 
     async def decide(self, question: Question) -> Answer:
         """What was decided then."""
-        for key, call in self._calls.items():
-            if key[0] == question.run_id and call.arguments == question.arguments and (event := self._results.get(key)):
-                return Answer(not event.refused, event.result.text if event.refused else "")
-        return Answer(True)
+        judged = self._judged[question.run_id, question.call_id]
+        return Answer(judged.allowed, judged.answer)
+
+    def judge(self, call: Call, tool: Tool, arguments: Mapping[str, Any], brief: Brief) -> Decision:
+        """What the rules said then."""
+        judged = self._judged.get((brief.run_id, call.id))
+        return Decision(judged.verdict, judged.why, judged.rule, judged.part) if judged else Decision("allow")
 
 
 def conversations(events: Sequence[Stored]) -> list[Conversation]:
@@ -131,6 +134,6 @@ def _key(event: Event) -> tuple[str, ...]:
     """Events of one key come in one order; calls of a turn may come in any."""
     if isinstance(event, CallStarted):
         return event.run, "started", event.call.id
-    if isinstance(event, CallFinished | Changing):
+    if isinstance(event, CallFinished | Changing | Judged):
         return event.run, type(event).__name__, event.call_id
     return (event.run,)

@@ -131,6 +131,7 @@ def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tupl
         model=_model(ctx, agent, arguments),
         budget=meter.budget,
         depth=ctx.brief.depth + 1,
+        mode=(agent.mode or ctx.brief.mode).within(ctx.brief.mode),
     )
     return brief, meter
 

@@ -14,6 +14,7 @@ import click
 from ..errors import UsageError
 from .prepared import HELP, prepare
 from .recorded import COMMANDS as OF_SESSIONS
+from .viewer_commands import COMMANDS as OF_VIEWER
 
 BARE = "\0"
 """Value of a `-p` that stands alone."""
@@ -237,5 +238,5 @@ def check_agents(cwd: str, paths: tuple[str, ...]) -> int:
 
 
 COMMANDS: dict[str, click.Command] = {
-    "runs": runs, "show": show, **OF_SESSIONS, "models": models, "agents": agents, "doctor": doctor, "help": help_,
+    "runs": runs, "show": show, **OF_SESSIONS, **OF_VIEWER, "models": models, "agents": agents, "doctor": doctor, "help": help_,
 }  # fmt: skip

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 from queue import SimpleQueue
@@ -174,6 +174,26 @@ class SqliteRecord:
                     done += 1
             except sqlite3.DatabaseError as error:
                 raise JournalDamaged(f"record {done + 1} cannot be read: {error}", where=str(self.path), remedy=_KEEP) from error
+
+    def bodies(self, *, after: int = 0, kinds: Sequence[str] = ()) -> Iterator[tuple[int, bytes]]:
+        """Number and JSON of each event recorded after number `after`, as they were written; for screens that fold elsewhere.
+
+        Arguments:
+            kinds: tags of the only kinds wanted; () is all of them.
+
+        Raises JournalDamaged at the first that is not as it was written.
+        """
+        chosen = f" AND type IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        query, last = f"SELECT seq, body, crc FROM events WHERE seq > ?{chosen} ORDER BY seq", after
+        with explained(self.path), closing(connect_reader(self.path)) as connection:
+            try:
+                for seq, body, crc in connection.execute(query, (after, *kinds)):
+                    if not isinstance(body, bytes) or crc32(body) != crc:
+                        raise JournalDamaged(f"record {seq} is damaged", where=str(self.path), remedy=_KEEP)
+                    yield seq, body
+                    last = seq
+            except sqlite3.DatabaseError as error:
+                raise JournalDamaged(f"a record after {last} cannot be read: {error}", where=str(self.path), remedy=_KEEP) from error
 
 
 def read_only(path: str | Path) -> SqliteRecord:

@@ -8,6 +8,7 @@ from .._core.events import (
     CallFinished,
     CallStarted,
     Changing,
+    Judged,
     Resumed,
     Retried,
     RunFinished,
@@ -90,6 +91,10 @@ _REPORT = Report(
 def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Stored, ...]:
     """One event of every stored kind, in the order of the bracket grammar. `at`: seconds since 1970."""
     thread = f"s1#{run}#2"
+    judged = Judged(
+        at=at, run=run, turn=2, prompt_id=thread, call_id="toolu_1", name="read", verdict="ask", allowed=True, why="no rule allows it",
+        answer="once", rule="ask read(.env) (flag)", part="cat .env",
+    )  # fmt: skip
     return (
         SessionOpened(at=at, session="s1", cwd="/home/someone/project", version="0.1.0", sandbox="off"),
         RunStarted(at=at, run=run, prompt_id=thread, brief=_BRIEF),
@@ -99,6 +104,7 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
         Retried(at=at, run=run, turn=2, prompt_id=thread, attempt=1, delay=0.5, status=529, error="overloaded"),
         TurnFailed(at=at, run=run, turn=2, prompt_id=thread, error="connection lost", transient=True),
         TurnFinished(at=at, run=run, turn=2, prompt_id=thread, message=_ANSWER, seconds=0.75),
+        judged,
         CallStarted(at=at, run=run, turn=2, prompt_id=thread, call=_CALL),
         Changing(at=at, run=run, turn=2, prompt_id=thread, call_id="toolu_1", path="src/b.py", after="e3b0c442", before=""),
         CallFinished(at=at, run=run, turn=2, prompt_id=thread, call_id="toolu_1", name="read", result=_RESULT, seconds=0.01, refused=True),

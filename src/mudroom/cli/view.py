@@ -1,0 +1,94 @@
+"""`mudroom view` and `mudroom export`: the run viewer, on a page of its own server or in one file."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+import webbrowser
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import BinaryIO
+from urllib.parse import quote
+
+from ..errors import UsageError
+from ..journals.folder import find
+from ..viewer.exporting import single_file
+from ..viewer.sources import Given, Home, Source
+from .runs import recorded
+from .screens import say
+
+
+def viewing(home: str, name: str, *, foreign: str, host: str, port: int, open_it: bool) -> int:
+    """Serve the viewer until it is interrupted; the exit code.
+
+    Arguments:
+        name: a session's id, the beginning of one, "last", or "" for the last one if there is any; a path with `foreign`.
+        foreign: whose log `name` is: "claude", "codex", or "" for a session of ours.
+        host, port: as `viewer.server.viewer` has them. open_it: whether to open a browser, where there is a screen for one.
+    """
+    source, session = chosen(home, name, foreign)
+    try:
+        asyncio.run(_serve(source, session, host=host, port=port, open_it=open_it))
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+def exporting(home: str, name: str, target: str, *, foreign: str = "") -> int:
+    """Write the page with one session in it to a file, "-" for stdout; the exit code."""
+    source, session = chosen(home, name or "last", foreign)
+    if target == "-":
+        _write(sys.stdout.buffer, single_file(source, session))
+        return 0
+    path = Path(target)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # a record is nobody else's business
+        _write(file, single_file(source, session))
+    say(f"{path} ({path.stat().st_size:,} bytes) shows session {session[:8]}; it needs no server.")
+    return 0
+
+
+def chosen(home: str, name: str, foreign: str = "") -> tuple[Source, str]:
+    """What to show, and which session of it; "" is the list.
+
+    Raises UnknownName, UsageError.
+    """
+    if foreign:
+        from ..viewer import foreign as logs
+
+        if not name or not os.path.exists(name):
+            raise UsageError("there is no such log", where=name, remedy=f"Name a file or folder of {foreign.title()}'s.")
+        session, events = (logs.claude if foreign == "claude" else logs.codex)(Path(name))
+        return Given(session, events), session
+    if name not in ("", "last"):
+        return Home(home), find(home, name).stem
+    newest = next(recorded(home), None)
+    if newest is None and name:
+        raise UsageError("no session is recorded yet", where=home)
+    return Home(home), newest.id if newest else ""
+
+
+async def _serve(source: Source, session: str, *, host: str, port: int, open_it: bool) -> None:
+    from ..viewer.server import viewer
+
+    async with viewer(source, host=host, port=port) as door:
+        url = door.url + (f"#session={quote(session)}" if session else "")
+        print(url, flush=True)
+        say("the viewer is at this address for as long as this runs; Ctrl-C ends it.")
+        if open_it and drawable(os.environ):
+            await asyncio.to_thread(webbrowser.open, url)
+        await asyncio.Event().wait()
+
+
+def drawable(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
+    """Whether there is a screen for a browser: not far away over SSH, not on a machine without one."""
+    if environ.get("SSH_CONNECTION") or environ.get("CI"):
+        return False
+    return platform in ("darwin", "win32") or bool(
+        environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY") or environ.get("WSL_DISTRO_NAME")
+    )
+
+
+def _write(file: BinaryIO, pieces: Iterable[str]) -> None:
+    for piece in pieces:
+        file.write(piece.encode("utf-8", "replace"))

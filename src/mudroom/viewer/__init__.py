@@ -1,0 +1,1 @@
+"""The run viewer: a page that shows a session's runs, what each context held, and what came back."""

@@ -1,0 +1,222 @@
+"""Where a viewer's events come from: the sessions recorded below a home, or one that was given whole."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+from msgspec import Struct
+
+from .._core.events import RunFinished, RunStarted, SessionOpened, Stored
+from .._core.messages import Usage
+from ..errors import JournalError, UnknownName
+from ..journals.encoding import decode, encode
+from ..journals.folder import SessionInfo, find, session_path, sessions
+from ..journals.sqlite import read_only
+
+LISTED = 200
+"""Sessions in the list, newest first."""
+
+PAGE = 2 << 20
+"""Bytes of JSON after which a page of events ends."""
+
+_BRACKETS = ("session_opened", "run_started", "run_finished")
+
+
+class Listed(Struct, frozen=True, kw_only=True):
+    """One session in the list.
+
+    Arguments:
+        id, folder, model, prompt (the first): of the session. when: last written, seconds since 1970. size: bytes on disk.
+        reason: of the last root run, "" while it runs or where it was cut off. live: a process is writing it.
+        prompts: root runs. children: runs below them. tokens: read and written by all runs that have ended.
+        trouble: why its record cannot be read.
+    """
+
+    id: str
+    when: float
+    size: int = 0
+    folder: str = ""
+    model: str = ""
+    prompt: str = ""
+    reason: str = ""
+    live: bool = False
+    prompts: int = 0
+    children: int = 0
+    tokens: int = 0
+    trouble: str = ""
+
+
+class Page(Struct, frozen=True):
+    """Some events, as (number, JSON). `more`: there are further ones now. `trouble`: why there are no further ones, if they are lost."""
+
+    events: list[tuple[int, bytes]]
+    more: bool = False
+    trouble: str = ""
+
+
+class Source(Protocol):
+    """Sessions to look at. All of it blocks; a server calls it in a thread."""
+
+    def sessions(self) -> list[Listed]:
+        """What there is, the one written last first."""
+        ...
+
+    def page(self, session: str, after: int) -> Page:
+        """Events recorded after number `after`, at most PAGE bytes of them. Raises UnknownName, JournalError."""
+        ...
+
+    def stamp(self, session: str) -> object:
+        """A value that differs when events may have been added; costs far less than looking."""
+        ...
+
+
+class Home:
+    """The sessions recorded below a home.
+
+    Arguments:
+        home: as Settings say. It need not exist.
+    """
+
+    def __init__(self, home: str | Path) -> None:
+        self._home = Path(home)
+        self._known: dict[str, tuple[object, Listed]] = {}
+
+    def sessions(self) -> list[Listed]:
+        """What there is, the one written last first; a record is read again only when it has grown."""
+        return [self._listed(info) for info, _ in zip(sessions(self._home), range(LISTED), strict=False)]
+
+    def page(self, session: str, after: int) -> Page:
+        """Events of one session, by its whole id."""
+        return _page(read_only(self._path(session)).bodies(after=after))
+
+    def stamp(self, session: str) -> object:
+        """Times and sizes of its files."""
+        path = self._path(session)
+        return tuple(_stat(part) for part in (path, path.with_name(path.name + "-wal")))
+
+    def _path(self, session: str) -> Path:
+        path = session_path(self._home, session)
+        return path if "/" not in session and path.exists() else find(self._home, session)
+
+    def _listed(self, info: SessionInfo) -> Listed:
+        live = _written(info.path)
+        stamp = info.mtime, info.size, live
+        if info.id not in self._known or self._known[info.id][0] != stamp:
+            self._known[info.id] = stamp, summary(info, live=live)
+        return self._known[info.id][1]
+
+
+class Given:
+    """One session that is there whole: converted from another program's log, or folded elsewhere.
+
+    Arguments:
+        session: its id. events: all of them, oldest first.
+    """
+
+    def __init__(self, session: str, events: Iterable[Stored]) -> None:
+        kept = list(events)
+        self._bodies = [(seq, encode(event)) for seq, event in enumerate(kept, 1)]
+        self._listed = _folded(session, kept[-1].at if kept else 0.0, kept, size=sum(len(body) for _, body in self._bodies))
+
+    def sessions(self) -> list[Listed]:
+        """The one."""
+        return [self._listed]
+
+    def page(self, session: str, after: int) -> Page:
+        """Its events."""
+        if session != self._listed.id:
+            raise UnknownName("session", session, [self._listed.id])
+        return _page(iter(self._bodies[after:]))
+
+    def stamp(self, session: str) -> object:
+        """Nothing is ever added."""
+        return session
+
+
+def pages(source: Source, session: str) -> Iterator[Page]:
+    """All pages of a session as it stands now."""
+    after, page = 0, Page([], more=True)
+    while page.more:
+        page = source.page(session, after)
+        after = page.events[-1][0] if page.events else after
+        yield page
+
+
+def summary(info: SessionInfo, *, live: bool) -> Listed:
+    """A session's record in one line; one that cannot be read says so and stops nothing."""
+    try:
+        bodies = read_only(info.path).bodies(kinds=_BRACKETS)
+        return _folded(info.id, info.mtime, (decode(body) for _, body in bodies), size=info.size, live=live)
+    except (JournalError, ValueError) as error:
+        return Listed(id=info.id, when=info.mtime, size=info.size, trouble=str(error))
+
+
+def _folded(session: str, when: float, events: Iterable[Stored], *, size: int, live: bool = False) -> Listed:
+    folder, roots, children, used = "", list[RunStarted](), 0, dict[str, Usage]()
+    reason = ""
+    for event in events:
+        if isinstance(event, SessionOpened):
+            folder = event.cwd
+        elif isinstance(event, RunStarted) and event.brief.depth:
+            children += 1
+        elif isinstance(event, RunStarted):
+            roots.append(event)
+            reason = ""
+        elif isinstance(event, RunFinished) and roots and event.run == roots[-1].run:
+            reason = event.report.reason.value
+        if isinstance(event, RunFinished) and "." not in event.run:
+            used[event.run] = event.report.usage
+    return Listed(
+        id=session,
+        when=when,
+        size=size,
+        folder=folder,
+        model=roots[0].brief.model if roots else "",
+        prompt=roots[0].brief.prompt[:400] if roots else "",
+        reason=reason,
+        live=live,
+        prompts=len(roots),
+        children=children,
+        tokens=sum(usage.total_tokens for usage in used.values()),
+    )
+
+
+def _page(bodies: Iterator[tuple[int, bytes]]) -> Page:
+    events, size = list[tuple[int, bytes]](), 0
+    try:
+        for seq, body in bodies:
+            events.append((seq, body))
+            size += len(body)
+            if size >= PAGE:
+                return Page(events, more=True)
+    except JournalError as error:
+        return Page(events, trouble=str(error))
+    return Page(events)
+
+
+def _written(path: Path) -> bool:
+    """Whether the process that its lock names lives. The lock itself is not tried: that could keep a writer out."""
+    try:
+        os.kill(int(path.with_name(path.name + ".lock").read_text()), 0)
+    except (OSError, ValueError) as error:
+        return isinstance(error, PermissionError)
+    return True
+
+
+def _stat(path: Path) -> tuple[int, int]:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
+def as_json(page: Page) -> bytes:
+    """The page as the browser reads it: {"events": [[number, event], …], "more": …, "trouble": …}."""
+    events = b",".join(b"[%d,%b]" % (seq, body) for seq, body in page.events)
+    rest = msgspec.json.encode({"more": page.more, "trouble": page.trouble})[1:]
+    return b'{"events":[%b],%b' % (events, rest)
