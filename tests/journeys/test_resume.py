@@ -48,7 +48,9 @@ async def _killed(mudroom: Any, server: ModelServer, story: Story, *arguments: s
 
 
 async def _until(true: Any) -> None:
-    while not true():
+    for _ in range(1000):
+        if true():
+            return
         await asyncio.sleep(0.02)
 
 

@@ -65,6 +65,10 @@ def chosen(home: str, cwd: str, *, resume: str | None, latest: bool, fork: bool,
     if id and path is not None and not fork:
         raise UsageError("--session-id is for a new session", remedy="Add --fork-session, or leave one of them out.")
     new_id = _uuid(id, home) if id else ""
+    if name:
+        from ..journals.names import fit
+
+        fit(home, name, None if fork else path)
     if path is None:
         return Start(id=new_id, name=name or "")
     return Start(resume=path.stem, fork=fork, folder=folder(path), id=new_id, name=name or "")

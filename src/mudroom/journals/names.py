@@ -32,11 +32,13 @@ def named(home: str | Path, name: str) -> Path:
 
 
 def give(home: str | Path, session: Path, name: str) -> None:
-    """Give a session a name; one that another has, or that could be an id, is refused with UsageError.
+    """Give a session a name, "" for none. Raises UsageError as `fit` does. `session`: its file."""
+    fit(home, name, session)
+    rename(session, name)
 
-    Arguments:
-        session: its file. name: "" takes the name away.
-    """
+
+def fit(home: str | Path, name: str, session: Path | None = None) -> None:
+    """Check that a name can be given to a session, None for a new one. Raises UsageError: another has it, or it could be an id."""
     if name == "last" or (name and set(name.lower()) <= _HEX):
         raise UsageError(f"{name!r} could be taken for an id", remedy="Add a word to it.")
     if len(name) > _MOST or not name.isprintable() or name != name.strip() or name.startswith("-"):
@@ -44,7 +46,6 @@ def give(home: str | Path, session: Path, name: str) -> None:
     for info, given in _named(home) if name else ():
         if given == name and info.path != session:
             raise UsageError(f"session {info.id[:8]} has the name {name!r} already", remedy="Take another, or rename that one first.")
-    rename(session, name)
 
 
 def _named(home: str | Path) -> Iterator[tuple[SessionInfo, str]]:
