@@ -16,6 +16,7 @@ from .errors import UsageError, suggest
 PROJECT_FILE = ".mudroom.toml"
 FORMATS = ("text", "json", "stream-json")
 COLORS = ("auto", "always", "never")
+SCREENS = ("auto", "plain")
 SANDBOXES = ("auto", "full", "file", "off")
 
 
@@ -27,6 +28,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         max_turns: model calls of one answer to a prompt; None is no limit. child_turns: the same for a child.
         agent: name of the root agent, "" for the built-in one. agents: further ones, as JSON. json_schema: of the answer; JSON or a file.
         max_children: children that run at once. output_format: one of FORMATS. color: one of COLORS.
+        screen: one of SCREENS; "plain" never moves the cursor, for screen readers.
         sandbox: one of SANDBOXES. allow_net: whether commands reach the network.
         max_minutes, max_tokens, max_budget_usd: limits of one answer to a prompt, all runs below it included. None is no limit;
             max_tokens holds for what is read and for what is written, each.
@@ -47,6 +49,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     json_schema: str = ""
     output_format: str = "text"
     color: str = "auto"
+    screen: str = "auto"
     sandbox: str = "auto"
     allow_net: bool = False
     home: str = ""
@@ -62,7 +65,7 @@ KEYS = tuple(name for name in Settings.__struct_fields__ if name not in ("origin
 NARROWING = ("max_turns", "max_minutes", "max_tokens", "max_budget_usd", "child_turns", "max_children")
 """What a project's file may set, and only to less: it comes with a repository that someone else wrote."""
 
-_CHOICES = {"output_format": FORMATS, "color": COLORS, "sandbox": SANDBOXES}
+_CHOICES = {"output_format": FORMATS, "color": COLORS, "screen": SCREENS, "sandbox": SANDBOXES}
 _NUMBERS = {field.name for field in msgspec.structs.fields(Settings) if int in (field.type, *get_args(field.type))}
 _FIGURES = {field.name for field in msgspec.structs.fields(Settings) if float in get_args(field.type)}
 _VARIABLES = {
@@ -165,6 +168,8 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, Any, str]]:
         name = next((n for n in names.split() if environ.get(n)), None)
         if name is not None:
             found.append((key, _checked(key, environ[name], f"${name}"), f"${name}"))
+    if environ.get("MUDROOM_SCREEN_READER", "0") != "0":
+        found.append(("screen", "plain", "$MUDROOM_SCREEN_READER"))
     if environ.get("NO_COLOR"):
         found.append(("color", "never", "$NO_COLOR"))
     elif forcing := next((n for n in ("FORCE_COLOR", "CLICOLOR_FORCE") if environ.get(n, "0") != "0"), None):

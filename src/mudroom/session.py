@@ -21,6 +21,7 @@ from ._engine.task import narrowed
 from ._version import __version__
 from .errors import UnknownName, UsageError
 from .outputs import shape
+from .permissions.rules import Permissions
 from .prices import known
 from .workers.local import LocalWorker
 
@@ -51,6 +52,7 @@ class Session:
         sandbox: where commands run: "full" or "file" walls, "auto" (the best there is; without any each command must be confirmed),
             "off" (no walls). network: whether commands reach it.
         environ: where keys and addresses are looked up; default: the process's environment.
+        permissions: rules and mode for what tools may do; default: whatever the sandbox holds, and nothing that needs confirmation.
         resume: id of a recorded session, or the beginning of one, to go on with; its folder and model are taken over.
         prices: whether reports say what was spent in US dollars; a budget in dollars turns it on.
         fork: go on with a copy of that session under a new id, and leave the record as it is.
@@ -81,6 +83,7 @@ class Session:
         approver: Approver | None = None,
         sandbox: str = "auto",
         network: bool = False,
+        permissions: Permissions | None = None,
         environ: Mapping[str, str] | None = None,
         resume: str = "",
         fork: bool = False,
@@ -103,6 +106,7 @@ class Session:
             approver=approver,
             sandbox=sandbox,
             network=network,
+            permissions=permissions or Permissions(),
             environ=environ,
             resume=resume,
             fork=fork,
@@ -372,7 +376,9 @@ class Session:
             raise UsageError("the prompt is empty", remedy="Say what is to be done.")
         self._ongoing.runs += 1
         tools = narrowed(self.tools, agent.tools, depth=budget.depth or 0)
-        return Brief(run_id=str(self._ongoing.runs), agent=agent, prompt=prompt, tools=tools, model=model, budget=budget, **more)
+        most = self._wish.permissions.mode
+        mode = (agent.mode or most).within(most)
+        return Brief(run_id=str(self._ongoing.runs), agent=agent, prompt=prompt, tools=tools, model=model, budget=budget, mode=mode, **more)
 
     def _model_of(self, asked: str) -> str:
         if asked != "inherit":

@@ -28,7 +28,7 @@ from .runs import recorded, summary
 RECENT = 20
 """How many of the newest records are read through."""
 
-_SIGNS = {"ok": "ok  ", "warn": "note", "fail": "FAIL"}
+SIGNS = {"ok": "ok  ", "warn": "note", "fail": "FAIL"}
 
 
 class Check(Struct, frozen=True):
@@ -44,14 +44,19 @@ class Check(Struct, frozen=True):
     remedy: str = ""
 
 
+def examination() -> list[Check]:
+    """Look at everything."""
+    return list(_checks(os.environ))
+
+
 def examine(*, as_json: bool) -> int:
     """Print all checks; the exit code: 1 if one has failed."""
-    checks = list(_checks(os.environ))
+    checks = examination()
     if as_json:
         print(json.dumps({"version": __version__, "checks": msgspec.to_builtins(checks)}, ensure_ascii=False, indent=2))
     else:
         for check in checks:
-            print(f"{_SIGNS[check.state]}  {check.name}: {clean(check.found)}")
+            print(f"{SIGNS[check.state]}  {check.name}: {clean(check.found)}")
             if check.remedy:
                 print(f"      {clean(check.remedy)}")
     return int(any(check.state == "fail" for check in checks))

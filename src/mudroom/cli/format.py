@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from zlib import crc32
 
 from msgspec import Struct
@@ -11,16 +11,17 @@ from msgspec import Struct
 from .._engine.tree import clean, describe, one_line
 
 __all__ = [
-    "Glyphs", "Line", "clean", "color_of", "cut", "describe", "fit", "glyphs", "one_line", "paint", "plural", "seconds", "tokens", "width",
+    "Glyphs", "Line", "broken", "clean", "color_of", "cut", "describe", "fit", "glyphs", "one_line", "paint", "plural", "seconds", "tokens", "width",
+    "wrapped",
 ]  # fmt: skip
 
 Line = Sequence[tuple[str, str]]
 """One line of a screen: stretches of text, each with the name of its style."""
 
-_NARROW = re.compile("[\\x20-\\x7e├└│─⎿●→·…]*").fullmatch
+_NARROW = re.compile("[\\x20-\\x7e├└│─⎿●→·…▸▰▱]*").fullmatch
 """Whether every character takes one column: our own signs must not cost the import of a table of all widths."""
 
-_SGR = {"bold": "1", "dim": "2", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}
+_SGR = {"bold": "1", "dim": "2", "reverse": "7", "red": "31", "green": "32", "yellow": "33", "blue": "34", "magenta": "35", "cyan": "36"}
 _AGENT_COLORS = ("cyan", "green", "magenta", "blue")
 
 
@@ -35,16 +36,17 @@ class Glyphs(Struct, frozen=True):
     arrow: str = "→ "
     dot: str = " · "
     more: str = "…"
+    mark: str = "▸"
 
 
 UNICODE = Glyphs()
-ASCII = Glyphs("|- ", "`- ", "|  ", "> ", "* ", "-> ", " - ", "..")
+ASCII = Glyphs("|- ", "`- ", "|  ", "> ", "* ", "-> ", " - ", "..", ">")
 
 
 def glyphs(encoding: str | None) -> Glyphs:
     """The signs that a stream of this encoding can carry; None is a stream of text, which carries all."""
     try:
-        "├└│─⎿●→·…".encode(encoding or "utf-8")
+        "├└│─⎿●→·…▸▰▱".encode(encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
         return ASCII
     return UNICODE
@@ -94,6 +96,29 @@ def cut(text: str, columns: int, more: str = "…") -> str:
     from rich.cells import set_cell_size
 
     return set_cell_size(text, columns - len(more)).rstrip() + more
+
+
+def wrapped(text: str, columns: int) -> Iterator[str]:
+    """The text in lines of at most so many columns, broken at any character."""
+    for line in text.split("\n"):
+        line = line.expandtabs(4)
+        while width(line) > max(2, columns):
+            head = cut(line, max(2, columns), "") or line[:1]
+            yield head
+            line = line[len(head) :]
+        yield line
+
+
+def broken(line: str, columns: int) -> Iterator[str]:
+    """The line in lines of at most so many columns, broken between words where that can be."""
+    room = max(2, columns)
+    while width(line) > room:
+        head = cut(line, room, "")
+        at = head.rfind(" ") if line[len(head) : len(head) + 1] != " " else len(head)
+        at = at if at > 0 else len(head) or 1
+        yield line[:at]
+        line = line[at:].lstrip(" ")
+    yield line
 
 
 def fit(words: str, figures: Sequence[str], columns: int, signs: Glyphs, *, bracket: bool = False, least: int = 12) -> tuple[str, str]:

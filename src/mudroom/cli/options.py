@@ -70,9 +70,18 @@ def terminal() -> bool:
 @click.option("--verbose", is_flag=True, help="On stderr a line for every call, where there is no live tree.")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @click.option("--no-color", is_flag=True, help="No colours; so does NO_COLOR.")
+@click.option("--screen-reader", is_flag=True, help="Plain lines, no cursor that moves; so does MUDROOM_SCREEN_READER=1.")
 @click.option("-v", "-V", "--version", is_flag=True, help="Say which version this is.")
 def front(
-    words: tuple[str, ...], once: str | None, cwd: str, verbose: bool, quiet: bool, no_color: bool, version: bool, **flags: Any
+    words: tuple[str, ...],
+    once: str | None,
+    cwd: str,
+    verbose: bool,
+    quiet: bool,
+    no_color: bool,
+    screen_reader: bool,
+    version: bool,
+    **flags: Any,
 ) -> int:
     """Cut a big task into small ones, each in a clean context of its own.
 
@@ -87,7 +96,7 @@ def front(
     from .going_on import chosen, tidy
 
     which = {flag: flags.pop(flag) for flag in ("resume", "latest", "fork", "id", "name")}
-    flags["color"] = "never" if no_color else None
+    flags |= {"color": "never" if no_color else None, "screen": "plain" if screen_reader else None}
     settings = prepare(cwd, **flags)
     start = chosen(settings.home, cwd, **which)
     if start.folder:

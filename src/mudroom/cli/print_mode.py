@@ -117,7 +117,7 @@ class Show:
         self._form, self._quiet = settings.output_format, quiet
         self._tally, self._verdict = Tally(), Verdict()
         self._output = Output(opened.cancel if self._form == "stream-json" else bool)
-        plain = self._form == "stream-json" and sys.stdout.isatty()
+        plain = settings.screen == "plain" or (self._form == "stream-json" and sys.stdout.isatty())
         self.screen = Screen(settings.color, verbose=verbose, quiet=quiet, plain=plain)
         agents = [agent.name for agent in opened.agents]
         self._lines = Stream(session=opened.id, cwd=opened.cwd, model=opened.model, tools=opened.tools, agents=agents, cost=cost)

@@ -28,19 +28,25 @@ class Look(Struct, frozen=True, kw_only=True):
     Arguments:
         columns: width of the screen. limit: most runs shown below a root; None is all of them.
         now: seconds since 1970; None for a record, where a run without an end is unfinished.
-        ids: whether run ids are shown.
+        ids: whether run ids are shown. selected: id of the run that is marked.
     """
 
     columns: int = 80
     limit: int | None = None
     now: float | None = None
     ids: bool = False
+    selected: str = ""
     signs: Glyphs = UNICODE
 
 
 def rows(tree: Tree, root: RunView, look: Look) -> list[Line]:
     """A root run and all below it: its headline, then two lines a child and a count of those that are folded away."""
-    return [_headline(tree, root, look), *_below(tree, root, _chosen(tree, root, look.limit), "", look)]
+    return [line for _, line in placed(tree, root, look)]
+
+
+def placed(tree: Tree, root: RunView, look: Look) -> list[tuple[str, Line]]:
+    """The same, each line with the id of the run it tells of; "" for a count."""
+    return [(root.run_id, _headline(tree, root, look)), *_below(tree, root, _chosen(tree, root, look.limit), "", look)]
 
 
 def outcome(run: RunView) -> str:
@@ -118,7 +124,7 @@ def _rank(run: RunView) -> tuple[int, float]:
     return _RANKS[run.state], -run.finished if run.report else run.started
 
 
-def _below(tree: Tree, parent: RunView, chosen: Collection[str] | None, stem: str, look: Look) -> Iterator[Line]:
+def _below(tree: Tree, parent: RunView, chosen: Collection[str] | None, stem: str, look: Look) -> Iterator[tuple[str, Line]]:
     children, signs = list(tree.children(parent.run_id)), look.signs
     hidden: list[RunView] = []
     if chosen is not None:
@@ -127,23 +133,27 @@ def _below(tree: Tree, parent: RunView, chosen: Collection[str] | None, stem: st
     for n, child in enumerate(children, 1):
         last = n == len(children) and not hidden
         under = stem + (" " * len(signs.bar) if last else signs.bar)
-        yield _title(child, stem + (signs.end if last else signs.tee), look)
-        yield _line(under + signs.hook, doing(child, look), child, look)
+        yield child.run_id, _title(child, stem + (signs.end if last else signs.tee), look)
+        yield child.run_id, _line(under + signs.hook, doing(child, look), child, look)
         yield from _below(tree, child, chosen, under, look)
     if hidden:
         states = Counter(child.state for child in hidden)
         counts = ", ".join(f"{states[state]} {state}" for state in State if states[state])
         text = f"{len(hidden):,} more: {counts}"
-        yield [(cut(stem + signs.end, look.columns, ""), "dim"), (cut(text, look.columns - width(stem + signs.end), signs.more), "dim")]
+        room = look.columns - width(stem + signs.end)
+        yield "", [(cut(stem + signs.end, look.columns, ""), "dim"), (cut(text, room, signs.more), "dim")]
 
 
 def _title(run: RunView, stem: str, look: Look) -> Line:
     agent, room = one_line(run.agent), look.columns - width(stem)
     name = cut(f"{agent}#{run.run_id}" if look.ids else agent, room, look.signs.more)
     words = one_line(run.description) or one_line(run.prompt)
+    marked = run.run_id == look.selected
+    if marked:
+        stem = stem[:-1] + look.signs.mark
     return [
-        (cut(stem, look.columns, ""), "dim"),
-        (name, f"bold {color_of(run.agent)}"),
+        (cut(stem, look.columns, ""), "bold" if marked else "dim"),
+        (name, f"bold {color_of(run.agent)}{' reverse' if marked else ''}"),
         (cut(f"  {words}", room - width(name), look.signs.more), ""),
     ]
 

@@ -59,9 +59,12 @@ def render_transcript(
     run = tree.runs.get(run_id)
     if run is None:
         raise UnknownName("run", run_id, tree.runs)
-    view = _Transcript(signs, whole)
-    lines = [*_heading(run, columns, signs), *view.messages(transcript(own, run_id))]
-    return paint(lines, color=color)
+    return paint(transcript_lines(run, own, columns=columns, signs=signs, whole=whole), color=color)
+
+
+def transcript_lines(run: RunView, own: Iterable[Stored], *, columns: int, signs: Glyphs, whole: bool = False) -> list[Line]:
+    """The same as lines. `own`: the events of this run."""
+    return [*_heading(run, columns, signs), *_Transcript(signs, whole).messages(transcript(own, run.run_id))]
 
 
 def _heading(run: RunView, columns: int, signs: Glyphs) -> Iterator[Line]:

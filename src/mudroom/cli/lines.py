@@ -1,0 +1,109 @@
+"""The plain face: lines in, lines out, no cursor that moves; for screen readers and terminals that only print."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import shutil
+import sys
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+
+from .._core.events import AnyEvent
+from .._engine.tree import Tree
+from ..config import Settings
+from .format import glyphs, one_line
+from .interrupts import interrupts
+from .plain import PlainProgress
+from .screens import colored
+from .talk import Talk
+from .writer import Paper
+
+PROMPT = "mudroom >> "
+
+
+class Lines:
+    """Reads stdin line by line and writes to stdout; children are told of on stderr.
+
+    Arguments:
+        verbose: a line for every call of every run.
+    """
+
+    plain, code = True, 0
+
+    def __init__(self, settings: Settings, *, verbose: bool = False) -> None:
+        color = colored(sys.stdout, settings.color)
+        columns = lambda: shutil.get_terminal_size().columns  # noqa: E731
+        self.paper = Paper(write=self._write, columns=columns, color=color, signs=glyphs(sys.stdout.encoding))
+        self._progress = PlainProgress(sys.stderr, Tree(), verbose=verbose)
+        self._talk: Talk | None = None
+        self._typed, self._came, self._ended = deque[str](), asyncio.Event(), False
+        self._decode, self._begun = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
+
+    async def __aenter__(self) -> Lines:
+        asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+
+    def attach(self, talk: Talk) -> None:
+        """Show this conversation from now on."""
+        self._talk = talk
+
+    def apply(self, event: AnyEvent) -> None:
+        """Take in an event."""
+        self._progress.on_event(event)
+
+    def draft(self, text: str) -> None:
+        """Say what could be typed next: a plain line cannot be begun for the person."""
+        self._write(f"It was: {one_line(text)}\n")
+
+    async def line(self) -> str:
+        """The next line typed; a \\ at its end takes the next one, too. Raises EOFError at the end."""
+        said = await self._asked(PROMPT)
+        while said.endswith("\\"):
+            said = f"{said[:-1]}\n{await self._asked('')}"
+        return said
+
+    async def choose(self, title: str, items: Sequence[tuple[str, str]]) -> str | None:
+        """Ask for a number."""
+        self._write("".join([f"{title}\n", *(f"  {n}. {one_line(label)}\n" for n, (_, label) in enumerate(items, 1))]))
+        try:
+            said = (await self._asked("number, or nothing: ")).strip()
+        except EOFError:
+            return None
+        return items[int(said) - 1][0] if said.isdecimal() and 0 < int(said) <= len(items) else None
+
+    def running(self) -> AbstractContextManager[object]:
+        """A block in which Ctrl-C stops the run."""
+        return interrupts(self._talk.interrupt if self._talk else bool)
+
+    async def _asked(self, prompt: str) -> str:
+        self._write(prompt)
+        while not self._typed:
+            if self._ended:
+                raise EOFError
+            self._came.clear()
+            await self._came.wait()
+        return self._typed.popleft()
+
+    def _read(self) -> None:
+        import os
+
+        data = os.read(sys.stdin.fileno(), 1 << 16)
+        *lines, self._begun = (self._begun + self._decode(data)).split("\n")
+        self._typed.extend(lines)
+        if not data:
+            self._ended = True
+            asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
+        self._came.set()
+
+    def _write(self, text: str) -> None:
+        try:
+            sys.stdout.write(text)
+            sys.stdout.flush()
+        except OSError:  # nobody reads it any more
+            self._ended = True
+            self._came.set()

@@ -1,0 +1,58 @@
+"""The line at the bottom: model, context, tokens, sandbox, mode, as many of them as there is room for."""
+
+from __future__ import annotations
+
+from .._core.events import AnyEvent, RunStarted, SessionOpened, TurnFinished
+from .format import Glyphs, fit, tokens
+
+WINDOWS = {
+    "claude": 200_000,
+    "gemini": 1_048_576,
+    "gpt-4.1": 1_047_576,
+    "gpt-4o": 128_000,
+    "gpt-5": 400_000,
+    "o3": 200_000,
+    "o4": 200_000,
+}
+"""Tokens that a model's context holds, by how its name begins. One that is not here gets no share, only a count."""
+
+
+class Status:
+    """A fold of events to what the line shows."""
+
+    def __init__(self) -> None:
+        self.model, self.sandbox, self.context, self.total = "", "", 0, 0
+
+    def apply(self, event: AnyEvent) -> None:
+        """Take in the next event."""
+        if isinstance(event, SessionOpened):
+            self.sandbox = event.sandbox
+        elif isinstance(event, RunStarted) and not event.brief.depth:
+            self.model = event.brief.model
+        elif isinstance(event, TurnFinished):
+            self.total += event.message.usage.total_tokens
+            if "." not in event.run:
+                self.context = event.message.usage.total_tokens
+
+    def line(self, columns: int, signs: Glyphs, *, mode: str = "", hint: str = "") -> tuple[str, str]:
+        """(model, all the rest) in so many columns. `hint`: the keys that matter now; it is the last to go."""
+        figures = [
+            f"sandbox {self.sandbox}" if self.sandbox else "",
+            mode,
+            f"{tokens(self.total)} tokens" if self.total else "",
+            self._share(),
+            hint,
+        ]
+        return fit(self.model, list(filter(None, figures)), columns, signs, least=min(len(self.model), columns))
+
+    def _share(self) -> str:
+        if not self.context:
+            return ""
+        size = window(self.model)
+        return f"context {self.context / size:.0%}" if size else f"context {tokens(self.context)}"
+
+
+def window(model: str) -> int:
+    """Tokens the context of a model holds, 0 where that is not known. `model`: a model string."""
+    name = model.rpartition(":")[2].rpartition("/")[2] if ":" in model else model
+    return next((size for start, size in WINDOWS.items() if name.startswith(start)), 0)
