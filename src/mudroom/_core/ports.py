@@ -83,7 +83,10 @@ class Journal(Protocol):
     """The append-only record of one session."""
 
     async def append(self, *events: Stored) -> None:
-        """Record events, in order; they are durable when this returns. Raises JournalError, and then nothing is saved."""
+        """Record events, in order; they are durable when this returns. Raises JournalError, and then nothing is saved.
+
+        They are taken over by the call itself: a caller cancelled while it waits finds them recorded all the same, before later ones.
+        """
         ...
 
     def read(self) -> Iterator[Stored]:

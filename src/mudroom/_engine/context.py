@@ -15,7 +15,6 @@ from .._core.events import AnyEvent, Changing, Delta, Event, Stored, Told
 from .._core.messages import Assistant, Call, Result, Text, Usage, User
 from .._core.ports import Approver, Chat, Clock, Journal, Model, Policy, Sandbox, Setup, Toolbox, Worker, Workspace
 from .._core.tools import Tool, ToolResult
-from ..errors import WorkspaceError
 from .answers import EMIT, Answers
 from .changes import Announced, Barrier, from_any_thread
 from .guard import Guard

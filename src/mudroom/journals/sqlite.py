@@ -75,8 +75,8 @@ class SqliteJournal:
     async def append(self, *events: Stored) -> None:
         """Record events, in order; they are synced to the disk when this returns.
 
-        Raises JournalError when they could not be; then nothing more can be appended. A caller cancelled while it
-        waits does not know whether they were recorded.
+        Raises JournalError when they could not be; then nothing more can be appended. They are recorded also
+        when the caller is cancelled while it waits.
         """
         rows, seq = list[_Row](), self._last
         for event in events:

@@ -185,7 +185,7 @@ class _Book:
         entry.result, entry.resumed = event.result, entry.lives < run.lives
         if event.call_id not in run.asked:
             self._broken("S7", event, f"a result for call {event.call_id}, which the last answer does not hold")
-        if entry.started is None and not entry.interrupted:
+        if entry.started is None and not entry.interrupted and not (event.refused and run.grace):
             self._broken("S1", event, f"call {event.call_id} has a result and no intent")
         if entry.resumed and not entry.interrupted and not event.refused and canonical(event.name) in self._effectful:
             self._broken("S3", event, f"call {event.call_id} of {event.name} was run again after an interruption")

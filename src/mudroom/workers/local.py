@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from msgspec.structs import replace
 
-from .._core.agents import Brief, Reason, Report
+from .._core.agents import Brief, Report
 from .._core.budgets import Meter
 from .._core.events import RunStarted
 from .._engine import loop
@@ -44,13 +44,14 @@ class LocalWorker:
             brief = replace(past[0].brief, history=brief.history)
         ctx, task = RunContext(brief, meter, self._parts, self), asyncio.current_task()
         assert task is not None
+        cancels = task.cancelling()
         self._running[brief.run_id] = ctx, task
         try:
             report = await loop.run(ctx)
         finally:
             del self._running[brief.run_id]
-        if report.reason is Reason.CANCELLED:
-            task.uncancel()
+        if ctx.stopping and task.uncancel() > cancels:
+            raise asyncio.CancelledError
         return report
 
     def beside(self, parts: Parts) -> LocalWorker:

@@ -1,0 +1,197 @@
+"""S8: cancel is a barrier. At random moments of a run with commands, writes and children: nothing happens afterwards, no process is left,
+and the conversation goes on. The short form cancels 40 runs, MUDROOM_LONG=1 five hundred.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from mudroom import AnyEvent, Assistant, Budget, Call, Effect, Reason, Report, Session, Tool, ToolContext, ToolResult
+from mudroom._core.events import Changing, Delta, RunFinished
+from mudroom.journals.sqlite import read_only
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.testing.history import violations
+
+LONG = bool(os.environ.get("MUDROOM_LONG"))
+RUNS = 500 if LONG else 40
+TOGETHER = 8
+
+
+class Life:
+    """One session that is cancelled at a moment of its own; `seed` says which and how."""
+
+    def __init__(self, folder: Path, seed: int) -> None:
+        self.chance, self.mark = random.Random(seed), f"mark-{os.getpid()}-{seed}-"
+        self.work, self.home = folder / "work", folder / "home"
+        self.work.mkdir(parents=True)
+        self.how = self.chance.choice(("cancel", "outer", "timeout", "wrap up", "child"))
+        self.moment = self.chance.choice((0.0, 0.02, 0.1, 0.4)) + self.chance.random() * 0.1
+
+    def script(self, request: Request) -> Answer:
+        sendable(request)
+        if "Again" in str(request.messages[-1]):
+            return "I go on."
+        if not request.tools:
+            return "What I have."
+        if request.prompt == "PARENT":
+            return [call("task", prompt=f"CHILD {name}") for name in "abc"] + [self.writing("p", 0), self.command("p", 0)]
+        name, turn = request.prompt[-1], request.turn
+        return [*(self.writing(f"{name}{n}", turn) for n in range(4)), self.command(name, turn)]
+
+    def writing(self, name: str, turn: int) -> Call:
+        return call("write", file_path=f"{name}.{turn}.txt", content=f"{turn}\n")
+
+    def command(self, name: str, turn: int) -> Call:
+        line = f"echo {self.mark}{name}{turn} >> effects.txt"
+        return call("bash", command=f": {self.mark}; (sleep 60 & setsid sleep 60 &) ; for n in 1 2 3; do {line}; sleep 0.02; done")
+
+    async def live(self) -> None:
+        seconds = self.moment if self.how == "timeout" else None
+        model, folders = ScriptedModel(self.script), (str(self.work), str(self.home))
+        async with Session(model=model, cwd=folders[0], home=folders[1], budget=Budget(seconds=seconds)) as session:
+            running = asyncio.create_task(session.run("PARENT"))
+            await asyncio.sleep(self.moment)
+            report = await self.end(session, running)
+            acknowledged = self.world()
+            assert report is None or report.reason is (Reason.TIMEOUT if self.how == "timeout" else Reason.CANCELLED)
+            await self.nothing_is_left(time.monotonic() + 2)
+            assert self.world() == acknowledged, "an effect after the cancel was acknowledged"
+            session.budget = Budget(depth=1)
+            assert (await session.run("Again.")).text == "I go on."
+            path = self.home / "sessions" / f"{session.id}.db"
+        self.judge(path)
+
+    async def end(self, session: Session, running: asyncio.Task[Report]) -> Report | None:
+        if self.how == "child":
+            session.cancel("1.1.2")
+            await asyncio.sleep(0.05)
+        if self.how in ("cancel", "child"):
+            session.cancel()
+        elif self.how == "wrap up":
+            session.wrap_up("1")
+        elif self.how == "outer":
+            running.cancel()
+        try:
+            return await running
+        except asyncio.CancelledError:
+            assert self.how == "outer"
+            return None
+
+    def world(self) -> dict[str, str]:
+        return {path.name: path.read_text() for path in sorted(self.work.iterdir())}
+
+    async def nothing_is_left(self, until: float) -> None:
+        while left := processes(self.mark):
+            assert time.monotonic() < until, left
+            await asyncio.sleep(0.02)
+        await asyncio.sleep(0.05)
+
+    def judge(self, path: Path) -> None:
+        lines = Counter((self.work / "effects.txt").read_text().split() if (self.work / "effects.txt").exists() else ())
+        assert max(lines.values(), default=0) <= 3, "a command ran twice"
+        assert not violations(read_only(path).read())
+
+
+def sendable(request: Request) -> None:
+    """Every call has its result in the next message, once."""
+    waiting: list[str] = []
+    for message in request.messages:
+        if isinstance(message, Assistant):
+            assert not waiting
+            waiting = [made.id for made in message.calls]
+        else:
+            assert [block.call_id for block in message.content if hasattr(block, "call_id")] == waiting  # pyright: ignore
+            waiting = []
+    assert not waiting
+
+
+def processes(mark: str) -> list[str]:
+    """Command lines that hold the mark."""
+    found: list[str] = []
+    for process in Path("/proc").iterdir():
+        try:
+            line = (process / "cmdline").read_bytes() if process.name.isdecimal() else b""
+        except OSError:
+            continue
+        if mark.encode() in line:
+            found.append(f"{process.name} {line!r}")
+    return found
+
+
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize("first", range(0, RUNS, TOGETHER))
+async def test_s8_cancel_is_a_barrier(tmp_path: Path, first: int) -> None:
+    async with asyncio.TaskGroup() as group:
+        for seed in range(first, min(RUNS, first + TOGETHER)):
+            group.create_task(Life(tmp_path / str(seed), seed).live())
+
+
+async def test_s8_a_write_that_has_begun_is_waited_for_and_none_begins_later(tmp_path: Path) -> None:
+    async def write(context: ToolContext, number: int) -> ToolResult:
+        await asyncio.to_thread(context.workspace.replace, f"{number}.txt", b"x" * 60_000_000)
+        return ToolResult("written")
+
+    big = Tool(name="big", description="", parameters={"type": "object"}, parse=lambda given: given["n"], run=write, effect=Effect.KEYED)
+    model = ScriptedModel([[call("big", n=n) for n in range(4)], "I go on."])
+
+    def cancel(event: AnyEvent) -> None:
+        if isinstance(event, Changing):
+            session.cancel()
+
+    async with Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), tools=[big]) as session:
+        session.watch(cancel)
+        assert (await session.run("PARENT")).reason is Reason.CANCELLED
+        acknowledged = sorted(path.name for path in tmp_path.iterdir())
+        assert not any(name.startswith(".mudroom") for name in acknowledged), "a write is under way"
+        await asyncio.sleep(0.3)
+        assert sorted(path.name for path in tmp_path.iterdir()) == acknowledged
+        assert (await session.run("Again.")).ok
+
+
+async def test_s10_a_cancel_while_a_run_ends_is_no_second_end(tmp_path: Path) -> None:
+    """A limit, then a cancel in the turn that sums up: the reason stays, the summary is given up, the outer cancel is heard."""
+    events: list[AnyEvent] = []
+    summing = asyncio.Event()
+
+    async def script(request: Request) -> Answer:
+        if request.tools:
+            return call("glob", pattern="*")
+        summing.set()
+        await asyncio.sleep(60)
+        return "too late"
+
+    budget = Budget(turns=1)
+    async with Session(model=ScriptedModel(script), cwd=str(tmp_path), home=str(tmp_path / "home"), budget=budget) as session:
+        session.watch(events.append)
+        for end in ("outer", "own"):
+            running = asyncio.create_task(session.run("PARENT"))
+            await summing.wait()
+            summing.clear()
+            assert running.cancel() if end == "outer" else session.cancel()
+            if end == "outer":
+                with pytest.raises(asyncio.CancelledError):
+                    await running
+            else:
+                assert (await running).reason is Reason.MAX_TURNS
+    assert [event.report.reason for event in events if isinstance(event, RunFinished)] == [Reason.MAX_TURNS] * 2
+    assert not violations(event for event in events if not isinstance(event, Delta))
+
+
+async def test_f20_a_tool_that_lets_a_cancel_out_of_itself_is_a_failed_call(tmp_path: Path) -> None:
+    async def cancelled(_context: object, _arguments: object) -> ToolResult:
+        waiting = asyncio.ensure_future(asyncio.sleep(10))
+        waiting.cancel()
+        await waiting
+        return ToolResult("never")
+
+    odd = Tool(name="odd", description="", parameters={"type": "object"}, parse=dict, run=cancelled)
+    model = ScriptedModel(lambda request: call("odd") if request.turn == 0 else request.results[0].text)
+    async with Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", tools=[odd]) as session:
+        assert "odd failed" in (await session.run("PARENT")).text
