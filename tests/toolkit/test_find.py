@@ -30,8 +30,9 @@ def tree(ctx: Run) -> Run:
         ".gitignore": "build/\n*.tmp.py\n",
         "src/x.tmp.py": "main\n",
         ".hidden/main.cfg": "main = 1",
-        ".git/config": "main\n",
     }
+    (ctx.root / ".git").mkdir()
+    (ctx.root / ".git" / "config").write_text("main\n")
     for path, text in files.items():
         ctx.workspace.replace(path, text.encode())
     ctx.workspace.replace("image.png", b"\x89PNG\r\n\x1a\n\0main\n")

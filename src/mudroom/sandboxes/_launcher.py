@@ -148,7 +148,8 @@ class Launcher:
     def _hides(self, said: bytes) -> bool:
         """Whether a path that was not found is there, but outside."""
         named = {os.fsdecode(path) for path in _NOT_FOUND.findall(said)}
-        return any(not path.startswith(self._walls.root) and os.path.lexists(path) for path in named)
+        inside = self._walls.root.rstrip("/") + "/"
+        return any(not path.startswith(inside) and os.path.lexists(path) for path in named)
 
     def _send(self, message: dict[str, Any], fds: list[int]) -> None:
         data = json.dumps(message).encode()

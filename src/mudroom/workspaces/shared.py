@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from mudroom._core.ports import FileInfo
 from mudroom.errors import WorkspaceError
+from mudroom.protected import protected_part
 
 from ._beneath import by_kernel, by_steps, opener
 from ._ignore import Ignored
@@ -102,9 +103,11 @@ class SharedWorkspace:
             raise WorkspaceError(f"{path} may be read, not written", remedy=f"Write beneath {self._root}.")
         if located == ".":
             raise _special(path, stat.S_IFDIR)
+        _check_unprotected(located, path)
         parent, name = os.path.split(located)
         folder = self._folder(parent or ".")
         try:
+            self._check_place(folder, path)
             old = _seen(folder, name)
             if old is not None and stat.S_ISLNK(old.st_mode):
                 return self.replace(self._target(located), data, mode=mode)
@@ -202,6 +205,7 @@ class SharedWorkspace:
         parent, name = os.path.split(located)
         above = self._folder(parent or ".")
         try:
+            self._check_place(above, located)
             os.mkdir(name, dir_fd=above)
         except FileExistsError:
             pass
@@ -210,6 +214,11 @@ class SharedWorkspace:
         finally:
             os.close(above)
         return self._descend(located, _FOLDER)
+
+    def _check_place(self, folder: int, path: str) -> None:
+        """An opened folder may be another than its name says, where the kernel followed a link."""
+        if self._open is by_kernel:
+            _check_unprotected(os.path.relpath(os.readlink(f"/proc/self/fd/{folder}"), self._root), path)
 
     def _target(self, located: str) -> str:
         """Where a link beneath the root leads to: a path that has no link in it. Raises WorkspaceError when it leads out."""
@@ -261,6 +270,15 @@ def _check(path: str) -> None:
         bad = True
     if bad:
         raise WorkspaceError(f"{path!r} holds a character that no path can hold", remedy="Leave it out.")
+
+
+def _check_unprotected(located: str, path: str) -> None:
+    """What decides which programs the user's own tools run is the user's to write."""
+    if part := protected_part(located):
+        raise WorkspaceError(
+            f"{path} is protected: {part} holds settings that git, shells, editors or agents act on",
+            remedy="It may be read, not written; ask the user to change it.",
+        )
 
 
 def _check_writable(path: str, folder: int, name: str, mode: int) -> None:
