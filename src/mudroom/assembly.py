@@ -25,6 +25,9 @@ from ._engine.replay import conversations
 from ._engine.task import task_tool
 from .errors import JournalDamaged, UnknownName, UsageError
 from .models import providers
+from .permissions.policy import RulePolicy
+from .permissions.rules import Permissions
+from .permissions.secrets import Redactor
 
 if TYPE_CHECKING:
     from .models._http import Http
@@ -51,6 +54,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     prices: bool = False
     root: str | Agent | None = None
     agent_files: bool = False
+    permissions: Permissions = Permissions()
 
 
 class House(Struct, frozen=True, kw_only=True):
@@ -153,6 +157,8 @@ def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]], past: dict[str
         models(wish.child_model)
     spills = os.path.join(home, "spills", wish.session)
     sandbox = _sandbox(wish, root, home, notices)
+    policy = RulePolicy(wish.permissions, root=root, home=environ.get("HOME", "/"), tier=lambda: sandbox.tier)
+    toolbox = _toolbox(wish.tools, crew, ask=sandbox.tier == "ask")
     parts = Parts(
         session=wish.session,
         models=models,
@@ -161,7 +167,9 @@ def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]], past: dict[str
         sandbox=sandbox,
         clock=clock,
         approver=wish.approver or Nobody(),
-        toolbox=_toolbox(wish.tools, crew, ask=sandbox.tier == "ask"),
+        policy=policy,
+        redact=Redactor(environ),
+        toolbox={name: tool for name, tool in toolbox.items() if not policy.barred(name)},
         agents=crew.agents,
         spills=spills,
         environment=f"Folder: {root}. Platform: {platform.system()}. Date: {time.strftime('%Y-%m-%d')}.",

@@ -94,26 +94,11 @@ class Session:
         self.notices: list[str] = []
         self.budget = Budget(depth=1) if budget is None else budget.over(Budget(depth=1))
         self._wish = assembly.Wish(
-            session=self.id,
-            model=model,
-            child_model="" if child_model == "inherit" else child_model,
-            cwd=cwd,
-            home=home,
-            child_budget=Budget(turns=child_turns),
-            tools=tuple(tools),
-            agents=tuple(agents),
-            journal=journal,
-            approver=approver,
-            sandbox=sandbox,
-            network=network,
-            permissions=permissions or Permissions(),
-            environ=environ,
-            resume=resume,
-            fork=fork,
-            prices=prices or self.budget.usd is not None,
-            root=root,
-            agent_files=agent_files,
-        )
+            session=self.id, model=model, child_model="" if child_model == "inherit" else child_model, cwd=cwd, home=home,
+            child_budget=Budget(turns=child_turns), tools=tuple(tools), agents=tuple(agents), root=root, agent_files=agent_files,
+            journal=journal, approver=approver, sandbox=sandbox, network=network, permissions=permissions or Permissions(),
+            environ=environ, resume=resume, fork=fork, prices=prices or self.budget.usd is not None,
+        )  # fmt: skip
         self._most = max_children
         self._watchers: list[Callable[[AnyEvent], None]] = []
         self._ongoing = Ongoing()

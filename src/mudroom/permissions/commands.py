@@ -8,34 +8,12 @@ import re
 from collections.abc import Iterator, Sequence
 from itertools import islice
 
-from msgspec import Struct
-
 from ..protected import protected_part
 from .paths import Place, matches
 from .programs import SAFE_VARIABLES, SHELLS, SPEAKERS, meanings, program, reads_only, risk, stripped, texts
-from .rules import ALLOW, ASK, DENY, Rule, exact, fits
+from .rules import ALLOW, ASK, DENY, EDIT, OPEN, READ, RUN, Finding, Rule, exact, fits
 from .shell import parse
 from .words import Command, Redirect, Script, Word
-
-OPEN = "open"
-"""No rule is about it: the mode decides."""
-READ, EDIT, RUN, REACH = "read", "edit", "run", "reach"
-"""What a call does: reads the workspace, changes files of it, runs a program, reaches beyond the machine."""
-
-
-class Finding(Struct, frozen=True):
-    """What is known of one part of a call.
-
-    Arguments:
-        verdict: "deny", "ask", "allow" or OPEN. kind: READ, EDIT, RUN or REACH. rule: the one that decided, if any.
-    """
-
-    verdict: str
-    kind: str
-    why: str = ""
-    rule: Rule | None = None
-    part: str = ""
-
 
 DEPTH = 4
 """Levels of shells in shells that are looked into."""

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
-from .._core.agents import Mode
+from .._core.agents import Brief, Mode
+from .._core.messages import Call
 from .._core.ports import Decision
 from .._core.tools import Effect, Tool
-from .commands import EDIT, OPEN, REACH, READ, RUN, Commands, Finding
 from .paths import Place, matches
-from .rules import ALLOW, ASK, DENY, FILE_TOOLS, Permissions, Rule, fits
+from .rules import ALLOW, ASK, DENY, EDIT, FILE_TOOLS, OPEN, REACH, READ, RUN, Finding, Permissions, Rule, fits
+
+if TYPE_CHECKING:
+    from .commands import Commands
 
 _FREE = Decision(ALLOW)
 _ORDER = (DENY, ASK, ALLOW)
@@ -28,15 +32,18 @@ class RulePolicy:
     def __init__(self, permissions: Permissions, *, root: str, home: str, tier: Callable[[], str]) -> None:
         self._permissions, self._tier, self._place = permissions, tier, Place(root, home)
         self._rules = {verdict: [rule for rule in permissions.rules if rule.verdict == verdict] for verdict in _ORDER}
-        self._commands = Commands(permissions.rules, self._place)
         self._idle = not permissions.rules and not permissions.attended and not permissions.only_listed
 
     def barred(self, name: str) -> bool:
         """Whether no call of this tool could ever be allowed, so that no model need hear of it."""
         return any(not rule.spec and rule.names(name) for rule in self._rules[DENY])
 
-    def judge(self, tool: Tool, arguments: Mapping[str, Any], mode: Mode) -> Decision:
+    def judge(self, call: Call, tool: Tool, arguments: Mapping[str, Any], brief: Brief) -> Decision:
         """Decide on a call."""
+        return self.decide(tool, arguments, brief.mode.within(self._permissions.mode))
+
+    def decide(self, tool: Tool, arguments: Mapping[str, Any], mode: Mode) -> Decision:
+        """Decide on what a tool would be asked to do, in a mode."""
         if self._idle and not tool.needs_confirmation and mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS):
             return _FREE
         findings = self.findings(tool, arguments)
@@ -45,9 +52,16 @@ class RulePolicy:
 
     def findings(self, tool: Tool, arguments: Mapping[str, Any]) -> list[Finding]:
         """What is known of each part of a call, before the mode decides."""
-        if tool.name == "bash":
-            return self._commands.judge(str(arguments.get("command", "")))
-        return [self._call(tool, arguments)]
+        if tool.name != "bash":
+            return [self._call(tool, arguments)]
+        found = self._commands.judge(str(arguments.get("command", "")))
+        return [*found, Finding(ASK, RUN, "without a sandbox each command is confirmed")] if tool.needs_confirmation else found
+
+    @cached_property
+    def _commands(self) -> Commands:
+        from .commands import Commands  # the shell's grammar costs time, and many sessions judge no command
+
+        return Commands(self._permissions.rules, self._place)
 
     def _call(self, tool: Tool, arguments: Mapping[str, Any]) -> Finding:
         kind = _kind(tool)

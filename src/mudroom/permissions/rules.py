@@ -50,6 +50,26 @@ class Rule(Struct, frozen=True):
         return "*" in self.tool and fnmatchcase(tool, self.tool)
 
 
+OPEN = "open"
+"""No rule is about it: the mode decides."""
+READ, EDIT, RUN, REACH = "read", "edit", "run", "reach"
+"""What a call does: reads the workspace, changes files of it, runs a program, reaches beyond the machine."""
+
+
+class Finding(Struct, frozen=True):
+    """What is known of one part of a call.
+
+    Arguments:
+        verdict: "deny", "ask", "allow" or OPEN. kind: READ, EDIT, RUN or REACH. rule: the one that decided, if any.
+    """
+
+    verdict: str
+    kind: str
+    why: str = ""
+    rule: Rule | None = None
+    part: str = ""
+
+
 def parse_rule(text: str, verdict: str, *, origin: str = "", base: str = "") -> Rule:
     """A rule from its text. Raises UsageError naming text and origin."""
     found = _RULE.fullmatch(text)
