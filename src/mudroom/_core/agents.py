@@ -33,6 +33,26 @@ class Reason(StrEnum):
     LOST = "LOST"
 
 
+class Mode(StrEnum):
+    """What holds for calls that no rule is about, from the narrowest to the widest."""
+
+    PLAN = "plan"
+    """Reading only."""
+    DONT_ASK = "dontAsk"
+    """Reading and what a rule allows; what would be asked is refused."""
+    DEFAULT = "default"
+    """Changes are asked where a person can be asked; else they are made, within the sandbox."""
+    ACCEPT_EDITS = "acceptEdits"
+    """Edits, and commands within a sandbox, are not asked."""
+    BYPASS = "bypassPermissions"
+    """Everything but what a rule denies."""
+
+    def within(self, outer: Mode) -> Mode:
+        """The narrower of the two."""
+        order = list(Mode)
+        return min(self, outer, key=order.index)
+
+
 class Output(Struct, frozen=True, omit_defaults=True):
     """A value a run emits: what it is, the JSON Schema it must fit (without one it is a string), and whether it may be left out."""
 
@@ -58,6 +78,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         environment: whether its system prompt ends with date, platform and folder.
         context: which context files its system prompt has, where the session reads them: "none", "project", or "full", the
             person's own too.
+        mode: what its runs may do where no rule holds; None is its parent's, and never more than that.
 
     Example:
         Agent(name="reviewer", description="Reviews a diff.", instructions="You review…", tools=("read", "grep"))
@@ -76,6 +97,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     context: str = "full"
     children: tuple[str, ...] | None = None
     child_tools: tuple[str, ...] | None = None
+    mode: Mode | None = None
 
 
 class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,6 +109,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
         agent: who runs. prompt: what it is told first. description: three to five words for screens.
         tools: names of the tools it has, in order, already narrowed.
         model: the model string, already resolved. budget: already carved.
+        mode: what it may do where no rule holds, already narrowed.
         depth: 0 for a root run. continues: run id whose conversation this one goes on with.
         history: earlier messages of that conversation, oldest first; the record leaves them to the runs they came from.
     """
@@ -103,6 +126,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     depth: int = 0
     continues: str = ""
     history: tuple[Message, ...] = ()
+    mode: Mode = Mode.DEFAULT
 
 
 class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from typing import Any
 
 from msgspec import Struct, structs
@@ -43,16 +43,24 @@ async def act(ctx: RunContext) -> None:
     """Run the calls the model asked for that have no result yet; results go into the inbox in the order of the calls."""
     ready = {place: check(ctx, call) for place, call in enumerate(ctx.asked, 1) if call.id not in ctx.results}
     lanes = Lanes()
-    try:
-        async with asyncio.TaskGroup() as group:
-            for place, call in ready.items():
-                group.create_task(_in_order(ctx, place, call, *lanes.enter(_lane(call))))
-    except BaseExceptionGroup as failures:  # only the journal, or a fault of ours, gets here: it ends the session
-        raise failures.exceptions[0] from None
+    ordered = [_in_order(ctx, place, call, *lanes.enter(_lane(call))) for place, call in ready.items()]
+    if len(ordered) == 1:
+        await ordered[0]
+    elif ordered:
+        await _together(ordered)
     all_failed = all(result.error for result in ctx.results.values())
     ctx.answered()
     for word in _words(ctx, all_failed):
         ctx.tell(word)
+
+
+async def _together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
+    try:
+        async with asyncio.TaskGroup() as group:
+            for call in calls:
+                group.create_task(call)
+    except BaseExceptionGroup as failures:  # only the journal, or a fault of ours, gets here: it ends the session
+        raise failures.exceptions[0] from None
 
 
 def check(ctx: RunContext, call: Call) -> Ready:
