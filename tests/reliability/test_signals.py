@@ -1,0 +1,79 @@
+"""S8 at the real command line: after Ctrl-C or SIGTERM, at random moments, no process of the run is left, and the session goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from mudroom import Call
+from mudroom.journals.sqlite import read_only
+from mudroom.testing.history import violations
+from mudroom.testing.server import Asked, ModelServer, Said
+
+LONG = bool(os.environ.get("MUDROOM_LONG"))
+
+
+def environ(folder: Path, url: str) -> dict[str, str]:
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(folder / "person"),
+        "MUDROOM_HOME": str(folder / "home"),
+        "XDG_CONFIG_HOME": str(folder / "etc"),
+        "LANG": "C.UTF-8",
+        "ANTHROPIC_API_KEY": "k",
+        "ANTHROPIC_BASE_URL": url,
+    }
+
+
+def alive(mark: str) -> list[str]:
+    found: list[str] = []
+    for process in Path("/proc").iterdir():
+        try:
+            line = (process / "cmdline").read_bytes() if process.name.isdecimal() else b""
+        except OSError:
+            continue
+        if mark.encode() in line:
+            found.append(f"{process.name} {line!r}")
+    return found
+
+
+@pytest.mark.parametrize("seed", range(50 if LONG else 4))
+async def test_s8_ctrl_c_and_sigterm_leave_nothing_running(tmp_path: Path, seed: int) -> None:
+    chance, mark = random.Random(seed), f"mark-{os.getpid()}-{seed}-"
+    command, begun = f": {mark}; (setsid sleep 61 &); echo x >> effects.txt; sleep 60", asyncio.Event()
+
+    def answer(asked: Asked) -> Said:
+        begun.set()
+        if b"Again" in asked.body:
+            return "I go on."
+        if "task" in asked.tools and not asked.turn:
+            return tuple(Call(f"t{n}", "task", {"prompt": f"CHILD {n}"}) for n in range(3))
+        return (Call("b", "bash", {"command": command}),)
+
+    work, number = tmp_path / "work", (signal.SIGINT, signal.SIGTERM)[seed % 2]
+    work.mkdir()
+    async with ModelServer(answer) as server:
+        words = (sys.executable, "-m", "mudroom", "--model", "anthropic:claude-sonnet-4-5", "-p")
+        env, pipe = environ(tmp_path, server.url), asyncio.subprocess.PIPE
+        process = await asyncio.create_subprocess_exec(*words, "PARENT", cwd=work, env=env, stdout=pipe, stderr=pipe)
+        await begun.wait()
+        await asyncio.sleep(chance.random() * 0.5)
+        process.send_signal(number)
+        sent = time.monotonic()
+        _, err = await process.communicate()
+        assert b"Traceback" not in err
+        assert process.returncode == 128 + number
+        while left := alive(mark):
+            assert time.monotonic() < sent + 2, left
+            await asyncio.sleep(0.02)
+        process = await asyncio.create_subprocess_exec(*words, "Again", "-c", cwd=work, env=env, stdout=pipe, stderr=pipe)
+        out, err = await process.communicate()
+        assert (process.returncode, out) == (0, b"I go on.\n"), err
+    assert not violations(read_only(next((tmp_path / "home").glob("sessions/*.db"))).read())
