@@ -8,6 +8,7 @@ import pytest
 
 from mudroom.models.offline.delegate import batches
 from mudroom.models.offline.languages import outline
+from mudroom.models.offline.places import scopes
 from mudroom.models.offline.summaries import patterns
 
 from .conftest import Ask
@@ -53,6 +54,25 @@ def test_reads_the_outline_of(name: str) -> None:
 )
 def test_finds_the_patterns_asked_for(text: str, expected: list[str]) -> None:
     assert patterns(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("summarize each .py file in src/pkg/core", ["src/pkg/core/"]),
+        ("what does each file in src/a and src/b do?", ["src/a/", "src/b/"]),
+        ("all files under `lib/x`, briefly", ["lib/x/"]),
+        ("总结 src/pkg 目录里的所有文件", ["src/pkg/"]),
+        ("总结 src/pkg 下的每个文件", ["src/pkg/"]),
+        ("读取在 src/a 和 src/b 中的文件", ["src/a/", "src/b/"]),
+        ("summarize tests/ and docs/", ["tests/", "docs/"]),
+        ("summarize what is in src/a/b.py", []),
+        ("the read and/or write functions in JavaScript", []),
+        ("all files in src/**/*.py", []),
+    ],
+)
+def test_finds_the_folders_asked_for(text: str, expected: list[str]) -> None:
+    assert scopes(text) == expected
 
 
 def test_twenty_five_files_make_five_batches() -> None:

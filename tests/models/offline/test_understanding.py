@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudroom.models.offline.intents import chinese, understand
+from mudroom.models.offline.places import exclusions, scopes
 
 PROMPTS = {
     "Use a subtask to find what testing framework this project uses": ["tests!"],
@@ -73,3 +74,21 @@ def test_the_answer_is_in_the_language_of_the_question(prompt: str, zh: bool) ->
 @pytest.mark.parametrize("prompt", ["a" * 10_000_000, "find the tests " * 400_000])
 def test_a_prompt_of_many_megabytes_is_refused_at_once(prompt: str) -> None:
     assert understand(prompt) == ([], [])
+
+
+@pytest.mark.parametrize(
+    ("prompt", "folders"),
+    [
+        ("Summarize each .py file in src/app/_engine and src/app/_core", ["src/app/_engine/", "src/app/_core/"]),
+        ("read all .py files in `src/a`, src/b/c", ["src/a/", "src/b/c/"]),
+        ("总结在 src/app/_core 下的所有 .py 文件", ["src/app/_core/"]),
+        ("Where is read/write used and/or defined in package.json?", []),
+        ("Summarize what src/app.py does", []),
+    ],
+)
+def test_folders_are_understood_without_a_slash_at_their_end(prompt: str, folders: list[str]) -> None:
+    assert scopes(prompt) == folders
+
+
+def test_folders_to_leave_out_too() -> None:
+    assert exclusions("count the lines, except tests/unit") == ["tests/unit/"]
