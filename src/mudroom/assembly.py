@@ -216,8 +216,15 @@ def _crew(wish: Wish, folder: str, environ: Mapping[str, str], notices: list[str
 def _root(asked: str | Agent | None, agents: Mapping[str, Agent]) -> Agent:
     if asked is None or isinstance(asked, Agent):
         return asked or agentfiles.builtin("main")
-    named = {agentfiles.folded(name): agent for name, agent in agents.items()}
-    if (agent := named.get(agentfiles.folded(asked))) is None:
+    return named(asked, agents)
+
+
+def named(asked: str, agents: Mapping[str, Agent]) -> Agent:
+    """The agent of that name, whatever its case and separators. Raises UnknownName."""
+    if asked in agents:
+        return agents[asked]
+    known = {agentfiles.folded(name): agent for name, agent in agents.items()}
+    if (agent := known.get(agentfiles.folded(asked))) is None:
         raise UnknownName("agent", asked, agents)
     return agent
 

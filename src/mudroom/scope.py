@@ -58,10 +58,14 @@ class ContextState:
 
 
 class PromptConfig(Struct, frozen=True, kw_only=True):
-    """How it is told what to do: exactly one of the two.
+    """How it is told what to do: exactly one of the two, else `run_non_interactive` raises UsageError.
 
     Arguments:
-        system_prompt: with `${key}` places. initial_messages: messages, or dicts with "role" ("user", "assistant") and "content".
+        system_prompt: with `${key}` places, filled from the ContextState.
+        initial_messages: messages, or dicts with "role" ("user", "assistant") and "content", in order.
+
+    Example:
+        PromptConfig(system_prompt="Extract the title from ${doc_path}.")
     """
 
     system_prompt: str | None = None
@@ -69,7 +73,14 @@ class PromptConfig(Struct, frozen=True, kw_only=True):
 
 
 class ModelConfig(Struct, frozen=True, kw_only=True):
-    """Which model: a model string or "inherit"; temp 0 to 2, top_p 0 to 1, None leaves it to the provider."""
+    """Which model, and how it samples.
+
+    Arguments:
+        model: a model string, or "inherit" for the session's. temp: 0 to 2. top_p: 0 to 1. None leaves it to the provider.
+
+    Example:
+        ModelConfig(model="anthropic:haiku", temp=0.2, top_p=0.9)
+    """
 
     model: str = "inherit"
     temp: float | None = None
@@ -77,7 +88,15 @@ class ModelConfig(Struct, frozen=True, kw_only=True):
 
 
 class RunConfig(Struct, frozen=True, kw_only=True):
-    """How far it may go: minutes, turns, tokens; None is no limit."""
+    """How far it may go; None is no limit.
+
+    Arguments:
+        max_time_minutes: wall-clock minutes, ends with TIMEOUT. max_turns: model calls, ends with MAX_TURNS.
+        max_input_tokens, max_output_tokens: of all its model calls, ends with BUDGET.
+
+    Example:
+        RunConfig(max_time_minutes=2, max_turns=8)
+    """
 
     max_time_minutes: float | None = None
     max_turns: int | None = None
@@ -86,20 +105,37 @@ class RunConfig(Struct, frozen=True, kw_only=True):
 
 
 class ToolConfig(Struct, frozen=True, kw_only=True):
-    """What it may use: names of the session's tools, tools, or declarations (dicts with name, description, JSON Schema
-    under "parameters", and perhaps a "handler")."""
+    """What it may use; nothing else, not even what the session has.
+
+    Arguments:
+        tools: names of the session's tools, in any system's spelling; tools; or declarations: dicts with "name", "description",
+            "parameters" (a JSON Schema of an object) and perhaps "handler" (a function of the arguments; without it a call is an error
+            the model reads).
+
+    Example:
+        ToolConfig(tools=["read", my_tool, {"name": "half", "parameters": {"type": "object"}, "handler": half}])
+    """
 
     tools: Sequence[str | Tool | Mapping[str, Any]] = ()
 
 
 class OutputConfig(Struct, frozen=True, kw_only=True):
-    """What it must emit: name -> description."""
+    """What it must emit before it is done: name -> description. An empty mapping: it may emit anything, and need not.
+
+    Example:
+        OutputConfig(outputs={"title": "the document's title", "author": "its author"})
+    """
 
     outputs: Mapping[str, str] = {}
 
 
 class OutputObject(Struct, kw_only=True):
-    """What came of it: the emitted values, the true reason, and the whole report once it ran."""
+    """What came of it.
+
+    Arguments:
+        emitted_vars: name -> value, also those emitted before a limit was met. terminate_reason: the true one; ERROR until it ran.
+        report: the whole report of the run; None until it ran.
+    """
 
     emitted_vars: dict[str, Any] = {}
     terminate_reason: Reason = Reason.ERROR

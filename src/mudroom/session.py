@@ -19,7 +19,7 @@ from ._core.tools import Tool
 from ._engine.record import Ongoing
 from ._engine.task import narrowed
 from ._version import __version__
-from .errors import UnknownName, UsageError
+from .errors import UsageError
 from .outputs import shape
 from .permissions.rules import Permissions
 from .prices import known
@@ -373,10 +373,7 @@ class Session:
     def _agent(self, agent: str | Agent) -> Agent:
         if isinstance(agent, Agent):
             return agent
-        known = self._open().parts.agents
-        if agent not in known:
-            raise UnknownName("agent", agent, known)
-        return known[agent]
+        return assembly.named(agent, self._open().parts.agents)
 
     def _open(self) -> assembly.House:
         if self._house is None:

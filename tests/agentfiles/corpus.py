@@ -90,6 +90,7 @@ _NOTED: list[Sample] = [
     Sample(CLAUDE.format("limited-tool"), head(*BASE, "tools: Read, Bash(git:*)"), said="4: warning: limits inside a tool"),
     Sample(CLAUDE.format("colon"), head("name: colon", "description: Use this: when asked."), said="3: warning: quotes"),
     Sample(CLAUDE.format("twice"), head(*BASE, "model: opus", "model: haiku"), said="5: warning: given twice"),
+    Sample(CLAUDE.format("wordy"), head("name: wordy", "description: " + "w" * 3_000), said="3: warning: 2,000 are used"),
     Sample(CLAUDE.format("bad-turns"), head(*BASE, "maxTurns: many"), said="4: warning: whole number"),
     Sample(CLAUDE.format("no-turns"), head(*BASE, "maxTurns: 0"), said="4: warning: whole number from 1"),
     Sample(CLAUDE.format("bad-model"), head(*BASE, "model: [a, b]"), said="4: warning: model is no text"),

@@ -235,7 +235,7 @@ async def test_c3_an_agent_file_with_outputs_must_emit(write: Write, tmp_path: P
 
     settings: dict[str, Any] = {"cwd": str(tmp_path / "project"), "journal": "memory", "environ": {}, "agent_files": True}
     async with Session(model=ScriptedModel(answer), **settings) as session:
-        report = await session.task("Count.", agent="counter")
+        report = await session.task("Count.", agent="COUNTER")
     assert report.outputs == {"n": 3}
 
 

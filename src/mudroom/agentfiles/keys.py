@@ -14,6 +14,9 @@ from . import rights
 from .findings import Notes
 from .head import Entry
 
+DESCRIPTION = 2_000
+"""Characters of a description that a parent model reads."""
+
 
 class Draft(Struct):
     """What the keys of one file have said so far.
@@ -124,6 +127,15 @@ def _name(draft: Draft, value: Any, line: int) -> None:
     if name != value:
         draft.notes.note(line, f"{value!r} is called {name!r} here")
     draft.fields["name"] = name
+
+
+def _description(draft: Draft, value: Any, line: int) -> None:
+    text = " ".join(_text(value).split())
+    if len(text) > DESCRIPTION:
+        draft.notes.warning(
+            line, f"a description of {len(text):,} characters; every call of a model pays for it, so {DESCRIPTION:,} are used"
+        )
+    draft.fields["description"] = text[:DESCRIPTION]
 
 
 def _model(draft: Draft, value: Any, line: int) -> None:
@@ -270,7 +282,7 @@ _INSTRUCTIONS = _field("instructions", _text)
 
 _SPELLED: tuple[tuple[str, Take], ...] = (
     ("name", _name),
-    ("description", _field("description", lambda value: " ".join(_text(value).split()))),
+    ("description", _description),
     ("prompt developer_instructions instructions", _INSTRUCTIONS),
     ("model", _model),
     ("temperature temp", _TEMPERATURE),
