@@ -60,6 +60,7 @@ def test_finds_the_patterns_asked_for(text: str, expected: list[str]) -> None:
     ("text", "expected"),
     [
         ("summarize each .py file in src/pkg/core", ["src/pkg/core/"]),
+        ("Summarize what is in src/pkg/core.", ["src/pkg/core/"]),
         ("what does each file in src/a and src/b do?", ["src/a/", "src/b/"]),
         ("all files under `lib/x`, briefly", ["lib/x/"]),
         ("总结 src/pkg 目录里的所有文件", ["src/pkg/"]),

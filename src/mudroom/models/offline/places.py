@@ -5,12 +5,10 @@ from __future__ import annotations
 import re
 
 _FOLDER = r"`?((?:\./)?(?:[\w@.-]+/)*[\w@.-]+/)`?(?![\w*])"
-_PATH = r"(?<![\w*/.-])((?:\./)?[\w@.-]+(?:/[\w@.-]+)*/[\w@-]+)(?![\w*/.-])"
+_PATH = r"(?<![\w*/.-])((?:\./)?[\w@.-]+(?:/[\w@.-]+)*/[\w@-]+)(?![\w*/-]|\.\w)"
 _PATHS = re.compile(
     rf"(?i)(?:\b(?:in|under|inside|within|of|from|below) (?:the )?|在\s*)(`?{_PATH}`?(?:(?:, ?| and | or |和|、)`?{_PATH}`?)*)"
 )
-_DEEP = r"`?((?:\./)?(?:[\w@.-]+/)+[\w@-]+)`?(?![\w*/@-]|\.\w)"
-_IN = re.compile(rf"(?i)(?:\b(?:in|under|inside|within|of|from)\b|在)\s*{_DEEP}((?:\s*(?:,|、|和|与|及|\band\b)\s*{_DEEP})*)")
 _EXCEPT = re.compile(r"(?i)\b(?:except|excluding|outside|leaving out|not under)\b(?: under)?|除了|不包括|排除")
 _END = re.compile(r"[.;。;](?:\s|$)|\n")
 
@@ -37,13 +35,12 @@ def _parts(text: str) -> tuple[str, str]:
 def _folders(text: str) -> list[str]:
     bare = re.sub(r"https?://\S+", " ", text)
     found = re.findall(r"(?<![\w*/.-])" + _FOLDER, bare)
-    found += [name + "/" for m in _IN.finditer(bare) for name in re.findall(_DEEP, m[0])]
     found += [
         name + "/"
         for name in re.findall(r"(?i)\b(?:in|under|inside|within|of) (?:the )?`?([\w.-]+)`? (?:folder|directory|package)\b", bare)
     ]
     found += [name + "/" for name in re.findall(r"(?<![\w/])`?([A-Za-z][\w.-]*)`?\s*(?:目录|文件夹)", bare)]
-    found += [name + "/" for name in re.findall(rf"{_DEEP}\s*(?:目录|文件夹|里|中|下|内)", bare)]
+    found += [name + "/" for name in re.findall(rf"{_PATH}`?\s*(?:目录|文件夹|里|中|下|内)", bare)]
     for several in _PATHS.findall(bare):
         found += [name + "/" for name in re.findall(_PATH, several[0])]
     return list(dict.fromkeys(name.removeprefix("./") for name in found if name not in ("./", "../")))
