@@ -180,6 +180,7 @@ def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]], past: dict[str
         past=past,
         watchers=watchers,
     )
+    notices.extend(getattr(parts.journal, "notices", ()))
     return House(parts=parts, models=models, root=crew.root, model=model, context=crew.context, notices=tuple(notices))
 
 
