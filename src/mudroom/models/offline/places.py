@@ -7,7 +7,7 @@ import re
 _FOLDER = r"`?((?:\./)?(?:[\w@.-]+/)*[\w@.-]+/)`?(?![\w*])"
 _PATH = r"(?<![\w*/.-])((?:\./)?[\w@.-]+(?:/[\w@.-]+)*/[\w@-]+)(?![\w*/-]|\.\w)"
 _PATHS = re.compile(
-    rf"(?i)(?:\b(?:in|under|inside|within|of|from|below) (?:the )?|在\s*)(`?{_PATH}`?(?:(?:, ?| and | or |和|、)`?{_PATH}`?)*)"
+    rf"(?i)(?:\b(?:in|under|inside|within|of|from|below) (?:the )?|在\s*)(`?{_PATH}`?(?:(?:, ?| and | or | ?[和与、] ?)`?{_PATH}`?)*)"
 )
 _EXCEPT = re.compile(r"(?i)\b(?:except|excluding|outside|leaving out|not under)\b(?: under)?|除了|不包括|排除")
 _END = re.compile(r"[.;。;](?:\s|$)|\n")
