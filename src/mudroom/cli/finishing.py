@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,12 +18,15 @@ from ..errors import UsageError
 from ..journals.folder import SessionInfo, free, remove
 from ..journals.sqlite import read_only
 from ..prices import cost
-from .format import one_line
+from .format import one_line, plural
 from .going_on import Start, folder, found
 from .print_mode import answered, one_shot
 from .runs import summary
 from .screens import say
 from .stream_json import Stream, encode
+
+if TYPE_CHECKING:
+    from ..journals.repair import Condition
 
 
 async def finish(settings: Settings, name: str, *, cwd: str, verbose: bool = False, quiet: bool = False) -> int:
@@ -86,3 +91,30 @@ def delete_all(home: str, names: Sequence[str], *, yes: bool) -> int:
     for path in paths:
         remove(path)
     return 0
+
+
+def checked(home: str, name: str) -> int:
+    """Say how the record of a session is; the exit code."""
+    from ..journals.repair import check
+
+    condition = check(found(home, ".", name))
+    print(f"{plural(condition.kept, 'record')}, {'all' if not condition.lost else 'the rest'} as written{_losses(condition)}")
+    return 1 if condition.lost else 0
+
+
+def repaired(home: str, name: str, *, cwd: str) -> int:
+    """Repair the record of a session if it needs it, and say what was lost; the exit code."""
+    from ..journals.repair import repair
+
+    condition = repair(found(home, cwd, name), cwd=os.path.realpath(cwd))
+    if condition.damaged:
+        print(f"{plural(condition.kept, 'record')} kept{_losses(condition)}\nThe damaged file is {condition.damaged}")
+    else:
+        print(f"{plural(condition.kept, 'record')}, all as written: there is nothing to repair")
+    return 0
+
+
+def _losses(condition: Condition) -> str:
+    stretches = ", ".join(str(first) if first == last else f"{first} to {last}" for first, last in condition.lost)
+    lost = f"; lost: {stretches}" if stretches else ""
+    return lost + ("; the last one was still being written when its process ended and is left out" if condition.cut_off else "")

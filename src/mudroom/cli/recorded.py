@@ -55,4 +55,28 @@ def delete(sessions: tuple[str, ...], yes: bool) -> int:
     return delete_all(prepare(".").home, sessions, yes=yes)
 
 
-COMMANDS: dict[str, click.Command] = {"resume": resume, "rename": rename, "delete": delete}
+@click.group(context_settings=HELP)
+def journal() -> None:
+    """Check the record of a session, or repair it."""
+
+
+@journal.command(context_settings=HELP)
+@click.argument("session", metavar="ID")
+def check(session: str) -> int:
+    """Read a whole record; 1 if a part of it is damaged."""
+    from .finishing import checked
+
+    return checked(prepare(".").home, session)
+
+
+@journal.command(context_settings=HELP)
+@click.argument("session", metavar="ID")
+@click.option("-C", "cwd", default=".", metavar="DIR", help="The session's folder, should its record not say any more.")
+def repair(session: str, cwd: str) -> int:
+    """Put all that can be read of a damaged record into a new one; the damaged one is kept beside it."""
+    from .finishing import repaired
+
+    return repaired(prepare(cwd).home, session, cwd=cwd)
+
+
+COMMANDS: dict[str, click.Command] = {"resume": resume, "rename": rename, "delete": delete, "journal": journal}

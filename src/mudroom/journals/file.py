@@ -22,7 +22,7 @@ _TABLES = (
 )
 _BUSY = 30.0
 _DAMAGE = (sqlite3.SQLITE_ERROR, sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)  # the first: a table is missing
-_RESTORE = "The file is left as it is; restore it from a copy, or begin a new session."
+_RESTORE = "The file is left as it is; mudroom journal repair makes a new one of all that can be read."
 
 
 class Meta(Struct, frozen=True, kw_only=True):

@@ -26,11 +26,13 @@ from ..errors import JournalDamaged, JournalError
 from .encoding import clean, decode, encode
 from .file import Meta, connect_reader, connect_writer, explained, meta_of, why
 from .folder import SessionInfo, find, lock, make_folder, sessions, unlock
+from .pages import unwritten
 
 __all__ = ["Meta", "SessionInfo", "SqliteJournal", "SqliteRecord", "find", "read_only", "sessions"]
 
+CUT_OFF = "the last record was still being written when its process ended; it is left out, and nothing depended on it"
 _INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
-_KEEP = "The file is left as it is; what was recorded before can still be read."
+_KEEP = "The file is left as it is; mudroom journal repair makes a new one of all that can be read."
 
 _Row = tuple[int, str, str, bytes, int]
 _Failure = tuple[str, str]
@@ -38,7 +40,10 @@ _Waiting = tuple[list[_Row], "asyncio.Future[None]"]
 
 
 class SqliteJournal:
-    """The one writer of a session's file. `open` makes one; it belongs to the event loop of its first append."""
+    """The one writer of a session's file. `open` makes one; it belongs to the event loop of its first append.
+
+    `notices`: what the person should know of the file as it was found.
+    """
 
     def __init__(self, path: Path, meta: Meta, connection: sqlite3.Connection, held: int, last: int) -> None:
         self.path, self.meta = path, meta
@@ -48,6 +53,7 @@ class SqliteJournal:
         self._ended: asyncio.Future[None] | None = None
         self._failure: _Failure | None = None
         self._closed = False
+        self.notices: tuple[str, ...] = ()
 
     @classmethod
     def open(cls, path: str | Path, *, session: str, create: bool) -> SqliteJournal:
@@ -65,9 +71,12 @@ class SqliteJournal:
                 make_folder(path.parent)
             held = lock(path)
             try:
+                cut_off = not create and unwritten(path)
                 connection, meta = connect_writer(path, session, create=create)
                 last = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
-                return cls(path, meta, connection, held, last)
+                journal = cls(path, meta, connection, held, last)
+                journal.notices = (CUT_OFF,) if cut_off else ()
+                return journal
             except BaseException:
                 unlock(path, held)
                 raise

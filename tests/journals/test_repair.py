@@ -1,0 +1,175 @@
+"""S6: a torn tail is left out with a notice; inner damage stops loudly, and repair keeps every record around it."""
+
+import shutil
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import Session
+from mudroom._core.agents import Agent, Brief, Reason
+from mudroom._core.budgets import Budget
+from mudroom._core.events import RunFinished, RunStarted, SessionOpened, Stored, Told
+from mudroom.errors import JournalBusy, JournalDamaged, JournalNewer
+from mudroom.journals.pages import records, unwritten
+from mudroom.journals.repair import LOST, check, repair
+from mudroom.journals.sqlite import CUT_OFF, SqliteJournal, read_only
+from mudroom.models.scripted import ScriptedModel
+from mudroom.testing.samples import every_event
+
+ID = "11111111-1111-4111-8111-111111111111"
+
+
+def told(n: int, size: int = 300) -> Told:
+    return Told(at=float(n), run="1", text=f"{n} " + "x" * size)
+
+
+def beginning(cwd: Path) -> list[Stored]:
+    brief = Brief(run_id="1", agent=Agent(name="main"), prompt="begin", tools=(), model="scripted", budget=Budget())
+    return [SessionOpened(at=0.5, session=ID, cwd=str(cwd), version="0"), RunStarted(at=0.5, run="1", brief=brief)]
+
+
+async def written(folder: Path, count: int = 200, *, size: int = 300, close: bool = True) -> tuple[Path, SqliteJournal]:
+    path = folder / "home" / "sessions" / f"{ID}.db"
+    journal = SqliteJournal.open(path, session=ID, create=True)
+    await journal.append(*beginning(folder))
+    for start in range(0, count, 50):
+        await journal.append(*(told(n, size) for n in range(start, min(count, start + 50))))
+    if close:
+        await journal.close()
+    return path, journal
+
+
+def spoil(path: Path, statement: str, *values: Any) -> None:
+    connection = sqlite3.connect(path)
+    connection.execute(statement, values)
+    connection.commit()
+    connection.close()
+
+
+def ats(path: Path) -> list[float]:
+    return [event.at for event in read_only(path).read() if isinstance(event, Told)]
+
+
+@pytest.mark.parametrize("size", [10, 300, 5_000, 200_000])
+async def test_the_pages_hold_what_sqlite_reads(tmp_path: Path, size: int) -> None:
+    path, journal = await written(tmp_path, 30, size=size, close=False)
+    expected = list(read_only(path).read())
+    assert len(records(path)) == len(expected)
+    await journal.close()
+    connection = sqlite3.connect(path)
+    assert records(path) == dict(connection.execute("SELECT seq, body FROM events"))
+    connection.close()
+
+
+async def test_a_whole_journal_stays_as_it_is(tmp_path: Path) -> None:
+    path, _ = await written(tmp_path, 20)
+    before = path.read_bytes()
+    assert repair(path, cwd="/").kept == check(path).kept == 22 and check(path).lost == ()
+    assert path.read_bytes() == before and not list(path.parent.glob("*damaged*"))
+
+
+async def test_s6_repair_keeps_all_records_around_a_damaged_one(tmp_path: Path) -> None:
+    path, _ = await written(tmp_path)
+    spoil(path, "UPDATE events SET body = X'00' WHERE seq IN (50, 51, 120)")
+    spoil(path, "DELETE FROM events WHERE seq = 70")
+    with pytest.raises(JournalDamaged, match=r"record 50 is damaged.*journal repair"):
+        list(read_only(path).read())
+    assert check(path).lost == ((50, 51), (70, 70), (120, 120))
+    damaged = path.read_bytes()
+    done = repair(path, cwd="/")
+    assert done.kept == 198 and Path(done.damaged).read_bytes() == damaged
+    assert ats(path) == [float(n) for n in range(200) if n not in (47, 48, 67, 117)]
+    assert check(path).lost == () and path.stat().st_mode & 0o077 == 0
+
+
+@pytest.mark.parametrize("page", range(2, 24, 3))
+async def test_s6_a_page_of_zeros_costs_its_own_records_and_no_other(tmp_path: Path, page: int) -> None:
+    path, _ = await written(tmp_path)
+    whole, data = len(ats(path)), bytearray(path.read_bytes())
+    data[(page - 1) * 4096 : page * 4096] = bytes(4096)
+    path.write_bytes(data)
+    try:
+        assert len(ats(path)) == whole  # a page that holds no record
+        return
+    except JournalDamaged:
+        pass
+    done = repair(path, cwd=str(tmp_path))
+    assert done.lost and check(path).lost == ()
+    assert whole - len(ats(path)) <= 14, "a page holds 14 records at most"
+
+
+async def test_s6_a_file_whose_beginning_is_gone_is_repaired_too(tmp_path: Path) -> None:
+    path, _ = await written(tmp_path)
+    data = bytearray(path.read_bytes())
+    data[:4096] = b"\xff" * 4096
+    path.write_bytes(data)
+    with pytest.raises(JournalDamaged, match="journal repair"):
+        read_only(path)
+    repair(path, cwd=str(tmp_path))
+    assert len(ats(path)) == 200 and read_only(path).meta.session == ID
+
+
+async def test_a_session_goes_on_after_a_repair_and_its_broken_run_is_lost(tmp_path: Path) -> None:
+    path, _ = await written(tmp_path)
+    spoil(path, "UPDATE events SET crc = crc + 1 WHERE seq = 10")
+    repair(path, cwd=str(tmp_path))
+    last = list(read_only(path).read())[-1]
+    assert isinstance(last, RunFinished) and last.report.reason is Reason.LOST
+    async with Session(model=ScriptedModel(["and on"]), home=str(tmp_path / "home"), resume=ID) as session:
+        assert session.unfinished == ()
+        assert (await session.run("next")).text == "and on"
+
+
+async def test_what_begins_is_put_in_where_it_is_lost(tmp_path: Path) -> None:
+    path, _ = await written(tmp_path)
+    spoil(path, "DELETE FROM events WHERE seq <= 2")
+    repair(path, cwd=str(tmp_path))
+    opened, began, *_ = read_only(path).read()
+    assert isinstance(opened, SessionOpened) and opened.cwd == str(tmp_path)
+    assert isinstance(began, RunStarted) and began.brief.prompt == LOST
+    async with Session(model=ScriptedModel(["and on"]), home=str(tmp_path / "home"), resume=ID) as session:
+        assert (await session.run("next")).ok
+
+
+async def test_damage_before_an_interrupted_run_leaves_it_to_be_finished(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "sessions" / f"{ID}.db"
+    journal = SqliteJournal.open(path, session=ID, create=True)
+    first, (opened, second) = every_event(run="1")[2:-1], beginning(tmp_path)
+    assert isinstance(second, RunStarted)
+    later = RunStarted(at=9, run="2", brief=Brief(run_id="2", agent=second.brief.agent, prompt="b", tools=(), model="m", budget=Budget()))
+    await journal.append(opened, second, *first, later)
+    await journal.close()
+    spoil(path, "UPDATE events SET body = X'00' WHERE seq = 5")
+    repair(path, cwd="/")
+    assert list(read_only(path).read())[-1] == later
+
+
+async def test_a_live_or_newer_journal_is_not_repaired(tmp_path: Path) -> None:
+    path, journal = await written(tmp_path, close=False)
+    spoil(path, "UPDATE events SET crc = crc + 1 WHERE seq = 10")
+    with pytest.raises(JournalBusy):
+        repair(path, cwd="/")
+    await journal.close()
+    spoil(path, "PRAGMA user_version = 99")
+    with pytest.raises(JournalNewer):
+        repair(path, cwd="/")
+
+
+async def test_s6_a_torn_tail_is_left_out_with_a_notice(tmp_path: Path) -> None:
+    path, journal = await written(tmp_path, 20, close=False)
+    sound = len(list(read_only(path).read()))
+    await journal.append(told(1_000, 20_000))
+    folder = tmp_path / "died" / "home" / "sessions"
+    shutil.copytree(path.parent, folder)
+    await journal.close()
+    copy = folder / path.name
+    copy.with_name(copy.name + ".lock").unlink()
+    copy.with_name(copy.name + "-shm").unlink()
+    log = copy.with_name(copy.name + "-wal")
+    assert not unwritten(copy)
+    log.write_bytes(log.read_bytes()[:-6_000])
+    assert unwritten(copy) and check(copy).cut_off and check(copy).kept == sound
+    async with Session(model=ScriptedModel([]), home=str(tmp_path / "died" / "home"), resume=ID) as session:
+        assert CUT_OFF in session.notices
