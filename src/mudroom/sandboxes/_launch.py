@@ -8,6 +8,8 @@ was done to protected names, and says how it went. `_launcher.py` is the other e
 from __future__ import annotations
 
 import ctypes
+import fcntl
+import gc
 import json
 import os
 import resource
@@ -38,6 +40,7 @@ def main() -> None:
     setup, fds = receive(control)
     if setup is None:
         return
+    gc.disable()  # a fork that collects copies every page it looks at
     serve(control, setup, fds)
 
 
@@ -178,8 +181,9 @@ class Command:
         os.execve(self._message["argv"][0], self._message["argv"], self._message["env"])
 
     def _limit(self) -> None:
-        with open("/proc/self/oom_score_adj", "w") as file:
-            file.write("1000")
+        score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)
+        os.write(score, b"1000")
+        os.close(score)
         limits = self._limits
         pairs = [(resource.RLIMIT_DATA, "memory"), (resource.RLIMIT_FSIZE, "file"), (resource.RLIMIT_NOFILE, "open")]
         if not self._late:
@@ -193,8 +197,6 @@ class Command:
 
 def _only(wanted: list[int], own: list[int]) -> list[int]:
     """Make `wanted` descriptors 0, 1, 2 …; nothing else that is open here reaches the command. The new numbers of `own`."""
-    import fcntl
-
     high = [fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, 100) for fd in (*wanted, *own)]
     for n, fd in enumerate(high):
         os.dup2(fd, n, inheritable=n < len(wanted))
