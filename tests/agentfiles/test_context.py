@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mudroom.agentfiles import Context, context_from
 
@@ -135,6 +138,36 @@ def test_what_is_no_text_is_a_finding(write: Write, tmp_path: Path, data: bytes)
     context = chain(tmp_path)
     assert context.text() == ""
     assert len(context.findings) == 1
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(text=st.text(alphabet="@ab./~`\n #-md", max_size=80) | st.text(max_size=80))
+def test_any_text_is_taken_and_no_import_of_it_leaves_the_repository(write: Write, tmp_path: Path, text: str) -> None:
+    write("b.md", "SECRET")
+    write("home/b.md", "SECRET")
+    write("repo/a.md", "A @b.md")
+    write("repo/AGENTS.md", text)
+    assert "SECRET" not in chain(tmp_path).text()
+
+
+@pytest.mark.parametrize(
+    "line", ["`" * 900_000 + "@a.md", "`a``b" * 150_000 + "@a.md", "@" * 900_000, "@a " * 300_000, "`@a.md` " * 100_000, "x@a.md" * 100_000]
+)
+def test_no_line_takes_long(write: Write, tmp_path: Path, line: str) -> None:
+    write("repo/AGENTS.md", line)
+    began = time.perf_counter()
+    chain(tmp_path)
+    assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [("` @a.md", "` A"), ("``@a.md`` @a.md", "``@a.md`` A"), ("``x`@a.md``", "``x`@a.md``"), ("`x` @a.md `y`", "`x` A `y`")],
+)
+def test_code_is_between_equal_runs_of_backticks(write: Write, tmp_path: Path, line: str, wanted: str) -> None:
+    write("repo/a.md", "A")
+    write("repo/AGENTS.md", line)
+    assert texts(chain(tmp_path)) == [wanted]
 
 
 def test_where_there_is_nothing_there_is_no_text(write: Write, tmp_path: Path) -> None:

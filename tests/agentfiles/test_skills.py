@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mudroom import Session
 from mudroom.agentfiles import agents_from, skill_of
@@ -140,6 +142,17 @@ def test_a17_a_skill_that_has_gone_is_an_empty_text(tmp_path: Path) -> None:
     path.unlink()
     assert skill is not None
     assert skill.text() == ""
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(body=st.text(alphabet="${}CLAUDE_SKILL_DIR ARGUMENTS[]0123456789!`\n", max_size=80), arguments=st.text(max_size=20))
+def test_a17_any_body_and_any_arguments_are_taken(tmp_path: Path, body: str, arguments: str) -> None:
+    path = tmp_path / "s" / "SKILL.md"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(head("name: s", "description: d", body=body), newline="")
+    skill, _ = skill_of(str(path))
+    assert skill is not None
+    assert isinstance(skill.text(arguments), str)
 
 
 def test_a17_a_thousand_skills_do_not_fill_the_context(tmp_path: Path) -> None:

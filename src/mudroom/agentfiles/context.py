@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+from bisect import bisect
 from collections.abc import Iterator
 
 from msgspec import Struct
@@ -16,10 +17,12 @@ BUDGET = 32 << 10
 """Bytes of all context files together."""
 IMPORTS = 5
 """Files that import one another, one below the other."""
+TRIED = 1_000
+"""Words that look like imports and are looked for, in one file and those it imports."""
 
 _IMPORT = re.compile(r"(?<![\w`@/.])@([^\s`'\"<>]+)")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
-_SPAN = re.compile(r"(`+)(?:.+?)\1(?!`)")
+_TICKS = re.compile(r"`+")
 
 
 class ContextFile(Struct, frozen=True):
@@ -96,11 +99,12 @@ def _whole(path: str, within: str, home: str, notes: Notes, seen: set[str]) -> s
     return "" if text is None else _imported(text, real, _Bounds(within, home, notes, seen), 1).strip()
 
 
-class _Bounds(Struct, frozen=True):
+class _Bounds(Struct):
     within: str
     home: str
     notes: Notes
     seen: set[str]
+    left: int = TRIED
 
 
 def _imported(text: str, path: str, bounds: _Bounds, depth: int) -> str:
@@ -117,14 +121,33 @@ def _imported(text: str, path: str, bounds: _Bounds, depth: int) -> str:
 
 
 def _line(line: str, number: int, path: str, bounds: _Bounds, depth: int) -> str:
-    code = [span.span() for span in _SPAN.finditer(line)]
+    code = _code(line)
 
     def put(found: re.Match[str]) -> str:
-        if any(start <= found.start() < end for start, end in code):
+        if bisect(code, found.start()) % 2 or not bounds.left:
             return found[0]
+        bounds.left -= 1
         return _import(found, number, path, bounds, depth)
 
     return _IMPORT.sub(put, line)
+
+
+def _code(line: str) -> list[int]:
+    """Where code spans begin and end, in turn: a run of backticks up to the next one as long. Linear, whatever the line."""
+    ticks = list(_TICKS.finditer(line))
+    closing: dict[int, int] = {}
+    latest: dict[int, int] = {}
+    for at in range(len(ticks) - 1, -1, -1):
+        length = len(ticks[at][0])
+        closing[at] = latest.get(length, -1)
+        latest[length] = at
+    places, at = list[int](), 0
+    while at < len(ticks):
+        if (end := closing[at]) >= 0:
+            places += (ticks[at].start(), ticks[end].end())
+            at = end
+        at += 1
+    return places
 
 
 def _import(found: re.Match[str], number: int, path: str, bounds: _Bounds, depth: int) -> str:
