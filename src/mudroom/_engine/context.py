@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, cast
 
@@ -93,6 +94,7 @@ class RunContext:
         self.chat: Chat = parts.models(brief.model).chat(self._setup())
         for message in brief.history:
             self.chat.add(message)
+            self.ids.update(map(folded, message.calls) if isinstance(message, Assistant) else ())
 
     def _setup(self) -> Setup:
         agent = self.brief.agent
@@ -199,7 +201,7 @@ class RunContext:
         """Append an answer to the conversation; its calls now want results."""
         self.chat.add(message)
         self.asked, self.results, self.begun, self.unheeded = message.calls, {}, {}, message
-        self.ids.update(call.id for call in message.calls)
+        self.ids.update(map(folded, message.calls))
         self.final = message.text.strip()
         self.partial = self.final or self.partial
 
@@ -247,6 +249,11 @@ class RunContext:
             model=self.brief.model,
             error=error,
         )
+
+
+def folded(call: Call) -> str:
+    """A call's id as the strictest wire sends it: two that fold alike are one there."""
+    return re.sub("[^A-Za-z0-9_-]", "_", call.id)
 
 
 class CallContext:

@@ -11,7 +11,7 @@ from .._core.events import Retried, TurnFailed, TurnFinished, TurnStarted
 from .._core.messages import Assistant, Call, Text, Thinking
 from .._core.ports import Piece, Retry
 from ..errors import ModelError, ModelGarbled, ModelUnavailable
-from .context import RunContext
+from .context import RunContext, folded
 
 SILENCE = 150.0
 """Seconds without a piece after which an answer is given up; wires give up a silent connection sooner, and try again."""
@@ -75,17 +75,16 @@ def _extend(limit: asyncio.Timeout, seconds: float) -> None:
 
 
 def _distinct(message: Assistant, ctx: RunContext) -> Assistant:
-    """The message with call ids that are there and new in this run: providers have sent empty and repeated ones (F3)."""
-    ids = [call.id for call in message.calls]
+    """The message with call ids that are there and new in this conversation: providers have sent empty and repeated ones (F3)."""
+    ids = [folded(call) for call in message.calls]
     if all(ids) and len(set(ids)) == len(ids) and ctx.ids.isdisjoint(ids):
         return message
     seen, content = set(ctx.ids), list[Text | Thinking | Call]()
     for n, block in enumerate(message.content):
         if isinstance(block, Call):
-            new = block.id or f"call_{ctx.turn}_{n}"
-            while new in seen:
-                new += f"_{ctx.turn}"
-            block = replace(block, id=new)
-            seen.add(new)
+            block = block if block.id else replace(block, id=f"call_{ctx.turn}_{n}")
+            while folded(block) in seen:
+                block = replace(block, id=f"{block.id}_{ctx.turn}")
+            seen.add(folded(block))
         content.append(block)
     return replace(message, content=tuple(content))

@@ -135,7 +135,7 @@ def _from_user(message: User, *, joined: bool) -> list[dict[str, Any]]:
             if block.error and not text.lower().startswith("error"):
                 text = f"Error: {text}"
             wired.append({"role": "tool", "tool_call_id": block.call_id, "content": text})
-    words = "\n\n".join(text for block in message.content if isinstance(block, Text) and (text := clean(block.text)))
+    words = "\n\n".join(text for block in message.content if isinstance(block, Text) and (text := clean(block.text)).strip())
     if words and wired and joined:
         wired[-1]["content"] += f"\n\n{words}"
     elif words:
@@ -145,7 +145,7 @@ def _from_user(message: User, *, joined: bool) -> list[dict[str, Any]]:
 
 def _from_assistant(message: Assistant, names: Names, wire: str) -> list[dict[str, Any]]:
     """One message, or none when nothing in it may be sent. Reasoning goes back where it came from, if it came by the name of SEALED."""
-    texts = [text for block in message.content if isinstance(block, Text) and (text := clean(block.text))]
+    texts = [text for block in message.content if isinstance(block, Text) and (text := clean(block.text)).strip()]
     calls = [_from_call(call, names) for call in message.calls]
     if not texts and not calls:
         return []

@@ -1,0 +1,73 @@
+"""The strict provider refuses what real ones refuse, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from mudroom.testing.server import Asked
+from mudroom.testing.strict import refusal
+
+CALL = {"type": "tool_use", "id": "a", "name": "read", "input": {}}
+RESULT = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
+PROMPT = {"role": "user", "content": [{"type": "text", "text": "Go."}]}
+OPENAI_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "function": {"name": "read", "arguments": "{}"}}]}
+OPENAI_RESULT = {"role": "tool", "tool_call_id": "a", "content": "x"}
+OPENAI_PROMPT = {"role": "user", "content": "Go."}
+GOOGLE_CALL = {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]}
+GOOGLE_RESULT = {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {}}}]}
+GOOGLE_PROMPT = {"role": "user", "parts": [{"text": "Go."}]}
+
+
+def said(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
+    return {"role": role, "content": list(blocks)}
+
+
+def refused(dialect: str, *messages: dict[str, Any]) -> list[str]:
+    body = {"contents" if dialect == "google" else "messages": list(messages)}
+    return refusal(Asked(dialect, "/", {}, msgspec.json.encode(body), 1))
+
+
+@pytest.mark.parametrize(
+    ("dialect", "messages"),
+    [
+        ("anthropic", (PROMPT, said("assistant", CALL), said("user", RESULT, {"type": "text", "text": "hm"}))),
+        ("anthropic", (PROMPT, PROMPT)),
+        ("openai", ({"role": "system", "content": ""}, OPENAI_PROMPT, OPENAI_CALL, OPENAI_RESULT, OPENAI_PROMPT)),
+        ("google", (GOOGLE_PROMPT, GOOGLE_CALL, GOOGLE_RESULT, GOOGLE_CALL, GOOGLE_RESULT)),
+    ],
+)
+def test_a_conversation_in_order_is_taken(dialect: str, messages: tuple[dict[str, Any], ...]) -> None:
+    assert refused(dialect, *messages) == []
+
+
+@pytest.mark.parametrize(
+    ("dialect", "messages", "why"),
+    [
+        ("anthropic", (PROMPT, said("assistant", CALL)), "no results for calls"),
+        ("anthropic", (PROMPT, said("assistant", CALL), PROMPT), "results of"),
+        ("anthropic", (PROMPT, said("user", RESULT)), "results of"),
+        ("anthropic", (PROMPT, said("assistant", CALL), said("user", RESULT, RESULT)), "results of"),
+        ("anthropic", (PROMPT, said("assistant", CALL, CALL), said("user", RESULT, RESULT)), "not new"),
+        ("anthropic", (PROMPT, *(said("assistant", CALL), said("user", RESULT)) * 2), "not new"),
+        ("anthropic", (PROMPT, said("assistant", CALL), said("user", {"type": "text", "text": "hm"}, RESULT)), "empty block"),
+        ("anthropic", (said("user", {"type": "text", "text": " "}),), "empty block"),
+        ("anthropic", (PROMPT, said("assistant")), "empty block"),
+        ("anthropic", (said("assistant", {"type": "text", "text": "Hi."}),), "first message"),
+        ("openai", (OPENAI_PROMPT, OPENAI_CALL), "no results"),
+        ("openai", (OPENAI_PROMPT, OPENAI_RESULT), "results of"),
+        ("openai", (OPENAI_PROMPT, {"role": "assistant", "content": ""}), "empty block"),
+        ("google", (GOOGLE_PROMPT, GOOGLE_CALL, GOOGLE_PROMPT), "results of"),
+        ("google", (GOOGLE_PROMPT, GOOGLE_RESULT), "results of"),
+        ("google", ({"role": "user", "parts": []},), "empty block"),
+    ],
+)
+def test_what_providers_refuse_is_refused(dialect: str, messages: tuple[dict[str, Any], ...], why: str) -> None:
+    assert any(why in reason for reason in refused(dialect, *messages))
+
+
+@pytest.mark.parametrize("body", [b'{"messages": [\xff]}', b'{"messages": ["\\ud83d"]}', b'{"messages": ["\\u0000"]}', b"{"])
+def test_bytes_that_no_provider_reads_are_refused(body: bytes) -> None:
+    assert len(refusal(Asked("anthropic", "/", {}, body, 1))) == 1
