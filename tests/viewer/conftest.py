@@ -1,13 +1,15 @@
 """Sessions to look at: a large one of two hundred children, and one that means harm."""
 
 import random
-from collections.abc import Callable, Iterator
+import types
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
 
 import pytest
+
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
@@ -27,8 +29,8 @@ from mudroom._core.messages import Assistant, Call, StopReason, Text, Thinking, 
 from mudroom._core.tools import ToolResult
 from mudroom.journals.sqlite import SqliteJournal
 
-WORDS = "the loop holds every run to its brief and a child reads what its parent never sees until one report comes back".split()
-AREAS = "journal models sandbox toolkit engine workers session config screens agents".split()
+WORDS = ("the", "loop", "holds", "every", "run", "to", "its", "brief", "and", "a", "child", "reads", "what", "parent", "never", "sees")
+AREAS = ("journal", "models", "sandbox", "toolkit", "engine", "workers", "session", "config", "screens", "agents")
 
 
 @dataclass
@@ -38,7 +40,7 @@ class Script:
     seed: int = 7
     at: float = 1_790_000_000.0
     session: str = "5e55a1d0-0000-4000-8000-000000000001"
-    events: list[Stored] = field(default_factory=list)
+    events: list[Stored] = field(default_factory=list[Stored])
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -88,7 +90,10 @@ class Script:
 
     def pick(self, n: int, file: str) -> tuple[Call, ToolResult]:
         """Some call and what came of it."""
-        call: Callable[..., Call] = lambda name, **given: Call(next(self.ids), name, given)  # noqa: E731
+
+        def call(name: str, **given: Any) -> Call:
+            return Call(next(self.ids), name, given)
+
         match n % 6:
             case 0:
                 return call("read", file_path=file), ToolResult(self.lines(self.chance.randint(20, 60)), reads=(file,))
@@ -110,10 +115,10 @@ class Script:
 
     def child(self, run: str, call_id: str, at: float, turns: int = 6) -> tuple[float, str]:
         """A child of three calls a turn; when it ended, and its report."""
-        n = int(run.rpartition(".")[2])
+        parent, n = run.split(".")[0], int(run.rpartition(".")[2])
         area, agent = AREAS[n % len(AREAS)], ("explore", "general", "reviewer")[n % 3]
         prompt = f"Read all of src/{area} and say what each file promises.\nName every function that breaks its promise.\n{self.words(30)}."
-        self.started(run, prompt, at, agent=agent, parent="1", call_id=call_id, description=f"promises of {area} {n}", depth=1)
+        self.started(run, prompt, at, agent=agent, parent=parent, call_id=call_id, description=f"promises of {area} {n}", depth=1)
         read, now = 2_000, at
         for number in range(1, turns + 1):
             calls = [self.pick(n + number + k, f"src/{area}/{self.words(1)}.py") for k in range(3)]
@@ -165,7 +170,8 @@ class Script:
             self.events = kept + sorted((event for _, some in parts for event in some), key=lambda event: event.at)
             self.at = max(ended for ended, _ in parts)
         self.events.append(Told(at=self.at, run=run, turn=waves, text="All tool calls of this turn are done."))
-        answer = f"## What I found\n\n{self.words(60)}.\n\n- **journal**: {self.words(10)}\n- `engine`: {self.words(10)}\n\n```\n$ make test\n```"
+        found = f"- **journal**: {self.words(10)}\n- `engine`: {self.words(10)}"
+        answer = f"## What I found\n\n{self.words(60)}.\n\n{found}\n\n```\n$ make test\n```"
         self.turn(run, waves + 1, self.at, 5.0, (Text(answer),), context)
         self.at += 5.0
         self.finished(run, self.at, answer, turns=waves + 1, calls={"task": waves * wide}, usd=2.4 + 0.31)
@@ -222,6 +228,4 @@ async def record(home: Path, script: Script) -> None:
 @pytest.fixture
 def scripts() -> Iterator[Any]:
     """What makes sessions: Script, large, hostile, record, HOSTILE."""
-    import types
-
     yield types.SimpleNamespace(Script=Script, large=large, hostile=hostile, record=record, HOSTILE=HOSTILE)

@@ -199,6 +199,8 @@ class SqliteRecord:
                 for seq, body, crc in connection.execute(query, (after, *kinds)):
                     if not isinstance(body, bytes) or crc32(body) != crc:
                         raise JournalDamaged(f"record {seq} is damaged", where=str(self.path), remedy=_KEEP)
+                    if not kinds and seq != last + 1:
+                        raise JournalDamaged(f"record {last + 1} is missing", where=str(self.path), remedy=_KEEP)
                     yield seq, body
                     last = seq
             except sqlite3.DatabaseError as error:

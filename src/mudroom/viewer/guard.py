@@ -42,7 +42,7 @@ def guard(token: str, host: str) -> Middleware:
             try:
                 response = await handler(request)
             except web.HTTPException as error:
-                response = error
+                response = web.Response(status=error.status, text=error.text)
         if not response.prepared:
             response.headers.update(_HEADERS)
         return response

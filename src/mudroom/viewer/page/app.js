@@ -1,7 +1,7 @@
 // The page as a whole: what is chosen, what is shown, and the ways to change it.
 "use strict";
 
-const TABS = { transcript: "Transcript", context: "Context at this step", ledger: "Stayed and came back" };
+const TABS = { transcript: "Transcript", context: "Context at this step", ledger: "What stayed, what came back" };
 const KEYS = [
   ["↑ ↓", "the run above, below"],
   ["← →", "close, open the runs below; to the parent, to the first child"],

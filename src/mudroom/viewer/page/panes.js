@@ -113,12 +113,12 @@ const claim = (kind, figure, words, more) => h("div", { class: `claim ${kind}` }
 const chart = (growth) => {
   const [wide, high, left, right, low] = [640, 190, 44, 96, 22];
   const most = Math.max(1, ...growth.map((each) => Math.max(each.with, each.without))) * 1.06;
-  const x = (n) => left + ((wide - left - right) * (growth.length === 1 ? n : n / growth.length)) ;
+  const x = (n) => left + ((wide - left - right) * n) / growth.length;
   const y = (value) => (high - low) * (1 - value / most) + 4;
   const steps = (key) => growth.map((each, n) => `L${x(n)},${y(each[key])} L${x(n + 1)},${y(each[key])}`).join(" ").slice(1);
   const back = growth.map((each, n) => [`L${x(n + 1)},${y(each.with)}`, `L${x(n)},${y(each.with)}`]).reverse().flat().join(" ");
   const end = growth.at(-1);
-  const ticks = [0.25, 0.5, 0.75, 1].map((part) => (part * most) / 1.06);
+  const ticks = round(most);
   const gap = Math.abs(y(end.with) - y(end.without)) < 26;
   return s(
     "svg",
@@ -135,6 +135,13 @@ const chart = (growth) => {
     text(wide - right + 8, Math.min(y(end.with) + (gap ? 32 : 13), high - low + 3), "as it was", "tick"),
     text((left + wide - right) / 2, high - 4, `${plural(growth.length, "model call")} of the parent →`, "tick middle"),
   );
+};
+
+/** Three to six round figures up to the most. */
+const round = (most) => {
+  const power = 10 ** Math.floor(Math.log10(most / 3));
+  const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => most / each < 6.01);
+  return Array.from({ length: Math.floor(most / step) }, (_, n) => (n + 1) * step);
 };
 
 const hatch = () =>

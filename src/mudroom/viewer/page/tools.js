@@ -120,7 +120,7 @@ const TOOLS = {
     return h(
       "div",
       { class: "child" },
-      h("div", { class: "brief" }, h("h4", null, "went in"), box(item, "brief", argument(item, "prompt"), { kind: "words" })),
+      h("div", { class: "brief" }, h("h4", null, "went in"), box(item, "brief", argument(item, "prompt", "message"), { kind: "words" })),
       child &&
         h(
           "button",

@@ -12,12 +12,22 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking --disable-component-update "
-    "--disable-sync --disable-extensions --mute-audio --hide-scrollbars --remote-debugging-port=0"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--disable-extensions",
+    "--hide-scrollbars",
+    "--remote-debugging-port=0",
+]
 PATIENCE = 20.0
 
 
@@ -73,7 +83,7 @@ class Page:
     async def until(self, script: str) -> Any:
         """Wait until an expression is true; its value."""
         async with asyncio.timeout(PATIENCE):
-            while not (value := await self.run(script)):
+            while not (value := await self.run(script)):  # noqa: ASYNC110  the page has no event of ours
                 await asyncio.sleep(0.02)
         return value
 
@@ -86,9 +96,8 @@ class Page:
 
     async def click(self, selector: str) -> None:
         """A click of the mouse in the middle of the first such element."""
-        area = await self.run(
-            f"(e => {{ const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }})(document.querySelector({json.dumps(selector)}))"
-        )
+        middle = "e => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }"
+        area = await self.run(f"({middle})(document.querySelector({json.dumps(selector)}))")
         for kind in ("mousePressed", "mouseReleased"):
             await self.send("Input.dispatchMouseEvent", type=kind, x=area[0], y=area[1], button="left", clickCount=1)
 
@@ -112,6 +121,7 @@ async def browser(folder: Path) -> AsyncGenerator[Page]:
     """A browser with one tab, in a profile of its own below `folder`; gone with all its processes at the end."""
     assert CHROMIUM
     profile = folder / "profile"
+    told = profile / "DevToolsActivePort"
     process = await asyncio.create_subprocess_exec(
         CHROMIUM,
         *FLAGS,
@@ -123,9 +133,9 @@ async def browser(folder: Path) -> AsyncGenerator[Page]:
     )
     try:
         async with asyncio.timeout(PATIENCE):
-            while not (profile / "DevToolsActivePort").exists() or not (profile / "DevToolsActivePort").read_text().count("\n"):
+            while not told.exists() or not told.read_text().count("\n"):  # noqa: ASYNC110  a file is all it gives us
                 await asyncio.sleep(0.05)
-        port = (profile / "DevToolsActivePort").read_text().split("\n")[0]
+        port = told.read_text().split("\n")[0]
         async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/json/list") as answer:
             tab = next(each for each in await answer.json() if each["type"] == "page")
             async with session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket, asyncio.TaskGroup() as group:
@@ -139,3 +149,12 @@ async def browser(folder: Path) -> AsyncGenerator[Page]:
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         await process.wait()
+
+
+@pytest.fixture
+async def page(tmp_path: Path) -> AsyncGenerator[Page]:
+    """A browser's tab."""
+    if CHROMIUM is None:
+        pytest.skip("there is no chromium here; .ci/run installs it")
+    async with browser(tmp_path) as tab:
+        yield tab

@@ -1,0 +1,77 @@
+"""A session as one file: everything in it, nothing from elsewhere, and no text that could break out."""
+
+import asyncio
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from mudroom.cli.view import drawable
+from mudroom.viewer.exporting import single_file
+from mudroom.viewer.sources import Given
+
+
+def data(page: str) -> Any:
+    found = re.search(r'<script type="application/json" id="given" data-session="([^"]*)">(.*?)</script>', page, re.DOTALL)
+    assert found
+    return json.loads(found[2])
+
+
+def test_the_file_holds_every_event_and_asks_for_nothing(scripts: Any) -> None:
+    script = scripts.large()
+    page = "".join(single_file(Given(script.session, script.events), script.session))
+    given = data(page)
+    assert [number for number, _ in given["events"]] == list(range(1, len(script.events) + 1)) and given["trouble"] == ""
+    shell = page.replace(page[page.index('id="given"') : page.index("</script>", page.index('id="given"'))], "")
+    assert not re.search(r"""(?:src|href)=["'](?!#|data:)|@import|url\((?!#)""", shell)
+    assert "default-src 'none'" in page and "unsafe" not in page.split("</head>")[0].split("<style>")[0]
+
+
+def test_hostile_text_stays_inside_its_element(scripts: Any) -> None:
+    script = scripts.hostile()
+    page = "".join(single_file(Given(script.session, script.events), script.session))
+    assert "<img src=x" not in page and page.count("</script>") == page.count("<script")
+    assert scripts.HOSTILE in data(page)["events"][1][1]["brief"]["prompt"]
+
+
+async def test_the_commands_write_it(scripts: Any, tmp_path: Path) -> None:
+    await scripts.record(tmp_path, scripts.hostile())
+
+    def mudroom(*words: str) -> subprocess.CompletedProcess[str]:
+        environ = {**os.environ, "MUDROOM_HOME": str(tmp_path)}
+        return subprocess.run([sys.executable, "-m", "mudroom", *words], env=environ, capture_output=True, text=True, cwd=tmp_path)
+
+    done = mudroom("export", "last", "--html", "run.html")
+    target = tmp_path / "run.html"
+    assert done.returncode == 0 and "needs no server" in done.stderr and not done.stdout
+    assert data(target.read_text(encoding="utf-8"))["events"] and target.stat().st_mode & 0o777 == 0o600
+    assert mudroom("view", "5e55a1d0", "--export", "-").stdout == target.read_text(encoding="utf-8")
+    unknown = mudroom("view", "nosuch", "--export", "-")
+    assert unknown.returncode == 2 and "unknown session 'nosuch'" in unknown.stderr
+
+
+async def test_the_viewer_is_served_until_it_is_interrupted(scripts: Any, tmp_path: Path) -> None:
+    await scripts.record(tmp_path, scripts.hostile())
+    viewer = await asyncio.create_subprocess_exec(
+        sys.executable, "-m", "mudroom", "view", "--no-open", "--port", "0",
+        env={**os.environ, "MUDROOM_HOME": str(tmp_path)}, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    assert viewer.stdout and viewer.stderr
+    async with asyncio.timeout(20):
+        url = (await viewer.stdout.readline()).decode().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=\S+#session=5e55a1d0-\S+", url)
+        async with aiohttp.ClientSession() as session, session.get(url.replace("/?", "/api/sessions?")) as answer:
+            assert [each["id"][:8] for each in await answer.json()] == ["5e55a1d0"]
+        viewer.send_signal(signal.SIGINT)
+        assert await viewer.wait() == 0 and b"Traceback" not in await viewer.stderr.read()
+
+
+def test_a_browser_is_opened_only_where_there_is_a_screen() -> None:
+    assert drawable({"DISPLAY": ":0"}, "linux") and drawable({}, "darwin")
+    assert not drawable({}, "linux") and not drawable({"DISPLAY": ":0", "SSH_CONNECTION": "x"}, "linux")

@@ -1,0 +1,182 @@
+"""Logs of other programs become sessions that every screen of ours can show."""
+
+import json
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom._core.agents import Reason
+from mudroom._core.events import CallFinished, RunFinished, RunStarted, Stored, Told, TurnFinished
+from mudroom._engine.ledger import ledger
+from mudroom._engine.tree import State, Tree, transcript
+from mudroom.errors import UsageError
+from mudroom.viewer.foreign import claude, codex
+
+Row = dict[str, Any]
+
+
+def write(path: Path, rows: Iterable[Row]) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def folded(events: list[Stored]) -> Tree:
+    tree = Tree()
+    for event in events:
+        tree.apply(event)
+    return tree
+
+
+class Lines:
+    """Lines of Claude Code's, a second apart."""
+
+    def __init__(self, **common: Any) -> None:
+        self.rows: list[Row] = []
+        self.common = {"sessionId": "c0ffee", "cwd": "/home/someone/garden", "version": "2.1.0", **common}
+
+    def add(self, kind: str, content: Any, at: int, **more: Any) -> "Lines":
+        message = {"role": kind, "content": content} | more.pop("message", {})
+        stamp = f"2026-09-01T10:00:{at:02}.000Z"
+        row = {"type": kind, "uuid": f"u{len(self.rows)}", "timestamp": stamp, "message": message, **self.common, **more}
+        self.rows.append(row)
+        return self
+
+    def says(self, at: int, *blocks: Row, name: str = "m1", **usage: int) -> "Lines":
+        used = {"input_tokens": 10, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 0, "output_tokens": 7} | usage
+        for block in blocks:  # one line a block, as they are written
+            self.add("assistant", [block], at, message={"id": name, "model": "claude-sonnet-4-5", "usage": used})
+        return self
+
+    def result(self, at: int, call: str, text: Any, **more: Any) -> "Lines":
+        error = more.pop("is_error", False)
+        return self.add("user", [{"type": "tool_result", "tool_use_id": call, "content": text, "is_error": error}], at, **more)
+
+
+def use(call: str, name: str, **given: Any) -> Row:
+    return {"type": "tool_use", "id": call, "name": name, "input": given}
+
+
+def words(text: str) -> Row:
+    return {"type": "text", "text": text}
+
+
+def child_lines(prompt: str, agent: str, *, side: bool = True) -> list[Row]:
+    lines = Lines(isSidechain=side, agentId=agent)
+    lines.add("user", prompt, 3).says(4, use("r1", "Read", file_path="a.py"), name=f"{agent}1")
+    lines.result(5, "r1", "1\timport pytest\n" * 40).says(6, words("It uses pytest."), name=f"{agent}2")
+    return lines.rows
+
+
+def parent_lines() -> Lines:
+    lines = Lines()
+    asked = use("t1", "Task", prompt="Look.", subagent_type="Explore", description="look")
+    lines.add("user", "Which testing framework?", 0).add("user", "<system-reminder>be kind</system-reminder>", 0, isMeta=True)
+    lines.says(
+        1,
+        {"type": "thinking", "thinking": "Hm."},
+        words("I ask a child."),
+        use("t1", "Task", prompt="Look.", subagent_type="Explore", description="look"),
+    )
+    lines.result(8, "t1", [words("It uses pytest.")], toolUseResult={"agentId": "a1", "status": "completed"})
+    lines.says(9, words("pytest."), name="m2").add("user", "Thanks. And the version?", 20)
+    return lines.says(21, use("b1", "Bash", command="pytest --version"), name="m3").result(22, "b1", "boom", is_error=True)
+
+
+@pytest.mark.parametrize("layout", ["folder", "described", "same file", "by its prompt"])
+def test_a_session_of_claudes_with_its_child(tmp_path: Path, layout: str) -> None:
+    rows = parent_lines().rows
+    file, folder = tmp_path / "c0ffee.jsonl", tmp_path / "c0ffee" / "subagents"
+    if layout == "same file":
+        rows += child_lines("Look.", "a1")
+    else:
+        write(folder / "agent-a1.jsonl", child_lines("Look.", "a1"))
+    if layout != "folder":
+        rows = [{key: value for key, value in row.items() if key != "toolUseResult"} for row in rows]
+    if layout == "described":
+        write(folder / "agent-a1.meta.json", [{"toolUseId": "t1", "agentType": "Explore"}])
+    write(file, [{"type": "summary", "summary": "x"}, *rows])
+    session, events = claude(file)
+    tree = folded(events)
+    assert session == "c0ffee" and list(tree.runs) == ["1", "1.1.1", "2"] and tree.runs["2"].continues == "1"
+    child = tree.runs["1.1.1"]
+    assert (child.parent, child.call_id, child.agent, child.description, child.state) == ("1", "t1", "Explore", "look", State.DONE)
+    assert child.report and child.report.text == "It uses pytest." and child.tools == 1
+    assert tree.runs["1"].turn == 2 and tree.runs["1"].usage.input_tokens == 200 and tree.runs["1"].usage.output_tokens == 14
+    assert tree.runs["2"].failed == 1
+    assert ledger(events).children == 1 and ledger(events).taken_lines == 40
+
+
+def test_every_call_of_claudes_has_one_result_and_every_turn_its_blocks(tmp_path: Path) -> None:
+    _, events = claude(write(tmp_path / "s.jsonl", parent_lines().rows))
+    assert [event.at for event in events] == sorted(event.at for event in events)
+    first = next(event for event in events if isinstance(event, TurnFinished))
+    assert [type(block).__name__ for block in first.message.content] == ["Thinking", "Text", "Call"]
+    assert [event.name for event in events if isinstance(event, CallFinished)] == ["task", "bash"]
+    assert [event.origin for event in events if isinstance(event, Told)] == ["engine"]
+    assert len(transcript(events, "1")) == 4
+
+
+def test_a_torn_and_mixed_log_is_read_as_far_as_it_can_be(tmp_path: Path) -> None:
+    file = write(tmp_path / "s.jsonl", [*parent_lines().rows, {"type": "user"}, {"type": "assistant", "message": 7}, {"type": "progress"}])
+    with file.open("a") as log:
+        log.write('[1]\nnull\n"x"\n{"type": "assistant", "mess')
+    assert list(folded(claude(file)[1]).runs) == ["1", "2"]
+
+
+def codex_rows(**meta: Any) -> list[Row]:
+    def row(at: int, kind: str, payload: Row) -> Row:
+        return {"timestamp": f"2026-09-01T10:00:{at:02}.000Z", "type": kind, "payload": payload}
+
+    def item(at: int, kind: str, **payload: Any) -> Row:
+        return row(at, "response_item", {"type": kind, **payload})
+
+    def message(at: int, role: str, text: str) -> Row:
+        return item(at, "message", role=role, content=[{"type": "output_text" if role == "assistant" else "input_text", "text": text}])
+
+    used = {"input_tokens": 500, "cached_input_tokens": 400, "output_tokens": 20, "reasoning_output_tokens": 5}
+    return [
+        row(0, "session_meta", {"id": "parent-id", "cwd": "/garden", "cli_version": "0.99.0", "instructions": "Be brief."} | meta),
+        message(0, "user", "<environment_context>linux</environment_context>"),
+        message(0, "user", "Which testing framework?"),
+        row(0, "turn_context", {"model": "gpt-5-codex"}),
+        item(2, "reasoning", summary=[{"type": "summary_text", "text": "Look first."}]),
+        item(3, "function_call", name="shell", arguments='{"command": ["bash", "-lc", "ls tests"]}', call_id="c1"),
+        item(3, "function_call", name="shell", arguments="{broken", call_id="c2"),
+        row(3, "event_msg", {"type": "token_count", "info": {"last_token_usage": used}}),
+        item(4, "function_call_output", call_id="c1", output='{"output": "test_a.py", "metadata": {"exit_code": 2}}'),
+        item(4, "function_call_output", call_id="c2", output="no such thing"),
+        item(5, "function_call", name="spawn_agent", arguments='{"message": "Look deeper."}', call_id="c3"),
+        item(6, "function_call_output", call_id="c3", output='{"agent_id": "child-id"}'),
+        message(9, "assistant", "pytest."),
+    ]
+
+
+def test_a_session_of_codexs_with_its_child(tmp_path: Path) -> None:
+    spawn = {"subagent": {"thread_spawn": {"parent_thread_id": "parent-id", "depth": 1, "agent_role": "explorer"}}}
+    write(tmp_path / "rollout-2-child.jsonl", codex_rows(id="child-id", source=spawn))
+    write(tmp_path / "rollout-1-parent.jsonl", codex_rows())
+    session, events = codex(tmp_path)
+    tree = folded(events)
+    assert session == "parent-id" and list(tree.runs) == ["1", "1.2.1"]
+    root, child = tree.runs["1"], tree.runs["1.2.1"]
+    assert root.model == "gpt-5-codex" and root.usage.input_tokens == 500 and root.usage.cache_read_tokens == 400
+    assert (child.agent, child.parent, child.call_id, child.prompt) == ("explorer", "1", "c3", "Which testing framework?")
+    calls = [block for event in events if isinstance(event, TurnFinished) and event.run == "1" for block in event.message.calls]
+    assert calls[0].arguments["command"] == "ls tests" and calls[1].malformed == "{broken"
+    ended = [event for event in events if isinstance(event, CallFinished) and event.run == "1"]
+    assert [(event.name, event.result.error) for event in ended] == [("bash", True), ("bash", False), ("task", False)]
+    assert next(event for event in events if isinstance(event, RunStarted)).brief.agent.instructions == "Be brief."
+    last = [event for event in events if isinstance(event, RunFinished)][-1]
+    assert last.report.text == "pytest." and last.report.reason is Reason.GOAL
+
+
+@pytest.mark.parametrize("read", [claude, codex])
+def test_what_is_no_log_is_told_plainly(tmp_path: Path, read: Any) -> None:
+    with pytest.raises(UsageError, match="this is no session log"):
+        read(write(tmp_path / "x.jsonl", [{"a": 1}]))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(UsageError, match="no session log of"):
+        read(tmp_path / "empty")

@@ -1,0 +1,270 @@
+"""The viewer's server: who is let in, what it tells, and that it tells what comes."""
+
+import asyncio
+import json
+import os
+import sqlite3
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import pytest
+
+from mudroom._core.events import SessionClosed, SessionOpened, Told
+from mudroom.errors import UsageError
+from mudroom.journals.sqlite import SqliteJournal
+from mudroom.testing.samples import every_event
+from mudroom.viewer import server
+from mudroom.viewer.server import Door, viewer
+from mudroom.viewer.sources import Given, Home
+
+SESSION = "5e55a1d0-0000-4000-8000-00000000abcd"
+
+
+class Client:
+    """Asks the viewer; with its token, unless told otherwise."""
+
+    def __init__(self, door: Door, session: aiohttp.ClientSession) -> None:
+        self.door, self._session = door, session
+        self.base = f"http://127.0.0.1:{door.port}"
+        self.token = {"Authorization": f"Bearer {door.token}"}
+
+    async def get(self, path: str, headers: dict[str, str] | None = None) -> tuple[int, str, Any]:
+        async with self._session.get(self.base + path, headers=self.token if headers is None else headers, allow_redirects=False) as answer:
+            return answer.status, await answer.text(), answer.headers
+
+    async def json(self, path: str) -> Any:
+        status, text, _ = await self.get(path)
+        assert status == 200, text
+        return json.loads(text)
+
+    @asynccontextmanager
+    async def live(self, path: str, **headers: str) -> AsyncGenerator[Any]:
+        """Events of a stream, each as (id, event)."""
+        async with self._session.get(self.base + path, headers={**self.token, **headers}) as answer:
+            assert answer.status == 200 and answer.content_type == "text/event-stream"
+
+            async def events() -> AsyncGenerator[tuple[int, Any]]:
+                number = 0
+                async for line in answer.content:
+                    if line.startswith(b"id: "):
+                        number = int(line[4:])
+                    elif line.startswith(b"data: "):
+                        yield number, json.loads(line[6:])
+
+            yield events()
+
+
+@asynccontextmanager
+async def looking(source: Any, **options: Any) -> AsyncGenerator[Client]:
+    async with viewer(source, port=0, **options) as door, aiohttp.ClientSession() as session:
+        yield Client(door, session)
+
+
+def told(text: str) -> Told:
+    return Told(at=1.0, run="1", text=text)
+
+
+def journal(home: Path) -> SqliteJournal:
+    return SqliteJournal.open(home / "sessions" / f"{SESSION}.db", session=SESSION, create=True)
+
+
+@pytest.fixture
+async def client(tmp_path: Path) -> AsyncGenerator[Client]:
+    opened = journal(tmp_path)
+    await opened.append(*every_event())
+    await opened.close()
+    async with looking(Home(tmp_path)) as client:
+        yield client
+
+
+@pytest.mark.parametrize("path", ["/", "/app.js", "/api/sessions", f"/api/sessions/{SESSION}/events", f"/api/sessions/{SESSION}/live"])
+@pytest.mark.parametrize("given", [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "mudroom-7575=wrong"}])
+async def test_without_the_token_nothing_is_told(client: Client, path: str, given: dict[str, str]) -> None:
+    status, text, _ = await client.get(path, given)
+    assert status == 401 and "token is missing or wrong" in text
+    assert (await client.get(f"{path}?token=wrong", given))[0] == 401
+
+
+async def test_the_token_in_the_address_becomes_a_cookie_that_scripts_and_other_sites_cannot_use(client: Client) -> None:
+    status, _, headers = await client.get(f"/?token={client.door.token}", {})
+    assert (status, headers["Location"]) == (303, "/")
+    cookie = headers["Set-Cookie"]
+    assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
+    assert (await client.get("/api/sessions", {"Cookie": cookie.split(";")[0]}))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "host", ["evil.example:{port}", "127.0.0.1:1", "localhost", "", "127.0.0.1.evil.example:{port}", "10.0.0.7:{port}"]
+)
+async def test_a_foreign_host_is_refused(client: Client, host: str) -> None:
+    named = host.format(port=client.door.port)
+    assert (await client.get("/api/sessions", {**client.token, "Host": named}))[0] == 421
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"])
+async def test_a_foreign_origin_is_refused(client: Client, origin: str) -> None:
+    named = origin.format(port=client.door.port)
+    assert (await client.get("/api/sessions", {**client.token, "Origin": named}))[0] == 403
+    assert (await client.get("/api/sessions", {**client.token, "Origin": client.base}))[0] == 200
+
+
+async def test_bound_to_every_address_it_answers_to_numbers_but_to_no_name_of_another(tmp_path: Path) -> None:
+    async with looking(Home(tmp_path), host="0.0.0.0") as client:
+        port = client.door.port
+        assert (await client.get("/api/sessions", {**client.token, "Host": f"10.0.0.7:{port}"}))[0] == 200
+        assert (await client.get("/api/sessions", {**client.token, "Host": f"evil.example:{port}"}))[0] == 421
+        assert (await client.get("/api/sessions", {"Host": f"10.0.0.7:{port}"}))[0] == 401
+
+
+@pytest.mark.parametrize("path", ["/", "/app.js", "/api/sessions", "/nothing", f"/api/sessions/{SESSION}/events"])
+async def test_every_answer_forbids_what_is_not_ours(client: Client, path: str) -> None:
+    _, _, headers = await client.get(path)
+    policy = headers["Content-Security-Policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "require-trusted-types-for 'script'" in policy
+    assert headers["X-Content-Type-Options"] == "nosniff" and headers["Cache-Control"] == "no-store"
+
+
+@pytest.mark.parametrize(
+    "path", ["/server.py", "/..%2fserver.py", "/page%2f..%2f..%2fguard.py", "/api/sessions/..%2f..%2fetc/events", "/api/sessions/x/events"]
+)
+async def test_nothing_but_its_parts_and_the_sessions_is_served(client: Client, path: str) -> None:
+    assert (await client.get(path))[0] == 404
+
+
+async def test_sessions_are_listed_with_what_became_of_them(client: Client) -> None:
+    (listed,) = await client.json("/api/sessions")
+    assert listed["id"] == SESSION and listed["folder"] == "/home/someone/project" and not listed["live"] and listed["children"] == 1
+
+
+async def test_events_come_from_a_number_on(client: Client) -> None:
+    whole = await client.json(f"/api/sessions/{SESSION}/events")
+    assert [number for number, _ in whole["events"]] == list(range(1, len(every_event()) + 1))
+    assert whole["events"][0][1]["type"] == "session_opened" and whole["more"] is False and whole["trouble"] == ""
+    rest = await client.json(f"/api/sessions/{SESSION}/events?after=5")
+    assert rest["events"] == whole["events"][5:]
+    assert (await client.get(f"/api/sessions/{SESSION}/events?after=-1"))[0] == 400
+
+
+async def test_a_long_record_comes_in_pages(tmp_path: Path) -> None:
+    source = Given(SESSION, [told("x" * 400_000) for _ in range(11)])
+    async with looking(source) as client:
+        first = await client.json(f"/api/sessions/{SESSION}/events")
+        assert first["more"] and len(first["events"]) == 6
+        second = await client.json(f"/api/sessions/{SESSION}/events?after=6")
+        assert not second["more"] and len(second["events"]) == 5
+
+
+async def test_what_is_recorded_while_one_looks_comes_at_once(tmp_path: Path) -> None:
+    writer = journal(tmp_path)
+    await writer.append(told("before"))
+    async with looking(Home(tmp_path)) as client, client.live(f"/api/sessions/{SESSION}/live") as events:
+        assert (await anext(events))[1]["text"] == "before"
+        assert (await client.json("/api/sessions"))[0]["live"]
+        await writer.append(told("one"), told("two"))
+        async with asyncio.timeout(1.5):
+            assert [(await anext(events)), (await anext(events))] == [(2, _told("one")), (3, _told("two"))]
+        await writer.close()
+
+
+def _told(text: str) -> dict[str, Any]:
+    return {"type": "told", "at": 1.0, "run": "1", "text": text}
+
+
+WRITER = """
+import asyncio, sys
+from mudroom._core.events import Told
+from mudroom.journals.sqlite import SqliteJournal
+async def write():
+    journal = SqliteJournal.open(sys.argv[1], session=sys.argv[2], create=True)
+    for line in sys.stdin:
+        await journal.append(Told(at=1.0, run="1", text=line.strip()))
+        print("written", flush=True)
+    await journal.close()
+asyncio.run(write())
+"""
+
+
+async def test_what_another_process_records_comes_too(tmp_path: Path) -> None:
+    pipe = asyncio.subprocess.PIPE
+    path = tmp_path / "sessions" / f"{SESSION}.db"
+    writer = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, str(path), SESSION, stdin=pipe, stdout=pipe)
+    assert writer.stdin and writer.stdout
+    writer.stdin.write(b"first\n")
+    assert await writer.stdout.readline() == b"written\n"
+    async with looking(Home(tmp_path)) as client, client.live(f"/api/sessions/{SESSION}/live?after=1") as events:
+        assert (await client.json("/api/sessions"))[0]["live"]
+        writer.stdin.write(b"second\n")
+        async with asyncio.timeout(3):
+            assert await anext(events) == (2, _told("second"))
+        writer.stdin.close()
+        assert await writer.wait() == 0
+        assert not (await client.json("/api/sessions"))[0]["live"]
+
+
+async def test_a_stream_goes_on_after_the_last_event_id(client: Client) -> None:
+    last = len(every_event())
+    headers = {"Last-Event-ID": str(last - 2)}
+    async with client.live(f"/api/sessions/{SESSION}/live?after=1", **headers) as events:
+        assert [(await anext(events))[0], (await anext(events))[0]] == [last - 1, last]
+
+
+async def test_a_damaged_record_is_shown_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+    writer = journal(tmp_path)
+    await writer.append(SessionOpened(at=1.0, session=SESSION, cwd="/", version="1"), told("good"), told("bad"), SessionClosed(at=2.0))
+    await writer.close()
+    with sqlite3.connect(tmp_path / "sessions" / f"{SESSION}.db") as connection:
+        connection.execute("UPDATE events SET body = CAST('{}' AS BLOB) WHERE seq = 3")
+    connection.close()
+    async with looking(Home(tmp_path)) as client:
+        page = await client.json(f"/api/sessions/{SESSION}/events")
+        assert [number for number, _ in page["events"]] == [1, 2] and "record 3 is damaged" in page["trouble"]
+        async with client.live(f"/api/sessions/{SESSION}/live?after=2") as events:
+            assert "record 3 is damaged" in (await anext(events))[1]
+            assert [event async for event in events] == []  # and nothing follows
+
+
+async def test_the_viewer_never_changes_what_it_shows(client: Client, tmp_path: Path) -> None:
+    path = tmp_path / "sessions" / f"{SESSION}.db"
+    before = path.read_bytes()
+    await client.json("/api/sessions")
+    await client.json(f"/api/sessions/{SESSION}/events")
+    assert path.read_bytes() == before
+
+
+async def test_the_next_free_port_is_taken(tmp_path: Path) -> None:
+    async with viewer(Home(tmp_path), port=0) as first, viewer(Home(tmp_path), port=first.port) as second:
+        assert first.port < second.port < first.port + server.PORTS
+        assert first.token != second.token and first.token in first.url
+
+
+async def test_a_host_that_is_not_ours_is_told_plainly(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="cannot listen"):
+        async with viewer(Home(tmp_path), host="203.0.113.9"):
+            pass
+
+
+async def test_an_open_stream_does_not_keep_the_viewer_from_closing(tmp_path: Path) -> None:
+    async with aiohttp.ClientSession() as session:
+        async with viewer(Given(SESSION, [told("x")]), port=0) as door:
+            url = f"http://127.0.0.1:{door.port}/api/sessions/{SESSION}/live"
+            answer = await session.get(url, headers={"Authorization": f"Bearer {door.token}"})
+            assert await answer.content.readline()
+            began = asyncio.get_running_loop().time()
+        assert asyncio.get_running_loop().time() - began < 1.5
+        answer.close()
+
+
+async def test_looking_at_a_session_where_nothing_happens_costs_next_to_nothing(tmp_path: Path) -> None:
+    source = Home(tmp_path)
+    writer = journal(tmp_path)
+    await writer.append(told("x"))
+    began = os.times()
+    for _ in range(4):
+        source.stamp(SESSION)
+    ended = os.times()
+    await writer.close()
+    assert ended.user + ended.system - began.user - began.system < 0.05
