@@ -49,10 +49,23 @@ def shape(wanted: type[T] | Mapping[str, Any]) -> Shape[T]:
 
 def _mapped(wanted: Mapping[str, Any]) -> Shape[dict[str, Any]]:
     if "properties" in wanted or "$ref" in wanted:
-        return Shape(_properties(_followed(dict(wanted))), dict)
+        outputs = _properties(_followed(dict(wanted)))
+        for name, output in outputs.items():
+            _check(name, output.schema)
+        return Shape(outputs, dict)
     if not all(isinstance(value, str) for value in wanted.values()):
         raise UsageError("outputs: descriptions must be texts", remedy='Write {"title": "the title"} or a JSON Schema of an object.')
     return Shape({name: Output(text) for name, text in wanted.items()}, dict)
+
+
+def _check(name: str, schema: dict[str, Any]) -> None:
+    """Raise UsageError for what is no JSON Schema; references are not followed out of it, to the network least of all."""
+    import jsonschema_rs
+
+    try:
+        jsonschema_rs.validator_for(schema, offline=True)
+    except (ValueError, jsonschema_rs.ValidationError) as error:
+        raise UsageError(f"outputs: {name} has no JSON Schema: {str(error).splitlines()[0]}") from None
 
 
 def _followed(schema: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +74,10 @@ def _followed(schema: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(reference, str):
         return schema
     definitions: dict[str, Any] = schema.get("$defs", {})
-    return {**definitions[reference.rsplit("/", 1)[-1]], "$defs": definitions}
+    found = definitions.get(reference.rsplit("/", 1)[-1])
+    if not isinstance(found, dict):
+        raise UsageError(f"outputs: the JSON Schema refers to {reference}, which is not in its $defs")
+    return {**found, "$defs": definitions}
 
 
 def _properties(schema: dict[str, Any]) -> dict[str, Output]:

@@ -111,6 +111,8 @@ _NOTED: list[Sample] = [
     Sample(".qwen/agents/more.md", head(*BASE, "runConfig:", "  max_hops: 2"), said="4: warning: unknown key 'max_hops'"),
     Sample(".agents/agents/context-wrong.md", head(*BASE, "context: some"), said="4: warning: 'some' is none of"),
     Sample(".agents/agents/outputs-wrong.md", head(*BASE, "outputs: {n: 3}"), said="4: warning: neither a description nor a JSON Schema"),
+    Sample(".agents/agents/far.md", head(*BASE, "outputs: {n: {$ref: 'http://127.0.0.1:1/x'}}"), said="4: warning: no JSON Schema"),
+    Sample(".agents/agents/passwd.md", head(*BASE, "outputs: {n: {$ref: 'file:///etc/passwd'}}"), said="4: warning: Retrieval is disabled"),
     Sample(".agents/agents/outputs-schema.md", head(*BASE, "outputs: {n: {type: nothing}}"), said="4: warning: n is no JSON Schema"),
 ]
 

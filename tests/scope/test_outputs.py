@@ -42,6 +42,8 @@ SCHEMA = {
     "properties": {"title": {"type": "string"}, "pages": {"type": "integer", "minimum": 0}},
     "required": ["title"],
 }
+BAD = {"type": "object", "properties": {"a": {"type": "nothing"}}}
+FAR = {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/schema"}}}
 TYPES: list[Any] = [Data, Struct, Typed, Model]
 
 
@@ -150,7 +152,9 @@ async def test_c3_outputs_of_a_child_reach_its_parent_model_as_json(scripted: Op
     assert 'Outputs: {"title":"On Mud","n":3}' in model.requests[-1].results[0].text
 
 
-@pytest.mark.parametrize("wanted", [int, {"a": 1}, {"type": "array", "properties": {}}, "title"])
+@pytest.mark.parametrize(
+    "wanted", [int, {"a": 1}, {"type": "array", "properties": {}}, "title", BAD, FAR, {"$ref": "http://127.0.0.1:1/schema"}]
+)
 async def test_c3_what_describes_no_values_is_refused_before_any_model_call(scripted: Open, wanted: Any) -> None:
     async with scripted([]) as (session, model):
         with pytest.raises(UsageError, match="outputs"):

@@ -98,7 +98,7 @@ class Answers:
 def _fault(schema: dict[str, Any], value: Any) -> str:
     import jsonschema_rs
 
-    found = next(iter(jsonschema_rs.validator_for(schema).iter_errors(value)), None)
+    found = next(iter(jsonschema_rs.validator_for(schema, offline=True).iter_errors(value)), None)
     if found is None:
         return ""
     path = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in found.instance_path).lstrip(".")

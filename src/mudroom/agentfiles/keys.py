@@ -269,7 +269,7 @@ def _check_schema(name: str, schema: dict[str, Any]) -> None:
     import jsonschema_rs
 
     try:
-        jsonschema_rs.validator_for(schema)
+        jsonschema_rs.validator_for(schema, offline=True)
     except (ValueError, jsonschema_rs.ValidationError) as error:
         raise ValueError(f"{name} is no JSON Schema: {str(error).splitlines()[0]}") from None
 

@@ -82,7 +82,7 @@ def declared(name: str, description: str, parameters: dict[str, Any], handler: C
     import jsonschema_rs
 
     try:
-        validator = jsonschema_rs.validator_for(parameters)
+        validator = jsonschema_rs.validator_for(parameters, offline=True)
     except (ValueError, jsonschema_rs.ValidationError) as error:
         raise UsageError(f"the parameters of tool {name!r} are not a JSON Schema: {str(error).splitlines()[0]}") from error
 
