@@ -132,7 +132,7 @@ def checking(cwd: str, environ: Mapping[str, str], paths: Iterable[str]) -> int:
     """Print what is wrong with files, those that hold in a folder if none is named; 1 if one of them cannot be used."""
     named = list(paths)
     findings = [finding for path in named for finding in _checked(path)] if named else remarks(cwd, environ)
-    for finding in findings:
+    for finding in sorted(findings, key=lambda finding: (finding.path, finding.line)):
         print(clean(f"{finding}"))
     print(agentfiles.counted(findings) or "Nothing is wrong.")
     return int(any(finding.severity is Severity.ERROR for finding in findings))
