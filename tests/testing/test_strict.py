@@ -10,15 +10,21 @@ import pytest
 from mudroom.testing.server import Asked
 from mudroom.testing.strict import refusal
 
-CALL = {"type": "tool_use", "id": "a", "name": "read", "input": {}}
-RESULT = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
-PROMPT = {"role": "user", "content": [{"type": "text", "text": "Go."}]}
-OPENAI_CALL = {"role": "assistant", "content": None, "tool_calls": [{"id": "a", "function": {"name": "read", "arguments": "{}"}}]}
-OPENAI_RESULT = {"role": "tool", "tool_call_id": "a", "content": "x"}
-OPENAI_PROMPT = {"role": "user", "content": "Go."}
-GOOGLE_CALL = {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]}
-GOOGLE_RESULT = {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {}}}]}
-GOOGLE_PROMPT = {"role": "user", "parts": [{"text": "Go."}]}
+CALL: dict[str, Any] = {"type": "tool_use", "id": "a", "name": "read", "input": {}}
+RESULT: dict[str, Any] = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
+PROMPT: dict[str, Any] = {"role": "user", "content": [{"type": "text", "text": "Go."}]}
+OPENAI_CALL: dict[str, Any] = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [{"id": "a", "function": {"name": "read", "arguments": "{}"}}],
+}
+OPENAI_RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "a", "content": "x"}
+OPENAI_PROMPT: dict[str, Any] = {"role": "user", "content": "Go."}
+GOOGLE_CALL: dict[str, Any] = {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]}
+GOOGLE_RESULT: dict[str, Any] = {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {}}}]}
+GOOGLE_PROMPT: dict[str, Any] = {"role": "user", "parts": [{"text": "Go."}]}
+
+NOTHING: dict[str, Any] = {"role": "user", "parts": []}
 
 
 def said(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
@@ -61,7 +67,7 @@ def test_a_conversation_in_order_is_taken(dialect: str, messages: tuple[dict[str
         ("openai", (OPENAI_PROMPT, {"role": "assistant", "content": ""}), "empty block"),
         ("google", (GOOGLE_PROMPT, GOOGLE_CALL, GOOGLE_PROMPT), "results of"),
         ("google", (GOOGLE_PROMPT, GOOGLE_RESULT), "results of"),
-        ("google", ({"role": "user", "parts": []},), "empty block"),
+        ("google", (NOTHING,), "empty block"),
     ],
 )
 def test_what_providers_refuse_is_refused(dialect: str, messages: tuple[dict[str, Any], ...], why: str) -> None:

@@ -1,0 +1,69 @@
+"""64 children at a provider that takes four requests a second, through everything real, on virtual time: no storm, nobody lost."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from mudroom import AnyEvent, Call, Report, Session
+from mudroom._core.events import Delta, RunFinished
+from mudroom.testing.clock import run_virtual
+from mudroom.testing.history import violations
+from mudroom.testing.server import Asked, Fault, ModelServer, Said
+from mudroom.testing.strict import strictly
+
+CHILDREN, RATE = 64, 4
+
+
+class Limited:
+    """Takes `RATE` requests in each second; of the others it wants none before the next second, and notes who comes all the same."""
+
+    def __init__(self, status: int) -> None:
+        self.status, self.second, self.taken, self.shut = status, -1, 0, (0.0, 0.0)
+        self.broken = self.refused = 0
+
+    async def answer(self, asked: Asked) -> Said:
+        now = asyncio.get_running_loop().time()
+        told, until = self.shut
+        self.broken += told < now < until
+        if int(now) != self.second:
+            self.second, self.taken = int(now), 0
+        if self.taken == RATE:
+            self.refused += 1
+            await asyncio.sleep(0.02)
+            self.shut = now + 0.02, now + 1.02
+            return Fault(status=self.status, headers={"Retry-After": "1"})
+        self.taken += 1
+        await asyncio.sleep(0.1)
+        if "task" in asked.tools:
+            tasks = tuple(Call(f"t{n}", "task", {"prompt": f"CHILD {n}"}) for n in range(CHILDREN))
+            return tasks if not asked.turn else "All are done."
+        return (Call("r", "todo", {"todos": []}),) if not asked.turn else "A report."
+
+
+@pytest.mark.parametrize("status", [429, 529, 503])
+def test_f21_64_children_and_four_requests_a_second(tmp_path: Path, status: int) -> None:
+    server, events = Limited(status), list[AnyEvent]()
+
+    async def work() -> tuple[Report, int, float]:
+        async with ModelServer(strictly(server.answer)) as serving:
+            environ, home = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": serving.url}, str(tmp_path / "home")
+            model = "anthropic:claude-sonnet-4-5"
+            async with Session(model=model, environ=environ, cwd=str(tmp_path), home=home, journal="memory") as session:
+                session.watch(events.append)
+                report = await session.run("PARENT")
+            return report, serving.count, asyncio.get_running_loop().time()
+
+    report, requests, seconds = run_virtual(work())
+    needed = 2 + 2 * CHILDREN
+    figure = f"{requests / needed:.2f} requests per needed one, {seconds:.0f} s for {needed / RATE:.0f} s of work"
+    print(f"FIGURE storm of {CHILDREN} at {RATE}/s, {status}: {figure}")
+    assert report.ok and report.text == "All are done."
+    ended = [event.report for event in events if isinstance(event, RunFinished)]
+    assert len(ended) == CHILDREN + 1 and all(report.ok for report in ended), "a child was lost"
+    assert requests <= 1.3 * needed
+    assert server.broken == 0, "a request came although Retry-After had not passed"
+    assert seconds <= 1.5 * needed / RATE
+    assert not violations(event for event in events if not isinstance(event, Delta))
