@@ -1,7 +1,7 @@
 # mudroom: `make demo` runs the main job, `make test` the tests; both set up what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-.PHONY: help demo install dev test check format lock bench clean
+.PHONY: help demo install dev test check format lock bench clean attacks
 
 help: ## say what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -25,6 +25,9 @@ check: dev ## style, types, import contracts
 format: dev ## mend the style
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
+
+attacks: dev ## every attack, on every kind of walls, as root and as a user; prints the table of SECURITY.md
+	$(PY) scripts/attacks
 
 bench: dev ## the figures, side by side with the floor
 	$(PY) -m benchmarks

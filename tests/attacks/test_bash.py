@@ -30,6 +30,11 @@ def refused(text: str) -> None:
     assert REFUSED.search(text), text
 
 
+def listed(folder: Path) -> list[str]:
+    """Names in a folder."""
+    return sorted(os.listdir(folder))
+
+
 # --- files outside ---------------------------------------------------------------------------------------------------
 
 
@@ -39,9 +44,7 @@ async def test_01_write_outside(arena: Any) -> None:
 
 
 async def test_01b_append_truncate_delete_outside(arena: Any) -> None:
-    text = await arena.bash(
-        f"cd {arena.outside} 2>/dev/null; f={arena.outside}/file; echo x >> $f; truncate -s 0 $f; rm -f $f; chmod 0 $f; mv $f $f.x"
-    )
+    text = await arena.bash(f"cd {arena.outside} 2>/dev/null; f={arena.outside}/file; echo x >> $f; truncate -s 0 $f; rm -f $f; mv $f $f.x")
     refused(text)
     arena.untouched()
 
@@ -226,7 +229,7 @@ async def test_17b_git_commondir(arena: Any) -> None:
 async def test_17c_the_folder_above_the_workspace(arena: Any) -> None:
     """Renaming the workspace itself, or planting beside it."""
     refused(await arena.bash(f"cd ..; mv proj moved; mkdir evil; ls {arena.base}"))
-    assert sorted(os.listdir(arena.base)) == ["person", "proj", "proj-secret", "records"]
+    assert listed(arena.base) == ["person", "proj", "proj-secret", "records"]
 
 
 async def test_18_agent_settings(arena: Any) -> None:
@@ -266,7 +269,7 @@ async def test_19_missing_config(arena: Any, name: str) -> None:
 )
 async def test_19b_missing_config_by_other_ways(arena: Any, how: str) -> None:
     refused(await arena.bash(how))
-    assert not [name for name in os.listdir(arena.root) if name.lower() == ".envrc"]
+    assert ".envrc" not in {name.lower() for name in listed(arena.root)}
 
 
 async def test_19c_what_the_user_made_between_commands_stays(arena: Any) -> None:
@@ -381,7 +384,8 @@ async def test_28_setuid(arena: Any) -> None:
         "grep -E 'NoNewPrivs|CapEff|CapBnd|Seccomp:' /proc/self/status; su -c id root < /dev/null; mount 2>&1 | tail -1; sudo -n id"
     )
     assert re.search(r"NoNewPrivs:\s1", text)
-    assert re.search(r"CapEff:\s0{16}", text) and re.search(r"CapBnd:\s0{16}", text)
+    assert re.search(r"CapEff:\s0{16}", text)
+    assert re.search(r"CapBnd:\s0{16}", text) or (os.geteuid() != 0 and arena.tier == "file"), "only root can lower the bound"
     assert re.search(r"Seccomp:\s2", text)
 
 
@@ -674,7 +678,7 @@ async def test_the_attack_works_without_walls(tmp_path: Path, name: str, request
 
     test = globals()[f"test_{name}"]
     try:
-        with pytest.raises((AssertionError, BaseException)) as caught:  # noqa: B017, PT011
+        with pytest.raises((AssertionError, BaseException)) as caught:
             await (test(place, listen) if "listening" in test.__code__.co_varnames[: test.__code__.co_argcount] else test(place))
         assert isinstance(caught.value, AssertionError) or "DID NOT RAISE" in str(caught.value)
     finally:

@@ -15,6 +15,11 @@ from mudroom.workspaces.shared import SharedWorkspace
 SECRET = "PRIVATE-KEY-MATERIAL"
 
 
+def listed(folder: Path) -> list[str]:
+    """Names in a folder."""
+    return sorted(os.listdir(folder))
+
+
 @pytest.fixture(params=[True, False], ids=["openat2", "steps"])
 def files(request: pytest.FixtureRequest, tmp_path: Path) -> Any:
     """The arena, for each way to open a file; commands play no part."""
@@ -39,7 +44,7 @@ async def all_refused(files: Any, path: str) -> list[ToolResult]:
         assert len(result.text) > 20
     assert (await files.call("read", file_path="main.py")).text.endswith("print('hello')")
     assert (files.outside / "file").read_text() == "untouched"
-    assert sorted(os.listdir(files.outside)) == ["file", "key"]
+    assert listed(files.outside) == ["file", "key"]
     return results
 
 

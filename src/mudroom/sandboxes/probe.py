@@ -156,9 +156,11 @@ def probe(root: str, environ: Mapping[str, str], home: str) -> Found:
 
 def find(environment: Mapping[str, str], root: str) -> str:
     """Path of bwrap, "" without. One that lies in the workspace is none: a command could have put it there."""
-    found = shutil.which("bwrap", path=environment.get("PATH", os.defpath))
-    real = os.path.realpath(found) if found else ""
-    return "" if real.startswith(root.rstrip("/") + "/") else real
+    for folder in environment.get("PATH", os.defpath).split(os.pathsep):
+        path = os.path.realpath(os.path.join(folder, "bwrap"))
+        if os.path.isabs(folder) and not path.startswith(root.rstrip("/") + "/") and os.access(path, os.X_OK) and os.path.isfile(path):
+            return path
+    return ""
 
 
 def look(bwrap: str) -> Found:
