@@ -38,7 +38,12 @@ def session(settings: Settings, cwd: str, **more: Any) -> Session:
         from .agents import inline
 
         agents = inline(settings.agents)
+    from .permissions import permitted, trusts
+
+    held, notes = permitted(settings, cwd, attended="approver" in more)
     wish: dict[str, Any] = {
+        "permissions": held,
+        "trusted": trusts(settings, cwd),
         "agents": agents,
         "root": settings.agent or None,
         "agent_files": True,
@@ -54,7 +59,9 @@ def session(settings: Settings, cwd: str, **more: Any) -> Session:
         "network": settings.allow_net,
         "environ": os.environ,
     }
-    return Session(**wish | more)
+    made = Session(**wish | more)
+    made.notices.extend(notes)
+    return made
 
 
 def _budget(settings: Settings) -> Budget:
@@ -138,11 +145,14 @@ class Show:
         """Print the report; the exit code. `signals`: those that came meanwhile. `values`: the answer is its outputs."""
         ledger, output = self._tally.ledger, self._output
         text = self._form == "text"
+        apart = text and not self._quiet and sys.stdout.isatty() and sys.stderr.isatty()
+        if apart:
+            say("", prefix="")
         output.write(answered(report, values=values) if text else encode(self._lines.result(report, msgspec.to_builtins(ledger))))
         if trouble := why(report):
             say(trouble)
         if ledger.children and not self._quiet:
-            say(sentence(ledger), prefix="")
+            say(("\n" if apart else "") + sentence(ledger), prefix="")
         if output.trouble:
             say(f"stdout cannot be written: {output.trouble}")
         return self._verdict.code(report, signals) or int(bool(output.trouble))

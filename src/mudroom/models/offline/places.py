@@ -40,9 +40,9 @@ def _folders(text: str) -> list[str]:
         for name in re.findall(r"(?i)\b(?:in|under|inside|within|of) (?:the )?`?([\w.-]+)`? (?:folder|directory|package)\b", bare)
     ]
     found += [name + "/" for name in re.findall(r"(?<![\w/])`?([A-Za-z][\w.-]*)`?\s*(?:目录|文件夹)", bare)]
-    found += [name + "/" for name in re.findall(rf"{_PATH}`?\s*(?:目录|文件夹|里|中|下|内)", bare)]
     for several in _PATHS.findall(bare):
         found += [name + "/" for name in re.findall(_PATH, several[0])]
+    found += [name + "/" for name in re.findall(rf"{_PATH}`?\s*(?:目录|文件夹|里|中|下|内)", bare)]
     return list(dict.fromkeys(name.removeprefix("./") for name in found if name not in ("./", "../")))
 
 
