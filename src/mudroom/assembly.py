@@ -23,7 +23,8 @@ from ._engine.context import Parts
 from ._engine.record import Record
 from ._engine.replay import conversations
 from ._engine.task import task_tool
-from .errors import JournalDamaged, UnknownName, UsageError
+from .crew import Crew, Sources, gathered
+from .errors import JournalDamaged, UsageError
 from .models import providers
 from .permissions.policy import RulePolicy
 from .permissions.rules import Permissions
@@ -55,6 +56,7 @@ class Wish(Struct, frozen=True, kw_only=True):
     root: str | Agent | None = None
     agent_files: bool = False
     permissions: Permissions = Permissions()
+    trusted: bool = True
 
 
 class House(Struct, frozen=True, kw_only=True):
@@ -151,7 +153,7 @@ def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]], past: dict[str
     clock = SystemClock()
     models = Models(environ, clock, home)
     notices: list[str] = []
-    crew = _crew(wish, root, environ, notices)
+    crew = gathered(_sources(wish, root, environ), notices)
     model = _root_model(wish.model, crew.root, models, environ, notices)
     if wish.child_model:
         models(wish.child_model)
@@ -184,73 +186,19 @@ def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]], past: dict[str
     return House(parts=parts, models=models, root=crew.root, model=model, context=crew.context, notices=tuple(notices))
 
 
-class Crew(Struct, frozen=True, kw_only=True):
-    """Who works, and what they are told beside their instructions: built in, from files, and from the opener of the session.
-
-    Arguments:
-        texts: of the context files, by how much of them an agent wants.
-    """
-
-    root: Agent
-    agents: dict[str, Agent]
-    skills: Mapping[str, agentfiles.Skill] = {}
-    context: agentfiles.Context | None = None
-    texts: Mapping[str, str] = {}
+def _sources(wish: Wish, folder: str, environ: Mapping[str, str]) -> Sources:
+    return Sources(
+        root=wish.root, agents=wish.agents, tools=[tool.name for tool in wish.tools], files=wish.agent_files, trusted=wish.trusted,
+        folder=folder, home=environ.get("HOME", ""), missing=lambda model: _missing(model, environ),
+    )  # fmt: skip
 
 
-def _crew(wish: Wish, folder: str, environ: Mapping[str, str], notices: list[str]) -> Crew:
-    builtin = [agentfiles.builtin(name) for name in agentfiles.BUILT_IN]
-    if not wish.agent_files:
-        agents = {agent.name: agent for agent in (*builtin, *wish.agents)}
-        return Crew(root=_root(wish.root, agents), agents=agents)
-    home = environ.get("HOME", "")
-    found = agentfiles.agents_from(folder, home=home, tools=[tool.name for tool in wish.tools])
-    context = agentfiles.context_from(folder, home=home)
-    filed = {agent.name: _served(agent, environ, notices) for agent in (*found.mains, *found.agents)}
-    offered = (*builtin, *(filed[agent.name] for agent in found.agents), *wish.agents)
-    agents = {agent.name: agent for agent in offered}
-    notices.extend(_about_files(found, context))
-    texts = {"project": context.text(personal=False), "full": context.text()}
-    return Crew(root=_root(wish.root, {**filed, **agents}), agents=agents, skills=found.skills, context=context, texts=texts)
-
-
-def _root(asked: str | Agent | None, agents: Mapping[str, Agent]) -> Agent:
-    if asked is None or isinstance(asked, Agent):
-        return asked or agentfiles.builtin("main")
-    return named(asked, agents)
-
-
-def named(asked: str, agents: Mapping[str, Agent]) -> Agent:
-    """The agent of that name, whatever its case and separators. Raises UnknownName."""
-    if asked in agents:
-        return agents[asked]
-    known = {agentfiles.folded(name): agent for name, agent in agents.items()}
-    if (agent := known.get(agentfiles.folded(asked))) is None:
-        raise UnknownName("agent", asked, agents)
-    return agent
-
-
-def _served(agent: Agent, environ: Mapping[str, str], notices: list[str]) -> Agent:
-    """The agent; with its parent's model when nothing here can serve the one its file names."""
+def _missing(model: str, environ: Mapping[str, str]) -> str:
+    """Why nothing here can serve a model of that name; "" if something can."""
     try:
-        if agent.model == "inherit" or _usable(providers.PROVIDERS[providers.split(agent.model)[0]], environ):
-            return agent
-        why = "no key for it"
+        return "" if _usable(providers.PROVIDERS[providers.split(model)[0]], environ) else "no key for it"
     except UsageError as error:
-        why = error.message
-    notices.append(f"agent {agent.name} wants the model {agent.model}, but {why}: it has its parent's")
-    return replace(agent, model="inherit")
-
-
-def _about_files(found: agentfiles.Found, context: agentfiles.Context) -> list[str]:
-    """What the person should know of the files that are used: that a project brought some, and that some are not right."""
-    words: list[str] = []
-    if brought := [name for name in found.paths if name not in found.personal]:
-        words.append(f"using agents of this folder: {', '.join(brought)}")
-    wrong = [finding for finding in (*found.findings, *context.findings) if finding.severity is not agentfiles.Severity.NOTE]
-    if wrong:
-        words.append(f"{agentfiles.counted(wrong)} in agent files, the first: {wrong[0]} (mudroom agents check lists all)")
-    return words
+        return error.message
 
 
 class Models:

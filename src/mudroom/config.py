@@ -11,6 +11,7 @@ from typing import Any, get_args
 import msgspec
 from msgspec import Struct
 
+from ._core.agents import Mode
 from .errors import UsageError, suggest
 
 PROJECT_FILE = ".mudroom.toml"
@@ -18,6 +19,7 @@ FORMATS = ("text", "json", "stream-json")
 COLORS = ("auto", "always", "never")
 SCREENS = ("auto", "plain")
 SANDBOXES = ("auto", "full", "file", "off")
+MODES = tuple(mode.value for mode in Mode)
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -29,6 +31,8 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         agent: name of the root agent, "" for the built-in one. agents: further ones, as JSON. json_schema: of the answer; JSON or a file.
         max_children: children that run at once. output_format: one of FORMATS. color: one of COLORS.
         screen: one of SCREENS; "plain" never moves the cursor, for screen readers.
+        permission_mode: one of MODES, "" for what other settings say. allowed_tools, disallowed_tools: rules, with commas between.
+        trust: whether this folder's files are trusted for this once.
         sandbox: one of SANDBOXES. allow_net: whether commands reach the network.
         max_minutes, max_tokens, max_budget_usd: limits of one answer to a prompt, all runs below it included. None is no limit;
             max_tokens holds for what is read and for what is written, each.
@@ -51,6 +55,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     color: str = "auto"
     screen: str = "auto"
     sandbox: str = "auto"
+    permission_mode: str = ""
+    allowed_tools: str = ""
+    disallowed_tools: str = ""
+    trust: bool = False
     allow_net: bool = False
     home: str = ""
     retention_days: int | None = None
@@ -65,7 +73,7 @@ KEYS = tuple(name for name in Settings.__struct_fields__ if name not in ("origin
 NARROWING = ("max_turns", "max_minutes", "max_tokens", "max_budget_usd", "child_turns", "max_children")
 """What a project's file may set, and only to less: it comes with a repository that someone else wrote."""
 
-_CHOICES = {"output_format": FORMATS, "color": COLORS, "screen": SCREENS, "sandbox": SANDBOXES}
+_CHOICES = {"output_format": FORMATS, "color": COLORS, "screen": SCREENS, "sandbox": SANDBOXES, "permission_mode": MODES}
 _NUMBERS = {field.name for field in msgspec.structs.fields(Settings) if int in (field.type, *get_args(field.type))}
 _FIGURES = {field.name for field in msgspec.structs.fields(Settings) if float in get_args(field.type)}
 _VARIABLES = {

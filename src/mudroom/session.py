@@ -19,6 +19,7 @@ from ._core.tools import Tool
 from ._engine.record import Ongoing
 from ._engine.task import narrowed
 from ._version import __version__
+from .crew import named
 from .errors import UsageError
 from .outputs import shape
 from .permissions.rules import Permissions
@@ -53,6 +54,7 @@ class Session:
             "off" (no walls). network: whether commands reach it.
         environ: where keys and addresses are looked up; default: the process's environment.
         permissions: rules and mode for what tools may do; default: whatever the sandbox holds, and nothing that needs confirmation.
+        trusted: whether agents of the folder get the rights they ask for; else they may only read.
         resume: id of a recorded session, or the beginning of one, to go on with; its folder and model are taken over.
         prices: whether reports say what was spent in US dollars; a budget in dollars turns it on.
         fork: go on with a copy of that session under a new id, and leave the record as it is.
@@ -84,6 +86,7 @@ class Session:
         sandbox: str = "auto",
         network: bool = False,
         permissions: Permissions | None = None,
+        trusted: bool = True,
         environ: Mapping[str, str] | None = None,
         resume: str = "",
         fork: bool = False,
@@ -96,7 +99,7 @@ class Session:
         self._wish = assembly.Wish(
             session=self.id, model=model, child_model="" if child_model == "inherit" else child_model, cwd=cwd, home=home,
             child_budget=Budget(turns=child_turns), tools=tuple(tools), agents=tuple(agents), root=root, agent_files=agent_files,
-            journal=journal, approver=approver, sandbox=sandbox, network=network, permissions=permissions or Permissions(),
+            journal=journal, approver=approver, sandbox=sandbox, network=network, permissions=permissions or Permissions(), trusted=trusted,
             environ=environ, resume=resume, fork=fork, prices=prices or self.budget.usd is not None,
         )  # fmt: skip
         self._most = max_children
@@ -373,7 +376,7 @@ class Session:
     def _agent(self, agent: str | Agent) -> Agent:
         if isinstance(agent, Agent):
             return agent
-        return assembly.named(agent, self._open().parts.agents)
+        return named(agent, self._open().parts.agents)
 
     def _open(self) -> assembly.House:
         if self._house is None:

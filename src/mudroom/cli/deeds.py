@@ -75,8 +75,10 @@ class Deeds:
             return
         self.buffer.append_to_history()
         self.buffer.reset()
-        talk = self._talk
-        if talk and self._panel.addressee:
+        talk, choice = self._talk, self._panel.choice
+        if choice and choice.words:
+            choice.give(line.strip())
+        elif talk and self._panel.addressee:
             self._say_to(talk, self._panel.addressee, line)
             self._panel.addressee = ""
         elif talk and talk.busy and line.split()[0] in QUICK:

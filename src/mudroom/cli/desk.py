@@ -121,12 +121,12 @@ class Desk:
         self.buffer.text = text
         self.buffer.cursor_position = len(text)
 
-    async def choose(self, title: str, items: Sequence[tuple[str, str]]) -> str | None:
-        """Ask which of (value, label) it shall be; None for none. Questions wait for one another."""
+    async def choose(self, title: str, items: Sequence[tuple[str, str]], *, words: bool = False) -> str | None:
+        """Ask which of (value, label) it shall be, or for words; None for none. Questions wait for one another."""
         async with self._asking:
             if self._panel.closed:
                 return None
-            self._panel.choice = choice = Choice(title, items)
+            self._panel.choice = choice = Choice(title, items, words=words)
             self._fresh()
             try:
                 return await choice.answer

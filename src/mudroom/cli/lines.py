@@ -38,6 +38,7 @@ class Lines:
         self.paper = Paper(write=self._write, columns=columns, color=color, signs=glyphs(sys.stdout.encoding))
         self._progress = PlainProgress(sys.stderr, Tree(), verbose=verbose)
         self._talk: Talk | None = None
+        self._asking = asyncio.Lock()
         self._typed, self._came, self._ended = deque[str](), asyncio.Event(), False
         self._decode, self._begun = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
 
@@ -67,14 +68,20 @@ class Lines:
             said = f"{said[:-1]}\n{await self._asked('')}"
         return said
 
-    async def choose(self, title: str, items: Sequence[tuple[str, str]]) -> str | None:
-        """Ask for a number."""
+    async def choose(self, title: str, items: Sequence[tuple[str, str]], *, words: bool = False) -> str | None:
+        """Ask for a number, or for words. Questions wait for one another."""
+        async with self._asking:
+            return await self._chosen(title, items, words)
+
+    async def _chosen(self, title: str, items: Sequence[tuple[str, str]], words: bool) -> str | None:
         self._write("".join([f"{title}\n", *(f"  {n}. {one_line(label)}\n" for n, (_, label) in enumerate(items, 1))]))
         try:
             said = (await self._asked("number, or nothing: ")).strip()
         except EOFError:
             return None
-        return items[int(said) - 1][0] if said.isdecimal() and 0 < int(said) <= len(items) else None
+        if said.isdecimal() and 0 < int(said) <= len(items):
+            return items[int(said) - 1][0]
+        return said if words and said else None
 
     def running(self) -> AbstractContextManager[object]:
         """A block in which Ctrl-C stops the run."""

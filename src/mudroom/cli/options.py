@@ -12,6 +12,8 @@ from typing import Any
 import click
 
 from ..errors import UsageError
+from .permissions import COMMANDS as OF_PERMISSIONS
+from .permissions import MODES, joined
 from .prepared import HELP, prepare
 from .recorded import COMMANDS as OF_SESSIONS
 from .viewer_commands import COMMANDS as OF_VIEWER
@@ -61,6 +63,11 @@ def terminal() -> bool:
 @click.option("--max-children", type=click.IntRange(1), metavar="N", help="Most children at once; more wait.")
 @click.option("--sandbox", type=click.Choice(["auto", "full", "file", "off"]), help="Walls around commands; off: none.")
 @click.option("--allow-net", is_flag=True, default=None, help="Let commands reach the network.")
+@click.option("--permission-mode", type=click.Choice(MODES), help="What holds where no rule does; default: changes are asked.")
+@click.option("--allowed-tools", "--allowedTools", multiple=True, metavar="RULES", help='Allow without asking: "Bash(git diff:*),Edit".')
+@click.option("--disallowed-tools", "--disallowedTools", multiple=True, metavar="RULES", help='Never allow: "Bash(git push:*)".')
+@click.option("--dangerously-skip-permissions", "skip", is_flag=True, help="Ask nothing: --permission-mode bypassPermissions.")
+@click.option("--trust", is_flag=True, default=None, help="Use this folder's agents with the rights they ask for, this once.")
 @click.option("-c", "--continue", "latest", is_flag=True, help="Go on with the last session of this folder.")
 @click.option("-r", "--resume", is_flag=False, flag_value="", metavar="[ID|NAME]", help="Go on with a session; alone it asks which.")
 @click.option("--fork-session", "fork", is_flag=True, help="Go on with a copy of it, and leave it as it is.")
@@ -96,6 +103,8 @@ def front(
     from .going_on import chosen, tidy
 
     which = {flag: flags.pop(flag) for flag in ("resume", "latest", "fork", "id", "name")}
+    skip = {"permission_mode": "bypassPermissions"} if flags.pop("skip") else {}
+    flags = joined(flags) | skip
     flags |= {"color": "never" if no_color else None, "screen": "plain" if screen_reader else None}
     settings = prepare(cwd, **flags)
     start = chosen(settings.home, cwd, **which)
@@ -247,5 +256,6 @@ def check_agents(cwd: str, paths: tuple[str, ...]) -> int:
 
 
 COMMANDS: dict[str, click.Command] = {
-    "runs": runs, "show": show, **OF_SESSIONS, **OF_VIEWER, "models": models, "agents": agents, "doctor": doctor, "help": help_,
+    "runs": runs, "show": show, **OF_SESSIONS, **OF_VIEWER, **OF_PERMISSIONS, "models": models,
+    "agents": agents, "doctor": doctor, "help": help_,
 }  # fmt: skip

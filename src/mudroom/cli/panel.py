@@ -23,10 +23,14 @@ QUEUED = 3
 
 
 class Choice:
-    """A question with a list of answers, one of them marked; `answer` gets the value of the one taken, None for none."""
+    """A question with a list of answers, one of them marked; `answer` gets the value of the one taken, None for none.
 
-    def __init__(self, title: str, items: Sequence[tuple[str, str]]) -> None:
-        self.title, self.items, self.at = title, items, 0
+    Arguments:
+        words: whether a line typed instead is the answer.
+    """
+
+    def __init__(self, title: str, items: Sequence[tuple[str, str]], *, words: bool = False) -> None:
+        self.title, self.items, self.words, self.at = title, items, words, 0
         self.answer: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
     def give(self, value: str | None) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from .._version import __version__
 from ..config import Settings
+from .approve import Asked, introduced
 from .commands import COMMANDS, recap
 from .going_on import NEW, Start, begun
 from .print_mode import session
@@ -24,9 +25,10 @@ async def converse(settings: Settings, *, cwd: str, start: Start = NEW, first: s
     after = Next()
     async with _face(settings, cwd, verbose) as face:
         face.paper.lines([("mudroom ", "bold"), (__version__, "dim"), ("   /help and ? say what you can do", "dim")])
+        approver, settings = Asked(face), await introduced(face, settings, cwd)
         while after.code is None:
             chosen: dict[str, Any] = {"model": after.model} if after.model else {}
-            opened = session(settings, cwd, prices=True, **start.opening, **chosen)
+            opened = session(settings, cwd, prices=True, approver=approver, **start.opening, **chosen)
             talk = Talk(opened, face, settings, COMMANDS)
             async with opened:
                 begun(opened, settings.home, start)

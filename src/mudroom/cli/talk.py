@@ -73,8 +73,8 @@ class Face(Protocol):
         """Put words where the next line is typed."""
         ...
 
-    async def choose(self, title: str, items: Sequence[tuple[str, str]]) -> str | None:
-        """Ask which of (value, label) it shall be; None for none."""
+    async def choose(self, title: str, items: Sequence[tuple[str, str]], *, words: bool = False) -> str | None:
+        """Ask which of (value, label) it shall be; None for none. `words`: what is typed instead is an answer too."""
         ...
 
     def running(self) -> AbstractContextManager[object]:

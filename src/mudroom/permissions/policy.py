@@ -47,7 +47,7 @@ class RulePolicy:
         if self._idle and not tool.needs_confirmation and mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS):
             return _FREE
         findings = self.findings(tool, arguments)
-        decisions = [self._settled(finding, mode) for finding in findings]
+        decisions = [self.settled(finding, mode) for finding in findings]
         return min(decisions, key=lambda decision: _ORDER.index(decision.verdict))
 
     def findings(self, tool: Tool, arguments: Mapping[str, Any]) -> list[Finding]:
@@ -92,7 +92,7 @@ class RulePolicy:
             return fits(rule.spec, str(arguments.get("name", "")))
         return rule.verdict != ALLOW and bool(colon) and fits(wanted, str(arguments.get(key, "")))
 
-    def _settled(self, finding: Finding, mode: Mode) -> Decision:
+    def settled(self, finding: Finding, mode: Mode) -> Decision:
         """The mode's word on a finding."""
         rule = str(finding.rule) if finding.rule else ""
 
