@@ -19,6 +19,7 @@ from .._core.tools import Tool, ToolResult
 from .answers import EMIT, Answers
 from .changes import Announced, Barrier, from_any_thread
 from .guard import Guard
+from .sendable import sendable
 
 E = TypeVar("E", bound=Event)
 
@@ -92,8 +93,9 @@ class RunContext:
         self._unsaved: list[Stored] = []
         self._unshown: list[Stored] = []
         self.chat: Chat = parts.models(brief.model).chat(self._setup())
-        for message in brief.history:
+        for message in sendable(brief.history):
             self.chat.add(message)
+            self.ids.update(call.id for call in message.calls) if isinstance(message, Assistant) else None
             self.ids.update(map(folded, message.calls) if isinstance(message, Assistant) else ())
 
     def _setup(self) -> Setup:
