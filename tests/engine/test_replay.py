@@ -13,7 +13,7 @@ from mudroom._engine.replay import ReplayDiverged
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.replaying import replay
-from mudroom.testing.replayed import replayed
+from mudroom.testing import replayed
 
 
 def family(request: Request) -> Answer:
