@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mudroom import Agent, Budget, Output, Session, UsageError
+from mudroom._core.agents import Mode
 from mudroom._engine.task import chosen
 from mudroom.agentfiles import BUILT_IN, agent_of, agents_from, builtin, source
 from mudroom.agentfiles.rights import BUILT_IN as KNOWN_TOOLS
@@ -51,7 +52,9 @@ def sample(path: str) -> Sample:
         (".claude/agents/spawner-old.md", {"tools": ("task",), "children": ("explore",)}),
         (".claude/agents/model.md", {"model": "sonnet"}),
         (".claude/agents/turns.md", {"budget": Budget(turns=12)}),
-        (".claude/agents/plan-mode.md", {"tools": ("*", "!bash", "!write", "!edit")}),
+        (".claude/agents/plan-mode.md", {"tools": ("*", "!write", "!edit"), "mode": Mode.PLAN}),
+        (".claude/agents/bypass.md", {"tools": None, "mode": Mode.BYPASS}),
+        (".qwen/agents/approval.md", {"mode": Mode.ACCEPT_EDITS}),
         (".claude/agents/renamed.md", {"name": "code-reviewer"}),
         (".claude/agents/limited-tool.md", {"tools": ("read",)}),
         (".claude/agents/colon.md", {"description": "Use this: when asked."}),
@@ -69,7 +72,7 @@ def sample(path: str) -> Sample:
         (".opencode/agents/who.md", {"tools": None, "children": ("explore",)}),
         (".opencode/agents/part.md", {"tools": ("*", "!bash")}),
         (".codex/agents/plain.toml", {"name": "plain", "instructions": "Do it."}),
-        (".codex/agents/ro.toml", {"tools": ("*", "!bash", "!write", "!edit"), "model": "gpt-5"}),
+        (".codex/agents/ro.toml", {"tools": ("*", "!write", "!edit"), "mode": Mode.PLAN, "model": "gpt-5"}),
         (".qwen/agents/old.md", {"temperature": 0.3, "top_p": 0.5, "budget": Budget(seconds=120)}),
         (".agents/agents/ours.md", {"name": "ours"}),
         (".agents/agents/outputs.md", {"outputs": {"title": Output("the title"), "pages": Output("", {"type": "integer"})}}),
@@ -225,6 +228,22 @@ async def test_c11_an_agent_may_call_only_whom_its_file_allows_with_the_tools_it
     assert "plan" in refused.text
     assert "Planned." in planned.text
     assert next(request.tools for request in model.requests if request.prompt == "b") == ("read",)
+
+
+async def test_c10_an_agent_whose_file_says_plan_or_read_only_changes_nothing(write: Write, tmp_path: Path) -> None:
+    write("project/.claude/agents/p.md", head("name: planner", "description: Plans.", "permissionMode: plan"))
+    write("project/.codex/agents/r.toml", 'name="ro"\ndescription="R."\nsandbox_mode="read-only"\ndeveloper_instructions="x"\n')
+
+    def answer(request: Request) -> Any:
+        return "Done." if request.turn else [call("bash", command="touch made"), call("write", file_path="made", content="x")]
+
+    settings: dict[str, Any] = {"cwd": str(tmp_path / "project"), "journal": "memory", "environ": {}, "agent_files": True}
+    for name in ("planner", "ro"):
+        model = ScriptedModel(answer)
+        async with Session(model=model, **settings) as session:
+            await session.task("Make it.", agent=name)
+        assert [result.error for result in model.requests[1].results] == [True, True]
+        assert not (tmp_path / "project" / "made").exists()
 
 
 async def test_c3_an_agent_file_with_outputs_must_emit(write: Write, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from .._core.agents import Agent, Output
+from .._core.agents import Agent, Mode, Output
 from .._core.budgets import Budget
 from . import rights
 from .findings import Notes
@@ -166,17 +166,24 @@ def _permission(draft: Draft, value: Any, line: int) -> None:
 
 
 def _permission_mode(draft: Draft, value: Any, line: int) -> None:
-    mode = _text(value)
-    if mode == "plan":
-        draft.barred += tuple(f"!{tool}" for tool in rights.CHANGERS)
-    elif mode != "default":
-        draft.notes.note(line, f"{mode}: a child has its parent's rights or less, whatever its file says")
+    mode = _MODES.get(_text(value))
+    if mode is None:
+        raise ValueError(f"{value!r} is none of {', '.join(Mode)}")
+    _take_mode(draft, mode)
+    if mode in (Mode.ACCEPT_EDITS, Mode.BYPASS):
+        draft.notes.note(line, f"{value}: a child has its parent's rights or less, whatever its file says")
+
+
+def _take_mode(draft: Draft, mode: Mode) -> None:
+    draft.fields["mode"] = mode
+    if mode is Mode.PLAN:
+        draft.barred += ("!write", "!edit")
 
 
 def _sandbox_mode(draft: Draft, value: Any, line: int) -> None:
     mode = _text(value)
     if mode == "read-only":
-        draft.barred += tuple(f"!{tool}" for tool in rights.CHANGERS)
+        _take_mode(draft, Mode.PLAN)
     elif mode not in ("workspace-write", "danger-full-access"):
         raise ValueError(f"{mode!r} is none of read-only, workspace-write, danger-full-access")
 
@@ -274,6 +281,7 @@ def _check_schema(name: str, schema: dict[str, Any]) -> None:
         raise ValueError(f"{name} is no JSON Schema: {str(error).splitlines()[0]}") from None
 
 
+_MODES = {**{mode.value: mode for mode in Mode}, "auto-edit": Mode.ACCEPT_EDITS, "auto": Mode.ACCEPT_EDITS, "yolo": Mode.BYPASS}
 _TURNS = _limit("turns", _count)
 _MINUTES = _limit("seconds", lambda value: _number(value, 0.001, 1e6) * 60)
 _TEMPERATURE = _field("temperature", lambda value: _number(value, 0, 2))
@@ -306,7 +314,7 @@ _SPELLED: tuple[tuple[str, Take], ...] = (
     ("runConfig run_config", _run_config),
 )
 _KEYS = {key: take for keys, take in _SPELLED for key in keys.split()}
-_NARROWING = {_tools, _barred, _permission, _sandbox_mode, _child_tools, _budget}
+_NARROWING = {_tools, _barred, _permission, _permission_mode, _sandbox_mode, _child_tools, _budget}
 _WITHOUT_EFFECT = (
     "color hidden effort background hooks memory mcpServers mcp_servers isolation initialPrompt display_name model_reasoning_effort "
     "nickname_candidates license version title metadata argument_hint when_to_use author tags"

@@ -14,10 +14,6 @@ from msgspec import Struct
 from .._core.tools import canonical
 from .findings import Notes
 
-READERS = ("read", "glob", "grep", "todo")
-"""Tools that change nothing."""
-CHANGERS = ("bash", "write", "edit")
-"""Tools that change things."""
 BUILT_IN = ("bash", "read", "write", "edit", "glob", "grep", "todo", "task", "skill")
 """Tools that are always known."""
 

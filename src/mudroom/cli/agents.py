@@ -101,6 +101,10 @@ def _facts(agent: Agent, path: str) -> Iterator[tuple[str, str]]:
     yield "description", agent.description
     yield "model", agent.model
     yield "tools", "all of its parent's but task" if agent.tools is None else ", ".join(agent.tools) or "none"
+    if agent.mode is not None:
+        yield "mode", agent.mode
+    if agent.child_tools is not None:
+        yield "child tools", ", ".join(agent.child_tools) or "none"
     if agent.children is not None:
         yield "may call", ", ".join(agent.children) or "nobody"
     limits = [f"{name} {value:g}" for name in agent.budget.__struct_fields__ if (value := getattr(agent.budget, name)) is not None]
