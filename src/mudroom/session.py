@@ -195,6 +195,11 @@ class Session:
         """Where commands run."""
         return self._open().parts.sandbox
 
+    @property
+    def redact(self) -> Callable[[str], str]:
+        """Takes secrets out of a text."""
+        return self._open().parts.redact
+
     def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:
         """Have `watcher` called with every event from now on, in order, deltas included; call what is returned to stop it.
 

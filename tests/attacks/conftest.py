@@ -66,6 +66,7 @@ class Arena:
         self.sandbox = self.walls()
         self.run_id, self.turn, self.memo = "1", 1, dict[str, Any]()
         self._spills = 0
+        self.redact = str
 
     def walls(self, **more: Any) -> Sandbox:
         """A new sandbox of the arena's tier."""

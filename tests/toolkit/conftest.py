@@ -28,6 +28,7 @@ class Run:
         self.memo: dict[str, Any] = {}
         self.workspace = SharedWorkspace(str(folder / "root"), [str(folder / "spills")])
         self.sandbox = PlainSandbox(str(folder / "root"))
+        self.redact = str
         self.root, self.spills = folder / "root", folder / "spills"
 
     def spill(self, name: str) -> str:

@@ -256,6 +256,11 @@ class ToolContext(Protocol):
         """Number of the current turn, from 1."""
         ...
 
+    @property
+    def redact(self) -> Callable[[str], str]:
+        """Takes secrets out of a text; results need not go through it, files for long output do."""
+        ...
+
     def spill(self, name: str) -> str:
         """Path of a new file outside the workspace, readable by the `read` tool, for output too long for a context."""
         ...

@@ -8,6 +8,7 @@ from typing import Any
 
 from .._core.ports import Sandbox, Workspace
 from ..session import Session
+from ..toolkit.bash import BASH
 
 
 class Shell:
@@ -22,13 +23,13 @@ class Shell:
         self.memo: dict[str, Any] = {}
         self.workspace: Workspace = session.workspace
         self.sandbox: Sandbox = session.sandbox
-        self._bash = session.toolbox["bash"]
+        self.redact = session.redact
         self._folder = os.path.join(home, "spills", session.id)
 
     async def run(self, command: str) -> str:
         """Run it to its end; its output, cut as a model would read it. Cancelling kills it."""
         try:
-            result = await self._bash.run(self, self._bash.parse({"command": command}))
+            result = await BASH.run(self, BASH.parse({"command": command}))
         except ValueError as error:
             return str(error)
         return result.text

@@ -29,9 +29,6 @@ SHAPES = (
 )
 """What a secret is called in its marker, texts it begins with, what follows; of a named group only that is taken out."""
 
-LONGEST = 24_000
-"""Characters that the longest shape may take."""
-
 _NAME = re.compile(
     r"PASSW(?:OR)?D|PASSPHRASE|SECRET|TOKEN|CREDENTIAL|API_?KEY|PRIVATE_?KEY|ACCESS_?KEY|_KEY$|_PAT$|_PWD$|^AWS_|_AUTH$", re.I
 )
@@ -69,32 +66,6 @@ class Redactor:
             if begins in text:
                 text = _shape(begins, follows).sub(lambda found, name=name: _marked(found, name), text)
         return text
-
-    def stream(self) -> Stream:
-        """For a text that comes in pieces."""
-        return Stream(self)
-
-
-class Stream:
-    """A text that comes in pieces, without its secrets, wherever the pieces were cut. The last LONGEST characters wait."""
-
-    def __init__(self, redact: Redactor) -> None:
-        self._redact, self._waiting = redact, ""
-
-    def take(self, piece: str) -> str:
-        """Add a piece; what may go out now."""
-        self._waiting += piece
-        if len(self._waiting) < 2 * LONGEST:
-            return ""
-        whole = self._redact(self._waiting)
-        cut = whole.rfind("\n", 0, len(whole) - LONGEST) + 1 or len(whole) - LONGEST
-        self._waiting = whole[cut:]
-        return whole[:cut]
-
-    def end(self) -> str:
-        """What was left."""
-        whole, self._waiting = self._redact(self._waiting), ""
-        return whole
 
 
 def _telling(value: str) -> bool:

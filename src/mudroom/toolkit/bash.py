@@ -11,6 +11,7 @@ from mudroom._core.ports import Finished, ToolContext
 from mudroom._core.tools import Effect, Tool, ToolResult
 
 from ._arguments import described, parser, schema
+from ._secrets import Redacted
 
 CAP = 50_000
 """Characters of output the model gets; half from the start, half from the end where there is more, and a word about it."""
@@ -86,6 +87,7 @@ class Output:
         self._ctx = ctx
         self._head, self._tail = bytearray(), bytearray()
         self._file: BinaryIO | None = None
+        self._redacted = Redacted(ctx.redact)
         self._room = SPILL_CAP
 
     def take(self, chunk: bytes) -> None:
@@ -103,9 +105,9 @@ class Output:
     def text(self) -> str:
         """What the model reads: everything, or head and tail and where the whole is. Call it last."""
         if self.spill:
-            head, tail = _clean(self._head), _clean(self._tail[-_KEPT:])
+            head, tail = (self._ctx.redact(_clean(part)) for part in (self._head, self._tail[-_KEPT:]))
         else:
-            whole = _clean(self._head + self._tail)
+            whole = self._ctx.redact(_clean(self._head + self._tail))
             if len(whole) <= CAP - 100:
                 return whole
             self._begin()
@@ -117,6 +119,7 @@ class Output:
     def close(self) -> None:
         """Let go of the file."""
         if self._file:
+            self._put(self._redacted.end())
             self._file.close()
             self._file = None
 
@@ -129,14 +132,18 @@ class Output:
     def _keep(self, chunk: bytes) -> None:
         if not self._file or self._room <= 0:
             return
+        chunk = _BYTE_ESCAPES.sub(b"", chunk) if b"\x1b" in chunk else chunk
+        self._put(self._redacted.take(chunk.translate(None, _BYTE_CONTROLS)))
+
+    def _put(self, chunk: bytes) -> None:
+        if not self._file or self._room <= 0 or not chunk:
+            return
         try:
             self._write(self._file, chunk)
         except OSError as error:
             self._room, self.trouble = 0, f" (it ends early: {error.strerror})"
 
     def _write(self, file: BinaryIO, chunk: bytes) -> None:
-        chunk = _BYTE_ESCAPES.sub(b"", chunk) if b"\x1b" in chunk else chunk
-        chunk = chunk.translate(None, _BYTE_CONTROLS)
         file.write(chunk[: self._room])
         self._room -= len(chunk)
         if self._room <= 0:
