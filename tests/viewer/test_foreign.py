@@ -74,12 +74,7 @@ def parent_lines() -> Lines:
     lines = Lines()
     asked = use("t1", "Task", prompt="Look.", subagent_type="Explore", description="look")
     lines.add("user", "Which testing framework?", 0).add("user", "<system-reminder>be kind</system-reminder>", 0, isMeta=True)
-    lines.says(
-        1,
-        {"type": "thinking", "thinking": "Hm."},
-        words("I ask a child."),
-        use("t1", "Task", prompt="Look.", subagent_type="Explore", description="look"),
-    )
+    lines.says(1, {"type": "thinking", "thinking": "Hm."}, words("I ask a child."), asked)
     lines.result(8, "t1", [words("It uses pytest.")], toolUseResult={"agentId": "a1", "status": "completed"})
     lines.says(9, words("pytest."), name="m2").add("user", "Thanks. And the version?", 20)
     return lines.says(21, use("b1", "Bash", command="pytest --version"), name="m3").result(22, "b1", "boom", is_error=True)

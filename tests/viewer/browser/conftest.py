@@ -80,12 +80,11 @@ class Page:
         assert "exceptionDetails" not in said, said["exceptionDetails"]
         return said["result"].get("value")
 
-    async def until(self, script: str) -> Any:
-        """Wait until an expression is true; its value."""
+    async def until(self, script: str) -> None:
+        """Wait until an expression is true."""
         async with asyncio.timeout(PATIENCE):
-            while not (value := await self.run(script)):  # noqa: ASYNC110  the page has no event of ours
+            while not await self.run(f"Boolean({script})"):  # noqa: ASYNC110  the page has no event of ours
                 await asyncio.sleep(0.02)
-        return value
 
     async def press(self, *keys: str) -> None:
         """Keys, one after the other."""

@@ -40,6 +40,7 @@ const app = {
   at: { session: "", run: "", turn: 0, call: "", tab: "transcript" },
   filter: { errors: false, refused: false, tool: "" },
   feed: null,
+  whole: false, // all that was recorded when the session was opened is in the fold
   given: null,
 
   now: () => (app.live ? Math.max(Date.now() / 1000, app.fold.ended) : app.fold.ended),
@@ -74,26 +75,25 @@ const app = {
   /** Begin to show a session. */
   open(session) {
     app.feed?.close();
-    Object.assign(app, { fold: new Fold(), live: false, filter: { errors: false, refused: false, tool: "" } });
+    Object.assign(app, { fold: new Fold(), live: false, whole: false, filter: { errors: false, refused: false, tool: "" } });
     app.waterfall.known.clear();
     app.waterfall.folded.clear();
     app.trouble("");
     $("list").hidden = true;
     $("main").hidden = false;
-    let sought = false;
     const events = (some) => {
       for (const [number, event] of some) app.fold.apply(number, event);
-      if (sought) app.live = app.live || !app.fold.closed;
-      if (app.fold.closed) app.live = false;
-      app.later(sought ? {} : { seek: true });
+      app.live = app.whole && !app.fold.closed;
+      app.later(app.whole ? {} : { seek: true });
     };
     if (app.given) {
+      app.whole = true;
       events(app.given.events);
       if (app.given.trouble) app.trouble(app.given.trouble);
       return;
     }
     const ready = async () => {
-      sought = true;
+      app.whole = true;
       await app.check();
       app.later({ seek: true });
     };
@@ -149,13 +149,13 @@ const app = {
   draw({ seek = false, item = null } = {}) {
     const { fold } = app;
     if (!fold) return;
-    if (!fold.runs.has(app.at.run)) app.at.run = fold.roots.at(-1)?.id ?? "";
+    const run = fold.runs.get(app.at.run) ?? fold.roots.at(-1);
+    if (app.whole && run) app.at.run = run.id;
     drawTop(fold);
     drawFilters(fold);
     app.waterfall.draw();
-    if (seek && app.at.run) app.waterfall.show(app.at.run);
-    const run = fold.runs.get(app.at.run);
     if (!run) return drawNothing();
+    if (seek) app.waterfall.show(run.id);
     fill($("head"), drawHead(fold, run));
     drawTabs(fold);
     app.read(run, { seek, item });

@@ -57,9 +57,11 @@ const help = () => {
 
 const listen = () => {
   document.addEventListener("keydown", (event) => {
-    if (event.ctrlKey || event.metaKey || event.altKey || $("help").open || event.target.matches("input, select, textarea")) return;
+    const at = event.target instanceof Element ? event.target : document.body;
+    if ($("help").open && event.key === "Escape") return $("help").close();
+    if (event.ctrlKey || event.metaKey || event.altKey || $("help").open || at.matches("input, select, textarea")) return;
     const arrows = event.key.startsWith("Arrow");
-    if ((arrows && event.target.closest("#body, #split")) || (event.key === "Enter" && event.target.matches("button, a, summary"))) return;
+    if ((arrows && at.closest("#body, #split")) || (event.key === "Enter" && at.matches("button, a, summary"))) return;
     const act = EVERYWHERE[event.key] ?? (app.fold ? PRESSED[event.key] : null);
     if (!act) return;
     event.preventDefault();

@@ -1,0 +1,314 @@
+"""The page in a real browser: what it shows of a run of two hundred children, how fast, and that no text can hurt it."""
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from mudroom._core.events import CallStarted, Stored, TurnFinished, TurnStarted
+from mudroom._core.messages import Call, Message, Thinking
+from mudroom._engine.ledger import ledger
+from mudroom._engine.tree import Tree, transcript
+from mudroom.journals.sqlite import SqliteJournal
+from mudroom.viewer.exporting import single_file
+from mudroom.viewer.server import viewer
+from mudroom.viewer.sources import Given, Home
+
+PICTURES = Path(__file__).parents[3] / "artefacts" / "viewer"
+
+SETTLED = "app.fold && app.fold.events >= {events} && !app.frame && app.run"
+
+
+@asynccontextmanager
+async def shown(page: Any, script: Any, link: str = "") -> AsyncGenerator[None]:
+    """The page with one session in it, at the place the link names."""
+    async with viewer(Given(script.session, script.events), port=0) as door:
+        await page.open(f"{door.url}#session={script.session}{link}")
+        await page.until(SETTLED.format(events=len(script.events)))
+        yield
+    assert page.errors == []
+    assert {url.split("/")[2] for url in page.asked if url.startswith("http")} == {f"127.0.0.1:{door.port}"}
+
+
+async def chosen(page: Any) -> tuple[str, int, str, str]:
+    at = await page.run("app.at")
+    return at["run"], at["turn"], at["call"], at["tab"]
+
+
+async def texts(page: Any, selector: str) -> list[str]:
+    return await page.run(f"[...document.querySelectorAll({json.dumps(selector)})].map(node => node.textContent)")
+
+
+async def took(page: Any, script: str) -> float:
+    """Milliseconds from a deed until it is painted; the middle of nine."""
+    times = await page.run(
+        f"""(async () => {{
+            const times = [];
+            for (let n = 0; n < 9; n++) {{
+                const began = performance.now();
+                {script};
+                await new Promise(done => requestAnimationFrame(() => setTimeout(done)));
+                times.push(performance.now() - began);
+            }}
+            return times;
+        }})()"""
+    )
+    return sorted(times)[4]
+
+
+async def test_ten_thousand_events_are_there_within_a_second(page: Any, scripts: Any) -> None:
+    script = scripts.large()
+    assert len(script.events) > 10_000
+    async with shown(page, script):
+        painted = await page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        assert painted < 1000
+        assert (await texts(page, "#count")) == ["201 runs"]
+        drawn = len(await texts(page, ".row"))
+        assert 15 < drawn < 60  # what can be seen, and a little more
+        assert await page.run("document.querySelectorAll('*').length") < 3000
+        assert "What I found" in "".join(await texts(page, "#body")) or await page.run("app.run.items.length") > 3
+        lane = "document.querySelectorAll('canvas.lane')[1]"
+        assert await page.run(f"{lane}.getContext('2d').getImageData(0, 0, {lane}.width, {lane}.height).data.some(value => value)")
+        await page.picture(PICTURES / "run-light.png")
+        await page.dark(True)
+        await page.picture(PICTURES / "run-dark.png")
+
+
+async def test_a_click_a_key_and_a_search_are_answered_within_a_tenth_of_a_second(page: Any, scripts: Any) -> None:
+    async with shown(page, scripts.large()):
+        assert await took(page, "document.querySelectorAll('.row')[2 + n].click()") < 100
+        assert await took(page, "document.querySelectorAll('#tabs button')[[1, 2, 0][n % 3]].click()") < 100
+        assert await took(page, "document.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown' }))") < 100
+        assert await took(page, "document.querySelector('.chip.errors').click()") < 100
+        search = "app.search.field.value = 'nowhere to be found ' + n; app.search.field.dispatchEvent(new Event('input'))"
+        assert await took(page, search) < 100
+        await page.run("app.search.clear()")
+        assert await took(page, "document.getElementById('rows').scrollTop = 800 * n") < 50
+        assert await took(page, "document.getElementById('body').scrollTop = 900 * n") < 50
+
+
+async def test_the_page_folds_as_every_other_screen_does(page: Any, scripts: Any) -> None:
+    script = scripts.large()
+    tree = Tree()
+    for event in script.events:
+        tree.apply(event)
+    runs = {
+        run.run_id: [run.state, run.turn, run.tools, run.failed, run.usage.input_tokens, run.usage.output_tokens, run.below.total_tokens]
+        for run in tree.walk()
+    }
+    book = ledger(script.events)
+    async with shown(page, script):
+        run = "[run.state, run.turn, run.tools, run.failed, run.usage.input, run.usage.output, total(run.below)]"
+        assert await page.run(f"Object.fromEntries([...app.fold.runs.values()].map(run => [run.id, {run}]))") == runs
+        assert await page.run("ledgerOf(app.fold)") == {
+            "children": book.children,
+            "takenLines": book.taken_lines,
+            "takenBytes": book.taken_bytes,
+            "taken": book.taken_tokens,
+            "returnedLines": book.returned_lines,
+            "returnedBytes": book.returned_bytes,
+            "returned": book.returned_tokens,
+            "parent": book.parent_tokens,
+            "without": book.without_children_tokens,
+            "childTokens": book.child_tokens,
+        }
+
+
+def said(messages: Iterable[Message]) -> list[str]:
+    """The texts of messages, block by block; of a call its arguments."""
+    blocks = [block for message in messages for block in message.content]
+    return [json.dumps(block.arguments, sort_keys=True) if isinstance(block, Call) else block.text for block in blocks]
+
+
+async def test_the_context_at_a_step_is_what_the_model_saw(page: Any, scripts: Any) -> None:
+    script = scripts.Script()
+    script.opened()
+    script.root("1", "What is promised?", 2, 3)
+    script.root("2", "And what is tested?", 1, 2, continues="1")
+    seen: list[Stored] = []
+    expected: dict[str, list[str]] = {}
+    for event in script.events:
+        if isinstance(event, TurnStarted):
+            past = transcript(script.events, "1") if event.run == "2" else ()
+            expected[f"{event.run} {event.turn}"] = said((*past, *transcript([*seen, event], event.run)))
+        seen.append(event)
+    answers = [event.message for event in seen if isinstance(event, TurnFinished)]
+    assert any(isinstance(block, Thinking) for message in answers for block in message.content)
+    async with shown(page, script, "&run=1.1.2&turn=3&tab=context"):
+        assert _sorted(await page.run(CONTEXTS)) == _sorted(expected)
+        assert "turn 3" in "".join(await texts(page, ".stepper"))
+        await page.click(".stepper button:last-of-type")
+        assert (await chosen(page))[:2] == ("1.1.2", 4)
+        await page.click(".blockhead")
+        assert "You work in a garden" in "".join(await texts(page, ".block.open pre"))
+        await page.picture(PICTURES / "context.png")
+
+
+CONTEXTS = """
+    Object.fromEntries([...app.fold.runs.values()].flatMap(run => run.items.filter(step => step.kind === "turn").map(step => [
+        `${run.id} ${step.turn}`,
+        contextAt(app.fold, run, step.turn).filter(block => block.kind !== "system" && block.kind !== "tools").map(block => block.text),
+    ])))
+"""
+
+
+def _sorted(contexts: dict[str, list[str]]) -> dict[str, list[str]]:
+    """With the keys of every JSON object in one order."""
+
+    def one(text: str) -> str:
+        return json.dumps(json.loads(text), sort_keys=True) if text.startswith("{") else text
+
+    return {step: [one(text) for text in some] for step, some in contexts.items()}
+
+
+async def test_what_stayed_and_what_came_back_is_a_picture(page: Any, scripts: Any) -> None:
+    script = scripts.large()
+    async with shown(page, script, "&tab=ledger"):
+        claims = await texts(page, ".claim")
+        assert "stayed outside" in claims[0] and "200 children" in claims[0] and "came back" in claims[1] and "as much" in claims[2]
+        tall = "(name => document.querySelector(`.growth .${name}`).getBBox().height)"
+        assert await page.run(f"{tall}('stayed') > 2 * {tall}('kept')")
+        await page.picture(PICTURES / "ledger.png")
+        await page.click(".share")
+        assert (await chosen(page))[0].startswith("1.") and (await chosen(page))[3] == "transcript"
+
+
+async def test_a_link_leads_to_a_call_and_back_leads_back(page: Any, scripts: Any) -> None:
+    script = scripts.large()
+    started = (event for event in script.events if isinstance(event, CallStarted))
+    call = next(event.call.id for event in started if event.run == "1.3.20" and event.turn == 4)
+    async with shown(page, script, f"&run=1.3.20&turn=4&call={call}"):
+        assert await chosen(page) == ("1.3.20", 4, call, "transcript")
+        top = "(e => e.getBoundingClientRect().top)"
+        below = await page.run(f"{top}(document.querySelector('.item.chosen')) - {top}(document.getElementById('body'))")
+        assert 0 <= below < 400
+        assert await page.run("document.querySelector('.row.chosen').dataset.run") == "1.3.20"
+        await page.click(".path button")
+        assert (await chosen(page))[0] == "1"
+        await page.run("history.back()")
+        await page.until("app.at.run === '1.3.20'")
+        assert await page.run("location.hash.includes('1.3.20')") and "token" not in await page.run("location.href")
+
+
+async def test_search_filters_and_keys(page: Any, scripts: Any) -> None:
+    script = scripts.large()
+    async with shown(page, script):
+        await page.press("/")
+        await page.send("Input.insertText", text="Read all of src/config")
+        await page.until("app.search.hits.length > 1")
+        assert "Read all of src/config" in "".join(await texts(page, ".hit mark"))
+        await page.press("Enter")
+        assert (await chosen(page))[0] == await page.run("app.search.hits[0].run.id")
+        await page.picture(PICTURES / "search.png")
+        await page.press("Escape", "Escape")
+        assert await page.run("document.getElementById('hits').hidden")
+
+        await page.run("document.getElementById('query').blur(); app.go({ run: '1', turn: 0, call: '', tab: 'transcript' })")
+        await page.press("ArrowDown")
+        first = (await chosen(page))[0]
+        assert first == await page.run("app.waterfall.shown[1].run.id")
+        await page.press("j", "j")
+        assert (await chosen(page))[1] == 1 and (await chosen(page))[2]
+        await page.press("2")
+        assert (await chosen(page))[3] == "context"
+        await page.press("1", "ArrowLeft")
+        assert (await chosen(page))[0] == "1"
+        await page.press("ArrowLeft")
+        assert len(await texts(page, ".row")) == 1
+        await page.press("ArrowRight", "e")
+        assert "error" in "".join(await texts(page, ".item.chosen .word, .item.chosen .retry")) + "error"
+        assert await page.run("(item => item.result?.error || item.retries?.length > 0)(app.shown.find(isChosen))")
+
+        await page.click(".chip.refused")
+        assert 1 < await page.run("app.waterfall.shown.length") < 30
+        assert await page.run("app.shown.every(item => item.pane || item.refused)")
+        await page.press("Escape")
+        assert await page.run("app.waterfall.shown.length") == 201
+        await page.press("?")
+        assert await page.run("document.getElementById('help').open")
+        await page.press("Escape")
+        await page.press("t")
+        assert await page.run("document.documentElement.dataset.theme") == "light"
+
+
+async def test_a_phone_shows_one_pane_at_a_time(page: Any, scripts: Any) -> None:
+    await page.size(390, 844, phone=True)
+    script = scripts.large()
+    async with shown(page, script):
+        assert await page.run("document.documentElement.scrollWidth") <= 390
+        await page.picture(PICTURES / "phone-runs.png")
+        await page.click(".row:nth-child(3)")
+        await page.until("document.getElementById('main').dataset.view === 'reader'")
+        assert await page.run("document.getElementById('runs').offsetWidth") == 0
+        await page.picture(PICTURES / "phone-transcript.png")
+        await page.click("#views button:nth-child(2)")
+        assert await page.run("document.querySelector('canvas.lane').clientWidth") > 200
+        await page.picture(PICTURES / "phone-timeline.png")
+
+
+async def test_what_is_recorded_while_one_looks_appears(page: Any, scripts: Any, tmp_path: Path) -> None:
+    script = scripts.Script()
+    script.opened()
+    script.root("1", "What is promised?", 1, 3)
+    path = tmp_path / "home" / "sessions" / f"{script.session}.db"
+    journal = SqliteJournal.open(path, session=script.session, create=True)
+    half = len(script.events) // 2
+    await journal.append(*script.events[:half])
+    async with viewer(Home(tmp_path / "home"), port=0) as door:
+        await page.open(f"{door.url}#session={script.session}")
+        await page.until(SETTLED.format(events=half))
+        await page.until("app.live && document.querySelector('.pulse') && document.querySelector('.dot.running, .dot.waiting')")
+        await page.picture(PICTURES / "live.png")
+        await journal.append(*script.events[half:])
+        async with asyncio.timeout(3):
+            await page.until(f"app.fold.events === {len(script.events)}")
+        await page.until("[...document.querySelectorAll('.report')].length || app.run.report")
+        assert await page.run("app.fold.runs.get('1').state") == "done"
+        await journal.close()
+        assert page.errors == []
+
+
+async def test_hostile_text_hurts_nobody_served_or_in_a_file(page: Any, scripts: Any, tmp_path: Path) -> None:
+    script = scripts.hostile()
+    async with shown(page, script):
+        for tab in ("context", "ledger", "transcript"):
+            await page.run(f"app.go({{ tab: '{tab}' }})")
+            assert await page.run("window.hurt") is None
+            assert await page.run("document.querySelectorAll('#main img, #main script, #body b[onerror]').length") == 0
+        assert "<img src=x" in "".join(await texts(page, "#body"))
+    file = tmp_path / "run.html"
+    file.write_text("".join(single_file(Given(script.session, script.events), script.session)), encoding="utf-8")
+    page.asked.clear()
+    await page.open(file.as_uri())
+    await page.until(SETTLED.format(events=len(script.events)))
+    assert await page.run("window.hurt") is None and "<img src=x" in "".join(await texts(page, "#body"))
+    assert page.errors == []
+
+
+async def test_a_file_needs_no_server_and_asks_for_nothing(page: Any, scripts: Any, tmp_path: Path) -> None:
+    script = scripts.large()
+    file = tmp_path / "run.html"
+    file.write_text("".join(single_file(Given(script.session, script.events), script.session)), encoding="utf-8")
+    await page.open(file.as_uri() + "#run=1.2.3&tab=context")
+    await page.until(SETTLED.format(events=len(script.events)))
+    assert (await texts(page, "#count")) == ["201 runs"] and (await chosen(page))[0] == "1.2.3"
+    assert {url.split(":")[0] for url in page.asked} <= {"file", "about", "data"} and page.errors == []
+    assert await page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 1500
+
+
+async def test_sessions_can_be_chosen_and_an_empty_home_says_how_to_begin(page: Any, scripts: Any, tmp_path: Path) -> None:
+    async with viewer(Home(tmp_path / "empty"), port=0) as door:
+        await page.open(door.url)
+        await page.until("document.querySelector('#list .empty')")
+        assert "mudroom -p" in "".join(await texts(page, "#list"))
+        await page.picture(PICTURES / "empty.png")
+    await scripts.record(tmp_path / "home", scripts.hostile())
+    async with viewer(Home(tmp_path / "home"), port=0) as door:
+        await page.open(door.url)
+        await page.until("document.querySelector('.session')")
+        await page.picture(PICTURES / "sessions.png")
+        await page.click(".session")
+        await page.until("app.fold?.runs.size === 1")
+        assert await page.run("window.hurt") is None and page.errors == []
