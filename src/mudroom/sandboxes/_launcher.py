@@ -81,13 +81,8 @@ class Launcher:
         self._control: socket.socket | None = None
         self._ending: weakref.finalize[Any, Any] | None = None
 
-    async def run(
-        self, argv: Sequence[str], env: Mapping[str, str], *, timeout: float, sink: Callable[[bytes], None], quiet: bool = False
-    ) -> Finished:
+    async def run(self, argv: Sequence[str], env: Mapping[str, str], *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         """Run one program behind the walls; as the port Sandbox says.
-
-        Arguments:
-            quiet: feed nothing to `sink` but the program's own output.
 
         Raises WorkspaceError when the walls could not be built: nothing of the command has run then.
         """
@@ -103,9 +98,9 @@ class Launcher:
             os.close(writing)
             theirs.close()
         with wire:
-            return await self._see(reading, wire, timeout, sink, quiet)
+            return await self._see(reading, wire, timeout, sink)
 
-    async def _see(self, reading: int, wire: socket.socket, timeout: float, sink: Callable[[bytes], None], quiet: bool) -> Finished:
+    async def _see(self, reading: int, wire: socket.socket, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         over, seen, timed_out = asyncio.Event(), _Seen(sink), False
         pipe = Pipe(reading, seen, over)
         report = _Report(wire, over)
@@ -125,8 +120,7 @@ class Launcher:
         if said.get("failed"):
             raise _not_started(str(said["failed"]), seen.tail)
         code = int(said.get("code", -signal.SIGKILL))
-        if not quiet:
-            self._explain(seen, code, said.get("mended", ()))
+        self._explain(seen, code, said.get("mended", ()))
         return Finished(-signal.SIGKILL if timed_out else code, timed_out)
 
     def _explain(self, seen: _Seen, code: int, mended: Sequence[str]) -> None:

@@ -9,14 +9,13 @@ import secrets
 import stat
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
 from mudroom.protected import is_protected
 
 from ._guard import GIT
-from ._launcher import Launcher
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/opt", "/nix/store")
 """Programs and libraries: all may read them."""
@@ -25,6 +24,9 @@ _FOLDERS = "alternatives ssl/certs ca-certificates pki/tls/certs pki/ca-trust cr
 _COPIES = "ld.so.cache localtime timezone ssl/openssl.cnf mime.types protocols services os-release debian_version locale.alias"
 FOLDERS, COPIES = _FOLDERS.split(), _COPIES.split()
 """All of /etc that commands see, folders and files: what programs need to start. No accounts, nothing of hosts and services."""
+
+TRIAL = 20.0
+"""Seconds the first try may take."""
 
 _HOMES = """
 .pyenv .local/share/uv .local/share/pipx .local/bin .cargo/bin .rustup .nvm .volta .deno/bin .bun/bin .asdf .local/share/mise .rbenv .sdkman
@@ -110,10 +112,14 @@ def linked_git(root: str) -> list[str]:
 
 
 class Trial:
-    """The first command of a sandbox is ours: it tries to write and to read outside. Only when it cannot, others may come."""
+    """The first command of a sandbox is ours: it tries to write and to read outside. Only when it cannot, others may come.
 
-    def __init__(self, launcher: Launcher, argv: Callable[[str], Sequence[str]], env: Mapping[str, str]) -> None:
-        self._launcher, self._argv, self._env = launcher, argv, env
+    Arguments:
+        run: (command, sink) -> how it ended, behind the walls.
+    """
+
+    def __init__(self, run: Callable[[str, Callable[[bytes], None]], Awaitable[Finished]]) -> None:
+        self._run = run
         self._lock, self._passed = asyncio.Lock(), False
 
     async def passed(self) -> None:
@@ -132,7 +138,7 @@ class Trial:
         with open(os.path.join(folder, "key"), "w", encoding="utf-8") as file:
             file.write(key)
         command = f"cat {folder}/key; echo x > {folder}/key; echo x > {folder}/new; echo tried"
-        finished: Finished = await self._launcher.run(self._argv(command), self._env, timeout=20, sink=output.extend, quiet=True)
+        finished = await self._run(command, output.extend)
         with open(os.path.join(folder, "key"), encoding="utf-8") as file:
             kept = file.read() == key and os.listdir(folder) == ["key"]
         if finished.code != 0 or b"tried" not in output or key.encode() in output or not kept:

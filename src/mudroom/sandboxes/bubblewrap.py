@@ -11,7 +11,7 @@ from ._agreed import DATA, GATE, STATUS
 from ._environment import narrow
 from ._filter import program
 from ._launcher import Launcher, Limits, Walls
-from ._walls import COPIES, FOLDERS, SYSTEM, Trial, linked_git, protected_in, secrets_in, toolchains
+from ._walls import COPIES, FOLDERS, SYSTEM, TRIAL, Trial, linked_git, protected_in, secrets_in, toolchains
 
 HOME = "/home/user"
 """Home folder of commands: empty, in memory, gone with the command."""
@@ -65,11 +65,14 @@ class Bubblewrap:
         walls = Walls(root=self._root, away=away, tier=self.tier, limits=self._limits, data=data, late=True)
         self._launcher = Launcher(walls)
         self._fixed = [*self._spaces(), *self._system([*files], toolchains(environ, self._home))]
-        self._trial = Trial(self._launcher, self._argv, {})
+        self._trial = Trial(self._run)
 
     async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         """Run the command behind the walls; see the port. Raises WorkspaceError when they cannot be built or do not hold."""
         await self._trial.passed()
+        return await self._run(command, sink, timeout)
+
+    async def _run(self, command: str, sink: Callable[[bytes], None], timeout: float = TRIAL) -> Finished:
         return await self._launcher.run(self._argv(command), {}, timeout=timeout, sink=sink)
 
     def _argv(self, command: str) -> list[str]:

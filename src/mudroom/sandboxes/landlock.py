@@ -16,7 +16,7 @@ from mudroom.errors import WorkspaceError
 from ._environment import narrow
 from ._filter import program
 from ._launcher import Launcher, Limits, Walls
-from ._walls import COPIES, FOLDERS, SYSTEM, Trial, toolchains
+from ._walls import COPIES, FOLDERS, SYSTEM, TRIAL, Trial, toolchains
 
 LEAST = 3
 """Landlock's version that holds truncation, too (Linux 6.2); below it a file outside could be emptied."""
@@ -63,11 +63,14 @@ class Landlocked:
         code = program(internet=network)
         walls = Walls(root=root, away=away, tier=self.tier, limits=limits, ruleset=rules, filter=code, restore=True, shared_count=True)
         self._launcher = Launcher(walls)
-        self._trial = Trial(self._launcher, self._argv, self._env)
+        self._trial = Trial(self._run)
 
     async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         """Run the command behind the walls; see the port. Raises WorkspaceError when they cannot be built or do not hold."""
         await self._trial.passed()
+        return await self._run(command, sink, timeout)
+
+    async def _run(self, command: str, sink: Callable[[bytes], None], timeout: float = TRIAL) -> Finished:
         return await self._launcher.run(self._argv(command), self._env, timeout=timeout, sink=sink)
 
     def _argv(self, command: str) -> list[str]:

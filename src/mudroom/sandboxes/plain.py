@@ -30,12 +30,14 @@ class PlainSandbox:
     Arguments:
         cwd: the folder commands start in.
         env: the environment of commands, as it is; None is this process's, without secrets, colours and pagers.
+        wrap: command -> what is started for it; None is a shell.
     """
 
-    def __init__(self, cwd: str, env: Mapping[str, str] | None = None) -> None:
+    def __init__(self, cwd: str, env: Mapping[str, str] | None = None, wrap: Callable[[str], list[str]] | None = None) -> None:
         self._cwd = cwd
         self._env = dict(env) if env is not None else quiet(os.environ)
         self._shell = shutil.which("bash") or shutil.which("sh") or "/bin/sh"
+        self._wrap = wrap or self._plainly
 
     @property
     def tier(self) -> str:
@@ -76,10 +78,13 @@ class PlainSandbox:
             raise pipe.broken
         return Finished(process.returncode if process.returncode is not None else -signal.SIGKILL, timed_out)
 
+    def _plainly(self, command: str) -> list[str]:
+        return [self._shell, "-c", command]
+
     def _start(self, command: str, mark: str, output: int) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
-                [self._shell, "-c", command],
+                self._wrap(command),
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,

@@ -90,6 +90,10 @@ def _walled(terms: Terms, tier: str, found: Found) -> Sandbox:
         return Bubblewrap(
             terms.root, found.bwrap, away=away, environ=terms.environ, network=terms.network, hidden=(os.path.realpath(terms.home),)
         )
+    if sys.platform == "darwin":
+        from .seatbelt import Seatbelt
+
+        return Seatbelt(terms.root, environ=terms.environ, network=terms.network)
     from .landlock import Landlocked
 
     return Landlocked(terms.root, away=away, environ=terms.environ, network=terms.network)
@@ -193,6 +197,8 @@ def _no_full(bwrap: str) -> str:
 
 
 def _no_file() -> str:
+    if sys.platform == "darwin":
+        return "" if os.access("/usr/bin/sandbox-exec", os.X_OK) else "there is no sandbox-exec"
     if reason := _not_linux():
         return reason
     from . import landlock

@@ -1,0 +1,91 @@
+"""The seccomp filter, run step by step: every line of it matters, on each machine."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from mudroom.sandboxes._filter import MACHINES, MISSING, REFUSED, program
+
+ALLOW, EPERM, ENOSYS, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
+NAMES = {"socket": (41, 198), "socketpair": (53, 199), "clone": (56, 220), "unshare": (272, 97), "ioctl": (16, 29), "read": (0, 63)}
+
+
+def verdict(code: bytes, number: int, arch: int, *arguments: int) -> int:
+    """What the kernel's machine says to a call."""
+    data = struct.pack("=IIQ6Q", number, arch, 0, *arguments, *[0] * (6 - len(arguments)))
+    steps = list(struct.iter_unpack("=HBBI", code))
+    at = register = 0
+    while True:
+        operation, true, false, value = steps[at]
+        at += 1
+        if operation == 0x06:
+            return value
+        if operation == 0x20:
+            register = struct.unpack_from("=I", data, value)[0]
+        else:
+            held = {0x15: register == value, 0x35: register >= value, 0x45: bool(register & value)}[operation]
+            at += true if held else false
+
+
+@pytest.fixture(params=MACHINES)
+def machine(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
+def says(machine: str, name: str, *arguments: int, internet: bool = False) -> int:
+    number = {**REFUSED, **MISSING, **NAMES}[name][0 if machine == "x86_64" else 1]
+    return verdict(program(internet=internet, machine=machine), number, MACHINES[machine], *arguments)
+
+
+def test_ordinary_calls_pass(machine: str) -> None:
+    assert says(machine, "read") == ALLOW
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused_is_refused(machine: str, name: str) -> None:
+    assert says(machine, name) == EPERM
+
+
+@pytest.mark.parametrize("name", MISSING)
+def test_what_is_missing_is_missing(machine: str, name: str) -> None:
+    assert says(machine, name) == ENOSYS
+
+
+def test_another_machines_calls_end_the_process(machine: str) -> None:
+    assert verdict(program(internet=True, machine=machine), 0, 0x40000003) == KILL
+
+
+def test_the_numbers_of_x32_do_not_exist() -> None:
+    assert verdict(program(internet=True, machine="x86_64"), 0x40000000 | 41, MACHINES["x86_64"], 2) == ENOSYS
+
+
+@pytest.mark.parametrize("family", range(50))
+def test_sockets_are_those_of_the_internet_or_none(machine: str, family: int) -> None:
+    assert says(machine, "socket", family, internet=True) == (ALLOW if family in (2, 10) else EPERM)
+    assert says(machine, "socket", family) == EPERM
+    assert says(machine, "socketpair", family) == (ALLOW if family == 1 else EPERM)
+
+
+def test_only_the_low_half_of_a_family_counts(machine: str) -> None:
+    """As in the kernel, which takes an int."""
+    assert says(machine, "socket", (7 << 32) | 1, internet=True) == EPERM
+
+
+@pytest.mark.parametrize("flag", [0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000])
+def test_no_new_namespace(machine: str, flag: int) -> None:
+    for name in ("clone", "unshare"):
+        assert says(machine, name, flag | 17 if name == "clone" else flag) == EPERM
+    assert says(machine, "unshare", 0x80) == EPERM
+    assert says(machine, "clone", 0x3D0F00) == ALLOW, "a thread"
+
+
+def test_no_keystrokes_into_a_terminal(machine: str) -> None:
+    for number in (0x5412, 0x541C, 0x100005412):
+        assert says(machine, "ioctl", 0, number) == EPERM
+    assert says(machine, "ioctl", 0, 0x5401) == ALLOW
+
+
+def test_it_is_short(machine: str) -> None:
+    assert len(program(internet=True, machine=machine)) // 8 < 200

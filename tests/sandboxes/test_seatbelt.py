@@ -1,0 +1,62 @@
+"""The profile for macOS, by its text: what is denied is denied after what is allowed."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mudroom.protected import NAMES
+from mudroom.sandboxes.seatbelt import argv, profile
+
+TEXT = profile("/Users/x/proj", "/private/tmp/mudroom-1", readable=["/Users/x/.pyenv"])
+
+
+def place(line: str) -> int:
+    """Number of the line that begins so."""
+    return next(n for n, text in enumerate(TEXT.splitlines()) if text.startswith(line))
+
+
+def test_everything_is_denied_first() -> None:
+    assert TEXT.splitlines()[:2] == ["(version 1)", "(deny default)"]
+
+
+def test_only_workspace_and_private_folder_may_be_written() -> None:
+    written = re.findall(r"\(allow [^()]*file-write\*[^()]*\(subpath \"(.*)\"\)\)", TEXT)
+    assert written == ["/Users/x/proj", "/private/tmp/mudroom-1"]
+
+
+def test_the_network_is_closed_until_it_is_granted() -> None:
+    assert "network" not in TEXT
+    assert "(allow network*)" in profile("/w", "/t", network=True)
+
+
+@pytest.mark.parametrize("path", ["/Users/x/proj", "/Users/x", "/Users", "/"])
+def test_no_folder_above_may_be_renamed(path: str) -> None:
+    assert place(f'(deny file-write-unlink file-write-create (literal "{path}"))') > place("(allow file-read* file-write*")
+
+
+@pytest.mark.parametrize("name", [*sorted(NAMES - {".git"}), ".mudroom.toml", ".MudRoom", ".VSCODE"])
+def test_protected_names_are_denied_in_any_case_and_below(name: str) -> None:
+    denied = re.search(r'\(deny file-write\* \(regex #"(.*)"\)\)', TEXT)
+    assert denied and place("(deny file-write* (regex") > place("(allow file-read* file-write*")
+    for path in (f"/Users/x/proj/{name}", f"/Users/x/proj/{name}/deep/file"):
+        assert re.match(denied[1], path), path
+    assert not re.match(denied[1], f"/Users/x/proj/{name}x") or name.startswith(".mudroom") or name == ".MudRoom"
+    assert not re.match(denied[1], "/Users/x/proj/src/main.py")
+    assert not re.match(denied[1], f"/Users/xyproj/{name}")
+
+
+@pytest.mark.parametrize("name", ["hooks", "config", "commondir", "config.worktree"])
+def test_the_git_folder_stays_and_its_settings_too(name: str) -> None:
+    assert f'(deny file-write* (subpath "/Users/x/proj/.git/{name}"))' in TEXT
+    assert '(deny file-write-unlink (literal "/Users/x/proj/.git"))' in TEXT
+
+
+def test_a_path_that_would_break_out_of_the_text_is_refused() -> None:
+    with pytest.raises(ValueError, match="cannot stand in a profile"):
+        profile('/x")(allow default)("', "/t")
+
+
+def test_the_command_is_one_argument() -> None:
+    assert argv(TEXT, "echo 'a b'")[-2:] == ["-c", "echo 'a b'"]
