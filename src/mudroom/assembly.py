@@ -26,6 +26,7 @@ from ._engine.task import task_tool
 from .crew import Crew, Sources, gathered
 from .errors import JournalDamaged, UsageError
 from .models import providers
+from .permissions.marking import marked
 from .permissions.policy import RulePolicy
 from .permissions.rules import Permissions
 from .permissions.secrets import Redactor
@@ -171,6 +172,7 @@ def build(wish: Wish, watchers: list[Callable[[AnyEvent], None]], past: dict[str
         approver=wish.approver or Nobody(),
         policy=policy,
         redact=Redactor(environ),
+        mark=marked,
         toolbox={name: tool for name, tool in toolbox.items() if not policy.barred(name)},
         agents=crew.agents,
         spills=spills,

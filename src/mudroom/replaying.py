@@ -18,6 +18,7 @@ from ._engine.replay import Recorded, RecordedEvents, ReplayDiverged, briefs, co
 from ._engine.task import task_tool
 from .assembly import SystemClock
 from .models.replayed import ReplayedModel, timeless
+from .permissions.marking import marked
 from .toolkit import builtin
 from .workers.local import LocalWorker
 
@@ -36,7 +37,7 @@ async def replay(events: Sequence[Stored]) -> list[Stored]:
         nothing: Any = None
         parts = Parts(
             session=_session(events), models=lambda name: model, journal=journal, workspace=nothing, sandbox=nothing,
-            clock=SystemClock(), approver=recorded, policy=recorded, toolbox={}, agents=agents, spills=spills, environment="",
+            clock=SystemClock(), approver=recorded, policy=recorded, mark=marked, toolbox={}, agents=agents, spills=spills, environment="",
             child_model=_child_model(children), child_budget=_child_budget(children, events),
         )  # fmt: skip
         worker = LocalWorker(replace(parts, toolbox=recorded.toolbox({**_tools(events), "task": task_tool(agents)})), 1 << 20)

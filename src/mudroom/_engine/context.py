@@ -33,7 +33,8 @@ class Parts(Struct, frozen=True, kw_only=True):
         environment, context: for system prompts: date, platform, folder; the text of the context files, by how much an agent wants.
         child_model: model string of children whose agent says "inherit"; "" is their parent's. child_budget: what theirs leaves open.
         price: model string and tokens -> US dollars, None if unknown; None: nobody asks for money.
-        policy: what a call may do; approver: who is asked where it does not know. redact: takes secrets out of what tools give back.
+        policy: what a call may do; approver: who is asked where it does not know. redact: takes secrets out of what tools give back;
+            mark: says before a report that it is shaped like what it is not.
         past: events of runs that a dead process left, by run id.
         watchers: called with each event, in order, after it is durable; deltas too. They must not raise or wait.
     """
@@ -55,6 +56,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     child_budget: Budget = Budget(turns=30)
     price: Callable[[str, Usage], float | None] | None = None
     redact: Callable[[str], str] = str
+    mark: Callable[[str], str] = str
     past: Mapping[str, Sequence[Stored]] = {}
     watchers: list[Callable[[AnyEvent], None]] = []
 

@@ -150,7 +150,7 @@ def told(context: CallContext, report: Report) -> tuple[str, str]:
         with open(spill, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
         text = f"{text[:REPORT_CAP]}\n[… cut: the whole report, {len(text):,} characters, is in {spill}]"
-    lines = [text, evidence(report)]
+    lines = [context.run.parts.mark(text), evidence(report)]
     if report.reason is not Reason.GOAL:
         lines.insert(0, _warning(report))
     return "\n".join(lines), spill
