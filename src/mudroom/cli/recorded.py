@@ -55,6 +55,32 @@ def delete(sessions: tuple[str, ...], yes: bool) -> int:
     return delete_all(prepare(".").home, sessions, yes=yes)
 
 
+@click.command(context_settings=HELP)
+@click.argument("session", required=False, default="last", metavar="[ID]")
+@click.option("--format", "form", type=click.Choice(["jsonl", "md", "html", "fixture"]), default="jsonl", show_default=True)
+@click.option("--html", is_flag=False, flag_value="-", metavar="FILE", help="The same as --format html -o FILE.")
+@click.option("-o", "--output", "target", default="-", metavar="DIR|FILE", help="Where to; a folder for jsonl. Default: here, or stdout.")
+def export(session: str, form: str, html: str | None, target: str) -> int:
+    """Write a session for elsewhere, without its secrets.
+
+    \b
+    jsonl    one file for each agent, as viewers of other terminal agents read them
+    md       a page to read
+    html     the viewer's page with the session in it, which needs no server
+    fixture  what mudroom.testing.replayed gives to a test
+
+    ID is an id from `mudroom runs`, the beginning of one, or a name; by default the last of this folder.
+    """
+    home = prepare(".").home
+    if html is not None or form == "html":
+        from .view import exporting
+
+        return exporting(home, session, html or target)
+    from .exporting import export as written
+
+    return written(home, session, form, target)
+
+
 @click.group(context_settings=HELP)
 def journal() -> None:
     """Check the record of a session, or repair it."""
@@ -79,4 +105,4 @@ def repair(session: str, cwd: str) -> int:
     return repaired(prepare(cwd).home, session, cwd=cwd)
 
 
-COMMANDS: dict[str, click.Command] = {"resume": resume, "rename": rename, "delete": delete, "journal": journal}
+COMMANDS: dict[str, click.Command] = {"resume": resume, "rename": rename, "delete": delete, "export": export, "journal": journal}

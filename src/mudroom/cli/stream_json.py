@@ -132,10 +132,10 @@ class Stream:
 
     def _answered(self, run: _Run, event: TurnFinished) -> dict[str, Any]:
         message, model = event.message, event.message.model or run.brief.model
-        run.turns, run.usage, run.stop = run.turns + 1, run.usage + message.usage, _STOPS.get(message.stop, "end_turn")
+        run.turns, run.usage, run.stop = run.turns + 1, run.usage + message.usage, stop_reason(message.stop)
         self._models[model] = run.brief.model, self._models.get(model, ("", Usage()))[1] + message.usage
         self._api_seconds += event.seconds
-        return self._line("assistant", message=_anthropic(message, model, run.stop), **_place(run))
+        return self._line("assistant", message=anthropic(message, model, run.stop), **_place(run))
 
     def _called(self, run: _Run, event: CallFinished) -> Iterator[dict[str, Any]]:
         run.tools += 1
@@ -183,7 +183,13 @@ def _child(brief: Brief) -> dict[str, Any]:
     return {"agent_id": brief.run_id, "parent_agent_id": brief.parent, "spawn_depth": brief.depth, "agent_type": brief.agent.name}
 
 
-def _anthropic(message: Assistant, model: str, stop: str) -> dict[str, Any]:
+def stop_reason(stop: StopReason) -> str:
+    """Why a model stopped, in the words of the Messages API."""
+    return _STOPS.get(stop, "end_turn")
+
+
+def anthropic(message: Assistant, model: str, stop: str) -> dict[str, Any]:
+    """An answer in the shape of the Messages API."""
     head = {"id": message.id, "type": "message", "role": "assistant", "model": model}
     tail = {"stop_reason": stop, "stop_sequence": None, "usage": _usage(message.usage)}
     return {**head, "content": [_block(block) for block in message.content], **tail}

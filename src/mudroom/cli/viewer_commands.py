@@ -1,4 +1,4 @@
-"""The commands of the run viewer: `view`, `vis`, and the page as one file."""
+"""The commands of the run viewer: `view` and `vis`."""
 
 from __future__ import annotations
 
@@ -29,17 +29,4 @@ def view(session: str, foreign: str | None, port: int, host: str, open_it: bool,
     return viewing(home, session, foreign=foreign or "", host=host, port=port, open_it=open_it)
 
 
-@click.command(context_settings=HELP)
-@click.argument("session", required=False, default="", metavar="[RUN]")
-@click.option("--html", "target", required=True, metavar="FILE", help="The viewer's page with the session in it; - is stdout.")
-def export(session: str, target: str) -> int:
-    """Write a session as one file that needs no server.
-
-    RUN is an id from `mudroom runs`, or the beginning of one; by default the last.
-    """
-    from .view import exporting
-
-    return exporting(prepare(".").home, session, target)
-
-
-COMMANDS: dict[str, click.Command] = {"view": view, "vis": view, "export": export}
+COMMANDS: dict[str, click.Command] = {"view": view, "vis": view}

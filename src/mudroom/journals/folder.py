@@ -80,6 +80,13 @@ def make_file(path: Path) -> None:
         os.close(descriptor)
 
 
+def rewrite(path: Path, data: bytes) -> None:
+    """Write a whole file for the user alone: a record is nobody else's business."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)
+
+
 def lock(path: Path) -> int:
     """Become the one writer of a file: a held descriptor of `<file>.lock`, which names this process. Raises JournalBusy."""
     beside, tries = _beside(path), 3

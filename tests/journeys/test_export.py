@@ -1,0 +1,99 @@
+"""A recorded session leaves the house: independent readers open it, tests replay it, and no secret goes along."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from mudroom import Reason, Session
+from mudroom._core.messages import Call
+from mudroom.testing import replayed
+from mudroom.testing.server import Asked, ModelServer, Said
+
+MODEL = ("--model", "anthropic:claude-sonnet-4-5")
+SECRET = "sk-ant-" + "a1B2" * 12
+
+READER = """
+import json, sys
+from claude_agent_sdk import get_session_messages, get_subagent_messages, list_sessions, list_subagents
+session = sys.argv[1]
+print(json.dumps({
+    "sessions": [[s.session_id, s.first_prompt] for s in list_sessions(directory=sys.argv[2])],
+    "main": [[m.type, m.message["content"]] for m in get_session_messages(session)],
+    "children": {
+        child: [[m.type, m.message["content"], m.parent_tool_use_id] for m in get_subagent_messages(session, child)]
+        for child in list_subagents(session)
+    },
+}))
+"""
+
+
+def delegating(asked: Asked) -> Said:
+    if "task" in asked.tools:
+        tasks = [Call(f"toolu_{n}", "task", {"prompt": f"CHILD {n}", "description": f"look {n}"}) for n in (1, 2)]
+        return f"end {asked.turn}" if asked.turn % 2 else tasks
+    return f"seen {SECRET}" if asked.turn else [Call("r", "read", {"file_path": "f0.txt", "limit": 1})]
+
+
+def _read_elsewhere(words: list[str], environ: dict[str, str]) -> str:
+    return subprocess.run([sys.executable, "-c", READER, *words], env=environ, capture_output=True, check=True, text=True).stdout
+
+
+async def _recorded(mudroom: Any, *prompts: str) -> str:
+    async with ModelServer(delegating) as server:
+        for n, prompt in enumerate(prompts):
+            assert (await mudroom(*(["-c"] if n else []), "-p", prompt, *MODEL, url=server.url)).code == 0
+    return json.loads((await mudroom("runs", "--json")).out)[0]["id"]
+
+
+async def test_an_independent_reader_opens_the_transcripts(mudroom: Any, tmp_path: Path) -> None:
+    session = await _recorded(mudroom, "first", "second")
+    done = await mudroom("export", session[:8], "-o", str(tmp_path / "claude" / "projects"))
+    assert done.code == 0 and "4 child runs" in done.err and not done.out
+    environ = {**os.environ, "CLAUDE_CONFIG_DIR": str(tmp_path / "claude")}
+    out = _read_elsewhere([session, str(mudroom.project)], environ)
+    found = json.loads(out)
+    assert found["sessions"] == [[session, "first"]]
+    assert [kind for kind, _ in found["main"]] == ["user", "assistant", "user", "user", "assistant"] * 2
+    assert found["main"][0][1] == "first" and found["main"][-1][1] == [{"type": "text", "text": "end 3"}]
+    assert sorted(found["children"]) == ["1.1.1", "1.1.2", "2.1.1", "2.1.2"]
+    kinds, contents, parents = zip(*found["children"]["1.1.2"], strict=True)
+    assert kinds == ("user", "assistant", "user", "assistant") and contents[0] == "CHILD 2"
+    assert set(parents) == {"toolu_2"} and "MUD-0" in contents[2][0]["content"]
+    (meta,) = tmp_path.glob("claude/projects/*/*/subagents/agent-1.1.2.meta.json")
+    about = json.loads(meta.read_text())
+    assert about["agentType"] == "general" and about["spawnDepth"] == 1 and "parentAgentId" not in about
+    assert meta.stat().st_mode & 0o077 == 0 and SECRET not in out
+
+
+async def test_the_same_record_gives_the_same_transcripts(mudroom: Any, tmp_path: Path) -> None:
+    session = await _recorded(mudroom, "first")
+    for name in ("a", "b"):
+        assert (await mudroom("export", session, "-o", str(tmp_path / name))).code == 0
+    first, second = ({p.name: p.read_bytes() for p in tmp_path.glob(f"{name}/**/*.json*")} for name in ("a", "b"))
+    assert first == second and len(first) == 5
+
+
+async def test_markdown_is_a_page_to_read(mudroom: Any) -> None:
+    session = await _recorded(mudroom, "第一个问题")
+    page = (await mudroom("export", "--format", "md")).out
+    assert page.startswith(f"# Session {session}\n") and page.count("## Run ") == 3
+    assert all(words in page for words in ("第一个问题", "CHILD 2", "MUD-0", "**Answer**", "end 1", "[redacted: Anthropic key]"))
+    assert SECRET not in page and "\x1b" not in page
+
+
+async def test_a_fixture_runs_an_agent_offline(mudroom: Any, tmp_path: Path) -> None:
+    await _recorded(mudroom, "first")
+    fixture = tmp_path / "fixture.jsonl"
+    assert (await mudroom("export", "--format", "fixture", "-o", str(fixture))).code == 0
+    assert SECRET not in fixture.read_text()
+    async with Session(model=replayed(fixture), cwd=str(mudroom.project), journal="memory", home=str(tmp_path)) as session:
+        report = await session.run("first")
+    assert (report.reason, report.text) == (Reason.GOAL, "end 1")
+
+
+async def test_what_cannot_be_exported_is_told(mudroom: Any) -> None:
+    assert "no session of this folder" in (await mudroom("export")).err
+    assert "unknown session" in (await mudroom("export", "nobody", "--format", "md")).err
