@@ -188,6 +188,8 @@ _SKILLS: list[Sample] = [
     Sample(".agents/skills/wordy/SKILL.md", head("name: wordy", "description: " + "w" * 2_000), said="3: warning: 2,000 characters"),
     Sample(".agents/skills/picky/SKILL.md", head("name: picky", "description: P.", "compatibility: " + "c" * 600), said="4: warning: 500"),
     Sample(".agents/skills/meta/SKILL.md", head("name: meta", "description: M.", "metadata: 3"), said="4: warning: metadata is no map"),
+    Sample(".agents/skills/meta2/SKILL.md", head("name: meta2", "description: M.", "metadata: {v: 3}"), said="4: warning: map of texts"),
+    Sample(".agents/skills/free/SKILL.md", head("name: free", "description: F.", "license: [MIT]"), said="4: warning: license is no text"),
     Sample(".agents/skills/odd/SKILL.md", head("name: odd", "description: O.", "mood: good"), said="4: warning: unknown key 'mood'"),
     Sample(".agents/skills/colon/SKILL.md", head("name: colon", "description: Use: now"), said="3: warning: quotes"),
     Sample(".agents/skills/shell/SKILL.md", head("name: shell", "description: S.", body="a\n!`date` now"), said="6: note: not run"),

@@ -198,6 +198,24 @@ async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(wri
     assert "using agents of this folder: alone, code-reviewer" in notices
 
 
+async def test_c11_task_lists_names_and_descriptions_and_an_unknown_one_is_an_error_with_the_nearest(write: Write, tmp_path: Path) -> None:
+    write("project/.claude/agents/r.md", head("name: reviewer", "description: Reviews code."))
+
+    def answer(request: Request) -> Any:
+        return "Done." if request.turn else [call("task", prompt="a", agent="reviwer")]
+
+    model = ScriptedModel(answer)
+    settings: dict[str, Any] = {"cwd": str(tmp_path / "project"), "journal": "memory", "environ": {}, "agent_files": True}
+    async with Session(model=model, **settings) as session:
+        described = session.toolbox["task"].description
+        await session.run("Go.")
+    assert "- reviewer: Reviews code." in described
+    assert "- plan: " in described
+    result = model.requests[1].results[0]
+    assert result.error
+    assert "Did you mean reviewer" in result.text
+
+
 async def test_c11_any_agent_can_be_the_root(write: Write, tmp_path: Path) -> None:
     write("project/.opencode/agents/main.md", head("description: Talks.", "mode: primary", "tools: {'*': false, read: true}"))
     settings: dict[str, Any] = {"cwd": str(tmp_path / "project"), "journal": "memory", "environ": {}, "agent_files": True}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from typing import Any, cast
 
 from msgspec import Struct
 
@@ -155,8 +156,15 @@ def _check_keys(entries: dict[str, Entry], notes: Notes) -> None:
     if compatibility and len(str(compatibility.value)) > COMPATIBILITY:
         notes.warning(compatibility.line, f"compatibility: more than {COMPATIBILITY} characters")
     metadata = entries.get("metadata")
-    if metadata and not isinstance(metadata.value, dict):
-        notes.warning(metadata.line, "metadata is no map")
+    if metadata and not _is_map_of_texts(metadata.value):
+        notes.warning(metadata.line, "metadata is no map of texts")
+    for key in ("license", "compatibility", "allowed-tools"):
+        if key in entries and not isinstance(entries[key].value, str):
+            notes.warning(entries[key].line, f"{key} is no text")
+
+
+def _is_map_of_texts(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(text, str) for text in cast("dict[str, Any]", value).values())
 
 
 def _text(entries: dict[str, Entry], key: str, notes: Notes) -> tuple[str, int]:
