@@ -149,11 +149,9 @@ class Commands:
             return found
         if risk(inner) or not re.fullmatch(r"[\w.+/@-]+", inner[0].value or ""):
             return None
-        spellings = {" ".join(word.spelled for word in words) for words in (command.words, inner)}
-        for rule in self._bash[ALLOW]:
-            if any(fits(rule.spec, text) for text in spellings):
-                return Finding(ALLOW, RUN, "a rule allows it", rule, command.text)
-        return None
+        text = " ".join(word.spelled for word in inner)
+        rule = next((rule for rule in self._bash[ALLOW] if fits(rule.spec, text)), None)
+        return Finding(ALLOW, RUN, "a rule allows it", rule, command.text) if rule else None
 
     def _redirect(self, redirect: Redirect, command: Command, folders: tuple[str, ...]) -> Iterator[Finding]:
         target, text = redirect.target, command.text

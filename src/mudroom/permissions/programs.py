@@ -38,6 +38,8 @@ PREFIXES = SHELLS | names(
     "noglob rlwrap unbuffer caffeinate setpriv capsh tmux screen"
 )
 """Programs that run their own arguments."""
+_PACKAGES = names("npx uvx pipx uv")
+"""Those of them that a rule is meant to allow together with what they run."""
 CARRIERS = (
     PREFIXES
     | INTERPRETERS
@@ -144,7 +146,8 @@ def risk(words: Sequence[Word]) -> str:
     name = program(words)
     if not name:
         return "which program it runs is known only when it runs"
-    if name in NEVER or name in SHELLS or (name in ("sudo", "doas", "env", "busybox", "ssh") and len(words) > 1):
+    runs = name in PREFIXES - _PACKAGES and len(words) > 1 and not (name == "command" and words[1].value in ("-v", "-V"))
+    if runs or name in NEVER or name in SHELLS:
         return f"{name} runs what it is given"
     arguments = [word.value for word in words[1:]]
     if name == "git":

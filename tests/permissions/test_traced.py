@@ -1,0 +1,165 @@
+"""Random shell text: what is allowed is really run, under a tracer, and no program that no rule names may have run.
+
+`make test` tries a few hundred commands, MUDROOM_LONG=1 a hundred thousand; MUDROOM_SEED makes others.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom._core.agents import Mode
+from mudroom.permissions.policy import RulePolicy
+from mudroom.permissions.rules import Permissions
+from mudroom.toolkit.bash import BASH
+
+CASES = 100_000 if os.environ.get("MUDROOM_LONG") else 300
+BATCH = 150
+SEED = int(os.environ.get("MUDROOM_SEED", "5"))
+ALLOWED = "git diff|ls|cat|find|sed|xargs|env|timeout|nice|nohup|command|builtin|awk|sort|echo|printf|test|bash|sh|export|tar|true".split(
+    "|"
+)
+"""Each of these is allowed with any arguments: only what is known of the programs keeps `evil` from running inside them."""
+
+WORDS = r"""evil ./evil "evil" e''vil e\vil $'evil' $'\x65vil' $x ${x} "$x" $y $(evil) `evil` "$(evil)" "`evil`" {evil,a} ev* ?vil a b.txt 'a b'
+-la -c -e -n -p -exec -execdir -delete -ok {} \; + -- ';' 'evil a' 'e evil' '1e evil' 's/a/evil/e' 's/a/b/w evil2' 'BEGIN{system("evil")}'
+'BEGIN{print|"evil"}' x=evil PATH=. $((1)) $((x)) ${x:-a} ${x@P} ${z:=evil} ${#x} # #evil a#evil \# '' "" "\$(evil)" '$(evil)' "a;evil" 'a;evil'
+--output=evil2 -o -i -0 -I{} 1 5 -S'evil a' --checkpoint=1 --checkpoint-action=exec=evil -f /dev/null . [ ] = -v '!' ! ~ * a\ b a\
+b""".split(" ")
+PROGRAMS = (
+    "ls|cat b.txt|git diff|find . -maxdepth 1|sed -n 1p b.txt|sed|xargs|xargs -n1|env|timeout 1|nice|nohup|command|command -v|builtin|exec|eval|bash -c"
+    "|sh -c|bash|awk|sort|echo|printf %s|test|[|cd .|true|export|x=evil|x=a|PATH=.:$PATH|alias ls=evil;|trap|.|source|time|coproc|!|tar cf /dev/null"
+    "|evil|./evil|f() { evil; };|function ls { evil; };|declare|local|read x;|set -- evil;|[[|((|stdbuf -oL|LANG=C|IFS=e|BASH_ENV=evil|a=(evil)"
+).split("|")
+FRAMES = [
+    "{0}", "{0}; {1}", "{0} && {1}", "{0} || {1}", "{0} | {1}", "{0} & {1}", "{0} |& {1}", "{0}\n{1}", "{0}\r{1}", "({0})", "{{ {0}; }}", "$({0})",
+    "echo $({0})", 'echo "$({0})"', "echo `{0}`", "cat <({0})", "{0} > >({1})", "if {0}; then {1}; fi", "for x in evil a; do {0}; done", "! {0}",
+    "while {0}; do {1}; break; done", "case evil in e*) {0};; *) {1};; esac", "{0} > out", "{0} < b.txt", "{0} 2>&1", "{0} > out {1}", "{0} &> out",
+    "cat <<E\n{0}\nE", "cat <<'E'\n{0}\nE\n{1}", "cat <<-E\n\t{0}\n\tE\n{1}", "cat <<E\n$({0})\nE", "cat <<E; {0}\nE\nE\n{1}", "cat <<< '{0}'", 'cat <<< "$({0})"',
+    "{0} # {1}", "{0} \\\n {1}", "'{0}'", '"{0}"', "bash -c '{0}'", 'sh -c "{0}"', "eval '{0}'", "f() {{ {0}; }}; f", "[[ a == b || $({0}) ]]",
+    "[ a = a ] && {0}", "cat <<\\E\n{0}\nE\n{1}", "cat <<E F\n{0}\nE\n{1}", 'cat <<"E F"\n{0}\nE F\n{1}', "cat <<E <<F\n{0}\nE\n{1}\nF\n{0}",
+    "echo ${{x:-$({0})}}", "echo ${{x/a/$({0})}}", "echo $(( $({0}) ))", "select x in a; do {0}; done", "coproc {0}", "time {0}", "{0} <<< {1}", "a=$({0})",
+    "export a=$({0})", "until {0}; do {1}; break; done", "{0};; {1}", "{0} \n\n {1}", "echo a\\\n{0}", "echo 'a\n{0}'", 'echo "a\n{0}"', "echo $'a\\'; {0} '",
+]  # fmt: skip
+NOISE = "'\"\\$`(){};&|<>#\n\t !*?[]~=,\r\x0b\x85\u00a0e"
+
+pytestmark = [
+    pytest.mark.timeout(5_400 if CASES > 1_000 else 120),
+    pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace"),
+]
+
+
+def simple(chance: random.Random) -> str:
+    return " ".join([chance.choice(PROGRAMS), *(chance.choice(WORDS) for _ in range(chance.choice((0, 1, 1, 2, 2, 3))))])
+
+
+def command(chance: random.Random) -> str:
+    text = simple(chance)
+    for _ in range(chance.choice((0, 1, 1, 2))):
+        text = chance.choice(FRAMES).format(text, simple(chance))
+    for _ in range(chance.choice((0, 0, 0, 1, 1, 2))):
+        at = chance.randrange(len(text) + 1)
+        text = text[:at] + chance.choice(NOISE) + text[at + chance.choice((0, 0, 1)) :]
+    return text
+
+
+class Tracer:
+    """Runs commands in a folder of their own and tells which programs each of them started."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.work = folder, folder / "work"
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        for name in ("evil", "mark"):
+            (self.bin / name).write_text("#!/bin/true\n")
+            (self.bin / name).chmod(0o755)
+
+    def fresh(self) -> None:
+        shutil.rmtree(self.work, ignore_errors=True)
+        self.work.mkdir()
+        shutil.copy(self.bin / "evil", self.work / "evil")
+        (self.work / "b.txt").write_text("evil\na\n")
+        (self.work / "a").write_text("evil a\n")
+        (self.work / "-exec").write_text("")
+
+    def started(self, commands: list[str]) -> list[list[str]]:
+        """The programs that each command started, first the shell itself."""
+        script, log = self.folder / "script", self.folder / "log"
+        lines = []
+        for n, text in enumerate(commands):
+            (self.folder / f"case{n}").write_text(text, encoding="utf-8", newline="")
+            lines.append(f'"$M" {n}; timeout -s KILL 2 bash -c "$(< {self.folder}/case{n})" </dev/null >/dev/null 2>&1')
+        script.write_text("\n".join(lines) + "\n")
+        environ = {
+            "PATH": f"{self.bin}:/usr/bin:/bin",
+            "x": "evil",
+            "y": "-exec",
+            "M": str(self.bin / "mark"),
+            "LANG": "C.UTF-8",
+            "HOME": str(self.work),
+        }
+        argv = [
+            "strace",
+            "-f",
+            "-qq",
+            "-e",
+            "trace=execve,execveat",
+            "-e",
+            "signal=none",
+            "-s",
+            "4096",
+            "-o",
+            str(log),
+            "bash",
+            str(script),
+        ]
+        subprocess.run(argv, cwd=self.work, env=environ, check=False, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, timeout=600)
+        found: list[list[str]] = []
+        for line in log.read_text(errors="replace").splitlines():
+            program = re.search(r'execve(?:at)?\((?:AT_FDCWD, )?"([^"]*)"', line)
+            if program is None or "ENOENT" in line:
+                continue
+            name = program[1].rpartition("/")[2]
+            if name == "mark":
+                found.append([])
+            elif found:
+                found[-1].append(name)
+        return found
+
+
+def judged(text: str, root: Path) -> Any:
+    held = Permissions.of(allow=[f"Bash({name}:*)" for name in ALLOWED])
+    return RulePolicy(held, root=str(root), home=str(root), tier=lambda: "off").decide(BASH, {"command": text}, Mode.DEFAULT)
+
+
+def test_nothing_that_is_allowed_runs_a_program_no_rule_names(tmp_path: Path) -> None:
+    chance, tracer = random.Random(SEED), Tracer(tmp_path)
+    tried = allowed = 0
+    holes: list[tuple[str, list[str]]] = []
+    tracer.fresh()
+    while tried < CASES:
+        texts = [command(chance) for _ in range(BATCH)]
+        tried += len(texts)
+        passed = [text for text in texts if judged(text, tracer.work).verdict == "allow"]
+        allowed += len(passed)
+        tracer.fresh()
+        for text, programs in zip(passed, tracer.started(passed), strict=True):
+            if "evil" in programs:
+                holes.append((text, programs))
+        assert not (tracer.work / "out2").exists()
+    assert not holes, "\n".join(f"{text!r} ran {programs}" for text, programs in holes)
+    assert allowed > tried / 50, f"only {allowed} of {tried} were allowed: the test says little"
+
+
+def test_the_tracer_sees_what_runs(tmp_path: Path) -> None:
+    tracer = Tracer(tmp_path)
+    tracer.fresh()
+    ran = tracer.started(["evil", "ls; ./evil", "find . -maxdepth 0 -exec evil {} +", "echo a", "$x", "awk 'BEGIN{system(\"evil\")}'"])
+    assert ["evil" in programs for programs in ran] == [True, True, True, False, True, True]
