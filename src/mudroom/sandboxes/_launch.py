@@ -19,6 +19,7 @@ import socket
 import time
 from typing import Any, NoReturn
 
+from . import _drop
 from ._agreed import MOST
 from ._guard import Guard
 
@@ -40,6 +41,7 @@ def main() -> None:
     setup, fds = receive(control)
     if setup is None:
         return
+    setup["swapped"] = _swapped(setup)
     gc.disable()  # a fork that collects copies every page it looks at
     serve(control, setup, fds)
 
@@ -72,6 +74,17 @@ def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
     """The next message and its descriptors; None when there is none to come."""
     data, fds, _, _ = socket.recv_fds(control, MOST, 32)
     return (json.loads(data) if data else None), fds
+
+
+def _swapped(setup: dict[str, Any]) -> int:
+    """What root needs to run commands as another user, -1 where this is not root, or it cannot be had."""
+    if not setup["late"] or os.geteuid() != 0:
+        return -1
+    try:
+        owner = os.stat(setup["root"])
+        return _drop.mapping(owner.st_uid, owner.st_gid)
+    except OSError:
+        return -1
 
 
 def _reap(running: set[int]) -> None:
@@ -161,7 +174,8 @@ class Command:
         if first and b"\n" in self._status:
             child = int(json.loads(self._status.partition(b"\n")[0])["child-pid"])
             limit = self._limits["processes"]
-            resource.prlimit(child, resource.RLIMIT_NPROC, (limit, limit))
+            with _drop.beside(os.stat(f"/proc/{child}").st_uid):
+                resource.prlimit(child, resource.RLIMIT_NPROC, (limit, limit))
             os.write(self._opens, b"x")
         return bool(chunk)
 
@@ -171,14 +185,30 @@ class Command:
         own = [self._tells, self._gate] if self._late else []
         wanted = [os.open(os.devnull, os.O_RDONLY), self._output, self._output, *own]
         wanted += [os.open(f"/proc/self/fd/{fd}", os.O_RDONLY) for fd in self._data[self._setup["restrict"] :]]
-        self._troubles, *ruleset = _only(wanted, [self._troubles, *self._data[: self._setup["restrict"]]])
+        swapped = [self._setup["swapped"]] if self._setup["swapped"] >= 0 else []
+        self._troubles, *own = _only(wanted, [self._troubles, *self._data[: self._setup["restrict"]], *swapped])
         self._limit()
-        os.chdir(self._setup["root"])
+        argv = self._dropped(own[-1]) if swapped else self._message["argv"]
+        if not self._late:
+            os.chdir(self._setup["root"])
         for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        if ruleset:
-            _confine(ruleset[0], bytes.fromhex(self._setup["filter"]))
-        os.execve(self._message["argv"][0], self._message["argv"], self._message["env"])
+        if self._setup["restrict"]:
+            _confine(own[0], bytes.fromhex(self._setup["filter"]))
+        os.execve(argv[0], argv, self._message["env"])
+
+    def _dropped(self, swapped: int) -> list[str]:
+        """Become another user where the workspace can be made his; the arguments that fit. Root's own number else."""
+        argv: list[str] = self._message["argv"]
+        paths = [self._setup["root"], *self._setup["reach"]]
+        try:
+            places = _drop.stage(paths[0], paths[1:], swapped)
+        except OSError:
+            return argv
+        _drop.become(_drop.NUMBER)
+        _prctl(_DEATH_SIGNAL, signal.SIGKILL)
+        os.chdir("/")
+        return _drop.moved(argv, paths, places)
 
     def _limit(self) -> None:
         score = os.open("/proc/self/oom_score_adj", os.O_WRONLY)

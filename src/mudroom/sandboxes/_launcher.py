@@ -58,6 +58,7 @@ class Walls(Struct, frozen=True, kw_only=True):
         late: the number of processes is limited inside the walls, once they stand (bubblewrap says which process that is).
         ruleset: descriptor of a Landlock ruleset that the launching program lays on each command, -1 is none.
         filter: seccomp program laid on with the ruleset. restore: whether changed protected files are put back.
+        reach: folders beside the workspace that another user must reach, when root's commands run as one.
         shared_count: whether the number of processes is the user's, all others' included; the limit is then on top of these.
     """
 
@@ -70,6 +71,7 @@ class Walls(Struct, frozen=True, kw_only=True):
     ruleset: int = -1
     filter: bytes = b""
     restore: bool = False
+    reach: tuple[str, ...] = ()
     shared_count: bool = False
 
 
@@ -181,6 +183,7 @@ class Launcher:
                 "restrict": int(walls.ruleset >= 0),
                 "filter": walls.filter.hex(),
                 "restore": walls.restore,
+                "reach": walls.reach,
             }
             socket.send_fds(ours, [json.dumps(setup).encode()], [*([walls.ruleset] if walls.ruleset >= 0 else []), *data])
         except OSError as error:

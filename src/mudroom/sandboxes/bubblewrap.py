@@ -62,9 +62,11 @@ class Bubblewrap:
         self._env = {"PATH": os.defpath, **narrow(environ), "HOME": HOME, "USER": "user", "LOGNAME": "user", "SHELL": "/bin/bash"}
         files = _files(("resolv.conf",) if network else ())
         data = (program(internet=True), *files.values())
-        walls = Walls(root=self._root, away=away, tier=self.tier, limits=self._limits, data=data, late=True)
+        tools = toolchains(environ, self._home)
+        reach = (*tools, *linked_git(self._root))
+        walls = Walls(root=self._root, away=away, tier=self.tier, limits=self._limits, data=data, late=True, reach=reach)
         self._launcher = Launcher(walls)
-        self._fixed = [*self._spaces(), *self._system([*files], toolchains(environ, self._home))]
+        self._fixed = [*self._spaces(), *self._system([*files], tools)]
         self._trial = Trial(self._run)
 
     async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
