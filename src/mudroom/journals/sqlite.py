@@ -34,6 +34,9 @@ CUT_OFF = "the last record was still being written when its process ended; it is
 _INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
 _KEEP = "The file is left as it is; mudroom journal repair makes a new one of all that can be read."
 
+_WOKEN = 64
+"""Waiters woken in one turn of the event loop."""
+
 _Row = tuple[int, str, str, bytes, int]
 _Failure = tuple[str, str]
 _Waiting = tuple[list[_Row], "asyncio.Future[None]"]
@@ -150,7 +153,10 @@ class SqliteJournal:
         return self._failure
 
     def _settle(self, waiters: list[asyncio.Future[None]], failure: _Failure | None) -> None:
-        for waiter in waiters:
+        """Wake them up, some at a time: thousands that go on in one turn of the loop would hold up everybody else."""
+        if len(waiters) > _WOKEN and self._loop:
+            self._loop.call_soon(self._settle, waiters[_WOKEN:], failure)
+        for waiter in waiters[:_WOKEN]:
             if not waiter.done():
                 if failure:
                     waiter.set_exception(self._refused(failure))
