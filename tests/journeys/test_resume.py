@@ -75,6 +75,10 @@ async def test_s1_to_s4_after_kill_9_resume_finishes_and_prints_as_p_would(mudro
     again = await mudroom("resume", "--last", *JSON)
     assert json.loads(again.out)["result"] == "all three are done" and "last answer" in again.err
     assert (await mudroom("resume")).out == "all three are done\n"
+    effects = (mudroom.project / "effects.txt").read_text()
+    replayed = await mudroom("replay", "last")
+    assert replayed.code == 0 and replayed.out == "all three are done\n" and "4 runs came out again" in replayed.err
+    assert (mudroom.project / "effects.txt").read_text() == effects
 
 
 async def test_s9_limits_of_an_interrupted_run_go_on(mudroom: Any) -> None:

@@ -10,7 +10,20 @@ import msgspec
 from msgspec.structs import replace
 
 from .._core.agents import Brief, Reason
-from .._core.events import CallFinished, CallStarted, Changing, Event, Judged, Resumed, Retried, RunFinished, RunStarted, Stored, TurnFailed
+from .._core.events import (
+    CallFinished,
+    CallStarted,
+    Changing,
+    Event,
+    Judged,
+    Resumed,
+    Retried,
+    RunFinished,
+    RunStarted,
+    Stored,
+    TurnFailed,
+    TurnStarted,
+)
 from .._core.messages import Call, Conversation
 from .._core.ports import Answer, Decision, Question
 from .._core.tools import Tool, ToolResult
@@ -21,6 +34,10 @@ from .tree import transcript
 
 class ReplayDiverged(MudroomError):
     """What happened now is not what is recorded; says where, what was, and what is."""
+
+
+_OUTSIDE = (Changing, Resumed, Retried)
+"""What only the world outside brings about; in a replay it does not happen."""
 
 
 class RecordedEvents:
@@ -34,7 +51,11 @@ class RecordedEvents:
         self._events, self._timeless = events, timeless
         self._left: dict[tuple[str, ...], list[Stored]] = {}
         for event in events:
-            self._left.setdefault(_key(event), []).append(event)
+            left = self._left.setdefault(_key(event), [])
+            if isinstance(event, Resumed) and left and isinstance(left[-1], TurnStarted):
+                left.pop()  # a dead process asked, and heard no answer
+            if not isinstance(event, _OUTSIDE):
+                left.append(event)
 
     async def append(self, *events: Stored) -> None:
         """Check events off. Raises ReplayDiverged at the first that is not in the record."""
@@ -56,15 +77,16 @@ class RecordedEvents:
 
     @property
     def missing(self) -> list[Stored]:
-        """Recorded events of runs that did not come again, but those that only the world outside brings about."""
-        left = [event for events in self._left.values() for event in events]
-        return [event for event in left if event.run and not isinstance(event, Changing | Resumed | Retried)]
+        """Recorded events of runs that did not come again."""
+        return [event for events in self._left.values() for event in events if event.run]
 
     def _told(self, event: Stored) -> str:
         plain: Any = msgspec.to_builtins(replace(event, at=0.0))
         plain.pop("seconds", None)
+        report = plain.get("report", {})
         for figure in ("seconds", "usd"):
-            plain.get("report", {}).pop(figure, None)
+            report.pop(figure, None)
+        report |= {files: sorted(report[files]) for files in ("files_read", "files_changed") if files in report}  # as calls ended
         return self._timeless(msgspec.json.encode(plain, order="deterministic").decode())
 
 

@@ -46,7 +46,7 @@ async def finish(settings: Settings, name: str, *, cwd: str, verbose: bool = Fal
         start = Start(resume=path.stem, folder=folder(path))
         return await one_shot(None, settings, cwd=start.folder or cwd, start=start, verbose=verbose, quiet=quiet)
     if not tree.roots:
-        raise UsageError("nothing was asked in this session", where=path.stem, remedy="Ask: mudroom --resume ID -p PROMPT")
+        raise _empty(path)
     if not quiet:
         say("nothing was interrupted; this is its last answer")
     return _again(path, events, tree.roots[-1], settings)
@@ -71,6 +71,37 @@ def _again(path: Path, events: Sequence[Stored], root: RunView, settings: Settin
     for line in shown:
         sys.stdout.buffer.write(encode(line))
     return 0 if report.ok else 1
+
+
+async def again(home: str, name: str, *, quiet: bool) -> int:
+    """Run a finished session again from its record, with no model and no effect, and print its last answer; the exit code.
+
+    Raises ReplayDiverged, which shows the first event that does not come out as it is recorded.
+    """
+    from ..replaying import replay
+
+    path = found(home, ".", name)
+    free(path)
+    events, tree = list(read_only(path).read()), Tree()
+    for event in events:
+        tree.apply(event)
+    if any(root.report is None for root in tree.roots):
+        raise UsageError(
+            "a run of this session was interrupted", where=path.stem, remedy=f"First finish it: mudroom resume {path.stem[:8]}"
+        )
+    if not tree.roots:
+        raise _empty(path)
+    await replay(events)
+    if not quiet:
+        say(f"{plural(len(tree.runs), 'run')} came out again as recorded, event by event", prefix="")
+    report = tree.roots[-1].report
+    assert report is not None
+    sys.stdout.buffer.write(answered(report))
+    return 0
+
+
+def _empty(path: Path) -> UsageError:
+    return UsageError("nothing was asked in this session", where=path.stem, remedy="Ask: mudroom --resume ID -p PROMPT")
 
 
 def delete_all(home: str, names: Sequence[str], *, yes: bool) -> int:

@@ -81,6 +81,20 @@ def export(session: str, form: str, html: str | None, target: str) -> int:
     return written(home, session, form, target)
 
 
+@click.command(context_settings=HELP)
+@click.argument("session", metavar="ID")
+@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+def replay(session: str, quiet: bool) -> int:
+    """Run a session again from its record, with no model and no effect.
+
+    Every event must come out as it is recorded; the first that does not is shown, and the exit code is 1. To play recorded answers
+    against live tools: --model replay:ID.
+    """
+    from .finishing import again
+
+    return asyncio.run(again(prepare(".").home, session, quiet=quiet))
+
+
 @click.group(context_settings=HELP)
 def journal() -> None:
     """Check the record of a session, or repair it."""
@@ -105,4 +119,6 @@ def repair(session: str, cwd: str) -> int:
     return repaired(prepare(cwd).home, session, cwd=cwd)
 
 
-COMMANDS: dict[str, click.Command] = {"resume": resume, "rename": rename, "delete": delete, "export": export, "journal": journal}
+COMMANDS: dict[str, click.Command] = {
+    "resume": resume, "rename": rename, "delete": delete, "export": export, "replay": replay, "journal": journal,
+}  # fmt: skip
