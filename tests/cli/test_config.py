@@ -96,3 +96,25 @@ def test_home_is_where_the_variables_say() -> None:
     assert config.home({"XDG_STATE_HOME": "/s"}) == "/s/mudroom"
     assert config.home({"HOME": "/h"}).endswith("mudroom")
     assert config.home({}).endswith("mudroom")
+
+
+def test_limits_of_minutes_tokens_and_money_are_settings_that_a_project_may_lower(tmp_path: Path, env: dict[str, str]) -> None:
+    user_file(tmp_path, "max_minutes = 2.5\nmax_budget_usd = 3\nretention_days = 30\n")
+    (tmp_path / ".mudroom.toml").write_text("max_minutes = 9\nmax_budget_usd = 0.5\nmax_tokens = 1000\n")
+    settings = load(tmp_path, env | {"MUDROOM_MAX_TOKENS": "500"})
+    assert (settings.max_minutes, settings.max_budget_usd, settings.max_tokens, settings.retention_days) == (2.5, 0.5, 500, 30)
+
+
+@pytest.mark.parametrize(
+    "text", ["max_minutes = 0", "max_minutes = true", 'max_budget_usd = "much"', "max_budget_usd = -1", "max_minutes = inf"]
+)
+def test_a_limit_that_is_no_number_above_0_is_told(tmp_path: Path, env: dict[str, str], text: str) -> None:
+    user_file(tmp_path, text + "\n")
+    with pytest.raises(UsageError, match=r"a number above 0"):
+        load(tmp_path, env)
+
+
+def test_a_project_does_not_say_how_long_sessions_are_kept(tmp_path: Path, env: dict[str, str]) -> None:
+    (tmp_path / ".mudroom.toml").write_text("retention_days = 1\n")
+    with pytest.raises(UsageError, match=r"may not set 'retention_days'"):
+        load(tmp_path, env)
