@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import random
 import re
@@ -23,31 +24,8 @@ from mudroom.toolkit.bash import BASH
 CASES = 100_000 if os.environ.get("MUDROOM_LONG") else 300
 BATCH = 150
 SEED = int(os.environ.get("MUDROOM_SEED", "5"))
-ALLOWED = "git diff|ls|cat|find|sed|xargs|env|timeout|nice|nohup|command|builtin|awk|sort|echo|printf|test|bash|sh|export|tar|true".split(
-    "|"
-)
-"""Each of these is allowed with any arguments: only what is known of the programs keeps `evil` from running inside them."""
-
-WORDS = r"""evil ./evil "evil" e''vil e\vil $'evil' $'\x65vil' $x ${x} "$x" $y $(evil) `evil` "$(evil)" "`evil`" {evil,a} ev* ?vil a b.txt 'a b'
--la -c -e -n -p -exec -execdir -delete -ok {} \; + -- ';' 'evil a' 'e evil' '1e evil' 's/a/evil/e' 's/a/b/w evil2' 'BEGIN{system("evil")}'
-'BEGIN{print|"evil"}' x=evil PATH=. $((1)) $((x)) ${x:-a} ${x@P} ${z:=evil} ${#x} # #evil a#evil \# '' "" "\$(evil)" '$(evil)' "a;evil" 'a;evil'
---output=evil2 -o -i -0 -I{} 1 5 -S'evil a' --checkpoint=1 --checkpoint-action=exec=evil -f /dev/null . [ ] = -v '!' ! ~ * a\ b a\
-b""".split(" ")
-PROGRAMS = (
-    "ls|cat b.txt|git diff|find . -maxdepth 1|sed -n 1p b.txt|sed|xargs|xargs -n1|env|timeout 1|nice|nohup|command|command -v|builtin|exec|eval|bash -c"
-    "|sh -c|bash|awk|sort|echo|printf %s|test|[|cd .|true|export|x=evil|x=a|PATH=.:$PATH|alias ls=evil;|trap|.|source|time|coproc|!|tar cf /dev/null"
-    "|evil|./evil|f() { evil; };|function ls { evil; };|declare|local|read x;|set -- evil;|[[|((|stdbuf -oL|LANG=C|IFS=e|BASH_ENV=evil|a=(evil)"
-).split("|")
-FRAMES = [
-    "{0}", "{0}; {1}", "{0} && {1}", "{0} || {1}", "{0} | {1}", "{0} & {1}", "{0} |& {1}", "{0}\n{1}", "{0}\r{1}", "({0})", "{{ {0}; }}", "$({0})",
-    "echo $({0})", 'echo "$({0})"', "echo `{0}`", "cat <({0})", "{0} > >({1})", "if {0}; then {1}; fi", "for x in evil a; do {0}; done", "! {0}",
-    "while {0}; do {1}; break; done", "case evil in e*) {0};; *) {1};; esac", "{0} > out", "{0} < b.txt", "{0} 2>&1", "{0} > out {1}", "{0} &> out",
-    "cat <<E\n{0}\nE", "cat <<'E'\n{0}\nE\n{1}", "cat <<-E\n\t{0}\n\tE\n{1}", "cat <<E\n$({0})\nE", "cat <<E; {0}\nE\nE\n{1}", "cat <<< '{0}'", 'cat <<< "$({0})"',
-    "{0} # {1}", "{0} \\\n {1}", "'{0}'", '"{0}"', "bash -c '{0}'", 'sh -c "{0}"', "eval '{0}'", "f() {{ {0}; }}; f", "[[ a == b || $({0}) ]]",
-    "[ a = a ] && {0}", "cat <<\\E\n{0}\nE\n{1}", "cat <<E F\n{0}\nE\n{1}", 'cat <<"E F"\n{0}\nE F\n{1}', "cat <<E <<F\n{0}\nE\n{1}\nF\n{0}",
-    "echo ${{x:-$({0})}}", "echo ${{x/a/$({0})}}", "echo $(( $({0}) ))", "select x in a; do {0}; done", "coproc {0}", "time {0}", "{0} <<< {1}", "a=$({0})",
-    "export a=$({0})", "until {0}; do {1}; break; done", "{0};; {1}", "{0} \n\n {1}", "echo a\\\n{0}", "echo 'a\n{0}'", 'echo "a\n{0}"', "echo $'a\\'; {0} '",
-]  # fmt: skip
+PIECES: dict[str, list[str]] = json.loads(Path(__file__).with_name("pieces.json").read_text("utf-8"))
+"""What commands are made of. Programs that are "allowed" are so with any arguments: only what is known of them keeps `evil` away."""
 NOISE = "'\"\\$`(){};&|<>#\n\t !*?[]~=,\r\x0b\x85\u00a0e"
 
 pytestmark = [
@@ -57,13 +35,15 @@ pytestmark = [
 
 
 def simple(chance: random.Random) -> str:
-    return " ".join([chance.choice(PROGRAMS), *(chance.choice(WORDS) for _ in range(chance.choice((0, 1, 1, 2, 2, 3))))])
+    return " ".join(
+        [chance.choice(PIECES["programs"]), *(chance.choice(PIECES["words"]) for _ in range(chance.choice((0, 1, 1, 2, 2, 3))))]
+    )
 
 
 def command(chance: random.Random) -> str:
     text = simple(chance)
     for _ in range(chance.choice((0, 1, 1, 2))):
-        text = chance.choice(FRAMES).format(text, simple(chance))
+        text = chance.choice(PIECES["frames"]).format(text, simple(chance))
     for _ in range(chance.choice((0, 0, 0, 1, 1, 2))):
         at = chance.randrange(len(text) + 1)
         text = text[:at] + chance.choice(NOISE) + text[at + chance.choice((0, 0, 1)) :]
@@ -92,7 +72,7 @@ class Tracer:
     def started(self, commands: list[str]) -> list[list[str]]:
         """The programs that each command started, first the shell itself."""
         script, log = self.folder / "script", self.folder / "log"
-        lines = []
+        lines: list[str] = []
         for n, text in enumerate(commands):
             (self.folder / f"case{n}").write_text(text, encoding="utf-8", newline="")
             lines.append(f'"$M" {n}; timeout -s KILL 2 bash -c "$(< {self.folder}/case{n})" </dev/null >/dev/null 2>&1')
@@ -135,7 +115,7 @@ class Tracer:
 
 
 def judged(text: str, root: Path) -> Any:
-    held = Permissions.of(allow=[f"Bash({name}:*)" for name in ALLOWED])
+    held = Permissions.of(allow=[f"Bash({name}:*)" for name in PIECES["allowed"]])
     return RulePolicy(held, root=str(root), home=str(root), tier=lambda: "off").decide(BASH, {"command": text}, Mode.DEFAULT)
 
 

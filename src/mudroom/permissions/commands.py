@@ -133,7 +133,7 @@ class Commands:
         if program(words) in SPEAKERS:
             return True
         if word.value is None:
-            return not re.search(r"[$`{~]|^/|\.\.|<\(", word.raw)
+            return word.raw.startswith("<(") or not re.search(r"[$`{~]|^/|\.\.", word.raw)
         names = [word.value, *([word.value.rpartition("=")[2]] if "=" in word.value else [])]
         if word.value.startswith("-") and "/" in word.value:
             names.append(word.value[word.value.index("/") :])

@@ -1,0 +1,101 @@
+"""Permissions over a small project, and a session whose model follows a script."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from mudroom import AnyEvent, Report, Session
+from mudroom._core.agents import Mode
+from mudroom._core.events import CallFinished, Judged
+from mudroom._core.ports import Answer, Decision, Question
+from mudroom._core.tools import Tool
+from mudroom.models.scripted import ScriptedModel
+from mudroom.permissions.policy import RulePolicy
+from mudroom.permissions.rules import Permissions
+from mudroom.toolkit import builtin
+
+TOOLS: dict[str, Tool] = dict(builtin())
+
+
+class Court:
+    """Judges calls in one folder.
+
+    Arguments:
+        root: the workspace. home: the person's folder.
+    """
+
+    def __init__(self, root: Path, home: Path) -> None:
+        self.root, self.home = root, home
+
+    def __call__(
+        self, tool: str, /, allow: Sequence[str] = (), ask: Sequence[str] = (), deny: Sequence[str] = (), *, mode: str = "default",
+        attended: bool = True, tier: str = "off", **arguments: Any,
+    ) -> Decision:  # fmt: skip
+        held = replace(Permissions.of(allow=allow, ask=ask, deny=deny, mode=mode), attended=attended)
+        policy = RulePolicy(held, root=str(self.root), home=str(self.home), tier=lambda: tier)
+        return policy.decide(TOOLS[tool], arguments, Mode(mode))
+
+    def bash(self, command: str, /, **more: Any) -> str:
+        """The verdict on a command."""
+        return self("bash", command=command, **more).verdict
+
+
+@pytest.fixture
+def court(tmp_path: Path) -> Court:
+    root, home = tmp_path / "project", tmp_path / "home"
+    (root / "src").mkdir(parents=True)
+    (root / "src" / "a.py").write_text("print(1)\n")
+    (root / ".env").write_text("KEY=1\n")
+    home.mkdir()
+    return Court(root, home)
+
+
+class Person:
+    """Answers as it was told to, and remembers the questions."""
+
+    def __init__(self, *answers: bool) -> None:
+        self.questions: list[Question] = []
+        self._answers = list(answers)
+
+    async def decide(self, question: Question) -> Answer:
+        self.questions.append(question)
+        return Answer(self._answers.pop(0) if self._answers else False, "said the person")
+
+
+class Play:
+    """A scripted session in a folder of its own; what happened is kept."""
+
+    def __init__(self, base: Path) -> None:
+        self.folder, self.home, self.events = base / "work", base / "records", list[AnyEvent]()
+        self.folder.mkdir()
+        self.model = ScriptedModel([])
+
+    async def __call__(self, script: Any, **settings: Any) -> Report:
+        self.model = ScriptedModel(script)
+        given = dict[str, Any](journal="memory", environ={}, sandbox="off") | settings
+        async with Session(model=self.model, cwd=str(self.folder), home=str(self.home), **given) as session:
+            session.watch(self.events.append)
+            return await session.run("PARENT do it")
+
+    @property
+    def judged(self) -> list[Judged]:
+        return [event for event in self.events if isinstance(event, Judged)]
+
+    @property
+    def results(self) -> list[CallFinished]:
+        return [event for event in self.events if isinstance(event, CallFinished)]
+
+
+@pytest.fixture
+def play(tmp_path: Path) -> Play:
+    return Play(tmp_path)
+
+
+@pytest.fixture
+def person() -> Callable[..., Person]:
+    return Person

@@ -1,0 +1,335 @@
+"""Rules: how they are written, which calls they are about, and which one decides."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudroom._core.agents import Mode
+from mudroom._core.tools import Effect, Tool
+from mudroom.errors import UsageError
+from mudroom.permissions.rules import Permissions, fits, listed, parse_rule
+
+
+@pytest.mark.parametrize(
+    ("spec", "text", "fit"),
+    [
+        ("ls", "ls", True),
+        ("ls", "ls -la", False),
+        ("ls *", "ls -la", True),
+        ("ls *", "ls", True),
+        ("ls *", "lsof", False),
+        ("ls*", "lsof", True),
+        ("ls:*", "ls -la", True),
+        ("ls:*", "ls", True),
+        ("ls:*", "lsof", False),
+        ("git * main", "git push origin main", True),
+        ("git * main", "git push", False),
+        ("* --version", "node --version", True),
+        ("npm run test:*", "npm run test", True),
+        ("npm run test:*", "npm run test --watch", True),
+        ("npm run test:*", "npm run tests", False),
+        ("a.c", "abc", False),
+        ("git diff:*", "git diff --stat", True),
+        ("git diff:*", "git difftool", False),
+    ],
+)
+def test_patterns_of_commands(spec: str, text: str, fit: bool) -> None:
+    assert fits(spec, text) is fit
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "spec"),
+    [
+        ("Bash", "bash", ""),
+        ("Bash(*)", "bash", ""),
+        ("Bash(git diff:*)", "bash", "git diff:*"),
+        ("run_shell_command(ls)", "bash", "ls"),
+        ("Read(./.env)", "read", "./.env"),
+        ("Agent(explore)", "task", "explore"),
+        ("Task", "task", ""),
+        ("mcp__a__*", "mcp__a__*", ""),
+        ("WebFetch(domain:x.com)", "web_fetch", "domain:x.com"),
+        ("MultiEdit", "edit", ""),
+        ("Bash(echo (a))", "bash", "echo (a)"),
+    ],
+)
+def test_rules_name_tools_in_any_systems_spelling(text: str, tool: str, spec: str) -> None:
+    rule = parse_rule(text, "allow")
+    assert (rule.tool, rule.spec) == (tool, spec)
+
+
+@pytest.mark.parametrize("text", ["", "Bash(", "(ls)", "Bash(git:* push)", "1x", "Bash)"])
+def test_what_is_no_rule_is_refused_with_its_origin(text: str) -> None:
+    with pytest.raises(UsageError, match="settings"):
+        parse_rule(text, "deny", origin="settings.json:3")
+
+
+def test_flags_hold_several_rules() -> None:
+    assert listed(["Bash(git diff:*),Edit Read(a, b)", "Write"]) == ["Bash(git diff:*)", "Edit", "Read(a, b)", "Write"]
+
+
+@given(st.text(max_size=60))
+def test_any_text_is_a_rule_or_refused(text: str) -> None:
+    try:
+        str(parse_rule(text, "ask"))
+    except UsageError:
+        pass
+
+
+def test_deny_before_ask_before_allow_however_special(court: Any) -> None:
+    assert court.bash("make x", allow=["Bash(make x)"], ask=["Bash(make:*)"], deny=["Bash"]) == "deny"
+    assert court.bash("make x", allow=["Bash(make x)"], ask=["Bash(make:*)"]) == "ask"
+    assert court.bash("make x", allow=["Bash(make x)"]) == "allow"
+
+
+def test_every_part_is_judged_by_itself(court: Any) -> None:
+    assert court.bash("make a && npm test", allow=["Bash(make:*)"]) == "ask"
+    assert court.bash("make a && npm test", allow=["Bash(make:*)", "Bash(npm test)"]) == "allow"
+    decision = court("bash", command="make a && npm test", allow=["Bash(make:*)"])
+    assert decision.part == "npm test" and decision.why == "no rule allows it"
+
+
+def test_wrappers_that_only_measure_are_seen_through(court: Any) -> None:
+    for wrapper in ("timeout 5", "time", "nice -n 5", "nohup", "stdbuf -oL", "command", "timeout -k 1 5 nice", "xargs", "xargs -n 1"):
+        assert court.bash(f"{wrapper} npm test", allow=["Bash(npm test:*)"]) == "allow", wrapper
+        assert court.bash(f"{wrapper} make", allow=["Bash(npm test:*)"]) == "ask", wrapper
+
+
+def test_safe_variables_do_not_hide_the_rule(court: Any) -> None:
+    assert court.bash("NODE_ENV=test LC_ALL=C npm test", allow=["Bash(npm test)"]) == "allow"
+    assert court.bash("PATH=. npm test", allow=["Bash(npm test)"]) == "ask"
+    assert court.bash("PATH=. npm test", allow=["Bash(PATH=. npm test)"]) == "allow"
+
+
+READS = [
+    "ls -la src",
+    "cat src/a.py | head -3",
+    "git status",
+    "git log --oneline -5",
+    "git diff HEAD~1 -- src",
+    "git show HEAD:src/a.py",
+    "grep -rn x src",
+    "rg x",
+    "find . -name '*.py'",
+    "wc -l src/*.py",
+    "sed -n '1,5p' src/a.py",
+    "cd src && ls",
+    "[ -f src/a.py ] && cat src/a.py",
+    "for f in src/*.py; do echo $f; done | sort",
+    "ls 2>/dev/null",
+    "echo $HOME",
+    "python3 --version",
+    "git branch --show-current",
+    "x=1; echo $x",
+    "bash -c 'ls src'",
+    "diff <(ls src) <(ls .)",
+    "if test -d src; then ls src; fi",
+    "head -5 < src/a.py",
+    "cat <<E\nhello\nE",
+    "command -v git",
+    "true",
+    "",
+]
+
+
+@pytest.mark.parametrize("command", READS)
+def test_reading_is_not_asked(court: Any, command: str) -> None:
+    for mode in ("default", "plan", "dontAsk"):
+        assert court.bash(command, mode=mode) == "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cat /etc/passwd",
+        "cat ~/.ssh/id_rsa",
+        "cat ../x",
+        "cat $x",
+        "cd && cat x",
+        "cd .. && ls",
+        "ls link",
+        "cat src/../../x",
+        "grep x --file=/etc/x",
+    ],
+)
+def test_reading_what_may_lie_outside_is_asked(court: Any, command: str) -> None:
+    (court.root / "link").symlink_to("/etc")
+    assert court.bash(command) == "ask"
+
+
+MODES: dict[str, dict[str, str]] = {
+    "plan": {"read": "allow", "edit": "deny", "bash": "deny", "ruled": "deny", "asked": "deny", "mcp": "deny"},
+    "dontAsk": {"read": "allow", "edit": "deny", "bash": "deny", "ruled": "allow", "asked": "deny", "mcp": "deny"},
+    "default": {"read": "allow", "edit": "ask", "bash": "ask", "ruled": "allow", "asked": "ask", "mcp": "ask"},
+    "acceptEdits": {"read": "allow", "edit": "allow", "bash": "allow", "ruled": "allow", "asked": "ask", "mcp": "ask"},
+    "bypassPermissions": {"read": "allow", "edit": "allow", "bash": "allow", "ruled": "allow", "asked": "allow", "mcp": "allow"},
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_modes(court: Any, mode: str) -> None:
+    rules = {"allow": ["Bash(npm test)"], "ask": ["Bash(make:*)"], "mode": mode, "tier": "full"}
+    found = {
+        "read": court("read", file_path="src/a.py", **rules).verdict,
+        "edit": court("edit", file_path="src/a.py", **rules).verdict,
+        "bash": court.bash("cargo build", **rules),
+        "ruled": court.bash("npm test", **rules),
+        "asked": court.bash("make", **rules),
+        "mcp": _outside(court, mode),
+    }
+    assert found == MODES[mode]
+    assert court.bash("rm x", deny=["Bash(rm:*)"], mode=mode) == "deny"
+
+
+def _outside(court: Any, mode: str) -> str:
+    from mudroom.permissions.policy import RulePolicy
+
+    async def run(context: Any, arguments: Any) -> Any:
+        raise AssertionError
+
+    tool = Tool(name="mcp__a__b", description="", parameters={}, parse=dict, run=run, effect=Effect.EFFECTFUL)
+    policy = RulePolicy(Permissions(attended=True), root=str(court.root), home="/", tier=lambda: "full")
+    return policy.decide(tool, {}, Mode(mode)).verdict
+
+
+def test_accepting_edits_accepts_commands_only_in_a_sandbox(court: Any) -> None:
+    for tier, verdict in (("full", "allow"), ("file", "allow"), ("off", "ask"), ("ask", "ask")):
+        assert court.bash("cargo build", mode="acceptEdits", tier=tier) == verdict
+
+
+def test_an_edit_outside_the_folder_is_asked_in_every_mode_that_asks(court: Any) -> None:
+    assert court("write", file_path="/etc/x", mode="acceptEdits").verdict == "ask"
+
+
+def test_headless_without_rules_everything_runs_in_the_sandbox(court: Any) -> None:
+    assert court.bash("cargo build", attended=False) == "allow"
+    assert court("write", file_path="a", attended=False).verdict == "allow"
+    assert court.bash("if", attended=False) == "allow"
+
+
+def test_headless_deny_and_ask_rules_hold_and_doubts_count_then(court: Any) -> None:
+    assert court.bash("git push", attended=False, deny=["Bash(git push:*)"]) == "deny"
+    assert court.bash("git ${x@P}", attended=False, deny=["Bash(git push:*)"]) == "ask"
+    assert court.bash("cargo build", attended=False, deny=["Bash(git push:*)"]) == "allow"
+
+
+def test_headless_naming_what_is_allowed_leaves_out_the_rest_but_reading(court: Any) -> None:
+    only = {"attended": False, "allow": ["Bash(npm test:*)"]}
+    assert court.bash("npm test", **only) == "allow"
+    assert court.bash("cargo build", **only) == "ask"
+    assert court("write", file_path="a", **only).verdict == "ask"
+    assert court.bash("ls src", **only) == "allow"
+    assert court("read", file_path="src/a.py", **only).verdict == "allow"
+
+
+@pytest.mark.parametrize(
+    ("spec", "path", "fit"),
+    [
+        (".env", ".env", True),
+        (".env", "src/.env", True),
+        ("./.env", "src/.env", False),
+        ("src/**", "src/a.py", True),
+        ("src", "src/a.py", True),
+        ("*.py", "src/a.py", True),
+        ("/src/*.py", "src/a.py", True),
+        ("src/", "src/a.py", True),
+        ("~/.ssh/**", "{home}/.ssh/id", True),
+        ("//etc/**", "/etc/passwd", True),
+        ("//{root}/src/**", "src/a.py", True),
+        ("/etc/passwd", "/etc/passwd", False),
+        ("src/*.js", "src/a.py", False),
+        (".env", "src/../.env", True),
+        (".env", "{root}/.env", True),
+        ("../other/**", "{base}/other/x", True),
+        ("proj", "{base}/project-secret/x", False),
+    ],
+)
+def test_patterns_of_paths(court: Any, spec: str, path: str, fit: bool) -> None:
+    names = {"root": str(court.root), "home": str(court.home), "base": str(court.root.parent)}
+    rule, path = spec.format(**names).replace("///", "//"), path.format(**names)
+    assert court("read", file_path=path, deny=[f"Read({rule})"]).verdict == ("deny" if fit else "allow")
+
+
+def test_a_link_is_denied_by_its_target_and_allowed_by_both(court: Any) -> None:
+    (court.root / "link").symlink_to(court.root / ".env")
+    assert court("read", file_path="link", deny=["Read(.env)"]).verdict == "deny"
+    assert court("edit", file_path="link", allow=["Edit(link)"]).verdict == "ask"
+    assert court("edit", file_path="link", allow=["Edit(link)", "Edit(.env)"]).verdict == "ask"
+    assert court("edit", file_path="src/a.py", allow=["Edit(src/**)"]).verdict == "allow"
+
+
+def test_file_rules_hold_for_every_file_tool_and_in_commands(court: Any) -> None:
+    deny = {"deny": ["Read(.env)", "Edit(src/**)"]}
+    assert court("grep", pattern="x", path=".env", **deny).verdict == "deny"
+    assert court("write", file_path="src/new.py", content="", **deny).verdict == "deny"
+    for command in (
+        "cat .env",
+        "cat ./.env",
+        "head < .env",
+        "cat .e*",
+        "cat '.env'",
+        "cp .env x",
+        "dd if=.env",
+        "echo x > src/a.py",
+        "touch src/a.py",
+    ):
+        assert court.bash(command, **deny) == "deny", command
+    assert court.bash("cat src/a.py", **deny) == "allow"
+
+
+def test_agents_skills_hosts_and_servers_have_rules(court: Any) -> None:
+    assert court("task", agent="explore", prompt="x", deny=["Agent(Explore)"]).verdict == "deny" if "task" in _tools() else True
+    rule = parse_rule("mcp__github__*", "deny")
+    assert rule.names("mcp__github__push") and not rule.names("mcp__gitlab__push")
+    assert parse_rule("mcp__github", "deny").names("mcp__github__push")
+
+
+def _tools() -> set[str]:
+    from mudroom.toolkit import builtin
+
+    return set(builtin())
+
+
+@pytest.mark.parametrize(
+    ("spec", "url", "fit"),
+    [
+        ("x.com", "https://x.com/a", True),
+        ("x.com", "https://evilx.com", False),
+        ("x.com", "https://x.com.evil.org", False),
+        ("*.x.com", "https://a.x.com", True),
+        ("*.x.com", "https://x.com", False),
+        ("x.com", "https://x.com@evil.org", False),
+        ("x.com", "https://X.COM.", True),
+        ("x.com", "http://[", False),
+    ],
+)
+def test_hosts_are_compared_whole(spec: str, url: str, fit: bool) -> None:
+    from mudroom.permissions.policy import RulePolicy
+
+    async def run(context: Any, arguments: Any) -> Any:
+        raise AssertionError
+
+    tool = Tool(name="web_fetch", description="", parameters={}, parse=dict, run=run)
+    policy = RulePolicy(Permissions.of(allow=[f"WebFetch(domain:{spec})"]), root="/tmp", home="/", tier=lambda: "off")
+    assert policy.decide(tool, {"url": url}, Mode.DEFAULT).verdict == ("allow" if fit else "ask")
+
+
+def test_a_tool_denied_whole_is_not_offered_at_all(tmp_path: Path) -> None:
+    from mudroom import Session
+
+    async def tools() -> set[str]:
+        held = Permissions.of(deny=["Bash", "Write(./x)"])
+        async with Session(
+            model="offline", cwd=str(tmp_path), home=str(tmp_path / "h"), journal="memory", environ={}, permissions=held
+        ) as session:
+            return set(session.tools)
+
+    import asyncio
+
+    found = asyncio.run(tools())
+    assert "bash" not in found and "write" in found
