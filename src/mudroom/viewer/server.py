@@ -25,8 +25,8 @@ FIRST_PORT, PORTS = 7575, 25
 POLL = 0.25
 """Seconds between two looks at a session that is being written."""
 
-HEARTBEAT = 15.0
-"""Seconds of silence after which a live stream says that it still lives."""
+SILENCE = 3.0
+"""Seconds without a sign of news after which a live stream says that it lives, and looks all the same: file times are coarse."""
 
 _KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
 
@@ -136,17 +136,13 @@ class _Desk:
 
     async def _news(self, request: web.Request, stream: web.StreamResponse, stamp: object) -> object:
         """Wait until events may have been added, or the viewer closes; the new stamp."""
-        silent = 0.0
-        while not self.closing.is_set():
+        for _ in range(round(SILENCE / POLL)):
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL):
                     await self.closing.wait()
-            if (now := await self._stamp(request)) != stamp:
+            if (now := await self._stamp(request)) != stamp or self.closing.is_set():
                 return now
-            silent += POLL
-            if silent >= HEARTBEAT:
-                await stream.write(b":\n\n")
-                silent = 0.0
+        await stream.write(b":\n\n")
         return stamp
 
     async def _stamp(self, request: web.Request) -> object:

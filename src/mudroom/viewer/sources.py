@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Protocol
@@ -22,6 +23,9 @@ LISTED = 200
 
 PAGE = 2 << 20
 """Bytes of JSON after which a page of events ends."""
+
+FRESH = 2.0
+"""Seconds after a write in which a file is looked at whenever one asks."""
 
 _BRACKETS = ("session_opened", "run_started", "run_finished")
 
@@ -94,9 +98,10 @@ class Home:
         return _page(read_only(self._path(session)).bodies(after=after))
 
     def stamp(self, session: str) -> object:
-        """Times and sizes of its files."""
+        """Times and sizes of its files; ever new while they are fresh, for a commit changes them before readers may see it."""
         path = self._path(session)
-        return tuple(_stat(part) for part in (path, path.with_name(path.name + "-wal")))
+        stamp = _stat(path), _stat(path.with_name(path.name + "-wal"))
+        return object() if time.time_ns() - max(stamp)[0] < FRESH * 1e9 else stamp
 
     def _path(self, session: str) -> Path:
         path = session_path(self._home, session)

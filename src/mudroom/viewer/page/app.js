@@ -131,7 +131,6 @@ const app = {
     app.at = { ...before, ...change };
     const link = new URLSearchParams(Object.entries(app.at).filter(([name, value]) => value && !(name === "tab" && value === "transcript")).map(([name, value]) => [name, String(value)]));
     history[before.run === app.at.run && before.tab === app.at.tab ? "replaceState" : "pushState"](null, "", `#${link}`);
-    if (before.run !== app.at.run) app.waterfall.show(app.at.run);
     app.view("reader", { only: "runs" });
     app.draw({ seek: !quiet, item });
   },
@@ -155,7 +154,7 @@ const app = {
     drawFilters(fold);
     app.waterfall.draw();
     if (!run) return drawNothing();
-    if (seek) app.waterfall.show(run.id);
+    if (seek) app.waterfall.show(run);
     fill($("head"), drawHead(fold, run));
     drawTabs(fold);
     app.read(run, { seek, item });
@@ -171,10 +170,9 @@ const app = {
     if (tab === "transcript" && !items.length) items = [{ pane: "empty", words: "Nothing in this run fits the filter." }];
     const moved = tab !== app.tab || (tab !== "ledger" && run !== app.run);
     Object.assign(app, { shown: items, stamp, tab, run });
-    app.reader.set(items, { follow: app.live && !moved });
-    if (moved) $("body").scrollTop = 0;
-    if (tab === "transcript" && (moved || seek) && (item || app.at.turn || app.at.call)) app.reader.show(item ? items.indexOf(item) : placeOf(items, app.at));
-    else if (tab === "transcript" && seek) $("body").scrollTop = 0;
+    const found = item || app.at.turn || app.at.call;
+    app.reader.set(items, { follow: app.live && !moved, top: moved || (tab === "transcript" && seek && !found) });
+    if (tab === "transcript" && (moved || seek) && found) app.reader.show(item ? items.indexOf(item) : placeOf(items, app.at));
     for (const [each, node] of app.reader.nodes) if (!each.pane) node.classList.toggle("chosen", each === item || isChosen(each));
   },
 

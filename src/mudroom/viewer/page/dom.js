@@ -39,11 +39,11 @@ const hueOf = (name) => {
 /** A list of items of any height in a scrolling box. Only what can be seen is in the page.
  *
  * render(item) gives the element of an item; guess(item) its height in pixels until it was measured.
- * An item is drawn again when its `version` has changed.
+ * An item is drawn again when its `version` has changed. `fixed`: heights are as guessed, and need no measuring.
  */
 class VirtualList {
-  constructor(box, { render, guess, overscan = 600 }) {
-    Object.assign(this, { box, render, guess, overscan, items: [], nodes: new Map(), heights: new Map(), tops: new Float64Array(1), focus: null });
+  constructor(box, { render, guess, overscan = 300, fixed = false }) {
+    Object.assign(this, { box, render, guess, overscan, fixed, items: [], nodes: new Map(), heights: new Map(), tops: new Float64Array(1) });
     this.space = h("div", { class: "space" });
     box.replaceChildren(this.space);
     this.onScroll = () => this.draw();
@@ -53,8 +53,9 @@ class VirtualList {
     this.resized.observe(box);
   }
 
-  /** Show these items; what was in view stays where it was, and who was at the end stays at the end. */
-  set(items, { follow = false } = {}) {
+  /** Show these items: from the `top`, or where one was; with `follow`, who was at the end stays at the end. */
+  set(items, { follow = false, top = false } = {}) {
+    if (top) this.box.scrollTop = 0;
     const atEnd = follow && this.box.scrollTop + this.box.clientHeight >= this.box.scrollHeight - 40;
     this.items = items;
     this.#place();
@@ -92,7 +93,7 @@ class VirtualList {
       this.#node(item).style.transform = `translateY(${this.tops[index]}px)`;
     }
     for (const [item, node] of this.nodes) if (!seen.has(item)) this.#drop(item, node);
-    if (this.#measure()) this.draw();
+    if (!this.fixed && this.#measure()) this.draw();
   }
 
   /** Draw one item anew, or all of them. */
@@ -124,7 +125,7 @@ class VirtualList {
     if (known) this.#drop(item, known);
     this.nodes.set(item, node);
     this.space.append(node);
-    this.observer.observe(node);
+    if (!this.fixed) this.observer.observe(node);
     return node;
   }
 

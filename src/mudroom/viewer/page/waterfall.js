@@ -39,7 +39,7 @@ class Waterfall {
     this.stamp = 0; // counts up when every lane has to be drawn anew
     this.view = null; // [from, to] in drawn seconds, null is everything
     this.rows = $("rows");
-    this.list = new VirtualList(this.rows, { render: (row) => this.#row(row), guess: () => ROW, overscan: 200 });
+    this.list = new VirtualList(this.rows, { render: (row) => this.#row(row), guess: () => ROW, overscan: 200, fixed: true });
     this.known = new Map(); // run id -> its row, kept so that the list can tell what has changed
     this.rows.addEventListener("click", (event) => this.#clicked(event));
     this.rows.addEventListener("mousemove", (event) => this.#hovered(event));
@@ -54,7 +54,7 @@ class Waterfall {
     const { fold } = app;
     const length = this.scale?.length;
     this.scale = new Scale(fold, app.now());
-    this.width = $("axis").querySelector("canvas").clientWidth; // of all lanes, asked for once
+    this.width ||= $("axis").querySelector("canvas").clientWidth; // of all lanes, asked for once
     if (this.scale.length !== length) this.stamp++;
     const wanted = filtering(app.filter) ? this.#matching(fold) : null;
     this.shown = [];
@@ -78,15 +78,15 @@ class Waterfall {
   /** Draw all again: width, theme, zoom or time have changed. */
   redraw() {
     this.stamp++;
+    this.width = 0;
     this.colours = null;
     if (app.fold) this.draw();
   }
 
-  show(id) {
-    const run = app.fold.runs.get(id);
-    if (!run) return;
-    for (const above of ancestors(app.fold, run)) this.folded.delete(above.id);
-    this.draw();
+  /** Bring a run into view, whatever it is folded into. */
+  show(run) {
+    const folded = ancestors(app.fold, run).filter((above) => this.folded.delete(above.id));
+    if (folded.length) this.redraw();
     this.list.show(this.shown.findIndex((row) => row.run === run), { align: "near" });
   }
 

@@ -35,7 +35,10 @@ const oneLine = (text, limit = 200) => {
   return line.length > limit ? `${line.slice(0, limit - 1)}…` : line;
 };
 
-const grouped = (count) => Math.round(count).toLocaleString("en-US");
+const FIGURES = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+const MOMENTS = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+
+const grouped = (count) => FIGURES.format(count);
 
 const plural = (count, one) => `${grouped(count)} ${one}${count === 1 ? "" : one.endsWith("h") ? "es" : "s"}`;
 
@@ -66,7 +69,7 @@ const share = (part, whole) => {
   return percent > 0 && percent < 1 ? "<1%" : `${Math.round(percent)}%`;
 };
 
-const clock = (at) => new Date(at * 1000).toLocaleString(undefined, { dateStyle: "medium", timeStyle: "short" });
+const clock = (at) => MOMENTS.format(at * 1000);
 
 const encoder = new TextEncoder();
 const ASCII = /^[\x00-\x7f]*$/;
