@@ -1,0 +1,107 @@
+"""The launching program: quick, many at once, and nothing of it or its commands is left."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from mudroom._core.ports import Finished
+from mudroom.errors import WorkspaceError
+from mudroom.sandboxes._launcher import Launcher, Limits, Walls
+
+BASH = "/bin/bash"
+
+
+@pytest.fixture
+def launcher(tmp_path: Path) -> Launcher:
+    """Without walls: what is tested here is the starting and ending."""
+    return Launcher(Walls(root=str(tmp_path), away=str(tmp_path / "away"), tier="none", limits=Limits()))
+
+
+async def run(launcher: Launcher, command: str, timeout: float = 20) -> tuple[Finished, str]:
+    output = bytearray()
+    finished = await launcher.run([BASH, "-c", command], {"PATH": os.environ["PATH"]}, timeout=timeout, sink=output.extend)
+    return finished, output.decode()
+
+
+async def program(launcher: Launcher) -> int:
+    """Process number of the launching program."""
+    return int((await run(launcher, "ps -o ppid= -p $PPID"))[1])
+
+
+async def test_output_code_and_folder(launcher: Launcher, tmp_path: Path) -> None:
+    assert await run(launcher, "pwd; echo err >&2; exit 7") == (Finished(7), f"{tmp_path}\nerr\n")
+
+
+async def test_a_signal_is_a_negative_code(launcher: Launcher) -> None:
+    assert (await run(launcher, "kill -TERM $$"))[0] == Finished(-15)
+
+
+async def test_a_time_limit(launcher: Launcher) -> None:
+    await run(launcher, "true")
+    assert await run(launcher, "echo before; sleep 60", 1) == (Finished(-9, timed_out=True), "before\n")
+
+
+async def test_many_at_once_keep_their_outputs_apart(launcher: Launcher) -> None:
+    found = await asyncio.gather(*(run(launcher, f"sleep 0.0{n % 9}; echo {n}; exit {n % 5}") for n in range(64)))
+    assert found == [(Finished(n % 5), f"{n}\n") for n in range(64)]
+
+
+async def test_large_output_arrives_whole(launcher: Launcher) -> None:
+    size = 0
+
+    def count(chunk: bytes) -> None:
+        nonlocal size
+        size += len(chunk)
+
+    await launcher.run([BASH, "-c", "head -c 20000000 /dev/zero"], {"PATH": os.environ["PATH"]}, timeout=30, sink=count)
+    assert size == 20_000_000
+
+
+async def test_it_starts_again_after_it_was_killed(launcher: Launcher) -> None:
+    first = await program(launcher)
+    os.kill(first, signal.SIGKILL)
+    await asyncio.sleep(0.1)
+    assert (await run(launcher, "echo again"))[1] == "again\n"
+    assert await program(launcher) != first
+
+
+async def test_it_ends_with_its_owner(tmp_path: Path) -> None:
+    launcher = Launcher(Walls(root=str(tmp_path), away="", tier="none", limits=Limits()))
+    number = await program(launcher)
+    del launcher
+    gc.collect()
+    assert not Path(f"/proc/{number}").exists()
+
+
+async def test_a_program_that_is_not_there_is_an_error(launcher: Launcher) -> None:
+    with pytest.raises(WorkspaceError, match=r"was not run: its sandbox could not be built \(FileNotFoundError"):
+        await launcher.run(["/nonexistent"], {}, timeout=5, sink=lambda chunk: None)
+
+
+async def test_a_sink_that_raises_ends_the_command(launcher: Launcher) -> None:
+    def broken(chunk: bytes) -> None:
+        raise OSError("disk full")
+
+    with pytest.raises(OSError, match="disk full"):
+        await launcher.run([BASH, "-c", "echo x; sleep 60"], {"PATH": os.environ["PATH"]}, timeout=20, sink=broken)
+
+
+async def test_descriptors_do_not_pile_up(launcher: Launcher) -> None:
+    await run(launcher, "true")
+    before = len(os.listdir("/proc/self/fd"))
+    inner = (await run(launcher, "ls /proc/$PPID/fd | wc -l"))[1]
+    for _ in range(20):
+        await run(launcher, "true")
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert (await run(launcher, "ls /proc/$PPID/fd | wc -l"))[1] == inner
+
+
+async def test_a_command_too_long_for_a_message_is_said(launcher: Launcher) -> None:
+    with pytest.raises(WorkspaceError, match="too long for the sandbox"):
+        await run(launcher, "x" * 200_000)

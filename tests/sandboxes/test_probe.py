@@ -1,0 +1,134 @@
+"""What can be built is tried, remembered for a day, and never silently less than was asked for."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from mudroom.errors import UsageError, WorkspaceError
+from mudroom.sandboxes.plain import PlainSandbox
+from mudroom.sandboxes.probe import Asking, Found, Refusing, Terms, choose, find, look, probe
+
+
+def program(folder: Path, text: str) -> str:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "bwrap").write_text(f"#!/bin/sh\n{text}\n")
+    (folder / "bwrap").chmod(0o755)
+    return str(folder / "bwrap")
+
+
+def terms(base: Path, mode: str, *, person: bool = False, path: str = "/nonexistent") -> Terms:
+    return Terms(root=str(base), mode=mode, home=str(base / "home"), environ={"PATH": path}, person=person)
+
+
+@pytest.mark.parametrize(
+    ("found", "tier"), [(Found("/b"), "full"), (Found("", "no"), "file"), (Found("", "no", "no"), ""), (Found("/b", "", "no"), "full")]
+)
+def test_the_best_tier_is_taken(found: Found, tier: str) -> None:
+    assert found.tier == tier
+
+
+def test_a_bubblewrap_that_fails_is_named_with_its_words(tmp_path: Path) -> None:
+    found = look(program(tmp_path / "bin", "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1"))
+    assert found.no_full.endswith("bin/bwrap fails: bwrap: setting up uid map: Permission denied")
+    assert found.bwrap == ""
+
+
+def test_a_bubblewrap_without_walls_is_found_out(tmp_path: Path) -> None:
+    path = program(tmp_path / "bin", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
+    assert look(path).no_full == f"{path} does not hold: a command could write outside"
+
+
+def test_none_installed_is_said() -> None:
+    assert look("").no_full == "bubblewrap (bwrap) is not installed"
+
+
+def test_it_is_found_on_the_path_but_never_in_the_workspace(tmp_path: Path) -> None:
+    ours, theirs = program(tmp_path / "bin", "exit 1"), program(tmp_path / "proj" / "bin", "exit 1")
+    assert find({"PATH": f"{tmp_path}/proj/bin:{tmp_path}/bin"}, str(tmp_path / "proj")) == ours
+    assert find({"PATH": f"{tmp_path}/proj/bin:{tmp_path}/bin"}, str(tmp_path / "other")) == theirs
+    assert find({"PATH": "bin:."}, str(tmp_path / "other")) == ""
+
+
+def test_the_answer_is_kept_for_a_day_and_for_this_program(tmp_path: Path) -> None:
+    path = program(tmp_path / "bin", f"echo x >> {tmp_path}/tries; exit 1")
+    environ, home = {"PATH": str(tmp_path / "bin")}, str(tmp_path / "home")
+
+    def tries() -> int:
+        probe(str(tmp_path / "ws"), environ, home)
+        return len((tmp_path / "tries").read_text().split())
+
+    assert [tries(), tries()] == [1, 1]
+    os.utime(path, (1, 1))
+    assert tries() == 2, "another program"
+    memory = tmp_path / "home" / "sandbox.json"
+    known = json.loads(memory.read_text())
+    memory.write_text(json.dumps({**known, "at": time.time() - 90_000}))
+    assert tries() == 3, "a day later"
+    memory.write_text("damaged")
+    assert tries() == 4
+    assert memory.stat().st_mode & 0o077 == 0
+
+
+def test_a_home_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    assert probe(str(tmp_path), {"PATH": "/nonexistent"}, str(tmp_path / "file" / "home")).no_full
+
+
+def test_full_where_there_is_none_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"no sandbox full here: bubblewrap .* is not installed\. Install bubblewrap .* --sandbox"):
+        choose(terms(tmp_path, "full"))
+
+
+def test_an_unknown_mode_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="there is no sandbox 'none'"):
+        choose(terms(tmp_path, "none"))
+
+
+def test_off_is_loud(tmp_path: Path) -> None:
+    sandbox, told = choose(terms(tmp_path, "off"))
+    assert (sandbox.tier, told) == ("off", "sandbox off: commands run with all your rights, on all your files and the network")
+
+
+def nothing(base: Path) -> None:
+    """Make the memory say that this machine can build no walls."""
+    (base / "home").mkdir()
+    probe(str(base), {"PATH": "/nonexistent"}, str(base / "home"))
+    memory = base / "home" / "sandbox.json"
+    known = json.loads(memory.read_text())
+    memory.write_text(json.dumps({**known, "found": {"bwrap": "", "no_full": "no bwrap", "no_file": "no Landlock"}}))
+
+
+async def test_without_walls_a_person_is_asked(tmp_path: Path) -> None:
+    nothing(tmp_path)
+    sandbox, told = choose(terms(tmp_path, "auto", person=True))
+    assert sandbox.tier == "ask" and isinstance(sandbox, Asking)
+    assert told.startswith("sandbox ask: neither a full sandbox (no bwrap) nor a file sandbox (no Landlock)")
+    output = bytearray()
+    assert (await sandbox.run("echo x", timeout=5, sink=output.extend)).code == 0
+    assert output == b"x\n"
+
+
+async def test_without_walls_and_without_a_person_nothing_runs(tmp_path: Path) -> None:
+    nothing(tmp_path)
+    sandbox, told = choose(terms(tmp_path, "auto"))
+    assert sandbox.tier == "refuse" and isinstance(sandbox, Refusing)
+    assert "so no command runs" in told
+    with pytest.raises(WorkspaceError, match=r"no command can run: .* nobody is here to confirm it\. .*install bubblewrap.*--sandbox off"):
+        await sandbox.run(f"touch {tmp_path}/ran", timeout=5, sink=lambda chunk: None)
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("mode", ["full", "file"])
+def test_without_walls_what_is_asked_for_is_an_error(tmp_path: Path, mode: str) -> None:
+    nothing(tmp_path)
+    with pytest.raises(UsageError, match=f"no sandbox {mode} here"):
+        choose(terms(tmp_path, mode, person=True))
+
+
+def test_asking_is_not_walls(tmp_path: Path) -> None:
+    assert Asking(PlainSandbox(str(tmp_path))).tier == "ask"
