@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from .._core.agents import Reason, Report
 from .._core.events import Resumed, RunStarted
-from ..errors import ModelError
+from ..errors import JournalError, ModelError
 from . import ending
 from .calls import act
 from .context import RunContext
@@ -18,8 +18,11 @@ from .turn import ask
 
 
 async def run(ctx: RunContext) -> Report:
-    """Run a brief to its end. What happens inside becomes the report's reason; only a cancel meant for more than it is raised."""
-    reason, error = Reason.ERROR, ""
+    """Run a brief to its end. What happens inside becomes the report's reason; only a cancel meant for more than it is raised.
+
+    A journal that cannot be written ends everything at once; any other fault of an adapter ends the run, and out of a root run is raised.
+    """
+    reason, error, fault = Reason.ERROR, "", None
     try:
         await begin(ctx)
         async with asyncio.timeout(ctx.time_left) as deadline:
@@ -31,9 +34,15 @@ async def run(ctx: RunContext) -> Report:
         error = str(failure)
     except asyncio.CancelledError:
         reason = Reason.CANCELLED
+    except JournalError:
+        raise
+    except Exception as unforeseen:  # noqa: BLE001  whatever it is, the run must have an end (S10)
+        fault, error = unforeseen, f"{type(unforeseen).__name__}: {unforeseen}"
     report, cancelled = await ending.conclude(ctx, reason, error)
     if (cancelled or reason is Reason.CANCELLED) and not ctx.stopping:
         raise asyncio.CancelledError
+    if fault and not ctx.brief.parent:
+        raise fault
     return report
 
 

@@ -38,7 +38,7 @@ async def ask(ctx: RunContext, *, grace: Reason | None = None) -> Assistant:
     except ModelError as error:
         await ctx.record(ctx.event(TurnFailed, error=str(error), transient=isinstance(error, ModelUnavailable)))
         raise
-    except (asyncio.CancelledError, TimeoutError) as cut:
+    except BaseException as cut:  # a limit, a cancel, silence, or a fault of the adapter
         ctx.cut_off = True
         ctx.note(ctx.event(TurnFailed, error=str(cut) or "cut off before the answer was whole"))
         raise
