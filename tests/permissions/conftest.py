@@ -14,12 +14,13 @@ from mudroom._core.agents import Mode
 from mudroom._core.events import CallFinished, Judged
 from mudroom._core.ports import Answer, Decision, Question
 from mudroom._core.tools import Tool
+from mudroom._engine.task import task_tool
 from mudroom.models.scripted import ScriptedModel
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
 from mudroom.toolkit import builtin
 
-TOOLS: dict[str, Tool] = dict(builtin())
+TOOLS: dict[str, Tool] = {**builtin(), "task": task_tool({})}
 
 
 class Court:

@@ -170,7 +170,7 @@ def risk(words: Sequence[Word]) -> str:
 
 def _plain_start(word: Word) -> bool:
     """Whether a word that is not known at least begins with letters or a folder, or is a pipe, so that it becomes no flag."""
-    return word.raw.startswith("<(") or bool(re.match(r"[\w./~][\w./]*[*?\[]", word.raw)) and "$" not in word.raw and "`" not in word.raw
+    return word.raw.startswith("<(") or (bool(re.match(r"[\w./~][\w./]*[*?\[]", word.raw)) and "$" not in word.raw and "`" not in word.raw)
 
 
 def _git_risk(words: Sequence[Word]) -> str:

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from functools import lru_cache
 
 SHAPES = (
-    ("AWS key", "AKIA|ASIA", r"(?<!\w{5})[0-9A-Z]{16}\b"),
+    ("AWS key", "AKIA|ASIA", r"[0-9A-Z]{16}(?![0-9a-zA-Z])"),
     ("AWS secret", "ecret_access_key|ECRET_ACCESS_KEY|ecretAccessKey", r"[\"']?\s*[:=]\s*[\"']?[A-Za-z0-9/+=]{40}"),
-    ("GitHub token", "gh", r"[pousr]_(?<!\w{5})[A-Za-z0-9]{36,}"),
+    ("GitHub token", "gh", r"[pousr]_[A-Za-z0-9]{36,}"),
     ("GitHub token", "github_pat_", r"[A-Za-z0-9_]{22,}"),
     ("GitLab token", "glpat-", r"[\w-]{20,}"),
     ("Slack token", "xox", r"[abeprs]-[\w-]{10,}"),

@@ -1,0 +1,140 @@
+"""Secrets: known shapes and the environment's own values reach neither model nor disk."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mudroom import Session
+from mudroom.models.scripted import ScriptedModel, call
+from mudroom.permissions.secrets import Redactor, secret_name
+from mudroom.toolkit._secrets import Redacted
+
+A20, A36 = "aB3dE6gH9jK2mN5pQ8rS", "aB3dE6gH9jK2mN5pQ8rSaB3dE6gH9jK2mN5p"
+SHAPES = {
+    "AWS key": "AKIA" + "ABCDEFGH12345678",
+    "AWS secret": "aws_secret_access_key = " + A20 + A20,
+    "GitHub token": "ghp_" + A36,
+    "GitLab token": "glpat-" + A20,
+    "Slack token": "xoxb-" + "123456789012-" + A20,
+    "Anthropic key": "sk-ant-" + "api03-" + A36,
+    "OpenAI key": "sk-proj-" + A36,
+    "Google key": "AIza" + A36[:35],
+    "Stripe key": "sk_live_" + A20 + "1234",
+    "npm token": "npm_" + A36,
+    "Hugging Face token": "hf_" + A36,
+    "JWT": "eyJ" + A20 + ".eyJ" + A20 + "." + A20,
+    "password in an address": "https://" + "bob:hunter22@example.org/x",
+    "private key": "-----BEGIN RSA PRIVATE " + "KEY-----\n" + (A36 + "\n") * 10 + "-----END RSA PRIVATE KEY-----",
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_known_shapes_are_taken_out(name: str) -> None:
+    text = Redactor({})(f"before {SHAPES[name]} after")
+    assert f"[redacted: {name}]" in text and "before" in text and "after" in text
+    assert A20 not in text and "hunter22" not in text
+
+
+ORDINARY = [
+    "def test_task(): return mask-the-very-long-kebab-case-name-of-a-thing-1",
+    "http://localhost:8080/a?b=c@d",
+    "git@github.com:a/b.git",
+    "sha256:" + "ab" * 32,
+    "npm_config_registry=x",
+    "the token is short",
+    "eyJ alone",
+    "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----",
+    "disk-usage-of-all-folders-in-the-tree",
+]
+
+
+@pytest.mark.parametrize("text", ORDINARY)
+def test_ordinary_text_stays(text: str) -> None:
+    assert Redactor({})(text) is text
+
+
+def test_values_of_secret_variables_are_taken_out() -> None:
+    redact = Redactor(
+        {
+            "MY_TOKEN": "correct-horse-9",
+            "ANTHROPIC_API_KEY": "k3y-of-mine",
+            "EDITOR": "emacs-nox-1",
+            "DB_PASSWORD": "true",
+            "X_KEY": "/usr/lib/x",
+        }
+    )
+    assert redact("a correct-horse-9 b k3y-of-mine c emacs-nox-1 true /usr/lib/x") == (
+        "a [redacted: $MY_TOKEN] b [redacted: $ANTHROPIC_API_KEY] c emacs-nox-1 true /usr/lib/x"
+    )
+
+
+def test_names_that_look_secret() -> None:
+    assert all(map(secret_name, ["GITHUB_TOKEN", "aws_secret_access_key", "DB_PASSWD", "AWS_PROFILE", "STRIPE_KEY"]))
+    assert not any(map(secret_name, ["PATH", "KEYBOARD", "HOME", "LANG"]))
+
+
+@given(st.lists(st.integers(1, 40_000), max_size=12), st.integers(0, 150_000))
+def test_a_secret_is_found_wherever_the_pieces_were_cut(sizes: list[int], at: int) -> None:
+    whole = b"x\n" * 75_000
+    secret = SHAPES["GitHub token"].encode()
+    whole = whole[:at] + secret + whole[at:]
+    stream, out = Redacted(Redactor({})), b""
+    for size in sizes:
+        out += stream.take(whole[:size])
+        whole = whole[size:]
+    out += stream.take(whole) + stream.end()
+    assert secret not in out and out.count(b"[redacted: ") == 1
+
+
+@given(st.binary(max_size=2_000))
+def test_other_bytes_come_out_as_they_went_in(data: bytes) -> None:
+    stream = Redacted(lambda text: text)
+    assert stream.take(data) + stream.end() == data
+
+
+async def test_76_secret_scan(tmp_path: Path) -> None:
+    """Planted in environment, file and output: in no request, no journal, no file of ours; files are for the person alone."""
+    work, home = tmp_path / "work", tmp_path / "home"
+    work.mkdir()
+    planted = "pl4nted-value-77"
+    (work / "config").write_text(f"token: {SHAPES['GitHub token']}\nown: {planted}\n")
+    script = [
+        [call("read", file_path="config"), call("bash", command="cat config"), call("grep", pattern="own", output_mode="content")],
+        [call("bash", command='yes "$(cat config)" | head -c 3000000')],
+        "Done.",
+    ]
+    model = ScriptedModel(script)
+    environ = {"MY_SECRET": planted}
+    seen: list[Any] = []
+    async with Session(model=model, cwd=str(work), home=str(home), environ=environ, sandbox="off") as session:
+        session.watch(seen.append)
+        await session.run("Look.")
+    told = str(model.requests) + str(seen)
+    assert "[redacted: $MY_SECRET]" in told and "[redacted: GitHub token]" in told
+    files = [path for path in home.rglob("*") if path.is_file()]
+    assert any(path.stat().st_size > 1_000_000 for path in files), "the long output is kept in a file"
+    kept = b"".join(path.read_bytes() for path in files)
+    for secret in (planted, SHAPES["GitHub token"]):
+        assert secret not in told and secret.encode() not in kept
+    assert all(path.stat().st_mode & 0o077 == 0 for path in home.rglob("*.db*"))
+
+
+async def test_the_persons_own_files_are_written_as_they_are(tmp_path: Path) -> None:
+    model = ScriptedModel([[call("write", file_path="a", content=SHAPES["npm token"])], "Done."])
+    async with Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "h"), environ={}, sandbox="off") as session:
+        await session.run("Write.")
+    assert (tmp_path / "a").read_text() == SHAPES["npm token"]
+
+
+def test_it_is_cheap() -> None:
+    redact, text = Redactor(dict(os.environ)), Path(__file__).read_text("utf-8").replace(A36, "a").replace(A20, "b") * 20
+    began = time.process_time()
+    redact(text)
+    assert (time.process_time() - began) / len(text) < 1e-6, "a second for a megabyte would be felt"
