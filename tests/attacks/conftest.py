@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import functools
 import json
 import os
+import shutil
 import socket
 import subprocess
+import tempfile
 from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
@@ -29,6 +33,19 @@ LIMITS = Limits(processes=200, memory=1 << 30, file=1 << 30, temporary=64 << 20)
 FOUND = probe.look(probe.find(os.environ, "/nonexistent"))
 
 
+@functools.cache
+def repository() -> Path:
+    """A git folder with one commit of main.py, made once."""
+    place = Path(tempfile.mkdtemp(prefix="attacks-"))
+    atexit.register(shutil.rmtree, place)
+    (place / "main.py").write_text("print('hello')\n")
+    git = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "-C", str(place)]
+    for arguments in (["init", "-q", "--template="], ["add", "main.py"], ["commit", "-qm", "first"]):
+        subprocess.run([*git, *arguments], check=True)
+    (place / ".git" / "hooks").mkdir()
+    return place / ".git"
+
+
 class Arena:
     """A workspace with a repository in it, a neighbour, a home with a key, and the tools.
 
@@ -50,11 +67,7 @@ class Arena:
         (self.root / ".vscode").mkdir()
         (self.root / ".vscode" / "tasks.json").write_text("{}")
         (self.root / ".mudroom.toml").write_text("max_turns = 3\n")
-        git = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "-C", str(self.root)]
-        subprocess.run([*git[:1], "init", "-q", "--template=", str(self.root)], check=True)
-        (self.root / ".git" / "hooks").mkdir()
-        subprocess.run([*git, "add", "main.py"], check=True)
-        subprocess.run([*git, "commit", "-qm", "first"], check=True)
+        shutil.copytree(repository(), self.root / ".git")
         self.environ = {
             **os.environ,
             "PATH": "/usr/local/bin:/usr/bin:/bin",

@@ -311,6 +311,30 @@ async def test_21b_ordinary_work_goes_on(arena: Any) -> None:
     assert text.split() == ["2", "1"], text
 
 
+async def test_21c_commits_are_the_users(arena: Any) -> None:
+    """Of the user's settings of git only who he is goes in."""
+    (arena.home / ".gitconfig").write_text(
+        '[core]\n\tpager = evil\n[user]\n\tname = "Ada L"\n\temail = ada@example.org\n[alias]\n\tx = !evil\n'
+    )
+    arena.sandbox = arena.walls()
+    text = await arena.bash(
+        "echo x > n && git add n && git commit -qm n && git log -1 --format='%an <%ae>'; git config --get alias.x; git config core.pager; true"
+    )
+    assert text == "Ada L <ada@example.org>"
+
+
+async def test_84_a_granted_network_is_there(arena: Any, listening: Listen) -> None:
+    """And only then: other families stay closed."""
+    server = listening(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
+    arena.sandbox = arena.walls(network=True)
+    text = await arena.bash(f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo through")
+    assert text == "through"
+    server.accept()[0].close()
+    refused(await arena.python("import socket\nsocket.socket(socket.AF_UNIX)\n"))
+    refused(await arena.bash(f"echo x > {arena.outside}/file"))
+    arena.untouched()
+
+
 # --- privileges ------------------------------------------------------------------------------------------------------
 
 

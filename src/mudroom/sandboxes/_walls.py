@@ -49,6 +49,19 @@ def toolchains(environment: Mapping[str, str], home: str) -> list[str]:
     return kept
 
 
+def git_settings(home: str) -> str:
+    """Git's settings for commands: who commits, as the user's own settings say, and nothing else of them."""
+    who = {"name": "user", "email": "user@sandbox"}
+    for path in (".config/git/config", ".gitconfig"):
+        try:
+            with open(os.path.join(home, path), encoding="utf-8", errors="replace") as file:
+                section = re.search(r"^\s*\[user\]([^\[]*)", file.read(1 << 16), re.M)
+        except OSError:
+            continue
+        who |= dict(re.findall(r"^\s*(name|email)\s*=\s*\"?([^\"\\\n#;]+?)\"?\s*$", section[1], re.M) if section else ())
+    return f'[safe]\n\tdirectory = *\n[user]\n\tname = "{who["name"]}"\n\temail = "{who["email"]}"\n'
+
+
 def secrets_in(root: str, home: str) -> list[str]:
     """Where the workspace holds the home folder: what in it holds keys."""
     if not (home == root or home.startswith(root.rstrip("/") + "/")):

@@ -11,7 +11,7 @@ from ._agreed import DATA, GATE, STATUS
 from ._environment import narrow
 from ._filter import program
 from ._launcher import Launcher, Limits, Walls
-from ._walls import COPIES, FOLDERS, SYSTEM, TRIAL, Trial, linked_git, protected_in, secrets_in, toolchains
+from ._walls import COPIES, FOLDERS, SYSTEM, TRIAL, Trial, git_settings, linked_git, protected_in, secrets_in, toolchains
 
 HOME = "/home/user"
 """Home folder of commands: empty, in memory, gone with the command."""
@@ -30,7 +30,6 @@ _FILES = {
     "/etc/group": "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n",
     "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
-    "/etc/gitconfig": "[safe]\n\tdirectory = *\n[user]\n\tname = user\n\temail = user@sandbox\n",
 }
 
 
@@ -60,7 +59,7 @@ class Bubblewrap:
         self._limits = limits or Limits()
         self._home = os.path.realpath(environ.get("HOME", "/nonexistent"))
         self._env = {"PATH": os.defpath, **narrow(environ), "HOME": HOME, "USER": "user", "LOGNAME": "user", "SHELL": "/bin/bash"}
-        files = _files(("resolv.conf",) if network else ())
+        files = _files(("resolv.conf",) if network else ()) | {"/etc/gitconfig": git_settings(self._home).encode()}
         data = (program(internet=True), *files.values())
         tools = toolchains(environ, self._home)
         reach = (*tools, *linked_git(self._root))

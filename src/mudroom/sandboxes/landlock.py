@@ -16,7 +16,7 @@ from mudroom.errors import WorkspaceError
 from ._environment import narrow
 from ._filter import program
 from ._launcher import Launcher, Limits, Walls
-from ._walls import COPIES, FOLDERS, SYSTEM, TRIAL, Trial, toolchains
+from ._walls import COPIES, FOLDERS, SYSTEM, TRIAL, Trial, git_settings, toolchains
 
 LEAST = 3
 """Landlock's version that holds truncation, too (Linux 6.2); below it a file outside could be emptied."""
@@ -55,9 +55,10 @@ class Landlocked:
         for folder in places.values():
             os.mkdir(folder, 0o700)
         kept = {"PATH": os.defpath, **narrow(environ)}
+        with open(os.path.join(places["home"], ".gitconfig"), "w", encoding="utf-8") as file:
+            file.write(git_settings(home))
         own = {"HOME": places["home"], "TMPDIR": places["tmp"], "USER": environ.get("USER", "user"), "SHELL": "/bin/bash"}
-        self._env = kept | own | {"GIT_CONFIG_NOSYSTEM": "1", "GIT_AUTHOR_NAME": "user", "GIT_AUTHOR_EMAIL": "user@sandbox"}
-        self._env |= {"GIT_COMMITTER_NAME": "user", "GIT_COMMITTER_EMAIL": "user@sandbox"}
+        self._env = kept | own | {"GIT_CONFIG_NOSYSTEM": "1"}
         rules = ruleset(dict(_rules(root, self._private, toolchains(environ, home), network)), network=network)
         weakref.finalize(self, os.close, rules)
         code = program(internet=network)
