@@ -23,6 +23,12 @@ def data(page: str) -> Any:
     return json.loads(found[2])
 
 
+def mudroom(home: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
+    """The real command line, in a home of its own."""
+    environ = {**os.environ, "MUDROOM_HOME": str(home), **environ}
+    return subprocess.run([sys.executable, "-m", "mudroom", *words], env=environ, capture_output=True, text=True, cwd=home)
+
+
 def test_the_file_holds_every_event_and_asks_for_nothing(scripts: Any) -> None:
     script = scripts.large()
     page = "".join(single_file(Given(script.session, script.events), script.session))
@@ -42,18 +48,35 @@ def test_hostile_text_stays_inside_its_element(scripts: Any) -> None:
 
 async def test_the_commands_write_it(scripts: Any, tmp_path: Path) -> None:
     await scripts.record(tmp_path, scripts.hostile())
-
-    def mudroom(*words: str) -> subprocess.CompletedProcess[str]:
-        environ = {**os.environ, "MUDROOM_HOME": str(tmp_path)}
-        return subprocess.run([sys.executable, "-m", "mudroom", *words], env=environ, capture_output=True, text=True, cwd=tmp_path)
-
-    done = mudroom("export", "last", "--html", "run.html")
+    done = mudroom(tmp_path, "export", "5e55a1d0", "--html", "run.html")
     target = tmp_path / "run.html"
     assert done.returncode == 0 and "needs no server" in done.stderr and not done.stdout
     assert data(target.read_text(encoding="utf-8"))["events"] and target.stat().st_mode & 0o777 == 0o600
-    assert mudroom("view", "5e55a1d0", "--export", "-").stdout == target.read_text(encoding="utf-8")
-    unknown = mudroom("view", "nosuch", "--export", "-")
+    assert mudroom(tmp_path, "view", "5e55a1d0", "--export", "-").stdout == target.read_text(encoding="utf-8")
+    unknown = mudroom(tmp_path, "view", "nosuch", "--export", "-")
     assert unknown.returncode == 2 and "unknown session 'nosuch'" in unknown.stderr
+
+
+async def test_secrets_do_not_leave_with_the_file(scripts: Any, tmp_path: Path) -> None:
+    script = scripts.Script()
+    script.started("1", "The key is sk-planted-key-of-some-length-0123456789.", script.at)
+    await scripts.record(tmp_path, script)
+    environ = {"ANTHROPIC_API_KEY": "sk-planted-key-of-some-length-0123456789"}
+    done = mudroom(tmp_path, "export", "5e55a1d0", "--format", "html", "-o", "-", **environ)
+    assert done.returncode == 0 and "The key is" in done.stdout and "sk-planted" not in done.stdout
+
+
+def test_a_log_of_another_program_becomes_a_file_too(tmp_path: Path) -> None:
+    log = tmp_path / "c0ffee.jsonl"
+    row = {"type": "user", "sessionId": "c0ffee", "timestamp": "2026-09-01T10:00:00Z", "message": {"role": "user", "content": "Why?"}}
+    log.write_text(json.dumps(row) + "\n", encoding="utf-8")
+    done = mudroom(tmp_path, "view", "--from", "claude", str(log), "--export", "-")
+    assert [event["type"] for _, event in data(done.stdout)["events"]] == [
+        "session_opened",
+        "run_started",
+        "run_finished",
+        "session_closed",
+    ]
 
 
 async def test_the_viewer_is_served_until_it_is_interrupted(scripts: Any, tmp_path: Path) -> None:

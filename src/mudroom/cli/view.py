@@ -12,9 +12,12 @@ from typing import BinaryIO
 from urllib.parse import quote
 
 from ..errors import UsageError
-from ..journals.folder import find
+from ..journals.encoding import decode, encode
+from ..permissions.secrets import Redactor
 from ..viewer.exporting import single_file
-from ..viewer.sources import Given, Home, Source
+from ..viewer.sources import Given, Home, Page, Source
+from .exporting import redacted
+from .going_on import found, of_folder
 from .runs import recorded
 from .screens import say
 
@@ -23,7 +26,8 @@ def viewing(home: str, name: str, *, foreign: str, host: str, port: int, open_it
     """Serve the viewer until it is interrupted; the exit code.
 
     Arguments:
-        name: a session's id, the beginning of one, "last", or "" for the last one if there is any; a path with `foreign`.
+        name: a session's id, the beginning of one, its name, or "last"; "" is the last of this folder, else the last of all.
+            With `foreign` it is a path.
         foreign: whose log `name` is: "claude", "codex", or "" for a session of ours.
         host, port: as `viewer.server.viewer` has them. open_it: whether to open a browser, where there is a screen for one.
     """
@@ -36,14 +40,15 @@ def viewing(home: str, name: str, *, foreign: str, host: str, port: int, open_it
 
 
 def exporting(home: str, name: str, target: str, *, foreign: str = "") -> int:
-    """Write the page with one session in it to a file, "-" for stdout; the exit code."""
+    """Write the page with one session in it, without its secrets, to a file, "-" for stdout; the exit code."""
     source, session = chosen(home, name or "last", foreign)
+    pieces = single_file(_Redacted(source), session)
     if target == "-":
-        _write(sys.stdout.buffer, single_file(source, session))
+        _write(sys.stdout.buffer, pieces)
         return 0
     path = Path(target)
     with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:  # a record is nobody else's business
-        _write(file, single_file(source, session))
+        _write(file, pieces)
     say(f"{path} ({path.stat().st_size:,} bytes) shows session {session[:8]}; it needs no server.")
     return 0
 
@@ -60,12 +65,24 @@ def chosen(home: str, name: str, foreign: str = "") -> tuple[Source, str]:
             raise UsageError("there is no such log", where=name, remedy=f"Name a file or folder of {foreign.title()}'s.")
         session, events = (logs.claude if foreign == "claude" else logs.codex)(Path(name))
         return Given(session, events), session
-    if name not in ("", "last"):
-        return Home(home), find(home, name).stem
-    newest = next(recorded(home), None)
-    if newest is None and name:
-        raise UsageError("no session is recorded yet", where=home)
+    if name:
+        return Home(home), found(home, ".", name).stem
+    newest = next(of_folder(home, "."), None) or next(recorded(home), None)
     return Home(home), newest.id if newest else ""
+
+
+class _Redacted:
+    """A source whose events leave this machine."""
+
+    def __init__(self, source: Source) -> None:
+        self.sessions, self.stamp = source.sessions, source.stamp
+        self._source, self._redact = source, Redactor(os.environ)
+
+    def page(self, session: str, after: int) -> Page:
+        """Events without secrets."""
+        page = self._source.page(session, after)
+        events = redacted((decode(body) for _, body in page.events), self._redact)
+        return Page([(seq, encode(event)) for (seq, _), event in zip(page.events, events, strict=True)], page.more, page.trouble)
 
 
 async def _serve(source: Source, session: str, *, host: str, port: int, open_it: bool) -> None:
