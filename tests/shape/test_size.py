@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "mudroom"
 FILES = sorted(SOURCE.rglob("*.py"))
-LINES_OF_THE_CORE = 3_000
+LINES_OF_THE_CORE = 3_200
 LINES_OF_A_FILE = 400
 LINES_OF_A_FUNCTION = 50
 
