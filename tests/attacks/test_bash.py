@@ -707,6 +707,43 @@ async def test_79_walls_that_do_not_hold_are_found_out(arena: Any, tmp_path: Pat
     assert not (arena.root / "ran").exists()
 
 
+# --- that the suite would notice --------------------------------------------------------------------------------------
+
+WALLS = {
+    "network": (["--unshare-net"], "10_tcp_loopback", ()),
+    "filter": (["--seccomp", "5"], "32_33_vsock_and_odd_families", ("netlink",)),
+    "hooks": (["--ro-bind", "ROOT/.git/hooks", "ROOT/.git/hooks"], "15_git_hook", ()),
+    "config": (["--ro-bind", "ROOT/.git/config", "ROOT/.git/config"], "16_git_config", ()),
+    "git folder": (["--bind", "ROOT/.git", "ROOT/.git"], "17_git_rename", ()),
+    "settings": (["--ro-bind", "ROOT/.vscode", "ROOT/.vscode"], "18_agent_settings", ()),
+    "own settings": (["--ro-bind", "ROOT/.mudroom.toml", "ROOT/.mudroom.toml"], "18_agent_settings", ()),
+}
+
+
+@pytest.mark.parametrize("wall", WALLS)
+async def test_without_one_wall_an_attack_gets_through(arena: Any, listening: Listen, wall: str) -> None:
+    """Each is taken away in turn: the suite must see it."""
+    if arena.tier != "full":
+        pytest.skip("these are walls of tier full")
+    words, name, more = WALLS[wall]
+    gone = [word.replace("ROOT", str(arena.root)) for word in words]
+    build = arena.sandbox._argv
+
+    def weaker(command: str) -> list[str]:
+        argv = build(command)
+        if wall == "git folder":  # what is mounted in it would hold it still
+            inner = [n for n, word in enumerate(argv) if word == "--ro-bind" and argv[n + 1].startswith(f"{arena.root}/.git/")]
+            for n in reversed(inner):
+                del argv[n : n + 3]
+        at = next(n for n in range(len(argv)) if argv[n : n + len(gone)] == gone)
+        return argv[:at] + argv[at + len(gone) :]
+
+    arena.sandbox._argv = weaker
+    test = globals()[f"test_{name}"]
+    with pytest.raises((AssertionError, pytest.fail.Exception)):
+        await (test(arena, listening) if name == "10_tcp_loopback" else test(arena, *more))
+
+
 VACUOUS = ["01_write_outside", "02_symlink_out", "03_dir_symlink_out", "04_hardlink_out", "05_ssh_key", "07_env_key", "10_tcp_loopback", "12_abstract_socket", "15_git_hook", "16_git_config", "17_git_rename", "17b_git_commondir", "18_agent_settings", "28_setuid", "35b_the_box_is_killed_first", "39_other_repo", "77_a_refusal_is_explained"]  # fmt: skip
 
 
