@@ -31,6 +31,7 @@ const numbered = (line) => {
 
 /** Lines that went and lines that came, in order: [sign, line]. */
 const diff = (before, after) => {
+  if (before.endsWith("\n") && after.endsWith("\n")) [before, after] = [before.slice(0, -1), after.slice(0, -1)];
   const a = before === "" ? [] : before.split("\n");
   const b = after === "" ? [] : after.split("\n");
   let head = 0;
