@@ -1,0 +1,71 @@
+"""A program on a disk that fails or is watched: a session that writes and edits; says what it was told is saved, and how it ended.
+
+python disk.py HOME WORK      begin, or go on with what is in HOME
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from mudroom import MudroomError, Session
+from mudroom._core.events import RunStarted, Stored
+from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+
+SESSION = "00000000-0000-4000-8000-000000000000"
+
+
+class Telling:
+    """A journal that writes down how many events it was told are saved; on the same disk, so that the order of all writes is known."""
+
+    def __init__(self, inner: SqliteJournal, acks: int) -> None:
+        self.inner, self.acks, self.saved = inner, acks, sum(1 for _ in inner.read())
+
+    async def append(self, *events: Stored) -> None:
+        await self.inner.append(*events)
+        self.saved += len(events)
+        os.write(self.acks, f"{self.saved}\n".encode())
+
+    def read(self) -> Iterator[Stored]:
+        return self.inner.read()
+
+    async def close(self) -> None:
+        await self.inner.close()
+
+
+def script(request: Request) -> Answer:
+    if request.prompt == "CHILD":
+        return [[call("write", file_path="child.txt", content="one\n")], "the child is done"][request.turn]
+    return [
+        [call("task", prompt="CHILD"), call("write", file_path="a.txt", content="one\n")],
+        [call("edit", file_path="a.txt", old_string="one", new_string="two")],
+        "all is done",
+    ][request.turn]
+
+
+async def main(home: str, work: str) -> str:
+    path = Path(home, "sessions", f"{SESSION}.db")
+    begun = path.exists() and path.stat().st_size > 0
+    recorded = list(read_only(path).read()) if begun else []
+    if not begun:
+        path.unlink(missing_ok=True)
+    journal = SqliteJournal.open(path, session=SESSION, create=not begun)
+    acks = os.open(os.environ["DISK_ACKS"], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
+    resume = SESSION if recorded else ""
+    session = Session(model=ScriptedModel(script), cwd=work, home=home, journal=Telling(journal, acks), resume=resume, id=SESSION)
+    async with session:
+        if any(isinstance(event, RunStarted) for event in recorded):
+            report = await session.finish()
+            return report.text if report else "nothing was unfinished"
+        return (await session.run("PARENT")).text
+
+
+if __name__ == "__main__":
+    try:
+        print("ended:", asyncio.run(main(sys.argv[1], sys.argv[2])))
+    except MudroomError as error:
+        print(f"stopped: {error}")

@@ -1,0 +1,176 @@
+"""S1, S6: power that fails and a disk that does. Nothing that was called saved is lost, nothing unsaved is called saved, and it goes on.
+
+The short form tries some points; MUDROOM_LONG=1 all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from mudroom._core.events import CallFinished, Stored
+from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom.testing.history import violations
+
+LONG = bool(os.environ.get("MUDROOM_LONG"))
+HERE = Path(__file__).parent
+SESSION = "00000000-0000-4000-8000-000000000000"
+WRITE, SYNC, TRUNCATE, RENAME = 1, 2, 3, 4
+EVERY = 1 if LONG else 9
+
+
+class Step(NamedTuple):
+    """One thing the disk was told to do."""
+
+    kind: int
+    path: str
+    offset: int
+    data: bytes
+
+
+@pytest.fixture(scope="module")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc to make a disk that fails")
+    library = tmp_path_factory.mktemp("shim") / "disk.so"
+    words = ("gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(HERE / "disk.c"), "-ldl")
+    subprocess.run(words, check=True, capture_output=True)
+    return library
+
+
+class Disk:
+    """A folder that a program works in, watched."""
+
+    def __init__(self, folder: Path, shim: Path) -> None:
+        self.folder, self.shim = folder, shim
+        self.home, self.work, self.acks = folder / "home", folder / "work", folder / "acks"
+        self.work.mkdir(parents=True)
+        self.journal = self.home / "sessions" / f"{SESSION}.db"
+
+    def run(self, *, fail: int = 0, log: Path | None = None) -> str:
+        """Run the program to its end; what it said."""
+        env = {
+            **os.environ,
+            "LD_PRELOAD": str(self.shim),
+            "DISK_FOLDER": str(self.folder),
+            "DISK_ACKS": str(self.acks),
+            "DISK_FAIL": str(fail),
+        }
+        env |= {"DISK_COUNT": f"{self.folder}.count"} | ({"DISK_LOG": str(log)} if log else {})
+        words = [sys.executable, str(HERE / "disk.py"), str(self.home), str(self.work)]
+        ran = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False, env=env)
+        return ran.stdout + ran.stderr
+
+    @property
+    def operations(self) -> int:
+        return int(Path(f"{self.folder}.count").read_text())
+
+    @property
+    def acknowledged(self) -> int:
+        return int((self.acks.read_text().split() or ["0"])[-1]) if self.acks.exists() else 0
+
+    def events(self) -> list[Stored]:
+        return list(read_only(self.journal).read()) if self.journal.exists() and self.journal.stat().st_size else []
+
+
+def steps(log: bytes) -> Iterator[Step]:
+    at = 0
+    while at < len(log):
+        kind, name, offset, size = struct.unpack_from("=4q", log, at)
+        at += 32
+        path = log[at : at + name].decode().removesuffix(".new")  # the same file before it gets its name
+        yield Step(kind, path, offset, log[at + name : at + name + size])
+        at += name + size
+
+
+class Platter:
+    """What is on the disk after a loss of power: all that was synced, and of the rest what chance, or `how`, left of it."""
+
+    def __init__(self, done: list[Step], how: str, chance: random.Random) -> None:
+        synced = {step.path: n for n, step in enumerate(done) if step.kind == SYNC}
+        self.named = {step.path for n, step in enumerate(done) if step.kind == RENAME and n < synced.get(str(Path(step.path).parent), -1)}
+        self.files: dict[str, bytearray] = {}
+        for n, step in enumerate(done):
+            if n < synced.get(step.path, -1) or self._survives(how, chance):
+                self._do(step)
+            elif step.kind == WRITE and how == "cut":
+                self._do(step._replace(data=step.data[: chance.randrange(len(step.data) + 1)]))
+            elif step.kind == WRITE and how == "zeroed":
+                self._do(step._replace(data=bytes(len(step.data))))
+
+    def _survives(self, how: str, chance: random.Random) -> bool:
+        return how == "some lost" and chance.random() < 0.5
+
+    def _do(self, step: Step) -> None:
+        file = self.files.setdefault(step.path, bytearray())
+        if step.kind == TRUNCATE:
+            file[:] = file[: step.offset].ljust(step.offset, b"\0")
+        elif step.kind == WRITE:
+            file.extend(bytes(max(0, step.offset - len(file))))
+            file[step.offset : step.offset + len(step.data)] = step.data
+
+    def put(self, folder: Path) -> Path:
+        """Write the journal's files there."""
+        folder.mkdir()
+        for name, data in self.files.items():
+            if name.endswith(".db-wal") or name in self.named:
+                (folder / Path(name).name).write_bytes(data)
+        return folder / f"{SESSION}.db"
+
+
+@pytest.mark.timeout(2_000)
+@pytest.mark.parametrize("how", ["dropped", "cut", "zeroed", "some lost"])
+async def test_s1_s6_a_loss_of_power_costs_nothing_acknowledged(tmp_path: Path, shim: Path, how: str) -> None:
+    disk, chance, tried = Disk(tmp_path / "disk", shim), random.Random(2), 0
+    log = tmp_path / "log"
+    assert "ended: all is done" in disk.run(log=log)
+    whole, done = disk.events(), list(steps(log.read_bytes()))
+    assert {SYNC, WRITE} <= {step.kind for step in done}
+    for end in range(1, len(done) + 1, EVERY):
+        acks = b"".join(step.data for step in done[:end] if step.path == str(disk.acks)).split()
+        acknowledged = int(acks[-1]) if acks else 0
+        path = Platter(done[:end], how, chance).put(tmp_path / str(end))
+        if not acknowledged and not path.exists():
+            continue
+        tried += 1
+        journal = SqliteJournal.open(path, session=SESSION, create=False)
+        found = list(journal.read())
+        assert len(found) >= acknowledged, f"{acknowledged - len(found)} lost after step {end}"
+        assert found == whole[: len(found)], f"another record after step {end}"
+        await journal.append(whole[-1])
+        await journal.close()
+        assert list(read_only(path).read()) == [*found, whole[-1]]
+        assert not violations(found, ended=False)
+    print(f"FIGURE power lost, {how}: {tried} points, nothing lost")
+    assert tried >= len(done) // EVERY // 3
+
+
+@pytest.mark.timeout(3_000)
+def test_s1_the_nth_operation_fails_and_nothing_is_called_saved_that_is_not(tmp_path: Path, shim: Path) -> None:
+    disk = Disk(tmp_path / "whole", shim)
+    assert "ended: all is done" in disk.run()
+    operations, stopped, nth = disk.operations, 0, 1
+    while nth <= operations:
+        disk = Disk(tmp_path / str(nth), shim)
+        said = disk.run(fail=nth)
+        assert "Traceback" not in said and ("ended: " in said or "stopped: " in said), said
+        stopped += "stopped: " in said
+        assert len(disk.events()) >= disk.acknowledged, f"called saved, and lost, when operation {nth} failed: {said}"
+        again = disk.run()
+        assert "ended: " in again, f"after operation {nth} failed: {said}{again}"
+        events = disk.events()
+        assert not violations(events), f"after operation {nth} failed: {said}"
+        written = [event for event in events if isinstance(event, CallFinished) and event.name == "write" and not event.result.error]
+        assert all((disk.work / path).exists() for event in written for path in event.result.changes)
+        nth += 1 if LONG else 31
+    print(f"FIGURE operations failed one by one: {operations if LONG else operations // 31}, {stopped} clear stops, all resumed")
+    assert stopped or not LONG
