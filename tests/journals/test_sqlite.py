@@ -13,7 +13,8 @@ import pytest
 
 from mudroom._core.events import Told
 from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer
-from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom.journals.file import rename
+from mudroom.journals.sqlite import SqliteJournal, glance, read_only
 from mudroom.testing.journals import CHECKS, Check
 from mudroom.testing.samples import every_event
 
@@ -229,3 +230,21 @@ async def test_a_durable_record_takes_little_time(tmp_path: Path) -> None:
             group.create_task(produce())
     await journal.close()
     assert sorted(times)[len(times) // 2] < 0.05  # the aim is 0.002; a busy machine may not fail the suite
+
+
+async def test_a_glance_sees_meta_and_first_event_and_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = await _written(tmp_path / "s1.db", 3)
+    rename(path, "a name")
+    meta, first = glance(path)
+    assert (meta.session, meta.name) == ("s1", "a name") and first is not None and first.at == 0
+    assert [each.name for each in tmp_path.iterdir()] == ["s1.db"]
+    journal = SqliteJournal.open(path, session="s1", create=False)
+    await journal.append(_told(3))
+    rename(path, "named at work")
+    assert glance(path)[0].name == "named at work" == read_only(path).meta.name
+    await journal.append(_told(4))
+    await journal.close()
+    assert len(list(read_only(path).read())) == 5
+    _spoil(path, "PRAGMA user_version = 99")
+    with pytest.raises(JournalNewer):
+        glance(path)

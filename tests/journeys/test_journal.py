@@ -70,3 +70,15 @@ async def test_a_bare_resume_asks_which_session(mudroom: Any) -> None:
         assert await terminal.end() == 0
     listed = {item["prompt"]: item["prompts"] for item in json.loads((await mudroom("runs", "--json")).out)}
     assert listed == {"the older one": 2, "the newer one": 1}
+
+
+async def test_a_prompt_to_type_at_goes_on_with_a_session(mudroom: Any) -> None:
+    await _asked(mudroom, "the older one")
+    async with (
+        ModelServer(lambda asked: f"went on after {asked.turn}") as server,
+        mudroom.at_terminal("--continue", *MODEL, url=server.url) as terminal,
+    ):
+        at = await terminal.expect("mudroom >>", since=await terminal.expect("the older one"))
+        terminal.type("next\r")
+        await terminal.expect("mudroom >>", since=await terminal.expect("went on after 1", since=at))
+    assert [item["prompts"] for item in json.loads((await mudroom("runs", "--json")).out)] == [2]

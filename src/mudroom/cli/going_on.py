@@ -99,10 +99,10 @@ def of_folder(home: str, cwd: str) -> Iterator[SessionInfo]:
 
 def folder(path: Path) -> str:
     """The folder a recorded session works in, "" when its record cannot be read."""
-    from ..journals.sqlite import read_only
+    from ..journals.sqlite import glance
 
     try:
-        first = next(read_only(path).read(), None)
+        first = glance(path)[1]
     except JournalError:
         return ""
     return first.cwd if isinstance(first, SessionOpened) else ""

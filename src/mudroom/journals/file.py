@@ -41,20 +41,17 @@ class Meta(Struct, frozen=True, kw_only=True):
 def connect_writer(path: Path, session: str, *, create: bool) -> tuple[sqlite3.Connection, Meta]:
     """A connection that syncs every commit; a new file begins with the session's id, one that is there is checked first."""
     if create:
-        make_file(path)
+        _make(path, session)
     elif not path.exists():
         raise JournalError("there is no such journal", where=str(path), remedy="See `mudroom runs`.")
     connection = sqlite3.connect(_uri(path, "rw"), uri=True, isolation_level=None, timeout=_BUSY, check_same_thread=False)
     try:
-        if not create:
-            meta_of(connection, path, session)
+        meta = meta_of(connection, path, session)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("BEGIN IMMEDIATE")  # fails here, not at the first record, when the file cannot be written
-        if create:
-            _begin(connection, session)
         connection.execute("COMMIT")
-        return connection, meta_of(connection, path, session)
+        return connection, meta
     except BaseException:
         connection.close()
         raise
@@ -73,6 +70,13 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     if not wal.exists():
         return _readable(_uri(path, "ro") + "&immutable=1")
     return _copied(path, wal)
+
+
+def connect_glance(path: Path) -> sqlite3.Connection:
+    """A reader for a moment: of a file that nobody had open it does not make the ones that SQLite wants beside it."""
+    log = path.with_name(path.name + "-wal")
+    alone = not log.exists() or not log.stat().st_size
+    return _readable(_uri(path, "ro") + "&immutable=1") if alone and path.exists() else connect_reader(path)
 
 
 def meta_of(connection: sqlite3.Connection, path: Path, session: str = "") -> Meta:
@@ -133,6 +137,25 @@ def why(error: Exception) -> tuple[str, str]:
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
         return "another program has locked the journal; this was not recorded", f"{kept} Close the other program."
     return f"the journal cannot be written: {error or type(error).__name__}", f"{kept} Check the disk and its free space."
+
+
+def _make(path: Path, session: str) -> None:
+    """Make a new file: it gets its name when it is whole, so that a crash leaves none that is no journal. Raises FileExistsError."""
+    if path.exists():
+        raise FileExistsError(17, "File exists", str(path))
+    new = path.with_name(path.name + ".new")
+    new.unlink(missing_ok=True)
+    make_file(new)
+    try:
+        with closing(sqlite3.connect(_uri(new, "rw"), uri=True, isolation_level=None)) as connection:
+            connection.execute("PRAGMA journal_mode = MEMORY")  # whoever crashes here leaves nothing that could be rolled back
+            connection.execute("BEGIN IMMEDIATE")
+            _begin(connection, session)
+            connection.execute("COMMIT")
+        new.rename(path)
+    except BaseException:
+        new.unlink(missing_ok=True)
+        raise
 
 
 def _begin(connection: sqlite3.Connection, session: str) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from ..errors import JournalError, UnknownName, UsageError
 from .file import rename
 from .folder import SessionInfo, find, sessions
-from .sqlite import read_only
+from .sqlite import glance
 
 _HEX = frozenset("0123456789abcdef-")
 _MOST = 80
@@ -51,5 +51,5 @@ def fit(home: str | Path, name: str, session: Path | None = None) -> None:
 def _named(home: str | Path) -> Iterator[tuple[SessionInfo, str]]:
     for info in sessions(home):
         with suppress(JournalError):
-            if name := read_only(info.path).meta.name:
+            if name := glance(info.path)[0].name:
                 yield info, name

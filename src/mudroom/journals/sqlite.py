@@ -24,11 +24,11 @@ from zlib import crc32
 from .._core.events import Stored
 from ..errors import JournalDamaged, JournalError
 from .encoding import clean, decode, encode
-from .file import Meta, connect_reader, connect_writer, explained, meta_of, why
+from .file import Meta, connect_glance, connect_reader, connect_writer, explained, meta_of, why
 from .folder import SessionInfo, find, lock, make_folder, sessions, unlock
 from .pages import unwritten
 
-__all__ = ["Meta", "SessionInfo", "SqliteJournal", "SqliteRecord", "find", "read_only", "sessions"]
+__all__ = ["Meta", "SessionInfo", "SqliteJournal", "SqliteRecord", "find", "glance", "read_only", "sessions"]
 
 CUT_OFF = "the last record was still being written when its process ended; it is left out, and nothing depended on it"
 _INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
@@ -221,6 +221,14 @@ def read_only(path: str | Path) -> SqliteRecord:
     path = Path(path).absolute()
     with explained(path), closing(connect_reader(path)) as connection:
         return SqliteRecord(path, meta_of(connection, path))
+
+
+def glance(path: Path) -> tuple[Meta, Stored | None]:
+    """What a journal says about itself, and its first event; for lists of many. Raises as `read_only` does."""
+    with explained(path), closing(connect_glance(path)) as connection:
+        meta = meta_of(connection, path)
+        row = connection.execute("SELECT seq, body, crc FROM events ORDER BY seq LIMIT 1").fetchone()
+        return meta, _checked(path, 1, *row) if row else None
 
 
 def _checked(path: Path, expected: int, seq: int, body: Any, crc: int) -> Stored:
