@@ -1,0 +1,153 @@
+"""The journal as a machine with states: append, torn and lost tails, reopening, a second opener, forks, readers beside the writer.
+
+hypothesis makes up the stories; MUDROOM_LONG=1 makes up 2,000 of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import hypothesis.strategies as st
+import pytest
+from hypothesis import HealthCheck, settings
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from mudroom import JournalError
+from mudroom._core.events import Stored, Told
+from mudroom.errors import JournalBusy
+from mudroom.journals.sqlite import SqliteJournal, read_only
+
+LONG = bool(os.environ.get("MUDROOM_LONG"))
+TEXTS = st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=300), min_size=1, max_size=5)
+
+
+class JournalMachine(RuleBasedStateMachine):
+    """One session's file, and beside it the list of what was acknowledged."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loop = asyncio.new_event_loop()
+        self.folder = Path(tempfile.mkdtemp(prefix="journal-"))
+        self.path, self.forks = self.folder / "s1.db", 0
+        self.events: list[Stored] = []
+        self.journal: SqliteJournal | None = SqliteJournal.open(self.path, session="s1", create=True)
+
+    def teardown(self) -> None:
+        if self.journal:
+            self.loop.run_until_complete(self.journal.close())
+        self.loop.close()
+        shutil.rmtree(self.folder)
+
+    @precondition(lambda self: self.journal)
+    @rule(texts=TEXTS)
+    def append(self, texts: list[str]) -> None:
+        assert self.journal
+        new = [Told(at=float(len(self.events) + n), run="1", text=text) for n, text in enumerate(texts)]
+        self.loop.run_until_complete(self.journal.append(*new))
+        self.events += new
+
+    @precondition(lambda self: self.journal)
+    @rule()
+    def append_and_hear_nothing(self) -> None:
+        """The caller is gone before it is told; the record has it all the same."""
+        assert self.journal
+        event = Told(at=float(len(self.events)), run="1", text="unheard")
+
+        async def cancelled(journal: SqliteJournal) -> None:
+            waiting = asyncio.ensure_future(journal.append(event))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.gather(waiting, return_exceptions=True)
+            await journal.append()
+
+        self.loop.run_until_complete(cancelled(self.journal))
+        self.events.append(event)
+        self.loop.run_until_complete(self.journal.close())
+        self.journal = None
+
+    @precondition(lambda self: self.journal)
+    @rule()
+    def close(self) -> None:
+        assert self.journal
+        self.loop.run_until_complete(self.journal.close())
+        self.journal = None
+
+    @precondition(lambda self: not self.journal)
+    @rule()
+    def reopen(self) -> None:
+        self.journal = SqliteJournal.open(self.path, session="s1", create=False)
+
+    @precondition(lambda self: self.journal)
+    @rule()
+    def a_second_opener_is_refused(self) -> None:
+        with pytest.raises(JournalBusy):
+            SqliteJournal.open(self.path, session="s1", create=False)
+
+    @rule()
+    def it_is_not_made_anew(self) -> None:
+        with pytest.raises(JournalError):
+            SqliteJournal.open(self.path, session="s1", create=True)
+
+    @rule()
+    def another_session_s_id_is_refused(self) -> None:
+        with pytest.raises(JournalError):
+            SqliteJournal.open(self.path, session="s2", create=False)
+
+    @precondition(lambda self: self.journal)
+    @rule(junk=st.binary(min_size=1, max_size=6000), cut=st.integers(0, 4000))
+    def lose_power(self, junk: bytes, cut: int) -> None:
+        """The process dies with a half-written commit at the end of the log: the tail goes, what was acknowledged stays."""
+        there = self.folder / "torn.db"
+        for suffix in ("", "-wal"):
+            Path(f"{there}{suffix}").write_bytes(Path(f"{self.path}{suffix}").read_bytes())
+        with open(f"{there}-wal", "ab") as log:
+            log.write((b"\0" * 24 + junk)[: cut + 1])
+        found = SqliteJournal.open(there, session="s1", create=False)
+        assert list(found.read()) == self.events
+        self.loop.run_until_complete(found.append(Told(at=1, run="1", text="after")))
+        self.loop.run_until_complete(found.close())
+        assert list(read_only(there).read())[:-1] == self.events
+        for left in self.folder.glob("torn.db*"):
+            left.unlink()
+
+    @rule()
+    def fork(self) -> None:
+        self.forks += 1
+        other = SqliteJournal.open(self.folder / f"f{self.forks}.db", session="f", create=True)
+        self.loop.run_until_complete(other.append(*read_only(self.path).read()))
+        self.loop.run_until_complete(other.append(Told(at=0, run="1", text="only in the fork")))
+        assert list(other.read())[:-1] == self.events
+        self.loop.run_until_complete(other.close())
+
+    @rule(wanted=st.integers(0, 8))
+    def read_beside_the_writer(self, wanted: int) -> None:
+        """A reader that began before an append sees a beginning of the record."""
+        reader = read_only(self.path).read()
+        seen = [event for _, event in zip(range(wanted), reader, strict=False)]
+        if self.journal:
+            self.append(["while it was read"])
+        seen += reader
+        assert seen == self.events[: len(seen)]
+
+    @invariant()
+    def all_that_was_acknowledged_is_there(self) -> None:
+        assert list(read_only(self.path).read()) == self.events
+
+
+JournalMachine.TestCase.settings = settings(
+    max_examples=2_000 if LONG else 25,
+    stateful_step_count=50 if LONG else 20,
+    deadline=None,
+    derandomize=not LONG,
+    suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),
+    database=None,
+)
+
+
+@pytest.mark.timeout(20_000)
+class TestS5S6Journal(JournalMachine.TestCase):
+    """S5, S6: one writer, and a record that is always what was acknowledged."""
