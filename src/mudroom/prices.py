@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.util import find_spec
+
 from ._core.messages import Usage
 from .errors import UsageError
 
@@ -10,7 +12,7 @@ _THEIR_NAMES = {"xai": "x-ai", "together": "together", "fireworks": "fireworks",
 
 
 def cost(model: str, usage: Usage) -> float | None:
-    """US dollars of some tokens, None when the price of the model is not known.
+    """US dollars of some tokens, None when the price of the model is not known, or the extra `prices` is not installed.
 
     Arguments:
         model: a model string, "provider:model".
@@ -18,8 +20,10 @@ def cost(model: str, usage: Usage) -> float | None:
     provider, _, name = model.partition(":")
     if provider in _FREE:
         return 0.0
-    import genai_prices
-
+    try:
+        import genai_prices
+    except ModuleNotFoundError:
+        return None
     tokens = genai_prices.Usage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -35,4 +39,7 @@ def cost(model: str, usage: Usage) -> float | None:
 def known(model: str) -> None:
     """Check that a budget in money can be held for this model. Raises UsageError when its price is not known."""
     if cost(model, Usage(1, 1)) is None:
-        raise UsageError(f"the price of {model} is not known", remedy="Set a limit in tokens or turns instead of money.")
+        remedy = "Set a limit in tokens or turns instead of money"
+        if find_spec("genai_prices") is None:
+            remedy += ", or install prices: pip install 'mudroom[prices]'"
+        raise UsageError(f"the price of {model} is not known", remedy=f"{remedy}.")
