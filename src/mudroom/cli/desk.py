@@ -90,6 +90,8 @@ class Desk:
     async def __aexit__(self, *_: object) -> None:
         self._close(self.code)
         serving, *others = self._tasks
+        if self._app.is_running:
+            self._app.exit()
         await serving
         for task in others:
             task.cancel()

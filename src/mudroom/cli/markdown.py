@@ -63,6 +63,6 @@ def rendered(text: str, *, columns: int, color: bool) -> str:
     from rich.markdown import Markdown
 
     page = io.StringIO()
-    Console(file=page, force_terminal=True, width=max(10, columns - 1), legacy_windows=False).print(Markdown(text))
+    Console(file=page, force_terminal=True, width=max(10, columns - 1), legacy_windows=False).print(Markdown(text, code_theme="ansi_dark"))
     lines = "\n".join(line.rstrip() for line in page.getvalue().split("\n"))
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n") + "\n\n"

@@ -115,9 +115,12 @@ def front(
     import asyncio
 
     if once is None and flags["output_format"] is None and given != "-" and terminal():
-        from .repl import converse
+        from .typeahead import held
 
-        return asyncio.run(converse(settings, cwd=cwd, start=start, first=given or "", verbose=verbose, quiet=quiet))
+        with held(settings.screen != "plain" and os.environ.get("TERM", "") not in ("", "dumb")):
+            from .repl import converse
+
+            return asyncio.run(converse(settings, cwd=cwd, start=start, first=given or "", verbose=verbose, quiet=quiet))
     from .prompt import compose
     from .screens import say
 
