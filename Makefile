@@ -1,7 +1,7 @@
 # mudroom: `make demo` runs the main job, `make test` the tests; both set up what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-.PHONY: help demo install dev test check format lock bench clean attacks
+.PHONY: help demo install dev test check format lock bench reliability clean attacks
 
 help: ## say what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -31,6 +31,9 @@ attacks: dev ## every attack, on every kind of walls, as root and as a user; pri
 
 bench: dev ## the figures, side by side with the floor
 	$(PY) -m benchmarks
+
+reliability: dev ## the long proofs of what the tests prove in short, and their figures (an hour or two)
+	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability
 
 lock: ## write requirements/*.txt anew from pyproject.toml
 	scripts/lock

@@ -11,6 +11,7 @@ import random
 import subprocess
 import sys
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,6 +24,7 @@ from mudroom.testing.history import violations
 
 PROGRAM = Path(__file__).with_name("crash.py")
 LONG = bool(os.environ.get("MUDROOM_LONG"))
+Figure = Callable[[str, str], None]
 FINAL = "all three are done"
 
 
@@ -102,18 +104,23 @@ def several(folder: Path, lives: list[tuple[tuple[int, int], ...]]) -> None:
 
 
 @pytest.mark.timeout(3_000)
-def test_s1_to_s4_killed_at_a_point_it_goes_on(points: int, tmp_path: Path) -> None:
-    several(tmp_path, [((point, 0),) for point in range(1, points + 1, 1 if LONG else 9)])
+def test_s1_to_s4_killed_at_a_point_it_goes_on(points: int, tmp_path: Path, figure: Figure) -> None:
+    lives = [((point, 0),) for point in range(1, points + 1, 1 if LONG else 9)]
+    several(tmp_path, list(lives))
+    figure("killed before and after every append", f"{len(lives)} points, nothing lost or done twice")
 
 
 @pytest.mark.timeout(3_000)
-def test_s1_to_s4_killed_within_an_append_it_goes_on(points: int, tmp_path: Path) -> None:
+def test_s1_to_s4_killed_within_an_append_it_goes_on(points: int, tmp_path: Path, figure: Figure) -> None:
     chance = random.Random(7)
-    several(tmp_path, [((point, chance.randrange(1, 3_000)),) for point in range(1, points + 1, 1 if LONG else 19)])
+    lives = [((point, chance.randrange(1, 3_000)),) for point in range(1, points + 1, 1 if LONG else 19)]
+    several(tmp_path, list(lives))
+    figure("killed within every append", f"{len(lives)} points, nothing lost or done twice")
 
 
 @pytest.mark.timeout(9_000)
-def test_s1_to_s4_killed_twice_it_goes_on(points: int, tmp_path: Path) -> None:
+def test_s1_to_s4_killed_twice_it_goes_on(points: int, tmp_path: Path, figure: Figure) -> None:
     chance = random.Random(11)
     pairs = [((chance.randrange(1, points), 0), (chance.randrange(1, points), 0)) for _ in range(2_000 if LONG else 8)]
     several(tmp_path, list(pairs))
+    figure("killed twice at random points", f"{len(pairs)} pairs, nothing lost or done twice")

@@ -11,7 +11,7 @@ import shutil
 import struct
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,6 +26,9 @@ HERE = Path(__file__).parent
 SESSION = "00000000-0000-4000-8000-000000000000"
 WRITE, SYNC, TRUNCATE, RENAME = 1, 2, 3, 4
 EVERY = 1 if LONG else 9
+
+
+Figure = Callable[[str, str], None]
 
 
 class Step(NamedTuple):
@@ -129,7 +132,7 @@ class Platter:
 
 @pytest.mark.timeout(2_000)
 @pytest.mark.parametrize("how", ["dropped", "cut", "zeroed", "some lost"])
-async def test_s1_s6_a_loss_of_power_costs_nothing_acknowledged(tmp_path: Path, shim: Path, how: str) -> None:
+async def test_s1_s6_a_loss_of_power_costs_nothing_acknowledged(tmp_path: Path, shim: Path, how: str, figure: Figure) -> None:
     disk, chance, tried = Disk(tmp_path / "disk", shim), random.Random(2), 0
     log = tmp_path / "log"
     assert "ended: all is done" in disk.run(log=log)
@@ -150,12 +153,12 @@ async def test_s1_s6_a_loss_of_power_costs_nothing_acknowledged(tmp_path: Path, 
         await journal.close()
         assert list(read_only(path).read()) == [*found, whole[-1]]
         assert not violations(found, ended=False)
-    print(f"FIGURE power lost, {how}: {tried} points, nothing lost")
+    figure(f"power lost, what was not synced {how}", f"{tried} points, nothing lost")
     assert tried >= len(done) // EVERY // 3
 
 
 @pytest.mark.timeout(3_000)
-def test_s1_the_nth_operation_fails_and_nothing_is_called_saved_that_is_not(tmp_path: Path, shim: Path) -> None:
+def test_s1_the_nth_operation_fails_and_nothing_is_called_saved_that_is_not(tmp_path: Path, shim: Path, figure: Figure) -> None:
     disk = Disk(tmp_path / "whole", shim)
     assert "ended: all is done" in disk.run()
     operations, stopped, nth = disk.operations, 0, 1
@@ -172,5 +175,5 @@ def test_s1_the_nth_operation_fails_and_nothing_is_called_saved_that_is_not(tmp_
         written = [event for event in events if isinstance(event, CallFinished) and event.name == "write" and not event.result.error]
         assert all((disk.work / path).exists() for event in written for path in event.result.changes)
         nth += 1 if LONG else 31
-    print(f"FIGURE operations failed one by one: {operations if LONG else operations // 31}, {stopped} clear stops, all resumed")
+    figure("disk operations failed one by one", f"{operations if LONG else operations // 31}, {stopped} clear stops, all went on")
     assert stopped or not LONG

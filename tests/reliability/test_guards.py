@@ -1,4 +1,6 @@
-"""Every guard is guarded: taken out of a copy of the source, at least one test fails. The short form takes out three, MUDROOM_LONG=1 all."""
+"""Every guard is guarded: taken out of a copy of the source, at least one test fails. The short form takes out three,
+MUDROOM_LONG=1 all of them.
+"""
 
 from __future__ import annotations
 

@@ -9,12 +9,14 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
+Figure = Callable[[str, str], None]
 PROGRAM = Path(__file__).with_name("load.py")
 
 
@@ -30,21 +32,23 @@ def nothing_is_left(found: dict[str, Any]) -> None:
 
 
 @pytest.mark.timeout(600)
-def test_many_children_in_one_process(tmp_path: Path) -> None:
+def test_many_children_in_one_process(tmp_path: Path, figure: Figure) -> None:
     children, seconds = (5_000, 25) if LONG else (300, 1)
     found = cost(tmp_path / "load", "children", str(children), str(seconds))
-    print(f"FIGURE {children:,} children: {found['peak_mb']} MB, lag p99 {found['lag_p99_ms']} ms, longest {found['lag_max_ms']} ms, "
-          f"{found['seconds']} s")  # fmt: skip
+    figure(
+        f"{children:,} children at once",
+        f"{found['peak_mb']} MB, lag p99 {found['lag_p99_ms']} ms, longest {found['lag_max_ms']} ms, {found['seconds']} s",
+    )
     nothing_is_left(found)
     assert found["peak_mb"] < 1_000
     assert found["lag_p99_ms"] < 100 or not LONG, "the short form shares its processors with other tests"
 
 
 @pytest.mark.timeout(3_000)
-def test_f12_f25_many_commands_leave_no_zombie_and_memory_is_flat(tmp_path: Path) -> None:
+def test_f12_f25_many_commands_leave_no_zombie_and_memory_is_flat(tmp_path: Path, figure: Figure) -> None:
     commands = 10_000 if LONG else 60
     found = cost(tmp_path / "load", "commands", str(commands))
     memory = found["memory"]
-    print(f"FIGURE {commands:,} commands: {memory[0]} MB at first, {memory[-1]} MB at last, {commands / found['seconds']:.0f} a second")
+    figure(f"{commands:,} commands", f"{memory[0]} MB at first, {memory[-1]} MB at last, {commands / found['seconds']:.0f} a second")
     nothing_is_left(found)
     assert memory[-1] < memory[len(memory) // 10] * 1.05 + 2 + commands * 0.002, "2 kB a command is the conversation itself"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,6 +15,7 @@ from mudroom.testing.history import violations
 from mudroom.testing.server import Asked, Fault, ModelServer, Said
 from mudroom.testing.strict import strictly
 
+Figure = Callable[[str, str], None]
 CHILDREN, RATE = 64, 4
 
 
@@ -44,7 +46,7 @@ class Limited:
 
 
 @pytest.mark.parametrize("status", [429, 529, 503])
-def test_f21_64_children_and_four_requests_a_second(tmp_path: Path, status: int) -> None:
+def test_f21_64_children_and_four_requests_a_second(tmp_path: Path, status: int, figure: Figure) -> None:
     server, events = Limited(status), list[AnyEvent]()
 
     async def work() -> tuple[Report, int, float]:
@@ -58,8 +60,8 @@ def test_f21_64_children_and_four_requests_a_second(tmp_path: Path, status: int)
 
     report, requests, seconds = run_virtual(work())
     needed = 2 + 2 * CHILDREN
-    figure = f"{requests / needed:.2f} requests per needed one, {seconds:.0f} s for {needed / RATE:.0f} s of work"
-    print(f"FIGURE storm of {CHILDREN} at {RATE}/s, {status}: {figure}")
+    told = f"{requests / needed:.2f} requests per needed one, {seconds:.0f} s for {needed / RATE:.0f} s of work"
+    figure(f"{CHILDREN} children at {RATE} requests a second, {status}", told)
     assert report.ok and report.text == "All are done."
     ended = [event.report for event in events if isinstance(event, RunFinished)]
     assert len(ended) == CHILDREN + 1 and all(report.ok for report in ended), "a child was lost"
