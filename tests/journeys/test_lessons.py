@@ -1,0 +1,81 @@
+"""The three things to try first, in two languages, offline, through the real command line, on projects of three kinds."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PYTHON = {
+    "pyproject.toml": '[project]\nname = "kettle"\n\n[project.optional-dependencies]\ntest = ["pytest>=8"]\n',
+    "kettle/__init__.py": '"""Boil water."""\n',
+    "kettle/heat.py": '"""Turn watts into degrees."""\n\n\ndef rise(watts, seconds):\n    return watts * seconds / 4186\n',
+    "tests/test_heat.py": "import pytest\nfrom kettle.heat import rise\n\n\ndef test_rise():\n    assert rise(4186, 1) == 1\n",
+}
+JAVASCRIPT = {
+    "package.json": json.dumps({"name": "teapot", "scripts": {"test": "vitest run"}, "devDependencies": {"vitest": "^2.1.0"}}),
+    "src/pour.js": "// Pours tea into cups.\nexport function pour(cups) {\n  return cups.map(() => 'tea');\n}\n",
+    "src/pour.test.js": "import { test } from 'vitest';\nimport { pour } from './pour.js';\n\ntest('pours', () => pour([1]));\n",
+}
+RUST = {
+    "Cargo.toml": '[package]\nname = "saucer"\nversion = "0.1.0"\nedition = "2021"\n',
+    "src/lib.rs": "//! Holds a cup.\n\n/// Holds it.\npub fn hold(cups: u32) -> u32 {\n    cups\n}\n\n"
+    "#[cfg(test)]\nmod tests {\n    #[test]\n    fn holds() {\n        assert_eq!(super::hold(1), 1);\n    }\n}\n",
+}
+TREES = {"python": (PYTHON, "pytest", "heat.py"), "javascript": (JAVASCRIPT, "Vitest", "pour.js"), "rust": (RUST, "cargo test", "lib.rs")}
+SUFFIX = {"python": "py", "javascript": "js", "rust": "rs"}
+
+each_tree = pytest.mark.parametrize("kind", TREES)
+
+
+def grow(kind: str, folder: Path) -> Path:
+    """The project of that kind."""
+    for name, text in TREES[kind][0].items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@each_tree
+@pytest.mark.parametrize(
+    "prompt", ["Use a subtask to find what testing framework this project uses", "用子任务找出这个项目使用什么测试框架"]
+)
+async def test_which_testing_framework_it_uses(mudroom: Any, tmp_path: Path, kind: str, prompt: str) -> None:
+    folder, framework = grow(kind, tmp_path / "tree"), TREES[kind][1]
+    done = await mudroom("-p", prompt, "-m", "offline", "-C", str(folder), "-o", "json")
+    result = json.loads(done.out)
+    assert done.code == 0 and framework.lower() in result["result"].lower(), result["result"]
+    assert result["ledger"]["children"] == 1 and result["reports"][0]["files_read"], "a child read it, and read something"
+
+
+@each_tree
+@pytest.mark.parametrize(
+    "prompt", ["Delegate: read all .{} files and summarize what each one does", "用子任务读取所有 .{} 文件,并总结每个文件的作用"]
+)
+async def test_what_each_file_does(mudroom: Any, tmp_path: Path, kind: str, prompt: str) -> None:
+    folder = grow(kind, tmp_path / "tree")
+    done = await mudroom("-p", prompt.format(SUFFIX[kind]), "-m", "offline", "-C", str(folder), "-o", "json")
+    result = json.loads(done.out)
+    sources = [name for name in TREES[kind][0] if name.endswith(SUFFIX[kind])]
+    assert done.code == 0 and all(Path(name).name in result["result"] for name in sources), result["result"]
+    read = {name for report in result["reports"] for name in report["files_read"]}
+    assert read >= set(sources), "all of them were read, and by children"
+
+
+@each_tree
+@pytest.mark.parametrize(
+    "prompt",
+    [
+        "Use a task to create a new Python module tools/words.py with slugify and word_count, then verify it from here",
+        "用子任务创建一个新的 Python 模块 tools/words.py,包含 slugify 和 word_count,然后在这里验证它",
+    ],
+)
+async def test_a_new_module_is_made_by_a_child_and_verified_by_the_parent(mudroom: Any, tmp_path: Path, kind: str, prompt: str) -> None:
+    folder = grow(kind, tmp_path / "tree")
+    done = await mudroom("-p", prompt, "-m", "offline", "-C", str(folder), "-o", "json", "--permission-mode", "bypassPermissions")
+    result = json.loads(done.out)
+    made = folder / "tools" / "words.py"
+    assert done.code == 0 and "def slugify" in made.read_text() and "def word_count" in made.read_text(), result["result"]
+    (child,) = result["reports"]
+    assert child["files_changed"] == ["tools/words.py"], "the child made it"
+    assert result["report"]["calls"].get("bash") or result["report"]["calls"].get("read"), "the parent looked itself"
