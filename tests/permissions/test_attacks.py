@@ -84,6 +84,9 @@ CHAINS = [
     "[ $x = y ]",
     "[[ $x -eq 1 ]]",
     "test -v $x",
+    'cat <<< $"$(make x)"',
+    'git diff $"$(make x)"',
+    'git diff > $"$(make x)"',
 ]
 
 

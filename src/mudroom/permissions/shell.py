@@ -349,6 +349,9 @@ class _Reader:
         for child in node.children:
             if child.type in _WORDS:
                 self._word(child)
+            elif child.type not in ("<<<", "file_descriptor"):
+                self.doubt("a here-string was not understood")
+                self._node(child)
         return Redirect("<<<", None)
 
     def _here_document(self, node: Node, extra: list[Word]) -> list[Redirect]:
@@ -373,12 +376,12 @@ class _Reader:
         if start is None or sign is None or node.children[-1].type != "heredoc_end":
             self.doubt("a here-document was not understood")
             return
-        lines = self.source[: node.end_byte].decode("utf-8", "surrogateescape").split("\n")
+        lines = self.source.decode("utf-8", "surrogateescape").split("\n")
         first, tabs = start.end_point.row + 1, node.children[0].type == "<<-"
         found = next(
             (n for n in range(first, len(lines)) if (lines[n].lstrip("\t") if tabs else lines[n]) == sign[sign.lastindex or 1]), -1
         )
-        if found != node.children[-1].start_point.row or found != len(lines) - 1:
+        if found != node.children[-1].start_point.row:
             self.doubt("a here-document ends otherwise than it seems")
         if b"<<" in self.source[start.end_byte :].split(b"\n", 1)[0]:
             self.doubt("two here-documents on one line")
