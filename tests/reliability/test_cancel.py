@@ -145,7 +145,7 @@ async def test_s8_a_write_that_has_begun_is_waited_for_and_none_begins_later(tmp
         if isinstance(event, Changing):
             session.cancel()
 
-    async with Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), tools=[big]) as session:
+    async with Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", tools=[big]) as session:
         session.watch(cancel)
         assert (await session.run("PARENT")).reason is Reason.CANCELLED
         acknowledged = sorted(path.name for path in tmp_path.iterdir())
