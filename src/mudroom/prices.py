@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib.util import find_spec
-
 from ._core.messages import Usage
 from .errors import UsageError
 
@@ -12,7 +10,7 @@ _THEIR_NAMES = {"xai": "x-ai", "together": "together", "fireworks": "fireworks",
 
 
 def cost(model: str, usage: Usage) -> float | None:
-    """US dollars of some tokens, None when the price of the model is not known, or the extra `prices` is not installed.
+    """US dollars of some tokens, None when the price of the model is not known.
 
     Arguments:
         model: a model string, "provider:model".
@@ -20,10 +18,8 @@ def cost(model: str, usage: Usage) -> float | None:
     provider, _, name = model.partition(":")
     if provider in _FREE:
         return 0.0
-    try:
-        import genai_prices
-    except ModuleNotFoundError:
-        return None
+    import genai_prices
+
     tokens = genai_prices.Usage(
         input_tokens=usage.input_tokens,
         output_tokens=usage.output_tokens,
@@ -39,7 +35,4 @@ def cost(model: str, usage: Usage) -> float | None:
 def known(model: str) -> None:
     """Check that a budget in money can be held for this model. Raises UsageError when its price is not known."""
     if cost(model, Usage(1, 1)) is None:
-        remedy = "Set a limit in tokens or turns instead of money"
-        if find_spec("genai_prices") is None:
-            remedy += ", or install prices: pip install 'mudroom[prices]'"
-        raise UsageError(f"the price of {model} is not known", remedy=f"{remedy}.")
+        raise UsageError(f"the price of {model} is not known", remedy="Set a limit in tokens or turns instead of money.")
