@@ -113,6 +113,41 @@ def load(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> S
     return Settings(**values, origins=origins)
 
 
+def put(path: Path, name: str, value: str) -> None:
+    """Set one thing in a file of settings and leave its other lines as they are; an empty value takes it away.
+
+    Raises UsageError: no such setting, not its kind of value, or a file that could not be read afterwards; then it is as it was.
+    """
+    key = name.replace("-", "_")
+    if key not in KEYS:
+        raise _unknown(name, key, KEYS, str(path))
+    _read(path, KEYS)
+    lines = [line for line in (path.read_text("utf-8").splitlines() if path.exists() else []) if not _sets(line, key)]
+    if value:
+        lines.insert(0, f"{key} = {_toml(_checked(key, _typed(key, value), str(path)))}")
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    new = path.with_name(f"{path.name}.new")
+    new.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    try:
+        _read(new, KEYS)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def _sets(line: str, key: str) -> bool:
+    return "=" in line and line.partition("=")[0].strip().strip("\"'").replace("-", "_") == key
+
+
+def _typed(key: str, value: str) -> Any:
+    return {"true": True, "false": False}.get(value, value) if isinstance(getattr(_DEFAULTS, key), bool) else value
+
+
+def _toml(value: Any) -> str:
+    """A value as TOML; a JSON string is one of its strings."""
+    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+
+
 def home(environ: Mapping[str, str]) -> str:
     """Folder of journals and history: $MUDROOM_HOME, else `mudroom` in the user's state folder."""
     if chosen := environ.get("MUDROOM_HOME"):

@@ -21,8 +21,12 @@ from .rows import figures, outcome
 from .status import window
 from .talk import Command, Next, Talk
 
-NAMES = 12
-"""Columns of a name in a list."""
+MODES = {
+    "default": "edits and commands outside the walls are asked",
+    "acceptEdits": "edits, and commands within the sandbox, are not asked",
+    "plan": "reading only",
+}
+"""The modes that Shift+Tab goes through, each in words."""
 
 
 async def _help(talk: Talk, _: str) -> None:
@@ -77,6 +81,45 @@ async def _model(talk: Talk, words: str) -> Next | None:
 
     split(words)
     return Next(resume=talk.session.id, model=words) if talk.tree.roots else Next(model=words)
+
+
+async def _mode(talk: Talk, words: str) -> Next | None:
+    now = talk.status.mode
+    if not words:
+        talk.say(f"{now}: {MODES.get(now, 'see mudroom permissions')}")
+        _table(talk, MODES.items())
+        return None
+    cycle = list(MODES)
+    wanted = cycle[(cycle.index(now) + 1) % len(cycle) if now in cycle else 0] if words == "next" else words
+    if wanted not in MODES:
+        raise UsageError(f"no such mode: {wanted}", remedy=f"There are {', '.join(MODES)}.")
+    talk.say(f"mode {wanted}: {MODES[wanted]}", "dim")
+    return Next(resume=talk.session.id, mode=wanted) if talk.tree.roots else Next(mode=wanted)
+
+
+async def _permissions(talk: Talk, _: str) -> None:
+    from .permissions import permitted
+
+    held, notes = permitted(talk.settings, talk.session.cwd, attended=True)
+    talk.say(f"mode {held.mode}; sandbox {talk.session.sandbox.tier}")
+    for line in [str(rule) for rule in held.rules] or ["no rules"]:
+        talk.say(f"  {line}")
+    for note in notes:
+        talk.say(f"  note: {note}", "yellow")
+
+
+async def _view(talk: Talk, _: str) -> None:
+    import webbrowser
+
+    from ..viewer.server import viewer
+    from ..viewer.sources import Home
+    from .view import drawable
+
+    door = await talk.stack.enter_async_context(viewer(Home(talk.settings.home)))
+    url = f"{door.url}#session={talk.session.id}"
+    talk.say(f"{url}  for as long as this session is open")
+    if drawable(os.environ):
+        await asyncio.to_thread(webbrowser.open, url)
 
 
 async def _agents(talk: Talk, _: str) -> None:
@@ -214,6 +257,8 @@ ABOUT = (
     About("/context", "", "what the model is sent, and how much of it", _context),
     About("/cost", "", "tokens and money so far, and what the children kept out", _cost),
     About("/model", "[NAME]", "say which model works, or go on with another", _model),
+    About("/mode", "[NAME]", "what may be done without asking; shift+tab takes the next", _mode),
+    About("/permissions", "", "mode and rules, and where they come from", _permissions),
     About("/agents", "", "who works on tasks", _agents),
     About("/skills", "", "what can be learnt on demand", _skills),
     About("/tasks", "", "all runs of this session", _tasks),
@@ -222,6 +267,7 @@ ABOUT = (
     About("/rewind", "[N]", "go back to before an earlier prompt", _rewind),
     About("/export", "[FILE]", "write the whole conversation to a file", _export),
     About("/copy", "", "the last answer to the clipboard", _copy),
+    About("/view", "", "open the run viewer in a browser", _view),
     About("/doctor", "", "what this machine has and lacks", _doctor),
     About("/init", "", "write an AGENTS.md and a sample agent", _init),
     About("/exit", "", "leave; so do q, exit and Ctrl-D", _exit),
@@ -242,6 +288,7 @@ SHORTCUTS = (
     ("up, down", "history; with an empty line while children run: select one"),
     ("on a child", "enter: its transcript, m: a word to it, w: wrap up, x: stop"),
     ("ctrl+x ctrl+k", "stop everything"),
+    ("shift+tab", "next permission mode"),
     ("ctrl+o", "the last result in full"),
     ("ctrl+t", "tasks"),
     ("ctrl+r", "search the history"),

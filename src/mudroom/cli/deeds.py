@@ -155,6 +155,10 @@ class Deeds:
         if self._talk and self._talk.busy:
             self._stop(self._talk)
 
+    def next_mode(self) -> None:
+        """Shift+Tab: the next permission mode, once the run is over."""
+        self._panel.put("/mode next")
+
     def shortcuts(self) -> None:
         """`?` on an empty line."""
         if self._talk:

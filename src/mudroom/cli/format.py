@@ -11,8 +11,8 @@ from msgspec import Struct
 from .._engine.tree import clean, describe, one_line
 
 __all__ = [
-    "Glyphs", "Line", "broken", "clean", "color_of", "cut", "describe", "fit", "glyphs", "one_line", "paint", "plural", "seconds", "tokens", "width",
-    "wrapped",
+    "Glyphs", "Line", "broken", "clean", "color_of", "cut", "describe", "fit", "glyphs", "one_line", "paint", "plural", "seconds",
+    "tokens", "width", "wrapped",
 ]  # fmt: skip
 
 Line = Sequence[tuple[str, str]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from prompt_toolkit.filters import Condition, has_focus
+from prompt_toolkit.filters import Condition, has_completions, has_focus
 from prompt_toolkit.input.ansi_escape_sequences import ANSI_SEQUENCES
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -32,6 +32,7 @@ def bindings(desk: Deeds, *, edit: Callable[[], None]) -> KeyBindings:
         (("c-x", "c-k"), desk.stop_all),
     ):
         keys.add(*names, filter=typing)(_doing(deed))
+    keys.add("s-tab", filter=typing & ~has_completions)(_doing(desk.next_mode))
     keys.add("c-d", filter=typing & empty)(_doing(desk.leave))
     keys.add("?", filter=typing & empty)(_doing(desk.shortcuts))
     _above(keys, desk)

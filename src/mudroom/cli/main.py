@@ -79,6 +79,10 @@ def _verdict(error: Exception) -> tuple[str, int]:
 def _invoke(arguments: list[str]) -> int:
     from .options import COMMANDS, front
 
+    if asked := os.environ.get("_MUDROOM_COMPLETE"):
+        from .completing import answer
+
+        return answer(asked, front, COMMANDS)
     if arguments and arguments[0] in COMMANDS:
         command, name, rest = COMMANDS[arguments[0]], f"mudroom {arguments[0]}", arguments[1:]
     else:

@@ -16,6 +16,7 @@ from .permissions import COMMANDS as OF_PERMISSIONS
 from .permissions import MODES, joined
 from .prepared import HELP, prepare
 from .recorded import COMMANDS as OF_SESSIONS
+from .setup_commands import COMMANDS as OF_SETUP
 from .viewer_commands import COMMANDS as OF_VIEWER
 
 BARE = "\0"
@@ -198,10 +199,16 @@ def doctor(as_json: bool) -> int:
 
 @click.command(name="help", context_settings=HELP)
 @click.argument("command", required=False)
-def help_(command: str | None) -> int:
+@click.option("--man", is_flag=True, help="The whole manual as a man page: mudroom help --man | man -l -")
+def help_(command: str | None, man: bool) -> int:
     """Explain mudroom, or one of its commands."""
     from ..errors import UnknownName
 
+    if man:
+        from .manual import page
+
+        print(page(front, COMMANDS), end="")
+        return 0
     if command and command not in COMMANDS:
         raise UnknownName("command", command, COMMANDS)
     shown, name = (COMMANDS[command], f"mudroom {command}") if command else (front, "mudroom")
@@ -260,5 +267,5 @@ def check_agents(cwd: str, paths: tuple[str, ...]) -> int:
 
 COMMANDS: dict[str, click.Command] = {
     "runs": runs, "show": show, **OF_SESSIONS, **OF_VIEWER, **OF_PERMISSIONS, "models": models,
-    "agents": agents, "doctor": doctor, "help": help_,
+    "agents": agents, "doctor": doctor, **OF_SETUP, "help": help_,
 }  # fmt: skip

@@ -6,11 +6,14 @@ import sys
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
+from msgspec.structs import replace
+
 from .._version import __version__
 from ..config import Settings
 from .approve import Asked, introduced
 from .commands import COMMANDS, recap
 from .going_on import NEW, Start, begun
+from .permissions import permitted
 from .print_mode import session
 from .screens import drawable
 from .talk import Face, Next, Talk
@@ -22,7 +25,7 @@ async def converse(settings: Settings, *, cwd: str, start: Start = NEW, first: s
     Arguments:
         start: which session it begins with. first: a prompt given on the command line, run before anything is asked. quiet: no notices.
     """
-    after = Next()
+    after, before = Next(), ""
     async with _face(settings, cwd, verbose) as face:
         face.paper.lines([("mudroom ", "bold"), (__version__, "dim"), ("   /help and ? say what you can do", "dim")])
         approver, settings = Asked(face), await introduced(face, settings, cwd)
@@ -30,17 +33,20 @@ async def converse(settings: Settings, *, cwd: str, start: Start = NEW, first: s
             chosen: dict[str, Any] = {"model": after.model} if after.model else {}
             opened = session(settings, cwd, prices=True, approver=approver, **start.opening, **chosen)
             talk = Talk(opened, face, settings, COMMANDS)
-            async with opened:
+            talk.status.mode = permitted(settings, cwd)[0].mode
+            async with opened, talk.stack:
                 begun(opened, settings.home, start)
                 talk.status.model = opened.model
                 if start.resume:
                     talk.take_up()
+                if start.resume and start.resume != before:
                     recap(talk)
-                for notice in () if quiet else opened.notices:
+                for notice in () if quiet or before else opened.notices:
                     talk.say(notice, "dim")
                 face.attach(talk)
                 after = await talk.until_done(first)
-            first, start = "", Start(resume=after.resume)
+            before, first, start = opened.id, "", Start(resume=after.resume)
+            settings = replace(settings, permission_mode=after.mode or settings.permission_mode)
     return after.code or face.code
 
 

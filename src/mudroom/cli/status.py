@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._core.events import AnyEvent, RunStarted, SessionOpened, TurnFinished
+from .._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, TurnFinished
 from .format import Glyphs, fit, tokens
 
 WINDOWS = {
@@ -21,7 +21,7 @@ class Status:
     """A fold of events to what the line shows."""
 
     def __init__(self) -> None:
-        self.model, self.sandbox, self.context, self.total = "", "", 0, 0
+        self.model, self.sandbox, self.mode, self.context, self.total, self.usd = "", "", "", 0, 0, 0.0
 
     def apply(self, event: AnyEvent) -> None:
         """Take in the next event."""
@@ -29,17 +29,20 @@ class Status:
             self.sandbox = event.sandbox
         elif isinstance(event, RunStarted) and not event.brief.depth:
             self.model = event.brief.model
+        elif isinstance(event, RunFinished) and "." not in event.run:
+            self.usd += event.report.usd or 0.0
         elif isinstance(event, TurnFinished):
             self.total += event.message.usage.total_tokens
             if "." not in event.run:
                 self.context = event.message.usage.total_tokens
 
-    def line(self, columns: int, signs: Glyphs, *, mode: str = "", hint: str = "") -> tuple[str, str]:
+    def line(self, columns: int, signs: Glyphs, *, hint: str = "") -> tuple[str, str]:
         """(model, all the rest) in so many columns. `hint`: the keys that matter now; it is the last to go."""
         figures = [
             f"sandbox {self.sandbox}" if self.sandbox else "",
-            mode,
+            f"mode {self.mode}" if self.mode else "",
             f"{tokens(self.total)} tokens" if self.total else "",
+            f"${self.usd:.2f}" if self.usd >= 0.005 else "",
             self._share(),
             hint,
         ]

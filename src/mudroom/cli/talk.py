@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from typing import Protocol
 
 from msgspec import Struct
@@ -31,12 +31,14 @@ class Next(Struct, frozen=True, kw_only=True):
     """What comes after a session: leaving with a code, or another session.
 
     Arguments:
-        code: exit code; None goes on. resume: id of the session to go on with, "" for a new one. model: for it, "" as before.
+        code: exit code; None goes on. resume: id of the session to go on with, "" for a new one.
+        model, mode: model string and permission mode for it, "" as before.
     """
 
     code: int | None = None
     resume: str = ""
     model: str = ""
+    mode: str = ""
 
 
 class Face(Protocol):
@@ -91,6 +93,8 @@ class Talk:
 
     Arguments:
         opened: the session; it may be opened later. face: where it is shown. commands: by name, the slash included.
+
+    `stack` is entered by who opens the session: what is put on it ends with the conversation.
     """
 
     def __init__(self, opened: Session, face: Face, settings: Settings, commands: Mapping[str, Command]) -> None:
@@ -101,6 +105,7 @@ class Talk:
         self.busy, self.answer = False, ""
         self._asides: list[str] = []
         self._shell: asyncio.Task[str] | None = None
+        self.stack = AsyncExitStack()
         opened.watch(self._apply)
 
     def _apply(self, event: AnyEvent) -> None:
