@@ -24,7 +24,8 @@ def _shapes() -> dict[str, re.Pattern[str]]:
         ),
         "instructions to you": re.compile(
             r"\b(?:ignore|disregard|forget|override)\b[^.\n]{0,40}\b(?:previous|prior|above|earlier|all)\b[^.\n]{0,40}"
-            r"\b(?:instructions?|prompts?|rules|messages)\b|\byou (?:must|are now|have been) (?:now )?(?:authori[sz]ed|approved|in \w+ mode)\b",
+            r"\b(?:instructions?|prompts?|rules|messages)\b|\byou (?:must|are now|have been) (?:now )?"
+            r"(?:authori[sz]ed|approved|in \w+ mode)\b",
             re.I,
         ),
         "the harness's own lines": re.compile(r"^\[(?:evidence:|data:|GOAL|TIMEOUT|MAX_TURNS|BUDGET|CANCELLED|LOOP|LOST|ERROR)", re.M),
