@@ -7,13 +7,14 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import threading
 import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
-from mudroom import AnyEvent, Assistant, Budget, Call, Effect, Reason, Report, Session, Tool, ToolContext, ToolResult
+from mudroom import AnyEvent, Assistant, Budget, Call, Effect, MudroomError, Reason, Report, Session, Tool, ToolContext, ToolResult
 from mudroom._core.events import Changing, Delta, RunFinished
 from mudroom.journals.sqlite import read_only
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -153,6 +154,35 @@ async def test_s8_a_write_that_has_begun_is_waited_for_and_none_begins_later(tmp
         await asyncio.sleep(0.3)
         assert sorted(path.name for path in tmp_path.iterdir()) == acknowledged
         assert (await session.run("Again.")).ok
+
+
+async def test_s8_a_write_in_a_thread_that_comes_too_late_is_refused(tmp_path: Path) -> None:
+    begun, reported, said = asyncio.Event(), threading.Event(), list[str]()
+
+    def late(context: ToolContext) -> None:
+        loop.call_soon_threadsafe(begun.set)
+        reported.wait(20)
+        try:
+            context.workspace.replace("late.txt", b"late")
+        except MudroomError as error:
+            said.append(str(error))
+
+    async def write(context: ToolContext, _arguments: object) -> ToolResult:
+        await asyncio.to_thread(late, context)
+        return ToolResult("written")
+
+    loop, home = asyncio.get_running_loop(), str(tmp_path / "home")
+    tool = Tool(name="late", description="", parameters={"type": "object"}, parse=dict, run=write, effect=Effect.KEYED)
+    async with Session(model=ScriptedModel([call("late")]), cwd=str(tmp_path), home=home, journal="memory", tools=[tool]) as session:
+        running = asyncio.create_task(session.run("PARENT"))
+        await begun.wait()
+        session.cancel()
+        assert (await running).reason is Reason.CANCELLED
+        reported.set()
+        async with asyncio.timeout(20):
+            while not said and not (tmp_path / "late.txt").exists():  # noqa: ASYNC110  nothing tells of files
+                await asyncio.sleep(0.01)
+    assert not (tmp_path / "late.txt").exists() and "the run has ended" in said[0]
 
 
 async def test_s10_a_cancel_while_a_run_ends_is_no_second_end(tmp_path: Path) -> None:

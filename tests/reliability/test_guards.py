@@ -36,7 +36,7 @@ GUARDS = {
         "_engine/ending.py", "barrier.close()\n    await _close_calls(ctx)\n", "barrier.close()\n", FAULTS, "test_f1_"
     ),
     "begun writes are waited for (S8)": Guard("_engine/changes.py", "await self._idle.wait()", "pass", CANCEL, "a_write_that"),
-    "no write begins after the end (S8)": Guard("_engine/changes.py", "if self._closed:", "if False:", CANCEL, "a_write_that"),
+    "no write begins after the end (S8)": Guard("_engine/changes.py", "if self._closed:", "if False:", CANCEL, "too_late"),
     "an end is recorded whoever cancels (S10)": Guard(
         "_engine/ending.py", "await asyncio.wait((settling,))", "await settling", CANCEL, "a_cancel_while"
     ),
@@ -65,7 +65,7 @@ GUARDS = {
     "commits are synced (S1)": Guard("journals/file.py", "synchronous = FULL", "synchronous = OFF", DISK, "power"),
     "records are checked (S6)": Guard("journals/sqlite.py", "or crc32(body) != crc", "or False", FAULTS, "f7"),
 }
-SHORT = ("call ids are new (F3)", "circles end (F24)", "one writer (S5)")
+SHORT = ("call ids are new (F3)", "children are counted (F22)", "one writer (S5)")
 
 
 @pytest.mark.timeout(400)

@@ -418,7 +418,7 @@ def test_f24_the_same_call_again_and_again_is_ended(work: Path) -> None:
     def script(request: Request) -> Answer:
         return [call("look")] if request.tools else "I was going in circles."
 
-    report, _ = on_virtual_time(work, script)
+    report, _ = on_virtual_time(work, script, budget=Budget(turns=5 * STOP))
     assert report.reason is Reason.LOOP and report.turns == STOP + 1 and report.text == "I was going in circles."
 
 
