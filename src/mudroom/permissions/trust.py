@@ -28,7 +28,7 @@ def listing(home: str) -> list[str]:
     path = Path(home, FILE)
     try:
         return sorted(msgspec.json.decode(path.read_bytes(), type=list[str]))
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
