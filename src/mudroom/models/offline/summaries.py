@@ -100,7 +100,8 @@ def lead(request: Request, count: int, say: Tongue) -> str:
         return say(f"Summary of {count} files:", f"{count} 个文件的摘要:")
     kinds = say.join([f"`{p.removeprefix('**/')}`" for p in patterns(request.text)][:3])
     named = kinds if 0 < len(patterns(request.text)) < 4 else say("source", "源代码")
-    return say(f"Here is a summary of all {count} {named} files:", f"以下是全部 {count} 个 {named} 文件的摘要:")
+    english = f"all {count} {named} files" if count > 1 else f"the one {named} file"
+    return say(f"Here is a summary of {english}:", f"以下是全部 {count} 个 {named} 文件的摘要:")
 
 
 def nothing(request: Request, say: Tongue) -> str:
