@@ -5,6 +5,9 @@ from __future__ import annotations
 PREFIX = ".mudroom"
 """What begins like this is ours."""
 
+UNFINISHED = f"{PREFIX}-unfinished"
+"""What a file is called while it is written, for a moment: not protected, for whoever lists names would find it gone."""
+
 _LISTED = """
 .git .gitmodules .gitconfig .githooks .husky
 .bashrc .bash_profile .bash_login .bash_logout .profile .zshrc .zshenv .zprofile .zlogin .zlogout .envrc
@@ -22,7 +25,7 @@ def is_protected(name: str) -> bool:
 
         name = "".join(c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf")
     folded = name.casefold()
-    return folded in NAMES or folded.startswith(PREFIX)
+    return folded in NAMES or (folded.startswith(PREFIX) and not folded.startswith(UNFINISHED))
 
 
 def protected_part(path: str) -> str:

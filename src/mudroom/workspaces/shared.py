@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from mudroom._core.ports import FileInfo
 from mudroom.errors import WorkspaceError
-from mudroom.protected import protected_part
+from mudroom.protected import UNFINISHED, protected_part
 
 from ._beneath import by_kernel, by_steps, opener
 from ._ignore import Ignored
@@ -29,7 +29,7 @@ _REASONS = {
     errno.ENOSPC: ("{path} cannot be written: the disk is full", "Free some space."),
 }
 
-_UNFINISHED = ".mudroom-unfinished-"
+_UNFINISHED = f"{UNFINISHED}-"
 
 
 class SharedWorkspace:
@@ -128,7 +128,7 @@ class SharedWorkspace:
             return  # there is no such folder, and so nothing in it
         try:
             for name in os.listdir(folder):
-                if name.startswith(_UNFINISHED):
+                if name.startswith(_UNFINISHED) and not _in_work(name):
                     os.unlink(name, dir_fd=folder)
         finally:
             os.close(folder)
@@ -233,7 +233,7 @@ class SharedWorkspace:
 
 def _swap_in(folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None) -> None:
     """Write beside it, make that durable, rename it over the old."""
-    beside = f"{_UNFINISHED}{secrets.token_hex(8)}"
+    beside = f"{_UNFINISHED}{os.getpid()}-{secrets.token_hex(8)}"
     made = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
     try:
         with os.fdopen(made, "wb") as file:
@@ -249,6 +249,12 @@ def _swap_in(folder: int, name: str, data: bytes, old: os.stat_result | None, mo
     except BaseException:
         os.unlink(beside, dir_fd=folder)
         raise
+
+
+def _in_work(unfinished: str) -> bool:
+    """Whether the process that writes such a file lives: this one, for a sibling, or another in the same folder."""
+    pid = unfinished.removeprefix(_UNFINISHED).partition("-")[0]
+    return os.path.exists(f"/proc/{pid}") if os.path.exists("/proc/self") else pid == str(os.getpid())
 
 
 def _keep_owner(made: int, old: os.stat_result) -> None:

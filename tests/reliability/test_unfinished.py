@@ -1,0 +1,42 @@
+"""What a write leaves for a moment: a sweep takes what the dead left, never what a sibling is writing; no command stumbles over it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from mudroom.protected import is_protected
+from mudroom.workspaces.shared import SharedWorkspace
+
+
+def test_s3_a_sweep_spares_what_a_sibling_is_writing(tmp_path: Path) -> None:
+    workspace, over = SharedWorkspace(str(tmp_path)), threading.Event()
+
+    def sweep() -> None:
+        while not over.is_set():
+            workspace.sweep("other.txt")
+
+    sweeping = threading.Thread(target=sweep)
+    sweeping.start()
+    try:
+        for n in range(200):
+            workspace.replace("a.txt", b"%d" % n)
+    finally:
+        over.set()
+        sweeping.join()
+    assert (tmp_path / "a.txt").read_bytes() == b"199"
+
+
+def test_s3_a_sweep_takes_what_a_dead_process_left(tmp_path: Path) -> None:
+    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True).stdout.decode().strip()
+    (tmp_path / f".mudroom-unfinished-{dead}-00ff").touch()
+    (tmp_path / f".mudroom-unfinished-{os.getpid()}-00ff").touch()
+    SharedWorkspace(str(tmp_path)).sweep("a.txt")
+    assert [path.name for path in tmp_path.iterdir()] == [f".mudroom-unfinished-{os.getpid()}-00ff"]
+
+
+def test_what_is_there_for_a_moment_is_no_wall_of_a_sandbox() -> None:
+    assert is_protected(".mudroom") and is_protected(".Mudroom.toml") and not is_protected(".mudroom-unfinished-12-00ff")
