@@ -71,7 +71,10 @@ async def _whole(ctx: RunContext, *, tools: bool) -> Assistant:
 
 
 def _extend(limit: asyncio.Timeout, seconds: float) -> None:
-    limit.reschedule(asyncio.get_running_loop().time() + seconds)
+    """Move the deadline to about that far from now; pieces that come close together leave it where it is."""
+    due, now = asyncio.get_running_loop().time() + seconds, limit.when()
+    if now is None or abs(due - now) > seconds / 30:
+        limit.reschedule(due)
 
 
 def _distinct(message: Assistant, ctx: RunContext) -> Assistant:
