@@ -6,8 +6,9 @@ import ast
 import inspect
 from pathlib import Path
 
-import mudroom
 from inline_snapshot import external_file
+
+import mudroom
 
 SURFACE = Path(__file__).parent / "surface.txt"
 

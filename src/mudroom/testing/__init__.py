@@ -30,7 +30,7 @@ _HOMES = {
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = ["Asked", "Fault", "FakeClock", "MemoryJournal", "ModelServer", "Request", "ScriptedModel", "call", "replayed", "run_virtual"]
+__all__ = ["Asked", "FakeClock", "Fault", "MemoryJournal", "ModelServer", "Request", "ScriptedModel", "call", "replayed", "run_virtual"]
 
 
 def __getattr__(name: str) -> Any:
