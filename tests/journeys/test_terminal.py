@@ -1,14 +1,19 @@
-"""At a terminal: a prompt to type at, a live tree, Ctrl-C that keeps the session, twenty columns."""
+"""At a terminal: a prompt to type at, commands, keys, history, mentions; the real program in a real tmux."""
 
 import asyncio
+import os
 import re
+import signal
 from typing import Any
+
+import pytest
 
 from mudroom._core.messages import Call
 from mudroom.testing.server import Asked, Fault, ModelServer, Said
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
-CTRL_C, CTRL_D, ENTER, UP = "\x03", "\x04", "\r", "\x1b[A"
+READY = "sandbox"
+"""On the screen once the session is open."""
 
 
 def delegating(asked: Asked) -> Said:
@@ -18,92 +23,218 @@ def delegating(asked: Asked) -> Said:
     return "seen" if asked.turn else [Call("r", "read", {"file_path": "f0.txt"})]
 
 
-async def test_a_conversation_with_its_commands(mudroom: Any) -> None:
-    async with ModelServer(delegating) as server, mudroom.at_terminal(*MODEL, url=server.url) as screen:
-        at = await screen.expect("mudroom >>")
-        screen.type("/help" + ENTER)
-        at = await screen.expect("/clear", since=at)
-        at = await screen.expect("mudroom >>", since=at)
-        screen.type("look around" + ENTER)
-        at = await screen.expect("answer", since=at)
-        at = await screen.expect("mudroom >>", since=at)
-        screen.type("/runs" + ENTER)
-        at = await screen.expect("1.1.1  general  look around  (done, 1 tool use", since=at)
-        screen.type("/cost" + ENTER)
-        at = await screen.expect("1 child read", since=at)
-        screen.type("/cots" + ENTER)
-        at = await screen.expect("Did you mean /cost?", since=at)
-        screen.type("and again" + ENTER)
-        at = await screen.expect("answer", since=at)
+def words(asked: Asked) -> str:
+    """The last prompt as the model got it."""
+    return str(asked.messages[-1])
+
+
+async def test_a_conversation_with_its_commands(tmux: Any) -> None:
+    async with ModelServer(delegating) as server:
+        await tmux.start(*MODEL, url=server.url, rows=40)
+        await tmux.expect("mudroom >>", "claude-sonnet-4-5")
+        await tmux.say("/help")
+        await tmux.expect("/clear", "/rewind", "/export")
+        await tmux.say("look around")
+        await tmux.expect("> task (look around): CHILD look", "Done (1 tool use", "answer", "1 child read")
+        await tmux.say("/runs")
+        await tmux.expect("1.1.1  general  look around  (Done, 1 tool use")
+        await tmux.say("/cost")
+        await tmux.expect("tokens in 2 runs")
+        await tmux.say("/cots")
+        await tmux.expect("unknown command /cots. Did you mean /cost")
+        await tmux.say("and again")
+        await tmux.expect("and again", "2 children read")
         assert "look around" in server.requests[-1].body.decode(), "the conversation goes on"
-        at = await screen.expect("mudroom >>", since=at)
-        screen.type("/clear" + ENTER)
-        at = await screen.expect("mudroom >>", since=at)
-        screen.type("afresh" + ENTER)
-        at = await screen.expect("answer", since=at)
+        await tmux.say("/clear")
+        await tmux.expect("A new session")
+        await tmux.say("afresh")
+        await tmux.expect("mudroom >> afresh", "1 child read")
         assert "and again" not in server.requests[-1].body.decode(), "a new session knows nothing of the old one"
-        at = await screen.expect("mudroom >>", since=at)
-        screen.type("q" + ENTER)
-        assert await screen.end() == 0
+        await tmux.say("q")
+        assert await tmux.end() == 0
 
 
-async def test_ctrl_c_stops_the_run_and_keeps_the_session(mudroom: Any) -> None:
-    stuck = asyncio.Event()
-
-    async def answer(asked: Asked) -> Said:
-        if "hang" in str(asked.messages[-1]):
-            stuck.set()
-            return Fault(delay=60)
-        return "still here"
-
-    async with ModelServer(answer) as server, mudroom.at_terminal(*MODEL, url=server.url) as screen:
-        await screen.expect("mudroom >>")
-        screen.type("hang" + ENTER)
-        await stuck.wait()
-        at = len(screen.seen)
-        screen.type(CTRL_C)
-        at = await screen.expect("CANCELLED", since=at)
-        at = await screen.expect("mudroom >>", since=at)
-        screen.type("are you there" + ENTER)
-        at = await screen.expect("still here", since=at)
-        at = await screen.expect("mudroom >>", since=at)
-        screen.type(CTRL_C)
-        at = await screen.expect("Ctrl-D", since=at)
-        at = await screen.expect("mudroom >>", since=at)
-        screen.type(CTRL_D)
-        assert await screen.end() == 0
+async def test_what_is_typed_before_the_prompt_is_there_is_not_lost(tmux: Any) -> None:
+    async with ModelServer(lambda asked: "heard") as server:
+        await tmux.start(*MODEL, url=server.url)
+        await asyncio.sleep(0.25)
+        await tmux.say("an early bird")
+        await tmux.expect("heard")
+        await tmux.press("C-d")
+        assert await tmux.end() == 0
+        assert len(server.requests) == 1 and "an early bird" in words(server.requests[0])
 
 
-async def test_history_is_kept_for_each_folder(mudroom: Any) -> None:
+async def test_a_prompt_on_the_command_line_is_the_first(tmux: Any) -> None:
+    async with ModelServer(lambda asked: "first one") as server:
+        await tmux.start("begin", *MODEL, url=server.url)
+        await tmux.expect("first one")
+        await tmux.press("C-d")
+        assert await tmux.end() == 0
+
+
+async def test_history_is_kept_for_each_folder_and_searched(tmux: Any, mudroom: Any) -> None:
     async with ModelServer(lambda asked: "fine") as server:
-        async with mudroom.at_terminal(*MODEL, url=server.url) as screen:
-            at = await screen.expect("mudroom >>")
-            screen.type("a memorable prompt" + ENTER)
-            at = await screen.expect("fine", since=at)
-            await screen.expect("mudroom >>", since=at)
-            screen.type("exit" + ENTER)
-            await screen.end()
-        async with mudroom.at_terminal(*MODEL, url=server.url) as screen:
-            at = await screen.expect("mudroom >>")
-            screen.type(UP)
-            await screen.expect("exit", since=at)
-            screen.type(UP)
-            await screen.expect("a memorable prompt", since=at)
-            screen.type(CTRL_C + CTRL_D)
-            await screen.end()
+        await tmux.start(*MODEL, url=server.url)
+        await tmux.expect(READY)
+        await tmux.say("a memorable prompt")
+        await tmux.expect("fine")
+        await tmux.say("exit")
+        await tmux.end()
+        await tmux.close()
+        await tmux.start(*MODEL, url=server.url)
+        await tmux.expect(READY)
+        await tmux.press("Up")
+        await tmux.expect(">> exit")
+        await tmux.press("Up")
+        await tmux.expect(">> a memorable prompt")
+        await tmux.press("C-c", "C-r")
+        await tmux.type("memor")
+        await tmux.expect(">> a memorable prompt", "memor")
+        await tmux.press("C-g", "C-c", "C-c")
+        await tmux.end()
     (history,) = (mudroom.home / "history").iterdir()
     assert history.stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_prompt_on_the_command_line_is_the_first(mudroom: Any) -> None:
-    async with (
-        ModelServer(lambda asked: "first one") as server,
-        mudroom.at_terminal("begin", *MODEL, url=server.url) as screen,
-    ):
-        at = await screen.expect("first one")
-        await screen.expect("mudroom >>", since=at)
-        screen.type(CTRL_D)
-        assert await screen.end() == 0
+async def test_new_lines_and_long_pastes(tmux: Any) -> None:
+    async with ModelServer(lambda asked: "read") as server:
+        await tmux.start(*MODEL, url=server.url)
+        await tmux.expect(READY)
+        await tmux.type("one\\")
+        await tmux.press("Enter")
+        await tmux.type("two")
+        await tmux.press("C-j")
+        await tmux.type("three")
+        await tmux.press("M-Enter")
+        await tmux.paste("\n".join(f"row {n}" for n in range(40)))
+        await tmux.expect("one", "two", "three", "[Pasted text #1 +39 lines]")
+        await tmux.press("Enter")
+        await tmux.expect("read", gone="row 20")
+        assert r"one\ntwo\nthree\nrow 0\n" in words(server.requests[0]) and "row 39" in words(server.requests[0])
+
+
+async def test_shell_lines_join_the_next_prompt(tmux: Any) -> None:
+    async with ModelServer(lambda asked: "noted") as server:
+        await tmux.start(*MODEL, url=server.url)
+        await tmux.expect(READY)
+        await tmux.say("!echo from the shell $((6*7))")
+        await tmux.expect("from the shell 42")
+        await tmux.say("what was that")
+        await tmux.expect("noted")
+        assert "from the shell 42" in words(server.requests[0]) and "what was that" in words(server.requests[0])
+        await tmux.say("!sleep 60")
+        await asyncio.sleep(0.5)
+        await tmux.press("Escape")
+        await tmux.expect("(interrupted)")
+
+
+async def test_files_and_agents_are_completed_and_mentioned(tmux: Any) -> None:
+    async with ModelServer(lambda asked: "done") as server:
+        await tmux.start(*MODEL, url=server.url)
+        await tmux.expect(READY)
+        await tmux.type("/con")
+        await tmux.expect("/context", "what the model is sent")
+        await tmux.press("C-c")
+        await tmux.type("see @f3")
+        await tmux.expect("f3.txt")
+        await tmux.press("Tab")
+        await tmux.expect("see @f3.txt")
+        await tmux.type(" with @agent-expl")
+        await tmux.expect("agent-explore", "agent")
+        await tmux.press("Tab")
+        await tmux.expect("with @agent-explore")
+        await tmux.press("Enter")
+        await tmux.expect("done")
+        assert "see f3.txt with" in words(server.requests[0]) and "agent explore with the task tool" in words(server.requests[0])
+
+
+async def test_going_back_to_before_a_prompt(tmux: Any) -> None:
+    async with ModelServer(lambda asked: f"answer {asked.n}") as server:
+        await tmux.start(*MODEL, url=server.url)
+        await tmux.expect(READY)
+        for n, prompt in enumerate(("first thing", "second thing"), 1):
+            await tmux.say(prompt)
+            await tmux.expect(f"answer {n}")
+        await tmux.press("Escape")
+        await asyncio.sleep(0.4)
+        await tmux.press("Escape")
+        await tmux.expect("Back to before which prompt?", "1. second thing", "2. first thing")
+        await tmux.press("Enter")
+        await tmux.expect("as it was before prompt 2")
+        await tmux.press("Enter")
+        await tmux.expect("answer 3")
+        body = server.requests[-1].body.decode()
+        assert "first thing" in body and "answer 2" not in body and body.count("second thing") == 1
+
+
+async def test_another_session_another_model_another_mode(tmux: Any) -> None:
+    async with ModelServer(lambda asked: f"answer {asked.n} of {asked.model}") as server:
+        await tmux.start(*MODEL, url=server.url)
+        await tmux.expect(READY, "mode default")
+        await tmux.say("the first session")
+        await tmux.expect("answer 1")
+        await tmux.press("BTab")
+        await tmux.expect("mode acceptEdits")
+        await tmux.say("/model anthropic:claude-haiku-4-5")
+        await tmux.say("go on")
+        await tmux.expect("answer 2 of claude-haiku-4-5")
+        assert "answer 1" in server.requests[-1].body.decode(), "another model goes on with the conversation"
+        await tmux.say("/rename walls and mud")
+        await tmux.expect("This session is called walls and mud")
+        await tmux.say("/clear")
+        await tmux.say("/resume")
+        await tmux.expect("Go on with which session?", "1.", "walls and mud")
+        await tmux.press("1")
+        await tmux.expect("> the first session")
+        await tmux.say("and further")
+        await tmux.expect("answer 3")
+        assert "answer 2" in server.requests[-1].body.decode()
+
+
+async def test_the_last_result_in_full_and_what_is_exported(tmux: Any, mudroom: Any) -> None:
+    def answer(asked: Asked) -> Said:
+        return "seen" if asked.turn else [Call("r", "bash", {"command": "seq 100 140"})]
+
+    async with ModelServer(answer) as server:
+        await tmux.start("--permission-mode", "acceptEdits", *MODEL, url=server.url, rows=60)
+        await tmux.expect(READY)
+        await tmux.say("count")
+        await tmux.expect("100", "36 more lines (ctrl+o)", "seen")
+        await tmux.press("C-o")
+        await tmux.expect("139", "140")
+        await tmux.say("/export talk.txt")
+        await tmux.expect("Written:")
+        assert "139\n    140" in (mudroom.project / "talk.txt").read_text()
+        await tmux.say("/export talk.txt")
+        await tmux.expect("File exists")
+
+
+async def test_a_signal_from_outside_ends_it_in_good_order(tmux: Any) -> None:
+    async with ModelServer(lambda asked: Fault(delay=60)) as server:
+        await tmux.start(*MODEL, url=server.url)
+        await tmux.expect(READY)
+        await tmux.say("hang")
+        await tmux.expect("thinking")
+        os.kill(await tmux.pid(), signal.SIGTERM)
+        assert await tmux.end() == 143
+
+
+@pytest.mark.parametrize("env", [{"MUDROOM_SCREEN_READER": "1"}, {"TERM": "dumb"}])
+async def test_plain_lines_where_no_cursor_may_move(tmux: Any, env: dict[str, str]) -> None:
+    async with ModelServer(delegating) as server:
+        await tmux.start(*MODEL, url=server.url, env=env)
+        await tmux.expect("mudroom >>")
+        await tmux.say("look around")
+        await tmux.expect("> task (look around): CHILD look", "[general#1.1.1] Done (1 tool use", "answer")
+        await tmux.say("/rewind")
+        await tmux.expect("1. look around", "number, or nothing:")
+        await tmux.press("Enter")
+        await tmux.say("/cost")
+        await tmux.expect("2 runs")
+        assert not re.search(r"\x1b\[[0-9;]*[A-HJKST]", await tmux.screen(colors=True))
+        await tmux.press("C-d")
+        assert await tmux.end() == 0
 
 
 async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Any) -> None:

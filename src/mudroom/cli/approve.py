@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import re
 
@@ -25,11 +26,15 @@ class Asked:
     """The port Approver, over a face. Answers for the session are kept here and nowhere else."""
 
     def __init__(self, face: Face) -> None:
-        self._face = face
+        self._face, self._turn_taking = face, asyncio.Lock()
         self._granted: set[str] = set()
 
     async def decide(self, question: Question) -> Answer:
-        """Ask, unless this was allowed for the session."""
+        """Ask, unless this was allowed for the session; one question after the other, since an answer may hold for the next."""
+        async with self._turn_taking:
+            return await self._decided(question)
+
+    async def _decided(self, question: Question) -> Answer:
         key = _key(question)
         if key in self._granted:
             return Answer(True, "allowed for this session")

@@ -10,7 +10,7 @@ from prompt_toolkit.buffer import Buffer
 
 from .._engine.tree import clean
 from .format import one_line
-from .panel import Opened, Panel
+from .panel import Panel
 from .pasted import Pasted
 from .talk import Talk
 from .writer import Paper
@@ -75,6 +75,7 @@ class Deeds:
             return
         self.buffer.append_to_history()
         self.buffer.reset()
+        self._pressed = -HURRY
         talk, choice = self._talk, self._panel.choice
         if choice and choice.words:
             choice.give(line.strip())
@@ -126,7 +127,7 @@ class Deeds:
             self._close()
         elif self._panel.choice:
             self._panel.choice.give(None)
-        elif talk and talk.busy:
+        elif talk and (talk.busy or self._panel.queue):
             self._stop(talk)
         elif self.buffer.text:
             self.buffer.reset()
@@ -179,8 +180,7 @@ class Deeds:
         if panel.choice:
             panel.choice.give(panel.choice.items[panel.choice.at][0])
         elif panel.selected and self._talk and not panel.opened:
-            run = self._talk.tree.runs[panel.selected]
-            panel.opened = Opened(run, [event for event in self._talk.events() if event.run == run.run_id])
+            panel.open(self._talk, panel.selected)
         self._fresh()
 
     def pick(self, n: int) -> None:

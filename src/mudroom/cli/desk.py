@@ -80,6 +80,7 @@ class Desk:
         self._asking = asyncio.Lock()
 
     async def __aenter__(self) -> Desk:
+        self._flush()
         await self._group.__aenter__()
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGHUP):
@@ -117,6 +118,13 @@ class Desk:
         room = " " * len(self._words())
         self.paper.lines(*([(room if n else self._words(), "bold cyan"), (part, "bold")] for n, part in enumerate(words)))
         return self._deeds.pasted.expanded(line)
+
+    def take(self, early: str) -> None:
+        """Queue the lines that were typed before, and put what was begun into the input line."""
+        *lines, begun = early.split("\n")
+        for line in filter(str.strip, lines):
+            self._panel.put(line)
+        self.draft(begun)
 
     def draft(self, text: str) -> None:
         """Put words into the input line."""

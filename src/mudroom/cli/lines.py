@@ -57,6 +57,9 @@ class Lines:
         """Take in an event."""
         self._progress.on_event(event)
 
+    def take(self, early: str) -> None:
+        """Nothing is taken from the terminal beforehand."""
+
     def draft(self, text: str) -> None:
         """Say what could be typed next: a plain line cannot be begun for the person."""
         self._write(f"It was: {one_line(text)}\n")

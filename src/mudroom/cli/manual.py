@@ -26,7 +26,7 @@ def _head(front: click.Command) -> Iterator[str]:
 def _options(command: click.Command) -> Iterator[str]:
     context = click.Context(command, info_name="mudroom")
     for parameter in command.get_params(context):
-        if record := parameter.get_help_record(context):
+        if isinstance(parameter, click.Option) and (record := parameter.get_help_record(context)):
             names, about = record
             yield from (".TP", f"\\fB{_safe(names)}\\fR", *_text(about))
 

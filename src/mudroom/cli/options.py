@@ -118,10 +118,11 @@ def front(
     if once is None and flags["output_format"] is None and given != "-" and terminal():
         from .typeahead import held
 
-        with held(settings.screen != "plain" and os.environ.get("TERM", "") not in ("", "dumb")):
+        with held(settings.screen != "plain" and os.environ.get("TERM", "") not in ("", "dumb")) as early:
             from .repl import converse
 
-            return asyncio.run(converse(settings, cwd=cwd, start=start, first=given or "", verbose=verbose, quiet=quiet))
+            talk = converse(settings, cwd=cwd, start=start, first=given or "", early=early, verbose=verbose, quiet=quiet)
+            return asyncio.run(talk)
     from .prompt import compose
     from .screens import say
 

@@ -7,7 +7,7 @@ import time
 from collections import deque
 from collections.abc import Iterator, Sequence
 
-from .._core.events import AnyEvent, Delta, Stored
+from .._core.events import AnyEvent, Delta, RunFinished, Stored
 from .._engine.tree import RunView, clean
 from .format import Glyphs, Line, cut, one_line, plural, width, wrapped
 from .live import MOST
@@ -49,22 +49,13 @@ class Choice:
 
 
 class Opened:
-    """The transcript of one run, followed while it runs.
-
-    Arguments:
-        run: whose. events: those of it recorded so far.
-    """
+    """The transcript of one run, followed while it runs. `events`: its own, more of them as they come."""
 
     def __init__(self, run: RunView, events: list[Stored]) -> None:
         self.run, self.back = run, 0
         self._events = events
         self._drawn: tuple[int, int] = (-1, 0)
         self._body: list[Line] = []
-
-    def apply(self, event: AnyEvent) -> None:
-        """Take in an event of any run."""
-        if event.run == self.run.run_id and not isinstance(event, Delta):
-            self._events.append(event)
 
     def lines(self, columns: int, height: int, signs: Glyphs) -> list[Line]:
         """Its end, or what is `back` lines before it, and the words that stream."""
@@ -90,6 +81,7 @@ class Panel:
         self.selected = self.addressee = ""
         self._signs = signs
         self._shown: list[str] = []
+        self._live: dict[str, list[Stored]] = {}
         self._came = asyncio.Event()
 
     def put(self, line: str) -> None:
@@ -127,8 +119,16 @@ class Panel:
 
     def apply(self, event: AnyEvent) -> None:
         """Take in an event, after the conversation's tree has."""
-        if self.opened:
-            self.opened.apply(event)
+        if not event.run or isinstance(event, Delta):
+            return
+        self._live.setdefault(event.run, []).append(event)
+        if isinstance(event, RunFinished):
+            del self._live[event.run]
+
+    def open(self, talk: Talk, run_id: str) -> None:
+        """Open a run's transcript: of one at work as it happens, of an older one as it is recorded."""
+        events = self._live.get(run_id)
+        self.opened = Opened(talk.tree.runs[run_id], events or [event for event in talk.events() if event.run == run_id])
 
     def settle(self) -> None:
         """The run is over: nothing is selected any more; an open transcript stays."""
@@ -193,9 +193,9 @@ class Panel:
 
 
 def _broken(line: Line, columns: int) -> Iterator[Line]:
+    line = [(words.expandtabs(4), style) for words, style in line]
     if sum(width(words) for words, _ in line) <= columns:
         yield line
-    elif len(line) == 1:
-        yield from ([(part, line[0][1])] for part in wrapped(line[0][0], columns))
     else:
-        yield from ([(part, "")] for part in wrapped("".join(words for words, _ in line), columns))
+        style = line[0][1] if len(line) == 1 else ""
+        yield from ([(part, style)] for part in wrapped("".join(words for words, _ in line), columns))

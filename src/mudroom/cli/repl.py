@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 from msgspec.structs import replace
@@ -19,15 +18,20 @@ from .screens import drawable
 from .talk import Face, Next, Talk
 
 
-async def converse(settings: Settings, *, cwd: str, start: Start = NEW, first: str = "", verbose: bool = False, quiet: bool = False) -> int:
+async def converse(
+    settings: Settings, *, cwd: str, start: Start = NEW, first: str = "", early: str = "", verbose: bool = False, quiet: bool = False
+) -> int:
     """Talk until the person leaves; the exit code.
 
     Arguments:
-        start: which session it begins with. first: a prompt given on the command line, run before anything is asked. quiet: no notices.
+        start: which session it begins with. first: a prompt given on the command line, run before anything is asked.
+        early: what was typed before there was a prompt. quiet: no notices.
     """
     after, before = Next(), ""
-    async with _face(settings, cwd, verbose) as face:
-        face.paper.lines([("mudroom ", "bold"), (__version__, "dim"), ("   /help and ? say what you can do", "dim")])
+    face = _face(settings, cwd, verbose)
+    face.paper.lines([("mudroom ", "bold"), (__version__, "dim"), ("   /help and ? say what you can do", "dim")])
+    async with face:
+        face.take(early)
         approver, settings = Asked(face), await introduced(face, settings, cwd)
         while after.code is None:
             chosen: dict[str, Any] = {"model": after.model} if after.model else {}
@@ -50,7 +54,7 @@ async def converse(settings: Settings, *, cwd: str, start: Start = NEW, first: s
     return after.code or face.code
 
 
-def _face(settings: Settings, cwd: str, verbose: bool) -> AbstractAsyncContextManager[Face]:
+def _face(settings: Settings, cwd: str, verbose: bool) -> Face:
     if settings.screen == "plain" or not (drawable(sys.stdin) and drawable(sys.stdout)):
         from .lines import Lines
 

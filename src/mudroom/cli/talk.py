@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, contextmanager
 from typing import Protocol
 
 from msgspec import Struct
@@ -41,8 +41,8 @@ class Next(Struct, frozen=True, kw_only=True):
     mode: str = ""
 
 
-class Face(Protocol):
-    """Where a conversation is shown and typed: a drawn prompt (desk.py) or plain lines (lines.py)."""
+class Face(AbstractAsyncContextManager["Face"], Protocol):
+    """Where a conversation is shown and typed: a drawn prompt (desk.py) or plain lines (lines.py). A block opens it."""
 
     @property
     def code(self) -> int:
@@ -69,6 +69,10 @@ class Face(Protocol):
 
     async def line(self) -> str:
         """The next line typed. Raises EOFError when there will be none."""
+        ...
+
+    def take(self, early: str) -> None:
+        """Take in what was typed before it was there."""
         ...
 
     def draft(self, text: str) -> None:

@@ -1,7 +1,9 @@
-"""Keys pressed before the prompt is there: kept as they are, not echoed, for the prompt to read."""
+"""Keys pressed before the prompt is there: kept, from now on not echoed, for the prompt to read."""
 
 from __future__ import annotations
 
+import os
+import select
 import sys
 import termios
 from collections.abc import Generator
@@ -9,19 +11,23 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def held(wanted: bool = True) -> Generator[None]:
-    """A block in which the terminal neither echoes nor changes what is typed; afterwards it is as it was."""
+def held(wanted: bool = True) -> Generator[str]:
+    """A block in which the terminal neither echoes nor changes what is typed; afterwards it is as it was.
+
+    Gives what was typed before, when Enter was still a line feed. `wanted`: whether to do anything at all.
+    """
     descriptor = sys.stdin.fileno()
     if not wanted:
-        yield
+        yield ""
         return
     before = termios.tcgetattr(descriptor)
     raw = termios.tcgetattr(descriptor)
     raw[0] &= ~(termios.ICRNL | termios.IXON)
     raw[3] &= ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(descriptor, termios.TCSANOW, raw)
+    early = os.read(descriptor, 1 << 16) if select.select([descriptor], [], [], 0)[0] else b""
     try:
-        yield
+        yield early.decode("utf-8", "replace").replace("\r", "\n")
     finally:
         try:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
