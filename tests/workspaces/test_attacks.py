@@ -15,7 +15,7 @@ from mudroom._core.ports import FileInfo
 from mudroom.errors import WorkspaceError
 from mudroom.workspaces.shared import SharedWorkspace
 
-TRIES = 20_000
+TRIES = 400_000 if os.environ.get("MUDROOM_LONG") else 20_000
 
 
 @pytest.fixture
