@@ -2,7 +2,7 @@
 
    DISK_FOLDER   only files below it count
    DISK_FAIL     the operation that fails with EIO, from 1; 0: none. All later ones of the same kind work again
-   DISK_LOG      file for a record of writes, syncs, truncations and renames: kind, length of path, offset, length of data (native 64 bits each), path, data
+   DISK_LOG      file for a record of writes, syncs, truncations, renames and removals: kind, length of path, offset, length of data (native 64 bits each), path, data
    DISK_COUNT    file for the number of operations, written over and over
 */
 #define _GNU_SOURCE
@@ -138,6 +138,13 @@ int rename(const char *from, const char *to) {
     if (ours(to) && fails(to)) { errno = EIO; return -1; }
     int done = real(from, to);
     if (ours(to) && done == 0) note(4, to, 0, "", 0);
+    return done;
+}
+
+int unlink(const char *path) {
+    REAL(int, "unlink", const char *);
+    int done = real(path);
+    if (ours(path) && done == 0) note(5, path, 0, "", 0);
     return done;
 }
 

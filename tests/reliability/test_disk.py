@@ -24,7 +24,7 @@ from mudroom.testing.history import violations
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 HERE = Path(__file__).parent
 SESSION = "00000000-0000-4000-8000-000000000000"
-WRITE, SYNC, TRUNCATE, RENAME = 1, 2, 3, 4
+WRITE, SYNC, TRUNCATE, RENAME, REMOVE = 1, 2, 3, 4, 5
 EVERY = 1 if LONG else 9
 
 
@@ -100,10 +100,13 @@ class Platter:
 
     def __init__(self, done: list[Step], how: str, chance: random.Random) -> None:
         synced = {step.path: n for n, step in enumerate(done) if step.kind == SYNC}
-        self.named = {step.path for n, step in enumerate(done) if step.kind == RENAME and n < synced.get(str(Path(step.path).parent), -1)}
         self.files: dict[str, bytearray] = {}
+        self.named: set[str] = set()
         for n, step in enumerate(done):
-            if n < synced.get(step.path, -1) or self._survives(how, chance):
+            if step.kind in (RENAME, REMOVE):
+                if n < synced.get(str(Path(step.path).parent), -1):
+                    self._do(step)
+            elif n < synced.get(step.path, -1) or self._survives(how, chance):
                 self._do(step)
             elif step.kind == WRITE and how == "cut":
                 self._do(step._replace(data=step.data[: chance.randrange(len(step.data) + 1)]))
@@ -115,7 +118,11 @@ class Platter:
 
     def _do(self, step: Step) -> None:
         file = self.files.setdefault(step.path, bytearray())
-        if step.kind == TRUNCATE:
+        if step.kind == RENAME:
+            self.named.add(step.path)
+        elif step.kind == REMOVE:
+            del self.files[step.path]
+        elif step.kind == TRUNCATE:
             file[:] = file[: step.offset].ljust(step.offset, b"\0")
         elif step.kind == WRITE:
             file.extend(bytes(max(0, step.offset - len(file))))
@@ -125,7 +132,7 @@ class Platter:
         """Write the journal's files there."""
         folder.mkdir()
         for name, data in self.files.items():
-            if name.endswith(".db-wal") or name in self.named:
+            if name.endswith((".db-wal", ".db-journal")) or name in self.named:
                 (folder / Path(name).name).write_bytes(data)
         return folder / f"{SESSION}.db"
 
