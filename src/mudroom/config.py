@@ -122,9 +122,9 @@ def put(path: Path, name: str, value: str) -> None:
     if key not in KEYS:
         raise _unknown(name, key, KEYS, str(path))
     _read(path, KEYS)
-    lines = [line for line in (path.read_text("utf-8").splitlines() if path.exists() else []) if not _sets(line, key)]
-    if value:
-        lines.insert(0, f"{key} = {_toml(_checked(key, _typed(key, value), str(path)))}")
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    at = next((n for n, line in enumerate(lines) if _sets(line, key)), len(lines))
+    lines[at : at + 1] = [f"{key} = {_toml(_checked(key, _typed(key, value), str(path)))}"] if value else []
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     new.write_text("".join(f"{line}\n" for line in lines), "utf-8")

@@ -42,7 +42,7 @@ def test_a_wrong_word_is_answered_with_the_right_one(arguments: list[str], says:
 
 
 def test_the_help_names_every_flag_and_command(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in (["--help"], ["-h"], ["help"]):
+    for arguments in (["--help"], ["help"]):
         assert run(arguments) == 0
         out = capsys.readouterr().out
         assert all(option in out for parameter in front.params for option in parameter.opts if option.startswith("-"))

@@ -209,6 +209,7 @@ class Tmux:
 
     async def expect_scrolled(self, text: str, times: int, seconds: float = 10) -> None:
         """Wait until a text has been on the screen so many times, whether or not it is still there."""
+        seen = ""
         for _ in range(round(seconds / 0.05)):
             if (seen := await self.scroll()).count(text) >= times:
                 return

@@ -101,11 +101,15 @@ async def test_a_transcript_is_followed_live(tmux: Any, three: Three) -> None:
         await tmux.press("Up")
         await tmux.expect("└─▸general")
         await tmux.press("Enter")
-        await tmux.expect("general#1.1.3  look at gamma", "→ read file_path=f0.txt", "line of mud", gone="look at alpha")
+        await tmux.expect("general#1.1.3  look at gamma", "line of mud", "281 more lines", gone="look at alpha")
+        await tmux.press("PageUp", "PageUp")
+        await tmux.expect("→ read file_path=f0.txt")
         three.go.set()
+        await tmux.press("PageDown", "PageDown")
         await tmux.expect("gamma saw it", "281 more lines")
         await tmux.press("Escape")
-        await tmux.expect("mudroom >>", "all told", gone="→ read file_path=f0.txt")
+        await tmux.expect("mudroom >>", gone="line of mud")
+        assert "all told" in await tmux.scroll()
 
 
 async def test_what_is_typed_meanwhile_waits_and_is_shown(tmux: Any, three: Three) -> None:

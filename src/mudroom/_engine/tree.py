@@ -10,6 +10,7 @@ from typing import Any
 from msgspec import Struct
 
 from .._core.agents import Brief, Reason, Report
+from .._core.budgets import Budget
 from .._core.events import (
     AnyEvent,
     CallFinished,
@@ -60,7 +61,7 @@ class RunView(Struct, kw_only=True, eq=False):
     """One run as it stands; changed by the Tree alone.
 
     Arguments:
-        run_id, parent, call_id, agent (its name), description, model, depth, prompt, continues: from the brief.
+        run_id, parent, call_id, agent (its name), description, model, depth, prompt, continues, budget: from the brief.
         state: how it stands. turn: number of the current model call. tools: calls that acted and finished.
         failed: calls that were errors, refused ones too.
         open: calls begun and not finished, by id. action: the last one in words, safe to print, one line.
@@ -79,6 +80,7 @@ class RunView(Struct, kw_only=True, eq=False):
     depth: int
     prompt: str
     continues: str
+    budget: Budget
     started: float
     last_at: float
     finished: float = 0.0
@@ -244,6 +246,7 @@ def _view(brief: Brief, at: float) -> RunView:
         depth=brief.depth,
         prompt=brief.prompt,
         continues=brief.continues,
+        budget=brief.budget,
         started=at,
         last_at=at,
     )

@@ -37,10 +37,12 @@ class Glyphs(Struct, frozen=True):
     dot: str = " · "
     more: str = "…"
     mark: str = "▸"
+    full: str = "▰"
+    empty: str = "▱"
 
 
 UNICODE = Glyphs()
-ASCII = Glyphs("|- ", "`- ", "|  ", "> ", "* ", "-> ", " - ", "..", ">")
+ASCII = Glyphs("|- ", "`- ", "|  ", "> ", "* ", "-> ", " - ", "..", ">", "#", "-")
 
 
 def glyphs(encoding: str | None) -> Glyphs:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+from collections.abc import Sequence
 from importlib import import_module
 from threading import Thread
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -23,15 +24,44 @@ BARE = "\0"
 """Value of a `-p` that stands alone."""
 
 
-class _Front(click.Command):
-    """The command without a name; its help lists those that have one."""
+EXAMPLES = (
+    'mudroom -p "find what testing framework this project uses"',
+    'git diff | mudroom -p "review this" -o json',
+    "mudroom                a prompt to type at",
+    "mudroom -c             go on with the last session of this folder",
+    "mudroom view           see in a browser what the children did",
+)
+OFTEN = ("once", "cwd", "model", "latest", "resume", "output_format", "permission_mode")
+"""The flags of the short help."""
 
-    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, command.get_short_help_str(90)) for name, command in COMMANDS.items()])
+
+class _Front(click.Command):
+    """The command without a name; its help begins with examples and lists the commands that have a name."""
+
+    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        self._help(ctx, formatter, self.params)
+
+    def short(self, ctx: click.Context) -> str:
+        """The help that fits on a screen."""
+        formatter = ctx.make_formatter()
+        self._help(ctx, formatter, [param for param in self.params if param.name in OFTEN])
+        return formatter.getvalue() + "\nmudroom --help has all flags, mudroom help COMMAND explains one, mudroom help --man is the manual."
+
+    def _help(self, ctx: click.Context, formatter: click.HelpFormatter, params: Sequence[click.Parameter]) -> None:
+        self.format_usage(ctx, formatter)
+        self.format_help_text(ctx, formatter)
         with formatter.section("Examples"):
-            formatter.write_text('\b\nmudroom -p "find what testing framework this project uses"')
-            formatter.write_text('\b\ngit diff | mudroom -p "review this" -o json')
+            formatter.write_text("\b\n" + "\n".join(EXAMPLES))
+        with formatter.section("Options"):
+            formatter.write_dl([record for param in params if (record := param.get_help_record(ctx))])
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, command.get_short_help_str(64)) for name, command in COMMANDS.items()])
+
+
+def _short(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        print(cast(_Front, ctx.command).short(ctx))
+        ctx.exit()
 
 
 def terminal() -> bool:
@@ -39,7 +69,7 @@ def terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-@click.command(cls=_Front, context_settings=HELP)
+@click.command(cls=_Front, context_settings=HELP | {"help_option_names": ["--help"]})
 @click.argument("words", nargs=-1, metavar="[PROMPT]")
 @click.option(
     "-p",
@@ -79,6 +109,7 @@ def terminal() -> bool:
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @click.option("--no-color", is_flag=True, help="No colours; so does NO_COLOR.")
 @click.option("--screen-reader", is_flag=True, help="Plain lines, no cursor that moves; so does MUDROOM_SCREEN_READER=1.")
+@click.option("-h", is_flag=True, is_eager=True, expose_value=False, callback=_short, help="A short help.")
 @click.option("-v", "-V", "--version", is_flag=True, help="Say which version this is.")
 def front(
     words: tuple[str, ...],

@@ -18,6 +18,9 @@ from .talk import Talk
 PENDING = 6
 """Lines shown of words that are still streaming."""
 
+LEAST = 8
+"""Lines of an open transcript, where half the screen is less."""
+
 QUEUED = 3
 """Queued lines shown; the others are counted."""
 
@@ -141,8 +144,9 @@ class Panel:
         elif self.opened:
             self.opened.back -= step
         elif self._shown:
-            at = self._shown.index(self.selected) + step if self.selected in self._shown else (-1 if step < 0 else 0)
-            self.selected = self._shown[at] if at < len(self._shown) and at >= -1 else ""
+            near = len(self._shown) - 1 if step < 0 else 0
+            at = self._shown.index(self.selected) + step if self.selected in self._shown else near
+            self.selected = self._shown[at] if 0 <= at < len(self._shown) else ""
 
     @property
     def selectable(self) -> bool:
@@ -156,7 +160,8 @@ class Panel:
         if self.choice:
             return self.choice.lines(columns, room, self._signs) + queued
         if self.opened:
-            return [self._title(self.opened.run, columns), *self.opened.lines(columns, room - 1, self._signs), *queued]
+            half = max(1, min(room, max(LEAST, height // 2)) - 1)  # what it pushes off the screen does not come back with its end
+            return [self._title(self.opened.run, columns), *self.opened.lines(columns, half, self._signs), *queued]
         if not (self.talk and self.talk.busy and self.talk.tree.roots):
             self._shown = []
             return queued
@@ -187,7 +192,7 @@ class Panel:
     def _queued(self, columns: int) -> Iterator[Line]:
         for n, line in enumerate(self.queue):
             if n == QUEUED:
-                yield [(f"  and {plural(len(self.queue) - n, 'line')} more", "dim")]
+                yield [(cut(f"  and {plural(len(self.queue) - n, 'line')} more", columns, self._signs.more), "dim")]
                 return
             yield [(cut(f"  queued: {one_line(line)}", columns, self._signs.more), "dim")]
 

@@ -15,6 +15,9 @@ from .format import UNICODE, Glyphs, Line, color_of, cut, fit, one_line, plural,
 STALL = 60.0
 """Seconds without any event after which a running run is marked quiet."""
 
+BAR = 5
+"""Columns of the bar that says how much of a run's budget is used up."""
+
 HEADLINE, ACTION = 48, 16
 """Columns that a root's headline and a child's last action keep before figures have to go."""
 
@@ -65,6 +68,18 @@ def figures(run: RunView, now: float | None, *, uses: bool = True) -> list[str]:
     below = [f"{tokens(run.subtree.total_tokens)} with children"] if run.below.total_tokens else []
     count = plural(run.tools, "tool use" if uses else "tool")
     return [count, f"{tokens(run.usage.total_tokens)} tokens", *below, seconds(took)]
+
+
+def share(run: RunView, now: float) -> float | None:
+    """The part of its budget that is used up, of the limit that is nearest; None where it has none. `now`: seconds since 1970."""
+    budget, spent = run.budget, run.subtree
+    pairs = (
+        (run.turn, budget.turns),
+        (run.seconds(now), budget.seconds),
+        (spent.input_tokens, budget.input_tokens),
+        (spent.output_tokens, budget.output_tokens),
+    )
+    return max((min(1.0, used / most) for used, most in pairs if most), default=None)
 
 
 def doing(run: RunView, look: Look) -> str:
@@ -160,6 +175,10 @@ def _title(run: RunView, stem: str, look: Look) -> Line:
 
 def _line(stem: str, words: str, run: RunView, look: Look, *, least: int = ACTION) -> Line:
     costs = figures(run, look.now, uses=bool(run.report))
+    used = share(run, look.now) if look.now is not None and not run.report else None
+    if used is not None:
+        full = round(used * BAR)
+        costs = [look.signs.full * full + look.signs.empty * (BAR - full), *costs]
     silence = look.now - run.last_at if look.now is not None and run.state is State.RUNNING else 0.0
     if silence >= STALL:
         costs = [*costs, f"quiet {seconds(silence)}"]

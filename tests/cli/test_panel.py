@@ -1,0 +1,184 @@
+"""What is drawn above the input line: children at three widths, in two languages, in colour and plain; marks, transcripts, questions."""
+
+from __future__ import annotations
+
+import asyncio
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from inline_snapshot import snapshot
+
+from mudroom._core.agents import Agent, Brief, Reason, Report
+from mudroom._core.budgets import Budget
+from mudroom._core.events import AnyEvent, CallFinished, CallStarted, RunFinished, RunStarted, TurnFinished, TurnStarted
+from mudroom._core.messages import Assistant, Call, Text, Usage
+from mudroom._core.tools import ToolResult
+from mudroom._engine.tree import Tree
+from mudroom.cli.format import ASCII, UNICODE, Glyphs, paint, width
+from mudroom.cli.panel import Choice, Panel
+from mudroom.cli.rows import Look, rows
+
+NOW = 30.0
+
+
+def began(
+    run: str, parent: str = "", *, description: str = "", prompt: str = "Look.", agent: str = "explore", turns: int | None = None
+) -> Any:
+    brief = Brief(
+        run_id=run, agent=Agent(name=agent), prompt=prompt, tools=(), model="offline", budget=Budget(turns=turns), parent=parent,
+        description=description, depth=run.count("."), call_id=f"t{run}",
+    )  # fmt: skip
+    return RunStarted(at=1.0, run=run, brief=brief)
+
+
+def story(first: str, second: str) -> list[AnyEvent]:
+    """A root with one child at work and one that is done."""
+    tasks = [Call(f"t1.1.{n}", "task", {"prompt": "p"}) for n in (1, 2)]
+    reading = Call("r", "read", {"file_path": "src/part.py"})
+    report = Report(text="seen", reason=Reason.GOAL, run_id="1.1.2", outputs=dict[str, Any]())
+    return [
+        began("1", agent="main", prompt="Look around"),
+        TurnStarted(at=1, run="1", turn=1),
+        TurnFinished(at=2, run="1", turn=1, message=Assistant(tuple(tasks), usage=Usage(3000, 100))),
+        *(CallStarted(at=2, run="1", call=task) for task in tasks),
+        began("1.1.1", "1", description=first, turns=10),
+        began("1.1.2", "1", description=second, agent="general"),
+        TurnStarted(at=3, run="1.1.1", turn=4),
+        TurnFinished(at=5, run="1.1.1", turn=4, message=Assistant((reading,), usage=Usage(40_000, 1_400))),
+        CallStarted(at=5, run="1.1.1", call=reading),
+        RunFinished(at=9, run="1.1.2", report=report),
+    ]
+
+
+def panel(events: list[AnyEvent], *, pending: str = "", signs: Glyphs = UNICODE) -> Panel:
+    """One that shows a conversation in which a run is under way."""
+    tree, made = Tree(), Panel(signs)
+    for event in events:
+        tree.apply(event)
+    talk = SimpleNamespace(tree=tree, busy=True, writer=SimpleNamespace(pending=pending), events=lambda: events)
+    made.talk = cast(Any, talk)
+    for event in events:
+        made.apply(event)
+    return made
+
+
+def drawn(columns: int, first: str, second: str, *, color: bool = False, signs: Glyphs = UNICODE, selected: str = "") -> str:
+    tree = Tree()
+    for event in story(first, second):
+        tree.apply(event)
+    look = Look(columns=columns, now=NOW, signs=signs, selected=selected)
+    return paint(rows(tree, tree.roots[-1], look), color=color)
+
+
+def test_eighty_columns_in_english() -> None:
+    assert drawn(80, "read the parts", "count the lines") == snapshot("""\
+● turn 1 · 2 tasks: 1 running, 1 done · 3.1k tokens · 44.5k with children · 29s
+├─ explore  read the parts
+│  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
+└─ general  count the lines
+   ⎿ Done (0 tool uses · 0 tokens · 8.0s)
+""")
+
+
+def test_twenty_columns_in_chinese() -> None:
+    text = drawn(20, "阅读所有的文件", "统计行数")
+    assert max(map(width, text.splitlines())) <= 20
+    assert text == snapshot("""\
+● turn 1 · 2 tasks:…
+├─ explore  阅读所…
+│  ⎿ read src/part.…
+└─ general  统计行数
+   ⎿ Done (8.0s)
+""")
+
+
+def test_two_hundred_columns_in_ascii() -> None:
+    assert drawn(200, "read the parts", "阅读所有的文件", signs=ASCII) == snapshot("""\
+* turn 1 - 2 tasks: 1 running, 1 done - 0 tools - 3.1k tokens - 44.5k with children - 29s
+|- explore  read the parts
+|  > read src/part.py - ##--- - 0 tools - 41.4k tokens - 29s
+`- general  阅读所有的文件
+   > Done (0 tool uses - 0 tokens - 8.0s)
+""")
+
+
+def test_the_marked_child_is_marked_with_and_without_colour() -> None:
+    assert "└─▸" in drawn(80, "a", "b", selected="1.1.2")
+    assert "\x1b[1;32;7mgeneral" in drawn(80, "a", "b", color=True, selected="1.1.2")
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 20, 80, 200])
+def test_no_line_is_wider_than_the_screen(columns: int) -> None:
+    made = panel(story("阅读所有的文件 and more", "b" * 300), pending="词" * 500)
+    made.queue.extend(["w" * 300, "四" * 300, "c", "d"])
+    for lines in (made.lines(columns, 20), made.lines(columns, 3)):
+        assert all(sum(width(words) for words, _ in line) <= max(columns, 2) for line in lines)
+    assert len(made.lines(columns, 8)) <= 8 + 4
+
+
+def test_the_mark_goes_round_and_back_to_the_line() -> None:
+    made = panel(story("a", "b"))
+    made.lines(80, 20)
+    order = []
+    for step in (-1, -1, -1, 1, 1, 1):
+        made.move(step)
+        order.append(made.selected)
+        made.lines(80, 20)
+    assert order == ["1.1.2", "1.1.1", "", "1.1.1", "1.1.2", ""]
+
+
+def test_an_open_transcript_shows_what_came_before_and_what_comes() -> None:
+    events = story("read the parts", "b")
+    made = panel(events)
+    made.open(cast(Any, made.talk), "1.1.1")
+    shown = paint(made.lines(80, 40), color=False)
+    assert "→ read file_path=src/part.py" in shown and "result of read" not in shown
+    for event in (
+        CallFinished(at=10, run="1.1.1", call_id="r", name="read", result=ToolResult("the\tmud")),
+        TurnStarted(at=11, run="1.1.1", turn=5),
+        CallFinished(at=11, run="1.1.9", call_id="r", name="read", result=ToolResult("of another")),
+        TurnFinished(at=12, run="1.1.1", turn=5, message=Assistant((Text("I saw it"),))),
+    ):
+        made.apply(event)
+    shown = paint(made.lines(80, 40), color=False)
+    assert "the mud" in shown and "I saw it" in shown and "of another" not in shown and "\t" not in shown
+
+
+async def test_a_question_takes_the_whole_panel_and_is_answered_once() -> None:
+    made = panel(story("a", "b"))
+    made.choice = choice = Choice("Which?", [("x", "the first"), ("y", "the second\x1b[2J")])
+    assert [line[0][0] for line in made.lines(40, 10)] == ["Which?", "▸ 1. the first", "  2. the second"]
+    made.move(-1)
+    assert choice.at == 1
+    choice.give("y")
+    choice.give(None)
+    assert await choice.answer == "y"
+
+
+async def test_lines_wait_in_order_and_closing_ends_the_wait() -> None:
+    made = Panel(UNICODE)
+    made.put("one")
+    made.put("two")
+    assert [await made.next(), await made.next()] == ["one", "two"]
+    waiting = asyncio.ensure_future(made.next())
+    await asyncio.sleep(0)
+    made.closed = True
+    made.stir()
+    with pytest.raises(EOFError):
+        await waiting
+
+
+def test_five_hundred_children_are_drawn_in_little_time() -> None:
+    import time
+
+    tree_events: list[AnyEvent] = [began("1", agent="main")]
+    for n in range(500):
+        tree_events += [began(f"1.1.{n + 1}", "1", description=f"part {n}"), TurnStarted(at=2, run=f"1.1.{n + 1}", turn=1)]
+    made = panel(tree_events)
+    lines = made.lines(100, 40)
+    before = time.process_time()
+    for _ in range(10):
+        lines = made.lines(100, 40)
+    assert (time.process_time() - before) / 10 < 0.02
+    assert "488 more: 488 running" in paint(lines, color=False)

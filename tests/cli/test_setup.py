@@ -1,0 +1,114 @@
+"""The first hour: completion in a real bash, settings with their origin, a first AGENTS.md, the manual page."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mudroom.cli.completing import script
+from mudroom.cli.init import begin
+from mudroom.cli.main import run
+from mudroom.cli.manual import page
+from mudroom.cli.options import COMMANDS, front
+from mudroom.config import load, put
+from mudroom.errors import UsageError
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    """A folder with a program `mudroom` in it."""
+    path = tmp_path / "bin" / "mudroom"
+    path.parent.mkdir()
+    path.write_text(f'#!/bin/sh\nexec {sys.executable} -m mudroom "$@"\n')
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path.parent
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [
+        (["mudroom", "co"], ["completion", "config"]),
+        (["mudroom", "agents", "s"], ["show"]),
+        (["mudroom", "--sandbox", "f"], ["full", "file"]),
+        (["mudroom", "--max-t"], ["--max-turns", "--max-tokens"]),
+        (["mudroom", "completion", ""], ["bash", "zsh", "fish"]),
+        (["mudroom", "say two words", "ru"], ["runs"]),
+    ],
+)
+def test_completion_in_a_real_bash(program: Path, words: list[str], offered: list[str]) -> None:
+    typed = " ".join(f"'{word}'" for word in words)
+    asked = f'COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _mudroom_completion mudroom; printf "%s\\n" "${{COMPREPLY[@]}}"'
+    done = subprocess.run(
+        ["bash", "--norc", "-c", f'eval "$(mudroom completion bash)"; {asked}'],
+        env={"PATH": f"{program}:{os.environ['PATH']}", "HOME": str(program)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.split() == offered
+
+
+def test_completion_scripts_of_other_shells_ask_by_the_same_variable() -> None:
+    assert "_MUDROOM_COMPLETE=zsh_complete" in script("zsh") and "_MUDROOM_COMPLETE=fish_complete" in script("fish")
+
+
+def test_settings_are_put_and_taken_away_and_the_rest_stays(tmp_path: Path) -> None:
+    path = tmp_path / "mudroom" / "config.toml"
+    put(path, "model", 'we"ird\\:ü')
+    put(path, "max-turns", "5")
+    path.write_text("# mine\n" + path.read_text())
+    put(path, "allow_net", "true")
+    put(path, "max_turns", "7")
+    environ = {"XDG_CONFIG_HOME": str(tmp_path), "MUDROOM_HOME": str(tmp_path)}
+    settings = load(cwd=str(tmp_path), environ=environ, flags={})
+    assert (settings.model, settings.max_turns, settings.allow_net) == ('we"ird\\:ü', 7, True)
+    assert "# mine" in path.read_text() and settings.origin("max_turns") == f"{path}:3"
+    put(path, "model", "")
+    assert load(cwd=str(tmp_path), environ=environ, flags={}).origin("model") == "default"
+
+
+@pytest.mark.parametrize(("name", "value"), [("max_turns", "many"), ("colour", "never"), ("color", "blue"), ("allow_net", "perhaps")])
+def test_a_wrong_setting_is_refused_and_the_file_stays(tmp_path: Path, name: str, value: str) -> None:
+    path = tmp_path / "config.toml"
+    put(path, "model", "offline")
+    with pytest.raises(UsageError, match=name):
+        put(path, name, value)
+    assert path.read_text() == 'model = "offline"\n' and [file.name for file in tmp_path.iterdir()] == ["config.toml"]
+
+
+def test_init_writes_what_agents_can_use_and_never_overwrites(tmp_path: Path) -> None:
+    (tmp_path / "AGENTS.md").write_text("mine")
+    assert list(begin(str(tmp_path))) == ["AGENTS.md is there already; it stays as it is.", ".agents/agents/reviewer.md written."]
+    assert (tmp_path / "AGENTS.md").read_text() == "mine"
+    from mudroom.agentfiles import agents_from
+
+    found = agents_from(str(tmp_path), home="")
+    assert [agent.name for agent in found.agents] == ["reviewer"] and not found.findings
+    assert all("stays" in line for line in begin(str(tmp_path)))
+
+
+def test_the_manual_page_has_every_command_and_flag() -> None:
+    text = page(front, COMMANDS)
+    for name in COMMANDS:
+        assert f"\\fB{name}\\fR" in text
+    assert "\\-\\-max\\-turns" in text and "agents check" in text
+
+
+@pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
+def test_the_manual_page_is_clean_roff() -> None:
+    done = subprocess.run(["groff", "-man", "-ww", "-Tutf8"], input=page(front, COMMANDS), capture_output=True, text=True, check=True)
+    assert done.stderr == "" and "NAME" in done.stdout
+
+
+def test_help_begins_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["-h"]) == 0
+    out = capsys.readouterr().out
+    assert 0 < out.index("Examples") < out.index("Options") < out.index("Commands")
+    assert "--json-schema" not in out and len(out.splitlines()) < 60
