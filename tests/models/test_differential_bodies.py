@@ -323,8 +323,19 @@ RULES: dict[str, list[Rule]] = {
         ),
     ],
 }
+
+
+def without_their_preface(fields: dict[str, Any]) -> dict[str, Any]:
+    """The system blocks but the one that newer pydantic-ai puts before them, about system messages in mid-conversation."""
+    blocks = fields.get("system")
+    if not isinstance(blocks, list):
+        return fields
+    kept = [block for block in cast("list[Any]", blocks) if not str(block.get("text", "")).startswith("Mid-conversation system messages")]
+    return {key: kept if key == "system" else value for key, value in fields.items() if key != "system" or kept}
+
+
 PYDANTIC_RULES: dict[str, list[Rule]] = {
-    "anthropic": [],
+    "anthropic": [("pydantic-ai explains a frame of its own that we do not use", without_their_preface)],
     "openai": [
         ("pydantic-ai closes every schema", drop_if("additionalProperties", False)),
         ("pydantic-ai wraps errors in JSON; we send the words, which say that they are an error", error_unwrapped),
