@@ -17,7 +17,7 @@ from .context import CallContext, RunContext
 from .recall import reconciled
 
 OUTPUT_CAP = 50_000
-"""Characters of one result in a context (MISSION A11); the whole stays on disk."""
+"""Characters of one result in a context; the whole stays on disk."""
 
 EVERYTHING = "*"
 """The lane of a call that may touch anything."""
