@@ -71,7 +71,8 @@ class House(Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
     async def close(self) -> None:
-        """Let go of connections and the journal."""
+        """Let go of connections, of what commands were started by, and of the journal."""
+        self.parts.sandbox.close()
         await self.models.close()
         await self.parts.journal.close()
 

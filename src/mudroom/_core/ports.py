@@ -121,6 +121,10 @@ class Sandbox(Protocol):
         """
         ...
 
+    def close(self) -> None:
+        """Let go of what was started for commands; those that run go on to their own end."""
+        ...
+
 
 class FileInfo(Struct, frozen=True):
     """A file as found: path relative to the workspace, size in bytes, mtime in seconds, permission bits."""

@@ -66,6 +66,10 @@ class Landlocked:
         self._launcher = Launcher(walls)
         self._trial = Trial(self._run)
 
+    def close(self) -> None:
+        """End the program that starts commands; those that run go on to their own end."""
+        self._launcher.close()
+
     async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         """Run the command behind the walls; see the port. Raises WorkspaceError when they cannot be built or do not hold."""
         await self._trial.passed()

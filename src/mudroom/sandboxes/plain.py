@@ -44,6 +44,9 @@ class PlainSandbox:
         """ "off": nothing is guarded."""
         return "off"
 
+    def close(self) -> None:
+        """Nothing is kept between commands."""
+
     async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         """Run the command, feeding stdout and stderr, in the order they come, to `sink`.
 

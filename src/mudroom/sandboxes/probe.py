@@ -116,6 +116,10 @@ class Asking:
     def __init__(self, inner: Sandbox) -> None:
         self._inner = inner
 
+    def close(self) -> None:
+        """Let go of it."""
+        self._inner.close()
+
     async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         """Run a confirmed command."""
         return await self._inner.run(command, timeout=timeout, sink=sink)
@@ -128,6 +132,9 @@ class Refusing:
 
     def __init__(self, why: str) -> None:
         self._why = why
+
+    def close(self) -> None:
+        """Nothing was ever started."""
 
     async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         """Raises WorkspaceError."""

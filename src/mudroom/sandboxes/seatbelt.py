@@ -34,6 +34,9 @@ class Seatbelt:
         self._plain = PlainSandbox(root, env, lambda command: argv(text, command))
         self._trial = Trial(self._run)
 
+    def close(self) -> None:
+        """Nothing is kept between commands."""
+
     async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         """Run the command behind the walls; see the port. Raises WorkspaceError when they do not hold."""
         await self._trial.passed()
