@@ -200,5 +200,5 @@ def test_the_status_line_loses_its_least_important_figures_first() -> None:
     assert "".join(status.line(120, UNICODE, hint="esc stops")) == snapshot(
         "anthropic:claude-sonnet-4-5 · sandbox full · mode plan · 101.0k tokens · context 50% · esc stops"
     )
-    assert "".join(status.line(60, UNICODE, hint="esc stops")) == snapshot("anthropic:claude-sonnet-4-5 · context 50% · esc stops")
+    assert "".join(status.line(60, UNICODE, hint="esc stops")) == snapshot("claude-sonnet-4-5 · 101.0k tokens · context 50% · esc stops")
     assert window("ollama:qwen3:8b") == 0 and window("openrouter:anthropic/claude-opus-4") == 200_000

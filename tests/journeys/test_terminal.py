@@ -54,6 +54,39 @@ async def test_a_conversation_with_its_commands(tmux: Any) -> None:
         assert await tmux.end() == 0
 
 
+async def test_every_command_answers(tmux: Any, mudroom: Any) -> None:
+    async with ModelServer(lambda asked: "an answer to copy") as server:
+        await tmux.start(*MODEL, url=server.url, rows=50, columns=200)
+        await tmux.expect(READY)
+        await tmux.say("a first prompt")
+        await tmux.expect("an answer to copy")
+        for command, answer in (
+            ("/context", "tools"),
+            ("/agents", "explore"),
+            ("/skills", "None. A skill is"),
+            ("/model", "goes on with another"),
+            ("/mode", "acceptEdits"),
+            ("/permissions", "no rules"),
+            ("/compact", "/rewind goes back"),
+            ("/doctor", "journals:"),
+            ("/copy", "was given to the terminal"),
+            ("/init", "reviewer.md written"),
+            ("/view", "http://127.0.0.1:"),
+            ("/model nobody:x", "nobody"),
+            ("/mode loud", "no such mode: loud"),
+        ):
+            await tmux.say(f"!echo before {command}")
+            await tmux.expect(f"  before {command}")
+            await tmux.say(command)
+            shown = await tmux.expect(command, answer)
+            assert "fault of mudroom" not in shown
+        await tmux.type("?")
+        await tmux.expect("ctrl+x ctrl+k")
+        await tmux.press("C-d")
+        assert await tmux.end() == 0
+    assert (mudroom.project / ".agents" / "agents" / "reviewer.md").exists()
+
+
 async def test_what_is_typed_before_the_prompt_is_there_is_not_lost(tmux: Any) -> None:
     async with ModelServer(lambda asked: "heard") as server:
         await tmux.start(*MODEL, url=server.url)
@@ -88,7 +121,9 @@ async def test_history_is_kept_for_each_folder_and_searched(tmux: Any, mudroom: 
         await tmux.expect(">> exit")
         await tmux.press("Up")
         await tmux.expect(">> a memorable prompt")
-        await tmux.press("C-c", "C-r")
+        await tmux.press("C-c")
+        await tmux.expect("mudroom >>", gone="memorable")
+        await tmux.press("C-r")
         await tmux.type("memor")
         await tmux.expect(">> a memorable prompt", "memor")
         await tmux.press("C-g", "C-c", "C-c")

@@ -44,7 +44,7 @@ def three() -> Three:
 
 async def started(tmux: Any, server: ModelServer, prompt: str = "look", **size: int) -> None:
     await tmux.start(*MODEL, url=server.url, **size)
-    await tmux.expect("anthropic:claude")
+    await tmux.expect("claude-s")
     await tmux.say(prompt)
 
 

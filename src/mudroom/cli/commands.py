@@ -15,7 +15,7 @@ from .._engine.ledger import sentence
 from .._engine.tree import RunView
 from ..errors import UsageError
 from ..journals.folder import session_path
-from .format import Line, cut, one_line, plural, tokens, width
+from .format import Line, broken, clean, cut, one_line, plural, tokens, width
 from .going_on import OFFERED, found, of_folder
 from .rows import figures, outcome
 from .status import window
@@ -234,10 +234,12 @@ def recap(talk: Talk) -> None:
 
 def _table(talk: Talk, rows: Iterable[tuple[str, str]]) -> None:
     listed = list(rows)
-    room = min(max((width(name) for name, _ in listed), default=0), talk.face.paper.columns() // 2)
+    columns = talk.face.paper.columns() - 1
+    room = min(max((width(name) for name, _ in listed), default=0), columns // 2)
     lines: list[Line] = []
     for name, what in listed:
-        lines.append([(f"  {name}{' ' * (room - width(name))}  ", "bold"), (what, "")])
+        for n, part in enumerate(broken(clean(what), columns - room - 4)):
+            lines.append([(f"  {'' if n else name}{' ' * (room - (0 if n else width(name)))}  ", "bold"), (part, "")])
     talk.face.paper.lines(*lines)
 
 

@@ -65,7 +65,7 @@ class Desk:
             panel=self._above,
             prompt=lambda: [("class:prompt", self._words())],
             status=self._status,
-            keys=bindings(self._deeds, edit=self._edit),
+            keys=bindings(self._deeds, edit=self._edit, suspend=lambda: self._app.suspend_to_background()),
             color=color,
             **terminal,
         )

@@ -15,8 +15,8 @@ ANSI_SEQUENCES["\x1b[27;2;13~"] = ANSI_SEQUENCES["\x1b[13;2u"] = (Keys.Escape, K
 """Shift+Enter, where a terminal tells it from Enter, is Alt+Enter."""
 
 
-def bindings(desk: Deeds, *, edit: Callable[[], None]) -> KeyBindings:
-    """The keys of the input line, and of what is drawn above it. `edit`: opens the person's editor."""
+def bindings(desk: Deeds, *, edit: Callable[[], None], suspend: Callable[[], None]) -> KeyBindings:
+    """The keys of the input line, and of what is drawn above it. `edit` opens the person's editor, `suspend` gives the shell back."""
     keys = KeyBindings()
     typing = has_focus(desk.buffer)
     empty = Condition(lambda: not desk.buffer.text)
@@ -29,6 +29,7 @@ def bindings(desk: Deeds, *, edit: Callable[[], None]) -> KeyBindings:
         (("c-o",), desk.expand),
         (("c-t",), desk.tasks),
         (("c-g",), edit),
+        (("c-z",), suspend),
         (("c-x", "c-k"), desk.stop_all),
     ):
         keys.add(*names, filter=typing)(_doing(deed))

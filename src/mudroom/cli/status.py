@@ -46,7 +46,10 @@ class Status:
             self._share(),
             hint,
         ]
-        return fit(self.model, list(filter(None, figures)), columns, signs, least=min(len(self.model), columns))
+        shown = [figure for figure in figures if figure]
+        whole = len(self.model) + sum(len(signs.dot) + len(figure) for figure in shown) <= columns
+        model = self.model if whole else self.model.partition(":")[2] or self.model
+        return fit(model, shown, columns, signs, least=min(len(model), columns))
 
     def _share(self) -> str:
         if not self.context:
