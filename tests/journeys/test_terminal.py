@@ -4,6 +4,7 @@ import asyncio
 import os
 import re
 import signal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -48,7 +49,7 @@ async def test_a_conversation_with_its_commands(tmux: Any) -> None:
         await tmux.say("/clear")
         await tmux.expect("A new session")
         await tmux.say("afresh")
-        await tmux.expect("mudroom >> afresh", "1 child read")
+        await tmux.expect_scrolled("1 child read", 3)
         assert "and again" not in server.requests[-1].body.decode(), "a new session knows nothing of the old one"
         await tmux.say("q")
         assert await tmux.end() == 0
@@ -280,3 +281,15 @@ async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Any) -> None
     assert "└─ general" in drawn and "answer" in drawn and "1 child read" in drawn
     tree = drawn.partition("answer")[0].splitlines()
     assert tree and max(len(line.rstrip("\r")) for line in tree) <= 20
+
+
+async def test_the_prompt_is_there_soon(mudroom: Any) -> None:
+    """0.3 s on an idle machine; what is measured here is its own work, which a busy one does not change."""
+    spent: list[float] = []
+    for _ in range(3):
+        async with mudroom.at_terminal("--model", "offline") as screen:
+            await screen.expect(">>")
+            fields = Path(f"/proc/{screen.process.pid}/stat").read_text().rpartition(")")[2].split()
+            spent.append((int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK"))
+            screen.process.kill()
+    assert min(spent) < 0.4

@@ -86,6 +86,7 @@ class Desk:
         for number in (signal.SIGTERM, signal.SIGHUP):
             loop.add_signal_handler(number, self._close, 128 + number)
         self._tasks = [self._group.create_task(work()) for work in (self._serve, self._print, self._redraw)]
+        await asyncio.sleep(0)  # the prompt is there before the session is opened
         return self
 
     async def __aexit__(self, *_: object) -> None:
