@@ -109,7 +109,7 @@ async def test_a_transcript_is_followed_live(tmux: Any, three: Three) -> None:
         await tmux.expect("gamma saw it", "281 more lines")
         await tmux.press("Escape")
         await tmux.expect("mudroom >>", gone="line of mud")
-        assert "all told" in await tmux.scroll()
+        await tmux.expect_scrolled("all told", 1)
 
 
 async def test_what_is_typed_meanwhile_waits_and_is_shown(tmux: Any, three: Three) -> None:
