@@ -14,11 +14,12 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 @contextmanager
-def interrupts(stop: Callable[[], bool]) -> Generator[list[int]]:
+def interrupts(stop: Callable[[], bool], *, last: bool = False) -> Generator[list[int]]:
     """A block in which the first signal calls `stop`; the list says which signals came.
 
     Arguments:
         stop: asks the run to end; False when there is none, and then the process leaves at once, as for a second signal.
+        last: the process ends after the block; once a signal came, a later one still makes it leave with the code of the first.
     """
     loop, seen = asyncio.get_running_loop(), list[int]()
 
@@ -26,7 +27,10 @@ def interrupts(stop: Callable[[], bool]) -> Generator[list[int]]:
         first = not seen
         seen.append(number)
         if not (first and stop()):
-            leave(128 + number)
+            leave(128 + seen[0])
+
+    def too_late(*_: object) -> None:
+        leave(128 + seen[0])
 
     for number in SIGNALS:
         loop.add_signal_handler(number, arrived, number)
@@ -35,6 +39,8 @@ def interrupts(stop: Callable[[], bool]) -> Generator[list[int]]:
     finally:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
+            if last and seen:
+                signal.signal(number, too_late)
 
 
 def leave(code: int) -> None:

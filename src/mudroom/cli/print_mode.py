@@ -186,7 +186,7 @@ async def one_shot(
         show.recall(left(opened, settings.home))
         if opened.unfinished and not quiet:
             say("going on with what was interrupted")
-        with interrupts(opened.cancel) as signals, show.screen:
+        with interrupts(opened.cancel, last=True) as signals, show.screen:
             report = await opened.finish()
             if prompt is not None and not signals:
                 report = await (opened.run(prompt, outputs=wanted) if wanted else opened.run(prompt))
