@@ -1,0 +1,35 @@
+"""Runs commands one after the other in the best walls there are; the traced test has it run under a tracer, and reads what it started.
+
+    python walled.py FOLDER < commands.json
+
+FOLDER holds `work`, the workspace, and `bin`, programs that commands find there. Before each command the program `mark` runs.
+Prints the tier of the walls.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import sys
+from pathlib import Path
+
+from mudroom.sandboxes.probe import Terms, choose
+
+SECONDS = 2.0
+"""The longest that one command may take."""
+
+
+async def main(folder: Path) -> None:
+    programs = str(folder / "bin")
+    environ = {"PATH": f"{programs}:/usr/bin:/bin", "VIRTUAL_ENV": programs, "LANG": "C.UTF-8", "HOME": str(folder / "home")}
+    sandbox, _ = choose(Terms(root=str(folder / "work"), mode="auto", home=str(folder / "records"), environ=environ))
+    for text in json.load(sys.stdin):
+        command = f"mark; x=evil y=-exec exec bash -c {shlex.quote(text)}"
+        await sandbox.run(command, timeout=SECONDS, sink=lambda _: None)
+    sandbox.close()
+    print(sandbox.tier)
+
+
+if __name__ == "__main__":
+    asyncio.run(main(Path(sys.argv[1])))
