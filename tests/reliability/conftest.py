@@ -1,10 +1,15 @@
-"""Figures of the proofs: a test tells one with the fixture `figure`; the long form prints them all as a table at the end."""
+"""What the proofs share: a disk that fails, and figures. A test tells one with the fixture `figure`; the long form prints them all as a
+table at the end.
+"""
 
 from __future__ import annotations
 
 import os
+import shutil
+import subprocess
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +20,17 @@ Figure = Callable[[str, str], None]
 def figure(request: pytest.FixtureRequest) -> Figure:
     """Tell a figure: what was measured, and what came out."""
     return lambda what, value: request.node.user_properties.append(("figure", f"{what}\t{value}"))
+
+
+@pytest.fixture(scope="session")
+def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A library to load before a program (LD_PRELOAD) so that its disk is watched, or fails; see disk.c."""
+    if shutil.which("gcc") is None:
+        pytest.skip("no gcc to make a disk that fails")
+    library = tmp_path_factory.mktemp("shim") / "disk.so"
+    words = ("gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(Path(__file__).with_name("disk.c")), "-ldl")
+    subprocess.run(words, check=True, capture_output=True)
+    return library
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -2,6 +2,7 @@
 
    DISK_FOLDER   only files below it count
    DISK_FAIL     the operation that fails with EIO, from 1; 0: none. All later ones of the same kind work again
+   DISK_DIE      the operation at which the process is killed, before it is done; 0: none
    DISK_LOG      file for a record of writes, syncs, truncations, renames and removals: kind, length of path, offset, length of data (native 64 bits each), path, data
    DISK_COUNT    file for the number of operations, written over and over
 */
@@ -10,6 +11,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -50,7 +52,7 @@ static const char *named(int fd, char *path) {
 static int fails(const char *path) {
     const char *name = strrchr(path, '/');
     if (name && strcmp(name, "/acks") == 0) return 0;
-    const char *at = getenv("DISK_FAIL"), *count = getenv("DISK_COUNT");
+    const char *at = getenv("DISK_FAIL"), *die = getenv("DISK_DIE"), *count = getenv("DISK_COUNT");
     pthread_mutex_lock(&one);
     long now = ++seen;
     if (count) {
@@ -60,6 +62,7 @@ static int fails(const char *path) {
         close(fd);
     }
     pthread_mutex_unlock(&one);
+    if (die && now == atol(die)) kill(getpid(), SIGKILL);
     return at && now == atol(at);
 }
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import random
-import shutil
 import struct
 import subprocess
 import sys
@@ -38,16 +37,6 @@ class Step(NamedTuple):
     path: str
     offset: int
     data: bytes
-
-
-@pytest.fixture(scope="module")
-def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    if shutil.which("gcc") is None:
-        pytest.skip("no gcc to make a disk that fails")
-    library = tmp_path_factory.mktemp("shim") / "disk.so"
-    words = ("gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(HERE / "disk.c"), "-ldl")
-    subprocess.run(words, check=True, capture_output=True)
-    return library
 
 
 class Disk:
