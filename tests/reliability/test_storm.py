@@ -22,8 +22,8 @@ CHILDREN, RATE = 64, 4
 class Limited:
     """Takes `RATE` requests in each second; of the others it wants none before the next second, and notes who comes all the same."""
 
-    def __init__(self, status: int) -> None:
-        self.status, self.second, self.taken, self.shut = status, -1, 0, (0.0, 0.0)
+    def __init__(self, status: int, refusal: float) -> None:
+        self.status, self.refusal, self.second, self.taken, self.shut = status, refusal, -1, 0, (0.0, 0.0)
         self.broken = self.refused = 0
 
     async def answer(self, asked: Asked) -> Said:
@@ -34,20 +34,20 @@ class Limited:
             self.second, self.taken = int(now), 0
         if self.taken == RATE:
             self.refused += 1
-            await asyncio.sleep(0.02)
-            self.shut = now + 0.02, now + 1.02
+            await asyncio.sleep(self.refusal)
+            self.shut = now + self.refusal, now + self.refusal + 1
             return Fault(status=self.status, headers={"Retry-After": "1"})
         self.taken += 1
-        await asyncio.sleep(0.1)
+        await asyncio.sleep(0.3)
         if "task" in asked.tools:
             tasks = tuple(Call(f"t{n}", "task", {"prompt": f"CHILD {n}"}) for n in range(CHILDREN))
             return tasks if not asked.turn else "All are done."
         return (Call("r", "todo", {"todos": []}),) if not asked.turn else "A report."
 
 
-@pytest.mark.parametrize("status", [429, 529, 503])
-def test_f21_64_children_and_four_requests_a_second(tmp_path: Path, status: int, figure: Figure) -> None:
-    server, events = Limited(status), list[AnyEvent]()
+@pytest.mark.parametrize(("status", "refusal"), [(429, 0.02), (529, 0.02), (503, 0.02), (429, 0.15)])
+def test_f21_64_children_and_four_requests_a_second(tmp_path: Path, status: int, refusal: float, figure: Figure) -> None:
+    server, events = Limited(status, refusal), list[AnyEvent]()
 
     async def work() -> tuple[Report, int, float]:
         async with ModelServer(strictly(server.answer)) as serving:
@@ -61,7 +61,7 @@ def test_f21_64_children_and_four_requests_a_second(tmp_path: Path, status: int,
     report, requests, seconds = run_virtual(work())
     needed = 2 + 2 * CHILDREN
     told = f"{requests / needed:.2f} requests per needed one, {seconds:.0f} s for {needed / RATE:.0f} s of work"
-    figure(f"{CHILDREN} children at {RATE} requests a second, {status}", told)
+    figure(f"{CHILDREN} children at {RATE} requests a second, {status} after {refusal * 1000:.0f} ms", told)
     assert report.ok and report.text == "All are done."
     ended = [event.report for event in events if isinstance(event, RunFinished)]
     assert len(ended) == CHILDREN + 1 and all(report.ok for report in ended), "a child was lost"

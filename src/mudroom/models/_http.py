@@ -15,7 +15,7 @@ from .._core.messages import Assistant
 from .._core.ports import Clock, Piece, Retry
 from ..errors import ModelGarbled
 from ._failures import Failure, Origin, delay_asked, from_answer, from_exception, garbled, given_up, redacted, said, secrets_of
-from ._gate import Closed, Gate
+from ._gate import Closed, Gate, Pass
 from ._sse import Sse
 
 if TYPE_CHECKING:
@@ -156,9 +156,9 @@ class Http:
                 self._gate.limited(sent, failure.wait or _FIRST_DELAY)
             raise failure from error
         finally:
-            self._gate.leave()
+            self._gate.leave(sent)
 
-    async def _enter(self, url: str) -> float:
+    async def _enter(self, url: str) -> Pass:
         try:
             return await self._gate.enter()
         except Closed as closed:
