@@ -18,9 +18,10 @@ from mudroom._core.tools import ToolResult
 from mudroom._engine.tree import Tree
 from mudroom.cli.markdown import Blocks, rendered
 from mudroom.cli.mentions import Offers, expanded, mention_before
+from mudroom.cli.paper import Paper
 from mudroom.cli.pasted import Pasted
 from mudroom.cli.status import Status, window
-from mudroom.cli.writer import Paper, Writer
+from mudroom.cli.writer import Writer
 
 
 def began(run: str, parent: str = "", **more: Any) -> RunStarted:

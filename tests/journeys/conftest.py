@@ -49,30 +49,35 @@ class Mudroom:
             "ANTHROPIC_API_KEY": "sk-planted-key",
         }
 
-    async def start(self, *arguments: str, url: str = "", env: Mapping[str, str] | None = None, **pipes: Any) -> asyncio.subprocess.Process:
-        """A running one. `url`: of the model server."""
+    async def start(
+        self, *arguments: str, url: str = "", env: Mapping[str, str] | None = None, by: str = "", **pipes: Any
+    ) -> asyncio.subprocess.Process:
+        """A running one. `url`: of the model server. `by`: -m or -c, to run another module, or a program."""
         environ = {**self.env, **({"ANTHROPIC_BASE_URL": url} if url else {}), **(env or {})}
         pipes = {"stdin": asyncio.subprocess.DEVNULL, "stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE} | pipes
         return await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "mudroom", *arguments, cwd=self.project, env=environ, limit=1 << 24, **pipes
+            sys.executable, *([by] if by else ["-m", "mudroom"]), *arguments, cwd=self.project, env=environ, limit=1 << 24, **pipes
         )
 
     async def __call__(self, *arguments: str, stdin: bytes | None = None, url: str = "", env: Mapping[str, str] | None = None) -> Done:
         """Run one to its end."""
-        pipes = {"stdin": asyncio.subprocess.PIPE} if stdin is not None else {}
+        pipes: dict[str, Any] = {"stdin": asyncio.subprocess.PIPE} if stdin is not None else {}
         process = await self.start(*arguments, url=url, env=env, **pipes)
         out, err = await process.communicate(stdin)
         return _done(process, out, err)
 
     @asynccontextmanager
-    async def at_terminal(self, *arguments: str, url: str = "", columns: int = 80) -> "AsyncGenerator[Terminal]":
+    async def at_terminal(
+        self, *arguments: str, url: str = "", columns: int = 80, env: Mapping[str, str] | None = None, by: str = ""
+    ) -> "AsyncGenerator[Terminal]":
         """One whose stdin, stdout and stderr are a terminal."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         process = await self.start(
             *arguments,
             url=url,
-            env={"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"},
+            env={"TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1", **(env or {})},
+            by=by,
             stdin=theirs,
             stdout=theirs,
             stderr=theirs,

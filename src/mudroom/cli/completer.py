@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from .commands import ABOUT
 from .format import clean, one_line
 from .mentions import mention_before
-from .talk import Talk
+
+if TYPE_CHECKING:
+    from .talk import Talk
 
 
 class Words(Completer):
@@ -23,6 +25,8 @@ class Words(Completer):
         """The offers."""
         before = document.text_before_cursor
         if before.startswith("/") and not before.count(" "):
+            from .commands import ABOUT
+
             for about in ABOUT:
                 if about.name.startswith(before):
                     yield Completion(about.name, -len(before), display_meta=about.what)

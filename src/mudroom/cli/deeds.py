@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.buffer import Buffer
 
 from .._engine.tree import clean
 from .format import one_line
 from .panel import Panel
+from .paper import Paper
 from .pasted import Pasted
-from .talk import Talk
-from .writer import Paper
+
+if TYPE_CHECKING:
+    from .talk import Talk
 
 HURRY = 1.5
 """Seconds within which a second Ctrl-C leaves, and a second Esc goes back."""

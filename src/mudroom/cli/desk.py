@@ -8,7 +8,7 @@ import sys
 import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import ThreadedCompleter
@@ -27,9 +27,11 @@ from .layout import application, fragments
 from .live import PERIOD, SHARE
 from .mentions import mention_before
 from .panel import Choice, Panel
+from .paper import Paper
 from .screens import colored
-from .talk import Talk
-from .writer import Paper
+
+if TYPE_CHECKING:
+    from .talk import Talk
 
 PROMPT, SHORT, ROOM = "mudroom >> ", ">> ", 40
 """The prompt, and the one for terminals of fewer columns than ROOM."""

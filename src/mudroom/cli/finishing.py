@@ -19,10 +19,11 @@ from ..journals.folder import SessionInfo, free, remove
 from ..journals.sqlite import read_only
 from ..prices import cost
 from .format import one_line, plural
-from .going_on import Start, folder, found
+from .going_on import folder, found
 from .print_mode import answered, one_shot
 from .runs import summary
 from .screens import say
+from .start import Start
 from .stream_json import Stream, encode
 
 if TYPE_CHECKING:

@@ -9,9 +9,6 @@ import uuid
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
-
-from msgspec import Struct
 
 from .._core.events import SessionOpened, Stored
 from ..config import Settings
@@ -19,33 +16,10 @@ from ..errors import JournalError, UsageError
 from ..journals.folder import SessionInfo, session_path, sessions, sweep
 from ..session import Session
 from .format import cut, one_line, plural
-from .screens import say
+from .start import Start
 
 OFFERED = 20
 """Most sessions a person is asked to choose from."""
-
-
-class Start(Struct, frozen=True, kw_only=True):
-    """How a session begins: anew, or with what is recorded.
-
-    Arguments:
-        resume: id of the session to go on with, "" for a new one. fork: with a copy of it. folder: where it worked.
-        id, name: of the session that begins; "" for any, or none.
-    """
-
-    resume: str = ""
-    fork: bool = False
-    folder: str = ""
-    id: str = ""
-    name: str = ""
-
-    @property
-    def opening(self) -> dict[str, Any]:
-        """The arguments of Session that say so."""
-        return {"resume": self.resume, "fork": self.fork, "id": self.id}
-
-
-NEW = Start()
 
 
 def chosen(home: str, cwd: str, *, resume: str | None, latest: bool, fork: bool, id: str | None, name: str | None) -> Start:
@@ -108,10 +82,11 @@ def folder(path: Path) -> str:
     return first.cwd if isinstance(first, SessionOpened) else ""
 
 
-def tidy(settings: Settings) -> None:
-    """Delete the sessions that are older than the settings want them kept."""
+def tidy(settings: Settings) -> str:
+    """Delete the sessions that are older than the settings want them kept; how many, in words, "" for none."""
     if settings.retention_days and (count := sweep(settings.home, settings.retention_days)):
-        say(f"{plural(count, 'session')} older than {plural(settings.retention_days, 'day')} deleted (retention_days)")
+        return f"{plural(count, 'session')} older than {plural(settings.retention_days, 'day')} deleted (retention_days)"
+    return ""
 
 
 def begun(opened: Session, home: str, start: Start) -> None:

@@ -15,10 +15,10 @@ from .._engine.tree import Tree
 from ..config import Settings
 from .format import glyphs, one_line
 from .interrupts import interrupts
+from .paper import Paper
 from .plain import PlainProgress
 from .screens import colored
 from .talk import Talk
-from .writer import Paper
 
 PROMPT = "mudroom >> "
 

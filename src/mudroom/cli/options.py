@@ -6,9 +6,7 @@ import difflib
 import os
 import sys
 from collections.abc import Sequence
-from importlib import import_module
-from threading import Thread
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -18,7 +16,11 @@ from .permissions import MODES, joined
 from .prepared import HELP, prepare
 from .recorded import COMMANDS as OF_SESSIONS
 from .setup_commands import COMMANDS as OF_SETUP
+from .start import NEW
 from .viewer_commands import COMMANDS as OF_VIEWER
+
+if TYPE_CHECKING:
+    from ..config import Settings
 
 BARE = "\0"
 """Value of a `-p` that stands alone."""
@@ -132,44 +134,47 @@ def front(
         print(f"mudroom {__version__}")
         return 0
     given, wait = _given(words, once)
-    from .going_on import chosen, tidy
-
     which = {flag: flags.pop(flag) for flag in ("resume", "latest", "fork", "id", "name")}
     skip = {"permission_mode": "bypassPermissions"} if flags.pop("skip") else {}
     flags = joined(flags) | skip
     flags |= {"color": "never" if no_color else None, "screen": "plain" if screen_reader else None}
-    settings = prepare(cwd, **flags)
-    start = chosen(settings.home, cwd, **which)
+    settings, start = prepare(cwd, **flags), NEW
+    if any(value not in (None, False) for value in which.values()):
+        from .going_on import chosen
+
+        start = chosen(settings.home, cwd, **which)
     if start.folder:
         cwd, settings = start.folder, prepare(start.folder, **flags)
-    _warm(settings.model)
-    tidy(settings)
+    if once is None and flags["output_format"] is None and given != "-" and terminal():
+        return _talked(settings, cwd=cwd, start=start, first=given or "", verbose=verbose, quiet=quiet)
+    return _answered(None if given == "-" else given, wait, settings, cwd=cwd, start=start, verbose=verbose, quiet=quiet)
+
+
+def _talked(settings: Settings, **more: Any) -> int:
+    """A conversation at a prompt; the exit code."""
     import asyncio
 
-    if once is None and flags["output_format"] is None and given != "-" and terminal():
-        from .typeahead import held
+    from .typeahead import held
 
-        with held(settings.screen != "plain" and os.environ.get("TERM", "") not in ("", "dumb")) as early:
-            from .repl import converse
+    with held(settings.screen != "plain" and os.environ.get("TERM", "") not in ("", "dumb")) as early:
+        from .repl import converse
 
-            talk = converse(settings, cwd=cwd, start=start, first=given or "", early=early, verbose=verbose, quiet=quiet)
-            return asyncio.run(talk)
-    from .prompt import compose
+        return asyncio.run(converse(settings, early=early, **more))
+
+
+def _answered(given: str | None, wait: bool, settings: Settings, **more: Any) -> int:
+    """One prompt, one answer; the exit code."""
     from .screens import say
+    from .warming import warm
 
-    prompt = compose(None if given in (None, "-") else given, sys.stdin, wait=wait, warn=say)
+    warm(settings.model)
+    import asyncio
+
     from .print_mode import one_shot
+    from .prompt import compose
 
-    return asyncio.run(one_shot(prompt, settings, cwd=cwd, start=start, verbose=verbose, quiet=quiet))
-
-
-def _warm(model: str) -> None:
-    """Begin to import what a model on a network needs, beside all that is set up before the first request."""
-    from ..models.providers import default
-
-    named = (default(os.environ) or "offline") if model == "auto" else model
-    if not named.startswith(("offline", "replay:")):
-        Thread(target=import_module, args=("aiohttp",), daemon=True).start()
+    prompt = compose(given, sys.stdin, wait=wait, warn=say)
+    return asyncio.run(one_shot(prompt, settings, **more))
 
 
 def _given(words: tuple[str, ...], once: str | None) -> tuple[str | None, bool]:

@@ -6,14 +6,17 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from .._core.events import AnyEvent, Delta, RunFinished, Stored
 from .._engine.tree import RunView, clean
-from .format import Glyphs, Line, cut, one_line, plural, width, wrapped
+from .format import Glyphs, Line, cut, one_line, plural, wrapped
 from .live import MOST
 from .rows import Look, placed
-from .show import transcript_lines
-from .talk import Talk
+
+if TYPE_CHECKING:
+    from .opened import Opened
+    from .talk import Talk
 
 PENDING = 6
 """Lines shown of words that are still streaming."""
@@ -49,27 +52,6 @@ class Choice:
             text = cut(f"{signs.mark if n == self.at else ' '} {n + 1}. {one_line(label)}", columns, signs.more)
             lines.append([(text, "cyan reverse" if n == self.at else "")])
         return lines
-
-
-class Opened:
-    """The transcript of one run, followed while it runs. `events`: its own, more of them as they come."""
-
-    def __init__(self, run: RunView, events: list[Stored]) -> None:
-        self.run, self.back = run, 0
-        self._events = events
-        self._drawn: tuple[int, int] = (-1, 0)
-        self._body: list[Line] = []
-
-    def lines(self, columns: int, height: int, signs: Glyphs) -> list[Line]:
-        """Its end, or what is `back` lines before it, and the words that stream."""
-        if self._drawn != (len(self._events), columns):
-            self._drawn = len(self._events), columns
-            lines = transcript_lines(self.run, self._events, columns=columns, signs=signs)
-            self._body = [broken for line in lines for broken in _broken(line, columns)]
-        tail: list[Line] = [[(f"  {part}", "")] for part in wrapped(self.run.tail, columns - 2)] if self.run.tail else []
-        whole = [*self._body, *tail]
-        self.back = max(0, min(self.back, len(whole) - height))
-        return whole[max(0, len(whole) - height - self.back) : len(whole) - self.back]
 
 
 class Panel:
@@ -130,6 +112,8 @@ class Panel:
 
     def open(self, talk: Talk, run_id: str) -> None:
         """Open a run's transcript: of one at work as it happens, of an older one as it is recorded."""
+        from .opened import Opened
+
         events = self._live.get(run_id)
         self.opened = Opened(talk.tree.runs[run_id], events or [event for event in talk.events() if event.run == run_id])
 
@@ -195,12 +179,3 @@ class Panel:
                 yield [(cut(f"  and {plural(len(self.queue) - n, 'line')} more", columns, self._signs.more), "dim")]
                 return
             yield [(cut(f"  queued: {one_line(line)}", columns, self._signs.more), "dim")]
-
-
-def _broken(line: Line, columns: int) -> Iterator[Line]:
-    line = [(words.expandtabs(4), style) for words, style in line]
-    if sum(width(words) for words, _ in line) <= columns:
-        yield line
-    else:
-        style = line[0][1] if len(line) == 1 else ""
-        yield from ([(part, style)] for part in wrapped("".join(words for words, _ in line), columns))

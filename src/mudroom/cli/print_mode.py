@@ -18,9 +18,10 @@ from ..config import Settings
 from ..errors import UsageError
 from ..prices import cost
 from ..session import Session
-from .going_on import NEW, Start, begun, left
+from .going_on import begun, left, tidy
 from .interrupts import interrupts
 from .screens import Screen, say, silence
+from .start import NEW, Start
 from .stream_json import Stream, encode
 
 TRANSIENT = 75
@@ -182,6 +183,8 @@ async def one_shot(
         wanted = schema(settings.json_schema)
     async with session(settings, cwd, **start.opening) as opened:
         begun(opened, settings.home, start)
+        if tidied := tidy(settings):
+            say(tidied)
         show = Show(opened, settings, verbose=verbose, quiet=quiet)
         show.recall(left(opened, settings.home))
         if opened.unfinished and not quiet:

@@ -19,10 +19,11 @@ from ..journals.folder import session_path
 from ..session import Session
 from .format import Line, broken
 from .mentions import Offers, expanded
+from .paper import Paper
 from .print_mode import why
 from .shell import Shell
 from .status import Status
-from .writer import Paper, Writer
+from .writer import Writer
 
 LEAVING = ("q", "exit", "quit")
 

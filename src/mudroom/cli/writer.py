@@ -3,35 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
-
-from msgspec import Struct
 
 from .._core.events import AnyEvent, CallFinished, CallStarted, Delta, Retried, RunFinished, Told, TurnFailed, TurnFinished
 from .._core.messages import Call
 from .._core.tools import ToolResult, canonical
 from .._engine.tree import RunView, State, Tree, clean
-from .format import UNICODE, Glyphs, Line, paint
+from .format import Line
 from .markdown import Blocks, rendered
+from .paper import Paper
 from .steps import step
-
-
-class Paper(Struct, frozen=True, kw_only=True):
-    """What is written on.
-
-    Arguments:
-        write: takes text with its line ends. columns: width of the screen now. color: whether to style the words.
-    """
-
-    write: Callable[[str], None]
-    columns: Callable[[], int]
-    color: bool = True
-    signs: Glyphs = UNICODE
-
-    def lines(self, *lines: Line) -> None:
-        """Write lines."""
-        self.write(paint(lines, color=self.color))
-
 
 CROWD = 12
 """Tasks of one answer above which only those that went wrong are written one by one, the others as a count."""

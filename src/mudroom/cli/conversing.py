@@ -1,0 +1,46 @@
+"""What happens behind the prompt: session after session with one face, until the person leaves."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from msgspec.structs import replace
+
+from ..config import Settings
+from .approve import Asked, introduced
+from .commands import COMMANDS, recap
+from .going_on import begun, tidy
+from .permissions import permitted
+from .print_mode import session
+from .start import Start
+from .talk import Face, Next, Talk
+from .warming import warm
+
+
+async def conversed(face: Face, settings: Settings, cwd: str, start: Start, *, first: str = "", quiet: bool = False) -> int:
+    """Talk until the person leaves; the exit code. Arguments as those of `repl.converse`."""
+    warm(settings.model)
+    after, before = Next(), ""
+    approver, settings = Asked(face), await introduced(face, settings, cwd)
+    while after.code is None:
+        chosen: dict[str, Any] = {"model": after.model} if after.model else {}
+        opened = session(settings, cwd, prices=True, approver=approver, **start.opening, **chosen)
+        talk = Talk(opened, face, settings, COMMANDS)
+        talk.status.mode = permitted(settings, cwd)[0].mode
+        async with opened, talk.stack:
+            begun(opened, settings.home, start)
+            talk.status.model = opened.model
+            if start.resume:
+                talk.take_up()
+            if start.resume and start.resume != before:
+                recap(talk)
+            for notice in () if quiet or before else opened.notices:
+                talk.say(notice, "dim")
+            if not before and (tidied := await asyncio.to_thread(tidy, settings)):
+                talk.say(tidied, "dim")
+            face.attach(talk)
+            after = await talk.until_done(first)
+        before, first, start = opened.id, "", Start(resume=after.resume)
+        settings = replace(settings, permission_mode=after.mode or settings.permission_mode)
+    return after.code or face.code

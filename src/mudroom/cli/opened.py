@@ -1,0 +1,40 @@
+"""An open transcript: one run's, followed while it runs, with a place in it that moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .._core.events import Stored
+from .._engine.tree import RunView
+from .format import Glyphs, Line, width, wrapped
+from .show import transcript_lines
+
+
+class Opened:
+    """The transcript of one run, followed while it runs. `events`: its own, more of them as they come."""
+
+    def __init__(self, run: RunView, events: list[Stored]) -> None:
+        self.run, self.back = run, 0
+        self._events = events
+        self._drawn: tuple[int, int] = (-1, 0)
+        self._body: list[Line] = []
+
+    def lines(self, columns: int, height: int, signs: Glyphs) -> list[Line]:
+        """Its end, or what is `back` lines before it, and the words that stream."""
+        if self._drawn != (len(self._events), columns):
+            self._drawn = len(self._events), columns
+            lines = transcript_lines(self.run, self._events, columns=columns, signs=signs)
+            self._body = [broken for line in lines for broken in _broken(line, columns)]
+        tail: list[Line] = [[(f"  {part}", "")] for part in wrapped(self.run.tail, columns - 2)] if self.run.tail else []
+        whole = [*self._body, *tail]
+        self.back = max(0, min(self.back, len(whole) - height))
+        return whole[max(0, len(whole) - height - self.back) : len(whole) - self.back]
+
+
+def _broken(line: Line, columns: int) -> Iterator[Line]:
+    line = [(words.expandtabs(4), style) for words, style in line]
+    if sum(width(words) for words, _ in line) <= columns:
+        yield line
+    else:
+        style = line[0][1] if len(line) == 1 else ""
+        yield from ([(part, style)] for part in wrapped("".join(words for words, _ in line), columns))
