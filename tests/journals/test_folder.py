@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from mudroom.errors import UnknownName, UsageError
-from mudroom.journals.folder import find, session_path, sessions
+from mudroom.journals.folder import find, lock, session_path, sessions, unlock
 from mudroom.journals.sqlite import SqliteJournal
 from mudroom.testing.samples import every_event
 
@@ -54,3 +54,16 @@ async def test_find_by_id_or_beginning(tmp_path: Path) -> None:
     for nothing in ("", "../xyz", "*"):
         with pytest.raises(UnknownName):
             find(tmp_path, nothing)
+
+
+async def test_what_died_before_it_was_a_journal_is_swept_at_the_next_birth(tmp_path: Path) -> None:
+    await _session(tmp_path, "born", 1)
+    folder = tmp_path / "sessions"
+    for name in ("dead.db.new", "dead.db.lock", "older.db.new", "locked.db.lock", "born.db.lock", "notes.new"):
+        (folder / name).touch()
+    alive = folder / "alive.db"
+    held = lock(alive)
+    (folder / "alive.db.new").touch()
+    await _session(tmp_path, "next", 1)
+    unlock(alive, held)
+    assert sorted(path.name for path in folder.iterdir()) == ["alive.db.new", "born.db", "born.db.lock", "next.db", "notes.new"]

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from .._version import __version__
 from ..errors import JournalDamaged, JournalError, JournalNewer
-from .folder import make_file
+from .folder import make_file, sweep_unborn
 
 SCHEMA = 1
 _APPLICATION = 0x6D756472
@@ -143,6 +143,7 @@ def _make(path: Path, session: str) -> None:
     """Make a new file: it gets its name when it is whole, so that a crash leaves none that is no journal. Raises FileExistsError."""
     if path.exists():
         raise FileExistsError(17, "File exists", str(path))
+    sweep_unborn(path)
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)
     make_file(new)

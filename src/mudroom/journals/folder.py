@@ -160,6 +160,19 @@ def sweep(home: str | Path, days: float) -> int:
     return deleted
 
 
+def sweep_unborn(path: Path) -> None:
+    """Before a journal is made: remove what others left beside it that died before theirs were made."""
+    names = set(os.listdir(path.parent))
+    dead = {name.removesuffix(".new") for name in names if name.endswith(f"{_SUFFIX}.new")}
+    dead |= {name.removesuffix(".lock") for name in names if name.endswith(f"{_SUFFIX}.lock")} - names
+    for name in dead - {path.name}:
+        with suppress(JournalBusy):  # it is being made right now
+            other = path.with_name(name)
+            held = lock(other)
+            other.with_name(f"{name}.new").unlink(missing_ok=True)
+            unlock(other, held)
+
+
 def _busy(path: Path, pid: str) -> JournalBusy:
     remedy = "Wait for it or end it. --fork-session goes on with a copy; mudroom show reads it meanwhile."
     return JournalBusy(f"process {pid} is writing this session", where=str(path), remedy=remedy)
