@@ -20,7 +20,14 @@ from collections.abc import Iterable
 
 
 class MudroomError(Exception):
-    """What went wrong (`message`), where (`where`), and what to do about it (`remedy`)."""
+    """What went wrong (`message`), where (`where`), and what to do about it (`remedy`).
+
+    Example:
+        try:
+            await session.task("Find the author.", agent="exporer")
+        except MudroomError as error:
+            print(error.message, error.remedy)  # unknown agent 'exporer'  Did you mean explore?
+    """
 
     def __init__(self, message: str, *, where: str = "", remedy: str = "") -> None:
         self.message, self.where, self.remedy = message, where, remedy
@@ -30,7 +37,14 @@ class MudroomError(Exception):
 
 
 class UsageError(MudroomError):
-    """The caller asked for something that cannot be."""
+    """The caller asked for something that cannot be.
+
+    Example:
+        try:
+            async with Session(cwd="no/such/folder"): ...
+        except UsageError as error:
+            print(error.where)
+    """
 
 
 class UnknownName(UsageError):
@@ -46,7 +60,14 @@ class UnknownName(UsageError):
 
 
 class ModelError(MudroomError):
-    """A model call failed for good."""
+    """A model call failed for good.
+
+    Example:
+        try:
+            await session.scope("title", PromptConfig(system_prompt="Find the title."), ModelConfig(model="offline"))
+        except ModelError as error:  # of `run` and `task` it is the report's `error` instead
+            print(error)
+    """
 
 
 class ModelRefused(ModelError):
@@ -54,7 +75,13 @@ class ModelRefused(ModelError):
 
 
 class ModelUnavailable(ModelError):
-    """The provider cannot be reached or is overloaded; the same call may work later."""
+    """The provider cannot be reached or is overloaded; the same call may work later.
+
+    Example:
+        async def ask(self, *, tools=True):  # of a model of your own
+            raise ModelUnavailable("the model is being loaded", remedy="Ask again in a minute.")
+            yield
+    """
 
 
 class ModelGarbled(ModelError):
@@ -66,7 +93,14 @@ class WorkspaceError(MudroomError):
 
 
 class JournalError(MudroomError):
-    """The record of a session cannot be read or written."""
+    """The record of a session cannot be read or written.
+
+    Example:
+        try:
+            async with Session(resume="3f2a") as again: ...
+        except (JournalError, UsageError) as error:
+            print(error)
+    """
 
 
 class JournalDamaged(JournalError):

@@ -28,7 +28,11 @@ from .toolkit.function import declared
 log = logging.getLogger("mudroom")
 
 SubagentTerminateMode = Reason
-"""Why a scope ended: ERROR, TIMEOUT, GOAL, MAX_TURNS, and CANCELLED, BUDGET, LOOP."""
+"""Why a scope ended: ERROR, TIMEOUT, GOAL, MAX_TURNS, and CANCELLED, BUDGET, LOOP.
+
+Example:
+    SubagentTerminateMode.GOAL is Reason.GOAL
+"""
 
 TREE = 200
 """Files listed in the environment context at most."""
@@ -113,7 +117,7 @@ class ToolConfig(Struct, frozen=True, kw_only=True):
             the model reads).
 
     Example:
-        ToolConfig(tools=["read", my_tool, {"name": "half", "parameters": {"type": "object"}, "handler": half}])
+        ToolConfig(tools=["read", {"name": "now", "parameters": {"type": "object"}, "handler": lambda given: "noon"}])
     """
 
     tools: Sequence[str | Tool | Mapping[str, Any]] = ()
@@ -135,6 +139,11 @@ class OutputObject(Struct, kw_only=True):
     Arguments:
         emitted_vars: name -> value, also those emitted before a limit was met. terminate_reason: the true one; ERROR until it ran.
         report: the whole report of the run; None until it ran.
+
+    Example:
+        wanted = OutputConfig(outputs={"title": "the document's title"})
+        out: OutputObject = await session.scope("reader", PromptConfig(system_prompt="Find the title."), output_config=wanted)
+        print(out.terminate_reason, out.emitted_vars["title"])
     """
 
     emitted_vars: dict[str, Any] = {}

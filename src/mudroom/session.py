@@ -63,7 +63,7 @@ class Session:
     Errors: UsageError (no such folder, unknown model), JournalError. Reads no files of yours unless a tool is asked to.
 
     Example:
-        async with Session(model="offline", cwd="path/to/repo") as session:
+        async with Session(model="offline", cwd=".") as session:
             report = await session.run("Which testing framework does this project use?")
     """
 

@@ -21,7 +21,12 @@ else:
 
 
 class Reason(StrEnum):
-    """Why a run ended. Set once, never relabelled."""
+    """Why a run ended. Set once, never relabelled.
+
+    Example:
+        report = await session.task("Find the author.")
+        report.ok == (report.reason is Reason.GOAL)
+    """
 
     GOAL = "GOAL"
     ERROR = "ERROR"
@@ -54,7 +59,11 @@ class Mode(StrEnum):
 
 
 class Output(Struct, frozen=True, omit_defaults=True):
-    """A value a run emits: what it is, the JSON Schema it must fit (without one it is a string), and whether it may be left out."""
+    """A value a run emits: what it is, the JSON Schema it must fit (without one it is a string), and whether it may be left out.
+
+    Example:
+        Agent(name="clerk", outputs={"title": Output("the document's title"), "pages": Output("how many", {"type": "integer"})})
+    """
 
     description: str = ""
     schema: dict[str, Any] = {}
@@ -142,6 +151,10 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         files_read, files_changed: as the engine saw them, relative to the workspace, each once, in order.
         run_id: handle to the transcript. agent, model: who wrote it.
         spill: path of the whole text where a parent got only part of it. error: what went wrong, when reason is ERROR.
+
+    Example:
+        report: Report = await session.task("Find the author.", agent="explore")
+        print(report.text, report.reason, report.usage.total_tokens, report.files_read)
     """
 
     text: str

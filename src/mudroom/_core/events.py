@@ -156,3 +156,11 @@ Stored = (
     | Judged | CallStarted | Changing | CallFinished | RunFinished
 )  # fmt: skip
 AnyEvent = Stored | Delta
+"""One fact, as a watcher is told it; the page "journal and ledger" has the list.
+
+Example:
+    def tell(event: AnyEvent) -> None:
+        print(event.run, event.turn, type(event).__name__)
+
+    session.watch(tell)
+"""

@@ -9,14 +9,22 @@ from msgspec import Struct
 
 
 class Text(Struct, frozen=True, tag="text", omit_defaults=True):
-    """Words. `signature` is a provider's opaque seal on them, sent back unchanged to the same wire."""
+    """Words. `signature` is a provider's opaque seal on them, sent back unchanged to the same wire.
+
+    Example:
+        User((Text("Which testing framework?"),))
+    """
 
     text: str
     signature: str = ""
 
 
 class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True):
-    """A model's reasoning. `redacted` holds the provider's ciphertext where the words were withheld."""
+    """A model's reasoning. `redacted` holds the provider's ciphertext where the words were withheld.
+
+    Example:
+        Assistant((Thinking("Look first."), Text("pytest."))).text == "pytest."
+    """
 
     text: str
     signature: str = ""
@@ -24,7 +32,11 @@ class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True):
 
 
 class Call(Struct, frozen=True, tag="call", omit_defaults=True):
-    """One tool call. `malformed` keeps the arguments' raw text when they were not a JSON object; it is then never run."""
+    """One tool call. `malformed` keeps the arguments' raw text when they were not a JSON object; it is then never run.
+
+    Example:
+        Assistant((Call("c1", "read", {"file_path": "paper.md"}),)).calls[0].name == "read"
+    """
 
     id: str
     name: str
@@ -34,7 +46,11 @@ class Call(Struct, frozen=True, tag="call", omit_defaults=True):
 
 
 class Result(Struct, frozen=True, tag="result", omit_defaults=True):
-    """What one tool call gave back, as the model reads it."""
+    """What one tool call gave back, as the model reads it.
+
+    Example:
+        User((Result("c1", "read", "# On Mud"),))
+    """
 
     call_id: str
     name: str
@@ -53,7 +69,11 @@ class StopReason(StrEnum):
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """Tokens of one or many model calls. `input_tokens` counts the whole prompt; the cache figures are parts of it."""
+    """Tokens of one or many model calls. `input_tokens` counts the whole prompt; the cache figures are parts of it.
+
+    Example:
+        (Usage(100, 20) + Usage(50, 5)).total_tokens == 175
+    """
 
     input_tokens: int = 0
     output_tokens: int = 0
@@ -77,13 +97,21 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
 
 class User(Struct, frozen=True, tag="user"):
-    """What the model is told: a prompt, a note of the engine's, the results of its calls."""
+    """What the model is told: a prompt, a note of the engine's, the results of its calls.
+
+    Example:
+        User((Result("c1", "read", "# On Mud"), Text("Be brief.")))
+    """
 
     content: tuple[Text | Result, ...]
 
 
 class Assistant(Struct, frozen=True, tag="assistant", omit_defaults=True):
-    """One finished answer of a model. Thinking and signatures go back only to the `wire` that wrote them."""
+    """One finished answer of a model. Thinking and signatures go back only to the `wire` that wrote them.
+
+    Example:
+        Assistant((Text("pytest."),), usage=Usage(100, 3)).text == "pytest."
+    """
 
     content: tuple[Text | Thinking | Call, ...]
     stop: StopReason = StopReason.END
@@ -104,6 +132,11 @@ class Assistant(Struct, frozen=True, tag="assistant", omit_defaults=True):
 
 
 Message = User | Assistant
+"""One of a conversation.
+
+Example:
+    said: tuple[Message, ...] = (User((Text("Hello."),)), Assistant((Text("Good evening."),)))
+"""
 
 
 class Conversation(Struct, frozen=True):

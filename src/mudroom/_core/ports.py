@@ -63,7 +63,18 @@ class Chat(Protocol):
 
 
 class Model(Protocol):
-    """A model behind some wire."""
+    """A model behind some wire.
+
+    Example:
+        class Silent:
+            name = "mine:silent"
+
+            def chat(self, setup): ...  # add(message), and ask(tools=) that yields the pieces and then the Assistant
+            async def close(self): ...
+
+        model: Model = Silent()
+        Session(model=model)
+    """
 
     @property
     def name(self) -> str:
@@ -80,7 +91,18 @@ class Model(Protocol):
 
 
 class Journal(Protocol):
-    """The append-only record of one session."""
+    """The append-only record of one session.
+
+    Example:
+        class Kept:
+            def __init__(self): self.events = []
+            async def append(self, *events): self.events += events
+            def read(self): return iter(self.events)
+            async def close(self): ...
+
+        journal: Journal = Kept()
+        Session(journal=journal)
+    """
 
     async def append(self, *events: Stored) -> None:
         """Record events, in order; they are durable when this returns. Raises JournalError, and then nothing is saved.
@@ -185,7 +207,11 @@ class Clock(Protocol):
 
 
 class Question(Struct, frozen=True):
-    """Something a person must allow: which run asks, for which call, why it must ask, and the piece of a command it is about."""
+    """Something a person must allow: which run asks, for which call, why it must ask, and the piece of a command it is about.
+
+    Example:
+        asked = Question("1", "main", "bash", {"command": "make"}, why="no rule allows it")
+    """
 
     run_id: str
     agent: str
@@ -197,14 +223,27 @@ class Question(Struct, frozen=True):
 
 
 class Answer(Struct, frozen=True):
-    """Yes or no, and what to tell the model when it is no."""
+    """Yes or no, and what to tell the model when it is no.
+
+    Example:
+        Answer(False, "Use the tests instead.")
+    """
 
     allowed: bool
     why: str = ""
 
 
 class Approver(Protocol):
-    """Whoever answers questions; one that cannot ask a person answers no at once."""
+    """Whoever answers questions; one that cannot ask a person answers no at once.
+
+    Example:
+        class Careful:
+            async def decide(self, question: Question) -> Answer:
+                return Answer(question.tool != "bash", "No commands here.")
+
+        approver: Approver = Careful()
+        Session(approver=approver)
+    """
 
     async def decide(self, question: Question) -> Answer:
         """Answer it."""
@@ -242,7 +281,16 @@ class Worker(Protocol):
 
 
 class ToolContext(Protocol):
-    """All that a tool may touch of the run it works for."""
+    """All that a tool may touch of the run it works for.
+
+    Example:
+        @tool
+        def note(ctx: ToolContext, line: str) -> str:
+            "Keep a line for later."
+            lines = ctx.memo.setdefault("note", [])
+            lines.append(line)
+            return f"{len(lines)} kept in run {ctx.run_id}"
+    """
 
     @property
     def run_id(self) -> str: ...

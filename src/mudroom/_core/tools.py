@@ -10,7 +10,14 @@ from msgspec import Struct
 
 
 class Effect(StrEnum):
-    """What may be done again after an interruption, and what may run beside what."""
+    """What may be done again after an interruption, and what may run beside what.
+
+    Example:
+        @tool(effect=Effect.PURE)
+        def double(number: int) -> int:
+            "Twice a number."
+            return 2 * number
+    """
 
     PURE = "pure"
     """Changes nothing: may run again, always runs in parallel."""
@@ -30,6 +37,12 @@ class ToolResult(Struct, frozen=True, omit_defaults=True):
         detail: for whoever debugs; JSON values only.
         reads, changes: files the call read or changed, relative to the workspace.
         spill: path of the whole output when `text` is only head and tail of it.
+
+    Example:
+        @tool
+        def stamp(path: str) -> ToolResult:
+            "Stamp a document."
+            return ToolResult(f"stamped {path}", display="stamped", changes=(path,))
     """
 
     text: str
@@ -59,6 +72,12 @@ class Tool(Struct, frozen=True, kw_only=True):
         spellings: other names of arguments -> the names in `parameters`.
         needs_confirmation: a person must say yes first.
         remind: ToolContext -> a word to add to this turn's results, or None; asked once a turn.
+
+    Example:
+        async def run(ctx: ToolContext, given: dict) -> ToolResult:
+            return ToolResult(given["word"] * 2)
+
+        twice = Tool(name="twice", description="Says a word twice.", parameters={"type": "object"}, parse=dict, run=run)
     """
 
     name: str

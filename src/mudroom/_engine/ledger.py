@@ -27,6 +27,12 @@ class Ledger(Struct, frozen=True, kw_only=True):
         child_tokens: tokens of all model calls of the children, in and out, as their providers counted them.
 
     Tokens of `taken` and `returned` are estimates: bytes / 3.5, rounded.
+
+    Example:
+        events: list[AnyEvent] = []
+        session.watch(events.append)
+        await session.task("Find the author.")
+        Ledger.of(events).children == 1
     """
 
     children: int = 0
@@ -39,6 +45,11 @@ class Ledger(Struct, frozen=True, kw_only=True):
     parent_tokens: int = 0
     without_children_tokens: int = 0
     child_tokens: int = 0
+
+    @staticmethod
+    def of(events: Iterable[AnyEvent]) -> Ledger:
+        """What these events of one session come to, oldest first."""
+        return ledger(events)
 
 
 class Tally:

@@ -1,0 +1,93 @@
+"""Every public name has an example in its docstring, and every example runs as it stands."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import mudroom
+from mudroom import Call
+from mudroom.testing.server import Asked, ModelServer, Said
+
+RUNNER = """
+import ast, asyncio, contextlib, io, json, sys, traceback
+import mudroom
+
+
+class Claims(ast.NodeTransformer):
+    "A comparison that stands alone is a claim."
+
+    def visit_Expr(self, node):
+        return ast.copy_location(ast.Assert(node.value), node) if isinstance(node.value, ast.Compare) else node
+
+
+async def tried(code, session):
+    names = {name: getattr(mudroom, name) for name in mudroom.__all__} | {"session": session}
+    tree = ast.fix_missing_locations(Claims().visit(ast.parse(code)))
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            program = compile(tree, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            if (waiting := eval(program, names)) is not None:
+                await waiting
+    except Exception:
+        return traceback.format_exc()
+    return ""
+
+
+async def main():
+    async def one(code):
+        async with mudroom.Session(journal="memory") as session:
+            return await tried(code, session)
+
+    print(json.dumps({name: await one(code) for name, code in json.load(sys.stdin).items()}))
+
+
+asyncio.run(main())
+"""
+
+
+def answer(asked: Asked) -> Said:
+    """A model that emits what is wanted of it, and else says a word."""
+    if "self_emitvalue" not in asked.tools:
+        return "Ada Bootscraper."
+    tool = next(tool for tool in asked.json["tools"] if tool["name"] == "self_emitvalue")
+    names: list[str] = tool["input_schema"]["properties"]["emit_variable_name"]["enum"]
+    emitted = ({"emit_variable_name": name, "emit_variable_value": "On Mud"} for name in names)
+    return tuple(Call(f"c{n}", "self_emitvalue", arguments) for n, arguments in enumerate(emitted))
+
+
+@pytest.fixture(scope="module")
+def ends(tmp_path_factory: pytest.TempPathFactory, site: ModuleType) -> dict[str, str]:
+    """How each example ended, "" for well: all of them run in one fresh process, in the folder of a small project."""
+    place = tmp_path_factory.mktemp("project")
+    (place / "paper.md").write_text("# On Mud\n\nBy Ada Bootscraper\n")
+    (place / ".git").mkdir()
+    return asyncio.run(tried({name: site.example(site.documented(name)) for name in mudroom.__all__}, place))
+
+
+async def tried(programs: dict[str, str], place: Path) -> dict[str, str]:
+    async with ModelServer(answer) as server:
+        env = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "MUDROOM_HOME": str(place / "state"), "LANG": "C.UTF-8"}
+        env |= {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", RUNNER, cwd=place, env=env, **pipes)
+        out, err = await process.communicate(json.dumps(programs).encode())
+        assert process.returncode == 0, err.decode()
+        return json.loads(out.decode().splitlines()[-1])
+
+
+@pytest.mark.parametrize("name", mudroom.__all__)
+def test_it_has_an_example(name: str, site: ModuleType) -> None:
+    assert name in site.example(site.documented(name)), f"{name} has no example that uses it"
+
+
+@pytest.mark.parametrize("name", mudroom.__all__)
+def test_its_example_runs(name: str, ends: dict[str, str]) -> None:
+    assert ends[name] == ""
