@@ -1,7 +1,7 @@
 # mudroom: `make demo` runs the main job, `make test` the tests; both set up what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-.PHONY: help demo install dev test check format lock bench reliability clean attacks
+.PHONY: help demo install dev test check docs format lock bench reliability clean attacks
 
 help: ## say what there is
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -16,11 +16,14 @@ dev: .venv/developed ## the same, and what tests and checks need
 test: dev ## the tests
 	$(PY) -m pytest
 
-check: dev ## style, types, import contracts
+check: dev docs ## style, types, import contracts, links of the pages
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports
 	.venv/bin/pyright
+
+docs: dev ## the documentation site, build/site; a link that leads nowhere is an error
+	$(PY) scripts/site
 
 format: dev ## mend the style
 	.venv/bin/ruff check --fix .
@@ -38,8 +41,8 @@ reliability: dev ## the long proofs of what the tests prove in short, and their 
 lock: ## write requirements/*.txt anew from pyproject.toml
 	scripts/lock
 
-clean: ## away with .venv and caches
-	rm -rf .venv .pytest_cache .ruff_cache .hypothesis
+clean: ## away with .venv, caches and what was built
+	rm -rf .venv .cache build .pytest_cache .ruff_cache .hypothesis
 
 .venv/installed: requirements/run.txt pyproject.toml
 	@scripts/venv run
