@@ -113,6 +113,14 @@ class Meter:
             if meter is not self:
                 meter.below += usage
 
+    def inherit(self, children: int, usage: Usage, usd: float | None) -> None:
+        """Add what runs below this one were and spent in a process that is dead, here and to every ancestor; None is an unknown price."""
+        for meter in self._upward():
+            meter.children += children
+            meter.below += usage
+            meter.usd += usd or 0.0
+            meter.priced = meter.priced and usd is not None
+
     @contextmanager
     def paused(self) -> Generator[None]:
         """Let the clocks of this run and its ancestors stand still, for as long as the `with` lasts."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from .._core.agents import Report
 from .._core.events import CallFinished, CallStarted, Changing, Resumed, RunFinished, Stored, Told, TurnFinished, TurnStarted
-from .._core.messages import Call, Result, Text
+from .._core.messages import Call, Result, Text, Usage
 from .._core.tools import Effect, Tool, ToolResult
 from .answers import EMIT
 from .changes import fingerprint
@@ -61,10 +61,9 @@ def _finished(ctx: RunContext, event: CallFinished, calls: Mapping[str, Call]) -
     if event.name == EMIT and not event.refused and (call := calls.get(event.call_id)):
         ctx.answers.emit(call.arguments.get("emit_variable_name", ""), call.arguments.get("emit_variable_value"))
     if (child := event.result.detail.get("run")) is not None:
-        ctx.meter.children += 1
-        if report := finished(ctx.parts.past.get(child, ())):
-            ctx.meter.below += report.usage
-            ctx.meter.usd += report.usd or 0.0
+        report = finished(ctx.parts.past.get(child, ()))
+        usage, usd = (report.usage, report.usd) if report else (Usage(), 0.0)
+        ctx.meter.inherit(1 + event.result.detail.get("below", 0), usage, usd)
 
 
 def _turned(ctx: RunContext, event: Stored) -> None:

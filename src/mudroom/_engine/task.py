@@ -111,7 +111,7 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         error=report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST),
         reads=report.files_read,
         changes=report.files_changed,
-        detail={"run": report.run_id},
+        detail={"run": report.run_id} | ({"below": meter.children} if meter.children else {}),
         spill=spill,
     )
 

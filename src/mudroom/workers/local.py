@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from .._core.agents import Brief, Report
 from .._core.budgets import Meter
 from .._core.events import RunStarted
+from .._core.messages import Usage
 from .._engine import loop
 from .._engine.context import Parts, RunContext
 from .._engine.recall import finished
@@ -40,6 +41,7 @@ class LocalWorker:
         if past and isinstance(past[0], RunStarted):
             if report := finished(past):
                 meter.charge(report.usage, report.usd)
+                meter.inherit(sum(run.startswith(f"{brief.run_id}.") for run in self._parts.past), Usage(), 0.0)
                 return report
             brief = replace(past[0].brief, history=brief.history)
         ctx, task = RunContext(brief, meter, self._parts, self), asyncio.current_task()

@@ -1,0 +1,60 @@
+"""S9: a tree of three levels, cut off after every record in turn: what was spent, by whomever, counts when it goes on."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mudroom import Budget, Session
+from mudroom._core.events import CallFinished, RunStarted, Stored
+from mudroom.journals.folder import session_path
+from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.testing.history import violations
+
+LONG = bool(os.environ.get("MUDROOM_LONG"))
+REFUSED = "No child was started: the budget of 7 children is used up. Ask for less, or do the rest yourself."
+
+
+def script(request: Request) -> Answer:
+    if request.prompt == "GRANDCHILD":
+        return [[call("todo", todos=[])], "I am small."][request.turn]
+    if request.prompt == "CHILD":
+        return [[call("task", prompt="GRANDCHILD"), call("task", prompt="GRANDCHILD")], "They are small."][request.turn]
+    if request.prompt == "LATE":
+        return "I came late."
+    return [
+        [call("task", prompt="CHILD"), call("task", prompt="CHILD")],
+        [call("task", prompt="LATE")],
+        [call("task", prompt="LATE")],
+        "All are done.",
+    ][request.turn]
+
+
+@pytest.fixture
+async def recorded(tmp_path: Path) -> tuple[str, list[Stored]]:
+    home, budget = str(tmp_path / "home"), Budget(children=7, depth=2)
+    async with Session(model=ScriptedModel(script), cwd=str(tmp_path), home=home, budget=budget, sandbox="off") as session:
+        await session.run("PARENT")
+    return session.id, list(read_only(session_path(tmp_path / "home", session.id)).read())
+
+
+@pytest.mark.timeout(600)
+async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(tmp_path: Path, recorded: tuple[str, list[Stored]]) -> None:
+    session, events = recorded
+    assert not violations(events)
+    begun = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
+    for cut in range(begun, len(events) - 1, 1 if LONG else 3):
+        home = tmp_path / str(cut)
+        journal = SqliteJournal.open(session_path(home, session), session=session, create=True)
+        await journal.append(*events[:cut])
+        await journal.close()
+        async with Session(model=ScriptedModel(script), home=str(home), resume=session, sandbox="off") as resumed:
+            report = await resumed.finish()
+        found = list(read_only(session_path(home, session)).read())
+        assert not violations(found), f"cut off after {cut} records"
+        assert report is None or report.text == "All are done."
+        assert sum(isinstance(event, RunStarted) for event in found) == 8
+        assert [event.result.text for event in found if isinstance(event, CallFinished) and event.run == "1"][-1] == REFUSED
