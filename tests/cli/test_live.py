@@ -319,6 +319,35 @@ def test_a_run_without_children_leaves_nothing():
     assert terminal.screen == []
 
 
+def test_words_said_stand_below_what_was_done_for_them_and_nothing_is_drawn_twice():
+    terminal, clock = Terminal(), Clock(10.0)
+    with live(terminal, clock) as screen:
+        screen.pending = lambda: "and so"
+        feed(screen, begun(2))
+        screen.draw()
+        done = [CallFinished(at=11, run="1", call_id=f"t{n}", name="task", result=ToolResult("r")) for n in range(2)]
+        feed(screen, [*(ended(run, at=11) for run in ("1.1.1", "1.1.2")), *done, TurnStarted(at=11, run="1", turn=2)])
+        screen.say(lambda: terminal.write("First words.\n\n"))
+        screen.draw()
+        assert terminal.screen[-3:] == ["First words.", "", "and so"], "what streams is seen"
+        screen.say(lambda: terminal.write("And so on.\n\n"))
+        task = Call("t9", "task", {"description": "more"})
+        feed(screen, [*answered("1", Text("And so on."), task, turn=2, at=12), CallStarted(at=12, run="1", call=task)])
+        feed(screen, [began("1.2.1", "1", at=12, description="one more", call="t9")])
+        screen.draw()
+        shown = "\n".join(terminal.screen)
+        assert shown.count("Batch 0") == shown.count("Batch 1") == shown.count("one more") == 1
+        feed(screen, [ended("1.2.1", at=13), CallFinished(at=13, run="1", call_id="t9", name="task", result=ToolResult("r"))])
+        feed(screen, [TurnStarted(at=13, run="1", turn=3)])
+        screen.say(lambda: terminal.write("The end.\n\n"))
+        feed(screen, [ended("1", at=14)])
+    shown = "\n".join(terminal.screen)
+    first = ["● turn 2 · 2 tasks: 2 done", "├─ explore  Batch 0", "│  ⎿ Done", "└─ explore  Batch 1", "   ⎿ Done", ""]
+    second = ["● turn 3 · 1 task: 1 done", "└─ explore  one more", "   ⎿ Done", ""]
+    expected = [*first, "First words.", "", "And so on.", "", *second, "The end.", ""]
+    assert re.sub(r" · \d tools?.*| \(0 tool.*", "", shown).split("\n") == expected
+
+
 def test_the_parents_words_are_not_on_the_screen():
     terminal = Terminal()
     screen = live(terminal, Clock(10.0))

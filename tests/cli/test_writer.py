@@ -157,6 +157,12 @@ def test_blocks_end_where_nothing_can_change_them() -> None:
     assert blocks.rest() == "end\n"
 
 
+def test_a_table_has_one_blank_line_around_it() -> None:
+    shown = rendered("| a | b |\n|---|---|\n| 1 | 2 |\n", columns=40, color=True)
+    assert not shown.startswith("\n") and shown.endswith("\n\n") and "\n\n\n" not in shown
+    assert [bool(line.strip()) for line in shown.split("\n")] == [True, True, True, False, False]
+
+
 def test_markdown_in_colour_is_rendered_and_hostile_text_is_harmless() -> None:
     shown = rendered("# Head\n\n**bold** \x1b]0;title\x07\x1b[2J`code`\n\n```python\ndef f(): pass\n```\n", columns=40, color=True)
     assert "Head" in shown and "**" not in shown and "\x1b[1mbold" in shown

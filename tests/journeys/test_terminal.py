@@ -283,6 +283,28 @@ async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Any) -> None
     assert tree and max(len(line.rstrip("\r")) for line in tree) <= 20
 
 
+MARKDOWN = "# A *finding*\n\nIt is **bold**.\n\n```python\nx = 1\n```\n\nThe end."
+
+
+async def test_an_answer_at_a_terminal_is_rendered_as_it_streams_and_piped_it_is_as_it_was(mudroom: Any) -> None:
+    async def slowly(asked: Asked) -> Said:
+        if "task" in asked.tools and not asked.turn:
+            return [Call("t", "task", {"prompt": "CHILD look", "description": "look around"})]
+        return Fault(MARKDOWN, drip=120, pause=0.03) if "task" in asked.tools else "seen"
+
+    async with ModelServer(slowly) as server:
+        async with mudroom.at_terminal("-p", "go", *MODEL, url=server.url) as screen:
+            at = await screen.expect("It is")
+            assert "The end" not in screen.seen[at:], "its beginning is there before its end"
+            assert await screen.end() == 0
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.seen)
+        assert "**" not in shown and "```" not in shown and "The end." in shown
+        assert shown.rindex("└─ general  look around") < shown.index("It is bold.") < shown.index("1 child read")
+        for _ in range(2):
+            done = await mudroom("-p", "go", *MODEL, url=server.url)
+            assert done.out == MARKDOWN + "\n"
+
+
 FLOOR = """
 import asyncio
 from prompt_toolkit.application import Application

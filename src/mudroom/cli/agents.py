@@ -24,7 +24,7 @@ name: {name}
 description: say here when to hand work to it; the agent that calls it reads nothing else
 tools: read, glob, grep
 # model: inherit            a model of its own
-# budget: {{turns: 20}}       also seconds, input_tokens, output_tokens, children, depth
+# budget: {{turns: 20}}       also seconds, input_tokens, output_tokens, total_tokens, children, depth
 # outputs: {{answer: what it must emit}}
 # skills: []                loaded from the start
 # context: full             of AGENTS.md and the like: none, project, or full

@@ -10,8 +10,8 @@ from collections.abc import Callable
 from typing import TextIO
 
 from .._core.events import AnyEvent
-from .._engine.tree import Tree
-from .format import Line, glyphs, paint, width
+from .._engine.tree import Tree, clean
+from .format import Line, glyphs, paint, width, wrapped
 from .rows import Look, rows
 
 PERIOD = 0.125
@@ -19,6 +19,9 @@ PERIOD = 0.125
 
 SHARE = 0.03
 """Most of a core that drawing may take; a tree that is slow to draw is drawn less often."""
+
+PENDING = 6
+"""Lines shown of words that are still streaming."""
 
 MOST = 12
 """Most runs shown at once; more are folded into counts."""
@@ -31,6 +34,8 @@ class LiveTree:
         stream: the terminal, as a rule stderr. tree: what is drawn; `on_event` feeds it, nothing else need.
         color: whether to style the words. now: seconds since 1970.
         size: (columns, lines) of the terminal, asked before each drawing, so that a resize is followed.
+
+    `pending` gives the end of the words that stream, to be shown until they are whole and said.
 
     Example:
         with LiveTree(sys.stderr, Tree()) as live:
@@ -51,9 +56,11 @@ class LiveTree:
         self._stream, self._color, self._now = stream, color, now
         self._size = size or (lambda: _terminal(stream))
         self._signs = glyphs(stream.encoding)
+        self.pending: Callable[[], str] = str
         self._drawn: list[int] = []
         self._text = ""
-        self._ended = threading.Event()
+        self._told, self._spoke = set[str](), ("", 0)
+        self._ended, self._lock = threading.Event(), threading.Lock()
         self._thread = threading.Thread(target=self._keep_drawing, name="live tree", daemon=True)
 
     def __enter__(self) -> LiveTree:
@@ -71,8 +78,26 @@ class LiveTree:
 
     def draw(self, *, final: bool = False) -> None:
         """Draw what has changed since the last time. `final` leaves it there; a run without children leaves nothing."""
+        with self._lock:
+            self._draw(final=final)
+
+    def say(self, put: Callable[[], object]) -> None:
+        """Have `put` write words of the root run: what is drawn by then stays above them, and only what comes later is drawn below."""
+        with self._lock:
+            root = self.tree.roots[-1] if self.tree.roots else None
+            if root and self._spoke != (root.run_id, root.turn):
+                self._draw(final=True, left=True)
+                self._write("\n" if self._drawn else "")
+                self._told.update(child.run_id for child in self.tree.children(root.run_id))
+                self._spoke = root.run_id, root.turn
+            else:
+                self._write(self._erasing(self._size()[0]))
+            self._text, self._drawn = "", []
+            put()
+
+    def _draw(self, *, final: bool, left: bool = False) -> None:
         columns, height = self._size()
-        lines = self._lines(columns, height)
+        lines = self._lines(columns, height, left=left)
         if final and len(lines) <= 1:
             lines = []
         text = paint(lines, color=self._color)
@@ -81,12 +106,16 @@ class LiveTree:
         self._write(self._erasing(columns) + text)
         self._text, self._drawn = text, [sum(width(words) for words, _ in line) for line in lines]
 
-    def _lines(self, columns: int, height: int) -> list[Line]:
+    def _lines(self, columns: int, height: int, *, left: bool) -> list[Line]:
         if not self.tree.roots:
             return []
+        root, room = self.tree.roots[-1], max(1, columns - 1)
+        if self._spoke == (root.run_id, root.turn) and not root.open:
+            words = clean(self.pending()).strip("\n")[-PENDING * room :]
+            return [[(part, "")] for part in list(wrapped(words, room))[-PENDING:]] if words else []
         limit = max(1, min(MOST, (height - 4) // 2))
-        look = Look(columns=max(1, columns - 1), limit=limit, now=self._now(), signs=self._signs)
-        return rows(self.tree, self.tree.roots[-1], look)[: max(1, height - 1)]
+        look = Look(columns=room, limit=limit, now=self._now(), told=self._told, left=left, signs=self._signs)
+        return rows(self.tree, root, look)[: max(1, height - 1)]
 
     def _erasing(self, columns: int) -> str:
         """Back to the first line and clear. A terminal made narrower has broken the old lines: they take more rows now."""

@@ -8,6 +8,7 @@ import re
 from .._engine.tree import clean
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)$")
+_SGR = re.compile(r"\x1b\[[\d;]*m")
 _ITEM = re.compile(r"\s+\S|[-*+] |\d+[.)] ")
 
 
@@ -64,5 +65,5 @@ def rendered(text: str, *, columns: int, color: bool) -> str:
 
     page = io.StringIO()
     Console(file=page, force_terminal=True, width=max(10, columns - 1), legacy_windows=False).print(Markdown(text, code_theme="ansi_dark"))
-    lines = "\n".join(line.rstrip() for line in page.getvalue().split("\n"))
+    lines = "\n".join(line.rstrip() if _SGR.sub("", line).strip() else "" for line in page.getvalue().split("\n"))
     return re.sub(r"\n{3,}", "\n\n", lines).strip("\n") + "\n\n"

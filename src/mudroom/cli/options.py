@@ -91,7 +91,7 @@ def terminal() -> bool:
 @click.option("--json-schema", metavar="JSON|FILE", help="The answer as values of this JSON Schema.")
 @click.option("--max-turns", type=click.IntRange(1), metavar="N", help="Most model calls for the prompt itself.")
 @click.option("--max-minutes", type=click.FloatRange(0, min_open=True), metavar="N", help="Most minutes for the prompt and all below it.")
-@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Most tokens read, and most written, children included.")
+@click.option("--max-tokens", type=click.IntRange(1), metavar="N", help="Most tokens, read and written together, children included.")
 @click.option("--max-budget-usd", type=click.FloatRange(0, min_open=True), metavar="USD", help="Most money, children included.")
 @click.option("--max-children", type=click.IntRange(1), metavar="N", help="Most children at once; more wait.")
 @click.option("--sandbox", type=click.Choice(["auto", "full", "file", "off"]), help="Walls around commands; off: none.")

@@ -11,15 +11,12 @@ from typing import TYPE_CHECKING
 from .._core.events import AnyEvent, Delta, RunFinished, Stored
 from .._engine.tree import RunView, clean
 from .format import Glyphs, Line, cut, one_line, plural, wrapped
-from .live import MOST
+from .live import MOST, PENDING
 from .rows import Look, placed
 
 if TYPE_CHECKING:
     from .opened import Opened
     from .talk import Talk
-
-PENDING = 6
-"""Lines shown of words that are still streaming."""
 
 LEAST = 8
 """Lines of an open transcript, where half the screen is less."""

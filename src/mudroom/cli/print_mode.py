@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterable
+from shutil import get_terminal_size
 from typing import Any
 
 import msgspec
@@ -20,7 +21,9 @@ from ..prices import cost
 from ..session import Session
 from .going_on import begun, left, tidy
 from .interrupts import interrupts
-from .screens import Screen, say, silence
+from .markdown import rendered
+from .screens import Screen, colored, say, silence
+from .spoken import Spoken
 from .start import NEW, Start
 from .stream_json import Stream, encode
 
@@ -67,8 +70,7 @@ def session(settings: Settings, cwd: str, **more: Any) -> Session:
 
 def _budget(settings: Settings) -> Budget:
     seconds = settings.max_minutes and settings.max_minutes * 60
-    tokens = settings.max_tokens
-    return Budget(turns=settings.max_turns, seconds=seconds, input_tokens=tokens, output_tokens=tokens, usd=settings.max_budget_usd)
+    return Budget(turns=settings.max_turns, seconds=seconds, total_tokens=settings.max_tokens, usd=settings.max_budget_usd)
 
 
 class Output:
@@ -119,14 +121,22 @@ class Show:
 
     Arguments:
         opened: the session. verbose: a line for every call, where there is no live tree. quiet: nothing on stderr but errors.
+        values: the answer is its outputs, as JSON.
+
+    An answer in text to a terminal is rendered there as it streams; anything else that takes stdout gets it as it is, at the end.
     """
 
-    def __init__(self, opened: Session, settings: Settings, *, verbose: bool, quiet: bool) -> None:
+    def __init__(self, opened: Session, settings: Settings, *, verbose: bool, quiet: bool, values: bool = False) -> None:
         self._form, self._quiet = settings.output_format, quiet
         self._tally, self._verdict = Tally(), Verdict()
         self._output = Output(opened.cancel if self._form == "stream-json" else bool)
         plain = settings.screen == "plain" or (self._form == "stream-json" and sys.stdout.isatty())
         self.screen = Screen(settings.color, verbose=verbose, quiet=quiet, plain=plain)
+        self._values, self._spoken = values, None
+        if self._form == "text" and not values and sys.stdout.isatty():
+            self._spoken = Spoken(self._put, lambda: self._put("(the answer was cut off here)"))
+            self._color = colored(sys.stdout, settings.color)
+            self.screen.speaks(lambda: self._spoken.pending if self._spoken else "")
         agents = [agent.name for agent in opened.agents]
         self._lines = Stream(session=opened.id, cwd=opened.cwd, model=opened.model, tools=opened.tools, agents=agents, cost=cost)
         self.screen.notices(opened.notices)
@@ -142,29 +152,33 @@ class Show:
             if self._form != "text":
                 list(self._lines.feed(event))
 
-    def conclude(self, report: Report, signals: list[int], *, values: bool = False) -> int:
-        """Print the report; the exit code. `signals`: those that came meanwhile. `values`: the answer is its outputs."""
+    def conclude(self, report: Report, signals: list[int]) -> int:
+        """Print the report; the exit code. `signals`: those that came meanwhile."""
         ledger, output = self._tally.ledger, self._output
-        text = self._form == "text"
-        apart = text and not self._quiet and sys.stdout.isatty() and sys.stderr.isatty()
-        if apart:
-            say("", prefix="")
-        output.write(answered(report, values=values) if text else encode(self._lines.result(report, msgspec.to_builtins(ledger))))
+        if self._form != "text":
+            output.write(encode(self._lines.result(report, msgspec.to_builtins(ledger))))
+        elif not self._spoken:
+            output.write(answered(report, values=self._values))
         if trouble := why(report):
             say(trouble)
         if ledger.children and not self._quiet:
-            say(("\n" if apart else "") + sentence(ledger), prefix="")
+            say(sentence(ledger), prefix="")
         if output.trouble:
             say(f"stdout cannot be written: {output.trouble}")
         return self._verdict.code(report, signals) or int(bool(output.trouble))
 
     def _apply(self, event: AnyEvent) -> None:
-        for fold in (self._tally, self._verdict, self.screen):
+        for fold in (self._tally, self._verdict, self.screen, *filter(None, [self._spoken])):
             fold.apply(event)
         if self._form != "text":
             for line in self._lines.feed(event):
                 if self._form == "stream-json":
                     self._output.write(encode(line))
+
+    def _put(self, markdown: str) -> None:
+        """Write a block of the answer to the terminal."""
+        text = rendered(markdown, columns=get_terminal_size().columns, color=self._color)
+        self.screen.say(lambda: self._output.write(text.encode("utf-8", "replace")))
 
 
 async def one_shot(
@@ -185,7 +199,7 @@ async def one_shot(
         begun(opened, settings.home, start)
         if tidied := tidy(settings):
             say(tidied)
-        show = Show(opened, settings, verbose=verbose, quiet=quiet)
+        show = Show(opened, settings, verbose=verbose, quiet=quiet, values=wanted is not None)
         show.recall(left(opened, settings.home))
         if opened.unfinished and not quiet:
             say("going on with what was interrupted")
@@ -195,7 +209,7 @@ async def one_shot(
                 report = await (opened.run(prompt, outputs=wanted) if wanted else opened.run(prompt))
         if report is None:
             raise UsageError("nothing was interrupted in this session", where=opened.id)
-        return show.conclude(report, signals, values=wanted is not None)
+        return show.conclude(report, signals)
 
 
 def why(report: Report) -> str:

@@ -32,6 +32,8 @@ class Look(Struct, frozen=True, kw_only=True):
         columns: width of the screen. limit: most runs shown below a root; None is all of them.
         now: seconds since 1970; None for a record, where a run without an end is unfinished.
         ids: whether run ids are shown. selected: id of the run that is marked.
+        told: ids of children that stand on the screen already, and are left out.
+        left: the tree is left there while its root goes on: what it says of the root is what became of its tasks.
     """
 
     columns: int = 80
@@ -39,6 +41,8 @@ class Look(Struct, frozen=True, kw_only=True):
     now: float | None = None
     ids: bool = False
     selected: str = ""
+    told: Collection[str] = ()
+    left: bool = False
     signs: Glyphs = UNICODE
 
 
@@ -49,7 +53,7 @@ def rows(tree: Tree, root: RunView, look: Look) -> list[Line]:
 
 def placed(tree: Tree, root: RunView, look: Look) -> list[tuple[str, Line]]:
     """The same, each line with the id of the run it tells of; "" for a count."""
-    return [(root.run_id, _headline(tree, root, look)), *_below(tree, root, _chosen(tree, root, look.limit), "", look)]
+    return [(root.run_id, _headline(tree, root, look)), *_below(tree, root, _chosen(tree, root, look), "", look)]
 
 
 def outcome(run: RunView) -> str:
@@ -78,6 +82,7 @@ def share(run: RunView, now: float) -> float | None:
         (run.seconds(now), budget.seconds),
         (spent.input_tokens, budget.input_tokens),
         (spent.output_tokens, budget.output_tokens),
+        (spent.total_tokens, budget.total_tokens),
     )
     return max((min(1.0, used / most) for used, most in pairs if most), default=None)
 
@@ -95,14 +100,14 @@ def doing(run: RunView, look: Look) -> str:
 
 def _headline(tree: Tree, run: RunView, look: Look) -> Line:
     words = doing(run, look)
-    if look.now is not None and not run.retried and "task" in list(run.open.values()):
-        words = _census(tree, run)
+    if look.now is not None and not run.retried and ("task" in list(run.open.values()) or look.left):
+        words = _census(tree, run, look)
     parts = [run.run_id if look.ids else "", f"turn {run.turn}" if run.turn else "", words]
     return _line(look.signs.head, look.signs.dot.join(filter(None, parts)), run, look, least=HEADLINE)
 
 
-def _census(tree: Tree, run: RunView) -> str:
-    children = tree.children(run.run_id)
+def _census(tree: Tree, run: RunView, look: Look) -> str:
+    children = _children(tree, run.run_id, look)
     begun = {child.call_id for child in children}
     states = Counter(child.state for child in children)
     counts = {
@@ -116,9 +121,13 @@ def _census(tree: Tree, run: RunView) -> str:
     return f"{plural(sum(counts.values()), 'task')}: {told}"
 
 
-def _chosen(tree: Tree, root: RunView, limit: int | None) -> Collection[str] | None:
-    """Ids of the runs to show when there are more than `limit`: failed ones in half the places, slow ones, and all above them."""
-    runs = list(tree.walk(root.run_id))[1:]
+def _children(tree: Tree, run_id: str, look: Look) -> list[RunView]:
+    return [child for child in tree.children(run_id) if child.run_id not in look.told]
+
+
+def _chosen(tree: Tree, root: RunView, look: Look) -> Collection[str] | None:
+    """Ids of the runs to show when there are too many: failed ones in half the places, slow ones, and all above them."""
+    runs, limit = [run for child in _children(tree, root.run_id, look) for run in tree.walk(child.run_id)], look.limit
     if limit is None or len(runs) <= limit:
         return None
     chosen: set[str] = set()
@@ -140,7 +149,7 @@ def _rank(run: RunView) -> tuple[int, float]:
 
 
 def _below(tree: Tree, parent: RunView, chosen: Collection[str] | None, stem: str, look: Look) -> Iterator[tuple[str, Line]]:
-    children, signs = list(tree.children(parent.run_id)), look.signs
+    children, signs = _children(tree, parent.run_id, look), look.signs
     hidden: list[RunView] = []
     if chosen is not None:
         hidden = [child for child in children if child.run_id not in chosen]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from typing import TextIO
 
@@ -60,6 +60,18 @@ class Screen:
         """Take in an event."""
         if self._shown:
             self._shown.on_event(event)
+
+    def speaks(self, pending: Callable[[], str]) -> None:
+        """Show the end of the words that stream. `pending` gives it."""
+        if isinstance(self._shown, LiveTree):
+            self._shown.pending = pending
+
+    def say(self, put: Callable[[], object]) -> None:
+        """Have `put` write words of the root run to the terminal, clear of what is drawn there."""
+        if isinstance(self._shown, LiveTree):
+            self._shown.say(put)
+        else:
+            put()
 
     def recall(self, event: AnyEvent) -> None:
         """Take in an event of the past, without a word."""

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 
-from .._core.events import AnyEvent, CallFinished, CallStarted, Delta, Retried, RunFinished, Told, TurnFailed, TurnFinished
+from .._core.events import AnyEvent, CallFinished, CallStarted, RunFinished, Told, TurnFinished
 from .._core.messages import Call
 from .._core.tools import ToolResult, canonical
 from .._engine.tree import RunView, State, Tree, clean
 from .format import Line
-from .markdown import Blocks, rendered
+from .markdown import rendered
 from .paper import Paper
+from .spoken import Spoken
 from .steps import step
 
 CROWD = 12
@@ -26,7 +27,7 @@ class Writer:
 
     def __init__(self, paper: Paper, tree: Tree, *, tasks: bool = True) -> None:
         self._paper, self._tree, self._tasks = paper, tree, tasks
-        self._blocks, self._said, self._last = Blocks(), "", ""
+        self._spoken = Spoken(self._write, self._cut_off)
         self._calls: dict[str, Call] = {}
         self._crowd, self._listing = 0, False
         self._outcomes: Counter[State] = Counter()
@@ -35,20 +36,15 @@ class Writer:
     @property
     def pending(self) -> str:
         """The end of the answer that streams now."""
-        return self._blocks.pending
+        return self._spoken.pending
 
     def apply(self, event: AnyEvent) -> None:
         """Take in an event, after the tree has."""
         if not event.run or "." in event.run:
             return
+        self._spoken.apply(event)
         match event:
-            case Delta(kind="text"):
-                self._said += event.text
-                self._write(self._blocks.feed(event.text))
-            case Retried() | TurnFailed():
-                self._void()
             case TurnFinished():
-                self._finish(event.message.text)
                 tasks = sum(canonical(call.name) == "task" for call in event.message.calls)
                 self._crowd, self._outcomes = tasks if tasks > CROWD else 0, Counter()
             case CallStarted():
@@ -58,9 +54,7 @@ class Writer:
             case Told(origin="person" | "parent"):
                 self._paper.lines([(f"  {self._paper.signs.arrow}{clean(event.text)}", "cyan")])
             case RunFinished():
-                if event.report.text.strip() != self._last:
-                    self._write(event.report.text)
-                self._last, self._listing = "", False
+                self._listing = False
             case _:
                 pass
 
@@ -71,24 +65,12 @@ class Writer:
         return step(*self._latest, self._paper.columns(), self._paper.signs, whole=True)
 
     def _write(self, markdown: str) -> None:
-        if markdown.strip():
-            self._paper.write("\n" if self._listing else "")
-            self._listing = False
-            self._paper.write(rendered(markdown, columns=self._paper.columns(), color=self._paper.color))
+        self._paper.write("\n" if self._listing else "")
+        self._listing = False
+        self._paper.write(rendered(markdown, columns=self._paper.columns(), color=self._paper.color))
 
-    def _void(self) -> None:
-        if self._said.strip():
-            self._write(self._blocks.rest())
-            self._paper.lines([("(the answer was cut off here)", "yellow")], [("", "")])
-        self._blocks, self._said = Blocks(), ""
-
-    def _finish(self, text: str) -> None:
-        """Write what was not streamed of a whole answer."""
-        if text.strip() == self._said.strip():
-            self._write(self._blocks.rest())
-        else:
-            self._write(text)
-        self._blocks, self._said, self._last = Blocks(), "", text.strip()
+    def _cut_off(self) -> None:
+        self._paper.lines([("(the answer was cut off here)", "yellow")], [("", "")])
 
     def _called(self, event: CallFinished) -> None:
         call = self._calls.pop(event.call_id, None) or Call(event.call_id, event.name, {})
