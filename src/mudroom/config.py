@@ -35,7 +35,7 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         trust: whether this folder's files are trusted for this once.
         sandbox: one of SANDBOXES. allow_net: whether commands reach the network.
         max_minutes, max_tokens, max_budget_usd: limits of one answer to a prompt, all runs below it included. None is no limit;
-            max_tokens holds for what is read and for what is written, each.
+            max_tokens holds for what is read and written together.
         home: folder of the journals. retention_days: how long a session is kept after its last record; None is for ever.
         origins: name of a value -> where it comes from; "default" is left out.
     """

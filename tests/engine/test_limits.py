@@ -130,6 +130,13 @@ async def test_tokens_of_descendants_end_the_parent_too(stage: Any) -> None:
     assert stage.asked("PARENT")[-1].tools == () and stage.reports["1.1.1"].ok
 
 
+async def test_what_is_read_and_what_is_written_count_together(stage: Any) -> None:
+    reading = spends("so far", call("glob", pattern="*"), read=300, wrote=30)
+    report = await stage.run({"PARENT": [reading, reading, spends("end")]}, budget=Budget(total_tokens=600))
+    assert (report.reason, report.text, report.turns, report.usage.total_tokens) == (Reason.BUDGET, "end", 3, 660)
+    assert any("90 % of your total tokens" in word for word in stage.told()) is False, "it went from 330 to 660"
+
+
 async def test_a_child_ends_when_its_parents_tokens_are_used_up(stage: Any) -> None:
     searches = [spends("so far", call("grep", pattern="x"), call("glob", pattern="*"), wrote=60)]
     story = {"PARENT": [spends("I ask", call("task", prompt="CHILD"), wrote=10), spends("end")], "CHILD": searches}

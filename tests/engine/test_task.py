@@ -97,6 +97,12 @@ async def test_an_unknown_model_is_told_and_the_parent_goes_on(stage: Any) -> No
     assert stage.results[0].error and "anthropic" in stage.results[0].text and report.ok
 
 
+async def test_a_child_that_was_refused_is_not_counted(stage: Any) -> None:
+    wrong, right = call("task", prompt="CHILD", model="antropic:claude"), call("task", prompt="CHILD")
+    await stage.run({"PARENT": [[wrong], [right], "end"], **CHILD}, budget=Budget(children=1))
+    assert [result.error for result in stage.results] == [True, False]
+
+
 async def test_a_child_that_asks_for_a_child_gets_an_error_result(stage: Any) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [[call("Task", prompt="GRANDCHILD")], "alone"]})
     last = stage.asked("CHILD")[-1].messages[-1].content

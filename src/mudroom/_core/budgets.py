@@ -19,6 +19,7 @@ class Limit(StrEnum):
     SECONDS = "seconds"
     INPUT_TOKENS = "input_tokens"
     OUTPUT_TOKENS = "output_tokens"
+    TOTAL_TOKENS = "total_tokens"
     USD = "usd"
 
 
@@ -28,7 +29,7 @@ class Budget(Struct, frozen=True, omit_defaults=True):
     Arguments:
         turns: model calls of the run itself; the grace turn that asks for a summary is not counted.
         seconds: wall-clock time of the run; time in which a person is asked does not count.
-        input_tokens, output_tokens: tokens of the run and all its descendants.
+        input_tokens, output_tokens, total_tokens: tokens read, written, and both together, of the run and all its descendants.
         usd: US dollars of the run and all its descendants; needs a model whose price is known.
         children: runs started below this one, at any depth.
         depth: levels of children below this run; 0 forbids the task tool.
@@ -44,6 +45,7 @@ class Budget(Struct, frozen=True, omit_defaults=True):
     usd: float | None = None
     children: int | None = None
     depth: int | None = None
+    total_tokens: int | None = None
 
     def over(self, lower: Budget) -> Budget:
         """These limits where they are set, `lower`'s elsewhere."""
@@ -52,10 +54,10 @@ class Budget(Struct, frozen=True, omit_defaults=True):
 
     def values(self) -> tuple[float | int | None, ...]:
         """The limits in the order of the fields."""
-        return (self.turns, self.seconds, self.input_tokens, self.output_tokens, self.usd, self.children, self.depth)
+        return tuple(getattr(self, name) for name in self.__struct_fields__)
 
 
-SHARED = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS, Limit.USD)
+SHARED = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS, Limit.TOTAL_TOKENS, Limit.USD)
 """What a run spends from its ancestors' budgets too, and what is set aside for a child that has a limit of its own."""
 
 NEARLY = 0.9

@@ -24,6 +24,7 @@ REASONS = {
     Limit.SECONDS: Reason.TIMEOUT,
     Limit.INPUT_TOKENS: Reason.BUDGET,
     Limit.OUTPUT_TOKENS: Reason.BUDGET,
+    Limit.TOTAL_TOKENS: Reason.BUDGET,
     Limit.USD: Reason.BUDGET,
 }
 

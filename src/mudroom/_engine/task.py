@@ -118,7 +118,7 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
 
 def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tuple[Brief, Meter]:
     ctx = context.run
-    wish = Budget(turns=arguments.max_turns).over(agent.budget).over(ctx.parts.child_budget)
+    model, wish = _model(ctx, agent, arguments), Budget(turns=arguments.max_turns).over(agent.budget).over(ctx.parts.child_budget)
     meter = ctx.meter.carve(wish, ctx.age)
     brief = Brief(
         run_id=f"{ctx.run_id}.{ctx.turn}.{context.place}",
@@ -128,7 +128,7 @@ def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tupl
         prompt=arguments.prompt,
         description=arguments.description or arguments.prompt.strip().splitlines()[0][:60],
         tools=narrowed(chosen(ctx.brief.tools, ctx.brief.agent.child_tools), agent.tools, depth=meter.budget.depth or 0),
-        model=_model(ctx, agent, arguments),
+        model=model,
         budget=meter.budget,
         depth=ctx.brief.depth + 1,
         mode=(agent.mode or ctx.brief.mode).within(ctx.brief.mode),
@@ -137,8 +137,11 @@ def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tupl
 
 
 def _model(ctx: RunContext, agent: Agent, arguments: TaskArguments) -> str:
+    """The model's string. Raises MudroomError when there is no such model: nothing is carved for a child that cannot be."""
     asked = arguments.model or agent.model
-    return (ctx.parts.child_model or ctx.brief.model) if asked == "inherit" else asked
+    name = (ctx.parts.child_model or ctx.brief.model) if asked == "inherit" else asked
+    ctx.parts.models(name)
+    return name
 
 
 def told(context: CallContext, report: Report) -> tuple[str, str]:

@@ -109,11 +109,11 @@ const drawHead = (fold, run) =>
       h("span", null, `run ${run.id}`),
       copyLink({ run: run.id, turn: 0, call: "" }),
     ),
-    h("h2", null, h("b", { class: "agent", style: { "--hue": String(hueOf(run.agent)) } }, run.agent), oneLine(run.depth ? run.description || run.prompt : run.prompt, 160), badge(run)),
+    h("h2", null, h("b", { class: "agent", style: { "--hue": String(hueOf(run.agent)) } }, run.agent), oneLine(run.depth ? run.description || run.prompt : run.prompt, 160), badge(run), leftBehind(fold, run) && h("span", { class: "badge left", title: "Somebody went back to before this prompt; the conversation does not go on from here" }, "left behind")),
     h("div", { class: "figures" }, [...runFigures(run, app.now()), plural(run.turns, "turn"), run.model, budgetOf(run)].filter(Boolean).map((each) => h("span", null, each))),
   );
 
-const LIMITS = { turns: (n) => plural(n, "turn"), seconds: (n) => seconds(n), usd: money, input_tokens: (n) => `${tokens(n)} in`, output_tokens: (n) => `${tokens(n)} out` };
+const LIMITS = { turns: (n) => plural(n, "turn"), seconds: (n) => seconds(n), usd: money, input_tokens: (n) => `${tokens(n)} in`, output_tokens: (n) => `${tokens(n)} out`, total_tokens: (n) => `${tokens(n)} in and out` };
 const budgetOf = (run) => {
   const limits = Object.entries(run.brief.budget ?? {}).filter(([name, value]) => name in LIMITS && value !== null);
   return limits.length ? `limits: ${limits.map(([name, value]) => LIMITS[name](value)).join(", ")}` : "";
