@@ -41,8 +41,11 @@ GUARDS = [
     ("commands.py", 'return f"it sets {name}, which may change what is run"', 'return ""', "PATH=. ls"),
     ("commands.py", "if not outside:", "if True:", "git diff && head /etc/passwd"),
     ("commands.py", "for text in texts(command) if depth else ():", "for text in ():", "sh -c 'true && rm x'"),
-    ("commands.py", "if rule := self._file_rule(command, verdict):", "if rule := None:", "cat .env"),
-    ("commands.py", "elif part := protected_part(self._place.relative(path)):", 'elif part := "":', "ls > .git/config"),
+    ("commands.py", "if rule := self._file_rule(command, verdict, folders):", "if rule := None:", "cat .env"),
+    ("commands.py", "protected_part(self._place.relative(path, folder)) for", '"" for', "ls > .git/config"),
+    ("commands.py", "folders.append(target", "str(target", "cd a && cat ../.env"),
+    ("commands.py", 'far = ["it goes to too many folders"] if', "far = [] if", "cd a; " * 2 + "".join(f"cd {n}; " for n in range(40))),
+    ("paths.py", "bases, pattern, path = tuple(map(_folded, bases)), _folded(pattern), _folded(path)", "pass", "cat .ENV"),
 ]
 
 

@@ -282,6 +282,67 @@ def test_file_rules_hold_for_every_file_tool_and_in_commands(court: Any) -> None
     assert court.bash("cat src/a.py", **deny) == "allow"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        "cd src && cat ../.env",
+        "cd src; cat key",
+        "(cd src; cat key)",
+        "pushd src; cat key",
+        "bash -c 'cd src; cat key'",
+        "cd src && cat k*",
+        "env -C src cat key",
+        "git -C src diff --no-index /dev/null key",
+        "cat {root}/.env",
+        "cat //{root}/.env",
+        "cat /proc/self/cwd/.env",
+        "cat /proc/1/root{root}/.env",
+        "cat .ENV",
+        "cat .E\uff2e\uff36",
+        'cat "$PWD/.env"',
+        "cat ${PWD}/.env",
+        "cat ~+/.env",
+        "cat {a,.env}",
+        "cat .e{nv,xx}",
+        "cat folder/a",
+        "cat FOLDER/a",
+        "cat ~/x",
+        "cat $HOME/x",
+        "cat {home}/x",
+    ],
+)
+def test_a_denied_file_is_denied_by_every_spelling(court: Any, command: str) -> None:
+    (court.root / "src" / "key").write_text("k")
+    (court.root / "secrets").mkdir()
+    (court.root / "folder").symlink_to("secrets")
+    command = command.replace("{root}", str(court.root)).replace("{home}", str(court.home))
+    deny = ["Read(.env)", "Read(src/key)", "Read(secrets/**)", "Read(folder/a)", "Read(~/x)"]
+    assert court.bash(command, attended=False, deny=deny) == "deny"
+    assert court.bash("cd src && cat a.py", attended=False, deny=deny) == "allow"
+
+
+@pytest.mark.parametrize("path", [".env", "./.env", "src/../.env", "{root}/.env", "/{root}/.env", "link", "folder/a", ".ENV", "~/x"])
+def test_a_denied_file_is_denied_to_every_tool_that_reads(court: Any, path: str) -> None:
+    (court.root / "secrets").mkdir()
+    (court.root / "folder").symlink_to("secrets")
+    (court.root / "link").symlink_to(".env")
+    deny = ["Read(.env)", "Read(secrets/**)", "Read(~/x)"]
+    for tool, name in (("read", "file_path"), ("grep", "path"), ("glob", "path")):
+        assert court(tool, deny=deny, **{name: path.replace("{root}", str(court.root))}).verdict == "deny", tool
+
+
+def test_an_allowed_file_is_that_of_no_other_folder(court: Any) -> None:
+    (court.root / "other").mkdir()
+    assert court.bash("echo x > src/a.py", allow=["Edit(src/**)"]) == "allow"
+    assert court.bash("cd other && echo x > src/a.py", allow=["Edit(src/**)"]) == "ask"
+    assert court.bash("cd .claude && echo x > settings.json", allow=["Edit(.claude/**)"]) == "deny"
+
+
+def test_a_command_that_goes_to_many_folders_is_not_judged(court: Any) -> None:
+    walk = "; ".join(f"cd d{n}" for n in range(40))
+    assert court.bash(f"{walk}; cat x", attended=False, deny=["Read(.env)"]) == "ask"
+
+
 def test_agents_have_rules_in_any_spelling(court: Any) -> None:
     assert court("task", agent="explore", prompt="x", deny=["Agent(Explore)"]).verdict == "deny"
     assert court("task", agent="general", prompt="x", deny=["Agent(Explore)"]).verdict == "allow"

@@ -6,7 +6,7 @@ import glob
 import os
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 
 from ..protected import protected_part
 from .paths import Place, matches
@@ -17,9 +17,13 @@ from .words import Command, Redirect, Script, Word
 
 DEPTH = 4
 """Levels of shells in shells that are looked into."""
+FOLDERS = 16
+"""Folders that a command may go to before it is doubted."""
 _SINKS = re.compile(r"/dev/(null|stdout|stderr|fd/\d+|tty)")
 _PLAIN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 _DECLARATIONS = {"export", "local", "readonly", "declare", "typeset"}
+_PLACES = re.compile(r"\$(?:(HOME\b|\{HOME\})|PWD\b|\{PWD\})|^~\+(?=/|$)")
+"""Spellings of the home folder, and of the one a command is in."""
 _ROUGH = re.compile(r"[;&|\n(){}`]|\$\(")
 
 
@@ -28,10 +32,12 @@ class Commands:
 
     Arguments:
         rules: all of the session. place: where relative paths begin.
+        reading: whether what only reads the workspace needs no rule.
     """
 
-    def __init__(self, rules: Sequence[Rule], place: Place) -> None:
-        self._place = place
+    def __init__(self, rules: Sequence[Rule], place: Place, *, reading: bool = True) -> None:
+        self._place, self._reading = place, reading
+        self._known: dict[tuple[str, str], tuple[str, ...]] = {}
         self._bash = {verdict: [rule for rule in rules if rule.verdict == verdict and rule.names("bash")] for verdict in (DENY, ASK, ALLOW)}
         self._files = [rule for rule in rules if rule.spec and rule.tool in ("read", "edit", "write", "glob", "grep")]
         self.watched = any(self._bash[verdict] for verdict in (DENY, ASK)) or any(rule.verdict != ALLOW for rule in self._files)
@@ -39,15 +45,19 @@ class Commands:
 
     def judge(self, command: str) -> list[Finding]:
         """What is known of each part, in order; never empty."""
+        self._known = {}
         script = parse(command)
-        barred = [found for part in self._everything(script, command) if (found := self._barred(part))]
+        everything = list(self._everything(script, command))
+        within = _folders(everything)
+        barred = [found for part in everything if (found := self._barred(part, within[:FOLDERS]))]
         if any(found.verdict == DENY for found in barred):
             return barred
         if bare := next((rule for rule in self._bash[ALLOW] if not rule.spec), None):
             return barred or [Finding(ALLOW, RUN, "a rule allows every command", bare, command)]
         verdict = ASK if self.watched else OPEN
-        doubts = [Finding(verdict, RUN, f"the command cannot be judged: {why}", part=command) for why in script.doubts]
-        folders = _folders(script.commands)
+        far = ["it goes to too many folders"] if len(within) > FOLDERS else []
+        doubts = [Finding(verdict, RUN, f"the command cannot be judged: {why}", part=command) for why in (*script.doubts, *far)]
+        folders = _folders(script.commands)[:FOLDERS]
         judged = [finding for part in script.commands for finding in self._part(part, folders, DEPTH)]
         return [*barred, *doubts, *judged] or [Finding(ALLOW, READ, "it does nothing", part=command)]
 
@@ -63,39 +73,49 @@ class Commands:
                 if words:
                     yield Command(piece.strip(), tuple(Word(word, word) for word in words))
 
-    def _barred(self, command: Command) -> Finding | None:
+    def _barred(self, command: Command, folders: Sequence[str]) -> Finding | None:
         """What a deny or ask rule says of a command, or of a file it names."""
         spellings = [text for words in meanings(command.words) for text in _spellings(words)]
         for verdict in (DENY, ASK):
             for rule in self._bash[verdict]:
                 if not rule.spec or any(fits(rule.spec, text) for text in spellings):
                     return Finding(verdict, RUN, f"a rule says {verdict}", rule, command.text)
-            if rule := self._file_rule(command, verdict):
+            if rule := self._file_rule(command, verdict, folders):
                 return Finding(verdict, RUN, f"it names a file of which a rule says {verdict}", rule, command.text)
         return None
 
-    def _file_rule(self, command: Command, verdict: str) -> Rule | None:
+    def _file_rule(self, command: Command, verdict: str, folders: Sequence[str]) -> Rule | None:
         rules = [rule for rule in self._files if rule.verdict == verdict]
         if not rules:
             return None
         targets = [redirect.target for redirect in command.redirects if redirect.target]
         still = reads_only(stripped(command.words)) and not any(redirect.writes for redirect in command.redirects)
-        for word in [*command.words[1:], *targets]:
-            for path in self._meant(word):
-                for rule in rules:
-                    if (rule.tool in ("read", "glob", "grep") or not still) and matches(rule, path, self._place, every=False):
-                        return rule
-        return None
+        rules = [rule for rule in rules if not still or rule.tool in ("read", "glob", "grep")]
+        folders = [*folders, *_given(command.words)]
+        paths = dict.fromkeys(path for word in [*command.words[1:], *targets] for path in self._meant(word, folders))
+        spots = dict.fromkeys(spot for path in paths for spot in self._spots(path, folders))
+        return next((rule for rule in rules if matches(rule, spots, self._place, every=False)), None)
 
-    def _meant(self, word: Word) -> Iterator[str]:
+    def _spots(self, path: str, folders: Sequence[str]) -> Iterator[str]:
+        """Where a file may be that is called so in one of the folders; looked up once a judgement, for commands may repeat themselves."""
+        for folder in folders:
+            if (path, folder) not in self._known:
+                self._known[path, folder] = self._place.both(path, folder)
+            yield from self._known[path, folder]
+
+    def _meant(self, word: Word, folders: Sequence[str]) -> Iterator[str]:
         """Files a word may stand for: itself, what follows a = in it, and what a pattern finds now."""
         if word.value is not None:
             yield word.value
             if "=" in word.value:
                 yield word.value.rpartition("=")[2]
-        elif not re.search(r"[$`{]", word.raw):
-            pattern = os.path.join(self._place.root, re.sub(r"['\"\\]", "", word.raw))
-            yield from islice(glob.iglob(pattern), 1000)
+            return
+        text = _PLACES.sub(lambda found: self._place.home if found[1] else ".", re.sub(r"['\"]|\\(?!\n)", "", word.raw))
+        if not re.search(r"[$`]", text):
+            for one in islice(_alternatives(text), 64):
+                yield one
+                for folder in folders if re.search(r"[*?\[]", one) else ():
+                    yield from islice(glob.iglob(self._place.absolute(one, folder)), 1000)
 
     def _part(self, command: Command, folders: tuple[str, ...], depth: int) -> Iterator[Finding]:
         """What may be done without asking, and what may not, of one simple command."""
@@ -121,7 +141,8 @@ class Commands:
         if not words or (words[0].value in _DECLARATIONS and len(words) == 1 and command.assigned):
             return Finding(ALLOW, READ, "it only sets a variable of its own", part=text)
         inner = stripped(words)
-        if reads_only(inner) and not (len(folders) > 1 and program(inner) == "git"):
+        free = self._reading or program(inner) in SPEAKERS | {"cd"}
+        if free and reads_only(inner) and not (len(folders) > 1 and program(inner) == "git"):
             outside = next((word.raw for word in inner[1:] if not self._within(inner, word, folders)), "")
             if not outside:
                 return Finding(ALLOW, READ, "it only reads", part=text)
@@ -164,18 +185,18 @@ class Commands:
             return
         elif not redirect.writes:
             yield Finding(*((ALLOW, READ) if self._place.inside(path, folders) else (OPEN, RUN)), f"it reads {path}", part=text)
-        elif part := protected_part(self._place.relative(path)):
+        elif part := next(filter(None, (protected_part(self._place.relative(path, folder)) for folder in folders)), ""):
             yield Finding(DENY, EDIT, f"{part} is protected: it decides what your own programs run", part=text)
-        elif rule := self._editable(path):
+        elif rule := self._editable(path, folders):
             yield Finding(ALLOW, EDIT, "a rule allows this file", rule, text)
         elif len(folders) > 1 or not self._place.inside(path):
             yield Finding(OPEN, RUN, f"it writes {path}, which may be outside the folder", part=text)
         else:
             yield Finding(OPEN, EDIT, f"it writes {path}", part=text)
 
-    def _editable(self, path: str) -> Rule | None:
+    def _editable(self, path: str, folders: Sequence[str]) -> Rule | None:
         rules = (rule for rule in self._files if rule.verdict == ALLOW and rule.tool in ("edit", "write"))
-        return next((rule for rule in rules if matches(rule, path, self._place, every=True)), None)
+        return next((rule for rule in rules if matches(rule, [*self._spots(path, folders)], self._place, every=True)), None)
 
 
 def _folders(commands: Sequence[Command]) -> tuple[str, ...]:
@@ -183,8 +204,26 @@ def _folders(commands: Sequence[Command]) -> tuple[str, ...]:
     folders = [""]
     for command in commands:
         if program(command.words) in ("cd", "pushd", "popd"):
-            folders.append(os.path.join(folders[-1], (command.words[-1].value or "") if len(command.words) > 1 else ""))
-    return tuple(folders)
+            target = (command.words[-1].value or "") if len(command.words) > 1 else ""
+            folders.append(target if target.startswith("~") else os.path.normpath(os.path.join(folders[-1], target)))
+    return tuple(dict.fromkeys(folders))
+
+
+def _given(words: Sequence[Word]) -> Iterator[str]:
+    """Folders that options tell a program to work in, as of git, env, make, tar."""
+    for option, word in pairwise(words):
+        if option.value in ("-C", "--chdir", "--directory", "--cwd") and word.value:
+            yield word.value
+
+
+def _alternatives(text: str) -> Iterator[str]:
+    """What braces with commas stand for."""
+    braces = re.search(r"\{([^{}]*,[^{}]*)\}", text)
+    if braces is None:
+        yield text
+        return
+    for choice in braces[1].split(","):
+        yield from _alternatives(text[: braces.start()] + choice + text[braces.end() :])
 
 
 def _spellings(words: Sequence[Word]) -> set[str]:

@@ -81,7 +81,7 @@ class RulePolicy:
         if not rule.spec:
             return True
         if tool in FILE_TOOLS:
-            return matches(rule, _path(tool, arguments), self._place, every=rule.verdict == ALLOW)
+            return matches(rule, self._place.both(_path(tool, arguments)), self._place, every=rule.verdict == ALLOW)
         key, colon, wanted = rule.spec.partition(":")
         if tool == "web_fetch" and key == "domain":
             return _on(str(arguments.get("url", "")), wanted)
