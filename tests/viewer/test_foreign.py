@@ -121,6 +121,54 @@ def test_a_torn_and_mixed_log_is_read_as_far_as_it_can_be(tmp_path: Path) -> Non
     assert list(folded(claude(file)[1]).runs) == ["1", "2"]
 
 
+def chained(*lines: tuple[str, str | None, str, Any]) -> list[Row]:
+    """Lines as (uuid, parentUuid, "user" or "assistant", content); another kind is a line of the program's own."""
+    rows: list[Row] = []
+    for n, (uuid, parent, kind, content) in enumerate(lines):
+        message = {"role": kind, "content": content} | ({"id": f"m-{uuid}"} if kind == "assistant" else {})
+        stamp = f"2026-09-01T10:00:{n:02}.000Z"
+        rows.append({"type": kind, "uuid": uuid, "parentUuid": parent, "timestamp": stamp, "sessionId": "c0ffee", "message": message})
+    return rows
+
+
+def test_after_going_back_a_prompt_goes_on_from_where_one_went_back_to(tmp_path: Path) -> None:
+    rows = chained(
+        ("a", None, "user", "One."),
+        ("b", "a", "assistant", [words("First.")]),
+        ("c", "b", "user", "Two, a mistake."),
+        ("d", "c", "assistant", [words("Wrong way."), use("t1", "Task", prompt="Look.")]),
+        ("f", "b", "user", "Two, better."),
+        ("e", "d", "user", [{"type": "tool_result", "tool_use_id": "t1", "content": "too late"}]),
+        ("x", "f", "attachment", "a line of another kind"),
+        ("g", "x", "assistant", [words("Right way.")]),
+        ("h", "g", "user", "Three."),
+    )
+    tree = folded(claude(write(tmp_path / "s.jsonl", rows))[1])
+    assert {run.run_id: (run.prompt, run.continues) for run in tree.walk()} == {
+        "1": ("One.", ""),
+        "2": ("Two, a mistake.", "1"),
+        "3": ("Two, better.", "1"),
+        "4": ("Three.", "3"),
+    }
+    assert tree.runs["3"].report and tree.runs["3"].report.text == "Right way." and tree.runs["2"].tools == 1
+
+
+def test_calls_side_by_side_and_a_shortened_past_are_no_going_back(tmp_path: Path) -> None:
+    rows = chained(
+        ("a", None, "user", "One."),
+        ("b", "a", "assistant", [use("t1", "Bash", command="ls")]),
+        ("c", "b", "assistant", [use("t2", "Bash", command="pwd")]),
+        ("d", "b", "user", [{"type": "tool_result", "tool_use_id": "t1", "content": "x"}]),
+        ("e", "c", "user", [{"type": "tool_result", "tool_use_id": "t2", "content": "y"}]),
+        ("f", "e", "assistant", [words("Done.")]),
+        ("g", None, "system", ""),
+        ("h", "g", "user", "Two."),
+    )
+    rows[6] |= {"subtype": "compact_boundary", "content": "Conversation compacted", "logicalParentUuid": "f"}
+    tree = folded(claude(write(tmp_path / "s.jsonl", rows))[1])
+    assert list(tree.runs) == ["1", "2"] and tree.runs["2"].continues == "1" and tree.runs["1"].tools == 2
+
+
 def codex_rows(**meta: Any) -> list[Row]:
     def row(at: int, kind: str, payload: Row) -> Row:
         return {"timestamp": f"2026-09-01T10:00:{at:02}.000Z", "type": kind, "payload": payload}

@@ -261,6 +261,7 @@ async def test_what_is_recorded_while_one_looks_appears(page: Any, scripts: Any,
         await page.until(SETTLED.format(events=half))
         await page.until("app.live && document.querySelector('.pulse') && document.querySelector('.dot.running, .dot.waiting')")
         await page.picture(PICTURES / "live.png")
+        assert set(await texts(page, ".callhead .word")) == {"running"} and await texts(page, ".child .dot.unfinished") == []
         await journal.append(*script.events[half:])
         async with asyncio.timeout(3):
             await page.until(f"app.fold.events === {len(script.events)}")
@@ -268,6 +269,45 @@ async def test_what_is_recorded_while_one_looks_appears(page: Any, scripts: Any,
         assert await page.run("app.fold.runs.get('1').state") == "done"
         await journal.close()
         assert page.errors == []
+
+
+async def test_what_somebody_went_back_behind_is_marked(page: Any, scripts: Any) -> None:
+    script = scripts.Script()
+    script.opened()
+    script.root("1", "What is promised?", 1, 1)
+    script.root("2", "And what is tested? A mistake.", 1, 2, continues="1")
+    script.root("3", "And what is tested?", 1, 1, continues="1")
+    script.closed()
+    async with shown(page, script, "&run=2"):
+        assert await page.run("[...app.fold.runs.values()].filter(run => leftBehind(app.fold, run)).map(run => run.id)") == [
+            "2",
+            "2.1.1",
+            "2.1.2",
+        ]
+        assert len(await texts(page, ".row.left")) == 3 and await texts(page, ".behind") == ["left behind"]
+        assert await texts(page, "#head .badge.left") == ["left behind"]
+        await page.picture(PICTURES / "left-behind.png")
+        await page.run("app.go({ run: '3' })")
+        assert await texts(page, "#head .badge.left") == [] and "goes on from run 1" in "".join(await texts(page, "#body"))
+
+
+async def test_the_axis_has_room_for_its_words_whatever_the_time(page: Any, scripts: Any) -> None:
+    async with shown(page, scripts.large()):
+        for span in (0.004, 3, 142, 90_000, 5_000_000, 900_000_000):
+            assert await page.run(f"tickOf({span}, 260)") >= 64 / 260 * span
+
+
+async def test_a_session_that_was_cut_off_does_not_go_on_in_a_file(page: Any, scripts: Any, tmp_path: Path) -> None:
+    script = scripts.Script()
+    script.opened()
+    script.root("1", "What is promised?", 1, 3)
+    file = tmp_path / "run.html"
+    half = script.events[: len(script.events) // 2]
+    file.write_text("".join(single_file(Given(script.session, half), script.session)), encoding="utf-8")
+    await page.open(file.as_uri())
+    await page.until(SETTLED.format(events=len(half)))
+    assert not await page.run("app.live") and "unfinished" in "".join(await texts(page, "#head .badge"))
+    assert set(await texts(page, ".callhead .word")) == {"no result"}
 
 
 async def test_hostile_text_hurts_nobody_served_or_in_a_file(page: Any, scripts: Any, tmp_path: Path) -> None:

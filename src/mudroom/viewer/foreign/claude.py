@@ -36,15 +36,20 @@ def claude(path: Path) -> tuple[str, list[Stored]]:
     Raises UsageError when it is no such log.
     """
     path = log(path, lambda found: not found.name.startswith("agent-"), "Claude's")
-    lines = [row for row in rows(path) if row.get("type") in _LINES and ("message" in row or row["type"] == "system")]
+    every = list(rows(path))
+    lines = [row for row in every if _shown(row)]
     if not lines:
         raise UsageError("this is no session log of Claude's", where=str(path))
     reader = _Reader(_sides(path, lines))
-    reader.conversation([row for row in lines if not row.get("isSidechain")])
+    reader.conversation([row for row in every if not row.get("isSidechain")])
     first: Row = {key: value for row in reversed(lines) for key, value in row.items()}
     return session(
         str(first.get("sessionId") or path.stem), str(first.get("cwd", "")), f"Claude Code {first.get('version', '')}", reader.runs
     )
+
+
+def _shown(row: Row) -> bool:
+    return row.get("type") in _LINES and ("message" in row or row["type"] == "system")
 
 
 def _sides(path: Path, lines: list[Row]) -> list[_Side]:
@@ -71,17 +76,26 @@ class _Reader:
         self._sides = sides
 
     def conversation(self, lines: list[Row]) -> None:
-        """The main thread: every prompt of a person begins a root run."""
-        run, named = None, _named(lines)
+        """The main thread: every prompt of a person begins a root run.
+
+        A line says which it follows. Somebody who went back follows an earlier one than the last, and what was said in between
+        is on no way to the end.
+        """
+        named, of = _named(lines), dict[str, Run]()
+        run, roots = None, 0
         for row in lines:
-            if run is None or _is_prompt(row):
+            before = of.get(_above(row), run) if "parentUuid" not in row or _above(row) else None
+            if _shown(row) and (run is None or _is_prompt(row)):
+                roots += 1
                 text = words(entry(row.get("message")).get("content"))
-                before = run.run_id if run else ""
-                run = Run(str(int(before or 0) + 1), text, at(row, run.at if run else 0.0), continues=before)
+                run = Run(str(roots), text, at(row, run.at if run else 0.0), continues=before.run_id if before else "")
                 self.runs.append(run)
-                if _is_prompt(row):
-                    continue
-            self._line(run, row, named, depth=0)
+            else:
+                run = before or run
+            if run and "uuid" in row:
+                of[str(row["uuid"])] = run
+            if run and _shown(row) and not _is_prompt(row):
+                self._line(run, row, named, depth=0)
         for side in self._sides:
             if not side.found and run:
                 self._child(run, side, call=None, run_id=f"{run.run_id}.{len(run.turns) + 1}.{len(self.runs)}", depth=1)
@@ -138,6 +152,11 @@ class _Reader:
         for run in self.runs:
             if run.place == (parent.run_id, call_id):
                 run.result, run.failed = text, error
+
+
+def _above(row: Row) -> str:
+    """The line it follows; where the past was shortened, the last one of it."""
+    return str(row.get("parentUuid") or row.get("logicalParentUuid") or "")
 
 
 def _named(lines: list[Row]) -> dict[str, str]:

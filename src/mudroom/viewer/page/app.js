@@ -83,7 +83,7 @@ const app = {
     $("main").hidden = false;
     const events = (some) => {
       for (const [number, event] of some) app.fold.apply(number, event);
-      app.live = app.whole && !app.fold.closed;
+      if (app.whole) app.alive(!app.given && !app.fold.closed);
       app.later(app.whole ? {} : { seek: true });
     };
     if (app.given) {
@@ -104,10 +104,18 @@ const app = {
   async check() {
     try {
       const listed = (await sessionsThere()).find((each) => each.id === app.at.session);
-      app.live = Boolean(listed?.live) && !app.fold.closed;
+      app.alive(Boolean(listed?.live) && !app.fold.closed);
     } catch {
-      app.live = false;
+      app.alive(false);
     }
+  },
+
+  /** Note whether somebody is writing; what was drawn for the other case is drawn anew. */
+  alive(live) {
+    if (live === app.live) return;
+    app.live = live;
+    app.waterfall.redraw();
+    app.reader.renew();
   },
 
   async sessions() {
@@ -180,7 +188,10 @@ const app = {
 
   tick() {
     if (document.hidden) return;
-    if (app.live) app.later();
+    if (app.live) {
+      for (const [item] of app.reader.nodes) if (item.child && !item.child.report) item.version++; // its seconds go on
+      app.later();
+    }
     app.ticks = (app.ticks ?? 0) + 1;
     if (app.live && app.ticks % 5 === 0) app.check();
     if (!app.fold && !app.given && app.ticks % 5 === 0) sessionsThere().then(drawSessions, () => null);

@@ -69,6 +69,17 @@ class Fold {
     if (call) touch(Object.assign(call, { child: run }));
     run.call = call ?? null;
     push(run, { kind: "prompt", turn: 0, at: event.at, text: brief.prompt });
+    if (!parent && !run.depth) this.#conversation(run);
+  }
+
+  /** Whoever went back to before a prompt left what came of it behind: the conversation as it stands does not go on from there. */
+  #conversation(last) {
+    const kept = new Set();
+    for (let run = last; run && !kept.has(run); run = this.runs.get(run.continues)) kept.add(run);
+    for (const run of this.roots) {
+      const left = !run.depth && !kept.has(run);
+      if (left !== run.left) Object.assign(run, { left, version: run.version + 1 });
+    }
   }
 }
 
@@ -105,6 +116,7 @@ const newRun = (brief, at) => ({
   spans: [],
   marks: [],
   step: null, // the item of the current turn
+  left: false, // a root run that the conversation went back behind
   version: 0,
 });
 
@@ -233,6 +245,9 @@ const tally = (fold, run, item) => {
   } else if (!run.depth && tool === "task" && !refused) count(fold.returned, result.text);
   if (item.child) count(item.child.back, result.text);
 };
+
+/** Whether a run, or the root run it belongs to, was left behind. */
+const leftBehind = (fold, run) => fold.runs.get(run.id.split(".")[0])?.left ?? false;
 
 /** How a run stands, once it is known whether its session is still written. */
 const stateOf = (run, live) => (!run.report && !live ? "unfinished" : run.state);

@@ -124,7 +124,7 @@ const chart = (growth) => {
     "svg",
     { class: "growth", viewBox: `0 0 ${wide} ${high}`, role: "img", "aria-label": `The parent's context: ${tokens(end.with)} tokens, without children about ${tokens(end.without)}` },
     s("defs", {}, hatch()),
-    ...ticks.flatMap((value) => [s("line", { class: "rule", x1: left, x2: wide - right, y1: y(value), y2: y(value) }), text(left - 6, y(value) + 3.5, tokens(value), "tick end")]),
+    ...ticks.flatMap((value) => [s("line", { class: "rule", x1: left, x2: wide - right, y1: y(value), y2: y(value) }), text(left - 6, y(value) + 3.5, roundTokens(value), "tick end")]),
     s("path", { class: "stayed", d: `M${steps("without")} ${back} Z` }),
     s("path", { class: "stayedline", d: `M${steps("without")}` }),
     s("path", { class: "kept", d: `M${x(0)},${y(0)} L${steps("with")} L${x(growth.length)},${y(0)} Z` }),

@@ -3,6 +3,14 @@
 
 const ROW = 42;
 
+const TICKS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400];
+
+/** Seconds from one mark of the axis to the next, so that there is room for a word at each. */
+const tickOf = (span, width) => {
+  const least = (64 / width) * span;
+  return TICKS.find((each) => each >= least) ?? Math.ceil(least / 86400) * 86400;
+};
+
 /** Time on the screen. Between root runs nothing happens: such a pause is drawn short, whatever it took. */
 class Scale {
   constructor(fold, now) {
@@ -132,6 +140,7 @@ class Waterfall {
     const { run, depth } = row;
     const chosen = run.id === app.at.run;
     const fold = run.children.length > 0;
+    const left = leftBehind(app.fold, run);
     const figures = [
       run.tools ? plural(run.tools, "tool") : "",
       `${tokens(total(run.usage))}${total(run.below) ? ` +${tokens(total(run.below))}` : ""}`,
@@ -141,13 +150,13 @@ class Waterfall {
     const canvas = h("canvas", { class: "lane", "aria-hidden": "true" });
     const node = h(
       "div",
-      { class: `row${chosen ? " chosen" : ""}`, role: "treeitem", "aria-level": depth + 1, "aria-selected": String(chosen), "aria-expanded": fold ? String(!this.folded.has(run.id)) : null, "data-run": run.id },
+      { class: `row${chosen ? " chosen" : ""}${left ? " left" : ""}`, role: "treeitem", "aria-level": depth + 1, "aria-selected": String(chosen), "aria-expanded": fold ? String(!this.folded.has(run.id)) : null, "data-run": run.id },
       h(
         "div",
         { class: "cell", style: { "--depth": String(depth) } },
         fold ? h("button", { class: "fold", tabindex: "-1", "aria-label": this.folded.has(run.id) ? "Open" : "Close" }, this.folded.has(run.id) ? "▸" : "▾") : h("i", { class: "leaf" }),
         mark(run),
-        h("div", { class: "words" }, h("div", { class: "first" }, h("b", { style: { "--hue": String(hueOf(run.agent)) } }, run.agent), " ", oneLine(run.depth ? run.description || run.prompt : run.prompt, 120)), h("div", { class: "second" }, h("span", { class: `state ${stateOf(run, app.live)}` }, outcome(run)), h("span", null, figures.join(" · ")), run.failed - run.refused > 0 && h("span", { class: "failed" }, plural(run.failed - run.refused, "error")), run.refused > 0 && h("span", { class: "refused" }, `${run.refused} refused`), run.retries > 0 && h("span", { class: "retried" }, run.retries === 1 ? "1 retry" : `${run.retries} retries`))),
+        h("div", { class: "words" }, h("div", { class: "first" }, h("b", { style: { "--hue": String(hueOf(run.agent)) } }, run.agent), " ", oneLine(run.depth ? run.description || run.prompt : run.prompt, 120)), h("div", { class: "second" }, h("span", { class: `state ${stateOf(run, app.live)}` }, outcome(run)), h("span", null, figures.join(" · ")), run.failed - run.refused > 0 && h("span", { class: "failed" }, plural(run.failed - run.refused, "error")), run.refused > 0 && h("span", { class: "refused" }, `${run.refused} refused`), run.retries > 0 && h("span", { class: "retried" }, run.retries === 1 ? "1 retry" : `${run.retries} retries`), run.left && h("span", { class: "behind" }, "left behind"))),
       ),
       canvas,
     );
@@ -196,8 +205,7 @@ class Waterfall {
     const context = this.#paper(canvas, 26);
     if (!context) return;
     const [from, to] = this.view ?? [0, this.scale.length];
-    const steps = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400];
-    const step = steps.find((each) => (each / (to - from)) * width > 64) ?? 86400;
+    const step = tickOf(to - from, width);
     const colour = this.#palette();
     context.font = `11px ${colour.font}`;
     for (let tick = Math.ceil(from / step) * step; tick <= to; tick += step) {

@@ -46,6 +46,9 @@ const plural = (count, one) => `${grouped(count)} ${one}${count === 1 ? "" : one
 const tokens = (count) =>
   count < 1000 ? String(Math.round(count)) : count < 999950 ? `${(count / 1000).toFixed(1)}k` : `${(count / 1e6).toFixed(1)}M`;
 
+/** The same for round figures on an axis: 100k, 2.5M. */
+const roundTokens = (count) => tokens(count).replace(/\.0(?=[kM])/, "");
+
 /** A span of time in seconds: 40ms, 4.2s, 1m 04s, 2h 05m. */
 const seconds = (span) => {
   if (span < 0.0995) return `${Math.round(span * 1000)}ms`;
