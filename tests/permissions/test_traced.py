@@ -25,7 +25,7 @@ from mudroom.sandboxes.probe import find, look
 from mudroom.toolkit.bash import BASH
 
 CASES = 100_000 if os.environ.get("MUDROOM_LONG") else 300
-BATCH = 150
+BATCH = min(CASES, 1_000)
 SEED = int(os.environ.get("MUDROOM_SEED", "5"))
 WALLED = Path(__file__).with_name("walled.py")
 PIECES: dict[str, list[str]] = json.loads(Path(__file__).with_name("pieces.json").read_text("utf-8"))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from mudroom.sandboxes.probe import Terms, choose
 
-SECONDS = 2.0
+SECONDS = 20.0
 """The longest that one command may take."""
 
 
