@@ -213,7 +213,7 @@ class Waterfall {
       context.fillStyle = colour.faint;
       context.fillRect(Math.round(x), 19, 1, 7);
       context.fillStyle = colour.dim;
-      const word = tick === 0 ? "0" : seconds(tick);
+      const word = tick === 0 ? "0" : step % 86400 === 0 ? `${tick / 86400}d` : seconds(tick);
       context.fillText(word, Math.min(x + 4, width - context.measureText(word).width - 2), 17);
     }
   }
