@@ -241,7 +241,7 @@ class Models:
         if provider.wire == "offline":
             from .models.offline.model import OfflineModel
 
-            return OfflineModel()
+            return OfflineModel(pace=_pace(self._environ), sleep=self._clock.sleep)
         if provider.wire == "library":
             from .models.library import LibraryModel
 
@@ -288,6 +288,14 @@ class Models:
         return self._connections[provider.name]
 
 
+def _pace(environ: Mapping[str, str]) -> float:
+    """Tokens a second at which the offline model writes, 0 for as fast as it can."""
+    try:
+        return max(0.0, float(environ.get("MUDROOM_OFFLINE_PACE") or 0))
+    except ValueError:
+        raise UsageError("a number of tokens a second is wanted", where="$MUDROOM_OFFLINE_PACE", remedy="For example 100.") from None
+
+
 def _usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
     """Whether a model of this provider can be asked here: a key, an address of one's own, or none needed."""
     if provider.wire in ("offline", "library"):
@@ -303,7 +311,8 @@ def _root_model(asked: str | Model, root: Agent, models: Models, environ: Mappin
     if name == "auto":
         name = providers.default(environ) or "offline"
         if name == "offline":
-            notices.append(OFFLINE)
+            pace = _pace(environ)
+            notices.append(OFFLINE + (f" It writes {pace:g} tokens a second, as $MUDROOM_OFFLINE_PACE says." if pace else ""))
     return models(name).name
 
 

@@ -195,3 +195,19 @@ async def test_a_missing_node_is_told_not_hidden() -> None:
 async def test_it_never_claims_what_it_has_no_tool_for() -> None:
     with pytest.raises(ModelRefused, match="no `write` tool"):
         await _answer(_setup("read", "grep", "glob"), user("Create a new module"))
+
+
+async def test_at_a_pace_it_takes_the_time_its_words_take() -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    for pace in (0.0, 100.0):
+        for tools in (False, True):
+            chat = OfflineModel(pace=pace, sleep=sleep).chat(_setup("read", "grep", "glob"))
+            chat.add(user("Summarise all .py files"))
+            *pieces, whole = [item async for item in chat.ask(tools=tools)]
+            assert bool(pieces) is not tools and isinstance(whole, Assistant)
+            assert sum(waited) == pytest.approx(whole.usage.output_tokens / pace if pace else 0.0, rel=0.1)
+            waited.clear()

@@ -117,7 +117,7 @@ def merged(reports: list[str], request: Request, say: Tongue) -> str:
         raise Beyond("\n\n".join(reports))
     folders: dict[str, list[tuple[str, str]]] = {}
     for path, summary in sorted(rows.items(), key=lambda item: ("/" in item[0], item[0].rpartition("/")[0], item[0])):
-        folders.setdefault(path.rpartition("/")[0], []).append((path.rpartition("/")[2], summary))
+        folders.setdefault(path.rpartition("/")[0], []).append((f"`{path.rpartition('/')[2]}`", summary))
     parts = [lead(request, len(rows), say)]
     parts += [
         f"## {folder + '/' if folder else say('Top level', '顶层')}\n{table(head(say), entries)}" for folder, entries in folders.items()
