@@ -6,9 +6,10 @@ import os
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
-from mudroom import Budget, Session
-from mudroom._core.events import CallFinished, RunStarted, Stored
+from mudroom import Budget, Reason, Session
+from mudroom._core.events import CallFinished, RunFinished, RunStarted, Stored, TurnFinished
 from mudroom.journals.folder import session_path
 from mudroom.journals.sqlite import SqliteJournal, read_only
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -58,3 +59,26 @@ async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(tmp
         assert report is None or report.text == "All are done."
         assert sum(isinstance(event, RunStarted) for event in found) == 8
         assert [event.result.text for event in found if isinstance(event, CallFinished) and event.run == "1"][-1] == REFUSED
+
+
+async def test_s9_a_child_has_the_time_it_had_left(tmp_path: Path) -> None:
+    def brief(request: Request) -> Answer:
+        if request.prompt == "CHILD":
+            return [[call("todo", todos=[])], "I am done."][request.turn]
+        return [[call("task", prompt="CHILD")], "We are done."][request.turn]
+
+    home = str(tmp_path / "home")
+    async with Session(model=ScriptedModel(brief), cwd=str(tmp_path), home=home, budget=Budget(seconds=10), sandbox="off") as session:
+        await session.run("PARENT")
+    events = list(read_only(session_path(home, session.id)).read())
+    cut = next(n for n, event in enumerate(events) if isinstance(event, TurnFinished) and event.run != "1") + 1
+    late = [*events[: cut - 1], replace(events[cut - 1], at=events[cut - 1].at + 6)]
+    journal = SqliteJournal.open(session_path(tmp_path, session.id), session=session.id, create=True)
+    await journal.append(*late)
+    await journal.close()
+    async with Session(model=ScriptedModel(brief), home=str(tmp_path), resume=session.id, sandbox="off") as resumed:
+        report = await resumed.finish()
+    assert report and report.text == "We are done."
+    found = {event.run: event.report for event in read_only(session_path(tmp_path, session.id)).read() if isinstance(event, RunFinished)}
+    assert (found["1.1.1"].reason, found["1.1.1"].text) == (Reason.GOAL, "I am done.")
+    assert found["1.1.1"].seconds > 6

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from .._core.agents import Report
 from .._core.events import CallFinished, CallStarted, Changing, Resumed, RunFinished, Stored, Told, TurnFinished, TurnStarted
@@ -28,7 +28,7 @@ async def recall(ctx: RunContext, events: Sequence[Stored]) -> None:
             ctx.begun[event.call_id] = event
         else:
             _turned(ctx, event)
-    ctx.began -= _age(events)
+    ctx.began -= _age(events, _below(ctx) if "task" in ctx.tools else ())
     for tool in ctx.tools.values():
         if tool.remind:
             await _remember(ctx, tool, [call for call in calls.values() if call.name == tool.name])
@@ -88,12 +88,17 @@ def _close(ctx: RunContext) -> None:
         ctx.answered()
 
 
-def _age(events: Sequence[Stored]) -> float:
-    """Seconds the run was alive: the time in which no process worked on it does not count."""
-    age, last = 0.0, events[0].at
-    for event in events:
-        age += 0.0 if isinstance(event, Resumed) else max(0.0, event.at - last)
-        last = event.at
+def _below(ctx: RunContext) -> Iterator[Stored]:
+    return (event for run, events in ctx.parts.past.items() if run.startswith(f"{ctx.run_id}.") for event in events)
+
+
+def _age(events: Iterable[Stored], below: Iterable[Stored]) -> float:
+    """Seconds the run, or one below it, was at work: the time in which no process was does not count."""
+    moments = sorted([*((event.at, isinstance(event, Resumed)) for event in events), *((event.at, False) for event in below)])
+    age, last = 0.0, moments[0][0]
+    for at, resumed in moments:
+        age += 0.0 if resumed else at - last
+        last = at
     return age
 
 
