@@ -15,15 +15,93 @@ from collections.abc import Generator
 NUMBER = 59_999
 """The user that the workspace seems to belong to. It owns nothing else."""
 
-_NEW_MOUNTS, _NEW_USER, _PRIVATE, _NO_EXTRAS = 0x20000, 0x10000000, 0x40000 | 0x4000, 0x2 | 0x4
+_NEW_MOUNTS, _NEW_USER, _FOLLOW, _NO_EXTRAS, _DETACH = 0x20000, 0x10000000, 0x80000 | 0x4000, 0x2 | 0x4, 2
 _OPEN_TREE, _MOVE_MOUNT, _SET_ATTRIBUTES = 428, 429, 442
 _CLONE, _CLOSE, _EMPTY, _MAPPED, _HERE, _FROM_EMPTY = 1, os.O_CLOEXEC, 0x1000, 0x100000, -100, 4
-_STAGE = "/tmp"
+_STAGE = "/sys"  # nothing that is moved there, or looked for by bwrap, lies in it
 _BINDS = ("--bind", "--ro-bind")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def mapping(user: int, group: int) -> int:
+class Stage:
+    """Where the folders that commands reach are put for another user; only this process and its children see it.
+
+    Arguments:
+        paths: the workspace first, which is to be NUMBER's own, then further folders to reach.
+
+    It stays empty where this is not root, or the file system or this root cannot do it: commands keep this user's number then.
+    """
+
+    def __init__(self, paths: list[str]) -> None:
+        self._paths, self._places, self._seen = paths, list[str](), list[tuple[int, int]]()
+        self.user = os.geteuid()
+        if self.user == 0:
+            try:
+                self._set()
+            except OSError:
+                return
+            self.user = NUMBER
+
+    def moved(self, argv: list[str]) -> list[str]:
+        """Arguments of bubblewrap whose sources are where they have been put. Raises OSError when they cannot be put there any more."""
+        if self.user != NUMBER:
+            return argv
+        if self._seen != _identities(self._paths):
+            self._set()
+        found = list(argv)
+        for n, word in enumerate(argv[: argv.index("--")]):
+            if word in _BINDS:
+                source = argv[n + 1]
+                pairs = zip(self._paths, self._places, strict=True)
+                found[n + 1] = next((place + source[len(path) :] for path, place in pairs if _in(source, path)), source)
+        return found
+
+    def _set(self) -> None:
+        owner = os.stat(self._paths[0])
+        swapped = _mapping(owner.st_uid, owner.st_gid)
+        try:
+            if self.user != NUMBER:
+                os.setgroups([])
+                _call(_LIBC.unshare(_NEW_MOUNTS))
+                _call(_LIBC.mount(None, b"/", None, _FOLLOW, None))
+            else:
+                _call(_LIBC.umount2(_STAGE.encode(), _DETACH))
+            self._seen = _identities(self._paths)
+            self._places = _placed(self._paths, swapped)
+        finally:
+            os.close(swapped)
+
+
+def _identities(paths: list[str]) -> list[tuple[int, int]]:
+    """What tells whether a folder is still the one it was; (0, 0) for one that is not there."""
+    found: list[tuple[int, int]] = []
+    for path in paths:
+        try:
+            seen = os.stat(path)
+        except OSError:
+            found.append((0, 0))
+        else:
+            found.append((seen.st_dev, seen.st_ino))
+    return found
+
+
+def _placed(paths: list[str], swapped: int) -> list[str]:
+    """Put each folder on the stage, the first with owners exchanged; where they are now."""
+    trees = [_LIBC.syscall(_OPEN_TREE, _HERE, os.fsencode(path), _CLONE | _CLOSE) for path in paths]
+    attributes = struct.pack("=QQQQ", _MAPPED, 0, 0, swapped)
+    _call(_LIBC.syscall(_SET_ATTRIBUTES, trees[0], b"", _EMPTY, attributes, ctypes.c_size_t(len(attributes))))
+    _call(_LIBC.mount(b"none", _STAGE.encode(), b"tmpfs", _NO_EXTRAS, b"mode=755"))
+    places: list[str] = []
+    for n, tree in enumerate(trees):
+        places.append(f"{_STAGE}/{n}")
+        if tree >= 0:
+            os.mkdir(places[-1])
+            _call(_LIBC.syscall(_MOVE_MOUNT, tree, b"", _HERE, places[-1].encode(), _FROM_EMPTY))
+            os.close(tree)
+    return places
+
+
+def _mapping(user: int, group: int) -> int:
     """Descriptor of a user namespace in which a workspace's owner and NUMBER have changed places. Raises OSError where none can be made."""
     reading, writing = os.pipe()
     pid = os.fork()
@@ -52,47 +130,6 @@ def _swap(owner: int) -> str:
     return "".join(f"{inside} {outside} {count}\n" for inside, outside, count in parts if count > 0)
 
 
-def stage(root: str, others: list[str], swapped: int) -> list[str]:
-    """Put the workspace, as NUMBER's own, and other folders where that user can reach them; only this process sees it.
-
-    Arguments:
-        root: the workspace. others: folders to reach. swapped: from `mapping`.
-
-    Returns the new places, in order. Raises OSError where the file system or this root cannot do it; nothing has changed then.
-    """
-    _call(_LIBC.unshare(_NEW_MOUNTS))
-    _call(_LIBC.mount(None, b"/", None, _PRIVATE, None))
-    trees = [_checked(_LIBC.syscall(_OPEN_TREE, _HERE, os.fsencode(path), _CLONE | _CLOSE)) for path in (root, *others)]
-    attributes = struct.pack("=QQQQ", _MAPPED, 0, 0, swapped)
-    _call(_LIBC.syscall(_SET_ATTRIBUTES, trees[0], b"", _EMPTY, attributes, ctypes.c_size_t(len(attributes))))
-    _call(_LIBC.mount(b"none", _STAGE.encode(), b"tmpfs", _NO_EXTRAS, b"mode=755"))
-    places: list[str] = []
-    for n, tree in enumerate(trees):
-        place = f"{_STAGE}/{n}"
-        os.mkdir(place)
-        _call(_LIBC.syscall(_MOVE_MOUNT, tree, b"", _HERE, place.encode(), _FROM_EMPTY))
-        places.append(place)
-    return places
-
-
-def moved(argv: list[str], paths: list[str], places: list[str]) -> list[str]:
-    """Arguments of bubblewrap whose sources are where they have been put."""
-    found = list(argv)
-    for n, word in enumerate(argv[: argv.index("--")]):
-        if word in _BINDS:
-            source = argv[n + 1]
-            pairs = zip(paths, places, strict=True)
-            found[n + 1] = next((place + source[len(path) :] for path, place in pairs if _in(source, path)), source)
-    return found
-
-
-def become(number: int) -> None:
-    """Be that user, in no group, for good."""
-    os.setgroups([])
-    os.setresgid(number, number, number)
-    os.setresuid(number, number, number)
-
-
 @contextlib.contextmanager
 def beside(number: int) -> Generator[None]:
     """Be that user for a moment: whoever sets another process's limits must be of its user, or have a capability not every root has."""
@@ -110,11 +147,6 @@ def beside(number: int) -> Generator[None]:
 
 def _in(path: str, folder: str) -> bool:
     return path == folder or path.startswith(folder + "/")
-
-
-def _checked(result: int) -> int:
-    _call(0 if result >= 0 else result)
-    return result
 
 
 def _call(result: int) -> None:

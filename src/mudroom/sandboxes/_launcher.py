@@ -9,6 +9,7 @@ import re
 import signal
 import socket
 import sys
+import threading
 import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -82,6 +83,7 @@ class Launcher:
         self._walls = walls
         self._control: socket.socket | None = None
         self._ending: weakref.finalize[Any, Any] | None = None
+        self._going = list[int]()
 
     async def run(self, argv: Sequence[str], env: Mapping[str, str], *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         """Run one program behind the walls; as the port Sandbox says.
@@ -99,8 +101,12 @@ class Launcher:
         finally:
             os.close(writing)
             theirs.close()
-        with wire:
+        self._going.append(reading)
+        try:
             return await self._see(reading, wire, timeout, sink)
+        finally:
+            self._going.remove(reading)
+            wire.close()
 
     async def _see(self, reading: int, wire: socket.socket, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         over, seen, timed_out = asyncio.Event(), _Seen(sink), False
@@ -193,7 +199,7 @@ class Launcher:
             theirs.close()
             for fd in data:
                 os.close(fd)
-        self._control, self._ending = ours, weakref.finalize(self, _end, ours, pid)
+        self._control, self._ending = ours, weakref.finalize(self, _end, ours, pid, self._going)
 
     def close(self) -> None:
         """End the launching program. Commands that run go on to their own end."""
@@ -283,8 +289,16 @@ def _in_memory(data: bytes) -> int:
     return found
 
 
-def _end(control: socket.socket, pid: int) -> None:
+def _end(control: socket.socket, pid: int, going: list[int]) -> None:
+    """Let the launching program end. It ends with its last command, which nobody here waits for."""
     control.close()
+    if going:
+        threading.Thread(target=_wait, args=(pid,), daemon=True).start()
+    else:
+        _wait(pid)
+
+
+def _wait(pid: int) -> None:
     try:
         os.waitpid(pid, 0)
     except ChildProcessError:

@@ -1,0 +1,273 @@
+"""Tier full in the launching program: one loop starts every command, sees it through and says how it went. Standard library only.
+
+Nothing forks here but by `posix_spawn`: a copy of this program, twice a command, took longer than most commands do. What a
+fork could have done between its birth and the command is done by bwrap, or by this loop while bwrap waits at the gate.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import fcntl
+import json
+import os
+import resource
+import select
+import signal
+import socket
+from collections.abc import Callable, Generator
+from typing import Any
+
+from . import _drop
+from ._agreed import DATA, GATE, MOST, STATUS
+from ._guard import Guard
+
+_SUBREAPER = 36
+_OWN = 100
+"""Our own descriptors are this and higher, so that a command's never meet them."""
+
+_LIMITS = {
+    "memory": resource.RLIMIT_DATA,
+    "file": resource.RLIMIT_FSIZE,
+    "open": resource.RLIMIT_NOFILE,
+    "processes": resource.RLIMIT_NPROC,
+}
+PLAIN = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
+"""Signals that a program finds as they are by themselves, whatever this one does with them."""
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """The next message and its descriptors; None when there is none to come."""
+    data, fds, _, _ = socket.recv_fds(control, MOST, 32, socket.MSG_CMSG_CLOEXEC)
+    return (json.loads(data) if data else None), fds
+
+
+class Command:
+    """One command on its way.
+
+    `builder` is bwrap; `first` the first process inside the walls, with which all others end: 0 until bwrap has told its number.
+    """
+
+    def __init__(self, wire: socket.socket, told: int, opens: int, builder: int) -> None:
+        self.wire, self.told, self.opens, self.builder = wire, told, opens, builder
+        self.first, self.status, self.stopped = 0, b"", False
+
+    def answer(self) -> dict[str, Any]:
+        """How it went, when it is over."""
+        ended = next((line for line in self.status.splitlines() if b'"exit-code"' in line), b"")
+        if ended and not self.stopped:
+            return {"code": json.loads(ended)["exit-code"], "failed": ""}
+        return {"code": -signal.SIGKILL, "failed": "" if self.stopped else "the program that builds the walls gave up"}
+
+
+class Keeper:
+    """All commands of one sandbox.
+
+    Arguments:
+        setup: what the harness said first. data: descriptors whose contents bwrap gets as DATA and on.
+    """
+
+    def __init__(self, setup: dict[str, Any], data: list[int]) -> None:
+        _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
+        self._guard = Guard(setup["root"], setup["away"], restore=False)
+        self._stage = _drop.Stage([setup["root"], *setup["reach"]])
+        self._files = [(os.POSIX_SPAWN_OPEN, DATA + n, f"/proc/self/fd/{fd}", os.O_RDONLY, 0) for n, fd in enumerate(map(_high, data))]
+        self._limits = limits(setup["limits"])
+        self._running: set[Command] = set()
+        self._poll, self._heard = select.poll(), dict[int, Callable[[], None]]()
+        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+
+    def serve(self, control: socket.socket) -> None:
+        """Until the harness has gone, and what it began has ended."""
+        self._on(control.fileno(), lambda: self._next(control))
+        while self._heard:
+            for fd, _ in self._poll.poll():
+                if hear := self._heard.get(fd):
+                    hear()
+
+    def _next(self, control: socket.socket) -> None:
+        """Begin a command. The guard looks anew whenever nothing runs: between commands the workspace is the user's."""
+        message, pair = receive(control)
+        if message is None:
+            self._off(control.fileno())
+            control.close()
+            return
+        if not self._running:
+            self._guard.look()
+        output, wire = pair[0], socket.socket(fileno=_high(pair[1]))
+        try:
+            self._begin(message["argv"], _high(output), wire)
+        except OSError as error:
+            _say(wire, {"failed": f"{type(error).__name__}: {error}"})
+
+    def _begin(self, argv: list[str], output: int, wire: socket.socket) -> None:
+        told, tells = map(_high, os.pipe())
+        waits, opens = map(_high, os.pipe())
+        gate = _high(os.open(f"/proc/self/fd/{waits}", os.O_RDWR))  # it holds its own other end: should we die, it waits for ever
+        copies = {1: output, 2: output, STATUS: tells, GATE: gate}
+        files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), *((os.POSIX_SPAWN_DUP2, fd, n) for n, fd in copies.items())]
+        try:
+            builder = self._spawn(argv, [*files, *self._files])
+        except OSError:
+            os.close(told)
+            os.close(opens)
+            raise
+        finally:
+            for fd in (output, tells, waits, gate):
+                os.close(fd)
+        command = Command(wire, told, opens, builder)
+        self._running.add(command)
+        self._on(told, lambda: self._hear(command))
+        self._on(wire.fileno(), lambda: self._stop(command))
+
+    def _spawn(self, argv: list[str], files: list[Any]) -> int:
+        """Start bwrap, as the first to be killed when memory runs out, and as another user where this is root."""
+        argv = self._stage.moved(argv)
+        with _hated(), _drop.beside(self._stage.user):
+            return os.posix_spawn(argv[0], argv, {}, file_actions=files, setsigdef=PLAIN, setsigmask=())
+
+    def _hear(self, command: Command) -> None:
+        """What bwrap says: first the number of its child, which gets its limits and may go on; last how the command ended."""
+        chunk = os.read(command.told, 4096)
+        command.status += chunk
+        if not command.first and b"\n" in command.status:
+            self._let_in(command, int(json.loads(command.status.partition(b"\n")[0])["child-pid"]))
+        if not chunk:
+            self._off(command.told)
+            os.close(command.told)
+            os.close(command.opens)
+            kill(command.first)
+            self._when_gone(command.builder, lambda: self._when_gone(command.first, lambda: self._over(command)))
+
+    def _let_in(self, command: Command, child: int) -> None:
+        command.first = child
+        try:
+            with _drop.beside(os.stat(f"/proc/{child}").st_uid):
+                for kind, limit in self._limits:
+                    resource.prlimit(child, kind, (limit, limit))
+        except (FileNotFoundError, ProcessLookupError):
+            return  # bwrap says why in its own words
+        os.write(command.opens, b"x")
+
+    def _stop(self, command: Command) -> None:
+        """The harness gives up, or has gone."""
+        self._off(command.wire.fileno())
+        command.stopped = True
+        kill(command.first)
+        kill(command.builder)
+
+    def _when_gone(self, pid: int, then: Callable[[], None]) -> None:
+        """Call `then` when that process has ended, and take its remains, which may have fallen to us."""
+        try:
+            watch = os.pidfd_open(pid) if pid else -1
+        except ProcessLookupError:
+            watch = -1
+        if watch < 0:
+            then()
+            return
+
+        def gone() -> None:
+            self._off(watch)
+            os.close(watch)
+            try:
+                os.waitpid(pid, os.WNOHANG)
+            except ChildProcessError:
+                pass
+            then()
+
+        self._on(watch, gone)
+
+    def _over(self, command: Command) -> None:
+        if not command.stopped:
+            self._off(command.wire.fileno())
+        self._running.discard(command)
+        if not command.first:
+            self._end_strays()
+        said = command.answer()
+        try:
+            said["mended"] = self._guard.mend()
+        except OSError as error:
+            said["failed"] = said["failed"] or f"{type(error).__name__}: {error}"
+        _say(command.wire, said)
+
+    def _end_strays(self) -> None:
+        """What a bwrap left that was killed before it told its child's number has become a child of ours."""
+        known = {pid for command in self._running for pid in (command.builder, command.first)}
+        for pid in set(children()) - known:
+            kill(pid)
+            os.waitpid(pid, 0)
+
+    def _on(self, fd: int, hear: Callable[[], None]) -> None:
+        self._heard[fd] = hear
+        self._poll.register(fd, select.POLLIN)
+
+    def _off(self, fd: int) -> None:
+        del self._heard[fd]
+        self._poll.unregister(fd)
+
+
+def limits(wanted: dict[str, int]) -> list[tuple[int, int]]:
+    """Kinds of limits and how much: what is wanted, or the little that this process has itself."""
+    found = [(resource.RLIMIT_CORE, 0)]
+    for name, kind in _LIMITS.items():
+        most = resource.getrlimit(kind)[1]
+        found.append((kind, wanted[name] if most == resource.RLIM_INFINITY else min(wanted[name], most)))
+    return found
+
+
+def children() -> list[int]:
+    """Numbers of this process's children."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+    except FileNotFoundError:  # a kernel without checkpoint support does not list them
+        return [int(pid) for pid in os.listdir("/proc") if pid.isdecimal() and _parent(pid) == os.getpid()]
+
+
+def _parent(pid: str) -> int:
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return int(file.read().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+@contextlib.contextmanager
+def _hated() -> Generator[None]:
+    """Who is born now is killed first when memory runs out."""
+    with open("/proc/self/oom_score_adj", "r+") as score:
+        before = score.read()
+        score.write("1000")
+        score.flush()
+        try:
+            yield
+        finally:
+            score.seek(0)
+            score.write(before)
+
+
+def _high(fd: int) -> int:
+    """The same, where no command's descriptor is."""
+    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OWN)
+    os.close(fd)
+    return moved
+
+
+def _say(wire: socket.socket, said: dict[str, Any]) -> None:
+    with wire:
+        try:
+            wire.sendall(json.dumps(said).encode())
+        except OSError:
+            pass  # nobody is there to hear it
+
+
+def kill(pid: int) -> None:
+    """End that process, if there is one; 0 is none."""
+    if pid:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except OSError:
+            pass
