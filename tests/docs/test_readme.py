@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,13 +19,6 @@ ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LEDGER = r"\d+ children read [\d,]+ lines \([\d.]+ kB, ~[\d,]+ tokens\); \d+ lines \([\d.]+ kB, ~[\d,]+ tokens\) came back\. "
-TOP_LEVEL_AWAIT = """
-import ast, asyncio, sys
-code = compile(sys.stdin.read(), "README", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-async def main():
-    await eval(code, {"__name__": "__main__"})
-asyncio.run(main())
-"""
 
 both = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 
@@ -36,11 +30,12 @@ def blocks(page: Path, kind: str) -> list[str]:
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    """A small project."""
+    """A project with the files of this one that the pages name."""
     project = tmp_path / "project"
     (project / "tests").mkdir(parents=True)
-    (project / "paper.md").write_text("# On Mud\n\nBy Ada Bootscraper\n")
-    (project / "boots.py").write_text('"""Boots."""\n')
+    for name in ("README.md", "ARCHITECTURE.md", "examples/01_one_task.py", "examples/documents/on-mud.md"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, project / name)
     (project / "tests" / "test_boots.py").write_text("import pytest\n\n\ndef test_boots():\n    assert pytest\n")
     return project
 
@@ -81,14 +76,14 @@ def test_what_it_shows_of_the_terminal_is_what_is_printed(page: Path, place: Pat
 
 @both
 def test_its_first_program_runs(page: Path, place: Path) -> None:
-    done = ran(sys.executable, "-c", TOP_LEVEL_AWAIT, place=place, stdin=blocks(page, "python")[0])
+    done = ran(sys.executable, "-", place=place, stdin=blocks(page, "python")[0])
     assert done.returncode == 0 and "pytest" in done.stdout and "GOAL" in done.stdout, done.stderr
 
 
 def extractor(asked: Asked) -> Said:
     """A model that reads the document, then emits what it found."""
     if not asked.turn:
-        return [Call("r", "read", {"file_path": "paper.md"})]
+        return [Call("r", "read", {"file_path": "examples/documents/on-mud.md"})]
     values = {"title": "On Mud", "author": "Ada Bootscraper"}
     return [Call(name, "self_emitvalue", {"emit_variable_name": name, "emit_variable_value": value}) for name, value in values.items()]
 
@@ -97,8 +92,7 @@ def extractor(asked: Asked) -> Said:
 async def test_its_scope_runs(page: Path, place: Path) -> None:
     async with ModelServer(extractor) as server:
         env = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
-        command = (sys.executable, "-c", TOP_LEVEL_AWAIT)
-        done = await asyncio.to_thread(ran, *command, place=place, stdin=blocks(page, "python")[1], env=env)
+        done = await asyncio.to_thread(ran, sys.executable, "-", place=place, stdin=blocks(page, "python")[1], env=env)
     assert done.stdout == "GOAL {'title': 'On Mud', 'author': 'Ada Bootscraper'}\n", done.stderr
 
 
