@@ -112,6 +112,68 @@ async def test_a_transcript_is_followed_live(tmux: Any, three: Three) -> None:
         await tmux.expect_scrolled("all told", 1)
 
 
+async def test_a_transcript_takes_the_screen_and_gives_it_back_as_it_was(tmux: Any, three: Three) -> None:
+    async with ModelServer(three) as server:
+        await started(tmux, server, rows=24)
+        before = await tmux.expect("3 running", "⎿ read f0.txt")
+        await tmux.press("Up")
+        await tmux.expect("└─▸general")
+        await tmux.press("Enter")
+        shown = await tmux.expect("general#1.1.3  look at gamma", "281 more lines")
+        assert "line of mud" in shown and "mudroom >> look" not in shown
+        await tmux.resize(70, 18)
+        await tmux.expect("general#1.1.3  look at gamma", "281 more lines")
+        await tmux.resize(80, 24)
+        await tmux.press("PageUp")
+        await tmux.expect("line of mud")
+        await tmux.press("Escape")
+        await tmux.expect("mudroom >> look", "└─▸general", gone="line of mud")
+        await tmux.press("Escape")
+        after = await tmux.expect("└─ general", gone="▸")
+        assert above(after) == above(before), "nothing is left behind, nothing is lost"
+        await tmux.press("Up")
+        await tmux.press("Enter")
+        await tmux.expect("281 more lines")
+        three.go.set()
+        await tmux.expect("gamma saw it")
+        await tmux.press("Escape")
+        shown = await tmux.expect("all told", "3 children read", gone="line of mud")
+        assert "\n\n\n" not in shown.rstrip("\n") and shown.count("all told") == 1
+
+
+def above(screen: str) -> list[str]:
+    """What stands above the tree."""
+    return screen.partition("●")[0].splitlines()
+
+
+async def test_a_question_is_seen_though_a_transcript_is_open(tmux: Any, mudroom: Any) -> None:
+    asked_for = asyncio.Event()
+
+    async def answer(asked: Asked) -> Said:
+        if "task" in asked.tools:
+            tasks = [Call(f"t{n}", "task", {"prompt": f"CHILD {n}", "description": f"write {n}"}) for n in range(2)]
+            return "both done" if "tool_result" in str(asked.messages[-1]) else tasks
+        if asked.turn == 0:
+            return [Call("r", "read", {"file_path": "f0.txt"})]
+        await asked_for.wait()
+        return "it is done" if asked.turn > 1 else [Call("w", "write", {"file_path": "new.txt", "content": "x\n"})]
+
+    async with ModelServer(answer) as server:
+        await started(tmux, server)
+        await tmux.expect("2 running", "⎿ read f0.txt")
+        await tmux.press("Up")
+        await tmux.expect("└─▸general")
+        await tmux.press("Enter")
+        await tmux.expect("281 more lines")
+        asked_for.set()
+        await tmux.expect("asks for write", "file_path: new.txt", "▸ 1. yes", gone="281 more lines")
+        await tmux.press("2")
+        await tmux.expect("281 more lines", "it is done")
+        await tmux.press("Escape")
+        await tmux.expect("both done")
+    assert (mudroom.project / "new.txt").read_text() == "x\n"
+
+
 async def test_what_is_typed_meanwhile_waits_and_is_shown(tmux: Any, three: Three) -> None:
     async with ModelServer(three) as server:
         await started(tmux, server)

@@ -79,6 +79,8 @@ class Deeds:
         self.buffer.reset()
         self._pressed = -HURRY
         talk, choice = self._talk, self._panel.choice
+        if not self._panel.addressee:
+            self._back()
         if choice and choice.words:
             choice.give(line.strip())
         elif talk and self._panel.addressee:
@@ -142,11 +144,13 @@ class Deeds:
 
     def expand(self) -> None:
         """Ctrl+O: the last result in full."""
+        self._back()
         if self._talk:
             self._paper.lines(*self._talk.writer.expanded() or [[("There is no result yet.", "dim")]])
 
     def tasks(self) -> None:
         """Ctrl+T: into the list of children at work; when none is, all runs of the session."""
+        self._back()
         if self._panel.selectable:
             self._panel.move(-1)
             self._fresh()
@@ -164,6 +168,7 @@ class Deeds:
 
     def shortcuts(self) -> None:
         """`?` on an empty line."""
+        self._back()
         if self._talk:
             self._spawn(self._talk.obey("?"))
 
@@ -201,6 +206,12 @@ class Deeds:
         elif talk:
             self._remark(talk, self._child, "is stopped", done=talk.session.cancel(self._child))
         self._fresh()
+
+    def _back(self) -> None:
+        """Close an open transcript, so that what comes is seen."""
+        if self._panel.opened:
+            self._panel.opened = None
+            self._fresh()
 
     def _remark(self, talk: Talk, run_id: str, words: str, *, done: bool) -> None:
         run = talk.tree.runs[run_id]

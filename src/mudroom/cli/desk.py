@@ -160,7 +160,17 @@ class Desk:
 
     def _fresh(self) -> None:
         self._drawn = (0.0, (0, 0), [])
+        self._turn_page()
         self._app.invalidate()
+
+    def _turn_page(self) -> None:
+        """An open transcript has the terminal's other screen, so that closing it leaves this one as it was; a question has not."""
+        renderer = self._app.renderer
+        other = self._panel.opened is not None and self._panel.choice is None
+        if other != renderer.full_screen and self._app.is_running:
+            renderer.erase()
+            renderer.full_screen = other
+            self._wrote.set()
 
     def _close(self, code: int = 0) -> None:
         """Leave: stop what is under way, let the conversation read to its end."""
@@ -206,7 +216,7 @@ class Desk:
         while True:
             await self._wrote.wait()
             self._wrote.clear()
-            if not self._away:
+            if not (self._away or self._app.renderer.full_screen):
                 self._flush()
             await asyncio.sleep(PERIOD / 2)
 

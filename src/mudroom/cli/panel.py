@@ -18,9 +18,6 @@ if TYPE_CHECKING:
     from .opened import Opened
     from .talk import Talk
 
-LEAST = 8
-"""Lines of an open transcript, where half the screen is less."""
-
 QUEUED = 3
 """Queued lines shown; the others are counted."""
 
@@ -141,8 +138,8 @@ class Panel:
         if self.choice:
             return self.choice.lines(columns, room, self._signs) + queued
         if self.opened:
-            half = max(1, min(room, max(LEAST, height // 2)) - 1)  # what it pushes off the screen does not come back with its end
-            return [self._title(self.opened.run, columns), *self.opened.lines(columns, half, self._signs), *queued]
+            title, rest = self._title(self.opened.run, columns), max(1, room - 1)
+            return [title, *self.opened.lines(columns, rest, self._signs), *queued]
         if not (self.talk and self.talk.busy and self.talk.tree.roots):
             self._shown = []
             return queued
