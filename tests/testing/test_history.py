@@ -121,6 +121,24 @@ def same_ids(events: Events) -> None:
     events[place] = replace(event, message=replace(event.message, content=(first, replace(second, id=first.id))))
 
 
+def died_for_an_hour(events: Events) -> None:
+    place = at(events, CallFinished, "1.1.1")
+    events[place:] = [replace(event, at=event.at + 3600) for event in events[place:]]
+    events[place:place] = [Resumed(at=events[place].at, run=run) for run in ("1", "1.1.1")]
+
+
+def a_minute_forgotten(events: Events) -> None:
+    place = at(events, TurnStarted, "1", 1)
+    events[place:] = [replace(event, at=event.at + 60) for event in events[place:]]
+
+
+def granted_a_minute(events: Events) -> None:
+    event = events[at(events, RunStarted, "1")]
+    assert isinstance(event, RunStarted)
+    events[at(events, RunStarted, "1")] = replace(event, brief=replace(event.brief, budget=replace(event.brief.budget, seconds=60)))
+    report("1", reason=Reason.TIMEOUT)(events)
+
+
 DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
     "an act without its intent": ("S1", drop(CallStarted, "1.1.1")),
     "a result before its intent": ("S1", move(CallFinished, "1", 0, before=CallStarted, of="1")),
@@ -144,6 +162,9 @@ DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
     "tokens forgotten": ("S9", report("1", usage=Usage())),
     "more turns than granted": ("S9", a_turn_less_granted),
     "more children than granted": ("S9", no_child_granted),
+    "a minute forgotten": ("S9", a_minute_forgotten),
+    "a minute that never was": ("S9", report("1", seconds=60)),
+    "time that was up before it was": ("S10", granted_a_minute),
     "a run without an end": ("S10", drop(RunFinished, "1")),
     "a run with two ends": ("S10", twice(RunFinished, "1.1.1")),
     "a child that outlives its parent": ("S10", move(RunFinished, "1", 0, before=RunFinished, of="1.1.1")),
@@ -156,6 +177,16 @@ def test_every_violation_is_caught(recorded: Events, name: str) -> None:
     promise, doctor = DOCTORED[name]
     doctor(recorded)
     assert promise in {found.promise for found in violations(recorded)}
+
+
+def test_the_time_in_which_no_process_was_there_does_not_count(recorded: Events) -> None:
+    died_for_an_hour(recorded)
+    assert "S9" not in {found.promise for found in violations(recorded)}
+
+
+def test_of_a_record_on_virtual_time_the_times_are_not_judged(recorded: Events) -> None:
+    a_minute_forgotten(recorded)
+    assert violations(recorded, timed=False) == []
 
 
 def test_effects_are_held_against_the_record(recorded: Events) -> None:

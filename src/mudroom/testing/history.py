@@ -17,6 +17,7 @@ from .._core.events import (
     CallFinished,
     CallStarted,
     Changing,
+    Judged,
     Resumed,
     RunFinished,
     RunStarted,
@@ -31,6 +32,9 @@ from .._engine.recall import INTERRUPTED
 from .._engine.task import NO_SUMMARY, REPORT_CAP
 from .._engine.tree import transcript
 
+_EARLY, _LATE = 0.1, 1.0
+"""Seconds by which a report's figure may be under or over what the times of its events say; over for each process that took it up."""
+
 
 class Violation(Struct, frozen=True):
     """A promise broken: which ("S1" to "S10"), in which run, and how."""
@@ -44,7 +48,12 @@ class Violation(Struct, frozen=True):
 
 
 def violations(
-    events: Iterable[Stored], *, effects: Mapping[str, int] | None = None, effectful: Collection[str] = ("bash",), ended: bool = True
+    events: Iterable[Stored],
+    *,
+    effects: Mapping[str, int] | None = None,
+    effectful: Collection[str] = ("bash",),
+    ended: bool = True,
+    timed: bool = True,
 ) -> list[Violation]:
     """What in a record of one session is not as promised; empty if it is in order.
 
@@ -52,8 +61,9 @@ def violations(
         effects: command -> how often it was seen to have run, for the calls of effectful tools; None: nobody looked.
         effectful: names of the tools whose calls run at most once.
         ended: whether the session came to its end, so that every run must have a reason.
+        timed: whether it was recorded in real time, so that the times of its events can be held against what its reports say.
     """
-    book = _Book(effectful)
+    book = _Book(effectful, timed=timed)
     for event in events:
         book.enter(event)
     return [*book.found, *book.close(ended=ended), *(book.judge(effects) if effects is not None else ())]
@@ -72,11 +82,24 @@ class _Entry:
         return self.result is not None and self.result.error and self.result.text == INTERRUPTED
 
 
+class _Clock:
+    """How long a run, or one below it, was at work by the times of its events; what passed while no process was does not count."""
+
+    def __init__(self, at: float) -> None:
+        self.last, self.seconds, self.stood_still = at, 0.0, False
+
+    def tick(self, event: Stored, *, own: bool) -> None:
+        if not (own and isinstance(event, Resumed)):
+            self.seconds += max(0.0, event.at - self.last)
+        self.last = max(self.last, event.at)
+        self.stood_still |= isinstance(event, Judged) and event.verdict == "ask"
+
+
 class _Run:
     """What the record says of one run."""
 
-    def __init__(self, brief: Brief) -> None:
-        self.brief = brief
+    def __init__(self, brief: Brief, at: float) -> None:
+        self.brief, self.clock = brief, _Clock(at)
         self.events: list[Stored] = []
         self.lives = 1
         self.turn, self.answered = 0, set[int]()
@@ -92,10 +115,10 @@ class _Run:
 class _Book:
     """All runs of a session, entered event by event."""
 
-    def __init__(self, effectful: Collection[str]) -> None:
+    def __init__(self, effectful: Collection[str], *, timed: bool) -> None:
         self.runs: dict[str, _Run] = {}
         self.found: list[Violation] = []
-        self._effectful = effectful
+        self._effectful, self._timed = effectful, timed
 
     def enter(self, event: Stored) -> None:
         """Take in the next event."""
@@ -109,6 +132,7 @@ class _Book:
         if run.report is not None:
             self._broken("S10", event, f"{type(event).__name__} after its end")
         for above in self._upward(run):
+            above.clock.tick(event, own=above is run)
             if above.report is not None and above is not run:
                 self._broken("S10", event, f"{type(event).__name__} after the end of run {above.brief.run_id}, which it belongs to")
         run.events.append(event)
@@ -203,12 +227,21 @@ class _Book:
             self._broken("S9", event, f"{run.below} children of a budget of {budget.children}")
         if report.usage != run.usage:
             self._broken("S9", event, f"its report says {report.usage}, the record {run.usage}")
+        if self._timed:
+            self._run_timed(run, event)
+
+    def _run_timed(self, run: _Run, event: RunFinished) -> None:
+        told, seconds, most = event.report.seconds, run.clock.seconds, run.brief.budget.seconds
+        if told > seconds + _LATE * run.lives or (told < seconds - _EARLY and not run.clock.stood_still):
+            self._broken("S9", event, f"its report says {told:.3f} s, the times of its events {seconds:.3f} s")
+        if most is not None and event.report.reason is Reason.TIMEOUT and not event.report.error and told < most - _EARLY:
+            self._broken("S10", event, f"its time was up after {told:.3f} s of {most:.3f} s")
 
     def _begin(self, event: RunStarted) -> None:
         brief = event.brief
         if event.run in self.runs:
             return self._broken("S4", event, "it began twice")
-        run = self.runs[event.run] = _Run(brief)
+        run = self.runs[event.run] = _Run(brief, event.at)
         for above in self._upward(run):
             above.below += above is not run
         if not brief.parent:
