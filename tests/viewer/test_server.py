@@ -140,6 +140,19 @@ async def test_sessions_are_listed_with_what_became_of_them(client: Client) -> N
     assert listed["id"] == SESSION and listed["folder"] == "/home/someone/project" and not listed["live"] and listed["children"] == 1
 
 
+async def test_what_a_program_gave_away_is_listed_as_what_it_is(tmp_path: Path, scripts: Any) -> None:
+    script = scripts.Script()
+    script.opened()
+    script.started("1", "Find the author.", script.at, agent="explore", depth=1)
+    script.finished("1", script.at + 1, "Ada Bootscraper")
+    script.closed()
+    await scripts.record(tmp_path, script)
+    async with looking(Home(tmp_path)) as client:
+        (listed,) = await client.json("/api/sessions")
+    assert (listed["reason"], listed["prompt"], listed["children"]) == ("GOAL", "Find the author.", 0)
+    assert listed["model"] == "anthropic:claude-sonnet-4-5"
+
+
 async def test_events_come_from_a_number_on(client: Client) -> None:
     whole = await client.json(f"/api/sessions/{SESSION}/events")
     assert [number for number, _ in whole["events"]] == list(range(1, len(every_event()) + 1))

@@ -36,7 +36,7 @@ class Listed(Struct, frozen=True, kw_only=True):
     Arguments:
         id, folder, model, prompt (the first): of the session. when: last written, seconds since 1970. size: bytes on disk.
         reason: of the last root run, "" while it runs or where it was cut off. live: a process is writing it.
-        prompts: root runs. children: runs below them. tokens: read and written by all runs that have ended.
+        prompts: runs that no run began. children: runs below them. tokens: read and written by all runs that have ended.
         trouble: why its record cannot be read.
     """
 
@@ -166,7 +166,7 @@ def _folded(session: str, when: float, events: Iterable[Stored], *, size: int, l
     for event in events:
         if isinstance(event, SessionOpened):
             folder = event.cwd
-        elif isinstance(event, RunStarted) and event.brief.depth:
+        elif isinstance(event, RunStarted) and event.brief.parent:
             children += 1
         elif isinstance(event, RunStarted):
             roots.append(event)

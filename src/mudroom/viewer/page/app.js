@@ -294,7 +294,10 @@ const drawFilters = (fold) => {
 const drawTabs = (fold) => {
   const count = { transcript: "", context: app.at.turn ? ` · ${app.at.turn}` : "", ledger: fold.runs.size > fold.roots.length ? ` · ~${tokens(fold.taken.bytes / BYTES_PER_TOKEN)}` : "" };
   fill($("tabs"), Object.entries(TABS).map(([name, words]) => h("button", { role: "tab", "aria-selected": String(app.at.tab === name), "data-tab": name, click: () => app.go({ tab: name }) }, words, h("em", null, count[name]))));
+  if (narrow()) $("tabs").querySelector("[aria-selected=true]").scrollIntoView({ block: "nearest", inline: "nearest" });
 };
+
+const narrow = () => $("views").offsetHeight > 0;
 
 const drawNothing = () => {
   fill($("head"));

@@ -111,7 +111,7 @@ const claim = (kind, figure, words, more) => h("div", { class: `claim ${kind}` }
 
 /** Growth of the parent's context over its model calls: as it was, and as it would have been. */
 const chart = (growth) => {
-  const [wide, high, left, right, low] = [640, 190, 44, 96, 22];
+  const [wide, high, left, right, low] = [640, 190, 44, narrow() ? 112 : 96, 22];
   const most = Math.max(1, ...growth.map((each) => Math.max(each.with, each.without))) * 1.06;
   const x = (n) => left + ((wide - left - right) * n) / growth.length;
   const y = (value) => (high - low) * (1 - value / most) + 4;

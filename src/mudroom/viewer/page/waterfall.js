@@ -208,13 +208,18 @@ class Waterfall {
     const step = tickOf(to - from, width);
     const colour = this.#palette();
     context.font = `11px ${colour.font}`;
+    let free = 0;
     for (let tick = Math.ceil(from / step) * step; tick <= to; tick += step) {
       const x = ((tick - from) / (to - from)) * (width - 16) + 8;
       context.fillStyle = colour.faint;
       context.fillRect(Math.round(x), 19, 1, 7);
       context.fillStyle = colour.dim;
       const word = tick === 0 ? "0" : step % 86400 === 0 ? `${tick / 86400}d` : seconds(tick);
-      context.fillText(word, Math.min(x + 4, width - context.measureText(word).width - 2), 17);
+      const long = context.measureText(word).width;
+      const at = Math.min(x + 4, width - long - 2);
+      if (at < free) continue;
+      context.fillText(word, at, 17);
+      free = at + long + 6;
     }
   }
 
