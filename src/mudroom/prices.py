@@ -1,6 +1,8 @@
-"""What model calls cost, from the `genai-prices` package; loaded only when somebody asks. An unknown price is None, never 0."""
+"""What model calls cost and models hold, from the `genai-prices` package, loaded only when somebody asks. What is not known is None."""
 
 from __future__ import annotations
+
+from functools import cache
 
 from ._core.messages import Usage
 from .errors import UsageError
@@ -28,6 +30,20 @@ def cost(model: str, usage: Usage) -> float | None:
     )
     try:
         return float(genai_prices.calc_price(tokens, model_ref=name, provider_id=_THEIR_NAMES.get(provider, provider)).total_price)
+    except LookupError:
+        return None
+
+
+@cache
+def window(model: str) -> int | None:
+    """Tokens that the context of a model holds, None when that is not known. `model`: a model string, "provider:model"."""
+    provider, _, name = model.partition(":")
+    if provider in _FREE or not name:
+        return None
+    from genai_prices.data_snapshot import get_snapshot
+
+    try:
+        return get_snapshot().find_provider_model(name, None, _THEIR_NAMES.get(provider, provider), None)[1].context_window
     except LookupError:
         return None
 

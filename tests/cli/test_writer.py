@@ -16,12 +16,14 @@ from mudroom._core.events import AnyEvent, CallFinished, CallStarted, Delta, Ret
 from mudroom._core.messages import Assistant, Call, Text, Usage
 from mudroom._core.tools import ToolResult
 from mudroom._engine.tree import Tree
+from mudroom.cli.format import UNICODE
 from mudroom.cli.markdown import Blocks, rendered
 from mudroom.cli.mentions import Offers, expanded, mention_before
 from mudroom.cli.paper import Paper
 from mudroom.cli.pasted import Pasted
-from mudroom.cli.status import Status, window
+from mudroom.cli.status import Status
 from mudroom.cli.writer import Writer
+from mudroom.prices import window
 
 
 def began(run: str, parent: str = "", **more: Any) -> RunStarted:
@@ -202,10 +204,15 @@ def test_the_status_line_loses_its_least_important_figures_first() -> None:
     status = Status()
     status.model, status.sandbox, status.mode = "anthropic:claude-sonnet-4-5", "full", "plan"
     status.apply(TurnFinished(at=1, run="1", turn=1, message=Assistant((), usage=Usage(100_000, 1_000))))
-    from mudroom.cli.format import UNICODE
-
     assert "".join(status.line(120, UNICODE, hint="esc stops")) == snapshot(
         "anthropic:claude-sonnet-4-5 · sandbox full · mode plan · 101.0k tokens · context 50% · esc stops"
     )
     assert "".join(status.line(60, UNICODE, hint="esc stops")) == snapshot("claude-sonnet-4-5 · 101.0k tokens · context 50% · esc stops")
-    assert window("ollama:qwen3:8b") == 0 and window("openrouter:anthropic/claude-opus-4") == 200_000
+
+
+def test_what_a_context_holds_is_known_or_said_to_be_unknown() -> None:
+    assert window("anthropic:claude-sonnet-4-5") == 200_000 and window("openai:gpt-4o") == 128_000
+    assert window("ollama:qwen3:8b") is None and window("anthropic:a-model-of-tomorrow") is None and window("offline:rules") is None
+    status = Status()
+    status.model, status.context = "ollama:qwen3:8b", 41_400
+    assert "context 41.4k of ?" in "".join(status.line(80, UNICODE))

@@ -65,7 +65,6 @@ async def test_every_command_answers(tmux: Any, mudroom: Any) -> None:
             ("/context", "tools"),
             ("/agents", "explore"),
             ("/skills", "None. A skill is"),
-            ("/model", "goes on with another"),
             ("/mode", "acceptEdits"),
             ("/permissions", "no rules"),
             ("/compact", "/rewind goes back"),
@@ -212,7 +211,13 @@ async def test_another_session_another_model_another_mode(tmux: Any) -> None:
         await tmux.expect("answer 1")
         await tmux.press("BTab")
         await tmux.expect("mode acceptEdits")
-        await tmux.say("/model anthropic:claude-haiku-4-5")
+        await tmux.press("M-p")
+        await tmux.expect("It is anthropic:claude-sonnet-4-5", "anthropic:claude-opus", "offline")
+        await tmux.press("Escape")
+        await tmux.expect("mudroom >>", gone="Go on with which?")
+        await tmux.press("M-p")
+        await tmux.expect("Go on with which?")
+        await tmux.say("anthropic:claude-haiku-4-5")
         await tmux.say("go on")
         await tmux.expect("answer 2 of claude-haiku-4-5")
         assert "answer 1" in server.requests[-1].body.decode(), "another model goes on with the conversation"

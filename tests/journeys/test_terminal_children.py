@@ -191,6 +191,8 @@ async def test_a_word_to_the_model_that_works_does_not_wait(tmux: Any, three: Th
     async with ModelServer(three) as server:
         await started(tmux, server)
         await tmux.expect("3 running")
+        await tmux.press("C-b")
+        await tmux.expect("The run goes on while you type")
         await tmux.type("mind the gap")
         await tmux.press("C-s")
         await tmux.expect("→ mind the gap")

@@ -15,10 +15,10 @@ from .._engine.ledger import sentence
 from .._engine.tree import RunView
 from ..errors import UsageError
 from ..journals.folder import session_path
+from ..prices import window
 from .format import Line, broken, clean, cut, one_line, plural, tokens, width
 from .going_on import OFFERED, found, of_folder
 from .rows import figures, outcome
-from .status import window
 from .talk import Command, Next, Talk
 
 MODES = {
@@ -56,7 +56,7 @@ async def _context(talk: Talk, _: str) -> None:
     from ..agentfiles import context_from
 
     size, used = window(talk.status.model), talk.status.context
-    share = f" of {tokens(size)} ({used / size:.0%})" if size else ""
+    share = f" of {tokens(size)} ({used / size:.0%})" if size else " of ?"
     files = await asyncio.to_thread(context_from, talk.session.cwd, home=os.path.expanduser("~"))
     rows = [("context", f"{tokens(used)}{share} tokens at the last model call" if used else "nothing sent yet")]
     rows += [("file", f"{file.path}  ~{tokens(len(file.text.encode()) // 4)} tokens") for file in files.files]
@@ -74,11 +74,14 @@ async def _cost(talk: Talk, _: str) -> None:
 
 
 async def _model(talk: Talk, words: str) -> Next | None:
-    if not words:
-        talk.say(f"{talk.session.model}. /model NAME goes on with another; mudroom models lists those that can be reached.")
-        return None
-    from ..models.providers import split
+    from ..models.providers import offered, split
 
+    if not words:
+        items = [(name, name) for name in [*offered(os.environ), "offline"] if name != talk.session.model]
+        title = f"It is {talk.session.model}. Go on with which? Or type a name."
+        words = await talk.face.choose(title, items, words=True) or ""
+    if not words:
+        return None
     split(words)
     return Next(resume=talk.session.id, model=words) if talk.tree.roots else Next(model=words)
 
@@ -258,7 +261,7 @@ ABOUT = (
     About("/compact", "", "say how to make room", _compact),
     About("/context", "", "what the model is sent, and how much of it", _context),
     About("/cost", "", "tokens and money so far, and what the children kept out", _cost),
-    About("/model", "[NAME]", "say which model works, or go on with another", _model),
+    About("/model", "[NAME]", "go on with another model, chosen from a list or named; alt+p", _model),
     About("/mode", "[NAME]", "what may be done without asking; shift+tab takes the next", _mode),
     About("/permissions", "", "mode and rules, and where they come from", _permissions),
     About("/agents", "", "who works on tasks", _agents),
@@ -290,7 +293,8 @@ SHORTCUTS = (
     ("up, down", "history; with an empty line while children run: select one"),
     ("on a child", "enter: its transcript, m: a word to it, w: wrap up, x: stop"),
     ("ctrl+x ctrl+k", "stop everything"),
-    ("shift+tab", "next permission mode"),
+    ("shift+tab, alt+p", "next permission mode; another model"),
+    ("ctrl+b", "say how to go on typing while a run is under way"),
     ("ctrl+o", "the last result in full"),
     ("ctrl+t", "tasks"),
     ("ctrl+r", "search the history"),

@@ -20,7 +20,7 @@ from .warming import warm
 
 async def conversed(face: Face, settings: Settings, cwd: str, start: Start, *, first: str = "", quiet: bool = False) -> int:
     """Talk until the person leaves; the exit code. Arguments as those of `repl.converse`."""
-    warm(settings.model)
+    warm(settings.model, talking=True)
     after, before = Next(), ""
     approver, settings = Asked(face), await introduced(face, settings, cwd)
     while after.code is None:

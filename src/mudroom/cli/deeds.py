@@ -47,6 +47,11 @@ class Deeds:
         self._pressed = self._escaped = -HURRY
 
     @property
+    def busy(self) -> bool:
+        """Whether a run is under way."""
+        return self._talk is not None and self._talk.busy
+
+    @property
     def choosing(self) -> bool:
         """Whether a question waits for an answer."""
         return self._panel.choice is not None
@@ -165,6 +170,15 @@ class Deeds:
     def next_mode(self) -> None:
         """Shift+Tab: the next permission mode, once the run is over."""
         self._panel.put("/mode next")
+
+    def next_model(self) -> None:
+        """Alt+P: choose another model, once the run is over."""
+        self._panel.put("/model")
+
+    def background(self) -> None:
+        """Ctrl+B: a run stays where it is, and need not be left alone to go on."""
+        self._back()
+        self._paper.lines([("The run goes on while you type: Enter queues a line behind it, Ctrl+S tells the model now.", "dim")])
 
     def shortcuts(self) -> None:
         """`?` on an empty line."""

@@ -33,6 +33,8 @@ def bindings(desk: Deeds, *, edit: Callable[[], None], suspend: Callable[[], Non
         (("c-x", "c-k"), desk.stop_all),
     ):
         keys.add(*names, filter=typing)(_doing(deed))
+    keys.add("escape", "p", filter=typing)(_doing(desk.next_model))
+    keys.add("c-b", filter=typing & Condition(lambda: desk.busy))(_doing(desk.background))
     keys.add("s-tab", filter=typing & ~has_completions)(_doing(desk.next_mode))
     keys.add("c-d", filter=typing & empty)(_doing(desk.leave))
     keys.add("?", filter=typing & empty)(_doing(desk.shortcuts))

@@ -3,18 +3,8 @@
 from __future__ import annotations
 
 from .._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, TurnFinished
+from ..prices import window
 from .format import Glyphs, fit, tokens
-
-WINDOWS = {
-    "claude": 200_000,
-    "gemini": 1_048_576,
-    "gpt-4.1": 1_047_576,
-    "gpt-4o": 128_000,
-    "gpt-5": 400_000,
-    "o3": 200_000,
-    "o4": 200_000,
-}
-"""Tokens that a model's context holds, by how its name begins. One that is not here gets no share, only a count."""
 
 
 class Status:
@@ -55,10 +45,4 @@ class Status:
         if not self.context:
             return ""
         size = window(self.model)
-        return f"context {self.context / size:.0%}" if size else f"context {tokens(self.context)}"
-
-
-def window(model: str) -> int:
-    """Tokens the context of a model holds, 0 where that is not known. `model`: a model string."""
-    name = model.rpartition(":")[2].rpartition("/")[2] if ":" in model else model
-    return next((size for start, size in WINDOWS.items() if name.startswith(start)), 0)
+        return f"context {self.context / size:.0%}" if size else f"context {tokens(self.context)} of ?"

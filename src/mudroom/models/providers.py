@@ -136,6 +136,15 @@ def default(environ: Mapping[str, str]) -> str | None:
     )
 
 
+def offered(environ: Mapping[str, str]) -> list[str]:
+    """Model strings that can be used as they are: of every provider whose key or address is set the usual one, of Anthropic's a family."""
+    here = [provider for provider in _TABLE if has_key(provider, environ) or _value(environ, provider.urls)]
+    names = [_suggested(provider, environ) for provider in here]
+    if any(provider.name == "anthropic" for provider in here):
+        names += [f"anthropic:{model}" for model in _SHORT.values()]
+    return list(dict.fromkeys(filter(None, names)))
+
+
 def has_key(provider: Provider, environ: Mapping[str, str]) -> bool:
     """Whether the environment holds a key or token for it."""
     return bool(_value(environ, provider.keys + provider.tokens))
