@@ -19,6 +19,10 @@ from .recall import reconciled
 OUTPUT_CAP = 50_000
 """Characters of one result in a context; the whole stays on disk."""
 
+QUICK = 1.0
+"""Seconds up to which a pure call is no work worth keeping by itself: its result is stored with the next record, and a crash
+before that runs it again (S3). What took longer is stored at once."""
+
 EVERYTHING = "*"
 """The lane of a call that may touch anything."""
 
@@ -131,7 +135,11 @@ async def _one(ctx: RunContext, place: int, ready: Ready) -> None:
     ctx.count(name, result, refused=refusal is not None)
     seconds = round(ctx.parts.clock.monotonic() - began, 3)
     ctx.results[ready.call.id] = Result(ready.call.id, name, result.text, result.error)
-    await ctx.record(ctx.event(CallFinished, call_id=ready.call.id, name=name, result=result, seconds=seconds, refused=refusal is not None))
+    finished = ctx.event(CallFinished, call_id=ready.call.id, name=name, result=result, seconds=seconds, refused=refusal is not None)
+    if ready.tool and ready.tool.effect is Effect.PURE and seconds <= QUICK:
+        ctx.note(finished, show=True)
+    else:
+        await ctx.record(finished)
 
 
 async def _denied(ctx: RunContext, ready: Ready) -> ToolResult | None:
