@@ -128,7 +128,7 @@ class Assistant(Struct, frozen=True, tag="assistant", omit_defaults=True):
     @property
     def calls(self) -> tuple[Call, ...]:
         """The tool calls, in the order the model made them."""
-        return tuple(b for b in self.content if isinstance(b, Call))
+        return tuple([b for b in self.content if isinstance(b, Call)])
 
 
 Message = User | Assistant

@@ -101,11 +101,11 @@ class Http:
         A piece without a kind is but a sign of life. Yields Retry before each wait: pieces since the request began are void
         then. Close the generator (`aclosing`) to end the request at once. Raises ModelRefused, ModelUnavailable, ModelGarbled.
         """
-        secrets, attempt = secrets_of(headers), 0
+        attempt = 0
         while True:
             attempt += 1
             try:
-                async with aclosing(self._try(url, headers, body, reader(), secrets)) as pieces:
+                async with aclosing(self._try(url, headers, body, reader())) as pieces:
                     async for piece in pieces:
                         yield piece
                 return
@@ -123,9 +123,7 @@ class Http:
         if session is not None:
             await session.close()
 
-    async def _try(
-        self, url: str, headers: Mapping[str, str], body: bytes, reader: Reader, secrets: tuple[str, ...]
-    ) -> AsyncGenerator[Piece | Assistant, None]:
+    async def _try(self, url: str, headers: Mapping[str, str], body: bytes, reader: Reader) -> AsyncGenerator[Piece | Assistant, None]:
         import aiohttp
 
         session, sse = self._session or self._open(), Sse()
@@ -134,7 +132,7 @@ class Http:
         try:
             async with session.post(url, data=data, headers=headers, proxy=self._proxy(url), allow_redirects=False) as answer:
                 if answer.status != 200 or answer.content_type in _NO_STREAM:
-                    raise await self._unstreamed(url, answer, secrets)
+                    raise await self._unstreamed(url, answer, secrets_of(headers))
                 self._gate.admitted(sent)
                 shown = self.clock.monotonic()
                 async for chunk in answer.content.iter_any():
@@ -151,7 +149,7 @@ class Http:
                 yield piece
             yield reader.finish()
         except (*_EXPECTED, aiohttp.ClientError, OSError) as error:
-            failure = self._sorted(url, error, secrets)
+            failure = self._sorted(url, error, secrets_of(headers))
             if failure.limit:
                 self._gate.limited(sent, failure.wait or _FIRST_DELAY)
             raise failure from error

@@ -20,6 +20,7 @@ WIRE = "anthropic"
 HOME = "https://api.anthropic.com"
 _VERSION = "2023-06-01"
 """The later version of the API differs for us only in refusing sampling for older models too; compatible servers know this one."""
+_ODD = re.compile(r"[^A-Za-z0-9_-]")
 _MARK = {"cache_control": {"type": "ephemeral"}}
 _MARK_BYTES = b',"cache_control":{"type":"ephemeral"}'
 
@@ -164,7 +165,7 @@ def _result(result: Result) -> dict[str, Any]:
 
 
 def _id(call_id: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]", "_", call_id)
+    return _ODD.sub("_", call_id)
 
 
 class _Counts(Struct):
@@ -173,6 +174,9 @@ class _Counts(Struct):
     cache_read_input_tokens: int | None = None
     cache_creation_input_tokens: int | None = None
     output_tokens_details: dict[str, Any] | None = None
+
+
+_COUNTED = _Counts.__struct_fields__[:4]
 
 
 class _Envelope(Struct):
@@ -329,9 +333,9 @@ class AnthropicReader:
     def _count(self, counts: _Counts | None) -> None:
         """Take figures as they stand: each event reports totals, and may leave some out."""
         if counts is not None:
-            figures = {name: getattr(counts, name) for name in _Counts.__struct_fields__[:4]}
-            figures["thinking"] = (counts.output_tokens_details or {}).get("thinking_tokens")
-            self._usage |= {name: value for name, value in figures.items() if value is not None}
+            figures = [(name, getattr(counts, name)) for name in _COUNTED]
+            figures.append(("thinking", (counts.output_tokens_details or {}).get("thinking_tokens")))
+            self._usage.update([figure for figure in figures if figure[1] is not None])
 
 
 def _distinct(blocks: list[Text | Thinking | Call]) -> tuple[Text | Thinking | Call, ...]:

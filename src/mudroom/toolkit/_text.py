@@ -33,6 +33,8 @@ _MAGIC: Sequence[tuple[bytes, str]] = (
     (b"\x00asm", "WebAssembly module"),
     (b"\xca\xfe\xba\xbe", "Java class"),
 )
+_BOM_BYTES = tuple(bom for bom, _ in _BOMS)
+_MAGIC_BYTES = tuple(magic for magic, _ in _MAGIC)
 _LOCKS = tuple(threading.Lock() for _ in range(64))
 """Two runs may share a file: each path always falls to the same one of these. They guard a change from reading to renaming."""
 
@@ -75,15 +77,18 @@ def all_crlf(text: str) -> bool:
 
 def mark(data: bytes) -> tuple[bytes, str]:
     """The byte order mark at the start and the encoding it tells; b"" and UTF-8 without one."""
-    return next(((bom, encoding) for bom, encoding in _BOMS if data.startswith(bom)), (b"", "utf-8"))
+    if not data.startswith(_BOM_BYTES):
+        return b"", "utf-8"
+    return next((bom, encoding) for bom, encoding in _BOMS if data.startswith(bom))
 
 
 def kind_of_binary(head: bytes) -> str:
     """What sort of binary file begins like this; "" for text."""
-    known = next((kind for magic, kind in _MAGIC if head.startswith(magic)), "")
-    if mark(head)[0]:
+    if head.startswith(_BOM_BYTES):
         return ""
-    return known or ("binary file" if b"\0" in head else "")
+    if head.startswith(_MAGIC_BYTES):
+        return next(kind for magic, kind in _MAGIC if head.startswith(magic))
+    return "binary file" if b"\0" in head else ""
 
 
 def exclusive(workspace: Workspace, located: str) -> threading.Lock:
