@@ -9,10 +9,10 @@ from functools import lru_cache
 SHAPES = (
     ("AWS key", "AKIA|ASIA", r"[0-9A-Z]{16}(?![0-9a-zA-Z])"),
     ("AWS secret", "ecret_access_key|ECRET_ACCESS_KEY|ecretAccessKey", r"[\"']?\s*[:=]\s*[\"']?[A-Za-z0-9/+=]{40}"),
-    ("GitHub token", "gh", r"[pousr]_[A-Za-z0-9]{36,}"),
+    ("GitHub token", "ghp_|gho_|ghu_|ghs_|ghr_", r"[A-Za-z0-9]{36,}"),
     ("GitHub token", "github_pat_", r"[A-Za-z0-9_]{22,}"),
     ("GitLab token", "glpat-", r"[\w-]{20,}"),
-    ("Slack token", "xox", r"[abeprs]-[\w-]{10,}"),
+    ("Slack token", "xoxa-|xoxb-|xoxe-|xoxp-|xoxr-|xoxs-", r"[\w-]{10,}"),
     ("Slack address", "hooks.slack.com/services/", r"[\w/]{20,}"),
     ("Anthropic key", "sk-ant-", r"[\w-]{20,}"),
     ("OpenAI key", "sk-", r"(?<!\w{4})(?<!\w\w\w-)(?=[\w-]*\d)(?=[\w-]*[A-Z])[\w-]{32,}"),
@@ -62,8 +62,9 @@ class Redactor:
         for value, name in self._values:
             if value in text:
                 text = text.replace(value, f"[redacted: ${name}]")
-        for name, begins, follows in _BEGINNINGS:
-            if begins in text:
+        missing = {mark for mark in _MARKS if mark not in text}
+        for mark, name, begins, follows in _BEGINNINGS:
+            if mark not in missing and begins in text:
                 text = _shape(begins, follows).sub(lambda found, name=name: _marked(found, name), text)
         return text
 
@@ -78,4 +79,10 @@ def _marked(found: re.Match[str], name: str) -> str:
     return found[0].replace(secret, f"[redacted: {name}]")
 
 
-_BEGINNINGS = [(name, begins, follows) for name, texts, follows in SHAPES for begins in texts.split("|")]
+_MARKS = "_-./:"
+"""Most beginnings have one of these in them, and to see that a text has none of it is a hundred times as quick as to look for the words."""
+_BEGINNINGS = [
+    (next((mark for mark in _MARKS if mark in begins), ""), name, begins, follows)
+    for name, texts, follows in SHAPES
+    for begins in texts.split("|")
+]
