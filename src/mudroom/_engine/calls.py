@@ -99,11 +99,11 @@ class Lanes:
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Event] = {}
 
-    def enter(self, lane: str | None) -> tuple[Sequence[asyncio.Event], asyncio.Event]:
+    def enter(self, lane: str | None) -> tuple[Sequence[asyncio.Event], asyncio.Event | None]:
         """The events to wait for, and the one to set at the end."""
-        ended = asyncio.Event()
         if lane is None:
-            return (), ended
+            return (), None
+        ended = asyncio.Event()
         if lane == EVERYTHING:
             before = list(self._last.values())
             self._last = {}
@@ -113,13 +113,14 @@ class Lanes:
         return before, ended
 
 
-async def _in_order(ctx: RunContext, place: int, ready: Ready, before: Sequence[asyncio.Event], ended: asyncio.Event) -> None:
+async def _in_order(ctx: RunContext, place: int, ready: Ready, before: Sequence[asyncio.Event], ended: asyncio.Event | None) -> None:
     try:
         for event in before:
             await event.wait()
         await _one(ctx, place, ready)
     finally:
-        ended.set()
+        if ended:
+            ended.set()
 
 
 async def _one(ctx: RunContext, place: int, ready: Ready) -> None:

@@ -40,7 +40,8 @@ class Barrier:
     """What a run changes in other threads: nothing begins once it is closed, and closing waits for what has begun (S8)."""
 
     def __init__(self) -> None:
-        self._under_way, self._closed, self._idle = 0, False, asyncio.Event()
+        self._under_way, self._closed = 0, False
+        self._idle: asyncio.Event | None = None
 
     def enter(self, path: str) -> None:
         """Begin a change. Raises WorkspaceError when it is too late; pairs with `leave`."""
@@ -51,13 +52,14 @@ class Barrier:
     def leave(self) -> None:
         """A change is done."""
         self._under_way -= 1
-        if not self._under_way:
+        if self._idle and not self._under_way:
             self._idle.set()
 
     async def close(self) -> None:
         """Let nothing begin any more, and wait for what is under way."""
         self._closed = True
         if self._under_way:
+            self._idle = asyncio.Event()
             await self._idle.wait()
 
 

@@ -12,6 +12,7 @@ from .._core.messages import Assistant, Call, Message, Result, StopReason, Text,
 from .._core.ports import Piece, Retry, Setup
 from .._core.tools import Tool
 from ..errors import ModelGarbled
+from ._heads import Heads
 from ._http import Cut, Http, Refused
 from ._json import arguments, clean, decoder, encode
 from .names import Names
@@ -43,6 +44,7 @@ class AnthropicModel:
         own = {"Content-Type": "application/json", "anthropic-version": _VERSION}
         own |= ({"x-api-key": key} if key else {}) | ({"Authorization": f"Bearer {auth_token}"} if auth_token else {})
         self.headers = {**own, **(headers or {})}
+        self.heads = Heads(lambda setup, names: _head(model, setup, names))
 
     def chat(self, setup: Setup) -> AnthropicChat:
         """Begin a conversation; costs no request."""
@@ -57,31 +59,32 @@ class AnthropicChat:
     """One conversation: a head that never changes, the messages' bytes, each encoded once, and the last one with a cache mark."""
 
     def __init__(self, model: AnthropicModel, setup: Setup) -> None:
-        self._model, self._offers, self._names = model, bool(setup.tools), Names(tool.name for tool in setup.tools)
-        self._head = _head(model.model, setup, self._names)
+        self._model, self._head = model, model.heads.of(setup)
         self._kept = bytearray()
-        self._last = self._last_marked = b""
+        self._last, self._marked = b"", False
 
     def add(self, message: Message) -> None:
         """Append a message; one in which nothing may be sent is passed over."""
-        blocks = _from_user(message) if isinstance(message, User) else _from_assistant(message, self._names)
+        blocks = _from_user(message) if isinstance(message, User) else _from_assistant(message, self._head.names)
         if not blocks:
             return
         if self._last:
             self._kept += self._last + b","
         role = b"user" if isinstance(message, User) else b"assistant"
         self._last = b'{"role":"%b","content":%b}' % (role, encode(blocks))
-        self._last_marked = self._last if blocks[-1]["type"] in _UNMARKED else self._last[:-3] + _MARK_BYTES + self._last[-3:]
+        self._marked = blocks[-1]["type"] not in _UNMARKED
 
     def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
         """Ask for the next answer. Raises ModelError."""
-        model, names = self._model, self._names
+        model, names = self._model, self._head.names
         return model.http.converse(model.url, model.headers, self.body(tools=tools), lambda: AnthropicReader(model.model, names))
 
     def body(self, *, tools: bool = True) -> bytes:
         """The request as it is sent."""
-        tail = b"]}" if tools or not self._offers else b'],"tool_choice":{"type":"none"}}'
-        return b"".join((self._head, self._kept, self._last_marked, tail))
+        tail = b"]}" if tools or not self._head.offers else b'],"tool_choice":{"type":"none"}}'
+        last = memoryview(self._last)
+        marked = (last[:-3], _MARK_BYTES, last[-3:]) if self._marked else (last,)
+        return b"".join((self._head.data, self._kept, *marked, tail))
 
 
 _UNMARKED = frozenset({"thinking", "redacted_thinking"})

@@ -13,6 +13,7 @@ from .._core.messages import Assistant, Call, Message, Result, StopReason, Text,
 from .._core.ports import Piece, Retry, Setup
 from .._core.tools import Tool
 from ..errors import ModelGarbled
+from ._heads import Heads
 from ._http import Cut, Http, Refused
 from ._json import arguments, clean, decoder, encode
 from .names import Names
@@ -52,6 +53,7 @@ class GoogleModel:
         self.url = f"{base_url.rstrip('/')}/models/{quote(self.model)}:streamGenerateContent?alt=sse"
         sealed = {"x-goog-api-key": key} if key else {}
         self.headers = {"Content-Type": "application/json", **sealed, **(headers or {})}
+        self.heads = Heads(lambda setup, names: _head(model, setup, names))
 
     def chat(self, setup: Setup) -> GoogleChat:
         """Begin a conversation; costs no request."""
@@ -66,16 +68,15 @@ class GoogleChat:
     """One conversation: a head that never changes, and the contents' bytes, each encoded once."""
 
     def __init__(self, model: GoogleModel, setup: Setup) -> None:
-        self._model, self._offers, self._names = model, bool(setup.tools), Names(tool.name for tool in setup.tools)
-        self._head = _head(model.model, setup, self._names)
+        self._model, self._head = model, model.heads.of(setup)
         self._kept = bytearray()
 
     def add(self, message: Message) -> None:
         """Append a message."""
         if isinstance(message, User):
-            role, parts = "user", list(_from_user(message, self._names))
+            role, parts = "user", list(_from_user(message, self._head.names))
         else:
-            role, parts = "model", list(_from_assistant(message, self._names, strict=self._model.model.startswith("gemini-3")))
+            role, parts = "model", list(_from_assistant(message, self._head.names, strict=self._model.model.startswith("gemini-3")))
         if not parts:
             return
         if self._kept:
@@ -85,12 +86,12 @@ class GoogleChat:
     def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
         """Ask for the next answer. Raises ModelError."""
         model = self._model
-        return model.http.converse(model.url, model.headers, self.body(tools=tools), lambda: GoogleReader(model.model, self._names))
+        return model.http.converse(model.url, model.headers, self.body(tools=tools), lambda: GoogleReader(model.model, self._head.names))
 
     def body(self, *, tools: bool = True) -> bytes:
         """The request as it is sent."""
-        tail = b"]}" if tools or not self._offers else b'],"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}'
-        return b"".join((self._head, self._kept, tail))
+        tail = b"]}" if tools or not self._head.offers else b'],"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}'
+        return b"".join((self._head.data, self._kept, tail))
 
 
 def _head(model: str, setup: Setup, names: Names) -> bytes:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from .._core.messages import Assistant, Call, Message, Result, Text, Thinking, User
 from .._core.ports import Piece, Retry, Setup
 from .._core.tools import Tool
+from ._heads import Heads
 from ._http import Http
 from ._json import clean, encode
 from ._openai_answer import SEALED, WIRE, OpenAIReader
@@ -49,6 +50,7 @@ class OpenAIModel:
         self.wire = WIRE if self.at_home else f"{WIRE}:{host}"
         bearer = {"Authorization": f"Bearer {key}"} if key else {}
         self.headers = {"Content-Type": "application/json", **bearer, **(headers or {})}
+        self.heads = Heads(lambda setup, names: _head(self, setup, names))
 
     def chat(self, setup: Setup) -> OpenAIChat:
         """Begin a conversation; costs no request."""
@@ -63,15 +65,14 @@ class OpenAIChat:
     """One conversation: a head that never changes, and the messages' bytes, each encoded once."""
 
     def __init__(self, model: OpenAIModel, setup: Setup) -> None:
-        self._model, self._offers, self._names = model, bool(setup.tools), Names(tool.name for tool in setup.tools)
-        self._head = _head(model, setup, self._names)
+        self._model, self._head = model, model.heads.of(setup)
         self._kept = bytearray()
         if system := clean(setup.system):
             self._append({"role": "system", "content": system})
 
     def add(self, message: Message) -> None:
         """Append a message."""
-        names, wire, strict = self._names, self._model.wire, self._model.strict
+        names, wire, strict = self._head.names, self._model.wire, self._model.strict
         for entry in _from_user(message, joined=strict) if isinstance(message, User) else _from_assistant(message, names, wire):
             self._append(entry)
 
@@ -79,13 +80,13 @@ class OpenAIChat:
         """Ask for the next answer. Raises ModelError."""
         model = self._model
         return model.http.converse(
-            model.url, model.headers, self.body(tools=tools), lambda: OpenAIReader(model.model, self._names, model.wire)
+            model.url, model.headers, self.body(tools=tools), lambda: OpenAIReader(model.model, self._head.names, model.wire)
         )
 
     def body(self, *, tools: bool = True) -> bytes:
         """The request as it is sent."""
-        tail = b"]}" if tools or not self._offers else b'],"tool_choice":"none"}'
-        return b"".join((self._head, self._kept, tail))
+        tail = b"]}" if tools or not self._head.offers else b'],"tool_choice":"none"}'
+        return b"".join((self._head.data, self._kept, tail))
 
     def _append(self, entry: dict[str, Any]) -> None:
         if self._kept:
