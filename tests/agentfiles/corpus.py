@@ -88,7 +88,8 @@ _NOTED: list[Sample] = [
     Sample(CLAUDE.format("bypass"), head(*BASE, "permissionMode: bypassPermissions"), said="4: note: parent's rights"),
     Sample(CLAUDE.format("unknown"), head(*BASE, "colour: red"), said="4: warning: unknown key 'colour'"),
     Sample(CLAUDE.format("unknown-tool"), head(*BASE, "tools: Read, WebSearch"), said="4: warning: no tool is called 'WebSearch'"),
-    Sample(CLAUDE.format("limited-tool"), head(*BASE, "tools: Read, Bash(git:*)"), said="4: warning: limits inside a tool"),
+    Sample(CLAUDE.format("limited-tool"), head(*BASE, "tools: Read, Bash(git:*)", "disallowedTools: Read(.env), Bash(git push:*)")),
+    Sample(CLAUDE.format("limited-wrong"), head(*BASE, "tools: Read, Bash(git:* push)"), used=False, said="4: error: :* is not at the end"),
     Sample(CLAUDE.format("colon"), head("name: colon", "description: Use this: when asked."), said="3: warning: quotes"),
     Sample(CLAUDE.format("twice"), head(*BASE, "model: opus", "model: haiku"), said="5: warning: given twice"),
     Sample(CLAUDE.format("wordy"), head("name: wordy", "description: " + "w" * 3_000), said="3: warning: 2,000 are used"),
@@ -101,8 +102,9 @@ _NOTED: list[Sample] = [
     Sample(".gemini/agents/servers.md", head("name: servers", "description: S.", "mcp_servers: {}"), said="4: note: 'mcp_servers'"),
     Sample(".opencode/agents/ask.md", head("description: A.", "permission:", "  bash: ask"), said="3: note: whether to ask"),
     Sample(
-        ".opencode/agents/part.md", head("description: A.", "permission:", "  bash: {'git *': allow, '*': deny}"), said="3: warning: limits"
+        ".opencode/agents/part.md", head("description: A.", "permission:", "  bash: {'git *': allow, '*': deny}"), said="3: warning: kept"
     ),
+    Sample(".opencode/agents/but.md", head("description: A.", "permission:", "  bash: {'*': ask, 'rm *': deny}"), said="3: note: to ask"),
     Sample(".opencode/agents/provider.md", head("description: A.", "reasoningEffort: high"), said="3: warning: unknown key"),
     Sample(
         ".codex/agents/nick.toml",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct
 
 from .budgets import Budget
 from .messages import Message, Usage
+from .tools import canonical
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -78,7 +81,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         description: when to hand work to it; the parent model reads this.
         instructions: its system prompt.
         tools: names of the tools it may use, or patterns with *; one that begins with ! is taken away. None is all of its
-            parent's but `task`.
+            parent's but `task`. Brackets say which calls: "bash(git:*)" only these, "!read(.env)" all but these; see `limits`.
         children: names, or patterns, of the agents its `task` tool may call; child_tools: the most these may use. None: all.
         model: "inherit" or a model string.
         budget: limits of one run of it; fields left None come from the caller.
@@ -108,6 +111,19 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     child_tools: tuple[str, ...] | None = None
     mode: Mode | None = None
 
+    @property
+    def limits(self) -> tuple[str, ...]:
+        """Those of its tools' patterns that are about single calls."""
+        return limits(self.tools)
+
+
+def limits(tools: Iterable[str] | None) -> tuple[str, ...]:
+    """Of patterns of tools those with brackets, which are rules for calls; not what allows some calls of a tool that is there whole."""
+    patterns = tuple(tools or ())
+    whole = [canonical(pattern) for pattern in patterns if "(" not in pattern and not pattern.startswith("!")]
+    inside = ((pattern, canonical(pattern.partition("(")[0])) for pattern in patterns if "(" in pattern)
+    return tuple(pattern for pattern, tool in inside if pattern.startswith("!") or not any(fnmatchcase(tool, name) for name in whole))
+
 
 class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """All that goes into a run. What is not in here (or carved for it) a run cannot know.
@@ -118,7 +134,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
         agent: who runs. prompt: what it is told first. description: three to five words for screens.
         tools: names of the tools it has, in order, already narrowed.
         model: the model string, already resolved. budget: already carved.
-        mode: what it may do where no rule holds, already narrowed.
+        mode: what it may do where no rule holds, already narrowed. limits: those of its agent's callers, which hold for it too.
         depth: 0 for a root run. continues: run id whose conversation this one goes on with.
         history: earlier messages of that conversation, oldest first; the record leaves them to the runs they came from.
     """
@@ -136,6 +152,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     continues: str = ""
     history: tuple[Message, ...] = ()
     mode: Mode = Mode.DEFAULT
+    limits: tuple[tuple[str, ...], ...] = ()
 
 
 class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):

@@ -271,6 +271,10 @@ class Policy(Protocol):
         """Decide on a call of a run. `arguments`: as checked, by the names the tool knows them by."""
         ...
 
+    def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
+        """The workspace as a tool of that name may see it in a run: what may not be read is neither listed nor opened."""
+        ...
+
 
 class Worker(Protocol):
     """Where runs run: this process, another, a cluster."""

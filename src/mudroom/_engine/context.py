@@ -15,7 +15,7 @@ from .._core.budgets import Budget, Meter
 from .._core.events import AnyEvent, Changing, Delta, Event, Stored, Told
 from .._core.messages import Assistant, Call, Result, Text, Usage, User
 from .._core.ports import Approver, Chat, Clock, Journal, Model, Policy, Sandbox, Setup, Toolbox, Worker, Workspace
-from .._core.tools import Tool, ToolResult
+from .._core.tools import Tool, ToolResult, canonical
 from .answers import EMIT, Answers
 from .changes import Announced, Barrier, from_any_thread
 from .guard import Guard
@@ -267,7 +267,8 @@ class CallContext:
         self.run, self.call, self.place = run, call, place
         self.run_id, self.turn, self.memo, self.sandbox = run.run_id, run.turn, run.memo, run.parts.sandbox
         self.redact = run.parts.redact
-        self.workspace: Workspace = cast(Workspace, Announced(run.parts.workspace, self._announce, self._made))
+        workspace = cast(Workspace, Announced(run.parts.workspace, self._announce, self._made))
+        self.workspace = run.parts.policy.view(workspace, canonical(call.name), run.brief) if call else workspace
         self._loop = asyncio.get_running_loop()
 
     def spill(self, name: str) -> str:

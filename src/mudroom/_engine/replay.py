@@ -25,7 +25,7 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.messages import Call, Conversation
-from .._core.ports import Answer, Decision, Question
+from .._core.ports import Answer, Decision, Question, Workspace
 from .._core.tools import Tool, ToolResult
 from ..errors import MudroomError
 from .context import CallContext
@@ -125,6 +125,10 @@ class Recorded:
         """What the rules said then."""
         judged = self._judged.get((brief.run_id, call.id))
         return Decision(judged.verdict, judged.why, judged.rule, judged.part) if judged else Decision("allow")
+
+    def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
+        """No file is looked at again."""
+        return workspace
 
 
 def conversations(events: Sequence[Stored]) -> list[Conversation]:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .._core.agents import Agent, Brief, Reason, Report
+from .._core.agents import Agent, Brief, Reason, Report, limits
 from .._core.budgets import Budget, Meter
 from .._core.tools import Effect, Tool, ToolResult, canonical
 from ..errors import suggest
@@ -67,13 +67,16 @@ def narrowed(tools: Iterable[str], wanted: Iterable[str] | None, *, depth: int) 
 
 
 def chosen(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[str, ...]:
-    """Of the names those that a pattern fits and none that begins with ! does; None fits all."""
+    """Of the names those that a pattern fits and none that begins with ! does; None fits all. Brackets are for the policy."""
     if patterns is None:
         return tuple(names)
     wanted, barred = set[str](), set[str]()
     for pattern in patterns:
-        bare = pattern.removeprefix("!")
-        (wanted if bare == pattern else barred).update((bare, canonical(bare)))
+        bare, bracket, _ = pattern.removeprefix("!").partition("(")
+        if not pattern.startswith("!"):
+            wanted.update((bare, canonical(bare)))
+        elif not bracket:
+            barred.update((bare, canonical(bare)))
     return tuple(name for name in names if _fits(name, wanted) and not _fits(name, barred))
 
 
@@ -132,6 +135,7 @@ def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tupl
         budget=meter.budget,
         depth=ctx.brief.depth + 1,
         mode=(agent.mode or ctx.brief.mode).within(ctx.brief.mode),
+        limits=(*ctx.brief.limits, *filter(None, (ctx.brief.agent.limits, limits(ctx.brief.agent.child_tools)))),
     )
     return brief, meter
 

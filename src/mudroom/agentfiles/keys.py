@@ -148,7 +148,8 @@ def _tools(draft: Draft, value: Any, line: int) -> None:
     draft.tools = found.tools
     if found.agents is not None:
         draft.fields["children"] = found.agents
-    if found.tools and not any(tool in ("*", *rights.BUILT_IN, *draft.known) or tool.startswith("mcp__") for tool in found.tools):
+    names = [tool.partition("(")[0] for tool in found.tools]
+    if names and not any(name in ("*", *rights.BUILT_IN, *draft.known) or name.startswith("mcp__") for name in names):
         raise ValueError("names no tool that there is")
 
 

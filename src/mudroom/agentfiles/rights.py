@@ -6,7 +6,7 @@ A file never gets more than it says: what narrows and cannot be understood is le
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from msgspec import Struct
@@ -59,16 +59,26 @@ def allowed(value: Any, known: Iterable[str], notes: Notes, line: int) -> Rights
         if called and tool == "task":
             agents = tuple(listed(called[2]))
         elif called:
-            notes.warning(line, f"{name}: limits inside a tool are not kept, so the agent does not get {tool}")
-            continue
+            tool = _inside(tool, called[2])
         tools[tool] = None
     return Rights(tuple(tools), agents)
 
 
+def _inside(tool: str, what: str) -> str:
+    """A tool, or the pattern that is about some calls of it. Raises ValueError when it cannot be understood which."""
+    what = what.strip()
+    if tool == "bash" and ":*" in what[:-2]:
+        raise ValueError(f"{tool}({what}): :* is not at the end")
+    return f"{tool}({what})" if what not in ("", "*", ":*") else tool
+
+
 def forbidden(value: Any, known: Iterable[str], notes: Notes, line: int) -> tuple[str, ...]:
-    """The tools a file forbids, as patterns that take away. A limit inside a tool takes the whole tool."""
-    names = [_CALLED.sub(r"\1", name) for name in listed(value)]
-    return tuple(f"!{named(name, known, notes, line)}" for name in names)
+    """The tools, and calls of tools, a file forbids, as patterns that take away."""
+    names = [(name, _CALLED.fullmatch(name)) for name in listed(value)]
+    return tuple(
+        f"!{_inside(named(called[1], known, notes, line), called[2])}" if called else f"!{named(name, known, notes, line)}"
+        for name, called in names
+    )
 
 
 def permitted(value: Any, notes: Notes, line: int) -> Rights:
@@ -90,9 +100,18 @@ def permitted(value: Any, notes: Notes, line: int) -> Rights:
         few = said.get("*") == "deny"
         agents = tuple(name for name in said if name != "*" and said[name] != "deny")
         agents = agents if few else ("*", *(f"!{name}" for name in said if said[name] == "deny"))
+    barred = tuple(_parts(cast("Mapping[str, Any]", value)))
     if verdicts.pop("*", True):
-        return Rights(tuple(f"!{tool}" for tool, given in verdicts.items() if not given), agents)
-    return Rights(tuple(tool for tool, given in verdicts.items() if given) or ("!*",), agents)
+        return Rights((*(f"!{tool}" for tool, given in verdicts.items() if not given), *barred), agents)
+    return Rights((*(tuple(tool for tool, given in verdicts.items() if given) or ("!*",)), *barred), agents)
+
+
+def _parts(value: Mapping[str, Any]) -> Iterator[str]:
+    """Calls that a map denies of tools it does not deny whole."""
+    for name, said in value.items():
+        calls: Mapping[str, Any] = cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+        if (tool := canonical(name)) != "task" and calls.get("*") != "deny":
+            yield from (f"!{_inside(tool, what)}" for what, given in calls.items() if given == "deny")
 
 
 def _verdict(name: str, said: Any, notes: Notes, line: int) -> bool:
@@ -101,9 +120,11 @@ def _verdict(name: str, said: Any, notes: Notes, line: int) -> bool:
         every = list(cast("Mapping[str, Any]", said).values())
         if canonical(name) == "task" and all(one in ("allow", "ask", "deny") for one in every):
             return any(one != "deny" for one in every)
-        if "deny" in every:
-            notes.warning(line, f"permission of {name}: limits inside a tool are not kept, so the agent does not get it")
-        said = "deny" if "deny" in every else "ask" if "ask" in every else "allow" if all(one == "allow" for one in every) else every
+        whole = cast("Mapping[str, Any]", said).get("*") == "deny"
+        if whole and any(one != "deny" for one in every):
+            notes.warning(line, f"permission of {name}: what it allows of a tool it denies is not kept, so the agent does not get it")
+        unknown = [one for one in every if one not in ("allow", "ask", "deny")]
+        said = unknown or ("deny" if whole or set(every) == {"deny"} else "ask" if "ask" in every else "allow")
     if said not in ("allow", "ask", "deny"):
         raise ValueError(f"{name}: {said!r} is none of allow, ask, deny")
     if said == "ask":

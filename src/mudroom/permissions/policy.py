@@ -4,14 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
+
+from msgspec.structs import replace
 
 from .._core.agents import Brief, Mode
 from .._core.messages import Call
-from .._core.ports import Decision
+from .._core.ports import Decision, Workspace
 from .._core.tools import Effect, Tool
-from .paths import Place, matches
-from .rules import ALLOW, ASK, DENY, EDIT, FILE_TOOLS, OPEN, REACH, READ, RUN, Finding, Permissions, Rule, fits
+from .about import about, path_of
+from .limits import Limit, Limited, barred, limits_of
+from .paths import Place, covers
+from .rules import ALLOW, ASK, DENY, EDIT, OPEN, REACH, READ, RUN, Finding, Permissions
+from .view import View
 
 if TYPE_CHECKING:
     from .commands import Commands
@@ -32,6 +37,8 @@ class RulePolicy:
     def __init__(self, permissions: Permissions, *, root: str, home: str, tier: Callable[[], str]) -> None:
         self._permissions, self._tier, self._place = permissions, tier, Place(root, home)
         self._rules = {verdict: [rule for rule in permissions.rules if rule.verdict == verdict] for verdict in _ORDER}
+        self._unread = [rule for rule in self._rules[DENY] if rule.spec and rule.names("read")]
+        self._narrower: dict[Limited, tuple[RulePolicy, list[Limit]]] = {}
         self._idle = not permissions.rules and not permissions.attended and not permissions.only_listed
 
     def barred(self, name: str) -> bool:
@@ -40,7 +47,34 @@ class RulePolicy:
 
     def judge(self, call: Call, tool: Tool, arguments: Mapping[str, Any], brief: Brief) -> Decision:
         """Decide on a call."""
-        return self.decide(tool, arguments, brief.mode.within(self._permissions.mode))
+        mode = brief.mode.within(self._permissions.mode)
+        if not (held := limits_of(brief)):
+            return self.decide(tool, arguments, mode)
+        stricter, limits = self._limited(held)
+        refusals = (limit.refusal(tool.name, arguments) for limit in limits)
+        return next(filter(None, refusals), None) or stricter.decide(tool, arguments, mode)
+
+    def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
+        """The workspace without the files this tool may not read in this run."""
+        held = limits_of(brief)
+        if not held and not self._unread:
+            return workspace
+        stricter, limits = self._limited(held)
+
+        def barring(path: str) -> str:
+            rule = next((rule for rule in stricter._unread if covers(rule, path, self._place, loose=True)), None)
+            return f"a rule says so: {rule}" if rule else next(filter(None, (limit.hides(tool, path) for limit in limits)), "")
+
+        return cast("Workspace", View(workspace, barring))
+
+    def _limited(self, held: Limited) -> tuple[RulePolicy, list[Limit]]:
+        """This policy with what agents bar as deny rules, and what they allow alone."""
+        if held not in self._narrower:
+            rules = (*self._permissions.rules, *(rule for texts in held for rule in barred(texts)))
+            permissions = replace(self._permissions, rules=rules)
+            stricter = RulePolicy(permissions, root=self._place.root, home=self._place.home, tier=self._tier)
+            self._narrower[held] = stricter, [Limit(texts, self._place) for texts in held]
+        return self._narrower[held]
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], mode: Mode) -> Decision:
         """Decide on what a tool would be asked to do, in a mode."""
@@ -67,30 +101,14 @@ class RulePolicy:
         kind = _kind(tool)
         for verdict in _ORDER:
             for rule in self._rules[verdict]:
-                if rule.names(tool.name) and self._about(rule, tool.name, arguments):
+                if rule.names(tool.name) and about(rule, tool.name, arguments, self._place):
                     return Finding(verdict, kind, f"a rule says {verdict}", rule)
         if tool.needs_confirmation:
             return Finding(ASK, kind, "the tool asks for confirmation")
-        path = _path(tool.name, arguments)
+        path = path_of(tool.name, arguments)
         if kind == EDIT and path and not self._place.inside(path):
             return Finding(OPEN, RUN, f"{path} is outside the folder")
         return Finding(ALLOW if kind == READ else OPEN, kind, _ABOUT.get(tool.name, "it acts outside the folder"))
-
-    def _about(self, rule: Rule, tool: str, arguments: Mapping[str, Any]) -> bool:
-        """Whether what is in a rule's brackets is about this call."""
-        if not rule.spec:
-            return True
-        if tool in FILE_TOOLS:
-            return matches(rule, self._place.both(_path(tool, arguments)), self._place, every=rule.verdict == ALLOW)
-        key, colon, wanted = rule.spec.partition(":")
-        if tool == "web_fetch" and key == "domain":
-            return _on(str(arguments.get("url", "")), wanted)
-        if tool == "task" and not colon:
-            agent = str(arguments.get("agent", ""))
-            return _plain(rule.spec) == _plain(agent) or ("*" in rule.spec and fits(rule.spec, agent))
-        if tool == "skill" and not colon:
-            return fits(rule.spec, str(arguments.get("name", "")))
-        return rule.verdict != ALLOW and bool(colon) and fits(wanted, str(arguments.get(key, "")))
 
     def settled(self, finding: Finding, mode: Mode) -> Decision:
         """The mode's word on a finding."""
@@ -126,23 +144,3 @@ def _kind(tool: Tool) -> str:
     if tool.effect is Effect.PURE or tool.name in ("task", "self.emitvalue"):
         return READ
     return REACH
-
-
-def _path(tool: str, arguments: Mapping[str, Any]) -> str:
-    return str(arguments.get("file_path") or arguments.get("path") or ".") if tool in FILE_TOOLS else ""
-
-
-def _plain(name: str) -> str:
-    return "".join(c for c in name.lower() if c.isalnum())
-
-
-def _on(url: str, domain: str) -> bool:
-    """Whether the address is on the domain; *.x.com is every host below x.com."""
-    from urllib.parse import urlsplit
-
-    try:
-        host = (urlsplit(url).hostname or "").rstrip(".").lower()
-    except ValueError:
-        return False
-    domain = domain.strip().lower()
-    return host.endswith(domain[1:]) and host != domain[2:] if domain.startswith("*.") else host == domain

@@ -1,0 +1,192 @@
+"""Limits inside a tool, `Bash(git:*)` in an agent's tools: a rule of that agent's runs and of all below them, and never more rights."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+
+from mudroom import Agent, Session
+from mudroom._core.agents import Brief, Mode, limits
+from mudroom._core.budgets import Budget
+from mudroom._core.messages import Call
+from mudroom._core.ports import Decision
+from mudroom._engine.task import chosen, task_tool
+from mudroom.models.scripted import Request, call
+from mudroom.permissions.policy import RulePolicy
+from mudroom.permissions.rules import Permissions
+from mudroom.toolkit import builtin
+
+TOOLS: dict[str, Any] = {**builtin(), "task": task_tool({})}
+ORDER = ["deny", "ask", "allow"]
+
+
+def judged(
+    root: Path, tool: str, tools: tuple[str, ...], *above: tuple[str, ...], held: Permissions | None = None, **arguments: Any
+) -> Decision:
+    policy = RulePolicy(held or Permissions(), root=str(root), home="/nowhere", tier=lambda: "full")
+    brief = Brief(
+        run_id="1", agent=Agent(name="a", tools=tools), prompt="p", tools=(), model="m", budget=Budget(), limits=above, mode=Mode.BYPASS
+    )
+    return policy.judge(Call("c", tool, arguments), TOOLS[tool], arguments, brief)
+
+
+@pytest.mark.parametrize(
+    ("tools", "wanted", "held"),
+    [
+        (("read", "bash(git:*)"), "bash read", "bash(git:*)"),
+        (("*", "!bash(rm:*)"), "bash read task", "!bash(rm:*)"),
+        (("bash", "Bash(git:*)"), "bash", ""),
+        (("*", "bash(git:*)"), "bash read task", ""),
+        (("bash(git:*)", "!bash"), "", "bash(git:*)"),
+        (("Shell(git:*)",), "bash", "Shell(git:*)"),
+    ],
+)
+def test_a_tool_with_brackets_is_had_in_part(tools: tuple[str, ...], wanted: str, held: str) -> None:
+    assert chosen(["bash", "read", "task"], tools) == tuple(wanted.split())
+    assert limits(tools) == tuple(held.split())
+
+
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        ("git log -3", "allow"),
+        ("cd src && git log | git shortlog", "allow"),
+        ("echo done; git status", "allow"),
+        ("timeout 5 git log", "allow"),
+        ("ls", "deny"),
+        ("cat src/a.py", "deny"),
+        ("git log; rm x", "deny"),
+        ("git log > out", "deny"),
+        ("git $(rm x)", "deny"),
+        ("git -c core.pager=evil log", "deny"),
+        ("sh -c 'rm x'", "deny"),
+        ("git 'unclosed", "deny"),
+        ("git push", "deny"),
+    ],
+)
+def test_only_commands_that_match_are_run(tmp_path: Path, command: str, verdict: str) -> None:
+    decision = judged(tmp_path, "bash", ("bash(git:*)", "!bash(git push:*)"), command=command)
+    assert decision.verdict == verdict
+    assert verdict == "allow" or "its agent" in decision.why + decision.rule
+
+
+def test_a_limit_never_allows_what_the_session_does_not(tmp_path: Path) -> None:
+    asking = Permissions.of(ask=["Bash(git:*)"], deny=["Bash(git fetch:*)"])
+    assert judged(tmp_path, "bash", ("bash(git:*)",), held=asking, command="git log").verdict == "ask"
+    assert judged(tmp_path, "bash", ("bash(git:*)",), held=asking, command="git fetch").verdict == "deny"
+
+
+def test_every_agent_above_must_let_it_pass(tmp_path: Path) -> None:
+    for command, verdict in (("git log", "allow"), ("git push", "deny"), ("make", "deny")):
+        assert judged(tmp_path, "bash", ("bash",), ("bash(git:*)",), ("!bash(git push:*)",), command=command).verdict == verdict
+    assert judged(tmp_path, "bash", ("bash(make:*)",), ("bash(git:*)",), command="make").verdict == "deny"
+
+
+FILES = ["read(src/**)", "edit(src/**)", "!read(.env)", "!write(src/x)"]
+
+
+@pytest.mark.parametrize(
+    ("tool", "path", "verdict"),
+    [
+        ("read", "src/a.py", "allow"),
+        ("read", "other", "deny"),
+        ("read", ".env", "deny"),
+        ("read", "link", "deny"),
+        ("read", "/long/output.txt", "allow"),
+        ("edit", "src/a.py", "allow"),
+        ("edit", "other", "deny"),
+        ("edit", "src/x", "deny"),
+    ],
+)
+def test_limits_of_files(tmp_path: Path, tool: str, path: str, verdict: str) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "link").symlink_to("../other")
+    assert judged(tmp_path, tool, tuple(FILES), file_path=path.replace("link", "src/link")).verdict == verdict
+
+
+def test_what_cannot_be_understood_allows_nothing(tmp_path: Path) -> None:
+    assert judged(tmp_path, "bash", ("bash(git:* push)",), command="git push").verdict == "deny"
+    assert judged(tmp_path, "bash", ("bash", "!bash(git:* push)"), command="ls").verdict == "deny"
+    assert judged(tmp_path, "bash", ("bash(*)",), command="make").verdict == "allow"
+
+
+def test_agents_and_servers_may_be_limited_too(tmp_path: Path) -> None:
+    assert judged(tmp_path, "task", ("task(explore)",), agent="Explore", prompt="x").verdict == "allow"
+    assert judged(tmp_path, "task", ("task(explore)",), agent="general", prompt="x").verdict == "deny"
+    assert judged(tmp_path, "task", ("task", "!task(general)"), agent="general", prompt="x").verdict == "deny"
+
+
+SPECS = st.sampled_from(["bash(git:*)", "bash(git log:*)", "bash(make)", "!bash(git push:*)", "!bash(make:*)", "bash", "!read(.env)"])
+COMMANDS = st.sampled_from(["git log", "git push", "make", "make x", "ls", "git log; make", "cat .env", "$x", "git log > a", "sh -c make"])
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.lists(SPECS, min_size=1, max_size=3).map(tuple), max_size=3), COMMANDS, st.booleans())
+def test_with_each_limit_rights_only_shrink(above: list[tuple[str, ...]], command: str, attended: bool) -> None:
+    held = replace(Permissions.of(deny=["Bash(curl:*)"]), attended=attended, mode=Mode.ACCEPT_EDITS)
+    verdicts = [
+        ORDER.index(judged(Path("/nowhere/x"), "bash", ("bash",), *map(limits, above[:n]), held=held, command=command).verdict)
+        for n in range(len(above) + 1)
+    ]
+    assert verdicts == sorted(verdicts, reverse=True)
+
+
+GIT = Agent(name="git", description="d", instructions="CHILD i", tools=("bash(git:*)", "task", "read(src/**)", "glob"))
+FREE = Agent(name="free", description="d", instructions="GRAND i", tools=("bash", "read"))
+
+
+async def test_a_limit_holds_for_the_agents_runs_and_all_below_them(play: Any) -> None:
+    def script(request: Request) -> Any:
+        step = request.results
+        if "GRAND" in request.system:
+            return [call("bash", command="touch made"), call("bash", command="git --version")] if not step else "Grandchild done."
+        if "CHILD" in request.system:
+            first = [call("bash", command="touch made"), call("task", agent="free", prompt="go", description="d")]
+            return first if not step else "Child done."
+        return [call("task", agent="git", prompt="go", description="d")] if not step else "Done."
+
+    report = await play(script, agents=[GIT, FREE], budget=Budget(depth=2))
+    assert report.ok and not (play.folder / "made").exists()
+    assert [(judged.run, judged.verdict, judged.allowed) for judged in play.judged] == [
+        ("1.1.1", "deny", False),
+        ("1.1.1.1.2", "deny", False),
+    ]
+    assert all("its agent has only bash(git:*)" in judged.why for judged in play.judged)
+
+
+async def test_glob_sees_only_what_the_agent_may_read(play: Any) -> None:
+    (play.folder / "src").mkdir()
+    (play.folder / "src" / "a.py").write_text("x")
+    (play.folder / "other.py").write_text("x")
+    agent = replace(GIT, tools=("glob(src/**)", "grep(src/**)"))
+    await play([[call("glob", pattern="**/*.py"), call("grep", pattern="x")], "Done."], root=agent)
+    assert [finished.result.text for finished in play.results] == ["src/a.py", "src/a.py"]
+
+
+async def test_the_tools_of_children_may_be_limited(play: Any) -> None:
+    parent = Agent(name="main", instructions="PARENT i", child_tools=("bash(git:*)",))
+
+    def script(request: Request) -> Any:
+        if "PARENT i" in request.system:
+            return [call("task", agent="free", prompt="go", description="d")] if not request.results else "Done."
+        return [call("bash", command="touch made"), call("bash", command="git --version")] if not request.results else "Child done."
+
+    await play(script, agents=[FREE], root=parent)
+    assert not (play.folder / "made").exists() and len(play.judged) == 1
+
+
+async def test_limits_of_a_file_hold(tmp_path: Path) -> None:
+    (tmp_path / ".claude" / "agents").mkdir(parents=True)
+    head = "---\nname: committer\ndescription: d\ntools: Bash(git:*), Read\ndisallowedTools: Bash(git push:*)\n---\nYou commit.\n"
+    (tmp_path / ".claude" / "agents" / "c.md").write_text(head)
+    environ = {"HOME": str(tmp_path / "person")}
+    async with Session(
+        model="offline", cwd=str(tmp_path), home=str(tmp_path / "h"), environ=environ, agent_files=True, journal="memory", sandbox="off"
+    ) as session:
+        agent = next(agent for agent in session.agents if agent.name == "committer")
+    assert agent.limits == ("bash(git:*)", "!bash(git push:*)") and agent.tools is not None and "read" in agent.tools

@@ -1,0 +1,118 @@
+"""What a rule denies to read is not there for the tools that look for files, and cannot be opened by another name."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom.errors import WorkspaceError
+from mudroom.models.scripted import Request, call
+from mudroom.permissions.rules import Permissions
+from mudroom.permissions.view import View
+from mudroom.workspaces.shared import SharedWorkspace
+
+HELD = Permissions.of(deny=["Read(.env)", "Read(secrets/**)"])
+
+
+@pytest.fixture
+def project(play: Any) -> Path:
+    root: Path = play.folder
+    (root / "secrets").mkdir()
+    (root / "sub").mkdir()
+    for name in (".env", "sub/.env", "secrets/key", "SECRET.txt", "sub/a.txt"):
+        (root / name).write_text("needle\n")
+    (root / "folder").symlink_to("secrets")
+    (root / "alias").symlink_to(".env")
+    return root
+
+
+LOOKING = [
+    ("grep", {"pattern": "needle"}),
+    ("grep", {"pattern": "needle", "path": "secrets"}),
+    ("grep", {"pattern": "needle", "path": "./secrets/"}),
+    ("grep", {"pattern": "needle", "path": "folder"}),
+    ("grep", {"pattern": "needle", "path": "{root}/folder"}),
+    ("grep", {"pattern": "needle", "glob": "**/.env"}),
+    ("grep", {"pattern": "needle", "output_mode": "content"}),
+    ("glob", {"pattern": "**/*"}),
+    ("glob", {"pattern": "**/.env"}),
+    ("glob", {"pattern": "*", "path": "secrets"}),
+    ("glob", {"pattern": "*", "path": "folder"}),
+    ("glob", {"pattern": "{root}/folder/*"}),
+]
+
+
+@pytest.mark.parametrize(("tool", "arguments"), LOOKING, ids=[f"{tool} {given}" for tool, given in LOOKING])
+async def test_looking_for_files_leaves_out_what_is_denied(play: Any, project: Path, tool: str, arguments: dict[str, str]) -> None:
+    given = {name: value.replace("{root}", str(project)) for name, value in arguments.items()}
+    await play([[call(tool, **given)], "Done."], permissions=HELD)
+    text = play.results[0].result.text
+    assert ".env" not in text.replace("match **/.env", "") and "key" not in text
+    await play([[call(tool, **given)], "Done."])
+    text = play.results[-1].result.text
+    assert ".env" in text or "key" in text, "the same finds them where no rule denies it"
+
+
+async def test_what_is_not_denied_is_found(play: Any, project: Path) -> None:
+    await play([[call("grep", pattern="needle"), call("glob", pattern="**/*")], "Done."], permissions=HELD)
+    assert [sorted(finished.result.text.split("\n")) for finished in play.results] == [["SECRET.txt", "sub/a.txt"]] * 2
+
+
+OPENING = [".env", "sub/.env", "alias", "folder/key", "{root}/.env", "/{root}/.env", "sub/../.env", "~/x"]
+
+
+@pytest.mark.parametrize("path", OPENING)
+@pytest.mark.parametrize("tool", ["read", "edit"])
+async def test_a_denied_file_is_not_opened(play: Any, project: Path, tool: str, path: str) -> None:
+    path = path.replace("{root}", str(project))
+    more = {"old_string": "needle", "new_string": "x"} if tool == "edit" else {}
+    await play([[call(tool, file_path=path, **more)], "Done."], permissions=HELD)
+    (finished,) = play.results
+    assert finished.result.error and "needle" not in finished.result.text
+    assert (project / ".env").read_text() == "needle\n"
+
+
+async def test_a_child_sees_no_more(play: Any, project: Path) -> None:
+    def script(request: Request) -> Any:
+        if "PARENT" in request.prompt:
+            return "Done." if request.results else [call("task", prompt="look", description="d")]
+        return "Nothing." if request.results else [call("grep", pattern="needle"), call("read", file_path=".env")]
+
+    await play(script, permissions=HELD)
+    found = [finished.result.text for finished in play.results if finished.run != "1"]
+    assert not any("needle" in text or ".env\n" in text for text in found) and len(found) == 2
+
+
+def test_the_file_that_was_opened_is_what_counts(tmp_path: Path) -> None:
+    """A link that changes between the question and the opening does not help."""
+    root = tmp_path / "root"
+    root.mkdir()
+    (root / "good").write_text("good")
+    (root / "bad").write_text("bad")
+    (root / "link").symlink_to("bad")
+
+    def barring(path: str) -> str:
+        if path == str(root / "link"):
+            os.unlink(path)
+            os.symlink("good", path)
+        return "it is bad" if path == str(root / "bad") else ""
+
+    view = View(SharedWorkspace(str(root)), barring)
+    with pytest.raises(WorkspaceError, match="it is bad"):
+        view.open("link")
+    os.close(view.open("good"))
+
+
+def test_without_rules_about_reading_the_workspace_is_as_it_is(tmp_path: Path) -> None:
+    from mudroom import Agent
+    from mudroom._core.agents import Brief
+    from mudroom._core.budgets import Budget
+    from mudroom.permissions.policy import RulePolicy
+
+    workspace = SharedWorkspace(str(tmp_path))
+    brief = Brief(run_id="1", agent=Agent(name="a"), prompt="p", tools=(), model="m", budget=Budget())
+    for held in (Permissions(), Permissions.of(deny=["Bash(rm:*)"])):
+        assert RulePolicy(held, root=str(tmp_path), home="/", tier=lambda: "off").view(workspace, "grep", brief) is workspace
