@@ -216,6 +216,13 @@ def test_a_session_of_codexs_with_its_child(tmp_path: Path) -> None:
     assert last.report.text == "pytest." and last.report.reason is Reason.GOAL
 
 
+def test_a_prompt_of_codexs_goes_on_from_what_was_not_taken_back(tmp_path: Path) -> None:
+    one, two = codex_rows()[:3], codex_rows()[2:]
+    back = {"timestamp": "2026-09-01T10:00:20.000Z", "type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 2}}
+    tree = folded(codex(write(tmp_path / "rollout-1.jsonl", [*one, *two, *two, back, *two]))[1])
+    assert {run.run_id: run.continues for run in tree.walk()} == {"1": "", "2": "1", "3": "2", "4": "1"}
+
+
 @pytest.mark.parametrize("read", [claude, codex])
 def test_what_is_no_log_is_told_plainly(tmp_path: Path, read: Any) -> None:
     with pytest.raises(UsageError, match="this is no session log"):

@@ -41,7 +41,7 @@ class _Reader:
 
     def thread(self, path: Path, meta: Row, child: Run | None) -> None:
         """One file: of the first thread every prompt begins a root run, a child is one run."""
-        run, threads = child, list[Run]()
+        run, threads, kept = child, list[Run](), list[Run]()
         for row in rows(path):
             payload, now = entry(row.get("payload")), at(row, run.at if run else 0.0)
             prompt = words(payload.get("content")) if payload.get("type") == "message" and payload.get("role") == "user" else ""
@@ -49,10 +49,12 @@ class _Reader:
             if begins and child and not child.prompt:
                 child.prompt = prompt
             elif begins and child is None:
-                before = run.run_id if run else ""
-                run = Run(str(int(before or 0) + 1), prompt, now, continues=before, instructions=_instructions(meta))
-                self.runs.append(run)
-                threads.append(run)
+                before = kept[-1].run_id if kept else ""
+                run = Run(str(len(threads) + 1), prompt, now, continues=before, instructions=_instructions(meta))
+                for place in (self.runs, threads, kept):
+                    place.append(run)
+            elif payload.get("type") == "thread_rolled_back":
+                del kept[max(0, len(kept) - number(payload.get("num_turns"))) :]
             elif run:
                 _item(run, row, payload, now)
         for thread in [child] if child else threads:
