@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
+import pty
+import re
+import select
 import shutil
 import stat
+import struct
 import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
 
-from mudroom.cli.completing import script
 from mudroom.cli.init import begin
 from mudroom.cli.main import run
 from mudroom.cli.manual import page
@@ -55,8 +60,58 @@ def test_completion_in_a_real_bash(program: Path, words: list[str], offered: lis
     assert done.stdout.split() == offered
 
 
-def test_completion_scripts_of_other_shells_ask_by_the_same_variable() -> None:
-    assert "_MUDROOM_COMPLETE=zsh_complete" in script("zsh") and "_MUDROOM_COMPLETE=fish_complete" in script("fish")
+@pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
+@pytest.mark.parametrize(
+    ("line", "offered"),
+    [
+        ("mudroom co", ["completion", "config"]),
+        ("mudroom agents s", ["show"]),
+        ("mudroom --sandbox f", ["file", "full"]),
+        ("mudroom --max-t", ["--max-tokens", "--max-turns"]),
+        ("mudroom 'say two words' ru", ["runs"]),
+        ("mudroom -C {folder}/b", ["{folder}/bin/"]),
+    ],
+)
+def test_completion_in_a_real_fish(program: Path, line: str, offered: list[str]) -> None:
+    asked = f'mudroom completion fish | source; complete -C "{line.format(folder=program.parent)}"'
+    env = {"PATH": f"{program}:{os.environ['PATH']}", "HOME": str(program)}
+    done = subprocess.run(["fish", "--no-config", "-c", asked], env=env, capture_output=True, text=True, check=True)
+    assert [row.split("\t")[0] for row in done.stdout.splitlines()] == [word.format(folder=program.parent) for word in offered]
+    if "ru" in line:
+        assert "List recorded sessions, newest first" in done.stdout, "what is said of a word may have commas"
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
+def test_completion_in_a_real_zsh(program: Path) -> None:
+    env = {"PATH": f"{program}:{os.environ['PATH']}", "HOME": str(program), "TERM": "xterm"}
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execvpe("zsh", ["zsh", "-f", "-i"], env)
+    try:
+        fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
+        asked(terminal, "PS1='> '; eval \"$(mudroom completion zsh)\"; echo rea''dy\n", "ready")
+        asked(terminal, "mudroom ag\tsh\t", "mudroom agents show")
+        asked(terminal, "\x15mudroom co\t", "Print the completion script of a shell")
+        asked(terminal, "\x15mudroom --max-tu\t", "--max-turns")
+        asked(terminal, "\x15mudroom 'say two words' ru\t", "runs")
+        asked(terminal, f"\x15mudroom -C {program.parent}/b\t", "/bin")
+    finally:
+        os.close(terminal)
+        os.waitpid(pid, 0)
+
+
+def asked(terminal: int, keys: str, answer: str) -> None:
+    """Type keys; wait until an answer is on the screen, however it got there."""
+    os.write(terminal, keys.encode())
+    seen = ""
+    while answer not in screen(seen):
+        assert select.select([terminal], [], [], 20)[0], f"{answer} did not come: {seen!r}"
+        seen += os.read(terminal, 65536).decode("utf-8", "replace")
+
+
+def screen(seen: str) -> str:
+    """Written text without what moves the cursor or colours it, a character typed over itself once."""
+    return re.sub(r".\x08", "", re.sub(r"\x1b\[[?0-9;]*[A-Za-z]|[\r\x07]", "", seen))
 
 
 def test_settings_are_put_and_taken_away_and_the_rest_stays(tmp_path: Path) -> None:

@@ -26,6 +26,13 @@ _mudroom_completion() {
 complete -o nosort -F _mudroom_completion mudroom
 """
 
+_BEGUN = """\
+if (( ! $+functions[compdef] )) && [[ $zsh_eval_context[-1] != loadautofunc ]]; then
+    autoload -Uz compinit && compinit
+fi
+"""
+"""For a zsh whose completion nobody has begun."""
+
 
 def script(shell: str) -> str:
     """What a shell has to read to complete our words. `shell`: "bash", "zsh" or "fish"."""
@@ -33,7 +40,10 @@ def script(shell: str) -> str:
         return _BASH
     made = get_completion_class(shell)
     assert made is not None
-    return made(click.Command("mudroom"), {}, "mudroom", ASKED).source()
+    source = made(click.Command("mudroom"), {}, "mudroom", ASKED).source()
+    if shell == "fish":  # what is said of a word may have commas
+        return source.replace('string split "," ', 'string split -m 1 "," ')
+    return source.replace("#compdef mudroom\n", "#compdef mudroom\n\n" + _BEGUN, 1)
 
 
 def answer(asked: str, front: click.Command, commands: Mapping[str, click.Command]) -> int:

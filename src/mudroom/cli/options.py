@@ -13,7 +13,7 @@ import click
 from ..errors import UsageError
 from .permissions import COMMANDS as OF_PERMISSIONS
 from .permissions import MODES, joined
-from .prepared import HELP, prepare
+from .prepared import HELP, folders, prepare
 from .recorded import COMMANDS as OF_SESSIONS
 from .setup_commands import COMMANDS as OF_SETUP
 from .start import NEW
@@ -83,7 +83,7 @@ def terminal() -> bool:
     metavar="[PROMPT]",
     help="Answer one prompt and exit; piped text joins it, - is stdin.",
 )
-@click.option("-C", "cwd", default=".", metavar="DIR", help="Work in this folder.")
+@click.option("-C", "cwd", default=".", metavar="DIR", shell_complete=folders, help="Work in this folder.")
 @click.option("-m", "--model", metavar="MODEL", help="provider:model, e.g. anthropic:claude-sonnet-4-5, ollama:qwen3:8b, offline.")
 @click.option("--child-model", metavar="MODEL", help="Model of the children; default: their parent's.")
 @click.option("--agent", metavar="NAME", help="Who takes the prompt, in place of the built-in agent (mudroom agents).")
@@ -254,7 +254,7 @@ def help_(command: str | None, man: bool) -> int:
 
 
 @click.group(invoke_without_command=True, context_settings=HELP)
-@click.option("-C", "cwd", default=".", metavar="DIR", help="As seen from this folder.")
+@click.option("-C", "cwd", default=".", metavar="DIR", shell_complete=folders, help="As seen from this folder.")
 @click.pass_context
 def agents(ctx: click.Context, cwd: str) -> int | None:
     """List agents and skills; show, begin or check their files."""

@@ -7,7 +7,7 @@ import os
 import click
 
 from ..errors import UnknownName, UsageError
-from .prepared import HELP, prepare
+from .prepared import HELP, folders, prepare
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -29,7 +29,7 @@ def completion(shell: str) -> int:
 
 
 @click.command(context_settings=HELP)
-@click.option("-C", "cwd", default=".", metavar="DIR", help="In this folder.")
+@click.option("-C", "cwd", default=".", metavar="DIR", shell_complete=folders, help="In this folder.")
 def init(cwd: str) -> int:
     """Write an AGENTS.md and a sample agent; what is there stays."""
     from .init import begin
