@@ -7,7 +7,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from mudroom._core.events import CallStarted, Stored, TurnFinished, TurnStarted
+from msgspec.structs import replace
+
+from mudroom._core.events import CallStarted, Resumed, Stored, TurnFinished, TurnStarted
 from mudroom._core.messages import Call, Message, Thinking
 from mudroom._engine.ledger import ledger
 from mudroom._engine.tree import Tree, transcript
@@ -289,6 +291,20 @@ async def test_what_somebody_went_back_behind_is_marked(page: Any, scripts: Any)
         await page.picture(PICTURES / "left-behind.png")
         await page.run("app.go({ run: '3' })")
         assert await texts(page, "#head .badge.left") == [] and "goes on from run 1" in "".join(await texts(page, "#body"))
+
+
+async def test_a_night_between_a_kill_and_the_resume_is_drawn_short(page: Any, scripts: Any) -> None:
+    script = scripts.Script()
+    script.opened()
+    script.root("1", "What is promised?", 1, 3)
+    half = len(script.events) // 2
+    died, night = script.events[half - 1].at, 36_000
+    again = [replace(script.events[0], at=died + night), Resumed(at=died + night, run="1")]
+    script.events[half:] = again + [replace(event, at=event.at + night) for event in script.events[half:]]
+    async with shown(page, script):
+        assert await page.run("app.fold.pauses.length") == 1 and await page.run("app.waterfall.scale.length") < 120
+        ends = await page.run("[...app.fold.runs.values()].flatMap(run => run.spans.map(span => [span.from, span.to]))")
+        assert all(end for _, end in ends)
 
 
 async def test_the_axis_has_room_for_its_words_whatever_the_time(page: Any, scripts: Any) -> None:

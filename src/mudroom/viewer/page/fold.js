@@ -29,6 +29,7 @@ class Fold {
     this.session = this.cwd = this.program = "";
     this.closed = false;
     this.ended = 0; // seconds since 1970 of the last event
+    this.pauses = []; // [from, to]: nobody had the session open, also in the middle of a run
     this.tools = new Map(); // tool -> how often it ran
     this.errors = this.refused = this.retries = 0;
     this.structure = 0; // counts up when a run is added
@@ -41,9 +42,10 @@ class Fold {
   apply(number, event) {
     if (number <= this.last) return;
     this.last = number;
+    const before = this.ended;
     this.events++;
     this.ended = Math.max(this.ended, event.at);
-    if (event.type === "session_opened") Object.assign(this, { session: event.session, cwd: event.cwd, program: event.version, closed: false });
+    if (event.type === "session_opened") this.#open(event, before);
     else if (event.type === "session_closed") this.closed = true;
     else if (event.type === "run_started") this.#begin(event);
     else {
@@ -55,6 +57,14 @@ class Fold {
         if (step) step(this, run, event);
       }
     }
+  }
+
+  #open(event, before) {
+    if (this.session) {
+      this.pauses.push([before, event.at]);
+      for (const run of this.runs.values()) if (!run.report) for (const span of run.spans) span.to ||= before;
+    }
+    Object.assign(this, { session: event.session, cwd: event.cwd, program: event.version, closed: false });
   }
 
   #begin(event) {

@@ -11,7 +11,7 @@ const tickOf = (span, width) => {
   return TICKS.find((each) => each >= least) ?? Math.ceil(least / 86400) * 86400;
 };
 
-/** Time on the screen. Between root runs nothing happens: such a pause is drawn short, whatever it took. */
+/** Time on the screen. Between root runs, and while nobody had the session open, nothing happens: a pause is drawn short. */
 class Scale {
   constructor(fold, now) {
     const spans = fold.roots.map((run) => [run.started, run.finished || (app.live ? now : run.lastAt)]).sort((a, b) => a[0] - b[0]);
@@ -20,6 +20,10 @@ class Scale {
       const last = busy.at(-1);
       if (last && from <= last[1]) last[1] = Math.max(last[1], to);
       else busy.push([from, to]);
+    }
+    for (const [from, to] of fold.pauses) {
+      const at = busy.findIndex((piece) => piece[0] < from && to < piece[1]);
+      if (at >= 0) busy.splice(at, 1, [busy[at][0], from], [to, busy[at][1]]);
     }
     const sum = busy.reduce((all, [from, to]) => all + to - from, 0) || 1;
     this.pieces = [];
