@@ -23,10 +23,10 @@ def drop(_: bytes) -> None:
 
 def sandboxes(root: str) -> dict[str, Sandbox]:
     """All this machine has, the plain one first."""
-    found, away = probe.look(probe.find(os.environ, root)), os.path.join(root, "away")
+    found, away = probe.look(probe.find(os.environ, root), root), os.path.join(root, "away")
     made: dict[str, Sandbox] = {"off": PlainSandbox(root)}
     if not found.no_full:
-        made["full"] = Bubblewrap(root, found.bwrap, away=away, environ=os.environ)
+        made["full"] = Bubblewrap(root, found.bwrap, away=away, environ=os.environ, keeps_root=bool(found.no_other))
     if not found.no_file:
         made["file"] = Landlocked(root, away=away, environ=os.environ)
     return made

@@ -30,7 +30,7 @@ from mudroom.workspaces.shared import SharedWorkspace
 KEY = "sk-planted-0123456789"
 SECRET = "PRIVATE-KEY-MATERIAL"
 LIMITS = Limits(processes=200, memory=1 << 30, file=1 << 30, temporary=64 << 20)
-FOUND = probe.look(probe.find(os.environ, "/nonexistent"))
+FOUND = probe.look(probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
 
 
 @functools.cache

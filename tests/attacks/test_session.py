@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.sandboxes import probe
 
 KEY = "sk-planted-0123456789"
-FOUND = probe.look(probe.find(os.environ, "/nonexistent"))
+FOUND = probe.look(probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
 TIERS = [tier for tier, lack in (("full", FOUND.no_full), ("file", FOUND.no_file)) if not lack]
 
 

@@ -210,6 +210,8 @@ def _sandbox(environ: Mapping[str, str]) -> Check:
 
     remedy = "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)."
     found = probe.look(probe.find(environ, os.getcwd()))
+    if found.weak:
+        return Check("sandbox", "warn", f"full, but {found.weak.partition('. ')[0]}", "Work as another user than root.")
     if found.tier == "full":
         return Check("sandbox", "ok", f"full: commands see the workspace and the system, read-only; no network ({found.bwrap})")
     if found.tier == "file":

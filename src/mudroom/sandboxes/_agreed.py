@@ -1,7 +1,10 @@
-"""Numbers that the launching program and the harness agree on. Standard library only."""
+"""What the launching program and the harness agree on. Standard library only."""
 
 STATUS, GATE, DATA = 3, 4, 5
-"""Descriptors in the process of a command with `late` limits: where bwrap tells of its child, what it waits for, the first data file."""
+"""Descriptors of bwrap: where it tells of its child, what it waits for, the filter."""
+
+ETC = "/etc of commands"
+"""Stands in bwrap's arguments for the folder that the launching program makes for /etc."""
 
 MOST = 1 << 19
 """Bytes of a message."""

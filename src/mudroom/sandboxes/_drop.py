@@ -19,7 +19,7 @@ _NEW_MOUNTS, _NEW_USER, _FOLLOW, _NO_EXTRAS, _DETACH = 0x20000, 0x10000000, 0x80
 _OPEN_TREE, _MOVE_MOUNT, _SET_ATTRIBUTES = 428, 429, 442
 _CLONE, _CLOSE, _EMPTY, _MAPPED, _HERE, _FROM_EMPTY = 1, os.O_CLOEXEC, 0x1000, 0x100000, -100, 4
 _STAGE = "/sys"  # nothing that is moved there, or looked for by bwrap, lies in it
-_BINDS = ("--bind", "--ro-bind")
+_BINDS = ("--bind", "--ro-bind", "--ro-bind-try")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -28,26 +28,19 @@ class Stage:
 
     Arguments:
         paths: the workspace first, which is to be NUMBER's own, then further folders to reach.
-
-    It stays empty where this is not root, or the file system or this root cannot do it: commands keep this user's number then.
     """
 
     def __init__(self, paths: list[str]) -> None:
         self._paths, self._places, self._seen = paths, list[str](), list[tuple[int, int]]()
-        self.user = os.geteuid()
-        if self.user == 0:
-            try:
-                self._set()
-            except OSError:
-                return
-            self.user = NUMBER
+        self._apart = False
 
     def moved(self, argv: list[str]) -> list[str]:
-        """Arguments of bubblewrap whose sources are where they have been put. Raises OSError when they cannot be put there any more."""
-        if self.user != NUMBER:
-            return argv
+        """Arguments of bubblewrap whose sources are where they have been put; a folder that was replaced is put there anew.
+
+        Raises OSError where the file system or this root cannot do it.
+        """
         if self._seen != _identities(self._paths):
-            self._set()
+            self.set()
         found = list(argv)
         for n, word in enumerate(argv[: argv.index("--")]):
             if word in _BINDS:
@@ -56,18 +49,20 @@ class Stage:
                 found[n + 1] = next((place + source[len(path) :] for path, place in pairs if _in(source, path)), source)
         return found
 
-    def _set(self) -> None:
+    def set(self) -> None:
+        """Put the folders there. Raises OSError, as `moved` does."""
         owner = os.stat(self._paths[0])
         swapped = _mapping(owner.st_uid, owner.st_gid)
         try:
-            if self.user != NUMBER:
+            if not self._apart:
                 os.setgroups([])
                 _call(_LIBC.unshare(_NEW_MOUNTS))
                 _call(_LIBC.mount(None, b"/", None, _FOLLOW, None))
-            else:
-                _call(_LIBC.umount2(_STAGE.encode(), _DETACH))
-            self._seen = _identities(self._paths)
+                self._apart = True
+            _LIBC.umount2(_STAGE.encode(), _DETACH)  # all that is mounted below it, too: every mount costs each command time
+            seen = _identities(self._paths)
             self._places = _placed(self._paths, swapped)
+            self._seen = seen
         finally:
             os.close(swapped)
 

@@ -55,11 +55,11 @@ class Walls(Struct, frozen=True, kw_only=True):
 
     Arguments:
         root: the workspace. away: folder for what had to be moved out of it. tier: as the model reads it.
-        limits: see Limits. data: contents of files that a command's process gets as descriptors 5, 6 …
-        late: the number of processes is limited inside the walls, once they stand (bubblewrap says which process that is).
+        limits: see Limits. filter: seccomp program.
+        late: bubblewrap builds the walls; etc: what it shows as /etc, contents by path, b"" for a folder to mount another on.
         ruleset: descriptor of a Landlock ruleset that the launching program lays on each command, -1 is none.
-        filter: seccomp program laid on with the ruleset. restore: whether changed protected files are put back.
-        reach: folders beside the workspace that another user must reach, when root's commands run as one.
+        restore: whether changed protected files are put back.
+        other: whether commands run as another user, who owns nothing but the workspace; reach: what he must reach beside it.
         shared_count: whether the number of processes is the user's, all others' included; the limit is then on top of these.
     """
 
@@ -67,11 +67,12 @@ class Walls(Struct, frozen=True, kw_only=True):
     away: str
     tier: str
     limits: Limits
-    data: tuple[bytes, ...] = ()
-    late: bool = False
-    ruleset: int = -1
     filter: bytes = b""
+    late: bool = False
+    etc: Mapping[str, bytes] = {}
+    ruleset: int = -1
     restore: bool = False
+    other: bool = False
     reach: tuple[str, ...] = ()
     shared_count: bool = False
 
@@ -178,7 +179,7 @@ class Launcher:
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ]
-        data = [_in_memory(part) for part in walls.data]
+        data = [_in_memory(part) for part in ((walls.filter, *walls.etc.values()) if walls.late else ())]
         try:
             pid = os.posix_spawn(sys.executable, [sys.executable, "-I", "-S", "-c", _PROGRAM, _HOUSE], {}, file_actions=actions)
             setup = {
@@ -186,9 +187,10 @@ class Launcher:
                 "away": walls.away,
                 "limits": {**asdict(walls.limits), "processes": walls.limits.processes + (_threads() if walls.shared_count else 0)},
                 "late": walls.late,
-                "restrict": int(walls.ruleset >= 0),
+                "etc": [*walls.etc],
                 "filter": walls.filter.hex(),
                 "restore": walls.restore,
+                "other": walls.other,
                 "reach": walls.reach,
             }
             socket.send_fds(ours, [json.dumps(setup).encode()], [*([walls.ruleset] if walls.ruleset >= 0 else []), *data])

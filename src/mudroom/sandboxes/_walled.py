@@ -13,13 +13,14 @@ import json
 import os
 import resource
 import select
+import shutil
 import signal
 import socket
 from collections.abc import Callable, Generator
 from typing import Any
 
 from . import _drop
-from ._agreed import DATA, GATE, MOST, STATUS
+from ._agreed import DATA, ETC, GATE, MOST, STATUS
 from ._guard import Guard
 
 _SUBREAPER = 36
@@ -66,14 +67,15 @@ class Keeper:
     """All commands of one sandbox.
 
     Arguments:
-        setup: what the harness said first. data: descriptors whose contents bwrap gets as DATA and on.
+        setup: what the harness said first. data: descriptors of the filter, and of what /etc holds.
     """
 
     def __init__(self, setup: dict[str, Any], data: list[int]) -> None:
         _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
         self._guard = Guard(setup["root"], setup["away"], restore=False)
-        self._stage = _drop.Stage([setup["root"], *setup["reach"]])
-        self._files = [(os.POSIX_SPAWN_OPEN, DATA + n, f"/proc/self/fd/{fd}", os.O_RDONLY, 0) for n, fd in enumerate(map(_high, data))]
+        self._stage = _drop.Stage([setup["root"], *setup["reach"]]) if setup["other"] else None
+        self._etc = _etc(dict(zip(setup["etc"], data[1:], strict=True)))
+        self._filter = (os.POSIX_SPAWN_OPEN, DATA, f"/proc/self/fd/{_high(data[0])}", os.O_RDONLY, 0)
         self._limits = limits(setup["limits"])
         self._running: set[Command] = set()
         self._poll, self._heard = select.poll(), dict[int, Callable[[], None]]()
@@ -87,6 +89,7 @@ class Keeper:
             for fd, _ in self._poll.poll():
                 if hear := self._heard.get(fd):
                     hear()
+        shutil.rmtree(self._etc, ignore_errors=True)
 
     def _next(self, control: socket.socket) -> None:
         """Begin a command. The guard looks anew whenever nothing runs: between commands the workspace is the user's."""
@@ -110,7 +113,7 @@ class Keeper:
         copies = {1: output, 2: output, STATUS: tells, GATE: gate}
         files = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0), *((os.POSIX_SPAWN_DUP2, fd, n) for n, fd in copies.items())]
         try:
-            builder = self._spawn(argv, [*files, *self._files])
+            builder = self._spawn(argv, [*files, self._filter])
         except OSError:
             os.close(told)
             os.close(opens)
@@ -124,9 +127,10 @@ class Keeper:
         self._on(wire.fileno(), lambda: self._stop(command))
 
     def _spawn(self, argv: list[str], files: list[Any]) -> int:
-        """Start bwrap, as the first to be killed when memory runs out, and as another user where this is root."""
-        argv = self._stage.moved(argv)
-        with _hated(), _drop.beside(self._stage.user):
+        """Start bwrap, as the first to be killed when memory runs out, and as another user where it shall be."""
+        argv = self._stage.moved(argv) if self._stage else argv
+        argv[argv.index(ETC)] = self._etc
+        with _hated(), _drop.beside(_drop.NUMBER if self._stage else os.geteuid()):
             return os.posix_spawn(argv[0], argv, {}, file_actions=files, setsigdef=PLAIN, setsigmask=())
 
     def _hear(self, command: Command) -> None:
@@ -207,6 +211,24 @@ class Keeper:
     def _off(self, fd: int) -> None:
         del self._heard[fd]
         self._poll.unregister(fd)
+
+
+def _etc(held: dict[str, int]) -> str:
+    """Make a folder of files and of places to mount on, which whoever the commands run as can read."""
+    folder = f"/tmp/mudroom-{os.urandom(8).hex()}"
+    usual = os.umask(0o022)
+    os.mkdir(folder)
+    for name, fd in held.items():
+        path = os.path.join(folder, name)
+        if text := os.pread(fd, 1 << 21, 0):
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            with open(path, "wb") as file:
+                file.write(text)
+        else:
+            os.makedirs(path, exist_ok=True)
+        os.close(fd)
+    os.umask(usual)
+    return folder
 
 
 def limits(wanted: dict[str, int]) -> list[tuple[int, int]]:

@@ -20,7 +20,9 @@ from ._guard import GIT
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/opt", "/nix/store")
 """Programs and libraries: all may read them."""
 
-_FOLDERS = "alternatives ssl/certs ca-certificates pki/tls/certs pki/ca-trust crypto-policies java-17-openjdk java-21-openjdk fonts"
+_FOLDERS = (
+    "alternatives ssl/certs ca-certificates/extracted pki/tls/certs pki/ca-trust crypto-policies java-17-openjdk java-21-openjdk fonts"
+)
 _COPIES = "ld.so.cache localtime timezone ssl/openssl.cnf mime.types protocols services os-release debian_version locale.alias"
 FOLDERS, COPIES = _FOLDERS.split(), _COPIES.split()
 """All of /etc that commands see, folders and files: what programs need to start. No accounts, nothing of hosts and services."""

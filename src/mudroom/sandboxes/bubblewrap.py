@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from mudroom._core.ports import Finished
 
-from ._agreed import DATA, GATE, STATUS
+from ._agreed import DATA, ETC, GATE, STATUS
 from ._environment import narrow
 from ._filter import program
 from ._launcher import Launcher, Limits, Walls
@@ -22,14 +22,14 @@ NAMESPACES = (
 )
 """What every command is put into, as bubblewrap's arguments; the network's comes on top unless it is granted."""
 
-_ROOTS = ("/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs", "/proc/acpi", "/proc/scsi")
+_ROOTS = "sysrq-trigger irq bus fs acpi scsi mtrr"
 """What root's number alone may write in procfs, without any capability."""
 
 _FILES = {
-    "/etc/passwd": f"root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
-    "/etc/group": "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n",
-    "/etc/hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
-    "/etc/nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
+    "passwd": f"root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
+    "group": "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n",
+    "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
+    "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 
 
@@ -40,6 +40,8 @@ class Bubblewrap:
         cwd: the workspace, writable at its own path. bwrap: path of the program. away: see Walls.
         network: whether commands reach it. hidden: further folders no command sees, wherever they lie.
         environ: the environment to take the allowed variables from. limits: see Limits.
+        keeps_root: where this is root, whether commands keep root's number, because the workspace cannot be made another's; else
+            that it cannot is an error, and nothing runs.
     """
 
     tier = "full"
@@ -54,18 +56,32 @@ class Bubblewrap:
         network: bool = False,
         hidden: tuple[str, ...] = (),
         limits: Limits | None = None,
+        keeps_root: bool = False,
     ) -> None:
         self._root, self._bwrap, self._network, self._hidden = os.path.realpath(cwd), bwrap, network, hidden
         self._limits = limits or Limits()
         self._home = os.path.realpath(environ.get("HOME", "/nonexistent"))
         self._env = {"PATH": os.defpath, **narrow(environ), "HOME": HOME, "USER": "user", "LOGNAME": "user", "SHELL": "/bin/bash"}
-        files = _files(("resolv.conf",) if network else ()) | {"/etc/gitconfig": git_settings(self._home).encode()}
-        data = (program(internet=True), *files.values())
+        etc = _etc(("resolv.conf",) if network else ()) | {"gitconfig": git_settings(self._home).encode()}
         tools = toolchains(environ, self._home)
         reach = (*tools, *linked_git(self._root))
-        walls = Walls(root=self._root, away=away, tier=self.tier, limits=self._limits, data=data, late=True, reach=reach)
-        self._launcher = Launcher(walls)
-        self._fixed = [*self._spaces(), *self._system([*files], tools)]
+        root = os.geteuid() == 0
+        self._exposed = _ROOTS.split() if root and keeps_root else []
+        other = root and not keeps_root
+        self._launcher = Launcher(
+            Walls(
+                root=self._root,
+                away=away,
+                tier=self.tier,
+                limits=self._limits,
+                filter=program(internet=True),
+                late=True,
+                etc=etc,
+                other=other,
+                reach=reach,
+            )
+        )
+        self._fixed = [*self._spaces(), *self._system(tools)]
         self._trial = Trial(self._run)
 
     def close(self) -> None:
@@ -94,26 +110,24 @@ class Bubblewrap:
             yield from ("--setenv", name, value)
         yield from ("--json-status-fd", str(STATUS), "--block-fd", str(GATE), "--seccomp", str(DATA))
 
-    def _system(self, files: list[str], tools: list[str]) -> Iterator[str]:
+    def _system(self, tools: list[str]) -> Iterator[str]:
         """What is there beside the workspace: read-only, or empty and in memory. Every mount costs time at every command."""
         for folder in SYSTEM:
             if os.path.islink(folder):
                 yield from ("--symlink", os.readlink(folder), folder)
             elif os.path.isdir(folder) and (folder != "/opt" or os.listdir(folder)):
                 yield from ("--ro-bind", folder, folder)
+        yield from ("--ro-bind", ETC, "/etc")
         for name in FOLDERS:
             if os.path.isdir(path := f"/etc/{name}"):
                 yield from ("--ro-bind", os.path.realpath(path), path)
-        for n, path in enumerate(files):
-            yield from ("--perms", "0444", "--file", str(DATA + 1 + n), path)
         yield from ("--dev", "/dev", "--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys")
-        for path in _ROOTS if os.geteuid() == 0 else ():
-            if os.path.exists(path):
-                yield from ("--ro-bind", path, path)
+        for name in self._exposed:
+            yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
         yield from ("--size", str(self._limits.temporary), "--tmpfs", "/tmp", "--dir", "/tmp/.home", "--dir", "/run")
         yield from ("--symlink", "/tmp", "/var/tmp", "--symlink", "/tmp/.home", HOME)
         for folder in tools:
-            yield from ("--ro-bind", folder, folder)
+            yield from ("--ro-bind-try", folder, folder)
 
     def _workspace(self) -> Iterator[str]:
         """The workspace, and in it what may not be changed."""
@@ -127,13 +141,13 @@ class Bubblewrap:
             yield from ("--bind" if moves else "--ro-bind", path, path)
 
 
-def _files(more: tuple[str, ...]) -> dict[str, bytes]:
-    """Path -> contents of the single files in /etc."""
-    found = {path: text.encode() for path, text in _FILES.items()}
+def _etc(more: tuple[str, ...]) -> dict[str, bytes]:
+    """What commands see of /etc, by path in it: few files, and places to mount folders on."""
+    found = {path: text.encode() for path, text in _FILES.items()} | {name: b"" for name in FOLDERS if os.path.isdir(f"/etc/{name}")}
     for name in (*COPIES, *more):
         try:
             with open(f"/etc/{name}", "rb") as file:
-                found[f"/etc/{name}"] = file.read(1 << 20)
+                found[name] = file.read(1 << 20) or b"\n"
         except OSError:
             continue
     return found

@@ -24,6 +24,16 @@ MODES = ("auto", "full", "file", "off")
 
 OFF = "sandbox off: commands run with all your rights, on all your files and the network"
 _DAY = 86_400.0
+_OTHER = """
+import sys
+sys.path.append(sys.argv[1])
+from mudroom.sandboxes._drop import Stage
+try:
+    Stage([sys.argv[2]]).set()
+    print("done")
+except OSError as error:
+    print(error.strerror)
+"""
 _INSTALL = "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)"
 
 
@@ -32,16 +42,23 @@ class Found(Struct, frozen=True):
 
     Arguments:
         bwrap: path of bubblewrap where it works, "" where not. no_full, no_file: why that tier cannot be had, "" if it can.
+        no_other: why root's commands cannot run as another user in tier full, "" if they can, or this is not root.
     """
 
     bwrap: str = ""
     no_full: str = ""
     no_file: str = ""
+    no_other: str = ""
 
     @property
     def tier(self) -> str:
         """The best tier: "full", "file", or "" for none."""
         return "" if self.no_full and self.no_file else "file" if self.no_full else "full"
+
+    @property
+    def weak(self) -> str:
+        """What tier full lacks here, as a person should hear it; "" if nothing."""
+        return f"commands keep root's number, because {self.no_other}. Work as another user than root" if self.no_other else ""
 
 
 class Terms(Struct, frozen=True, kw_only=True):
@@ -79,6 +96,8 @@ def choose(terms: Terms) -> tuple[Sandbox, str]:
     if not tier:
         return _without(terms, found)
     told = "" if tier == "full" or terms.mode == "file" else f"sandbox file, not full: {found.no_full}. {_INSTALL} for stronger walls."
+    if tier == "full" and found.weak:
+        told = f"sandbox full, but {found.weak} for stronger walls."
     return _walled(terms, tier, found), told
 
 
@@ -88,7 +107,13 @@ def _walled(terms: Terms, tier: str, found: Found) -> Sandbox:
         from .bubblewrap import Bubblewrap
 
         return Bubblewrap(
-            terms.root, found.bwrap, away=away, environ=terms.environ, network=terms.network, hidden=(os.path.realpath(terms.home),)
+            terms.root,
+            found.bwrap,
+            away=away,
+            environ=terms.environ,
+            network=terms.network,
+            hidden=(os.path.realpath(terms.home),),
+            keeps_root=bool(found.no_other),
         )
     if sys.platform == "darwin":
         from .seatbelt import Seatbelt
@@ -152,6 +177,7 @@ def probe(root: str, environ: Mapping[str, str], home: str) -> Found:
     """
     path = find(environ, root)
     key = [platform.release(), path, os.stat(path).st_mtime_ns if path else 0, os.geteuid(), sys.executable]
+    key.append(os.stat(root).st_dev if os.path.isdir(root) else 0)
     memory = os.path.join(home, "sandbox.json")
     try:
         with open(memory, encoding="utf-8") as file:
@@ -160,7 +186,7 @@ def probe(root: str, environ: Mapping[str, str], home: str) -> Found:
             return Found(**known["found"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    found = look(path)
+    found = look(path, root)
     _remember(memory, {"key": key, "at": time.time(), "found": {n: getattr(found, n) for n in Found.__struct_fields__}})
     return found
 
@@ -174,10 +200,10 @@ def find(environment: Mapping[str, str], root: str) -> str:
     return ""
 
 
-def look(bwrap: str) -> Found:
-    """Try it now. `bwrap`: path of bubblewrap, "" where there is none."""
+def look(bwrap: str, root: str = ".") -> Found:
+    """Try it now. `bwrap`: path of bubblewrap, "" where there is none. `root`: a workspace."""
     no_full = _no_full(bwrap)
-    return Found("" if no_full else bwrap, no_full, _no_file())
+    return Found("" if no_full else bwrap, no_full, _no_file(), "" if no_full or os.geteuid() != 0 else _no_other(root))
 
 
 def _no_full(bwrap: str) -> str:
@@ -201,6 +227,18 @@ def _no_full(bwrap: str) -> str:
             words = ran.stderr.decode("utf-8", "replace").strip().splitlines()
             return f"{bwrap} fails: {words[-1] if words else f'exit code {ran.returncode}'}"
         return f"{bwrap} does not hold: a command could write outside" if os.path.getsize(target) else ""
+
+
+def _no_other(root: str) -> str:
+    """It is tried in a process of its own, whose mounts are not ours."""
+    house = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    try:
+        argv = [sys.executable, "-I", "-S", "-c", _OTHER, house, root]
+        ran = subprocess.run(argv, env={}, stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"it cannot be tried: {error}"
+    words = ran.stdout.decode("utf-8", "replace").strip()
+    return "" if words == "done" else f"the workspace cannot be made another user's ({words or f'exit code {ran.returncode}'})"
 
 
 def _no_file() -> str:
