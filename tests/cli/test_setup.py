@@ -162,8 +162,19 @@ def test_the_manual_page_is_clean_roff() -> None:
     assert done.stderr == "" and "NAME" in done.stdout
 
 
-def test_help_begins_with_examples(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_short_help_fits_on_a_screen_and_says_nothing_that_is_not_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["-h"]) == 0
     out = capsys.readouterr().out
-    assert 0 < out.index("Examples") < out.index("Options") < out.index("Commands")
-    assert "--json-schema" not in out and len(out.splitlines()) < 60
+    lines = out.splitlines()
+    assert len(lines) <= 24 and max(map(len, lines)) <= 80
+    assert out.index("mudroom -p") < out.index("--print") < out.index("sessions")
+    named = {word for line in lines if line.startswith(("sessions", "settings")) for word in line.split()[1:]}
+    assert named == set(COMMANDS) - {"vis", "help"}
+    flags = {option for parameter in front.params for option in parameter.opts}
+    assert set(re.findall(r"(?<=  )-{1,2}[a-zA-Z][a-z-]*|(?<=, )--[a-z-]+", out)) <= flags
+
+
+def test_everything_is_behind_help_all(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["--help-all"]) == 0
+    out = capsys.readouterr().out
+    assert 0 < out.index("Examples") < out.index("Options") < out.index("Commands") and "--json-schema" in out

@@ -5,8 +5,7 @@ from __future__ import annotations
 import difflib
 import os
 import sys
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -33,36 +32,39 @@ EXAMPLES = (
     "mudroom -c             go on with the last session of this folder",
     "mudroom view           see in a browser what the children did",
 )
-OFTEN = ("once", "cwd", "model", "latest", "resume", "output_format", "permission_mode")
-"""The flags of the short help."""
 
 
 class _Front(click.Command):
     """The command without a name; its help begins with examples and lists the commands that have a name."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        self._help(ctx, formatter, self.params)
-
-    def short(self, ctx: click.Context) -> str:
-        """The help that fits on a screen."""
-        formatter = ctx.make_formatter()
-        self._help(ctx, formatter, [param for param in self.params if param.name in OFTEN])
-        return formatter.getvalue() + "\nmudroom --help has all flags, mudroom help COMMAND explains one, mudroom help --man is the manual."
-
-    def _help(self, ctx: click.Context, formatter: click.HelpFormatter, params: Sequence[click.Parameter]) -> None:
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
         with formatter.section("Examples"):
             formatter.write_text("\b\n" + "\n".join(EXAMPLES))
         with formatter.section("Options"):
-            formatter.write_dl([record for param in params if (record := param.get_help_record(ctx))])
+            formatter.write_dl([record for param in self.params if (record := param.get_help_record(ctx))])
         with formatter.section("Commands"):
             formatter.write_dl([(name, command.get_short_help_str(64)) for name, command in COMMANDS.items()])
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """A command that was mistyped is told before its flags are taken for ours."""
+        if args and not args[0].startswith("-"):
+            _meant(args[0])
+        return super().parse_args(ctx, args)
+
+
+def _meant(word: str) -> None:
+    """Raise UsageError for a word that is nearly a command."""
+    if near := difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.6):
+        raise UsageError(f"unknown command {word!r}", remedy=f"Did you mean {near[0]}? For a prompt of one word: mudroom -p {word}")
 
 
 def _short(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        print(cast(_Front, ctx.command).short(ctx))
+        from .short_help import SHORT
+
+        print(SHORT, end="")
         ctx.exit()
 
 
@@ -71,7 +73,7 @@ def terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-@click.command(cls=_Front, context_settings=HELP | {"help_option_names": ["--help"]})
+@click.command(cls=_Front, context_settings=HELP | {"help_option_names": ["--help", "--help-all"]})
 @click.argument("words", nargs=-1, metavar="[PROMPT]")
 @click.option(
     "-p",
@@ -184,10 +186,8 @@ def _given(words: tuple[str, ...], once: str | None) -> tuple[str | None, bool]:
         return spoken[0], True
     if len(spoken) > 1:
         raise UsageError(f"one prompt is enough, but there are {len(spoken)}: {' | '.join(spoken)}", remedy="Put it in quotes.")
-    if once is None and spoken and (near := difflib.get_close_matches(spoken[0], COMMANDS, n=1, cutoff=0.6)):
-        raise UsageError(
-            f"unknown command {spoken[0]!r}", remedy=f"Did you mean {near[0]}? For a prompt of one word: mudroom -p {spoken[0]}"
-        )
+    if once is None and spoken:
+        _meant(spoken[0])
     return (spoken[0] if spoken else None), False
 
 
