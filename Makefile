@@ -36,7 +36,7 @@ bench: dev ## the figures, side by side with the floor
 	$(PY) -m benchmarks
 
 reliability: dev ## the long proofs of what the tests prove in short, and their figures (an hour or two)
-	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability
+	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/engine/test_firewall.py
 
 lock: ## write requirements/*.txt anew from pyproject.toml
 	scripts/lock

@@ -9,9 +9,11 @@ import asyncio
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct, json
@@ -131,10 +133,15 @@ def members(name: str, depth: int) -> st.SearchStrategy[Member]:
     return st.builds(Member, st.just(name), acts, st.one_of(none, *below), limit)
 
 
-@settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
-@given(members("1", 2))
-def test_the_firewall_holds_in_any_family(root: Member) -> None:
-    assert trespasses(asyncio.run(play(root))) == []
+@pytest.mark.timeout(5_000)
+def test_the_firewall_holds_in_any_family(record_property: Callable[[str, str], None]) -> None:
+    @settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    @given(members("1", 2))
+    def holds(root: Member) -> None:
+        assert trespasses(asyncio.run(play(root))) == []
+
+    holds()
+    record_property("figure", f"the firewall, in families made up\t{CASES:,} families, no byte where it must not be")
 
 
 def test_the_search_finds_what_must_not_be_there() -> None:

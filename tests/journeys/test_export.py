@@ -87,7 +87,8 @@ async def test_markdown_is_a_page_to_read(mudroom: Any) -> None:
 async def test_a_fixture_runs_an_agent_offline(mudroom: Any, tmp_path: Path) -> None:
     await _recorded(mudroom, "first")
     fixture = tmp_path / "fixture.jsonl"
-    assert (await mudroom("export", "--format", "fixture", "-o", str(fixture))).code == 0
+    assert (await mudroom("record", str(fixture))).code == 0
+    assert fixture.read_text() == (await mudroom("export", "--format", "fixture")).out
     assert SECRET not in fixture.read_text()
     async with Session(model=replayed(fixture), cwd=str(mudroom.project), journal="memory", home=str(tmp_path)) as session:
         report = await session.run("first")

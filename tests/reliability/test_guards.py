@@ -15,7 +15,16 @@ import pytest
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 ROOT = Path(__file__).parents[2]
-FAULTS, CANCEL, STALL, DISK = (f"tests/reliability/test_{name}.py" for name in ("known_faults", "cancel", "stall", "disk"))
+FAULTS, CANCEL, STALL, DISK, ORDER, PREFIXES = (
+    f"tests/reliability/test_{name}.py" for name in ("known_faults", "cancel", "stall", "disk", "order", "prefixes")
+)
+SENDABLE, LIMITS, CALLS, CIRCLES = (f"tests/engine/test_{name}.py" for name in ("sendable", "limits", "calls", "guard"))
+JOURNAL, FOLDER, GATE, EXPORT = (
+    "tests/journals/test_sqlite.py",
+    "tests/journals/test_folder.py",
+    "tests/models/test_gate.py",
+    "tests/journeys/test_export.py",
+)
 
 
 class Guard(NamedTuple):
@@ -63,6 +72,61 @@ GUARDS = {
         "429",
     ),
     "commits are synced (S1)": Guard("journals/file.py", "synchronous = FULL", "synchronous = OFF", DISK, "power"),
+    "an answer is stored before its calls (S2)": Guard(
+        "_engine/context.py", "[*self._unsaved, *events], [*self._unshown, *events]", "[*events, *self._unsaved], [*events]", ORDER, "s1_s2"
+    ),
+    "an intent is stored before its act (S1)": Guard(
+        "_engine/calls.py",
+        "await ctx.record(ctx.event(CallStarted, call=ready.call))",
+        "ctx.note(ctx.event(CallStarted, call=ready.call))",
+        ORDER,
+        "s1_s2",
+    ),
+    "a result is stored before it is sent (S1)": Guard(
+        "_engine/calls.py", "await ctx.record(ctx.event(CallFinished", "ctx.note(ctx.event(CallFinished", ORDER, "s1_s2"
+    ),
+    "a write that was done is not done again (S3)": Guard("_engine/recall.py", "if found == change.after:", "if False:", ORDER, "s3"),
+    "a write that was not done is done (S3)": Guard("_engine/recall.py", "if found == change.before:", "if False:", ORDER, "s3"),
+    "what somebody else wrote stays (S3)": Guard("_engine/recall.py", "if found == change.before:", "if True:", ORDER, "s3"),
+    "what a dead write left is swept (S3)": Guard("_engine/recall.py", "ctx.parts.workspace.sweep(change.path)", "pass", ORDER, "s3"),
+    "finished children do not run again (S4)": Guard("workers/local.py", "if report := finished(past):", "if report := None:", PREFIXES),
+    "what dead children spent counts (S9)": Guard("_engine/recall.py", "ctx.meter.inherit(", "str(", PREFIXES, "count_at_every"),
+    "the clock goes on (S9)": Guard("_engine/recall.py", "ctx.began -= _age", "ctx.began -= 0 * _age", PREFIXES, "time_it_had"),
+    "a child's time goes on (S9)": Guard("workers/local.py", "meter.budget = brief.budget", "pass", PREFIXES, "time_it_had"),
+    "what a child gets is set aside": Guard("_core/budgets.py", "self._carved.add(child)", "pass", LIMITS, "set_aside"),
+    "what a child leaves comes back": Guard("_core/budgets.py", "self.parent._carved.discard(self)", "pass", LIMITS, "set_aside"),
+    "tokens bind all above": Guard("_core/budgets.py", "meter.below += usage", "pass", LIMITS, "descendants"),
+    "nine tenths are told": Guard("_engine/loop.py", "ctx.warn()", "pass", LIMITS, "nine_tenths"),
+    "a limit lands softly": Guard(
+        "_engine/ending.py", "if not summary and not ctx.hurried and", "if False and", LIMITS, "one_turn_without"
+    ),
+    "no call runs in the grace turn": Guard("_engine/loop.py", "while ctx.grace is None:", "while True:", LIMITS, "grace"),
+    "the clock stops for a person": Guard("_engine/calls.py", "with ctx.meter.paused():", "if True:", CALLS, "a_person_decides"),
+    "two calls in turn are a circle (F24)": Guard(
+        "_engine/guard.py", "max(self._repeats(1), self._repeats(2))", "self._repeats(1)", CIRCLES, "a_circle"
+    ),
+    "a circle is told first (F24)": Guard("_engine/loop.py", "if count % WARN == 0:", "if False:", CIRCLES, "told"),
+    "polling is no circle": Guard("_engine/guard.py", ", hash(results[call.id].text))", ")", FAULTS, "polling"),
+    "a call without a result gets one (S7)": Guard(
+        "_engine/sendable.py", "for was, call in owed)\n", "for was, call in owed if given.get(was))\n", SENDABLE
+    ),
+    "empty blocks are not sent (S7)": Guard("_engine/sendable.py", "and _says(block)]", "]", SENDABLE),
+    "ids are used once (S7)": Guard(
+        "_engine/sendable.py", 'in ids:\n                new += "_"', 'in ():\n                new += "_"', SENDABLE
+    ),
+    "a stream that was cut is no answer (F9)": Guard("models/anthropic.py", "raise Cut", "pass", FAULTS, "f9"),
+    "a burst waits for its first answers (F21)": Guard("models/_gate.py", "or self._crowded:", "or False:", GATE, "no_storm"),
+    "a rate grows by new answers only (F21)": Guard(
+        "models/_gate.py", "if self._rate and request.sent >= self._changed and", "if self._rate and", GATE, "no_storm"
+    ),
+    "a newer journal is left alone (S6)": Guard("journals/file.py", "if schema > SCHEMA:", "if False:", JOURNAL, "newer"),
+    "a torn tail is told (S6)": Guard("journals/sqlite.py", "(CUT_OFF,) if cut_off else ()", "()", "tests/journals/test_repair.py", "torn"),
+    "a gap is damage (S6)": Guard("journals/sqlite.py", "if seq != expected:", "if False:", JOURNAL, "damage"),
+    "the unborn are swept": Guard("journals/file.py", "    sweep_unborn(path)\n", "", FOLDER, "swept"),
+    "exports hold no secret": Guard("cli/exporting.py", "return redact(value)", "return value", EXPORT),
+    "what a sibling writes is not swept": Guard(
+        "workspaces/shared.py", " and not _in_work(name)", "", "tests/reliability/test_unfinished.py", "sweep"
+    ),
     "records are checked (S6)": Guard("journals/sqlite.py", "or crc32(body) != crc", "or False", FAULTS, "f7"),
 }
 SHORT = ("call ids are new (F3)", "children are counted (F22)", "one writer (S5)")
@@ -80,6 +144,6 @@ def test_without_the_guard_a_test_fails(tmp_path: Path, name: str) -> None:
     file.write_text(text.replace(guard.text, guard.instead))
     env = {name: value for name, value in os.environ.items() if not name.startswith(("MUDROOM", "PYTEST"))} | {"PYTHONPATH": str(source)}
     base = f"--basetemp={tmp_path / 'tests'}"
-    words = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-p", "no:cacheprovider", base, guard.test, "-k", guard.only]
+    words = [sys.executable, "-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider", base, guard.test, "-k", guard.only]
     ran = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, timeout=300, check=False)
     assert ran.returncode == 1, f"no test misses it:\n{ran.stdout}{ran.stderr}"

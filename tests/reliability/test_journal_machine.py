@@ -1,6 +1,6 @@
 """The journal as a machine with states: append, torn and lost tails, reopening, a second opener, forks, readers beside the writer.
 
-hypothesis makes up the stories; MUDROOM_LONG=1 makes up 2,000 of them.
+hypothesis makes up the stories; MUDROOM_LONG=1 makes up 10,000 of them.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ class JournalMachine(RuleBasedStateMachine):
 
 
 JournalMachine.TestCase.settings = settings(
-    max_examples=2_000 if LONG else 25,
-    stateful_step_count=50 if LONG else 20,
+    max_examples=10_000 if LONG else 25,
+    stateful_step_count=20,
     deadline=None,
     derandomize=not LONG,
     suppress_health_check=(HealthCheck.too_slow, HealthCheck.filter_too_much),

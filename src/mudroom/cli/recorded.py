@@ -82,6 +82,19 @@ def export(session: str, form: str, html: str | None, target: str) -> int:
 
 
 @click.command(context_settings=HELP)
+@click.argument("file", metavar="FILE")
+@click.argument("session", required=False, default="last", metavar="[ID]")
+def record(file: str, session: str) -> int:
+    """Write a session to FILE as a fixture for tests, without its secrets.
+
+    There mudroom.testing.replayed("FILE") is the model: it gives the recorded answers, offline. Short for export --format fixture.
+    """
+    from .exporting import export as written
+
+    return written(prepare(".").home, session, "fixture", file)
+
+
+@click.command(context_settings=HELP)
 @click.argument("session", metavar="ID")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 def replay(session: str, quiet: bool) -> int:
@@ -120,5 +133,5 @@ def repair(session: str, cwd: str) -> int:
 
 
 COMMANDS: dict[str, click.Command] = {
-    "resume": resume, "rename": rename, "delete": delete, "export": export, "replay": replay, "journal": journal,
+    "resume": resume, "rename": rename, "delete": delete, "export": export, "record": record, "replay": replay, "journal": journal,
 }  # fmt: skip
