@@ -1,0 +1,84 @@
+"""S1 to S3 where they are made: what is in the record when something acts or is asked, and what becomes of a write that was under way."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from mudroom import Session, Tool, ToolResult
+from mudroom._core.events import CallFinished, CallStarted, Changing, Stored, TurnFinished
+from mudroom._core.messages import Result, User
+from mudroom.journals.folder import session_path
+from mudroom.journals.memory import MemoryJournal
+from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.testing.history import violations
+
+
+async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_before_the_next(tmp_path: Path) -> None:
+    journal, seen = MemoryJournal(), list[type[Stored]]()
+
+    async def run(_context: object, _arguments: object) -> ToolResult:
+        seen.extend(type(event) for event in journal.read() if isinstance(event, TurnFinished | CallStarted | CallFinished))
+        return ToolResult("done")
+
+    def script(request: Request) -> Answer:
+        given = {
+            block.call_id
+            for message in request.messages
+            if isinstance(message, User)
+            for block in message.content
+            if isinstance(block, Result)
+        }
+        assert given <= {event.call_id for event in journal.read() if isinstance(event, CallFinished)}, "a result was sent and not recorded"
+        return call("act") if request.turn < 2 else "end"
+
+    tool = Tool(name="act", description="", parameters={"type": "object"}, parse=dict, run=run)
+    async with Session(
+        model=ScriptedModel(script), cwd=str(tmp_path), home=str(tmp_path / "home"), journal=journal, tools=[tool]
+    ) as session:
+        assert (await session.run("PARENT")).ok
+    assert seen == [TurnFinished, CallStarted, TurnFinished, CallStarted, CallFinished, TurnFinished, CallStarted]
+
+
+def changing(request: Request) -> Answer:
+    return [
+        [call("write", file_path="a.txt", content="one\n")],
+        [call("edit", file_path="a.txt", old_string="one", new_string="one two")],
+        "end",
+    ][request.turn]
+
+
+@pytest.mark.parametrize("done", ["no", "yes", "by somebody else"])
+@pytest.mark.parametrize(("nth", "before", "after"), [(0, "", "one\n"), (1, "one\n", "one two\n")])
+async def test_s3_a_write_that_was_under_way_takes_effect_once(tmp_path: Path, nth: int, before: str, after: str, done: str) -> None:
+    work, home = tmp_path / "work", tmp_path / "home"
+    work.mkdir()
+    async with Session(model=ScriptedModel(changing), cwd=str(work), home=str(tmp_path / "first")) as session:
+        await session.run("PARENT")
+    events = list(read_only(session_path(tmp_path / "first", session.id)).read())
+    place = [n for n, event in enumerate(events) if isinstance(event, Changing)][nth]
+    announced = events[place]
+    assert isinstance(announced, Changing)
+    assert [announced.before, announced.after] == [sha256(text.encode()).hexdigest() if text else "" for text in (before, after)]
+    journal = SqliteJournal.open(session_path(home, session.id), session=session.id, create=True)
+    await journal.append(*events[: place + 1])
+    await journal.close()
+    (work / "a.txt").write_text({"no": before, "yes": after, "by somebody else": "theirs one\n"}[done])
+    if done == "no" and not before:
+        (work / "a.txt").unlink()
+    (work / ".mudroom-unfinished-999999999-00").touch()
+    async with Session(model=ScriptedModel(changing), home=str(home), resume=session.id) as resumed:
+        await resumed.finish()
+    found = list(read_only(session_path(home, session.id)).read())
+    result = next(event.result for event in found if isinstance(event, CallFinished) and event.call_id == announced.call_id)
+    assert result.error is (done == "by somebody else"), result.text
+    assert (result.changes == ("a.txt",)) is not result.error
+    tries = [event for event in found if isinstance(event, Changing) and event.call_id == announced.call_id]
+    assert len(tries) == (2 if done == "no" else 1)
+    last = "one two\n" if done != "by somebody else" else ("theirs one two\n", "theirs one\n")[nth]
+    assert (work / "a.txt").read_text() == last
+    assert [path.name for path in work.iterdir()] == ["a.txt"]
+    assert not violations(found)
