@@ -17,7 +17,7 @@ from claude_agent_sdk.types import (
 
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
-from mudroom._core.events import AnyEvent, CallFinished, Delta, Retried, RunFinished, RunStarted, Told, TurnFinished, TurnStarted
+from mudroom._core.events import AnyEvent, CallFinished, Delta, Judged, Retried, RunFinished, RunStarted, Told, TurnFinished, TurnStarted
 from mudroom._core.messages import Assistant, Call, StopReason, Text, Thinking, Usage
 from mudroom._core.tools import ToolResult
 from mudroom.cli.stream_json import Stream, encode
@@ -150,6 +150,21 @@ def test_the_result_has_what_scripts_read() -> None:
     assert [(r["run_id"], r["reason"], r["recovered"], r["files_read"], r["failed"]) for r in last["reports"]] == [
         ("1.1.1", "MAX_TURNS", True, ["a"], 0)
     ]
+
+
+def test_the_result_names_every_call_that_was_not_allowed() -> None:
+    events, report = story()
+    denied = Judged(at=2.5, run="1.1.1", turn=1, call_id="c2", name="read", verdict="deny", allowed=False, why="a rule says deny", rule="r")
+    asked = Judged(at=2.5, run="1", turn=1, call_id="c1", name="task", verdict="ask", allowed=True)
+    stream = Stream(session="s", cwd="/w", model="m", tools=[], agents=[], sandbox="full", mode="plan")
+    said = [line for event in [*events[:7], denied, asked, *events[7:]] for line in stream.feed(event)]
+    assert stream.opening()["permissionMode"] == "plan" and stream.opening()["sandbox"] == "full"
+    last = stream.result(report, {})
+    (told,) = last["permission_denials"]
+    assert (told["tool_name"], told["tool_use_id"], told["tool_input"]) == ("read", "c2", {"file_path": "a"})
+    assert (told["why"], told["rule"], told["agent_id"]) == ("a rule says deny", "r", "1.1.1")
+    parsed = parse_message(last)
+    assert isinstance(parsed, ResultMessage) and parsed.permission_denials == [told] and said
 
 
 def test_a_failure_has_errors_and_the_true_reason() -> None:

@@ -15,6 +15,7 @@ from .permissions import permitted
 from .print_mode import session
 from .start import Start
 from .talk import Face, Next, Talk
+from .walls import walls
 from .warming import warm
 
 
@@ -35,8 +36,8 @@ async def conversed(face: Face, settings: Settings, cwd: str, start: Start, *, f
                 talk.take_up()
             if start.resume and start.resume != before:
                 recap(talk)
-            for notice in () if quiet or before else opened.notices:
-                talk.say(notice, "dim")
+            for notice in () if quiet or before else (walls(opened, network=settings.allow_net), *opened.notices):
+                talk.say(notice, "dim") if notice else None
             if not before and (tidied := await asyncio.to_thread(tidy, settings)):
                 talk.say(tidied, "dim")
             face.attach(talk)

@@ -22,10 +22,12 @@ from ..session import Session
 from .going_on import begun, left, tidy
 from .interrupts import interrupts
 from .markdown import rendered
+from .permissions import permitted, trusts
 from .screens import Screen, colored, say, silence
 from .spoken import Spoken
 from .start import NEW, Start
 from .stream_json import Stream, encode
+from .walls import walls
 
 TRANSIENT = 75
 """Exit code: the provider could not be reached or was overloaded; the same command may work later (EX_TEMPFAIL)."""
@@ -42,8 +44,6 @@ def session(settings: Settings, cwd: str, **more: Any) -> Session:
         from .agents import inline
 
         agents = inline(settings.agents)
-    from .permissions import permitted, trusts
-
     held, notes = permitted(settings, cwd, attended="approver" in more)
     wish: dict[str, Any] = {
         "permissions": held,
@@ -138,8 +138,12 @@ class Show:
             self._color = colored(sys.stdout, settings.color)
             self.screen.speaks(lambda: self._spoken.pending if self._spoken else "")
         agents = [agent.name for agent in opened.agents]
-        self._lines = Stream(session=opened.id, cwd=opened.cwd, model=opened.model, tools=opened.tools, agents=agents, cost=cost)
-        self.screen.notices(opened.notices)
+        self._lines = Stream(
+            session=opened.id, cwd=opened.cwd, model=opened.model, tools=opened.tools, agents=agents, cost=cost,
+            sandbox=opened.sandbox.tier, mode=permitted(settings, opened.cwd)[0].mode,
+        )  # fmt: skip
+        first = walls(opened, network=settings.allow_net) if verbose or opened.sandbox.tier != "full" else ""
+        self.screen.notices(filter(None, (first, *opened.notices)))
         if self._form == "stream-json":
             self._output.write(encode(self._lines.opening()))
         opened.watch(self._apply)

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from .._core.agents import Brief, Reason, Report
-from .._core.events import AnyEvent, CallFinished, Retried, RunFinished, RunStarted, Told, TurnFinished
+from .._core.events import AnyEvent, CallFinished, Judged, Retried, RunFinished, RunStarted, Told, TurnFinished
 from .._core.messages import Assistant, Call, StopReason, Text, Thinking, Usage
 from .._version import __version__
 
@@ -33,13 +33,14 @@ class _Run:
     def __init__(self, brief: Brief, at: float) -> None:
         self.brief, self.started = brief, at
         self.tools, self.turns, self.usage, self.stop = 0, 0, Usage(), ""
+        self.calls: tuple[Call, ...] = ()
 
 
 class Stream:
     """A fold of one session's events into lines.
 
     Arguments:
-        session, cwd, model: of the session; tools, agents: names on offer.
+        session, cwd, model: of the session; tools, agents: names on offer. sandbox: its tier. mode: its permission mode.
         cost: model string and tokens -> US dollars, None if the price is not known.
         new_id: makes the `uuid` of a line.
     """
@@ -52,20 +53,23 @@ class Stream:
         model: str,
         tools: Sequence[str],
         agents: Sequence[str],
+        sandbox: str = "",
+        mode: str = "default",
         cost: Callable[[str, Usage], float | None] = lambda model, usage: None,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
         self._session, self._cost, self._new_id = session, cost, new_id
-        self._scene = {"cwd": cwd, "model": model, "tools": list(tools), "agents": list(agents)}
+        self._scene = {"cwd": cwd, "model": model, "tools": list(tools), "agents": list(agents), "sandbox": sandbox, "permissionMode": mode}
         self._runs: dict[str, _Run] = {}
         self._models: dict[str, tuple[str, Usage]] = {}
         self._api_seconds = 0.0
         self._reports: list[Report] = []
+        self._denials: list[dict[str, Any]] = []
 
     def opening(self) -> dict[str, Any]:
         """The first line of all: `system/init`."""
         empty: dict[str, Any] = {name: [] for name in ("mcp_servers", "slash_commands", "skills", "plugins")}
-        fixed = {"permissionMode": "default", "apiKeySource": "none", "output_style": "default", "mudroom_version": __version__}
+        fixed = {"apiKeySource": "none", "output_style": "default", "mudroom_version": __version__}
         return self._line("system", subtype="init", **self._scene, **empty, **fixed)
 
     def feed(self, event: AnyEvent) -> Iterator[dict[str, Any]]:
@@ -79,6 +83,8 @@ class Stream:
         match event:
             case TurnFinished():
                 yield self._answered(run, event)
+            case Judged(allowed=False):
+                self._denials += self._denied(run, event)
             case CallFinished():
                 yield from self._called(run, event)
             case Told():
@@ -114,7 +120,7 @@ class Stream:
             total_cost_usd=report.usd,
             usage=_usage(root.usage if root else Usage()),
             modelUsage={model: _model_usage(usage, self._cost(priced, usage)) for model, (priced, usage) in self._models.items()},
-            permission_denials=[],
+            permission_denials=self._denials,
             reason=report.reason.value,
             report=_fields(report),
             reports=[_fields(child) for child in self._reports],
@@ -133,9 +139,17 @@ class Stream:
     def _answered(self, run: _Run, event: TurnFinished) -> dict[str, Any]:
         message, model = event.message, event.message.model or run.brief.model
         run.turns, run.usage, run.stop = run.turns + 1, run.usage + message.usage, stop_reason(message.stop)
+        run.calls = message.calls
         self._models[model] = run.brief.model, self._models.get(model, ("", Usage()))[1] + message.usage
         self._api_seconds += event.seconds
         return self._line("assistant", message=anthropic(message, model, run.stop), **_place(run))
+
+    def _denied(self, run: _Run, event: Judged) -> Iterator[dict[str, Any]]:
+        """A call that was not allowed, as the last line tells of it; `why` and `rule` are ours."""
+        for call in run.calls:
+            if call.id == event.call_id:
+                told = {"tool_name": call.name, "tool_use_id": call.id, "tool_input": call.arguments}
+                yield {**told, "why": event.answer or event.why, "rule": event.rule, **(_child(run.brief) if run.brief.depth else {})}
 
     def _called(self, run: _Run, event: CallFinished) -> Iterator[dict[str, Any]]:
         run.tools += 1
