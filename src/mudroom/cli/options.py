@@ -60,11 +60,11 @@ def _meant(word: str) -> None:
         raise UsageError(f"unknown command {word!r}", remedy=f"Did you mean {near[0]}? For a prompt of one word: mudroom -p {word}")
 
 
-def _short(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+def _explain(ctx: click.Context, asked: click.Parameter, wanted: bool) -> None:
     if wanted:
         from .short_help import SHORT
 
-        print(SHORT, end="")
+        print(SHORT if asked.name == "h" else f"{ctx.get_help()}\n", end="")
         ctx.exit()
 
 
@@ -73,7 +73,7 @@ def terminal() -> bool:
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-@click.command(cls=_Front, context_settings=HELP | {"help_option_names": ["--help", "--help-all"]})
+@click.command(cls=_Front, context_settings=HELP | {"help_option_names": ["--help"]})
 @click.argument("words", nargs=-1, metavar="[PROMPT]")
 @click.option(
     "-p",
@@ -113,7 +113,8 @@ def terminal() -> bool:
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 @click.option("--no-color", is_flag=True, help="No colours; so does NO_COLOR.")
 @click.option("--screen-reader", is_flag=True, help="Plain lines, no cursor that moves; so does MUDROOM_SCREEN_READER=1.")
-@click.option("-h", is_flag=True, is_eager=True, expose_value=False, callback=_short, help="A short help.")
+@click.option("-h", is_flag=True, is_eager=True, expose_value=False, callback=_explain, help="A short help.")
+@click.option("--help-all", is_flag=True, is_eager=True, expose_value=False, callback=_explain, help="This help: all there is.")
 @click.option("-v", "-V", "--version", is_flag=True, help="Say which version this is.")
 def front(
     words: tuple[str, ...],
