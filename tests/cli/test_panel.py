@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -71,26 +72,78 @@ def drawn(columns: int, first: str, second: str, *, color: bool = False, signs: 
     return paint(rows(tree, tree.roots[-1], look), color=color)
 
 
-def test_eighty_columns_in_english() -> None:
-    assert drawn(80, "read the parts", "count the lines") == snapshot("""\
-● turn 1 · 2 tasks: 1 running, 1 done · 3.1k tokens · 44.5k with children · 29s
-├─ explore  read the parts
-│  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
-└─ general  count the lines
-   ⎿ Done (0 tool uses · 0 tokens · 8.0s)
+ENGLISH, CHINESE = ("read the parts", "count the lines"), ("阅读所有的文件", "统计行数")
+
+
+@pytest.mark.parametrize("words", [ENGLISH, CHINESE])
+@pytest.mark.parametrize("columns", [20, 80, 200])
+def test_colour_adds_colour_and_nothing_else(columns: int, words: tuple[str, str]) -> None:
+    plain, colored = drawn(columns, *words), drawn(columns, *words, color=True)
+    assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain and "\x1b[32mDone" in colored
+    assert max(map(width, plain.splitlines())) <= columns
+
+
+def test_twenty_columns() -> None:
+    assert drawn(20, *ENGLISH) == snapshot("""\
+● turn 1 · 2 tasks:…
+├─ explore  read th…
+│  ⎿ read src/part.…
+└─ general  count t…
+   ⎿ Done (8.0s)
 """)
-
-
-def test_twenty_columns_in_chinese() -> None:
-    text = drawn(20, "阅读所有的文件", "统计行数")
-    assert max(map(width, text.splitlines())) <= 20
-    assert text == snapshot("""\
+    assert drawn(20, *CHINESE) == snapshot("""\
 ● turn 1 · 2 tasks:…
 ├─ explore  阅读所…
 │  ⎿ read src/part.…
 └─ general  统计行数
    ⎿ Done (8.0s)
 """)
+
+
+def test_eighty_columns() -> None:
+    assert drawn(80, *ENGLISH) == snapshot("""\
+● turn 1 · 2 tasks: 1 running, 1 done · 3.1k tokens · 44.5k with children · 29s
+├─ explore  read the parts
+│  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
+└─ general  count the lines
+   ⎿ Done (0 tool uses · 0 tokens · 8.0s)
+""")
+    assert drawn(80, *CHINESE) == snapshot("""\
+● turn 1 · 2 tasks: 1 running, 1 done · 3.1k tokens · 44.5k with children · 29s
+├─ explore  阅读所有的文件
+│  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
+└─ general  统计行数
+   ⎿ Done (0 tool uses · 0 tokens · 8.0s)
+""")
+
+
+def test_two_hundred_columns() -> None:
+    assert drawn(200, *ENGLISH) == snapshot("""\
+● turn 1 · 2 tasks: 1 running, 1 done · 0 tools · 3.1k tokens · 44.5k with children · 29s
+├─ explore  read the parts
+│  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
+└─ general  count the lines
+   ⎿ Done (0 tool uses · 0 tokens · 8.0s)
+""")
+    assert drawn(200, *CHINESE) == snapshot("""\
+● turn 1 · 2 tasks: 1 running, 1 done · 0 tools · 3.1k tokens · 44.5k with children · 29s
+├─ explore  阅读所有的文件
+│  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
+└─ general  统计行数
+   ⎿ Done (0 tool uses · 0 tokens · 8.0s)
+""")
+
+
+def test_eighty_columns_in_colour() -> None:
+    assert drawn(80, *ENGLISH, color=True).replace("\x1b[", "<").splitlines() == snapshot(
+        [
+            "<2m● <0mturn 1 · 2 tasks: 1 running, 1 done<2m · 3.1k tokens · 44.5k with children · 29s<0m",
+            "<2m├─ <0m<1;36mexplore<0m  read the parts",
+            "<2m│  ⎿ <0mread src/part.py<2m · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s<0m",
+            "<2m└─ <0m<1;32mgeneral<0m  count the lines",
+            "<2m   ⎿ <0m<32mDone<0m<2m (0 tool uses · 0 tokens · 8.0s)<0m",
+        ]
+    )
 
 
 def test_two_hundred_columns_in_ascii() -> None:
