@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import json
 import os
+import re
 import resource
 import select
 import shutil
@@ -36,6 +37,7 @@ _LIMITS = {
 PLAIN = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
 """Signals that a program finds as they are by themselves, whatever this one does with them."""
 
+_CHILD, _ENDED = re.compile(rb'"child-pid": (\d+)'), re.compile(rb'"exit-code": (\d+)')
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
@@ -57,9 +59,9 @@ class Command:
 
     def answer(self) -> dict[str, Any]:
         """How it went, when it is over."""
-        ended = next((line for line in self.status.splitlines() if b'"exit-code"' in line), b"")
+        ended = _ENDED.search(self.status)
         if ended and not self.stopped:
-            return {"code": json.loads(ended)["exit-code"], "failed": ""}
+            return {"code": int(ended[1]), "failed": ""}
         return {"code": -signal.SIGKILL, "failed": "" if self.stopped else "the program that builds the walls gave up"}
 
 
@@ -78,7 +80,7 @@ class Keeper:
         self._filter = (os.POSIX_SPAWN_OPEN, DATA, f"/proc/self/fd/{_high(data[0])}", os.O_RDONLY, 0)
         self._limits = limits(setup["limits"])
         self._running: set[Command] = set()
-        self._poll, self._heard = select.poll(), dict[int, Callable[[], None]]()
+        self._poll, self._heard = select.poll(), dict[int, Callable[[], object]]()
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
@@ -108,6 +110,7 @@ class Keeper:
 
     def _begin(self, argv: list[str], output: int, wire: socket.socket) -> None:
         told, tells = map(_high, os.pipe())
+        os.set_blocking(told, False)
         waits, opens = map(_high, os.pipe())
         gate = _high(os.open(f"/proc/self/fd/{waits}", os.O_RDWR))  # it holds its own other end: should we die, it waits for ever
         copies = {1: output, 2: output, STATUS: tells, GATE: gate}
@@ -125,6 +128,7 @@ class Keeper:
         self._running.add(command)
         self._on(told, lambda: self._hear(command))
         self._on(wire.fileno(), lambda: self._stop(command))
+        self._when_gone(builder, lambda: self._built(command))
 
     def _spawn(self, argv: list[str], files: list[Any]) -> int:
         """Start bwrap, as the first to be killed when memory runs out, and as another user where it shall be."""
@@ -133,28 +137,44 @@ class Keeper:
         with _hated(), _drop.beside(_drop.NUMBER if self._stage else os.geteuid()):
             return os.posix_spawn(argv[0], argv, {}, file_actions=files, setsigdef=PLAIN, setsigmask=())
 
-    def _hear(self, command: Command) -> None:
-        """What bwrap says: first the number of its child, which gets its limits and may go on; last how the command ended."""
-        chunk = os.read(command.told, 4096)
-        command.status += chunk
-        if not command.first and b"\n" in command.status:
-            self._let_in(command, int(json.loads(command.status.partition(b"\n")[0])["child-pid"]))
+    def _hear(self, command: Command) -> int:
+        """Take what bwrap says, and when it has told the number of its child, let that in; how much it said."""
+        try:
+            chunk = os.read(command.told, 4096)
+        except BlockingIOError:
+            return 0
         if not chunk:
             self._off(command.told)
-            os.close(command.told)
-            os.close(command.opens)
-            kill(command.first)
-            self._when_gone(command.builder, lambda: self._when_gone(command.first, lambda: self._over(command)))
+        command.status += chunk
+        if not command.first and (number := _CHILD.search(command.status)):
+            command.first = int(number[1])
+            self._let_in(command)
+        return len(chunk)
 
-    def _let_in(self, command: Command, child: int) -> None:
-        command.first = child
+    def _let_in(self, command: Command) -> None:
+        """Limit the first process, then open the gate for it."""
         try:
-            with _drop.beside(os.stat(f"/proc/{child}").st_uid):
+            with _drop.beside(os.stat(f"/proc/{command.first}").st_uid):
                 for kind, limit in self._limits:
-                    resource.prlimit(child, kind, (limit, limit))
+                    resource.prlimit(command.first, kind, (limit, limit))
         except (FileNotFoundError, ProcessLookupError):
             return  # bwrap says why in its own words
         os.write(command.opens, b"x")
+
+    def _built(self, command: Command) -> None:
+        """bwrap has gone: so must all that is behind its walls. It may have been killed before it told what that is."""
+        while self._hear(command):
+            pass
+        self._off(command.told)
+        os.close(command.told)
+        os.close(command.opens)
+        kill(command.first)
+        if not command.first:
+            known = {pid for one in self._running for pid in (one.builder, one.first)}
+            for pid in set(children()) - known:
+                kill(pid)
+                os.waitpid(pid, 0)
+        self._when_gone(command.first, lambda: self._over(command))
 
     def _stop(self, command: Command) -> None:
         """The harness gives up, or has gone."""
@@ -185,11 +205,8 @@ class Keeper:
         self._on(watch, gone)
 
     def _over(self, command: Command) -> None:
-        if not command.stopped:
-            self._off(command.wire.fileno())
+        self._off(command.wire.fileno())
         self._running.discard(command)
-        if not command.first:
-            self._end_strays()
         said = command.answer()
         try:
             said["mended"] = self._guard.mend()
@@ -197,25 +214,18 @@ class Keeper:
             said["failed"] = said["failed"] or f"{type(error).__name__}: {error}"
         _say(command.wire, said)
 
-    def _end_strays(self) -> None:
-        """What a bwrap left that was killed before it told its child's number has become a child of ours."""
-        known = {pid for command in self._running for pid in (command.builder, command.first)}
-        for pid in set(children()) - known:
-            kill(pid)
-            os.waitpid(pid, 0)
-
-    def _on(self, fd: int, hear: Callable[[], None]) -> None:
+    def _on(self, fd: int, hear: Callable[[], object]) -> None:
         self._heard[fd] = hear
         self._poll.register(fd, select.POLLIN)
 
     def _off(self, fd: int) -> None:
-        del self._heard[fd]
-        self._poll.unregister(fd)
+        if self._heard.pop(fd, None):
+            self._poll.unregister(fd)
 
 
 def _etc(held: dict[str, int]) -> str:
     """Make a folder of files and of places to mount on, which whoever the commands run as can read."""
-    folder = f"/tmp/mudroom-{os.urandom(8).hex()}"
+    folder = f"/tmp/mudroom-{os.getpid()}-{os.urandom(8).hex()}"
     usual = os.umask(0o022)
     os.mkdir(folder)
     for name, fd in held.items():

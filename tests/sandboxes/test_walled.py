@@ -1,0 +1,218 @@
+"""Tier full's one loop: commands side by side, their ends, and what is left when somebody dies at the wrong moment."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from mudroom._core.ports import Finished
+from mudroom.errors import WorkspaceError
+from mudroom.sandboxes import probe
+from mudroom.sandboxes.bubblewrap import Bubblewrap
+
+FOUND = probe.look(probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
+ROOT = os.geteuid() == 0
+
+pytestmark = pytest.mark.skipif(bool(FOUND.no_full), reason=FOUND.no_full)
+
+
+def built(root: Path, bwrap: str = FOUND.bwrap) -> Bubblewrap:
+    return Bubblewrap(str(root), bwrap, away=f"{root}-away", environ={"PATH": os.defpath}, keeps_root=bool(FOUND.no_other))
+
+
+@pytest.fixture
+def box(tmp_path: Path) -> Bubblewrap:
+    (tmp_path / "proj").mkdir()
+    return built(tmp_path / "proj")
+
+
+async def run(box: Bubblewrap, command: str, timeout: float = 20) -> tuple[Finished, str]:
+    output = bytearray()
+    finished = await box.run(command, timeout=timeout, sink=output.extend)
+    return finished, output.decode()
+
+
+def launching(box: Bubblewrap) -> int:
+    """Number of the program that starts this sandbox's commands."""
+    ending = box._launcher._ending
+    assert ending
+    found = ending.peek()
+    assert found
+    return int(found[2][1])
+
+
+async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  the condition is the world's
+            await asyncio.sleep(0.01)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
+
+
+async def test_many_at_once_keep_their_outputs_and_codes_apart(box: Bubblewrap) -> None:
+    found = await asyncio.gather(*(run(box, f"sleep 0.0{n % 9}; echo {n}; exit {n % 5}") for n in range(40)))
+    assert found == [(Finished(n % 5), f"{n}\n") for n in range(40)]
+
+
+async def test_no_command_sees_another(box: Bubblewrap) -> None:
+    """Processes, temporary files, terminals, shared memory: each has its own, side by side and one after the other."""
+    one = asyncio.create_task(run(box, "echo x > /tmp/mark; echo x > /dev/shm/mark; hostname; touch began; sleep 1.2345"))
+    await until((Path(box._root) / "began").exists)
+    assert (await run(box, "ls /dev/shm /dev/pts; grep -l [1].2345 /proc/[0-9]*/cmdline"))[1].split() == ["/dev/pts:", "ptmx", "/dev/shm:"]
+    assert "x" not in (await run(box, "cat /tmp/mark /dev/shm/mark 2> /dev/null"))[1]
+    assert (await one)[0] == Finished(0)
+    assert (await run(box, "cat /tmp/mark /dev/shm/mark"))[0].code != 0
+
+
+async def test_descriptors_and_processes_do_not_pile_up(box: Bubblewrap) -> None:
+    await run(box, "true")
+    number = launching(box)
+    before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{number}/fd"))
+    for _ in range(5):
+        await asyncio.gather(*(run(box, "setsid sleep 5 & (true &); true") for _ in range(8)))
+    assert (len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{number}/fd"))) == before
+    assert Path(f"/proc/{number}/task/{number}/children").read_text() == ""
+
+
+async def test_it_starts_again_after_it_was_killed(box: Bubblewrap) -> None:
+    await run(box, "true")
+    os.kill(launching(box), signal.SIGKILL)
+    await asyncio.sleep(0.1)
+    assert (await run(box, "echo again"))[1] == "again\n"
+
+
+async def test_closing_does_not_wait_for_what_runs(box: Bubblewrap) -> None:
+    running = asyncio.create_task(run(box, "touch began; sleep 0.7; echo end"))
+    await until((Path(box._root) / "began").exists)
+    began = time.monotonic()
+    box.close()
+    assert time.monotonic() - began < 0.5
+    assert await running == (Finished(0), "end\n")
+
+
+async def test_closing_leaves_no_process_and_no_folder(box: Bubblewrap) -> None:
+    await run(box, "true")
+    number = launching(box)
+    assert len(folders(number)) == 1
+    box.close()
+    assert not alive(number)
+    assert folders(number) == []
+
+
+def folders(number: int) -> list[str]:
+    return [name for name in os.listdir("/tmp") if name.startswith(f"mudroom-{number}-")]
+
+
+async def test_a_workspace_that_was_made_anew_is_the_one_commands_see(box: Bubblewrap) -> None:
+    await run(box, "echo old > file")
+    shutil.rmtree(box._root)
+    os.mkdir(box._root)
+    assert await run(box, "ls; echo new > file") == (Finished(0), "")
+    assert (Path(box._root) / "file").read_text() == "new\n"
+
+
+async def test_a_toolchain_that_has_gone_is_no_reason_to_fail(tmp_path: Path) -> None:
+    (tmp_path / "proj").mkdir()
+    (tmp_path / "venv").mkdir()
+    environ = {"PATH": os.defpath, "VIRTUAL_ENV": str(tmp_path / "venv")}
+    box = Bubblewrap(str(tmp_path / "proj"), FOUND.bwrap, away=f"{tmp_path}/away", environ=environ, keeps_root=bool(FOUND.no_other))
+    assert (await run(box, f"ls -d {tmp_path}/venv"))[0].code == 0
+    os.rmdir(tmp_path / "venv")
+    assert (await run(box, "echo on"))[1] == "on\n"
+
+
+async def test_commands_have_the_users_mask(tmp_path: Path) -> None:
+    (tmp_path / "proj").mkdir()
+    usual = os.umask(0o027)
+    try:
+        assert (await run(built(tmp_path / "proj"), "umask"))[1] == "0027\n"
+    finally:
+        os.umask(usual)
+
+
+# --- a bubblewrap with a script's mind: what happens at moments that are too short to meet ------------------------------
+
+
+def scripted(text: str) -> str:
+    """A bubblewrap that does as it is told. It lies where whoever commands run as may enter."""
+    folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
+    folder.chmod(0o777)
+    (folder / "bwrap").write_text(f"#!/bin/bash\ncd {folder}\n{text}\n")
+    (folder / "bwrap").chmod(0o755)
+    return str(folder / "bwrap")
+
+
+async def test_who_waits_at_the_gate_when_its_keeper_dies_stays_there(box: Bubblewrap) -> None:
+    """The end of the keeper is no leave to go on without limits and without a guard."""
+    bwrap = scripted('echo $$ > pid; echo "{" >&3; read -n1 -u4; touch ran')
+    folder = Path(bwrap).parent
+    try:
+        begun = asyncio.create_task(built(Path(box._root), bwrap).run("true", timeout=20, sink=lambda _: None))
+        await until(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
+        pid = int((folder / "pid").read_text())
+        os.kill(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+        await asyncio.wait([begun])
+        await asyncio.sleep(0.2)
+        assert alive(pid) and not (folder / "ran").exists()
+        os.kill(pid, signal.SIGKILL)
+    finally:
+        shutil.rmtree(folder)
+
+
+async def test_a_cancel_before_bwrap_told_its_childs_number_ends_the_child(box: Bubblewrap) -> None:
+    bwrap = scripted("setsid sleep 71.2345 & echo $! > child; wait")
+    folder = Path(bwrap).parent
+    try:
+        begun = asyncio.create_task(built(Path(box._root), bwrap).run("true", timeout=20, sink=lambda _: None))
+        await until(lambda: (folder / "child").exists() and (folder / "child").read_text().strip())
+        begun.cancel()
+        await asyncio.wait([begun])
+        assert not alive(int((folder / "child").read_text()))
+    finally:
+        shutil.rmtree(folder)
+
+
+@pytest.mark.parametrize("text", ["exit 1", "echo '{' >&3", "exec 3>&-; sleep 0.1"])
+async def test_a_bwrap_that_gives_up_is_an_error(box: Bubblewrap, text: str) -> None:
+    bwrap = scripted(text)
+    try:
+        with pytest.raises(WorkspaceError, match="was not run: its sandbox could not be built"):
+            await built(Path(box._root), bwrap).run("true", timeout=20, sink=lambda _: None)
+    finally:
+        shutil.rmtree(Path(bwrap).parent)
+
+
+# --- root --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not ROOT, reason="root only")
+async def test_root_that_cannot_be_another_user_runs_nothing_unless_it_was_said() -> None:
+    """procfs cannot map owners, as overlayfs cannot: that is found out before, said, and never passed over in silence."""
+    weak = probe.look(FOUND.bwrap, "/proc/self/task")
+    assert "cannot be made another user's" in weak.no_other
+    box = Bubblewrap("/proc/self/task", FOUND.bwrap, away="/nonexistent", environ={"PATH": os.defpath})
+    with pytest.raises(WorkspaceError, match="was not run: its sandbox could not be built"):
+        await box.run("true", timeout=20, sink=lambda _: None)
+
+
+@pytest.mark.skipif(not ROOT, reason="root only")
+def test_that_commands_keep_roots_number_is_told(tmp_path: Path) -> None:
+    environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
+    _, told = probe.choose(probe.Terms(root="/proc", mode="full", home=str(tmp_path / "home"), environ=environ))
+    assert told.startswith("sandbox full, but commands keep root's number, because the workspace cannot be made another user's (")
+    for mode in ("full", "auto"):
+        _, told = probe.choose(probe.Terms(root=str(tmp_path), mode=mode, home=str(tmp_path / "home"), environ=environ))
+        assert bool(told) == bool(FOUND.no_other), "told for this folder's file system, not for the last one's"
