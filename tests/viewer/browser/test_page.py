@@ -211,6 +211,8 @@ async def test_search_filters_and_keys(page: Any, scripts: Any) -> None:
         await page.press("ArrowDown")
         first = (await chosen(page))[0]
         assert first == await page.run("app.waterfall.shown[1].run.id")
+        announced = "document.getElementById(document.getElementById('rows').getAttribute('aria-activedescendant'))"
+        assert await page.run(f"{announced}.getAttribute('aria-selected')") == "true"
         await page.press("j", "j")
         assert (await chosen(page))[1] == 1 and (await chosen(page))[2]
         await page.press("2")

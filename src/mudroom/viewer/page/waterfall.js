@@ -83,6 +83,7 @@ class Waterfall {
     };
     walk(fold.roots, 0);
     this.list.set(this.shown);
+    this.rows.setAttribute("aria-activedescendant", `row-${app.at.run}`);
     $("count").textContent = wanted ? `${grouped(this.shown.length)} of ${plural(fold.runs.size, "run")}` : plural(fold.runs.size, "run");
     this.#axis();
   }
@@ -154,7 +155,7 @@ class Waterfall {
     const canvas = h("canvas", { class: "lane", "aria-hidden": "true" });
     const node = h(
       "div",
-      { class: `row${chosen ? " chosen" : ""}${left ? " left" : ""}`, role: "treeitem", "aria-level": depth + 1, "aria-selected": String(chosen), "aria-expanded": fold ? String(!this.folded.has(run.id)) : null, "data-run": run.id },
+      { class: `row${chosen ? " chosen" : ""}${left ? " left" : ""}`, id: `row-${run.id}`, role: "treeitem", "aria-level": depth + 1, "aria-selected": String(chosen), "aria-expanded": fold ? String(!this.folded.has(run.id)) : null, "data-run": run.id },
       h(
         "div",
         { class: "cell", style: { "--depth": String(depth) } },
