@@ -28,7 +28,7 @@ from .errors import JournalDamaged, UsageError
 from .models import providers
 from .permissions.marking import marked
 from .permissions.policy import RulePolicy
-from .permissions.rules import Permissions
+from .permissions.rules import ALLOW, Permissions
 from .permissions.secrets import Redactor
 
 if TYPE_CHECKING:
@@ -139,6 +139,12 @@ async def copy(wish: Wish, journal: Journal) -> None:
     events = list(read_only(path).read())
     under_way = Record(events).left if live else ()
     await journal.append(*(event for event in events if event.run not in under_way))
+
+
+def granted(wish: Wish) -> tuple[str, ...]:
+    """What is given beyond the sandbox and what it holds, for the record."""
+    rules = (str(rule) for rule in wish.permissions.rules if rule.verdict == ALLOW)
+    return (*(["network"] if wish.network else []), *rules)
 
 
 def _environ(wish: Wish) -> Mapping[str, str]:

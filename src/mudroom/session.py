@@ -130,8 +130,11 @@ class Session:
             if self._wish.fork:
                 await assembly.copy(self._wish, house.parts.journal)
             self._ongoing.take_up(house.parts.journal.read())
-        tier = house.parts.sandbox.tier
-        await self._record(SessionOpened(at=house.parts.clock.now(), session=self.id, cwd=self.cwd, version=__version__, sandbox=tier))
+        tier, granted = house.parts.sandbox.tier, assembly.granted(self._wish)
+        opened = SessionOpened(
+            at=house.parts.clock.now(), session=self.id, cwd=self.cwd, version=__version__, sandbox=tier, granted=granted
+        )
+        await self._record(opened)
         await house.models.ready()
 
     @property

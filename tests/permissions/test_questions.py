@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from mudroom._core.events import SessionOpened
 from mudroom._core.ports import Question
 from mudroom.cli.approve import Asked, introduced, shown, visible
 from mudroom.config import Settings
+from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import call
 from mudroom.permissions import trust
 from mudroom.permissions.rules import Permissions
@@ -118,6 +120,13 @@ async def test_a_denial_names_its_rule_and_the_run_goes_on(play: Any) -> None:
 async def test_what_is_simply_allowed_leaves_no_event(play: Any) -> None:
     await play([[call("bash", command="echo on")], "Done."])
     assert play.judged == []
+
+
+async def test_what_was_granted_is_recorded(play: Any) -> None:
+    journal, held = MemoryJournal(), Permissions.of(allow=["Bash(make:*)"], deny=["Bash(rm:*)"])
+    await play(["Done."], permissions=held, network=True, journal=journal)
+    opened = next(event for event in journal.read() if isinstance(event, SessionOpened))
+    assert opened.granted == ("network", "allow bash(make:*)") and opened.sandbox == "off"
 
 
 async def test_a_record_with_denials_and_answers_is_run_again_the_same(play: Any, person: Any) -> None:

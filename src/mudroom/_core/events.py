@@ -37,12 +37,17 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ty
 
 
 class SessionOpened(Event, frozen=True, tag="session_opened"):
-    """A person or program opened a session in a folder."""
+    """A person or program opened a session in a folder.
+
+    Arguments:
+        sandbox: the tier its commands run in. granted: what they or a program of theirs gave it beyond that: the network, allow rules.
+    """
 
     session: str
     cwd: str
     version: str
     sandbox: str = ""
+    granted: tuple[str, ...] = ()
 
 
 class SessionClosed(Event, frozen=True, tag="session_closed"):

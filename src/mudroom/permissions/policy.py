@@ -21,7 +21,8 @@ from .view import View
 if TYPE_CHECKING:
     from .commands import Commands
 
-_FREE = Decision(ALLOW)
+_HELD = "no rule is against it, and the sandbox holds it"
+_FREE = Decision(ALLOW, _HELD)
 _ORDER = (DENY, ASK, ALLOW)
 _ABOUT = {"write": "a file is written", "edit": "a file is changed", "bash": "a command runs", "web_fetch": "a page is fetched"}
 
@@ -128,7 +129,7 @@ class RulePolicy:
         if mode is Mode.DONT_ASK:
             return decided(DENY, f"{finding.why}, and in this mode nothing is asked")
         if finding.verdict == OPEN and self._trusts(finding.kind, mode):
-            return decided(ALLOW, "no rule is against it, and the sandbox holds it")
+            return decided(ALLOW, _HELD)
         return decided(ASK)
 
     def _trusts(self, kind: str, mode: Mode) -> bool:
