@@ -12,7 +12,7 @@ from inline_snapshot import snapshot
 
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
-from mudroom._core.events import AnyEvent, CallFinished, CallStarted, RunFinished, RunStarted, TurnFinished, TurnStarted
+from mudroom._core.events import AnyEvent, CallFinished, CallStarted, Delta, RunFinished, RunStarted, TurnFinished, TurnStarted
 from mudroom._core.messages import Assistant, Call, Text, Usage
 from mudroom._core.tools import ToolResult
 from mudroom._engine.tree import Tree
@@ -235,3 +235,15 @@ def test_five_hundred_children_are_drawn_in_little_time() -> None:
         lines = made.lines(100, 40)
     assert (time.process_time() - before) / 10 < 0.02
     assert "488 more: 488 running" in paint(lines, color=False)
+
+
+def test_words_that_stream_are_broken_between_words_and_told_as_an_answer() -> None:
+    events = [*story("a", "b"), Delta(at=10, run="1.1.1", kind="text", text="what I found"), Delta(at=10, run="1", kind="text", text="So")]
+    events.insert(-2, CallFinished(at=10, run="1.1.1", call_id="r", name="read", result=ToolResult("    one two three four five six")))
+    events[-2:-2] = [CallFinished(at=10, run="1", call_id=f"t1.1.{n}", name="task", result=ToolResult("")) for n in (1, 2)]
+    made = panel(events, pending="nobody likes a word that is cut in two")
+    shown = paint(made.lines(24, 20), color=False).splitlines()
+    assert shown[:2] == ["nobody likes a word that", "is cut in two"]
+    assert "answering…" in shown[2] and "⎿ what I found" in paint(made.lines(80, 20), color=False)
+    made.open(cast(Any, made.talk), "1.1.1")
+    assert "        one two three four\n        five six" in paint(made.lines(26, 20), color=False)

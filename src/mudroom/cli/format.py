@@ -11,7 +11,7 @@ from msgspec import Struct
 from .._engine.tree import clean, describe, one_line
 
 __all__ = [
-    "Glyphs", "Line", "broken", "clean", "color_of", "cut", "describe", "fit", "glyphs", "one_line", "paint", "plural", "seconds",
+    "Glyphs", "Line", "broken", "clean", "color_of", "cut", "describe", "ending", "fit", "glyphs", "one_line", "paint", "plural", "seconds",
     "tokens", "width", "wrapped",
 ]  # fmt: skip
 
@@ -121,6 +121,12 @@ def broken(line: str, columns: int) -> Iterator[str]:
         yield line[:at]
         line = line[at:].lstrip(" ")
     yield line
+
+
+def ending(text: str, columns: int, most: int) -> list[str]:
+    """The last lines of a text, at most so many, broken between words to fit in so many columns."""
+    words = text.strip("\n")[-most * columns :]
+    return [part for line in words.split("\n") for part in broken(line.expandtabs(4), columns)][-most:] if words else []
 
 
 def fit(words: str, figures: Sequence[str], columns: int, signs: Glyphs, *, bracket: bool = False, least: int = 12) -> tuple[str, str]:

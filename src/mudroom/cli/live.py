@@ -11,7 +11,7 @@ from typing import TextIO
 
 from .._core.events import AnyEvent
 from .._engine.tree import Tree, clean
-from .format import Line, glyphs, paint, width, wrapped
+from .format import Line, ending, glyphs, paint, width
 from .rows import Look, rows
 
 PERIOD = 0.125
@@ -111,8 +111,7 @@ class LiveTree:
             return []
         root, room = self.tree.roots[-1], max(1, columns - 1)
         if self._spoke == (root.run_id, root.turn) and not root.open:
-            words = clean(self.pending()).strip("\n")[-PENDING * room :]
-            return [[(part, "")] for part in list(wrapped(words, room))[-PENDING:]] if words else []
+            return [[(part, "")] for part in ending(clean(self.pending()), room, PENDING)]
         limit = max(1, min(MOST, (height - 4) // 2))
         look = Look(columns=room, limit=limit, now=self._now(), told=self._told, left=left, signs=self._signs)
         return rows(self.tree, root, look)[: max(1, height - 1)]

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from .._core.events import Stored
 from .._engine.tree import RunView
-from .format import Glyphs, Line, width, wrapped
+from .format import Glyphs, Line, broken, width
 from .show import transcript_lines
 
 
@@ -24,17 +24,20 @@ class Opened:
         if self._drawn != (len(self._events), columns):
             self._drawn = len(self._events), columns
             lines = transcript_lines(self.run, self._events, columns=columns, signs=signs)
-            self._body = [broken for line in lines for broken in _broken(line, columns)]
-        tail: list[Line] = [[(f"  {part}", "")] for part in wrapped(self.run.tail, columns - 2)] if self.run.tail else []
+            self._body = [part for line in lines for part in _broken(line, columns)]
+        tail: list[Line] = [[(f"  {part}", "")] for line in self.run.tail.splitlines() for part in broken(line, columns - 2)]
         whole = [*self._body, *tail]
         self.back = max(0, min(self.back, len(whole) - height))
         return whole[max(0, len(whole) - height - self.back) : len(whole) - self.back]
 
 
 def _broken(line: Line, columns: int) -> Iterator[Line]:
+    """A line as lines that fit, each as far in as it is."""
     line = [(words.expandtabs(4), style) for words, style in line]
     if sum(width(words) for words, _ in line) <= columns:
         yield line
-    else:
-        style = line[0][1] if len(line) == 1 else ""
-        yield from ([(part, style)] for part in wrapped("".join(words for words, _ in line), columns))
+        return
+    text, style = "".join(words for words, _ in line), line[0][1] if len(line) == 1 else ""
+    words = text.lstrip(" ")
+    stem = text[: min(len(text) - len(words), columns // 2)]
+    yield from ([(stem + part, style)] for part in broken(words, columns - len(stem)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .._core.events import AnyEvent, Delta, RunFinished, Stored
 from .._engine.tree import RunView, clean
-from .format import Glyphs, Line, cut, one_line, plural, wrapped
+from .format import Glyphs, Line, cut, ending, one_line, plural, wrapped
 from .live import MOST, PENDING
 from .rows import Look, placed
 
@@ -157,11 +157,8 @@ class Panel:
         return [line for _, line in rows]
 
     def _pending(self, talk: Talk, columns: int, room: int) -> Iterator[Line]:
-        text = clean(talk.writer.pending).strip("\n")
-        if not text or room < 2:
-            return
-        for part in list(wrapped(text[-PENDING * columns :], columns))[-min(PENDING, room - 1) :]:
-            yield [(part, "")]
+        if room > 1:
+            yield from ([(part, "")] for part in ending(clean(talk.writer.pending), columns, min(PENDING, room - 1)))
 
     def _title(self, run: RunView, columns: int) -> Line:
         words = f"{one_line(run.agent)}#{run.run_id}  {one_line(run.description or run.prompt)}"

@@ -94,6 +94,8 @@ def doing(run: RunView, look: Look) -> str:
     if run.retried:
         cause = f"HTTP {run.retried.status}" if run.retried.status else "connection lost"
         return f"retry {run.retried.attempt} in {seconds(run.retried.delay)} ({cause})"
+    if look.now is not None and run.tail and not run.open:
+        return one_line(run.tail) if run.depth else f"answering{look.signs.more}"
     action = run.action or one_line(run.tail) or f"thinking{look.signs.more}"
     return f"unfinished: {action}" if look.now is None else action
 
