@@ -8,7 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from mudroom import Reason, Session
+from mudroom._core.events import CallStarted, Told
 from mudroom._core.messages import Call
+from mudroom.cli.exporting import redacted
+from mudroom.permissions.secrets import Redactor
 from mudroom.testing import replayed
 from mudroom.testing.server import Asked, ModelServer, Said
 
@@ -93,6 +96,12 @@ async def test_a_fixture_runs_an_agent_offline(mudroom: Any, tmp_path: Path) -> 
     async with Session(model=replayed(fixture), cwd=str(mudroom.project), journal="memory", home=str(tmp_path)) as session:
         report = await session.run("first")
     assert (report.reason, report.text) == (Reason.GOAL, "end 1")
+
+
+def test_no_text_of_an_event_goes_out_as_it_is() -> None:
+    call = CallStarted(at=0, run="1", call=Call("c", "bash", {SECRET: [{"deep": f"echo {SECRET}"}]}))
+    out = list(redacted([Told(at=0, run="1", text=SECRET), call], Redactor({})))
+    assert len(out) == 2 and SECRET not in str(out) and "redacted" in str(out)
 
 
 async def test_what_cannot_be_exported_is_told(mudroom: Any) -> None:

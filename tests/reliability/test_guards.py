@@ -100,7 +100,7 @@ GUARDS = {
     "a limit lands softly": Guard(
         "_engine/ending.py", "if not summary and not ctx.hurried and", "if False and", LIMITS, "one_turn_without"
     ),
-    "no call runs in the grace turn": Guard("_engine/loop.py", "while ctx.grace is None:", "while True:", LIMITS, "grace"),
+    "no call runs in the grace turn": Guard("_engine/loop.py", "while ctx.grace is None:", "while True:", PREFIXES, "s10"),
     "the clock stops for a person": Guard("_engine/calls.py", "with ctx.meter.paused():", "if True:", CALLS, "a_person_decides"),
     "two calls in turn are a circle (F24)": Guard(
         "_engine/guard.py", "max(self._repeats(1), self._repeats(2))", "self._repeats(1)", CIRCLES, "a_circle"
@@ -114,7 +114,9 @@ GUARDS = {
     "ids are used once (S7)": Guard(
         "_engine/sendable.py", 'in ids:\n                new += "_"', 'in ():\n                new += "_"', SENDABLE
     ),
-    "a stream that was cut is no answer (F9)": Guard("models/anthropic.py", "raise Cut", "pass", FAULTS, "f9"),
+    "a stream that was cut is no answer (F9)": Guard(
+        "models/anthropic.py", "raise Cut", "pass", "tests/models/test_anthropic.py", "cut_at_every"
+    ),
     "a burst waits for its first answers (F21)": Guard("models/_gate.py", "or self._crowded:", "or False:", GATE, "no_storm"),
     "a rate grows by new answers only (F21)": Guard(
         "models/_gate.py", "if self._rate and request.sent >= self._changed and", "if self._rate and", GATE, "no_storm"
@@ -123,7 +125,7 @@ GUARDS = {
     "a torn tail is told (S6)": Guard("journals/sqlite.py", "(CUT_OFF,) if cut_off else ()", "()", "tests/journals/test_repair.py", "torn"),
     "a gap is damage (S6)": Guard("journals/sqlite.py", "if seq != expected:", "if False:", JOURNAL, "damage"),
     "the unborn are swept": Guard("journals/file.py", "    sweep_unborn(path)\n", "", FOLDER, "swept"),
-    "exports hold no secret": Guard("cli/exporting.py", "return redact(value)", "return value", EXPORT),
+    "exports hold no secret": Guard("cli/exporting.py", "return redact(value)", "return value", EXPORT, "as_it_is"),
     "what a sibling writes is not swept": Guard(
         "workspaces/shared.py", " and not _in_work(name)", "", "tests/reliability/test_unfinished.py", "sweep"
     ),

@@ -9,7 +9,8 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Budget, Reason, Session
-from mudroom._core.events import CallFinished, RunFinished, RunStarted, Stored, TurnFinished
+from mudroom._core.events import CallFinished, RunFinished, RunStarted, Stored, TurnFinished, TurnStarted
+from mudroom._engine.tree import transcript
 from mudroom.journals.folder import session_path
 from mudroom.journals.sqlite import SqliteJournal, read_only
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -82,3 +83,31 @@ async def test_s9_a_child_has_the_time_it_had_left(tmp_path: Path) -> None:
     found = {event.run: event.report for event in read_only(session_path(tmp_path, session.id)).read() if isinstance(event, RunFinished)}
     assert (found["1.1.1"].reason, found["1.1.1"].text) == (Reason.GOAL, "I am done.")
     assert found["1.1.1"].seconds > 6
+
+
+@pytest.mark.parametrize("reason", [Reason.MAX_TURNS, Reason.CANCELLED])
+@pytest.mark.parametrize("answered", [False, True])
+async def test_s10_a_run_that_died_in_its_last_turn_sums_up_and_ends(tmp_path: Path, answered: bool, reason: Reason) -> None:
+    def endless(request: Request) -> Answer:
+        return ["I read on.", call("todo", todos=[])] if request.tools else "The sum of it."
+
+    home = str(tmp_path / "home")
+    async with Session(model=ScriptedModel(endless), cwd=str(tmp_path), home=home, budget=Budget(turns=2), sandbox="off") as session:
+        first = await session.run("PARENT")
+    events = list(read_only(session_path(home, session.id)).read())
+    kind = TurnFinished if answered else TurnStarted
+    cut = next(n for n, event in enumerate(events) if isinstance(event, kind) and event.turn == 3) + 1
+    journal = SqliteJournal.open(session_path(tmp_path, session.id), session=session.id, create=True)
+    lived = [replace(event, grace=reason) if isinstance(event, TurnStarted) and event.grace else event for event in events[:cut]]
+    await journal.append(*lived)
+    await journal.close()
+    model = ScriptedModel(endless)
+    async with Session(model=model, home=str(tmp_path), resume=session.id, sandbox="off") as resumed:
+        report = await resumed.finish()
+    assert report and (report.reason, report.recovered, report.text) == (reason, True, "The sum of it.")
+    assert report.turns == first.turns == 3
+    found = list(read_only(session_path(tmp_path, session.id)).read())
+    assert not violations(found)
+    assert transcript(found, "1")[:-1] == transcript(events, "1")[:-1], "what was told once is told once"
+    asked = [request.messages for request in model.requests]
+    assert asked == ([] if answered else [transcript(events, "1")[:-1]])

@@ -73,8 +73,9 @@ async def _settled(ctx: RunContext, reason: Reason, error: str) -> Report:
 
 
 async def _summary(ctx: RunContext, reason: Reason) -> str:
-    ctx.grace = reason
-    ctx.tell(f"{_WHY[reason]} Call no more tools. Summarise now what you found and did, and what is left undone.")
+    if ctx.grace is None:  # else it was told so before its process died
+        ctx.grace = reason
+        ctx.tell(f"{_WHY[reason]} Call no more tools. Summarise now what you found and did, and what is left undone.")
     try:
         async with asyncio.timeout(GRACE_SECONDS) as ctx.landing:
             return (await ask(ctx, grace=reason)).text.strip()

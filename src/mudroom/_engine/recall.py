@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from .._core.agents import Report
+from .._core.agents import Reason, Report
 from .._core.events import CallFinished, CallStarted, Changing, Resumed, RunFinished, Stored, Told, TurnFinished, TurnStarted
-from .._core.messages import Call, Result, Text, Usage
+from .._core.messages import Call, Result, Text, Usage, User
 from .._core.tools import Effect, Tool, ToolResult
 from .answers import EMIT
 from .changes import fingerprint
@@ -17,7 +17,7 @@ INTERRUPTED = "Interrupted before it gave a result; whether it had an effect is 
 
 async def recall(ctx: RunContext, events: Sequence[Stored]) -> None:
     """Bring a fresh context to where the events leave the run: conversation, meter, evidence, open calls, age."""
-    calls: dict[str, Call] = {}
+    calls, sent = dict[str, Call](), list[Text | Result]()
     for event in events:
         if isinstance(event, CallStarted):
             calls[event.call.id] = event.call
@@ -27,7 +27,8 @@ async def recall(ctx: RunContext, events: Sequence[Stored]) -> None:
         elif isinstance(event, Changing):
             ctx.begun[event.call_id] = event
         else:
-            _turned(ctx, event)
+            _turned(ctx, event, sent)
+    ctx.inbox[:0] = sent  # to a model whose answer the dead process did not hear: it is asked again
     ctx.began -= _age(events, _below(ctx) if "task" in ctx.tools else ())
     for tool in ctx.tools.values():
         if tool.remind:
@@ -66,7 +67,7 @@ def _finished(ctx: RunContext, event: CallFinished, calls: Mapping[str, Call]) -
         ctx.meter.inherit(1 + event.result.detail.get("below", 0), usage, usd)
 
 
-def _turned(ctx: RunContext, event: Stored) -> None:
+def _turned(ctx: RunContext, event: Stored, sent: list[Text | Result]) -> None:
     if isinstance(event, Told):
         if ctx.unheeded and not ctx.unheeded.calls:
             ctx.unheeded = None
@@ -74,8 +75,14 @@ def _turned(ctx: RunContext, event: Stored) -> None:
     elif isinstance(event, TurnStarted):
         _close(ctx)
         ctx.unheeded, ctx.grace = None, event.grace
-        ctx.send()
+        ctx.final = "" if event.grace else ctx.final
+        ctx.wrapping = ctx.stopping = event.grace is Reason.CANCELLED
+        sent += ctx.inbox
+        ctx.inbox = []
     elif isinstance(event, TurnFinished):
+        if sent:
+            ctx.chat.add(User(tuple(sent)))
+            sent.clear()
         ctx.turn = event.turn
         ctx.meter.turns += 1
         ctx.charge(event.message)

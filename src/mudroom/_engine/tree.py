@@ -16,6 +16,7 @@ from .._core.events import (
     CallFinished,
     CallStarted,
     Delta,
+    Resumed,
     Retried,
     RunFinished,
     RunStarted,
@@ -210,7 +211,8 @@ class _Rebuilt:
         self.begun = False
         self.calls: tuple[Call, ...] = ()
         self.results: dict[str, Result] = {}
-        self.told: list[Text] = []
+        self.told: list[Text | Result] = []
+        self.unanswered = False
 
     def apply(self, event: Stored) -> None:
         if isinstance(event, RunStarted) and not self.begun:
@@ -223,8 +225,15 @@ class _Rebuilt:
             self.results.setdefault(event.call_id, result_of(event))
         elif isinstance(event, TurnStarted):
             self.close()
+            self.unanswered = True
+        elif isinstance(event, Resumed):
+            if self.unanswered and self.messages and isinstance(last := self.messages[-1], User):  # it is asked again
+                self.told[:0] = last.content
+                self.messages.pop()
+            self.unanswered = False
         elif isinstance(event, TurnFinished):
             self.messages.append(event.message)
+            self.unanswered = False
             self.calls = event.message.calls
 
     def close(self) -> None:

@@ -142,6 +142,7 @@ class _Book:
         match event:
             case Resumed():
                 run.lives += 1
+                run.grace = run.grace and not run.open_turn  # who died before the answer came asks again
                 run.open_turn = False
             case TurnStarted():
                 self._turn_started(run, event)
