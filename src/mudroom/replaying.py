@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from ._core.agents import Brief
 from ._core.budgets import Budget, Meter
 from ._core.events import CallStarted, RunStarted, Stored
-from ._core.messages import Message
 from ._core.tools import Tool
 from ._engine.context import Parts
 from ._engine.replay import Recorded, RecordedEvents, ReplayDiverged, briefs, conversations
@@ -43,16 +42,11 @@ async def replay(events: Sequence[Stored]) -> list[Stored]:
         worker = LocalWorker(replace(parts, toolbox=recorded.toolbox({**_tools(events), "task": task_tool(agents)})), 1 << 20)
         talks = conversations(events)
         model = ReplayedModel(talks, cut_off=worker.cancel)
-        said = {talk.run: talk.messages for talk in talks}
         for brief in briefs(events):
-            await worker.run(_with_history(brief, said), Meter(brief.budget))
+            await worker.run(brief, Meter(brief.budget))
     if journal.missing:
         raise ReplayDiverged(f"{len(journal.missing)} recorded events did not come again, first {journal.missing[0]!r}"[:2_000])
     return list(journal.read())
-
-
-def _with_history(brief: Brief, said: dict[str, tuple[Message, ...]]) -> Brief:
-    return replace(brief, history=said.get(brief.continues, ())) if brief.continues else brief
 
 
 def _session(events: Sequence[Stored]) -> str:

@@ -10,12 +10,13 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from msgspec.structs import replace
 
 from . import assembly
-from ._core.agents import Agent, Brief, Report
+from ._core.agents import Agent, Brief, Mode, Report
 from ._core.budgets import Budget, Meter
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.messages import Message
 from ._core.ports import Approver, Journal, Model, Sandbox, Workspace
 from ._core.tools import Tool
+from ._engine.compact import asking
 from ._engine.record import Ongoing
 from ._engine.task import narrowed
 from ._version import __version__
@@ -151,7 +152,7 @@ class Session:
         report = None
         for run_id in self.unfinished:
             brief = self._ongoing.resumed(run_id)
-            report = await self._worker.run(brief, Meter(brief.budget))
+            report = await self._settled(brief)
         self._ongoing.left.clear()
         return report
 
@@ -225,14 +226,39 @@ class Session:
         """
         async with self._turn_taking:
             await self._finish()
-            house, form = self._open(), shape(outputs) if outputs is not None else None
-            root = replace(house.root, outputs=form.outputs) if form else house.root
-            budget = self.budget.over(root.budget)
-            said = self._ongoing.history(house.parts.journal.read())
-            brief = self._brief(prompt, root, house.model, budget, continues=self._ongoing.latest, history=said)
-            self._ongoing.latest = brief.run_id
-            report = await self._worker.run(brief, Meter(brief.budget))
+            root, form = self._open().root, shape(outputs) if outputs is not None else None
+            root = replace(root, outputs=form.outputs) if form else root
+            report = await self._go_on(prompt, root, self.budget.over(root.budget))
             return form.fitted(report) if form else report
+
+    async def compact(self, focus: str = "") -> Report:
+        """Have the model tell the conversation in short, and go on from that alone; the record keeps it whole.
+
+        Nothing has changed when the report's reason is neither GOAL nor `recovered`. `focus`: what must not be lost.
+
+        Errors: UsageError when nothing was said yet.
+        """
+        async with self._turn_taking:
+            await self._finish()
+            if not self._ongoing.latest:
+                raise UsageError("there is no conversation to compact", remedy="Say first what is to be done.")
+            root = replace(self._open().root, mode=Mode.PLAN)
+            return await self._go_on(asking(focus), root, Budget(turns=1).over(self.budget), compacts=True)
+
+    async def _go_on(self, prompt: str, root: Agent, budget: Budget, *, compacts: bool = False) -> Report[Any]:
+        house, latest = self._open(), self._ongoing.latest
+        said = self._ongoing.history(house.parts.journal.read())
+        brief = self._brief(prompt, root, house.model, budget, continues=latest, history=said, compacts=compacts)
+        self._ongoing.latest = brief.run_id
+        return await self._settled(brief)
+
+    async def _settled(self, brief: Brief) -> Report[Any]:
+        report: Report | None = None
+        try:
+            report = await self._worker.run(brief, Meter(brief.budget))
+            return report
+        finally:
+            self._ongoing.settle(brief, report)
 
     @overload
     async def task(self, prompt: str, *, agent: str | Agent = ..., budget: Budget | None = ..., model: str | None = ...,
@@ -244,15 +270,9 @@ class Session:
     async def task(self, prompt: str, *, outputs: Mapping[str, Any], agent: str | Agent = ..., budget: Budget | None = ...,
                    model: str | None = ..., description: str = ...) -> Report: ...  # fmt: skip
     async def task(
-        self,
-        prompt: str,
-        *,
-        outputs: Any = None,
-        agent: str | Agent = "general",
-        budget: Budget | None = None,
-        model: str | None = None,
+        self, prompt: str, *, outputs: Any = None, agent: str | Agent = "general", budget: Budget | None = None, model: str | None = None,
         description: str = "",
-    ) -> Report[Any]:
+    ) -> Report[Any]:  # fmt: skip
         """Run one task in a clean context, beside the conversation.
 
         Arguments:
@@ -277,14 +297,9 @@ class Session:
     async def map(self, prompts: Iterable[str], *, outputs: Mapping[str, Any], agent: str | Agent = ..., parallel: int | None = ...,
                   budget: Budget | None = ...) -> list[Report]: ...  # fmt: skip
     async def map(
-        self,
-        prompts: Iterable[str],
-        *,
-        outputs: Any = None,
-        agent: str | Agent = "general",
-        parallel: int | None = None,
+        self, prompts: Iterable[str], *, outputs: Any = None, agent: str | Agent = "general", parallel: int | None = None,
         budget: Budget | None = None,
-    ) -> list[Report[Any]]:
+    ) -> list[Report[Any]]:  # fmt: skip
         """Run many tasks, each in a clean context of its own, `parallel` at a time; the reports in the order of the prompts."""
         places = asyncio.Semaphore(parallel or self._most)
 
@@ -297,17 +312,10 @@ class Session:
         return [task.result() for task in tasks]
 
     async def scope(
-        self,
-        name: str,
-        prompt_config: PromptConfig,
-        model_config: ModelConfig | None = None,
-        run_config: RunConfig | None = None,
-        tool_config: ToolConfig | None = None,
-        output_config: OutputConfig | None = None,
-        on_message: Callable[[str], Any] | None = None,
-        *,
-        context: ContextState | None = None,
-    ) -> OutputObject:
+        self, name: str, prompt_config: PromptConfig, model_config: ModelConfig | None = None, run_config: RunConfig | None = None,
+        tool_config: ToolConfig | None = None, output_config: OutputConfig | None = None, on_message: Callable[[str], Any] | None = None,
+        *, context: ContextState | None = None,
+    ) -> OutputObject:  # fmt: skip
         """Make a SubAgentScope and run it, in one call; what came of it. `context`: values for `${key}` places.
 
         Errors: those of `SubAgentScope.create` and `run_non_interactive`.
@@ -315,15 +323,9 @@ class Session:
         from . import scope
 
         made = await scope.SubAgentScope.create(
-            name,
-            self,
-            prompt_config,
-            model_config or scope.ModelConfig(),
-            run_config or scope.RunConfig(),
-            tool_config,
-            output_config,
+            name, self, prompt_config, model_config or scope.ModelConfig(), run_config or scope.RunConfig(), tool_config, output_config,
             on_message,
-        )
+        )  # fmt: skip
         await made.run_non_interactive(context or scope.ContextState())
         return made.output
 

@@ -67,7 +67,7 @@ async def test_every_command_answers(tmux: Any, mudroom: Any) -> None:
             ("/skills", "None. A skill is"),
             ("/mode", "acceptEdits"),
             ("/permissions", "no rules"),
-            ("/compact", "/rewind goes back"),
+            ("/compact the answer", "The conversation goes on from this"),
             ("/doctor", "journals:"),
             ("/copy", "was given to the terminal"),
             ("/init", "reviewer.md written"),

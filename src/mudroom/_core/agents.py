@@ -136,6 +136,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
         model: the model string, already resolved. budget: already carved.
         mode: what it may do where no rule holds, already narrowed. limits: those of its agent's callers, which hold for it too.
         depth: 0 for a root run. continues: run id whose conversation this one goes on with.
+        compacts: whether it tells that conversation in short: whoever goes on with it knows its prompt and its answer, nothing before.
         history: earlier messages of that conversation, oldest first; the record leaves them to the runs they came from.
     """
 
@@ -150,6 +151,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     depth: int = 0
     continues: str = ""
+    compacts: bool = False
     history: tuple[Message, ...] = ()
     mode: Mode = Mode.DEFAULT
     limits: tuple[tuple[str, ...], ...] = ()

@@ -6,10 +6,11 @@ from collections.abc import Iterable, Sequence
 
 from msgspec.structs import replace
 
-from .._core.agents import Brief
+from .._core.agents import Brief, Report
 from .._core.events import RunStarted, Stored
 from .._core.messages import Message
 from ..errors import JournalDamaged
+from .compact import chain, told
 from .recall import finished
 from .tree import transcript
 
@@ -33,14 +34,14 @@ class Record:
         roots = [run for run in by_run if "." not in run]
         open_roots = {run for run in roots if not finished(by_run[run])}
         self.runs = max(map(int, roots), default=0)
-        talked = [run for run in roots if started(by_run[run]).depth == 0]
-        self.latest = started(by_run[before]).continues if before else talked[-1] if talked else ""
-        self.conversation: tuple[Message, ...] = ()
-        run = self.latest
-        while run:
-            if run not in open_roots:
-                self.conversation = transcript(by_run[run], run) + self.conversation
-            run = started(by_run[run]).continues
+        talked = [run for run in roots if _talked(by_run[run])]
+        briefs = {run: started(by_run[run]) for run in roots}
+        self.latest = briefs[before].continues if before else talked[-1] if talked else ""
+        known = chain(self.latest, briefs) if self.latest else []
+        if known and briefs[self.latest].compacts and self.latest not in open_roots:
+            known = [self.latest]
+        told = (transcript(by_run[run], run) for run in known if run not in open_roots)
+        self.conversation: tuple[Message, ...] = tuple(message for messages in told for message in messages)
         self.left = {run: found for run, found in by_run.items() if run.partition(".")[0] in open_roots}
 
 
@@ -77,12 +78,25 @@ class Ongoing:
         brief = started(self.left[run_id])
         return replace(brief, history=self._said) if brief.continues else brief
 
+    def settle(self, brief: Brief, report: Report | None) -> None:
+        """Take in what came of a run: one that compacts takes the place of all before it, or, when it failed, has no place at all."""
+        if brief.compacts and told(report):
+            self._said, self._said_to = (), ""
+        elif brief.compacts:
+            self.latest = self._said_to = brief.continues
+
     def history(self, events: Iterable[Stored]) -> tuple[Message, ...]:
         """The conversation so far; the latest run is added from the record only now that it goes on."""
         if self.latest != self._said_to:
             self._said += transcript(events, self.latest)
             self._said_to = self.latest
         return self._said
+
+
+def _talked(events: Sequence[Stored]) -> bool:
+    """Whether a root run is part of the conversation: no task beside it, and no failed attempt to compact it."""
+    brief, report = started(events), finished(events)
+    return brief.depth == 0 and not (brief.compacts and report and not told(report))
 
 
 def started(events: Sequence[Stored]) -> Brief:

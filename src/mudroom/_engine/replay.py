@@ -24,10 +24,11 @@ from .._core.events import (
     TurnFailed,
     TurnStarted,
 )
-from .._core.messages import Call, Conversation
+from .._core.messages import Call, Conversation, Message
 from .._core.ports import Answer, Decision, Question, Workspace
 from .._core.tools import Tool, ToolResult
 from ..errors import MudroomError
+from .compact import chain
 from .context import CallContext
 from .tree import transcript
 
@@ -133,27 +134,24 @@ class Recorded:
 
 def conversations(events: Sequence[Stored]) -> list[Conversation]:
     """The recorded conversations, one a run, in the order the runs began."""
-    runs = dict.fromkeys(event.run for event in events if isinstance(event, RunStarted))
+    runs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
     reports = {event.run: event.report for event in events if isinstance(event, RunFinished)}
     failures = {event.run: event.error for event in events if isinstance(event, TurnFailed)}
     failures |= {run: report.error for run, report in reports.items() if report.reason is Reason.TIMEOUT}
     broken = {run: str(report.reason) for run, report in reports.items() if report.reason in (Reason.TIMEOUT, Reason.CANCELLED)}
-    said = {run: tuple(message for run_id in _chain(run, events) for message in transcript(events, run_id)) for run in runs}
+    said = {run: _said(chain(run, runs), events) for run in runs}
     return [Conversation(run, said[run], failures.get(run, ""), broken.get(run, "")) for run in runs]
 
 
-def _chain(run: str, events: Sequence[Stored]) -> list[str]:
-    """The runs whose conversation this one goes on with, and itself."""
-    before = {event.run: event.brief.continues for event in events if isinstance(event, RunStarted)}
-    chain = [run]
-    while earlier := before.get(chain[0], ""):
-        chain.insert(0, earlier)
-    return chain
+def _said(runs: Sequence[str], events: Sequence[Stored]) -> tuple[Message, ...]:
+    return tuple(message for run in runs for message in transcript(events, run))
 
 
 def briefs(events: Sequence[Stored]) -> list[Brief]:
-    """The root runs of a record, in the order they began."""
-    return [event.brief for event in events if isinstance(event, RunStarted) and "." not in event.run]
+    """The root runs of a record, in the order they began, each with the conversation it went on with."""
+    begun = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
+    roots = [brief for run, brief in begun.items() if "." not in run]
+    return [replace(brief, history=_said(chain(brief.run_id, begun)[:-1], events)) if brief.continues else brief for brief in roots]
 
 
 def _key(event: Event) -> tuple[str, ...]:

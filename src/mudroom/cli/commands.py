@@ -48,8 +48,8 @@ async def _exit(talk: Talk, _: str) -> Next:
     return Next(code=0)
 
 
-async def _compact(talk: Talk, _: str) -> None:
-    talk.say("A conversation cannot be made shorter yet. /clear begins a new one, /rewind goes back.", "yellow")
+async def _compact(talk: Talk, focus: str) -> None:
+    await talk.compact(focus)
 
 
 async def _context(talk: Talk, _: str) -> None:
@@ -258,7 +258,7 @@ class About(NamedTuple):
 ABOUT = (
     About("/help", "", "this", _help),
     About("/clear", "", "begin a new session", _clear),
-    About("/compact", "", "say how to make room", _compact),
+    About("/compact", "[WHAT TO KEEP]", "make room: the model sums the conversation up, and goes on from that", _compact),
     About("/context", "", "what the model is sent, and how much of it", _context),
     About("/cost", "", "tokens and money so far, and what the children kept out", _cost),
     About("/model", "[NAME]", "go on with another model, chosen from a list or named; alt+p", _model),

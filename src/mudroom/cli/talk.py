@@ -11,6 +11,7 @@ from msgspec import Struct
 
 from .._core.agents import Report
 from .._core.events import AnyEvent, RunFinished, Stored
+from .._engine.compact import told
 from .._engine.ledger import Tally, sentence
 from .._engine.tree import Tree, clean
 from ..config import Settings
@@ -211,6 +212,14 @@ class Talk:
         with self._at_work():
             report = await self.session.run("\n\n".join([*asides, told]))
         self._ended(report)
+
+    async def compact(self, focus: str) -> None:
+        """Have the conversation told in short; Esc stops that, and then nothing has changed. `focus`: what must not be lost."""
+        with self._at_work():
+            report = await self.session.compact(focus)
+        self._ended(report)
+        if told(report):
+            self.say("The conversation goes on from this. All of it is still in the record; /rewind takes you back.", "dim")
 
     @contextmanager
     def _at_work(self) -> Generator[None]:

@@ -11,6 +11,7 @@ import pytest
 from mudroom._core.messages import Assistant, Call, Message, Result, Text, User, user
 from mudroom._core.ports import Setup
 from mudroom._core.tools import Tool, ToolResult
+from mudroom._engine.compact import asking
 from mudroom.errors import ModelRefused
 from mudroom.models.offline import OfflineModel
 
@@ -34,6 +35,19 @@ async def test_finds_where_something_is_defined_and_used(ask: Ask) -> None:
 @pytest.mark.parametrize("prompt", ["parseConfig 在哪里定义?", "用子任务查找 `parseConfig` 的定义"])
 async def test_finds_a_definition_in_chinese(ask: Ask, prompt: str) -> None:
     assert "定义于:\n- `lib/c.js:1`" in (await ask(CODE, prompt)).text
+
+
+async def test_tells_a_conversation_in_short() -> None:
+    chat = OfflineModel().chat(Setup(system=""))
+    for message in (user("a first prompt"), Assistant((Text("one"),)), user("refused"), user(asking("names"))):
+        chat.add(message)
+    *_, whole = [piece async for piece in chat.ask()]
+    assert isinstance(whole, Assistant)
+    assert whole.text == "Asked: a first prompt\n\nAnswered: one\n\nAsked: refused\n\nAnswered: (nothing)"
+    for message in (user(asking("")), whole, user("and now?"), Assistant((Text("two"),)), user(asking(""))):
+        chat.add(message)
+    *_, again = [piece async for piece in chat.ask()]
+    assert isinstance(again, Assistant) and again.text.endswith("Answered: (nothing)\n\nAsked: and now?\n\nAnswered: two")
 
 
 async def test_says_when_a_name_is_nowhere(ask: Ask) -> None:

@@ -11,6 +11,7 @@ from mudroom._core.ports import Setup
 
 from .intents import chinese, understand
 from .plan import Ask, Beyond, Cut, Means, Outcome, Plan, Request, Tongue
+from .recap import recap, wants_recap
 from .replies import abilities, combine, cut_short, left_out
 from .routes import begin
 
@@ -29,6 +30,8 @@ def reply(setup: Setup, messages: list[Message], *, calls: bool = True) -> Reply
 
     Raises Beyond with a text for the questioner when nothing asked for is understood.
     """
+    if wants_recap(messages):
+        return Reply(text=recap(messages))
     prompt, answers = _split(messages)
     say = Tongue(chinese(prompt))
     means = Means(frozenset(tool.name for tool in setup.tools), say, _reader(setup))

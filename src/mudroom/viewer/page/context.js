@@ -14,10 +14,10 @@ const opening = (run) => {
 
 const block = (kind, label, text, item = null) => ({ kind, label, text, item, bytes: size(text), open: false });
 
-/** The messages of a run before the answer of turn `turn`; what it goes on from comes first. */
-const conversation = (fold, run, turn) => {
-  const before = fold.runs.get(run.continues);
-  const blocks = before ? conversation(fold, before, Infinity).map((each) => ({ ...each, past: true })) : past(run.brief.history ?? []);
+/** The messages of a run before the answer of turn `turn`; what it goes on from comes first, unless only its own are wanted. */
+const conversation = (fold, run, turn, own = false) => {
+  const before = own ? undefined : fold.runs.get(run.continues);
+  const blocks = before ? conversation(fold, before, Infinity, before.brief.compacts).map((each) => ({ ...each, past: true })) : past(run.brief.history ?? []);
   let results = [];
   let told = [];
   const close = () => {
