@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
-from mudroom import Session, Tool, ToolResult
+from mudroom import Effect, Session, Tool, ToolResult
 from mudroom._core.events import CallFinished, CallStarted, Changing, Stored, TurnFinished
 from mudroom._core.messages import Result, User
 from mudroom.journals.folder import session_path
 from mudroom.journals.memory import MemoryJournal
 from mudroom.journals.sqlite import SqliteJournal, read_only
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.testing.clock import run_virtual
 from mudroom.testing.history import violations
 
 
@@ -41,6 +43,34 @@ async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_
     ) as session:
         assert (await session.run("PARENT")).ok
     assert seen == [TurnFinished, CallStarted, TurnFinished, CallStarted, CallFinished, TurnFinished, CallStarted]
+
+
+@pytest.mark.parametrize(("seconds", "at_once"), [(0.5, False), (1.5, True)])
+def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_once(tmp_path: Path, seconds: float, at_once: bool) -> None:
+    journal, shown, recorded = MemoryJournal(), list[str](), list[bool]()
+
+    async def look(_context: object, _arguments: object) -> ToolResult:
+        await asyncio.sleep(seconds)
+        return ToolResult("seen")
+
+    def script(request: Request) -> Answer:
+        if request.turn == 0:
+            return call("look")
+        assert shown == ["seen"], "screens wait for no record"
+        recorded.append(any(isinstance(event, CallFinished) for event in journal.read()))
+        return "end"
+
+    async def main() -> None:
+        tool = Tool(name="look", description="", parameters={"type": "object"}, parse=dict, run=look, effect=Effect.PURE)
+        where = {"cwd": str(tmp_path), "home": str(tmp_path / "home")}
+        async with Session(model=ScriptedModel(script), journal=journal, tools=[tool], sandbox="off", **where) as session:
+            session.watch(lambda event: shown.append(event.result.text) if isinstance(event, CallFinished) else None)
+            assert (await session.run("PARENT")).ok
+
+    run_virtual(main())
+    assert recorded == [at_once]
+    kinds = [type(event) for event in journal.read() if isinstance(event, CallStarted | CallFinished | TurnFinished)]
+    assert kinds == [TurnFinished, CallStarted, CallFinished, TurnFinished]
 
 
 def changing(request: Request) -> Answer:

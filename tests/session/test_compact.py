@@ -1,4 +1,4 @@
-"""A conversation told in short: what the model knows afterwards, what the record keeps, and what a failure, a crash or a replay makes of it."""
+"""A conversation told in short: what the model knows afterwards, what the record keeps, what failures, crashes and replays make of it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mudroom import Reason, Session, UsageError
-from mudroom._core.events import RunFinished, Stored
+from mudroom._core.events import RunFinished, RunStarted, Stored
 from mudroom._engine.compact import WORD
 from mudroom.errors import ModelRefused
 from mudroom.journals.memory import MemoryJournal
@@ -51,7 +51,7 @@ async def test_the_record_keeps_what_was_said_and_a_resumed_session_knows_the_su
     async with Session(model=model, resume=session.id, **apart) as again:
         await again.run("what did you say?")
     assert words(model.requests[0]) == [WORD, "they counted the lines: two", "what did you say?"]
-    prompts = [event.brief.prompt for event in recorded(apart, session.id) if hasattr(event, "brief")]
+    prompts = [event.brief.prompt for event in recorded(apart, session.id) if isinstance(event, RunStarted)]
     assert prompts == ["how many lines?", WORD, "what did you say?"]
 
 
@@ -82,11 +82,11 @@ async def test_a_summary_that_a_crash_cut_off_is_made_on_return(apart: dict[str,
         await session.run("how many lines?")
         await session.compact()
     events = recorded(apart, session.id)
-    cut = [event for event in events if event.run != "2" or type(event).__name__ == "RunStarted"]
+    cut = [event for event in events if event.run != "2" or isinstance(event, RunStarted)]
     journal = MemoryJournal()
     await journal.append(*cut)
     model = ScriptedModel(lambda request: "in short: two" if WORD in words(request)[-1] else "as I said")
-    async with Session(model=model, **{**apart, "journal": journal, "resume": session.id}) as again:
+    async with Session(model=model, **dict[str, Any](apart, journal=journal, resume=session.id)) as again:
         assert again.unfinished == ("2",)
         await again.run("what did you say?")
     assert (words(model.requests[0])[0], words(model.requests[0])[-1]) == ("how many lines?", WORD)

@@ -16,7 +16,8 @@ def wants_recap(messages: list[Message]) -> bool:
 
 def recap(messages: list[Message]) -> str:
     """Questions and answers of all messages but the last; a recap among them as it stands."""
-    parts = [answer if asked.startswith(_OPENING) else f"Asked: {asked}\n\nAnswered: {answer}" for asked, answer in _exchanges(messages[:-1])]
+    exchanges = _exchanges(messages[:-1])
+    parts = (answer if asked.startswith(_OPENING) else f"Asked: {asked}\n\nAnswered: {answer}" for asked, answer in exchanges)
     return "\n\n".join(parts)
 
 
