@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import time
 from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
 
 from mudroom import Budget, Reason, Session
-from mudroom._core.events import CallFinished, RunFinished, RunStarted, Stored, TurnFinished, TurnStarted
+from mudroom._core.events import CallFinished, CallStarted, RunFinished, RunStarted, Stored, TurnFinished, TurnStarted
 from mudroom._engine.tree import transcript
 from mudroom.journals.folder import session_path
 from mudroom.journals.sqlite import SqliteJournal, read_only
@@ -111,3 +112,37 @@ async def test_s10_a_run_that_died_in_its_last_turn_sums_up_and_ends(tmp_path: P
     assert transcript(found, "1")[:-1] == transcript(events, "1")[:-1], "what was told once is told once"
     asked = [request.messages for request in model.requests]
     assert asked == ([] if answered else [transcript(events, "1")[:-1]])
+
+
+async def test_a_record_of_ten_thousand_events_goes_on_within_a_second(tmp_path: Path) -> None:
+    def one(request: Request) -> Answer:
+        return [call("todo", todos=[])] if request.turn == 0 else "The end."
+
+    home = str(tmp_path / "home")
+    async with Session(model=ScriptedModel(one), cwd=str(tmp_path), home=home, sandbox="off") as session:
+        await session.run("PARENT")
+    events = list(read_only(session_path(home, session.id)).read())
+    begun = next(n for n, event in enumerate(events) if isinstance(event, TurnStarted))
+    turn = [event for event in events if event.run == "1" and event.turn == 1]
+    journal = SqliteJournal.open(session_path(tmp_path, session.id), session=session.id, create=True)
+    await journal.append(*events[:begun], *(again(event, n) for n in range(1, 2_501) for event in turn))
+    await journal.close()
+    began = time.process_time()
+    async with Session(model=ScriptedModel(one), home=str(tmp_path), resume=session.id, sandbox="off") as resumed:
+        report = await resumed.finish()
+    assert time.process_time() - began < 1.0
+    assert report and (report.text, report.turns, report.calls) == ("The end.", 2_501, {"todo": 2_500})
+
+
+def again(event: Stored, n: int) -> Stored:
+    """The same event of another turn, its call with an id of its own."""
+    match event:
+        case TurnFinished():
+            (asked,) = event.message.calls
+            return replace(event, turn=n, message=replace(event.message, content=(replace(asked, id=f"c{n}"),)))
+        case CallStarted():
+            return replace(event, turn=n, call=replace(event.call, id=f"c{n}"))
+        case CallFinished():
+            return replace(event, turn=n, call_id=f"c{n}")
+        case _:
+            return replace(event, turn=n)
