@@ -221,6 +221,10 @@ async def test_another_session_another_model_another_mode(tmux: Any) -> None:
         await tmux.say("go on")
         await tmux.expect("answer 2 of claude-haiku-4-5")
         assert "answer 1" in server.requests[-1].body.decode(), "another model goes on with the conversation"
+        await tmux.press("BTab")
+        await tmux.expect("mode plan")
+        await tmux.say("/copy")
+        await tmux.expect("The last answer, 28 characters")
         await tmux.say("/rename walls and mud")
         await tmux.expect("This session is called walls and mud")
         await tmux.say("/clear")
@@ -247,6 +251,10 @@ async def test_the_last_result_in_full_and_what_is_exported(tmux: Any, mudroom: 
         await tmux.say("/export talk.txt")
         await tmux.expect("Written:")
         assert "139\n    140" in (mudroom.project / "talk.txt").read_text()
+        for name, holds in (("talk.md", "Call of `bash`"), ("talk.html", "<!doctype html>")):
+            await tmux.say(f"/export {name}")
+            await tmux.expect(f"{name}\n")
+            assert holds in (mudroom.project / name).read_text()
         await tmux.say("/export talk.txt")
         await tmux.expect("File exists")
 

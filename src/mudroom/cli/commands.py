@@ -120,7 +120,8 @@ async def _view(talk: Talk, _: str) -> None:
 
     door = await talk.stack.enter_async_context(viewer(Home(talk.settings.home)))
     url = f"{door.url}#session={talk.session.id}"
-    talk.say(f"{url}  for as long as this session is open")
+    talk.say("For as long as this session is open:")
+    talk.face.paper.lines([(url, "cyan")])  # whole, so that it can be opened where it stands
     if drawable(os.environ):
         await asyncio.to_thread(webbrowser.open, url)
 
@@ -193,13 +194,11 @@ async def _rewind(talk: Talk, words: str) -> None:
 
 
 async def _export(talk: Talk, words: str) -> None:
-    from .show import render_transcript, render_tree
+    from .view import pieces
 
     path = Path(talk.session.cwd, os.path.expanduser(words or f"mudroom-{talk.session.id[:8]}.txt"))
-    events = list(talk.events())
-    parts = [render_tree(events, columns=120), *(render_transcript(events, run.run_id, whole=True) for run in talk.tree.roots)]
-    with path.open("x", encoding="utf-8", errors="replace") as file:
-        file.write("\n".join(parts))
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8", errors="replace") as file:
+        file.writelines(pieces(talk.settings.home, talk.session.id, path.suffix))
     talk.say(f"Written: {path}")
 
 
@@ -270,7 +269,7 @@ ABOUT = (
     About("/resume", "[ID]", "go on with another session of this folder", _resume),
     About("/rename", "[NAME]", "give this session a name to go on with it by", _rename),
     About("/rewind", "[N]", "go back to before an earlier prompt", _rewind),
-    About("/export", "[FILE]", "write the whole conversation to a file", _export),
+    About("/export", "[FILE]", "write the whole conversation to a file: .md, .html, or plain text", _export),
     About("/copy", "", "the last answer to the clipboard", _copy),
     About("/view", "", "open the run viewer in a browser", _view),
     About("/doctor", "", "what this machine has and lacks", _doctor),

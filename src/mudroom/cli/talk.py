@@ -117,6 +117,9 @@ class Talk:
     def _apply(self, event: AnyEvent) -> None:
         for fold in (self.tree, self.tally, self.status, self.writer, self.face):
             fold.apply(event)
+        self._heed(event)
+
+    def _heed(self, event: AnyEvent) -> None:
         if isinstance(event, RunFinished) and "." not in event.run:
             self.answer = event.report.text
 
@@ -137,6 +140,7 @@ class Talk:
         for event in self.events():
             for fold in (self.tree, self.tally, self.status):
                 fold.apply(event)
+            self._heed(event)
 
     async def until_done(self, first: str = "") -> Next:
         """Obey line after line; what comes after this session. `first`: the first of them."""

@@ -6,20 +6,23 @@ import asyncio
 import os
 import sys
 import webbrowser
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
 from ..errors import UsageError
 from ..journals.encoding import decode, encode
+from ..journals.folder import session_path
+from ..journals.sqlite import read_only
 from ..permissions.secrets import Redactor
 from ..viewer.exporting import single_file
 from ..viewer.sources import Given, Home, Page, Source
-from .exporting import redacted
+from .exporting import markdown, redacted
 from .going_on import found, of_folder
 from .runs import recorded
 from .screens import say
+from .show import render_transcript, render_tree
 
 
 def viewing(home: str, name: str, *, foreign: str, host: str, port: int, open_it: bool) -> int:
@@ -51,6 +54,20 @@ def exporting(home: str, name: str, target: str, *, foreign: str = "") -> int:
         _write(file, pieces)
     say(f"{path} ({path.stat().st_size:,} bytes) shows session {session[:8]}; it needs no server.")
     return 0
+
+
+def pieces(home: str, session: str, suffix: str) -> Iterator[str]:
+    """A session for a file of that suffix, without its secrets: ".html" is the page, ".md" Markdown, any other plain text."""
+    if suffix == ".html":
+        yield from single_file(_Redacted(Home(home)), session)
+        return
+    events = list(redacted(read_only(session_path(home, session)).read(), Redactor(os.environ)))
+    if suffix == ".md":
+        yield from markdown(events)
+        return
+    yield render_tree(events, columns=120)
+    for run in dict.fromkeys(event.run for event in events if event.run and "." not in event.run):
+        yield "\n" + render_transcript(events, run, whole=True)
 
 
 def chosen(home: str, name: str, foreign: str = "") -> tuple[Source, str]:
