@@ -224,14 +224,12 @@ class _Reader:
     def _assigned(self, node: Node) -> str:
         """The name of a variable that is set."""
         name, value = node.child_by_field_name("name"), node.child_by_field_name("value")
-        if name is None or name.type != "variable_name":
-            self.doubt("an assignment was not understood")
         if value is not None and value.type in _WORDS:
             self._word(value)
         elif value is not None:
             self.doubt(f"{value.type.replace('_', ' ')} in an assignment is not judged")
             self._node(value)
-        if re.fullmatch(r"\w+\+?=.*", self.text(node), re.DOTALL) is None:
+        if name is None or name.type != "variable_name" or not re.fullmatch(r"\w+\+?=.*", self.text(node), re.DOTALL):
             self.doubt("an assignment was not understood")
         return self.text(name) if name is not None else "?"
 
@@ -255,9 +253,7 @@ class _Reader:
 
     def _for_statement(self, node: Node) -> None:
         variable = node.child_by_field_name("variable")
-        if node.children[0].type != "for" or variable is None:
-            self.doubt("select is not judged")
-        else:
+        if variable is not None:
             self.commands.append(Command(f"for {self.text(variable)}", assigned=(self.text(variable),)))
         for child in node.children:
             if variable is None or child.id != variable.id:
@@ -278,8 +274,6 @@ class _Reader:
 
     def _test_command(self, node: Node) -> None:
         loose = node.children[0].type == "["
-        if node.children[0].type not in ("[", "[["):
-            self.doubt("arithmetic is not judged")
         self._expression(node, loose=loose)
 
     def _expression(self, node: Node, *, loose: bool) -> None:
