@@ -295,6 +295,21 @@ async def test_what_somebody_went_back_behind_is_marked(page: Any, scripts: Any)
         assert await texts(page, "#head .badge.left") == [] and "goes on from run 1" in "".join(await texts(page, "#body"))
 
 
+async def test_a_run_that_compacts_is_called_what_it_is_and_its_past_is_what_the_next_one_saw(page: Any, scripts: Any) -> None:
+    script = scripts.Script()
+    script.opened()
+    script.root("1", "What is promised?", 1, 1)
+    script.root("2", "Summarise this conversation, so that …", 0, 0, continues="1", compacts=True)
+    script.root("3", "And what is tested?", 1, 1, continues="2")
+    script.closed()
+    async with shown(page, script, "&run=3&tab=context"):
+        titles = await page.run("app.fold.roots.map(titleOf)")
+        assert titles == ["What is promised?", "the conversation, told in short", "And what is tested?"]
+        assert await page.run("app.fold.roots.every(run => !run.left)")
+        prompts = await page.run("app.shown.filter(item => item.block?.kind === 'prompt').map(item => item.block.text)")
+        assert prompts == ["Summarise this conversation, so that …", "And what is tested?"]
+
+
 async def test_a_night_between_a_kill_and_the_resume_is_drawn_short(page: Any, scripts: Any) -> None:
     script = scripts.Script()
     script.opened()

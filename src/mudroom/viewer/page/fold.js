@@ -256,6 +256,9 @@ const tally = (fold, run, item) => {
   if (item.child) count(item.child.back, result.text);
 };
 
+/** What a run is about, in its list and over its transcript. */
+const titleOf = (run) => (run.brief.compacts ? "the conversation, told in short" : (run.depth && run.description) || run.prompt);
+
 /** Whether a run, or the root run it belongs to, was left behind. */
 const leftBehind = (fold, run) => fold.runs.get(run.id.split(".")[0])?.left ?? false;
 

@@ -109,7 +109,7 @@ const drawHead = (fold, run) =>
       h("span", null, `run ${run.id}`),
       copyLink({ run: run.id, turn: 0, call: "" }),
     ),
-    h("h2", null, h("b", { class: "agent", style: { "--hue": String(hueOf(run.agent)) } }, run.agent), oneLine(run.depth ? run.description || run.prompt : run.prompt, 160), badge(run), leftBehind(fold, run) && h("span", { class: "badge left", title: "Somebody went back to before this prompt; the conversation does not go on from here" }, "left behind")),
+    h("h2", null, h("b", { class: "agent", style: { "--hue": String(hueOf(run.agent)) } }, run.agent), oneLine(titleOf(run), 160), badge(run), leftBehind(fold, run) && h("span", { class: "badge left", title: "The conversation does not go on from here: somebody went back to before it, or it failed to tell the rest in short" }, "left behind")),
     h("div", { class: "figures" }, [...runFigures(run, app.now()), plural(run.turns, "turn"), run.model, budgetOf(run)].filter(Boolean).map((each) => h("span", null, each))),
   );
 

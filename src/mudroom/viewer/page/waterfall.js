@@ -161,7 +161,7 @@ class Waterfall {
         { class: "cell", style: { "--depth": String(depth) } },
         fold ? h("button", { class: "fold", tabindex: "-1", "aria-label": this.folded.has(run.id) ? "Open" : "Close" }, this.folded.has(run.id) ? "▸" : "▾") : h("i", { class: "leaf" }),
         mark(run),
-        h("div", { class: "words" }, h("div", { class: "first" }, h("b", { style: { "--hue": String(hueOf(run.agent)) } }, run.agent), " ", oneLine(run.depth ? run.description || run.prompt : run.prompt, 120)), h("div", { class: "second" }, h("span", { class: `state ${stateOf(run, app.live)}` }, outcome(run)), h("span", null, figures.join(" · ")), run.failed - run.refused > 0 && h("span", { class: "failed" }, plural(run.failed - run.refused, "error")), run.refused > 0 && h("span", { class: "refused" }, `${run.refused} refused`), run.retries > 0 && h("span", { class: "retried" }, run.retries === 1 ? "1 retry" : `${run.retries} retries`), run.left && h("span", { class: "behind" }, "left behind"))),
+        h("div", { class: "words" }, h("div", { class: "first" }, h("b", { style: { "--hue": String(hueOf(run.agent)) } }, run.agent), " ", oneLine(titleOf(run), 120)), h("div", { class: "second" }, h("span", { class: `state ${stateOf(run, app.live)}` }, outcome(run)), h("span", null, figures.join(" · ")), run.failed - run.refused > 0 && h("span", { class: "failed" }, plural(run.failed - run.refused, "error")), run.refused > 0 && h("span", { class: "refused" }, `${run.refused} refused`), run.retries > 0 && h("span", { class: "retried" }, run.retries === 1 ? "1 retry" : `${run.retries} retries`), run.left && h("span", { class: "behind" }, "left behind"))),
       ),
       canvas,
     );
