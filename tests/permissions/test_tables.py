@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
@@ -59,14 +59,30 @@ def without(table: str, word: str) -> Any:
     return made(PROGRAMS.replace(whole, part))
 
 
-NAMES: dict[str, tuple[str, Any]] = {
-    "SHELLS": ("{} -c 'rm x'", lambda module, command: module.risk(words(command))),
-    "INTERPRETERS": ("{} -c x", lambda module, command: module.risk(words(command))),
-    "NEVER": ("{}", lambda module, command: module.risk(words(command))),
-    "PREFIXES": ("{} rm x", lambda module, command: any(module.program(found) == "rm" for found in module.meanings(words(command)))),
-    "CARRIERS": ("{} 'rm x'", lambda module, command: "rm x" in module.texts(parse(command).commands[0])),
-    "_GIT_RUNS": ("git {} x", lambda module, command: module.risk(words(command))),
-    "_GIT_OPTIONS": ("git {} a push", lambda module, command: len([*module.meanings(words(command))][1]) == 2),
+def risky(module: Any, command: str) -> bool:
+    return bool(module.risk(words(command)))
+
+
+def runs_rm(module: Any, command: str) -> bool:
+    return any(module.program(found) == "rm" for found in module.meanings(words(command)))
+
+
+def tells_rm(module: Any, command: str) -> bool:
+    return "rm x" in module.texts(parse(command).commands[0])
+
+
+def pushes(module: Any, command: str) -> bool:
+    return any([word.value for word in found] == ["git", "push"] for found in module.meanings(words(command)))
+
+
+NAMES: dict[str, tuple[str, Callable[[Any, str], bool]]] = {
+    "SHELLS": ("{} -c 'rm x'", risky),
+    "INTERPRETERS": ("{} -c x", risky),
+    "NEVER": ("{}", risky),
+    "PREFIXES": ("{} rm x", runs_rm),
+    "CARRIERS": ("{} 'rm x'", tells_rm),
+    "_GIT_RUNS": ("git {} x", risky),
+    "_GIT_OPTIONS": ("git {} a push", pushes),
 }
 CASES = [(table, word) for table in NAMES for word in entries(table)]
 
@@ -105,9 +121,15 @@ FLAGS = {
 
 def patterns() -> Iterator[tuple[str, str]]:
     """The programs with risky flags, and their patterns."""
-    table = ast.literal_eval(segment("_RISKY_FLAGS").partition(" = ")[2])
-    yield from table.items()
-    yield "git", re.search(r'_GIT_RISKY = re.compile\(r"(.*)"\)', PROGRAMS)[1]  # pyright: ignore[reportOptionalSubscript]
+    yield from re.findall(r'^ {4}"(\w+)": r"(.*)",$', segment("_RISKY_FLAGS"), re.MULTILINE)
+    yield "git", compiled("_GIT_RISKY")
+
+
+def compiled(name: str) -> str:
+    """The text of a pattern of the module."""
+    found = re.search(rf'^{name} = re\.compile\(r"(.*)"\)$', PROGRAMS, re.MULTILINE)
+    assert found
+    return found[1]
 
 
 def fewer(pattern: str) -> Iterator[str]:
@@ -128,7 +150,7 @@ def fewer(pattern: str) -> Iterator[str]:
                 yield pattern[: begin - last] + pattern[end - last :]
 
 
-RISKS = [(name, pattern) for name, pattern in patterns()]
+RISKS = list(patterns())
 
 
 @pytest.mark.parametrize(("name", "pattern"), RISKS, ids=[name for name, _ in RISKS])
@@ -144,10 +166,10 @@ def test_each_alternative_of_a_risky_flag_is_needed(name: str, pattern: str) -> 
 
 def test_each_way_to_run_what_follows_is_needed() -> None:
     flags = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--pre", "--exec", "--exec-batch", "--hostname-bin"]
-    pattern = re.search(r'_RUNS_NEXT = re.compile\(r"(.*)"\)', PROGRAMS)[1]  # pyright: ignore[reportOptionalSubscript]
+    pattern = compiled("_RUNS_NEXT")
 
     def held(module: Any) -> bool:
-        return all(any(module.program(found) == "rm" for found in module.meanings(words(f"find . {flag} rm x"))) for flag in flags)
+        return all(runs_rm(module, f"find . {flag} rm x") for flag in flags)
 
     assert held(programs)
     for instead in fewer(pattern):
