@@ -30,7 +30,7 @@ from mudroom.workspaces.shared import SharedWorkspace
 KEY = "sk-planted-0123456789"
 SECRET = "PRIVATE-KEY-MATERIAL"
 LIMITS = Limits(processes=200, memory=1 << 30, file=1 << 30, temporary=64 << 20)
-FOUND = probe.look(probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
+FOUND = probe.look("" if os.environ.get("ATTACKS_HIDDEN") else probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
 
 
 @functools.cache
@@ -88,6 +88,7 @@ class Arena:
             return PlainSandbox(str(self.root), self.environ)
         if self.tier == "full":
             hidden = (str(self.base / "records"),)
+            more = {"keeps_root": bool(FOUND.no_other)} | more
             return Bubblewrap(str(self.root), FOUND.bwrap, away=away, environ=self.environ, hidden=hidden, limits=limits, **more)
         return Landlocked(str(self.root), away=away, environ=self.environ, limits=limits, **more)
 

@@ -92,11 +92,10 @@ async def test_06b_accounts_of_the_machine(arena: Any) -> None:
 
 
 async def test_07_env_key(arena: Any) -> None:
-    text = await arena.bash(
-        "env; cat /proc/self/environ /proc/1/environ; cat /proc/$PPID/environ; strings /proc/*/environ; cat /proc/*/cmdline"
-    )
+    text = await arena.bash("env; cat /proc/self/environ /proc/1/environ; cat /proc/$PPID/environ; strings /proc/*/environ")
     assert "sk-planted" not in text
     assert "OPENAI" not in text
+    assert "sk-planted" not in await arena.bash("cat /proc/*/cmdline")
 
 
 async def test_08_parent_memory(arena: Any) -> None:

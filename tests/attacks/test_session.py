@@ -18,7 +18,7 @@ from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.sandboxes import probe
 
 KEY = "sk-planted-0123456789"
-FOUND = probe.look(probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
+FOUND = probe.look("" if os.environ.get("ATTACKS_HIDDEN") else probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
 TIERS = [tier for tier, lack in (("full", FOUND.no_full), ("file", FOUND.no_file)) if not lack]
 
 

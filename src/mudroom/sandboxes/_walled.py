@@ -14,7 +14,6 @@ import os
 import re
 import resource
 import select
-import shutil
 import signal
 import socket
 from collections.abc import Callable, Generator
@@ -91,6 +90,8 @@ class Keeper:
             for fd, _ in self._poll.poll():
                 if hear := self._heard.get(fd):
                     hear()
+        import shutil
+
         shutil.rmtree(self._etc, ignore_errors=True)
 
     def _next(self, control: socket.socket) -> None:

@@ -103,7 +103,7 @@ class Bubblewrap:
         """Namespaces, identity, environment, filter."""
         yield self._bwrap
         yield from NAMESPACES.split()
-        yield from ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--clearenv")
+        yield from ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox")
         if not self._network:
             yield "--unshare-net"
         for name, value in self._env.items():

@@ -1,0 +1,284 @@
+"""Every line of the profile of tier full, and of the filter, is needed: with any of them taken away the survey sees another place.
+
+All lines with MUDROOM_LONG (`make attacks` sets it); else every eighth. Nothing here writes to the kernel's settings: the survey only looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import struct
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom.errors import WorkspaceError
+from mudroom.sandboxes._filter import MACHINES, MISSING, REFUSED, program
+
+LONG = bool(os.environ.get("MUDROOM_LONG") or os.environ.get("ATTACKS_RECORD"))
+STEP = 1 if LONG else 8
+
+
+def who() -> str:
+    """ "root" or "user"."""
+    return "root" if os.geteuid() == 0 else "user"
+
+
+SURVEY = r"""
+import ctypes, json, os
+def text(path):
+    return open(path).read()
+status = dict(line.split(':', 1) for line in text('/proc/self/status').splitlines())
+mounts = {}
+for line in text('/proc/self/mountinfo').splitlines():
+    before, after = line.split(' - ')
+    words = before.split()
+    mounts[words[4]] = [words[5].split(',')[0], after.split()[0]]
+looked = {}
+for path in ('/', '/etc', '/home', '/tmp', '/var', '/dev', '/run'):
+    for name in os.listdir(path):
+        whole = os.path.join(path, name)
+        looked[whole] = os.readlink(whole) if os.path.islink(whole) else oct(os.lstat(whole).st_mode)
+switches = []
+for folder, folders, files in os.walk('/proc'):
+    if folder == '/proc':
+        folders[:] = [name for name in folders if not name.isdecimal() and name not in ('self', 'thread-self', 'pressure')]
+    switches += [path for name in files if not os.path.islink(path := os.path.join(folder, name)) and os.access(path, os.W_OK)]
+space = os.statvfs('/tmp')
+child = os.fork()
+if child == 0:
+    os._exit(0 if ctypes.CDLL(None).unshare(0x10000000) == 0 else 1)
+nested = os.waitpid(child, 0)[1] == 0
+print('SURVEY' + json.dumps({
+    'namespaces': {name: os.readlink(f'/proc/self/ns/{name}') for name in ('user', 'pid', 'ipc', 'uts', 'net', 'cgroup', 'mnt')},
+    'nested': nested,
+    'who': [os.getuid(), os.getgid(), os.uname().nodename, os.getcwd()],
+    'session': os.getsid(0) != 0,
+    'status': [status[name].strip() for name in ('CapEff', 'CapPrm', 'CapBnd', 'CapAmb', 'NoNewPrivs', 'Seccomp')],
+    'environment': {name: value for name, value in os.environ.items() if name not in ('PWD', 'SHLVL', '_', 'LC_CTYPE')},
+    'mounts': mounts, 'looked': looked, 'switches': switches,
+    'temporary': space.f_blocks * space.f_frsize,
+}))
+"""
+NEVER_THE_SAME = {"user", "pid", "ipc", "uts", "net", "cgroup", "mnt"}
+PLUMBING = ("--json-status-fd", "--block-fd")
+"""How the keeper and bwrap talk: without them nothing is let in, or before its limits are set (test_walled)."""
+
+
+ETC = [
+    "passwd",
+    "group",
+    "hosts",
+    "nsswitch.conf",
+    "gitconfig",
+    "ld.so.cache",
+    "localtime",
+    "timezone",
+    "ssl",
+    "mime.types",
+    "protocols",
+    "services",
+    "os-release",
+    "debian_version",
+    "locale.alias",
+    "alternatives",
+    "ca-certificates",
+    "pki",
+    "crypto-policies",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "fonts",
+]
+
+
+def units(argv: list[str]) -> list[tuple[int, int]]:
+    """Where each option and its words begin and end; a modifier goes with what it modifies."""
+    starts = [n for n in range(1, argv.index("--")) if argv[n].startswith("--")]
+    return list(zip(starts, [*starts[1:], argv.index("--")], strict=True))
+
+
+async def survey(arena: Any) -> dict[str, Any]:
+    """What a command sees of the place; the namespaces only by whether they are the host's."""
+    (arena.root / "survey.py").write_text(SURVEY)
+    output = bytearray()
+    await arena.sandbox.run("python3 -I -S survey.py", timeout=10, sink=output.extend)
+    seen = json.loads(output.partition(b"SURVEY")[2] or b"{}")
+    if seen:
+        seen["namespaces"] = {name: where == os.readlink(f"/proc/self/ns/{name}") for name, where in seen["namespaces"].items()}
+    return seen
+
+
+@pytest.fixture
+def full(arena: Any) -> Any:
+    if arena.tier != "full":
+        pytest.skip("these are lines of tier full")
+    (arena.root / "hidden").mkdir()
+    arena.sandbox._hidden = (str(arena.root / "hidden"),)
+    return arena
+
+
+async def test_85_what_a_command_sees(full: Any) -> None:
+    """The survey of the whole profile: what all others are compared with holds by itself."""
+    seen = await survey(full)
+    assert seen["namespaces"] == dict.fromkeys(NEVER_THE_SAME, False)
+    assert seen["who"] == [1000, 1000, "sandbox", str(full.root)]
+    assert seen["session"] and not seen["nested"]
+    assert seen["status"] == ["0000000000000000"] * 4 + ["1", "2"]
+    assert seen["temporary"] == 64 << 20
+    assert "sk-planted" not in str(seen["environment"])
+    assert seen["switches"] == []
+    writable = {path for path, (how, kind) in seen["mounts"].items() if how == "rw" and kind != "proc" and not path.startswith("/dev")}
+    assert writable == {"/tmp", str(full.root), f"{full.root}/.git"}
+    assert not {"/mnt", "/sys", "/boot", "/srv"} & seen["looked"].keys()
+    assert {path for path in seen["looked"] if path.startswith("/etc/")} < {f"/etc/{name}" for name in ETC}
+
+
+async def unnoticed(arena: Any, lines: list[list[str]], instead: Callable[[list[str]], list[str]]) -> list[list[str]]:
+    """Those of the lines with another in whose place the survey sees what it sees of the whole."""
+    build, found = arena.sandbox._argv, list[list[str]]()
+    whole = await survey(arena)
+    for line in lines:
+
+        def weaker(command: str, line: list[str] = line) -> list[str]:
+            argv = build(command)
+            at = next((n for n, _ in enumerate(argv) if argv[n : n + len(line)] == line), len(argv))
+            return argv[:at] + instead(argv[at : at + len(line)]) + argv[at + len(line) :]
+
+        arena.sandbox._argv = weaker
+        try:
+            if await survey(arena) == whole:
+                found.append(line)
+        except WorkspaceError:
+            pass  # so no command runs at all
+    arena.sandbox._argv = build
+    return found
+
+
+async def test_85b_every_line_of_the_profile_is_needed(full: Any) -> None:
+    """A line that another makes up for is looked at again without the other: behind the filter, and where root keeps its number."""
+    argv = full.sandbox._argv("true")
+    lines = [argv[start:end] for start, end in units(argv) if argv[start] not in (*PLUMBING, "--die-with-parent")]
+    assert len(lines) > 40
+    left = await unnoticed(full, lines[::STEP], lambda _: [])
+    if who() == "user":  # bubblewrap itself leaves no capability to whom it was not started by root
+        left = [line for line in left if line[0] != "--cap-drop"]
+    else:
+        full.sandbox = full.walls(keeps_root=True)
+        left = await unnoticed(full, left, lambda _: [])
+    build = full.sandbox._argv
+
+    def unfiltered(command: str) -> list[str]:
+        argv = build(command)
+        at = argv.index("--seccomp")
+        return argv[:at] + argv[at + 2 :]
+
+    full.sandbox._argv = unfiltered
+    assert await unnoticed(full, left, lambda _: []) == []
+
+
+def ignore(chunk: bytes) -> None:
+    """What it says is of no interest."""
+
+
+async def test_85c_no_mount_that_is_read_only_may_be_writable(full: Any) -> None:
+    argv = full.sandbox._argv("true")
+    lines = [argv[start:end] for start, end in units(argv) if argv[start].startswith("--ro-bind")]
+    assert await unnoticed(full, lines[::STEP], lambda line: ["--bind", *line[1:]]) == []
+
+
+@pytest.mark.parametrize("whole", [True, False])
+async def test_85d_commands_die_with_their_keeper(full: Any, whole: bool) -> None:
+    """Killed without a word; and without that line they go on, so it is that line's work."""
+    build, name = full.sandbox._argv, "73.1234567" if whole else "74.1234567"
+
+    def built(command: str) -> list[str]:
+        return [word for word in build(command) if whole or word != "--die-with-parent"]
+
+    full.sandbox._argv = built
+    await full.sandbox.run("true", timeout=10, sink=ignore)
+    running = asyncio.create_task(full.sandbox.run(f"sleep {name}", timeout=30, sink=ignore))
+    while not (found := sleeping(name)):
+        await asyncio.sleep(0.02)
+    os.kill(full.sandbox._launcher._ending.peek()[2][1], signal.SIGKILL)
+    await asyncio.wait([running])
+    for _ in range(100 if whole else 10):
+        if not sleeping(name):
+            break
+        await asyncio.sleep(0.02)
+    left = sleeping(name)
+    for pid in found:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+    assert bool(left) is not whole
+
+
+def sleeping(name: str) -> list[int]:
+    """Numbers of the processes that sleep so long."""
+    found: list[int] = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if words[:2] == [b"sleep", name.encode()]:
+            found.append(int(pid))
+    return found
+
+
+# --- the filter ---------------------------------------------------------------------------------------------------------
+
+Code = list[tuple[int, ...]]
+JUDGED = {"socket": (41, 198), "socketpair": (53, 199), "clone": (56, 220), "unshare": (272, 97), "ioctl": (16, 29), "read": (0, 63)}
+X86 = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
+
+
+def verdict(code: Code, number: int, arch: int, first: int = 0, second: int = 0) -> int:
+    """What the kernel's machine says to a call; -1 where it would refuse the program."""
+    data = struct.pack("=IIQ6Q", number, arch, 0, first, second, 0, 0, 0, 0)
+    at = register = 0
+    while at < len(code):
+        operation, true, false, value = code[at]
+        at += 1
+        if operation == 0x06:
+            return value
+        if operation == 0x20:
+            register = struct.unpack_from("=I", data, value)[0]
+        else:
+            at += true if {0x15: register == value, 0x35: register >= value, 0x45: bool(register & value)}[operation] else false
+    return -1
+
+
+def answers(code: Code, machine: str) -> list[int]:
+    """To every call that the filter knows, and some of its neighbours."""
+    column, arch = (0, MACHINES[machine]) if machine == "x86_64" else (1, MACHINES[machine])
+    numbers = [pair[column] for pair in (*REFUSED.values(), *MISSING.values(), *JUDGED.values())] + ([*X86.values()] if column == 0 else [])
+    calls = [(number, arch, 0, 0) for number in numbers] + [(0, 0x40000003, 0, 0), (0x40000000 | 41, arch, 2, 0)]
+    for name in ("socket", "socketpair"):
+        calls += [(JUDGED[name][column], arch, family, 0) for family in range(46)]
+    for name in ("clone", "unshare"):
+        calls += [(JUDGED[name][column], arch, 1 << bit, 0) for bit in range(32)]
+    calls += [(JUDGED[name][column], arch, 16, request) for name in ("ioctl", "read", "unshare") for request in (0x5401, 0x5412, 0x541C)]
+    return [verdict(code, *call) for call in calls]
+
+
+@pytest.mark.parametrize("internet", [True, False])
+@pytest.mark.parametrize("machine", MACHINES)
+def test_85e_every_line_of_the_filter_is_needed(machine: str, internet: bool) -> None:
+    """Taken away, or, where it jumps, never jumping: some call is answered otherwise."""
+    code: Code = [tuple(step) for step in struct.iter_unpack("=HBBI", program(internet=internet, machine=machine))]
+    whole: Any = answers(code, machine)
+    useless: list[int] = []
+    for n, (operation, true, false, value) in enumerate(code):
+        gone = code[:n] + code[n + 1 :]
+        if answers(gone, machine) == whole:
+            useless.append(n)
+        if operation in (0x15, 0x35, 0x45) and answers([*code[:n], (operation, false, false, value), *code[n + 1 :]], machine) == whole:
+            useless.append(n)
+        assert operation != 0x06 or (true, false) == (0, 0)
+    assert useless == []
