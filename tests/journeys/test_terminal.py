@@ -278,6 +278,8 @@ async def test_plain_lines_where_no_cursor_may_move(tmux: Any, env: dict[str, st
         await tmux.expect("> task (look around): CHILD look", "[general#1.1.1] Done (1 tool use", "answer")
         await tmux.say("/rewind")
         await tmux.expect("1. look around", "number, or nothing:")
+        await tmux.say("what a person types who did not see the question")
+        await tmux.expect("That is no number from 1 to 1.")
         await tmux.press("Enter")
         await tmux.say("/cost")
         await tmux.expect("2 runs")

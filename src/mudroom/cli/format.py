@@ -12,7 +12,7 @@ from .._engine.tree import clean, describe, one_line
 
 __all__ = [
     "Glyphs", "Line", "broken", "clean", "color_of", "cut", "describe", "ending", "fit", "glyphs", "one_line", "paint", "plural", "seconds",
-    "tokens", "width", "wrapped",
+    "tokens", "width",
 ]  # fmt: skip
 
 Line = Sequence[tuple[str, str]]
@@ -98,17 +98,6 @@ def cut(text: str, columns: int, more: str = "…") -> str:
     from rich.cells import set_cell_size
 
     return set_cell_size(text, columns - len(more)).rstrip() + more
-
-
-def wrapped(text: str, columns: int) -> Iterator[str]:
-    """The text in lines of at most so many columns, broken at any character."""
-    for line in text.split("\n"):
-        line = line.expandtabs(4)
-        while width(line) > max(2, columns):
-            head = cut(line, max(2, columns), "") or line[:1]
-            yield head
-            line = line[len(head) :]
-        yield line
 
 
 def broken(line: str, columns: int) -> Iterator[str]:

@@ -79,12 +79,15 @@ class Lines:
     async def _chosen(self, title: str, items: Sequence[tuple[str, str]], words: bool) -> str | None:
         self._write("".join([f"{title}\n", *(f"  {n}. {one_line(label)}\n" for n, (_, label) in enumerate(items, 1))]))
         try:
-            said = (await self._asked("number, or nothing: ")).strip()
+            while said := (await self._asked("number, or nothing: ")).strip():
+                if said.isdecimal() and 0 < int(said) <= len(items):
+                    return items[int(said) - 1][0]
+                if words:
+                    return said
+                self._write(f"That is no number from 1 to {len(items)}. Enter alone chooses none.\n")
         except EOFError:
-            return None
-        if said.isdecimal() and 0 < int(said) <= len(items):
-            return items[int(said) - 1][0]
-        return said if words and said else None
+            pass
+        return None
 
     def running(self) -> AbstractContextManager[object]:
         """A block in which Ctrl-C stops the run."""

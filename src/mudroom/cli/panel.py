@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from .._core.events import AnyEvent, Delta, RunFinished, Stored
 from .._engine.tree import RunView, clean
-from .format import Glyphs, Line, cut, ending, one_line, plural, wrapped
+from .format import Glyphs, Line, broken, cut, ending, one_line, plural
 from .live import MOST, PENDING
 from .rows import Look, placed
 
@@ -41,7 +41,7 @@ class Choice:
     def lines(self, columns: int, height: int, signs: Glyphs) -> list[Line]:
         """The question and as many answers as there is room for."""
         first = max(0, min(self.at - height // 2, len(self.items) - height))
-        lines: list[Line] = [[(part, "bold")] for part in wrapped(self.title, columns)]
+        lines: list[Line] = [[(part, "bold")] for part in broken(one_line(self.title, 2000), columns)]
         for n, (_, label) in list(enumerate(self.items))[first : first + max(1, height - len(lines))]:
             text = cut(f"{signs.mark if n == self.at else ' '} {n + 1}. {one_line(label)}", columns, signs.more)
             lines.append([(text, "cyan reverse" if n == self.at else "")])

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from .talk import Face
 
 
+WIDE = 60
+"""Columns from which the first line has a hint."""
+
+
 async def converse(
     settings: Settings, *, cwd: str, start: Start = NEW, first: str = "", early: str = "", verbose: bool = False, quiet: bool = False
 ) -> int:
@@ -24,7 +28,8 @@ async def converse(
         early: what was typed before there was a prompt. quiet: no notices.
     """
     face = _face(settings, cwd, verbose)
-    face.paper.lines([("mudroom ", "bold"), (__version__, "dim"), ("   /help and ? say what you can do", "dim")])
+    hint = "   /help and ? say what you can do" if face.paper.columns() >= WIDE else ""
+    face.paper.lines([("mudroom ", "bold"), (__version__, "dim"), (hint, "dim")])
     async with face:
         face.take(early)
         from .conversing import conversed
