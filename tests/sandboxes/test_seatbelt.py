@@ -60,3 +60,32 @@ def test_a_path_that_would_break_out_of_the_text_is_refused() -> None:
 
 def test_the_command_is_one_argument() -> None:
     assert argv(TEXT, "echo 'a b'")[-2:] == ["-c", "echo 'a b'"]
+
+
+LINES = [
+    "(version 1)",
+    "(deny default)",
+    "(allow process-fork process-exec)",
+    "(allow signal (target same-sandbox))",
+    "(allow sysctl-read)",
+    '(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))',
+    "(allow file-read-metadata)",
+    *(
+        f'(allow file-read* (subpath "{path}"))'
+        for path in (
+            *("/usr", "/bin", "/sbin", "/System", "/Library", "/opt", "/private/etc/ssl", "/private/var/db/timezone", "/dev"),
+            "/Users/x/.pyenv",
+        )
+    ),
+    '(allow file-read* file-write* (subpath "/Users/x/proj"))',
+    '(allow file-read* file-write* (subpath "/private/tmp/mudroom-1"))',
+    '(allow file-write-data (literal "/dev/null") (literal "/dev/zero"))',
+    *(f'(deny file-write-unlink file-write-create (literal "{path}"))' for path in ("/Users/x/proj", "/Users/x", "/Users", "/")),
+    '(deny file-write-unlink (literal "/Users/x/proj/.git"))',
+    *(f'(deny file-write* (subpath "/Users/x/proj/.git/{name}"))' for name in ("hooks", "config", "config.worktree", "commondir")),
+]
+
+
+def test_every_line_is_there_and_no_other() -> None:
+    """Taken away or added, a line is noticed; the regular expression of names is tested above, name by name."""
+    assert [line for line in TEXT.splitlines() if "(regex" not in line] == LINES
