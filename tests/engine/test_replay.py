@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import msgspec
 import pytest
 
-from mudroom import Reason, Session
-from mudroom._core.events import Stored, TurnFinished
+from mudroom import Effect, Reason, Session, Tool, ToolResult
+from mudroom._core.events import CallFinished, Stored, TurnFinished
 from mudroom._engine.replay import ReplayDiverged
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
@@ -44,6 +45,29 @@ async def test_a_tree_is_replayed_byte_for_byte(tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
     assert as_bytes(await replay(events)) == as_bytes(events)
     assert sorted(tmp_path.rglob("*")) == before
+
+
+async def test_calls_that_ended_in_another_order_are_replayed_too(tmp_path: Path) -> None:
+    async def slowly(_context: object, arguments: dict[str, str]) -> ToolResult:
+        await asyncio.sleep(float(arguments["seconds"]))
+        return ToolResult("slow", reads=(f"{arguments['seconds']}.txt",))
+
+    slow = Tool(name="slow", description="", parameters={"type": "object"}, parse=dict, run=slowly, effect=Effect.PURE)
+
+    def script(request: Request) -> Answer:
+        if request.turn:
+            return "done"
+        return [call("slow", seconds="0.05"), call("glob", pattern="*")] if request.prompt == "CHILD" else call("task", prompt="CHILD")
+
+    journal = MemoryJournal()
+    async with Session(
+        model=ScriptedModel(script), cwd=str(tmp_path), home=str(tmp_path / "home"), journal=journal, tools=[slow]
+    ) as session:
+        await session.run("PARENT")
+    events = list(journal.read())
+    ended = [event.name for event in events if isinstance(event, CallFinished) and event.run != "1"]
+    assert ended == ["glob", "slow"]
+    assert as_bytes(await replay(events)) == as_bytes(events)
 
 
 async def test_a_doctored_record_is_not_replayed(tmp_path: Path) -> None:

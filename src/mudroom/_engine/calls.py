@@ -133,7 +133,7 @@ async def _one(ctx: RunContext, place: int, ready: Ready) -> None:
         known = reconciled(ctx, ready.call, ready.tool)
     result = refusal or known or capped(context, redacted(ctx, await _acted(context, ready)))
     name = ready.tool.name if ready.tool else ready.call.name
-    ctx.count(name, result, refused=refusal is not None)
+    ctx.ended(ready.call.id, name, result, refused=refusal is not None)
     seconds = round(ctx.parts.clock.monotonic() - began, 3)
     ctx.results[ready.call.id] = Result(ready.call.id, name, result.text, result.error)
     finished = ctx.event(CallFinished, call_id=ready.call.id, name=name, result=result, seconds=seconds, refused=refusal is not None)

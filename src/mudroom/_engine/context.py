@@ -92,6 +92,7 @@ class RunContext:
         self._failed = 0
         self._files_read: dict[str, None] = {}
         self._files_changed: dict[str, None] = {}
+        self._ended: dict[str, tuple[str, ToolResult, bool]] = {}
         self._unsaved: list[Stored] = []
         self._unshown: list[Stored] = []
         self.chat: Chat = parts.models(brief.model).chat(self._setup())
@@ -221,12 +222,18 @@ class RunContext:
             self.tell(f"You have used 90 % of your {limit.replace('_', ' ')}. Come to an end: finish what matters most, then report.")
 
     def answered(self) -> None:
-        """Put the results of all calls asked for at the head of the inbox, in the order of the calls."""
+        """Put the results of all calls asked for at the head of the inbox, in the order of the calls; so they enter the evidence, too."""
         self.inbox[:0] = [self.results[call.id] for call in self.asked]
+        for call in self.asked:
+            if done := self._ended.pop(call.id, None):
+                self._count(*done)
         self.asked = ()
 
-    def count(self, name: str, result: ToolResult, *, refused: bool) -> None:
-        """Enter one finished call into the evidence."""
+    def ended(self, call_id: str, name: str, result: ToolResult, *, refused: bool) -> None:
+        """Keep what came of a call for the evidence."""
+        self._ended[call_id] = name, result, refused
+
+    def _count(self, name: str, result: ToolResult, refused: bool) -> None:
         if not refused:
             self._calls[name] = self._calls.get(name, 0) + 1
         self._failed += result.error

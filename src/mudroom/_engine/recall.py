@@ -58,7 +58,7 @@ def reconciled(ctx: RunContext, call: Call, tool: Tool) -> ToolResult | None:
 
 def _finished(ctx: RunContext, event: CallFinished, calls: Mapping[str, Call]) -> None:
     ctx.results[event.call_id] = Result(event.call_id, event.name, event.result.text, event.result.error)
-    ctx.count(event.name, event.result, refused=event.refused)
+    ctx.ended(event.call_id, event.name, event.result, refused=event.refused)
     if event.name == EMIT and not event.refused and (call := calls.get(event.call_id)):
         ctx.answers.emit(call.arguments.get("emit_variable_name", ""), call.arguments.get("emit_variable_value"))
     if (child := event.result.detail.get("run")) is not None:
