@@ -6,6 +6,7 @@ at every point, at every operation, and at 2,000 random pairs.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import shutil
@@ -25,6 +26,7 @@ from mudroom import Reason, Report
 from mudroom._core.events import CallFinished, CallStarted, RunFinished, Stored, TurnFinished
 from mudroom._engine.tree import transcript
 from mudroom.journals.sqlite import read_only
+from mudroom.replaying import replay
 from mudroom.testing.history import violations
 
 PROGRAM = Path(__file__).with_name("crash.py")
@@ -120,6 +122,7 @@ class Life:
         assert sorted(event.run for event in ended) == ["1", "1.1.1", "1.1.2", "1.1.3"]
         self.check_unknown(events, effects)
         assert all(len(transcript(events, run)) for run in ("1", "1.1.1"))
+        assert asyncio.run(replay(events)) == events, "it does not come out again"
 
     def check_answers(self, events: list[Stored]) -> None:
         """One answer a turn; what was bought and not heard is at most one answer for each run that was alive at a death."""
