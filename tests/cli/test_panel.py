@@ -204,9 +204,9 @@ async def test_a_question_takes_the_whole_panel_and_is_answered_once() -> None:
     assert [line[0][0] for line in made.lines(40, 10)] == ["Which?", "▸ 1. the first", "  2. the second"]
     made.move(-1)
     assert choice.at == 1
-    choice.give("y")
-    choice.give(None)
-    assert await choice.answer == "y"
+    made.answer("y")
+    made.answer("what was typed next, before anybody heard the answer")
+    assert await choice.answer == "y" and made.choice is None
 
 
 async def test_lines_wait_in_order_and_closing_ends_the_wait() -> None:

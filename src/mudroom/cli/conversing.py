@@ -31,9 +31,9 @@ async def conversed(face: Face, settings: Settings, cwd: str, start: Start, *, f
         talk.status.mode = permitted(settings, cwd)[0].mode
         async with opened, talk.stack:
             begun(opened, settings.home, start)
-            talk.status.model = opened.model
             if start.resume:
                 talk.take_up()
+            talk.status.model = opened.model
             if start.resume and start.resume != before:
                 recap(talk)
             for notice in () if quiet or before else (walls(opened, network=settings.allow_net), *opened.notices):

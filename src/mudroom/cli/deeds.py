@@ -87,7 +87,7 @@ class Deeds:
         if not self._panel.addressee:
             self._back()
         if choice and choice.words:
-            choice.give(line.strip())
+            self._panel.answer(line.strip())
         elif talk and self._panel.addressee:
             self._say_to(talk, self._panel.addressee, line)
             self._panel.addressee = ""
@@ -115,7 +115,7 @@ class Deeds:
         panel, talk, now = self._panel, self._talk, time.monotonic()
         twice, self._escaped = now - self._escaped < HURRY, now
         if panel.choice:
-            panel.choice.give(None)
+            panel.answer(None)
         elif panel.addressee or panel.opened:
             panel.addressee, panel.opened = "", None
         elif panel.selected:
@@ -135,7 +135,7 @@ class Deeds:
         if twice:
             self._close()
         elif self._panel.choice:
-            self._panel.choice.give(None)
+            self._panel.answer(None)
         elif talk and (talk.busy or self._panel.queue):
             self._stop(talk)
         elif self.buffer.text:
@@ -199,7 +199,7 @@ class Deeds:
         """Enter on what is marked."""
         panel = self._panel
         if panel.choice:
-            panel.choice.give(panel.choice.items[panel.choice.at][0])
+            panel.answer(panel.choice.items[panel.choice.at][0])
         elif panel.selected and self._talk and not panel.opened:
             panel.open(self._talk, panel.selected)
         self._fresh()
@@ -208,7 +208,7 @@ class Deeds:
         """A digit in a question."""
         choice = self._panel.choice
         if choice and n <= len(choice.items):
-            choice.give(choice.items[n - 1][0])
+            self._panel.answer(choice.items[n - 1][0])
 
     def to_child(self, key: str) -> None:
         """`m`, `w` or `x` on the child that is marked or open."""

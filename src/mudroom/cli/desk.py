@@ -179,8 +179,7 @@ class Desk:
         self.code, self._panel.closed = code, True
         if self._talk:
             self._talk.interrupt()
-        if self._panel.choice:
-            self._panel.choice.give(None)
+        self._panel.answer(None)
         self._panel.stir()
 
     def _edit(self) -> None:

@@ -111,6 +111,12 @@ class Panel:
         events = self._live.get(run_id)
         self.opened = Opened(talk.tree.runs[run_id], events or [event for event in talk.events() if event.run == run_id])
 
+    def answer(self, value: str | None) -> None:
+        """Answer the question there is, and be done with it: what is typed next is no answer."""
+        if self.choice:
+            self.choice.give(value)
+            self.choice = None
+
     def settle(self) -> None:
         """The run is over: nothing is selected any more; an open transcript stays."""
         self.selected = self.addressee = ""
