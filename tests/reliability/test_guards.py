@@ -83,7 +83,7 @@ GUARDS = {
         "s1_s2",
     ),
     "a result is stored before it is sent (S1)": Guard(
-        "_engine/calls.py", "await ctx.record(ctx.event(CallFinished", "ctx.note(ctx.event(CallFinished", ORDER, "s1_s2"
+        "_engine/calls.py", "await ctx.record(finished)", "ctx.note(finished)", ORDER, "s1_s2"
     ),
     "a write that was done is not done again (S3)": Guard("_engine/recall.py", "if found == change.after:", "if False:", ORDER, "s3"),
     "a write that was not done is done (S3)": Guard("_engine/recall.py", "if found == change.before:", "if False:", ORDER, "s3"),
