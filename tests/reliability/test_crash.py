@@ -184,7 +184,7 @@ def several(folder: Path, lives: list[tuple[Death, ...]], undisturbed: Report, s
 def test_s1_to_s4_killed_at_a_point_it_goes_on(undisturbed: tuple[int, Report], tmp_path: Path, figure: Figure) -> None:
     points, report = undisturbed
     assert points >= 300
-    lives = [(Death(point),) for point in range(1, points + 1, 1 if LONG else 19)]
+    lives = [(Death(point),) for point in range(1, points + 1, 1 if LONG else 23)]
     several(tmp_path, list(lives), report)
     figure("killed around every append and every effect", f"{len(lives)} points, nothing lost or done twice")
 
@@ -196,7 +196,7 @@ def test_s1_to_s4_killed_within_a_write_it_goes_on(undisturbed: tuple[int, Repor
         Life(tmp_path / "counted", program).go()
     operations = int(count.read_text())
     assert operations >= 300
-    lives = [(Death(disk=operation),) for operation in range(1, operations + 1, 1 if LONG else operations // 12)]
+    lives = [(Death(disk=operation),) for operation in range(1, operations + 1, 1 if LONG else operations // 9)]
     several(tmp_path / "lives", list(lives), undisturbed[1], shim)
     figure("killed at every write, sync, rename and open of the disk", f"{len(lives)} points, nothing lost or done twice")
 
@@ -204,7 +204,7 @@ def test_s1_to_s4_killed_within_a_write_it_goes_on(undisturbed: tuple[int, Repor
 @pytest.mark.timeout(9_000)
 def test_s1_to_s4_killed_twice_it_goes_on(undisturbed: tuple[int, Report], tmp_path: Path, figure: Figure) -> None:
     (points, report), chance = undisturbed, random.Random(11)
-    firsts = [chance.randrange(1, points - 20) for _ in range(2_000 if LONG else 8)]
+    firsts = [chance.randrange(1, points - 20) for _ in range(2_000 if LONG else 6)]
     pairs = [(Death(first), Death(chance.randrange(1, points - first))) for first in firsts]
     several(tmp_path, list(pairs), report)
     figure("killed twice at random points", f"{len(pairs)} pairs, nothing lost or done twice")
