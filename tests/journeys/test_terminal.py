@@ -149,6 +149,21 @@ async def test_new_lines_and_long_pastes(tmux: Any) -> None:
         assert r"one\ntwo\nthree\nrow 0\n" in words(server.requests[0]) and "row 39" in words(server.requests[0])
 
 
+async def test_a_line_is_gone_on_with_in_an_editor(tmux: Any, tmp_path: Path) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho and ended there >>"$1"\n')
+    editor.chmod(0o700)
+    async with ModelServer(lambda asked: "heard") as server:
+        await tmux.start(*MODEL, url=server.url, env={"EDITOR": str(editor)})
+        await tmux.expect(READY)
+        await tmux.type("begun here ")
+        await tmux.press("C-g")
+        await tmux.expect("mudroom >> begun here and ended there")
+        await tmux.press("Enter")
+        await tmux.expect("heard")
+        assert "begun here and ended there" in words(server.requests[0])
+
+
 async def test_shell_lines_join_the_next_prompt(tmux: Any) -> None:
     async with ModelServer(lambda asked: "noted") as server:
         await tmux.start(*MODEL, url=server.url)
@@ -269,7 +284,7 @@ async def test_a_signal_from_outside_ends_it_in_good_order(tmux: Any) -> None:
         assert await tmux.end() == 143
 
 
-@pytest.mark.parametrize("env", [{"MUDROOM_SCREEN_READER": "1"}, {"TERM": "dumb"}])
+@pytest.mark.parametrize("env", [{"MUDROOM_SCREEN_READER": "1"}, {"TERM": "dumb"}, {"CI": "true"}])
 async def test_plain_lines_where_no_cursor_may_move(tmux: Any, env: dict[str, str]) -> None:
     async with ModelServer(delegating) as server:
         await tmux.start(*MODEL, url=server.url, env=env)

@@ -157,9 +157,10 @@ def _talked(settings: Settings, **more: Any) -> int:
     """A conversation at a prompt; the exit code."""
     import asyncio
 
+    from .screens import movable
     from .typeahead import held
 
-    with held(settings.screen != "plain" and os.environ.get("TERM", "") not in ("", "dumb")) as early:
+    with held(settings.screen != "plain" and movable(sys.stdin)) as early:
         from .repl import converse
 
         return asyncio.run(converse(settings, early=early, **more))

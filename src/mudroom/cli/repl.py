@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .._version import __version__
 from ..config import Settings
-from .screens import drawable
+from .screens import movable
 from .start import NEW, Start
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ async def converse(
 
 
 def _face(settings: Settings, cwd: str, verbose: bool) -> Face:
-    if settings.screen == "plain" or not (drawable(sys.stdin) and drawable(sys.stdout)):
+    if settings.screen == "plain" or not (movable(sys.stdin) and movable(sys.stdout)):
         from .lines import Lines
 
         return Lines(settings, verbose=verbose)

@@ -32,6 +32,11 @@ def drawable(stream: TextIO) -> bool:
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
+def movable(stream: TextIO) -> bool:
+    """Whether the cursor may be moved there: on a terminal that is drawn on, and not where only a log is kept (CI)."""
+    return drawable(stream) and not os.environ.get("CI")
+
+
 def colored(stream: TextIO, color: str) -> bool:
     """Whether to colour what goes to `stream`. `color`: "always", "never" or "auto", which is on a terminal."""
     return color == "always" or (color == "auto" and drawable(stream))
@@ -86,6 +91,6 @@ class Screen:
 
     @staticmethod
     def _choose(color: str, verbose: bool, plain: bool) -> LiveTree | PlainProgress:
-        if drawable(sys.stderr) and not os.environ.get("CI") and not plain:
+        if movable(sys.stderr) and not plain:
             return LiveTree(sys.stderr, Tree(), color=colored(sys.stderr, color))
         return PlainProgress(sys.stderr, Tree(), verbose=verbose)
