@@ -11,7 +11,6 @@ from __future__ import annotations
 import ctypes
 import fcntl
 import gc
-import json
 import os
 import resource
 import select
@@ -21,7 +20,7 @@ import time
 from typing import Any, NoReturn
 
 from ._guard import Guard
-from ._walled import PLAIN, Keeper, children, kill, limits, receive
+from ._walled import PLAIN, Keeper, children, kill, limits, receive, say, words
 
 _DEATH_SIGNAL, _DROP_BOUND, _SECCOMP, _NO_NEW_PRIVS, _SUBREAPER, _AMBIENT = 1, 24, 22, 38, 36, 47
 _RESTRICT = 446
@@ -59,8 +58,13 @@ def serve(control: socket.socket, setup: dict[str, Any], fds: list[int]) -> None
         message, pair = receive(control)
         if message is None:
             return
-        if not running:
-            guard.look()
+        try:
+            if not running:
+                guard.look()
+        except OSError as error:
+            os.close(pair[0])
+            say(socket.socket(fileno=pair[1]), {"failed": words(error)})
+            continue
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         pid = os.fork()
         if pid == 0:
@@ -95,11 +99,8 @@ def _watch(command: Command, wire: socket.socket, guard: Guard) -> NoReturn:
         said = command.ended()
         said["mended"] = guard.mend()
     except BaseException as error:  # noqa: BLE001  whatever it is, the harness must hear it
-        said["failed"] = said.get("failed") or f"{type(error).__name__}: {error}"
-    try:
-        wire.sendall(json.dumps(said).encode())
-    except OSError:
-        pass
+        said["failed"] = said.get("failed") or words(error)
+    say(wire, said)
     os._exit(0)
 
 

@@ -54,14 +54,15 @@ class Command:
 
     def __init__(self, wire: socket.socket, told: int, opens: int, builder: int) -> None:
         self.wire, self.told, self.opens, self.builder = wire, told, opens, builder
-        self.first, self.status, self.stopped = 0, b"", False
+        self.first, self.status, self.stopped, self.trouble = 0, b"", False, ""
 
     def answer(self) -> dict[str, Any]:
         """How it went, when it is over."""
         ended = _ENDED.search(self.status)
         if ended and not self.stopped:
             return {"code": int(ended[1]), "failed": ""}
-        return {"code": -signal.SIGKILL, "failed": "" if self.stopped else "the program that builds the walls gave up"}
+        why = self.trouble or "the program that builds the walls gave up"
+        return {"code": -signal.SIGKILL, "failed": "" if self.stopped else why}
 
 
 class Keeper:
@@ -101,13 +102,15 @@ class Keeper:
             self._off(control.fileno())
             control.close()
             return
-        if not self._running:
-            self._guard.look()
-        output, wire = pair[0], socket.socket(fileno=_high(pair[1]))
+        output, wire = _high(pair[0]), socket.socket(fileno=_high(pair[1]))
         try:
-            self._begin(message["argv"], _high(output), wire)
+            if not self._running:
+                self._guard.look()
+            self._begin(message["argv"], output, wire)
         except OSError as error:
-            _say(wire, {"failed": f"{type(error).__name__}: {error}"})
+            say(wire, {"failed": words(error)})
+        finally:
+            os.close(output)
 
     def _begin(self, argv: list[str], output: int, wire: socket.socket) -> None:
         told, tells = map(_high, os.pipe())
@@ -123,7 +126,7 @@ class Keeper:
             os.close(opens)
             raise
         finally:
-            for fd in (output, tells, waits, gate):
+            for fd in (tells, waits, gate):
                 os.close(fd)
         command = Command(wire, told, opens, builder)
         self._running.add(command)
@@ -158,9 +161,12 @@ class Keeper:
             with _drop.beside(os.stat(f"/proc/{command.first}").st_uid):
                 for kind, limit in self._limits:
                     resource.prlimit(command.first, kind, (limit, limit))
+            os.write(command.opens, b"x")
         except (FileNotFoundError, ProcessLookupError):
-            return  # bwrap says why in its own words
-        os.write(command.opens, b"x")
+            pass  # bwrap says why in its own words
+        except OSError as error:
+            command.trouble = words(error)
+            kill(command.builder)
 
     def _built(self, command: Command) -> None:
         """bwrap has gone: so must all that is behind its walls. It may have been killed before it told what that is."""
@@ -211,9 +217,9 @@ class Keeper:
         said = command.answer()
         try:
             said["mended"] = self._guard.mend()
-        except OSError as error:
-            said["failed"] = said["failed"] or f"{type(error).__name__}: {error}"
-        _say(command.wire, said)
+        except Exception as error:  # noqa: BLE001  whatever it is, other commands go on
+            said["failed"] = said["failed"] or words(error)
+        say(command.wire, said)
 
     def _on(self, fd: int, hear: Callable[[], object]) -> None:
         self._heard[fd] = hear
@@ -289,7 +295,13 @@ def _high(fd: int) -> int:
     return moved
 
 
-def _say(wire: socket.socket, said: dict[str, Any]) -> None:
+def words(error: Exception) -> str:
+    """What a failure is called where the harness hears it."""
+    return f"{type(error).__name__}: {error}"
+
+
+def say(wire: socket.socket, said: dict[str, Any]) -> None:
+    """Tell the harness how a command went; the last word on its wire."""
     with wire:
         try:
             wire.sendall(json.dumps(said).encode())

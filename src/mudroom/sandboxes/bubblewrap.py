@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 
 from mudroom._core.ports import Finished
+from mudroom.errors import WorkspaceError
 
 from ._agreed import DATA, ETC, GATE, STATUS
 from ._environment import narrow
@@ -94,7 +95,11 @@ class Bubblewrap:
         return await self._run(command, sink, timeout)
 
     async def _run(self, command: str, sink: Callable[[bytes], None], timeout: float = TRIAL) -> Finished:
-        return await self._launcher.run(self._argv(command), {}, timeout=timeout, sink=sink)
+        try:
+            argv = self._argv(command)
+        except OSError as error:
+            raise WorkspaceError(f"the workspace cannot be read: {error.strerror}", where=self._root) from error
+        return await self._launcher.run(argv, {}, timeout=timeout, sink=sink)
 
     def _argv(self, command: str) -> list[str]:
         return [*self._fixed, *self._workspace(), "--remount-ro", "/", "--chdir", self._root, "--", "/bin/bash", "-c", command]

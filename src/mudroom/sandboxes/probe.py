@@ -95,10 +95,14 @@ def choose(terms: Terms) -> tuple[Sandbox, str]:
     tier = found.tier if terms.mode == "auto" else terms.mode
     if not tier:
         return _without(terms, found)
-    told = "" if tier == "full" or terms.mode == "file" else f"sandbox file, not full: {found.no_full}. {_INSTALL} for stronger walls."
+    told = "" if tier == "full" or terms.mode == "file" else f"sandbox file, not full: {found.no_full}.{_stronger()}"
     if tier == "full" and found.weak:
         told = f"sandbox full, but {found.weak} for stronger walls."
     return _walled(terms, tier, found), told
+
+
+def _stronger() -> str:
+    return f" {_INSTALL} for stronger walls." if sys.platform == "linux" else ""
 
 
 def _walled(terms: Terms, tier: str, found: Found) -> Sandbox:
@@ -207,10 +211,10 @@ def look(bwrap: str, root: str = ".") -> Found:
 
 
 def _no_full(bwrap: str) -> str:
-    if not bwrap:
-        return "bubblewrap (bwrap) is not installed"
     if reason := _not_linux():
         return reason
+    if not bwrap:
+        return "bubblewrap (bwrap) is not installed"
     from .bubblewrap import NAMESPACES
 
     with tempfile.TemporaryDirectory(prefix="mudroom-") as folder:
@@ -256,7 +260,7 @@ def _no_file() -> str:
 
 def _not_linux() -> str:
     if sys.platform != "linux":
-        return f"{sys.platform} has none"
+        return f"{sys.platform} has no namespaces"
     if platform.machine() not in MACHINES:
         return f"the system calls of {platform.machine()} are not known"
     return "" if shutil.which("bash", path="/bin") else "there is no /bin/bash"

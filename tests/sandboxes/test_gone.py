@@ -1,0 +1,37 @@
+"""A workspace that has gone, or came back: an error that says so, and no other command's end."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from mudroom._core.ports import Finished, Sandbox
+from mudroom.errors import WorkspaceError
+from mudroom.sandboxes import probe
+from mudroom.sandboxes.bubblewrap import Bubblewrap
+from mudroom.sandboxes.landlock import Landlocked
+
+FOUND = probe.look(probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
+
+
+@pytest.fixture(params=["full", "file"])
+def box(request: pytest.FixtureRequest, tmp_path: Path) -> Sandbox:
+    (tmp_path / "proj").mkdir()
+    root, away = str(tmp_path / "proj"), str(tmp_path / "away")
+    if FOUND.no_full if request.param == "full" else FOUND.no_file:
+        pytest.skip("there are no such walls here")
+    if request.param == "full":
+        return Bubblewrap(root, FOUND.bwrap, away=away, environ={"PATH": os.defpath}, keeps_root=bool(FOUND.no_other))
+    return Landlocked(root, away=away, environ={"PATH": os.defpath})
+
+
+async def test_a_workspace_that_has_gone_is_an_error(box: Sandbox, tmp_path: Path) -> None:
+    assert (await box.run("true", timeout=20, sink=lambda _: None)) == Finished(0)
+    shutil.rmtree(tmp_path / "proj")
+    for _ in range(2):
+        with pytest.raises(WorkspaceError, match=r"was not run|cannot be read"):
+            await box.run("echo x > file", timeout=20, sink=lambda _: None)
