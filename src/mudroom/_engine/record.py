@@ -40,8 +40,8 @@ class Record:
         known = chain(self.latest, briefs) if self.latest else []
         if known and briefs[self.latest].compacts and self.latest not in open_roots:
             known = [self.latest]
-        told = (transcript(by_run[run], run) for run in known if run not in open_roots)
-        self.conversation: tuple[Message, ...] = tuple(message for messages in told for message in messages)
+        said = (transcript(by_run[run], run) for run in known if run not in open_roots)
+        self.conversation: tuple[Message, ...] = tuple(message for messages in said for message in messages)
         self.left = {run: found for run, found in by_run.items() if run.partition(".")[0] in open_roots}
 
 
