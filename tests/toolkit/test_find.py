@@ -6,12 +6,16 @@ import asyncio
 import os
 import shutil
 import time
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mudroom._core.ports import FileInfo
 from mudroom.toolkit._search import BadPattern, ripgrep
 from mudroom.toolkit.grep import found, parse
+from mudroom.workspaces.shared import SharedWorkspace
 
 from .conftest import Call, Run
 
@@ -212,6 +216,28 @@ async def test_many_files_are_searched_in_batches_in_order(ctx: Run, rg: str) ->
         (ctx.root / folder / f"{n:05}").write_text("needle\n" if n % 30 == 0 else "hay\n")
     text = (await found(ctx.workspace, parse({"pattern": "needle", "head_limit": 0}), rg=rg)).text
     assert text.splitlines() == [f"{folder}/{n:05}" for n in range(0, 600, 30)]
+
+
+class Swapped(SharedWorkspace):
+    """One in which a folder becomes a link that leads out as soon as its files are listed."""
+
+    def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
+        yield from super().walk(path, ignored=ignored)
+        os.rename(f"{self.root}/in", f"{self.root}/was")
+        os.symlink("../outside", f"{self.root}/in")
+
+
+@pytest.mark.parametrize("rg", ENGINES)
+@pytest.mark.parametrize("mode", ["content", "files_with_matches", "count"])
+async def test_46_what_is_swapped_after_it_was_listed_is_not_searched(tmp_path: Path, rg: str, mode: str) -> None:
+    for folder, text in (("root/in", "needle within\n"), ("outside", "needle OUTSIDE\n")):
+        (tmp_path / folder).mkdir(parents=True)
+        (tmp_path / folder / "f").write_text(text)
+    (tmp_path / "root" / "own").write_text("needle of its own\n")
+    open_before = len(os.listdir("/dev/fd"))
+    result = await found(Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=rg)
+    assert "own" in result.text and "OUTSIDE" not in result.text and "in/f" not in result.text
+    assert len(os.listdir("/dev/fd")) <= open_before + 1
 
 
 @pytest.mark.parametrize("rg", ENGINES)

@@ -1,7 +1,8 @@
 """A program of its own that searches files with Python's re and prints what `rg -0` would; a process, since only that can be ended.
 
 It reads one JSON object from stdin: pattern, ignore_case, multiline, mode ("files_with_matches", "count", "content"),
-before, after (lines of context), files. It imports nothing of this package: it is started by its path, and quickly.
+before, after (lines of context), files, each as the place where it is open, /dev/fd/N. It imports nothing of this package: it is
+started by its path, and quickly.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def _print(name: bytes, rows: list[str], hits: list[int], before: int, after: in
 def _text(path: str) -> str:
     """The file's text, bytes that are no UTF-8 kept as they are; "" for what cannot be read."""
     try:
-        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC), "rb") as file:
+        with os.fdopen(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             data = file.read(_LIMIT)
     except OSError:
         return ""

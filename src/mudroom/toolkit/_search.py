@@ -4,18 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import os
+import resource
 import shutil
 import sys
-from collections.abc import AsyncGenerator, Iterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 
 import msgspec
 from msgspec import Struct
 
-_BATCH = 500_000  # bytes of paths on one command line; the system takes 2 MB, environment included
+from mudroom._core.ports import Workspace
+from mudroom.errors import WorkspaceError
+
+_BATCH = 2_000  # files opened at once, where a process may have four times as many
 _CHUNK = 1 << 16
 _WIDTH = 2_000
+_FD = b"/dev/fd/"
 _SCAN = str(Path(__file__).with_name("_scan.py"))
 
 
@@ -40,37 +45,64 @@ def ripgrep(root: str) -> str:
     return found if found and not os.path.realpath(found).startswith(root + "/") else ""
 
 
-async def search(query: Query, root: str, files: Sequence[str], *, rg: str) -> AsyncGenerator[bytes, None]:
+async def search(query: Query, workspace: Workspace, files: Sequence[str], *, rg: str) -> AsyncGenerator[bytes, None]:
     """What is found, a record at a time, in the order of the files: `path NUL rest`, or `--` between groups of lines.
 
-    The process is ended when the iteration is closed.
+    The program gets the files opened, beneath the workspace: whatever a path leads to meanwhile, nothing else is read.
+    It is ended when the iteration is closed.
 
     Arguments:
-        root: folder the files are relative to. rg: the program's path; "" searches with Python.
+        rg: the program's path; "" searches with Python.
 
     Raises BadPattern.
     """
     end = b"\0" if query.mode == "files_with_matches" else b"\n"
-    for command, order in _commands(query, files, rg):
-        async with _running(command, root) as program:
-            assert program.stdin and program.stdout and program.stderr
-            program.stdin.write(order)
-            program.stdin.close()
-            left = b""
-            while chunk := await program.stdout.read(_CHUNK):
-                *whole, left = (left + chunk).split(end)
-                for record in whole:
-                    yield record.removesuffix(b"\r")
-            complaint = (await program.stderr.read()).decode("utf-8", "replace").strip()
-            if await program.wait() == 2 and complaint:
-                raise BadPattern(complaint)
+    most = max(64, min(_BATCH, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
+    for at in range(0, len(files), most):
+        opened = await asyncio.to_thread(_opened, workspace, files[at : at + most])
+        try:
+            async with aclosing(_searched(query, opened, rg, workspace.root, end)) as records:
+                async for record in records:
+                    place, nul, rest = record.partition(b"\0")
+                    path = opened.get(int(place.rpartition(b"/")[2])) if place.startswith(_FD) else None
+                    yield os.fsencode(path) + nul + rest if path is not None else record
+        finally:
+            for descriptor in opened:
+                os.close(descriptor)
+
+
+def _opened(workspace: Workspace, files: Sequence[str]) -> dict[int, str]:
+    """Descriptors of the files that can be read, with their paths."""
+    found: dict[int, str] = {}
+    for path in files:
+        try:
+            found[workspace.open(path)] = path
+        except WorkspaceError:
+            continue  # it has gone, or may not be read
+    return found
+
+
+async def _searched(query: Query, opened: Mapping[int, str], rg: str, root: str, end: bytes) -> AsyncGenerator[bytes, None]:
+    command, order = _command(query, opened, rg)
+    async with _running(command, root, opened) as program:
+        assert program.stdin and program.stdout and program.stderr
+        program.stdin.write(order)
+        program.stdin.close()
+        left = b""
+        while chunk := await program.stdout.read(_CHUNK):
+            *whole, left = (left + chunk).split(end)
+            for record in whole:
+                yield record.removesuffix(b"\r")
+        complaint = (await program.stderr.read()).decode("utf-8", "replace").strip()
+        if await program.wait() == 2 and complaint:
+            raise BadPattern(complaint)
 
 
 @asynccontextmanager
-async def _running(command: Sequence[str], root: str) -> AsyncGenerator[asyncio.subprocess.Process, None]:
+async def _running(command: Sequence[str], root: str, opened: Iterable[int]) -> AsyncGenerator[asyncio.subprocess.Process, None]:
     """A program that is not running any more when the block is left."""
     pipe = asyncio.subprocess.PIPE
-    program = await asyncio.create_subprocess_exec(*command, cwd=root, stdin=pipe, stdout=pipe, stderr=pipe)
+    program = await asyncio.create_subprocess_exec(*command, cwd=root, stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=tuple(opened))
     try:
         yield program
     finally:
@@ -82,13 +114,12 @@ async def _running(command: Sequence[str], root: str) -> AsyncGenerator[asyncio.
             await program.wait()
 
 
-def _commands(query: Query, files: Sequence[str], rg: str) -> Iterator[tuple[Sequence[str], bytes]]:
-    """Command lines, and what each program is to read."""
+def _command(query: Query, opened: Mapping[int, str], rg: str) -> tuple[Sequence[str], bytes]:
+    """A command line, and what the program is to read."""
+    places = [f"{_FD.decode()}{descriptor}" for descriptor in opened]
     if rg:
-        yield from ((_rg_command(rg, query, batch), b"") for batch in _batches(files))
-        return
-    names = [os.fsencode(name).decode("utf-8", "replace") for name in files]
-    yield [sys.executable, "-I", "-S", _SCAN], msgspec.json.encode({**msgspec.to_builtins(query), "files": names})
+        return _rg_command(rg, query, places), b""
+    return [sys.executable, "-I", "-S", _SCAN], msgspec.json.encode({**msgspec.to_builtins(query), "files": places})
 
 
 def _rg_command(rg: str, query: Query, files: Sequence[str]) -> list[str]:
@@ -104,14 +135,3 @@ def _rg_command(rg: str, query: Query, files: Sequence[str]) -> list[str]:
     else:
         command += ["-n", "--no-heading", f"-B{query.before}", f"-A{query.after}", f"--max-columns={_WIDTH}", "--max-columns-preview"]
     return [*command, "-e", query.pattern, "--", *files]
-
-
-def _batches(files: Sequence[str]) -> Iterator[Sequence[str]]:
-    start = size = 0
-    for n, name in enumerate(files):
-        size += len(os.fsencode(name)) + 9
-        if size > _BATCH:
-            yield files[start:n]
-            start, size = n, 0
-    if start < len(files):
-        yield files[start:]

@@ -119,7 +119,7 @@ async def found(workspace: Workspace, arguments: Arguments, *, rg: str, seconds:
     try:
         async with asyncio.timeout(seconds):
             files = await asyncio.to_thread(_files, workspace, arguments, time.monotonic() + seconds)
-            async with aclosing(search(_query(arguments), workspace.root, files, rg=rg)) as records:
+            async with aclosing(search(_query(arguments), workspace, files, rg=rg)) as records:
                 async for record in records:
                     if not answer.add(record):
                         break
