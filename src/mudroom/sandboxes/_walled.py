@@ -295,7 +295,7 @@ def _high(fd: int) -> int:
     return moved
 
 
-def words(error: Exception) -> str:
+def words(error: BaseException) -> str:
     """What a failure is called where the harness hears it."""
     return f"{type(error).__name__}: {error}"
 
