@@ -237,7 +237,29 @@ async def test_46_what_is_swapped_after_it_was_listed_is_not_searched(tmp_path: 
     open_before = len(os.listdir("/dev/fd"))
     result = await found(Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=rg)
     assert "own" in result.text and "OUTSIDE" not in result.text and "in/f" not in result.text
+    os.unlink(tmp_path / "root" / "in")
+    os.rename(tmp_path / "root" / "was", tmp_path / "root" / "in")
+    os.unlink(tmp_path / "root" / "own")
+    result = await found(Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=rg)
+    assert result.text == "(no matches)", "where nothing is left to search, nothing is searched"
     assert len(os.listdir("/dev/fd")) <= open_before + 1
+
+
+class Slow(SharedWorkspace):
+    """One in which opening a file takes time."""
+
+    def open(self, path: str) -> int:
+        time.sleep(0.02)
+        return super().open(path)
+
+
+async def test_a_search_that_is_ended_while_files_are_opened_leaves_none_open(tmp_path: Path) -> None:
+    for n in range(20):
+        (tmp_path / f"f{n}").write_text("needle\n")
+    before = len(os.listdir("/dev/fd"))
+    await found(Slow(str(tmp_path)), parse({"pattern": "needle"}), rg="", seconds=0.1)
+    await asyncio.sleep(0.1)
+    assert len(os.listdir("/dev/fd")) <= before + 1
 
 
 @pytest.mark.parametrize("rg", ENGINES)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import resource
 import shutil
 import sys
+import threading
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager
+from contextlib import aclosing, asynccontextmanager, closing
 from pathlib import Path
 
 import msgspec
@@ -59,27 +61,45 @@ async def search(query: Query, workspace: Workspace, files: Sequence[str], *, rg
     end = b"\0" if query.mode == "files_with_matches" else b"\n"
     most = max(64, min(_BATCH, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
     for at in range(0, len(files), most):
-        opened = await asyncio.to_thread(_opened, workspace, files[at : at + most])
-        try:
-            async with aclosing(_searched(query, opened, rg, workspace.root, end)) as records:
+        with closing(_Opened(workspace)) as opened:
+            await asyncio.to_thread(opened.take, files[at : at + most])
+            if not opened.paths:
+                continue  # without a file to search rg would take the folder
+            async with aclosing(_searched(query, opened.paths, rg, workspace.root, end)) as records:
                 async for record in records:
                     place, nul, rest = record.partition(b"\0")
-                    path = opened.get(int(place.rpartition(b"/")[2])) if place.startswith(_FD) else None
+                    path = opened.paths.get(int(place.rpartition(b"/")[2])) if place.startswith(_FD) else None
                     yield os.fsencode(path) + nul + rest if path is not None else record
-        finally:
-            for descriptor in opened:
+
+
+class _Opened:
+    """Files that are open for a search, until `close`, which may come while another thread still opens some."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self.paths: dict[int, str] = {}
+        self._workspace, self._lock, self._closed = workspace, threading.Lock(), False
+
+    def take(self, files: Sequence[str]) -> None:
+        """Open those that can be read. Raises WorkspaceError when no more can be open at all."""
+        for path in files:
+            try:
+                descriptor = self._workspace.open(path)
+            except WorkspaceError as error:
+                if isinstance(error.__cause__, OSError) and error.__cause__.errno in (errno.EMFILE, errno.ENFILE):
+                    raise
+                continue  # it has gone, or may not be read
+            with self._lock:
+                if self._closed:
+                    os.close(descriptor)
+                    return
+                self.paths[descriptor] = path
+
+    def close(self) -> None:
+        """Close them all."""
+        with self._lock:
+            self._closed = True
+            for descriptor in self.paths:
                 os.close(descriptor)
-
-
-def _opened(workspace: Workspace, files: Sequence[str]) -> dict[int, str]:
-    """Descriptors of the files that can be read, with their paths."""
-    found: dict[int, str] = {}
-    for path in files:
-        try:
-            found[workspace.open(path)] = path
-        except WorkspaceError:
-            continue  # it has gone, or may not be read
-    return found
 
 
 async def _searched(query: Query, opened: Mapping[int, str], rg: str, root: str, end: bytes) -> AsyncGenerator[bytes, None]:
