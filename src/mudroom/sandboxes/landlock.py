@@ -82,16 +82,16 @@ class Landlocked:
         return ["/bin/bash", "-c", command]
 
 
-def ruleset(rules: Mapping[str, int], *, network: bool) -> int:
+def ruleset(rules: Mapping[str, int], *, network: bool, held: int = 0xFFFF) -> int:
     """Descriptor of a Landlock ruleset that allows what `rules` say (path -> rights) and nothing else.
 
     Arguments:
-        network: whether TCP is left alone.
+        network: whether TCP is left alone. held: the rights on files that are refused where no rule gives them.
 
     Raises WorkspaceError where the kernel has no Landlock.
     """
     libc, known = ctypes.CDLL(None, use_errno=True), version()
-    handled = _ALL[min(known, len(_ALL) - 1)]
+    handled = _ALL[min(known, len(_ALL) - 1)] & held
     attributes = struct.pack("=QQQ", handled, 0 if network or known < 4 else 3, 3 if known >= SCOPES else 0)
     size = 8 if known < 4 else 16 if known < SCOPES else 24
     made = int(libc.syscall(_CREATE, attributes, ctypes.c_size_t(size), 0))

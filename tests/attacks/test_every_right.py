@@ -1,0 +1,59 @@
+"""Every right on files that tier "file" refuses is needed: with any of them left alone, something outside can be done that could not."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from mudroom.sandboxes._filter import program
+from mudroom.sandboxes._launcher import Launcher, Limits, Walls
+from mudroom.sandboxes.landlock import ruleset, version
+
+RIGHTS = {
+    "execute": (0, "$O/program"),
+    "write file": (1, "echo x >> $O/file"),
+    "read file": (2, "cat $O/file"),
+    "read folder": (3, "ls $O"),
+    "remove folder": (4, "rmdir $O/empty"),
+    "remove file": (5, "rm $O/spare"),
+    "make folder": (7, "mkdir $O/new"),
+    "make file": (8, "ln $O/file $O/linked"),
+    "make fifo": (10, "mkfifo $O/fifo"),
+    "make link": (12, "ln -s x $O/link"),
+    "truncate": (14, "python3 -I -S -c 'import os; os.truncate(\"'$O'/file\", 1)'"),
+}
+"""Right -> its bit, and an attack that needs no other. Without: devices and sockets (no capability, and the filter), links into other
+folders (refused by Landlock itself), and the control of devices."""
+
+READ, ALL = 0x000D, 0xFFFF
+
+
+@pytest.mark.skipif(version() < 3, reason="no Landlock")
+@pytest.mark.parametrize("right", RIGHTS)
+async def test_86_every_right_is_held(tmp_path: Path, right: str) -> None:
+    bit, attack = RIGHTS[right]
+    found: list[int] = []
+    for n, held in enumerate((ALL, ALL & ~(1 << bit))):
+        root, outside = tmp_path / f"proj{n}", tmp_path / f"outside{n}"
+        for folder in (root, outside / "empty"):
+            folder.mkdir(parents=True)
+        for name in ("file", "spare", "program"):
+            (outside / name).write_text("#!/bin/true\n")
+            (outside / name).chmod(0o777)
+        rules = dict.fromkeys(("/usr", "/bin", "/lib", "/lib64", "/etc", "/proc", "/dev"), READ) | {str(root): ALL}
+        if right == "execute":  # who may not read a program cannot run it either
+            rules[str(outside)] = READ & ~1
+        made = ruleset(rules, network=False, held=held)
+        walls = Walls(
+            root=str(root), away=f"{root}-away", tier="file", limits=Limits(), ruleset=made, filter=program(internet=False), restore=True
+        )
+        launcher = Launcher(walls)
+        command = f"O={outside}; {attack}"
+        env = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
+        found.append((await launcher.run(["/bin/bash", "-c", command], env, timeout=20, sink=lambda _: None)).code)
+        launcher.close()
+        os.close(made)
+    assert found[0] != 0, "held"
+    assert found[1] == 0, "and by this right alone"
