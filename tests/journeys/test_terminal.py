@@ -133,7 +133,7 @@ async def test_history_is_kept_for_each_folder_and_searched(tmux: Any, mudroom: 
 
 
 async def test_new_lines_and_long_pastes(tmux: Any) -> None:
-    async with ModelServer(lambda asked: "read") as server:
+    async with ModelServer(lambda asked: "heard") as server:
         await tmux.start(*MODEL, url=server.url)
         await tmux.expect(READY)
         await tmux.type("one\\")
@@ -145,7 +145,7 @@ async def test_new_lines_and_long_pastes(tmux: Any) -> None:
         await tmux.paste("\n".join(f"row {n}" for n in range(40)))
         await tmux.expect("one", "two", "three", "[Pasted text #1 +39 lines]")
         await tmux.press("Enter")
-        await tmux.expect("read", gone="row 20")
+        await tmux.expect("heard", gone="row 20")
         assert r"one\ntwo\nthree\nrow 0\n" in words(server.requests[0]) and "row 39" in words(server.requests[0])
 
 

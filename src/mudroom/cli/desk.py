@@ -237,6 +237,7 @@ class Desk:
         app.renderer.erase()
         app.output.write_raw(text.replace("\n", "\r\n"))
         app.renderer.reset()
+        app.render_counter += 1  # texts are asked for once a drawing
         app.renderer.render(app, app.layout)
 
     def _size(self) -> tuple[int, int]:

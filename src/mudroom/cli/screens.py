@@ -10,14 +10,19 @@ from typing import TextIO
 
 from .._core.events import AnyEvent
 from .._engine.tree import Tree, clean
+from .format import broken
 from .live import LiveTree
 from .plain import PlainProgress
 
 
 def say(text: str, *, prefix: str = "mudroom: ") -> None:
-    """One remark on stderr; a stderr that nobody reads is no reason to fail."""
+    """One remark on stderr, at a terminal broken between words; a stderr that nobody reads is no reason to fail."""
+    words = f"{prefix}{clean(text)}"
     try:
-        print(f"{prefix}{clean(text)}", file=sys.stderr, flush=True)
+        if sys.stderr.isatty():
+            columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
+            words = "\n".join(part for line in words.split("\n") for part in broken(line, columns))
+        print(words, file=sys.stderr, flush=True)
     except OSError:
         pass
 
