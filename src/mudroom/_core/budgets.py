@@ -71,12 +71,18 @@ class Meter:
     """
 
     def __init__(self, budget: Budget, parent: Meter | None = None) -> None:
-        self.budget, self.parent = budget, parent
+        self.parent = parent
+        self.bound(budget)
         self.turns, self.children, self.usage, self.below = 0, 0, Usage(), Usage()
         self.usd = 0.0
         self.priced = True
         self.halt: Callable[[bool], None] = _nothing
         self._carved: set[Meter] = set()
+
+    def bound(self, budget: Budget) -> None:
+        """Hold the run to other limits from now on."""
+        limits = ((limit, getattr(budget, limit)) for limit in SHARED)
+        self.budget, self._limits = budget, tuple((limit, most) for limit, most in limits if most is not None)
 
     def carve(self, wish: Budget, seconds: float = 0.0) -> Meter:
         """A meter for a child, with all it wishes set aside. `seconds`: the age of this run.
@@ -160,9 +166,8 @@ class Meter:
         if self.budget.seconds is not None:
             yield Limit.SECONDS, _part(seconds, self.budget.seconds)
         for meter in self._upward():
-            for limit in SHARED:
-                if (most := getattr(meter.budget, limit)) is not None:
-                    yield limit, _part(meter.spent(limit), most)
+            for limit, most in meter._limits:
+                yield limit, _part(meter.spent(limit), most)
 
     def _set_aside(self, limit: Limit) -> float:
         granted = ((getattr(child.budget, limit), child.spent(limit)) for child in self._carved)

@@ -36,6 +36,8 @@ class Guard:
         return max(self._repeats(1), self._repeats(2))
 
     def _repeats(self, period: int) -> int:
+        if len(self._turns) <= period or self._turns[-1] != self._turns[-1 - period]:
+            return 1
         turns = list(self._turns)[::-1]
         pattern, count = turns[:period], 1
         if period > 1 and pattern[0] == pattern[-1]:

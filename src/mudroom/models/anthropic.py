@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from .._core.messages import Assistant, Call, Message, Result, StopReason, Text, Thinking, Usage, User
 from .._core.ports import Piece, Retry, Setup
@@ -336,9 +337,10 @@ class AnthropicReader:
     def _count(self, counts: _Counts | None) -> None:
         """Take figures as they stand: each event reports totals, and may leave some out."""
         if counts is not None:
-            figures = [(name, getattr(counts, name)) for name in _COUNTED]
-            figures.append(("thinking", (counts.output_tokens_details or {}).get("thinking_tokens")))
-            self._usage.update([figure for figure in figures if figure[1] is not None])
+            *figures, details = astuple(counts)
+            self._usage.update([(name, n) for name, n in zip(_COUNTED, figures, strict=True) if n is not None])
+            if details and (thought := details.get("thinking_tokens")) is not None:
+                self._usage["thinking"] = thought
 
 
 def _distinct(blocks: list[Text | Thinking | Call]) -> tuple[Text | Thinking | Call, ...]:

@@ -44,7 +44,7 @@ class LocalWorker:
                 meter.inherit(sum(run.startswith(f"{brief.run_id}.") for run in self._parts.past), Usage(), 0.0)
                 return report
             brief = replace(past[0].brief, history=brief.history)
-            meter.budget = brief.budget  # its age counts from its first beginning, and so does its time
+            meter.bound(brief.budget)  # its age counts from its first beginning, and so does its time
         ctx, task = RunContext(brief, meter, self._parts, self), asyncio.current_task()
         assert task is not None
         cancels = task.cancelling()
