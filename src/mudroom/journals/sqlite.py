@@ -15,6 +15,8 @@ import asyncio
 import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Thread
@@ -31,7 +33,9 @@ from .pages import unwritten
 __all__ = ["Meta", "SessionInfo", "SqliteJournal", "SqliteRecord", "find", "glance", "read_only", "sessions"]
 
 CUT_OFF = "the last record was still being written when its process ended; it is left out, and nothing depended on it"
-_INSERT = "INSERT INTO events VALUES (?, ?, ?, ?, ?)"
+_TOGETHER = 32
+"""Rows of one statement. Each number of rows is a statement of its own, compiled once and kept by the connection."""
+
 _KEEP = "The file is left as it is; mudroom journal repair makes a new one of all that can be read."
 
 _WOKEN = 64
@@ -140,17 +144,22 @@ class SqliteJournal:
 
     def _commit(self, rows: list[_Row]) -> _Failure | None:
         try:
-            if len(rows) == 1:
-                self._connection.execute(_INSERT, rows[0])
+            if len(rows) <= _TOGETHER:
+                self._insert(rows)
             else:
                 self._connection.execute("BEGIN IMMEDIATE")
-                self._connection.executemany(_INSERT, rows)
+                for first in range(0, len(rows), _TOGETHER):
+                    self._insert(rows[first : first + _TOGETHER])
                 self._connection.execute("COMMIT")
         except (sqlite3.Error, MemoryError) as error:
             self._failure = why(error)
             with suppress(sqlite3.Error):
                 self._connection.rollback()
         return self._failure
+
+    def _insert(self, rows: list[_Row]) -> None:
+        """All rows by one statement: every further one would have to wait for the interpreter's lock, which the event loop holds."""
+        self._connection.execute(_insertion(len(rows)), tuple(chain.from_iterable(rows)))
 
     def _settle(self, waiters: list[asyncio.Future[None]], failure: _Failure | None) -> None:
         """Wake them up, some at a time: thousands that go on in one turn of the loop would hold up everybody else."""
@@ -241,6 +250,11 @@ def _checked(path: Path, expected: int, seq: int, body: Any, crc: int) -> Stored
         return decode(body)
     except ValueError as error:
         raise JournalDamaged(f"record {seq} is no event: {error}", where=where, remedy=_KEEP) from error
+
+
+@cache
+def _insertion(rows: int) -> str:
+    return "INSERT INTO events VALUES " + ", ".join(["(?, ?, ?, ?, ?)"] * rows)
 
 
 def _resolve(future: asyncio.Future[None]) -> None:
