@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import astuple
 
 from .messages import Usage
 
@@ -50,11 +51,11 @@ class Budget(Struct, frozen=True, omit_defaults=True):
     def over(self, lower: Budget) -> Budget:
         """These limits where they are set, `lower`'s elsewhere."""
         pairs: Any = zip(self.values(), lower.values(), strict=True)
-        return Budget(*(theirs if mine is None else mine for mine, theirs in pairs))
+        return Budget(*[theirs if mine is None else mine for mine, theirs in pairs])
 
     def values(self) -> tuple[float | int | None, ...]:
         """The limits in the order of the fields."""
-        return tuple(getattr(self, name) for name in self.__struct_fields__)
+        return astuple(self)
 
 
 SHARED = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS, Limit.TOTAL_TOKENS, Limit.USD)

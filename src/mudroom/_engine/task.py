@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -197,5 +198,6 @@ def _files(verb: str, paths: tuple[str, ...]) -> str:
     return f"{verb} {shown}{f' and {len(paths) - 5} more' if len(paths) > 5 else ''}"
 
 
+@lru_cache(maxsize=256)
 def _plain(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
