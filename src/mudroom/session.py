@@ -16,7 +16,7 @@ from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.messages import Message
 from ._core.ports import Approver, Journal, Model, Sandbox, Workspace
 from ._core.tools import Tool
-from ._engine.compact import asking
+from ._engine.compact import TITLE, asking
 from ._engine.record import Ongoing
 from ._engine.task import narrowed
 from ._version import __version__
@@ -243,12 +243,12 @@ class Session:
             if not self._ongoing.latest:
                 raise UsageError("there is no conversation to compact", remedy="Say first what is to be done.")
             root = replace(self._open().root, mode=Mode.PLAN)
-            return await self._go_on(asking(focus), root, Budget(turns=1).over(self.budget), compacts=True)
+            return await self._go_on(asking(focus), root, Budget(turns=1).over(self.budget), compacts=True, description=TITLE)
 
-    async def _go_on(self, prompt: str, root: Agent, budget: Budget, *, compacts: bool = False) -> Report[Any]:
+    async def _go_on(self, prompt: str, root: Agent, budget: Budget, **more: Any) -> Report[Any]:
         house, latest = self._open(), self._ongoing.latest
         said = self._ongoing.history(house.parts.journal.read())
-        brief = self._brief(prompt, root, house.model, budget, continues=latest, history=said, compacts=compacts)
+        brief = self._brief(prompt, root, house.model, budget, continues=latest, history=said, **more)
         self._ongoing.latest = brief.run_id
         return await self._settled(brief)
 

@@ -50,12 +50,8 @@ class Budget(Struct, frozen=True, omit_defaults=True):
 
     def over(self, lower: Budget) -> Budget:
         """These limits where they are set, `lower`'s elsewhere."""
-        pairs: Any = zip(self.values(), lower.values(), strict=True)
+        pairs: Any = zip(astuple(self), astuple(lower), strict=True)
         return Budget(*[theirs if mine is None else mine for mine, theirs in pairs])
-
-    def values(self) -> tuple[float | int | None, ...]:
-        """The limits in the order of the fields."""
-        return astuple(self)
 
 
 SHARED = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS, Limit.TOTAL_TOKENS, Limit.USD)

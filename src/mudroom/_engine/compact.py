@@ -12,6 +12,9 @@ what was asked for, in the words it was asked in; what was done and found, with 
 what was decided and why; what failed; what is left to do, and the next step. Leave out what no longer matters.\
 """
 
+TITLE = "the conversation, told in short"
+"""What screens call such a run."""
+
 
 def asking(focus: str) -> str:
     """The prompt of a run that compacts. `focus`: what must not be lost, in the person's words."""

@@ -103,6 +103,11 @@ class RunView(Struct, kw_only=True, eq=False):
         """Tokens of the run and all below it."""
         return self.usage + self.below
 
+    @property
+    def title(self) -> str:
+        """What screens call it: its description, else its prompt."""
+        return self.description or self.prompt
+
     def seconds(self, now: float) -> float:
         """Its age in seconds; of a finished run, what it took. `now`: seconds since 1970."""
         return max(0.0, (self.finished or now) - self.started)

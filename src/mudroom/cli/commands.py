@@ -144,7 +144,7 @@ async def _tasks(talk: Talk, _: str) -> None:
         talk.say("None yet.")
         return
     for run in talk.tree.walk():
-        words = f"{'  ' * run.depth}{run.run_id}  {run.agent}  {one_line(run.description or run.prompt)}  ({_figures(run)})"
+        words = f"{'  ' * run.depth}{run.run_id}  {run.agent}  {one_line(run.title)}  ({_figures(run)})"
         talk.say(cut(words, talk.face.paper.columns() - 1), "bold" if not run.depth else "")
     talk.say(f"mudroom show {talk.session.id[:8]} --run ID shows the transcript of one.", "dim")
 
@@ -179,7 +179,7 @@ async def _rename(talk: Talk, words: str) -> None:
 
 async def _rewind(talk: Talk, words: str) -> None:
     roots = [run for run in talk.tree.roots if run.report]
-    items = [(run.run_id, one_line(run.prompt)) for run in reversed(roots)]
+    items = [(run.run_id, one_line(run.title)) for run in reversed(roots)]
     if not items:
         talk.say("There is nothing to go back to.")
         return
@@ -189,7 +189,8 @@ async def _rewind(talk: Talk, words: str) -> None:
     if chosen not in dict(items):
         raise UsageError(f"no prompt has the number {chosen}", remedy=f"There are {', '.join(reversed(dict(items)))}.")
     talk.session.rewind(chosen)
-    talk.face.draft(talk.tree.runs[chosen].prompt)
+    run = talk.tree.runs[chosen]
+    talk.face.draft("" if run.description else run.prompt)
     talk.say(f"The conversation is as it was before prompt {chosen}; files stay as they are.", "dim")
 
 
@@ -230,7 +231,7 @@ async def _copy(talk: Talk, _: str) -> None:
 def recap(talk: Talk) -> None:
     """Say what a session that goes on has been about."""
     for run in talk.tree.roots:
-        talk.say(cut(f"> {one_line(run.prompt)}", talk.face.paper.columns() - 1), "bold")
+        talk.say(cut(f"> {one_line(run.title)}", talk.face.paper.columns() - 1), "bold")
         talk.say(f"  {outcome(run) or 'unfinished; it is brought to its end with the next prompt'}", "dim")
 
 

@@ -83,7 +83,7 @@ def markdown(events: Sequence[Stored]) -> Iterator[str]:
 
 
 def _run(run: RunView, messages: Iterable[Message]) -> Iterator[str]:
-    title = one_line(run.description or run.prompt, 80)
+    title = one_line(run.title, 80)
     yield f"\n{'#' * min(6, 2 + run.depth)} Run {run.run_id} · {one_line(run.agent)} · {title}\n\n"
     yield f"*{one_line(run.model)}: {clean(outcome(run)) or 'unfinished'} ({', '.join(figures(run, None))})*\n"
     for message in messages:

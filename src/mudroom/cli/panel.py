@@ -167,7 +167,7 @@ class Panel:
             yield from ([(part, "")] for part in ending(clean(talk.writer.pending), columns, min(PENDING, room - 1)))
 
     def _title(self, run: RunView, columns: int) -> Line:
-        words = f"{one_line(run.agent)}#{run.run_id}  {one_line(run.description or run.prompt)}"
+        words = f"{one_line(run.agent)}#{run.run_id}  {one_line(run.title)}"
         return [(cut(words, columns, self._signs.more), "bold reverse")]
 
     def _queued(self, columns: int) -> Iterator[Line]:

@@ -34,7 +34,7 @@ def render_tree(events: Iterable[Stored], *, columns: int = 80, color: bool = Fa
             lines.append([(cut(f"session {one_line(event.session)}{signs.dot}{one_line(event.cwd)}", columns, signs.more), "bold")])
     for root in tree.roots:
         lines.append([("", "")])
-        lines.append([(cut(f"> {one_line(root.prompt)}", columns, signs.more), "bold")])
+        lines.append([(cut(f"> {one_line(root.title)}", columns, signs.more), "bold")])
         lines.extend(rows(tree, root, Look(columns=columns, ids=True, signs=signs)))
     if tally.ledger.children:
         lines += [[("", "")], [(sentence(tally.ledger), "")]]

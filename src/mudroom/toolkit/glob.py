@@ -12,6 +12,7 @@ from mudroom._core.tools import Effect, Tool, ToolResult
 
 from ._arguments import described, parser, schema
 from ._globs import matcher
+from ._text import counted
 
 MOST = 100
 """Files of one answer."""
@@ -61,7 +62,7 @@ def _glob(workspace: Workspace, arguments: Arguments) -> ToolResult:
     rows = [info.path for info in found[:MOST]]
     if len(found) > MOST:
         rows.append(f"({MOST} newest of {len(found):,} files; use a narrower pattern or a path)")
-    return ToolResult("\n".join(rows), display=f"{len(found):,} files", detail={"files": len(found)})
+    return ToolResult("\n".join(rows), display=counted(len(found), "file"), detail={"files": len(found)})
 
 
 def _folder(workspace: Workspace, arguments: Arguments) -> tuple[str, str]:
