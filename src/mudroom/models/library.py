@@ -102,12 +102,12 @@ class LibraryChat:
 
         settings = self._settings if tools or not self._parameters.function_tools else {**self._settings, "tool_choice": "none"}
         gate = self._model.gate
-        sent = await gate.enter()
+        request = await gate.enter()
         try:
             async with direct.model_request_stream(
                 self._theirs, self._kept, model_settings=cast("ModelSettings", settings), model_request_parameters=self._parameters
             ) as stream:
-                gate.admitted(sent)
+                gate.admitted(request)
                 async for event in stream:
                     if (piece := _piece(event)) is not None:
                         yield piece
@@ -116,10 +116,10 @@ class LibraryChat:
         except Exception as error:  # every provider's package raises what it likes: all of it is sorted
             failure = self._sorted(error)
             if failure.limit:
-                gate.limited(sent, failure.wait)
+                gate.limited(request, failure.wait)
             raise failure from error
         finally:
-            gate.leave()
+            gate.leave(request)
 
     def _sorted(self, error: Exception) -> Failure:
         from pydantic_ai import exceptions
