@@ -62,8 +62,8 @@ def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_o
 
     async def main() -> None:
         tool = Tool(name="look", description="", parameters={"type": "object"}, parse=dict, run=look, effect=Effect.PURE)
-        where = {"cwd": str(tmp_path), "home": str(tmp_path / "home")}
-        async with Session(model=ScriptedModel(script), journal=journal, tools=[tool], sandbox="off", **where) as session:
+        cwd, home = str(tmp_path), str(tmp_path / "home")
+        async with Session(model=ScriptedModel(script), cwd=cwd, home=home, journal=journal, tools=[tool], sandbox="off") as session:
             session.watch(lambda event: shown.append(event.result.text) if isinstance(event, CallFinished) else None)
             assert (await session.run("PARENT")).ok
 
