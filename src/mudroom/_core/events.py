@@ -8,7 +8,7 @@ SessionOpened
       Retried …                   the call failed and is tried again; what was streamed of it is void
     TurnFinished | TurnFailed     the whole answer, stored before any of its calls starts
     Judged                        a call was denied, or somebody was asked
-    CallStarted  → CallFinished   intent, act, result; each durable before the next
+    CallStarted  → CallFinished   intent, act, result; each durable before the next, but for quick pure calls
   RunFinished                     the report
 SessionClosed
 """

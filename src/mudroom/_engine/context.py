@@ -36,7 +36,7 @@ class Parts(Struct, frozen=True, kw_only=True):
         policy: what a call may do; approver: who is asked where it does not know. redact: takes secrets out of what tools give back;
             mark: says before a report that it is shaped like what it is not.
         past: events of runs that a dead process left, by run id.
-        watchers: called with each event, in order, after it is durable; deltas too. They must not raise or wait.
+        watchers: called with each event, in order, once it is durable or nothing depends on it; deltas too. They must not raise or wait.
     """
 
     session: str
