@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from ._engine.task import task_tool
 from .assembly import SystemClock
 from .models.replayed import ReplayedModel, timeless
 from .permissions.marking import marked
+from .temporary import Temporary
 from .toolkit import builtin
 from .workers.local import LocalWorker
 
@@ -32,7 +32,7 @@ async def replay(events: Sequence[Stored]) -> list[Stored]:
     journal, recorded = RecordedEvents(events, timeless), Recorded(events)
     children = [event.brief for event in events if isinstance(event, RunStarted) and event.brief.parent]
     agents = {brief.agent.name: brief.agent for brief in children}
-    with tempfile.TemporaryDirectory(prefix="mudroom-replay-") as spills:
+    with Temporary() as spills:
         nothing: Any = None
         parts = Parts(
             session=_session(events), models=lambda name: model, journal=journal, workspace=nothing, sandbox=nothing,

@@ -148,12 +148,13 @@ async def test_siblings_are_left_alone(box: Sandboxed, tmp_path: Path) -> None:
 
 
 async def test_no_zombie_and_no_descriptor_is_left_after_200_calls(box: Sandboxed) -> None:
+    await box.run("true")
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         async with asyncio.TaskGroup() as group:
             for n in range(10):
                 group.create_task(box.run("sleep 5 & (setsid true &); true" if n % 2 else "echo x"))
-    assert len(os.listdir("/proc/self/fd")) == before
+    assert len(os.listdir("/proc/self/fd")) <= before  # earlier tests' sandboxes may go meanwhile
     assert zombies() == []
 
 
@@ -190,6 +191,7 @@ async def test_a_folder_that_has_gone_is_an_error_and_leaks_nothing(tmp_path: Pa
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(WorkspaceError, match="cannot be started"):
         await sandbox.run("true", timeout=5, sink=lambda chunk: None)
+    sandbox.close()
     assert len(os.listdir("/proc/self/fd")) == before
 
 

@@ -168,9 +168,10 @@ def _begin(connection: sqlite3.Connection, session: str) -> None:
 
 def _copied(path: Path, wal: Path) -> sqlite3.Connection:
     import shutil  # slow to import, and rarely needed
-    from tempfile import TemporaryDirectory
 
-    with TemporaryDirectory(prefix="mudroom-") as folder:  # its files may go once they are open
+    from ..temporary import Temporary
+
+    with Temporary() as folder:  # its files may go once they are open
         for part in (path, wal):
             shutil.copyfile(part, Path(folder, part.name))
         return _readable(_uri(Path(folder, path.name), "rw"))

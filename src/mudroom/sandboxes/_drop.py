@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import signal
+import socket
 import struct
 from collections.abc import Generator
 
@@ -98,24 +98,24 @@ def _placed(paths: list[str], swapped: int) -> list[str]:
 
 def _mapping(user: int, group: int) -> int:
     """Descriptor of a user namespace in which a workspace's owner and NUMBER have changed places. Raises OSError where none can be made."""
-    reading, writing = os.pipe()
+    ours, theirs = socket.socketpair()
     pid = os.fork()
     if pid == 0:
-        os.write(writing, b"y" if _LIBC.unshare(_NEW_USER) == 0 else b"n")
-        signal.pause()
+        ours.close()
+        theirs.send(b"y" if _LIBC.unshare(_NEW_USER) == 0 else b"n")
+        theirs.recv(1)  # until we have what we want, or are no more
         os._exit(0)
+    theirs.close()
     try:
-        if os.read(reading, 1) != b"y":
+        if ours.recv(1) != b"y":
             raise OSError("no user namespace")
         for kind, owner in (("uid", user), ("gid", group)):
             with open(f"/proc/{pid}/{kind}_map", "w") as file:
                 file.write(_swap(owner))
         return os.open(f"/proc/{pid}/ns/user", os.O_RDONLY)
     finally:
-        os.kill(pid, signal.SIGKILL)
+        ours.close()
         os.waitpid(pid, 0)
-        os.close(reading)
-        os.close(writing)
 
 
 def _swap(owner: int) -> str:

@@ -53,6 +53,7 @@ def serve(control: socket.socket, setup: dict[str, Any], fds: list[int]) -> None
     """Start a watcher for each command. The guard looks anew whenever nothing runs: between commands the workspace is the user's."""
     guard = Guard(setup["root"], setup["away"], restore=setup["restore"])
     running: set[int] = set()
+    _prctl(_SUBREAPER, 1)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: _reap(running))
     while True:
         message, pair = receive(control)
@@ -79,14 +80,17 @@ def serve(control: socket.socket, setup: dict[str, Any], fds: list[int]) -> None
 
 
 def _reap(running: set[int]) -> None:
-    while running:
-        try:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        running.discard(pid)
+    """Take the remains of who has ended. What falls to this process is of a watcher that was killed: it is killed too."""
+    orphaned = False
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG)) != (0, 0):
+            orphaned |= ended[1] != 0 or ended[0] not in running
+            running.discard(ended[0])
+    except ChildProcessError:
+        return
+    if orphaned:
+        for pid in set(children()) - running:
+            kill(pid)
 
 
 def _watch(command: Command, wire: socket.socket, guard: Guard) -> NoReturn:
@@ -113,10 +117,10 @@ class Command:
     def start(self) -> None:
         """Fork, and become the command there."""
         self._trouble, self._troubles = os.pipe()
-        self._pid = os.fork()
+        watcher, self._pid = os.getpid(), os.fork()
         if self._pid == 0:
             try:
-                self._become()
+                self._become(watcher)
             except BaseException as error:  # noqa: BLE001  it is told through the pipe
                 os.write(self._troubles, f"{type(error).__name__}: {error}".encode())
             os._exit(126)
@@ -137,9 +141,11 @@ class Command:
         _end_children()
         return {"code": code, "failed": os.read(self._trouble, 500).decode("utf-8", "replace")}
 
-    def _become(self) -> NoReturn:
+    def _become(self, watcher: int) -> NoReturn:
         os.setsid()
         _prctl(_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != watcher:
+            os._exit(126)  # it had died before it could be the one to die with
         wanted = [os.open(os.devnull, os.O_RDONLY), self._output, self._output]
         self._troubles, *rules = _only(wanted, [self._troubles, *self._rules])
         self._limit()

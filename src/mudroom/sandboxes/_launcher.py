@@ -19,6 +19,7 @@ from msgspec.structs import asdict
 
 from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
+from mudroom.temporary import sweep_once
 
 from ._agreed import MOST
 from ._pipe import Pipe
@@ -201,6 +202,7 @@ class Launcher:
             theirs.close()
             for fd in data:
                 os.close(fd)
+        sweep_once()
         self._control, self._ending = ours, weakref.finalize(self, _end, ours, pid, self._going)
 
     def close(self) -> None:

@@ -19,6 +19,8 @@ import socket
 from collections.abc import Callable, Generator
 from typing import Any
 
+from mudroom.temporary import Temporary
+
 from . import _drop
 from ._agreed import DATA, ETC, GATE, MOST, STATUS
 from ._guard import Guard
@@ -52,8 +54,9 @@ class Command:
     `builder` is bwrap; `first` the first process inside the walls, with which all others end: 0 until bwrap has told its number.
     """
 
-    def __init__(self, wire: socket.socket, told: int, opens: int, builder: int) -> None:
-        self.wire, self.told, self.opens, self.builder = wire, told, opens, builder
+    def __init__(self, wire: socket.socket, pipes: tuple[int, int, int], builder: int) -> None:
+        self.wire, self.builder = wire, builder
+        self.told, self.tells, self.opens = pipes
         self.first, self.status, self.stopped, self.trouble = 0, b"", False, ""
 
     def answer(self) -> dict[str, Any]:
@@ -91,9 +94,7 @@ class Keeper:
             for fd, _ in self._poll.poll():
                 if hear := self._heard.get(fd):
                     hear()
-        import shutil
-
-        shutil.rmtree(self._etc, ignore_errors=True)
+        self._etc.remove()
 
     def _next(self, control: socket.socket) -> None:
         """Begin a command. The guard looks anew whenever nothing runs: between commands the workspace is the user's."""
@@ -113,8 +114,9 @@ class Keeper:
             os.close(output)
 
     def _begin(self, argv: list[str], output: int, wire: socket.socket) -> None:
-        told, tells = map(_high, os.pipe())
+        told, tells = (_high(end.detach()) for end in socket.socketpair())
         os.set_blocking(told, False)
+        _fatal(tells)
         waits, opens = map(_high, os.pipe())
         gate = _high(os.open(f"/proc/self/fd/{waits}", os.O_RDWR))  # it holds its own other end: should we die, it waits for ever
         copies = {1: output, 2: output, STATUS: tells, GATE: gate}
@@ -122,13 +124,13 @@ class Keeper:
         try:
             builder = self._spawn(argv, [*files, self._filter])
         except OSError:
-            os.close(told)
-            os.close(opens)
+            for fd in (tells, opens, told):
+                os.close(fd)
             raise
         finally:
-            for fd in (tells, waits, gate):
-                os.close(fd)
-        command = Command(wire, told, opens, builder)
+            os.close(waits)
+            os.close(gate)
+        command = Command(wire, (told, tells, opens), builder)
         self._running.add(command)
         self._on(told, lambda: self._hear(command))
         self._on(wire.fileno(), lambda: self._stop(command))
@@ -137,7 +139,7 @@ class Keeper:
     def _spawn(self, argv: list[str], files: list[Any]) -> int:
         """Start bwrap, as the first to be killed when memory runs out, and as another user where it shall be."""
         argv = self._stage.moved(argv) if self._stage else argv
-        argv[argv.index(ETC)] = self._etc
+        argv[argv.index(ETC)] = self._etc.path
         with _hated(), _drop.beside(_drop.NUMBER if self._stage else os.geteuid()):
             return os.posix_spawn(argv[0], argv, {}, file_actions=files, setsigdef=PLAIN, setsigmask=())
 
@@ -173,8 +175,9 @@ class Keeper:
         while self._hear(command):
             pass
         self._off(command.told)
-        os.close(command.told)
-        os.close(command.opens)
+        fcntl.fcntl(command.tells, fcntl.F_SETFL, os.O_RDWR)  # no longer fatal, whoever else still has it
+        for fd in (command.tells, command.opens, command.told):
+            os.close(fd)
         kill(command.first)
         if not command.first:
             known = {pid for one in self._running for pid in (one.builder, one.first)}
@@ -230,13 +233,23 @@ class Keeper:
             self._poll.unregister(fd)
 
 
-def _etc(held: dict[str, int]) -> str:
+def _fatal(tells: int) -> None:
+    """Have the kernel kill this process's group, bwrap and all it began, when nobody is left at the other end of that socket.
+
+    bwrap asks to die with us, but only some milliseconds after its start: till then it would wait at its gate for ever.
+    """
+    fcntl.fcntl(tells, fcntl.F_SETOWN, -os.getpgrp())
+    fcntl.fcntl(tells, fcntl.F_SETSIG, signal.SIGKILL)
+    fcntl.fcntl(tells, fcntl.F_SETFL, os.O_RDWR | os.O_ASYNC)
+
+
+def _etc(held: dict[str, int]) -> Temporary:
     """Make a folder of files and of places to mount on, which whoever the commands run as can read."""
-    folder = f"/tmp/mudroom-{os.getpid()}-{os.urandom(8).hex()}"
+    folder = Temporary("/tmp")
     usual = os.umask(0o022)
-    os.mkdir(folder)
+    os.chmod(folder.path, 0o755)
     for name, fd in held.items():
-        path = os.path.join(folder, name)
+        path = os.path.join(folder.path, name)
         if text := os.pread(fd, 1 << 21, 0):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:

@@ -8,12 +8,12 @@ import re
 import secrets
 import stat
 import sys
-import tempfile
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
 from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
 from mudroom.protected import is_protected
+from mudroom.temporary import Temporary
 
 from ._guard import GIT
 
@@ -144,7 +144,7 @@ class Trial:
         async with self._lock:
             if self._passed:
                 return
-            with tempfile.TemporaryDirectory(prefix="mudroom-", ignore_cleanup_errors=True) as folder:
+            with Temporary() as folder:
                 await self._try(folder)
             self._passed = True
 

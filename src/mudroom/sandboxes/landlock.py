@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import os
-import shutil
 import struct
-import tempfile
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 
 from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
+from mudroom.temporary import Temporary
 
 from ._environment import narrow
 from ._filter import program
@@ -49,9 +48,9 @@ class Landlocked:
     def __init__(self, cwd: str, *, away: str, environ: Mapping[str, str], network: bool = False, limits: Limits | None = None) -> None:
         root, limits = os.path.realpath(cwd), limits or Limits()
         home = os.path.realpath(environ.get("HOME", "/nonexistent"))
-        self._private = tempfile.mkdtemp(prefix="mudroom-")
-        weakref.finalize(self, shutil.rmtree, self._private, ignore_errors=True)
-        places = {name: os.path.join(self._private, name) for name in ("tmp", "home")}
+        private = Temporary()
+        weakref.finalize(self, private.remove)
+        places = {name: os.path.join(private.path, name) for name in ("tmp", "home")}
         for folder in places.values():
             os.mkdir(folder, 0o700)
         kept = {"PATH": os.defpath, **narrow(environ)}
@@ -59,7 +58,7 @@ class Landlocked:
             file.write(git_settings(home))
         own = {"HOME": places["home"], "TMPDIR": places["tmp"], "USER": environ.get("USER", "user"), "SHELL": "/bin/bash"}
         self._env = kept | own | {"GIT_CONFIG_NOSYSTEM": "1"}
-        rules = ruleset(dict(_rules(root, self._private, toolchains(environ, home), network)), network=network)
+        rules = ruleset(dict(_rules(root, private.path, toolchains(environ, home), network)), network=network)
         weakref.finalize(self, os.close, rules)
         code = program(internet=network)
         walls = Walls(root=root, away=away, tier=self.tier, limits=limits, ruleset=rules, filter=code, restore=True, shared_count=True)

@@ -9,10 +9,12 @@ import signal
 import subprocess
 import time
 import uuid
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 
 from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
+from mudroom.temporary import Temporary, sweep_once
 
 from ._environment import quiet
 from ._pipe import Pipe
@@ -38,6 +40,7 @@ class PlainSandbox:
         self._env = dict(env) if env is not None else quiet(os.environ)
         self._shell = shutil.which("bash") or shutil.which("sh") or "/bin/sh"
         self._wrap = wrap or self._plainly
+        self._sign: Temporary | None = None
 
     @property
     def tier(self) -> str:
@@ -45,7 +48,10 @@ class PlainSandbox:
         return "off"
 
     def close(self) -> None:
-        """Nothing is kept between commands."""
+        """Let go of the folder by which commands are known."""
+        if self._sign:
+            self._sign.remove()
+            self._sign = None
 
     async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         """Run the command, feeding stdout and stderr, in the order they come, to `sink`.
@@ -54,7 +60,7 @@ class PlainSandbox:
         All descendants are gone then, and when the call is cancelled: within 2 seconds.
         Raises WorkspaceError when the command cannot be started, and what `sink` raises: the command is ended then.
         """
-        mark = uuid.uuid4().hex
+        mark = f"{self._signed()}/{uuid.uuid4().hex}"
         reading, writing = os.pipe()
         try:
             process = self._start(command, mark, writing)
@@ -80,6 +86,17 @@ class PlainSandbox:
         if pipe.broken:
             raise pipe.broken
         return Finished(process.returncode if process.returncode is not None else -signal.SIGKILL, timed_out)
+
+    def _signed(self) -> str:
+        """Path of an empty folder by which commands are known once this process was killed, "" where none can be made."""
+        if self._sign is None:
+            sweep_once()
+            try:
+                self._sign = Temporary()
+            except OSError:
+                return ""
+            weakref.finalize(self, self._sign.remove)
+        return self._sign.path
 
     def _plainly(self, command: str) -> list[str]:
         return [self._shell, "-c", command]

@@ -8,7 +8,6 @@ import platform
 import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Mapping
 
@@ -16,6 +15,7 @@ from msgspec import Struct
 
 from mudroom._core.ports import Finished, Sandbox
 from mudroom.errors import UsageError, WorkspaceError
+from mudroom.temporary import Temporary
 
 from ._filter import MACHINES
 
@@ -217,7 +217,7 @@ def _no_full(bwrap: str) -> str:
         return "bubblewrap (bwrap) is not installed"
     from .bubblewrap import NAMESPACES
 
-    with tempfile.TemporaryDirectory(prefix="mudroom-") as folder:
+    with Temporary() as folder:
         target = os.path.join(folder, "target")
         with open(target, "w", encoding="utf-8"):
             pass
@@ -269,8 +269,9 @@ def _not_linux() -> str:
 def _remember(memory: str, what: dict[str, object]) -> None:
     try:
         os.makedirs(os.path.dirname(memory), mode=0o700, exist_ok=True)
-        with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(memory), delete=False, encoding="utf-8") as file:
-            json.dump(what, file)
-        os.replace(file.name, memory)
+        text, new = json.dumps(what).encode(), f"{memory}~"  # one name for all: of many who are killed here one file is left
+        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "wb") as file:
+            file.write(text)
+        os.replace(new, memory)
     except OSError:
         pass  # it is tried again next time

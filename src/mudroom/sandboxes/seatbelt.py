@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 
 from mudroom._core.ports import Finished
 from mudroom.protected import NAMES, PREFIX
+from mudroom.temporary import Temporary
 
 from ._environment import narrow
 from ._walls import TRIAL, Trial, toolchains
@@ -27,15 +26,17 @@ class Seatbelt:
     tier = "file"
 
     def __init__(self, cwd: str, *, environ: Mapping[str, str], network: bool = False) -> None:
-        root, private = os.path.realpath(cwd), os.path.realpath(tempfile.mkdtemp(prefix="mudroom-"))
-        weakref.finalize(self, shutil.rmtree, private, ignore_errors=True)
+        temporary = Temporary()
+        weakref.finalize(self, temporary.remove)
+        root, private = os.path.realpath(cwd), os.path.realpath(temporary.path)
         text = profile(root, private, readable=toolchains(environ, environ.get("HOME", "/")), network=network)
         env = {"PATH": os.defpath, **narrow(environ), "HOME": private, "TMPDIR": private}
         self._plain = PlainSandbox(root, env, lambda command: argv(text, command))
         self._trial = Trial(self._run)
 
     def close(self) -> None:
-        """Nothing is kept between commands."""
+        """Let go of what plain commands need."""
+        self._plain.close()
 
     async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
         """Run the command behind the walls; see the port. Raises WorkspaceError when they do not hold."""

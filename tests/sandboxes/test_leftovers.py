@@ -1,0 +1,175 @@
+"""Sessions killed at any moment: the next start leaves nothing of theirs on the machine, and all of a living one's."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mudroom.sandboxes import probe
+from mudroom.temporary import sweep
+
+FOUND = probe.look(probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
+
+_SESSION = """
+import asyncio, os, sys
+from mudroom.sandboxes.probe import Terms, choose
+tier, root, home = sys.argv[1:4]
+environ = {"PATH": os.defpath, "HOME": home}
+box, _ = choose(Terms(root=root, mode=tier, home=home, environ=environ))
+print(os.getpid(), flush=True)
+asyncio.run(box.run(sys.argv[4], timeout=60, sink=lambda _: None))
+"""
+
+
+class Session:
+    """A program that runs one command in a sandbox, its temporary files in a folder of the test."""
+
+    def __init__(self, tier: str, folder: Path, command: str) -> None:
+        self._name = f"{74 + os.getpid() / 1e7 + time.monotonic() % 1 / 1e9:.12f}"
+        (folder / "tmp").mkdir(exist_ok=True)
+        (folder / "proj").mkdir(exist_ok=True)
+        (folder / "home").mkdir(exist_ok=True)
+        self._began = folder / "proj" / "began"
+        command = command.replace("NAP", f"sleep {self._name}")
+        argv = [sys.executable, "-c", _SESSION, tier, str(folder / "proj"), str(folder / "home"), command]
+        self.process = subprocess.Popen(argv, env={**os.environ, "TMPDIR": str(folder / "tmp")}, stdout=subprocess.PIPE)
+        assert self.process.stdout
+        self.process.stdout.readline()
+
+    def began(self) -> None:
+        """Return when the command runs."""
+        until(self._began.exists)
+        self._began.unlink()
+
+    def kill(self) -> None:
+        """As kill -9."""
+        self.process.kill()
+        self.process.wait()
+        assert self.process.stdout
+        self.process.stdout.close()
+
+    def left(self) -> list[int]:
+        """Who still sleeps of its commands."""
+        return [pid for pid in numbers() if f"sleep\0{self._name}\0" in arguments(pid)]
+
+
+@pytest.fixture(params=["full", "file", "off"])
+def tier(request: pytest.FixtureRequest) -> Iterator[str]:
+    if {"full": FOUND.no_full, "file": FOUND.no_file}.get(request.param):
+        pytest.skip("there are no such walls here")
+    yield request.param
+
+
+def numbers() -> list[int]:
+    return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+
+
+def arguments(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_text()
+    except OSError:
+        return ""
+
+
+def until(condition: object, seconds: float = 10.0) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def test_nothing_is_left_of_a_session_killed_while_a_command_runs(tier: str, tmp_path: Path) -> None:
+    session = Session(tier, tmp_path, "touch began; NAP & setsid NAP & NAP")
+    session.began()
+    session.kill()
+    sweep(str(tmp_path / "tmp"))
+    until(lambda: not session.left())
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_nothing_is_left_of_a_session_killed_at_any_moment(tier: str, tmp_path: Path) -> None:
+    for n in range(8):
+        session = Session(tier, tmp_path, "touch began; setsid NAP & NAP")
+        time.sleep(0.012 * n)
+        session.kill()
+        until(lambda found=session: sweep(str(tmp_path / "tmp")) or not found.left())
+    assert not list((tmp_path / "tmp").iterdir())
+
+
+def test_a_living_sessions_command_and_folder_stay(tier: str, tmp_path: Path) -> None:
+    session = Session(tier, tmp_path, "touch began; setsid NAP & NAP")
+    try:
+        session.began()
+        until(lambda: len(session.left()) >= 2)
+        before = {path.name for path in (tmp_path / "tmp").iterdir()}
+        sweep(str(tmp_path / "tmp"))
+        assert {path.name for path in (tmp_path / "tmp").iterdir()} == before
+        assert len(session.left()) >= 2
+    finally:
+        session.kill()
+        until(lambda: sweep(str(tmp_path / "tmp")) or not session.left())
+
+
+def test_the_next_session_sweeps_by_itself(tier: str, tmp_path: Path) -> None:
+    first = Session(tier, tmp_path, "touch began; NAP")
+    first.began()
+    first.kill()
+    second = Session(tier, tmp_path, "touch began; NAP")
+    try:
+        second.began()
+        until(lambda: not first.left() and not list((tmp_path / "tmp").glob(f"mudroom-{first.process.pid}-*")))
+        assert second.left()
+    finally:
+        second.kill()
+        until(lambda: sweep(str(tmp_path / "tmp")) or not second.left())
+
+
+@pytest.mark.skipif(bool(FOUND.no_full), reason=FOUND.no_full)
+async def test_the_folder_of_a_killed_launching_program_goes_with_the_next_sweep(tmp_path: Path) -> None:
+    from mudroom.sandboxes.bubblewrap import Bubblewrap
+
+    (tmp_path / "proj").mkdir()
+    box = Bubblewrap(str(tmp_path / "proj"), FOUND.bwrap, away="", environ={"PATH": os.defpath}, keeps_root=bool(FOUND.no_other))
+    await box.run("true", timeout=20, sink=lambda _: None)
+    ending = box._launcher._ending
+    found = ending.peek() if ending else None
+    assert found
+    pid = int(found[2][1])
+    (folder,) = Path("/tmp").glob(f"mudroom-{pid}-*")
+    os.kill(pid, signal.SIGKILL)
+    await asyncio.sleep(0.2)
+    sweep("/tmp")
+    assert not folder.exists()
+
+
+@pytest.mark.skipif(bool(FOUND.no_file), reason=FOUND.no_file)
+async def test_a_killed_watchers_command_does_not_go_on(tmp_path: Path) -> None:
+    """Neither the command nor who got away from it: they fall to the launching program."""
+    from mudroom.sandboxes.landlock import Landlocked
+
+    (tmp_path / "proj").mkdir()
+    box = Landlocked(str(tmp_path / "proj"), away="", environ={"PATH": os.defpath})
+    name = f"75.{os.getpid()}"
+    command = f"setsid bash -c 'sleep {name} & sleep {name}' & sleep {name}"
+    running = asyncio.create_task(box.run(command, timeout=20, sink=lambda _: None))
+    asleep: list[int] = []
+    async with asyncio.timeout(10):
+        while len(asleep) < 3:
+            await asyncio.sleep(0.01)
+            asleep = [pid for pid in numbers() if f"sleep\0{name}\0" in arguments(pid)]
+    direct = next(pid for pid in asleep if os.getsid(pid) not in (os.getsid(other) for other in asleep if other != pid))
+    shell = int(Path(f"/proc/{direct}/stat").read_text().rpartition(")")[2].split()[1])
+    watcher = int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
+    os.kill(watcher, signal.SIGKILL)
+    await asyncio.wait([running])
+    until(lambda: not any(f"sleep\0{name}\0" in arguments(pid) for pid in numbers()), 2)
