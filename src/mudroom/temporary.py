@@ -10,6 +10,7 @@ import fcntl
 import os
 import re
 import signal
+import time
 from collections.abc import Iterator
 from functools import cache
 from itertools import islice
@@ -68,10 +69,22 @@ def usual() -> str:
 
 @cache
 def sweep_once() -> None:
-    """Sweep where temporary folders usually lie, beside all else, the first time this is called."""
+    """As `sweep_beside`, the first time this is called."""
+    sweep_beside()
+
+
+def sweep_beside() -> None:
+    """Sweep where temporary folders usually lie, beside all else; twice, for who was just being born at the first time."""
     import threading
 
-    threading.Thread(target=lambda: [sweep(base) for base in {usual(), "/tmp"}], daemon=True).start()
+    threading.Thread(target=_sweep_twice, daemon=True).start()
+
+
+def _sweep_twice() -> None:
+    for pause in (0.0, 0.2):
+        time.sleep(pause)
+        for base in {usual(), "/tmp"}:
+            sweep(base)
 
 
 def sweep(base: str) -> None:

@@ -157,7 +157,7 @@ def scripted(text: str) -> str:
 
 async def test_who_waits_at_the_gate_when_its_keeper_dies_dies_with_it(box: Bubblewrap) -> None:
     """The end of the keeper is no leave to go on without limits and without a guard, and none to wait for ever."""
-    bwrap = scripted('sleep 71.3456 & echo $! > child; echo $$ > pid; echo "{" >&3; read -n1 -u4; touch ran; sleep 71.3456')
+    bwrap = scripted('setsid sleep 71.3456 & echo $! > child; echo $$ > pid; echo "{" >&3; read -n1 -u4; touch ran; sleep 71.3456')
     folder = Path(bwrap).parent
     try:
         begun = asyncio.create_task(built(Path(box._root), bwrap).run("true", timeout=20, sink=lambda _: None))

@@ -19,7 +19,7 @@ from msgspec.structs import asdict
 
 from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
-from mudroom.temporary import sweep_once
+from mudroom.temporary import sweep_beside, sweep_once
 
 from ._agreed import MOST
 from ._pipe import Pipe
@@ -127,6 +127,8 @@ class Launcher:
         if pipe.broken:
             raise pipe.broken
         said = report.said
+        if not said:
+            sweep_beside()  # it has died: who waited at a gate of it waits still
         if said.get("failed"):
             raise _not_started(str(said["failed"]), seen.tail)
         code = int(said.get("code", -signal.SIGKILL))

@@ -22,7 +22,7 @@ from typing import Any
 from mudroom.temporary import Temporary
 
 from . import _drop
-from ._agreed import DATA, ETC, GATE, MOST, STATUS
+from ._agreed import DATA, ETC, GATE, MARK, MOST, STATUS
 from ._guard import Guard
 
 _SUBREAPER = 36
@@ -54,9 +54,8 @@ class Command:
     `builder` is bwrap; `first` the first process inside the walls, with which all others end: 0 until bwrap has told its number.
     """
 
-    def __init__(self, wire: socket.socket, pipes: tuple[int, int, int], builder: int) -> None:
-        self.wire, self.builder = wire, builder
-        self.told, self.tells, self.opens = pipes
+    def __init__(self, wire: socket.socket, told: int, opens: int, builder: int) -> None:
+        self.wire, self.told, self.opens, self.builder = wire, told, opens, builder
         self.first, self.status, self.stopped, self.trouble = 0, b"", False, ""
 
     def answer(self) -> dict[str, Any]:
@@ -114,9 +113,8 @@ class Keeper:
             os.close(output)
 
     def _begin(self, argv: list[str], output: int, wire: socket.socket) -> None:
-        told, tells = (_high(end.detach()) for end in socket.socketpair())
+        told, tells = map(_high, os.pipe())
         os.set_blocking(told, False)
-        _fatal(tells)
         waits, opens = map(_high, os.pipe())
         gate = _high(os.open(f"/proc/self/fd/{waits}", os.O_RDWR))  # it holds its own other end: should we die, it waits for ever
         copies = {1: output, 2: output, STATUS: tells, GATE: gate}
@@ -124,24 +122,27 @@ class Keeper:
         try:
             builder = self._spawn(argv, [*files, self._filter])
         except OSError:
-            for fd in (tells, opens, told):
-                os.close(fd)
+            os.close(told)
+            os.close(opens)
             raise
         finally:
-            os.close(waits)
-            os.close(gate)
-        command = Command(wire, (told, tells, opens), builder)
+            for fd in (tells, waits, gate):
+                os.close(fd)
+        command = Command(wire, told, opens, builder)
         self._running.add(command)
         self._on(told, lambda: self._hear(command))
         self._on(wire.fileno(), lambda: self._stop(command))
         self._when_gone(builder, lambda: self._built(command))
 
     def _spawn(self, argv: list[str], files: list[Any]) -> int:
-        """Start bwrap, as the first to be killed when memory runs out, and as another user where it shall be."""
+        """Start bwrap, as the first to be killed when memory runs out, and as another user where it shall be.
+
+        It dies with us, but only some milliseconds after its start, so it bears our mark for the sweep: else it waited for ever.
+        """
         argv = self._stage.moved(argv) if self._stage else argv
         argv[argv.index(ETC)] = self._etc.path
         with _hated(), _drop.beside(_drop.NUMBER if self._stage else os.geteuid()):
-            return os.posix_spawn(argv[0], argv, {}, file_actions=files, setsigdef=PLAIN, setsigmask=())
+            return os.posix_spawn(argv[0], argv, {MARK: f"{self._etc.path}/"}, file_actions=files, setsigdef=PLAIN, setsigmask=())
 
     def _hear(self, command: Command) -> int:
         """Take what bwrap says, and when it has told the number of its child, let that in; how much it said."""
@@ -175,9 +176,8 @@ class Keeper:
         while self._hear(command):
             pass
         self._off(command.told)
-        fcntl.fcntl(command.tells, fcntl.F_SETFL, os.O_RDWR)  # no longer fatal, whoever else still has it
-        for fd in (command.tells, command.opens, command.told):
-            os.close(fd)
+        os.close(command.told)
+        os.close(command.opens)
         kill(command.first)
         if not command.first:
             known = {pid for one in self._running for pid in (one.builder, one.first)}
@@ -231,16 +231,6 @@ class Keeper:
     def _off(self, fd: int) -> None:
         if self._heard.pop(fd, None):
             self._poll.unregister(fd)
-
-
-def _fatal(tells: int) -> None:
-    """Have the kernel kill this process's group, bwrap and all it began, when nobody is left at the other end of that socket.
-
-    bwrap asks to die with us, but only some milliseconds after its start: till then it would wait at its gate for ever.
-    """
-    fcntl.fcntl(tells, fcntl.F_SETOWN, -os.getpgrp())
-    fcntl.fcntl(tells, fcntl.F_SETSIG, signal.SIGKILL)
-    fcntl.fcntl(tells, fcntl.F_SETFL, os.O_RDWR | os.O_ASYNC)
 
 
 def _etc(held: dict[str, int]) -> Temporary:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
 
-from ._agreed import DATA, ETC, GATE, STATUS
+from ._agreed import DATA, ETC, GATE, MARK, STATUS
 from ._environment import narrow
 from ._filter import program
 from ._launcher import Launcher, Limits, Walls
@@ -108,6 +108,7 @@ class Bubblewrap:
         """Namespaces, identity, environment, filter."""
         yield self._bwrap
         yield from NAMESPACES.split()
+        yield from ("--unsetenv", MARK)
         yield from ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox")
         if not self._network:
             yield "--unshare-net"

@@ -16,10 +16,10 @@ from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
 from mudroom.temporary import Temporary, sweep_once
 
+from ._agreed import MARK
 from ._environment import quiet
 from ._pipe import Pipe
 
-_MARK = "MUDROOM_CALL"
 _GRACE = 2.0
 
 
@@ -109,7 +109,7 @@ class PlainSandbox:
                 stdout=output,
                 stderr=output,
                 cwd=self._cwd,
-                env={**self._env, _MARK: mark},
+                env={**self._env, MARK: mark},
                 start_new_session=True,
             )
         except OSError as error:
@@ -140,7 +140,7 @@ class _Family:
     """A command's process and all its descendants."""
 
     def __init__(self, process: subprocess.Popen[bytes], mark: str) -> None:
-        self._process, self._mark = process, f"{_MARK}={mark}".encode()
+        self._process, self._mark = process, f"{MARK}={mark}".encode()
         first = _status(process.pid)
         self._born = first.born if first else 0
         self._known = {process.pid}
