@@ -225,7 +225,8 @@ async def test_another_session_another_model_another_mode(tmux: Any) -> None:
         await tmux.say("the first session")
         await tmux.expect("answer 1")
         await tmux.press("BTab")
-        await tmux.expect("mode acceptEdits")
+        await tmux.expect("mode acceptEdits: ")
+        assert ">> /mode" not in await tmux.scroll(), "nobody typed that"
         await tmux.press("M-p")
         await tmux.expect("It is anthropic:claude-sonnet-4-5", "anthropic:claude-opus", "offline")
         await tmux.press("Escape")

@@ -14,7 +14,9 @@ READY = "sandbox"
 
 
 class Three:
-    """A script: a root that hands out three tasks, each child waiting for `go` before it answers."""
+    """A script: a root that hands out three tasks `about` something, each child waiting for `go` before it answers."""
+
+    about = "看"
 
     def __init__(self) -> None:
         self.go, self.heard = asyncio.Event(), list[str]()
@@ -34,7 +36,7 @@ class Three:
         return f"{name} saw it"
 
     def _task(self, name: str) -> Call:
-        return Call(f"t-{name}", "task", {"prompt": f"CHILD {name} 看一看", "description": f"look at {name} 看"})
+        return Call(f"t-{name}", "task", {"prompt": f"CHILD {name} 看一看", "description": f"look at {name} {self.about}"})
 
 
 @pytest.fixture
@@ -266,9 +268,36 @@ async def test_a_resize_leaves_one_prompt_and_one_tree(tmux: Any, three: Three) 
         for columns, rows in ((60, 20), (120, 30), (40, 24), (100, 30)):
             await tmux.resize(columns, rows)
             await asyncio.sleep(0.4)
-        shown = await tmux.expect("3 running", "⎿ read f0.txt")
+        shown = await tmux.expect("3 running", "⎿ read f0.txt", "esc stops")
         assert shown.count("3 running") == 1 and shown.count("look at gamma") == 1
         assert len(re.findall(r"^mudroom >>$", shown, re.MULTILINE)) == 1
+        three.go.set()
+        await tmux.expect("all told")
+
+
+SLOWLY = [(80, 30), (60, 30), (41, 28), (120, 30)]
+DRAGGED = [*((columns, 30) for columns in range(98, 30, -4)), *((columns, 28) for columns in range(30, 121, 6)), (57, 30), (90, 30)]
+
+
+@pytest.mark.parametrize(("steps", "pace"), [(SLOWLY, 0.7), (DRAGGED, 0.05)], ids=["slowly", "dragged"])
+async def test_nothing_stays_of_what_was_drawn_at_another_width(tmux: Any, three: Three, steps: list[tuple[int, int]], pace: float) -> None:
+    three.about = "看这个文件夹里的所有文件和它们的定义 " * 2
+    async with ModelServer(three) as server:
+        await tmux.start(*MODEL, url=server.url, columns=100, rows=30)
+        await tmux.expect("claude-s")
+        await tmux.say("/help")
+        await tmux.expect("? shows the keys")
+        await tmux.say("look")
+        await tmux.expect("3 running", "⎿ read f0.txt", "context")
+        for columns, rows in steps:
+            await tmux.resize(columns, rows)
+            await asyncio.sleep(pace)
+        await tmux.expect("3 running", "⎿ read f0.txt", "context")
+        await asyncio.sleep(0.1)
+        shown = await tmux.scroll()
+        assert [shown.count(words) for words in ("● turn", "look at alpha", "look at gamma", "context 1%")] == [1, 1, 1, 1], shown
+        assert shown.count("mudroom >> look") == shown.count("mudroom 0.") == 1, "what is printed stays"
+        assert len(re.findall(r"^mudroom >> ?$", shown, re.MULTILINE)) == 1
         three.go.set()
         await tmux.expect("all told")
 

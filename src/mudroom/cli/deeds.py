@@ -23,6 +23,9 @@ HURRY = 1.5
 QUICK = ("/help", "/cost", "/usage", "/tasks", "/runs", "/context", "/agents", "/skills", "/copy", "?")
 """Commands that do not wait for the run that is under way."""
 
+NEXT_MODE = "/mode next"
+"""What Shift+Tab stands for. Nobody typed it, so it is not shown as typed; what it does says so itself."""
+
 
 class Deeds:
     """One method a wish.
@@ -169,7 +172,7 @@ class Deeds:
 
     def next_mode(self) -> None:
         """Shift+Tab: the next permission mode, once the run is over."""
-        self._panel.put("/mode next")
+        self._panel.put(NEXT_MODE)
 
     def next_model(self) -> None:
         """Alt+P: choose another model, once the run is over."""

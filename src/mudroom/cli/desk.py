@@ -19,11 +19,11 @@ from prompt_toolkit.history import FileHistory
 from .._core.events import AnyEvent
 from ..config import Settings
 from .completer import Words
-from .deeds import Deeds
+from .deeds import NEXT_MODE, Deeds
 from .format import clean, glyphs, one_line
 from .history import history_file
 from .keys import bindings
-from .layout import application, fragments
+from .layout import MENU, application, fragments, newlines
 from .live import PERIOD, SHARE
 from .mentions import mention_before
 from .panel import Choice, Panel
@@ -62,8 +62,9 @@ class Desk:
         self._deeds = Deeds(
             self.buffer, self._panel, self.paper, close=self._close, fresh=self._fresh, spawn=lambda work: self._group.create_task(work)
         )
-        self._app = application(
+        self._app, self._renderer = application(
             buffer=self.buffer,
+            gap=self._gap,
             panel=self._above,
             prompt=lambda: [("class:prompt", self._words())],
             status=self._status,
@@ -117,6 +118,8 @@ class Desk:
         """The next line typed. Raises EOFError when there will be none."""
         line = await self._panel.next()
         self._fresh()
+        if line == NEXT_MODE:
+            return line
         words = clean(line).split("\n")
         room = " " * len(self._words())
         self.paper.lines(*([(room if n else self._words(), "bold cyan"), (part, "bold")] for n, part in enumerate(words)))
@@ -165,7 +168,7 @@ class Desk:
 
     def _turn_page(self) -> None:
         """An open transcript has the terminal's other screen, so that closing it leaves this one as it was; a question has not."""
-        renderer = self._app.renderer
+        renderer = self._renderer
         other = self._panel.opened is not None and self._panel.choice is None
         if other != renderer.full_screen and self._app.is_running:
             renderer.erase()
@@ -215,7 +218,7 @@ class Desk:
         while True:
             await self._wrote.wait()
             self._wrote.clear()
-            if not (self._away or self._app.renderer.full_screen):
+            if not (self._away or self._renderer.full_screen):
                 self._flush()
             await asyncio.sleep(PERIOD / 2)
 
@@ -234,11 +237,12 @@ class Desk:
             app.output.write_raw(text)
             app.output.flush()
             return
-        app.renderer.erase()
+        self._renderer.erase()
+        self._renderer.gap = 0
         app.output.write_raw(text.replace("\n", "\r\n"))
-        app.renderer.reset()
+        self._renderer.reset()
         app.render_counter += 1  # texts are asked for once a drawing
-        app.renderer.render(app, app.layout)
+        self._renderer.render(app, app.layout)
 
     def _size(self) -> tuple[int, int]:
         size = self._app.output.get_size()
@@ -254,9 +258,17 @@ class Desk:
             return f"to {one_line(self._talk.tree.runs[panel.addressee].agent, 20)} >> "
         return PROMPT if self._size()[0] >= ROOM else SHORT
 
+    def _gap(self) -> int:
+        """As many free rows as there is room for, and as the next width may take."""
+        taken = newlines(self._above()) + 3
+        used = taken + 2 + self.buffer.text.count("\n") + (MENU if self.buffer.complete_state else 0)
+        return max(0, min(self._renderer.gap, taken, self._size()[1] - used))
+
     def _above(self) -> StyleAndTextTuples:
         size, now = self._size(), time.monotonic()
         at, drawn, text = self._drawn
+        if self._renderer.settling:
+            return [("", "\n" * newlines(text))] if text else []
         if drawn != size or now - at >= PERIOD / 2:
             columns, height = size
             lines = self._panel.lines(max(1, columns - 1), max(1, height - 4 - self.buffer.text.count("\n")))
@@ -265,7 +277,7 @@ class Desk:
         return text
 
     def _status(self) -> StyleAndTextTuples:
-        if not self._talk:
+        if self._renderer.settling or not self._talk:
             return []
         columns = self._size()[0] - 1
         head, tail = self._talk.status.line(columns, self._signs, hint=self._panel.hint)

@@ -1,4 +1,4 @@
-"""The windows of the drawn prompt, from top to bottom: panel, input line, search, room for completions, status."""
+"""The windows of the drawn prompt, from top to bottom: free rows, panel, input line, search, room for completions, status."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from .format import Line
+from .reflow import Clearing, Reflowing
 
 MENU = 8
 """Lines of completions."""
@@ -44,12 +45,13 @@ _STYLE = Style.from_dict(
 
 
 def application(
-    *, buffer: Buffer, panel: Text, prompt: Text, status: Text, keys: KeyBindings, color: bool, **terminal: Any
-) -> Application[None]:
-    """The application that draws them.
+    *, buffer: Buffer, gap: Callable[[], int], panel: Text, prompt: Text, status: Text, keys: KeyBindings, color: bool, **terminal: Any
+) -> tuple[Application[None], Reflowing]:
+    """The application that draws them, and its renderer.
 
     Arguments:
-        buffer: of the input line. panel, prompt, status: texts, asked before each drawing. terminal: input and output, for tests.
+        buffer: of the input line. gap: free rows above all.
+        panel, prompt, status: texts, asked before each drawing. terminal: input and output, for tests.
     """
     search = SearchToolbar(ignore_case=True)
     control = BufferControl(buffer, search_buffer_control=search.control, preview_search=True)
@@ -60,6 +62,7 @@ def application(
 
     rows = HSplit(
         [
+            Window(height=gap),
             ConditionalContainer(Window(FormattedTextControl(panel), dont_extend_height=True), Condition(lambda: bool(panel()))),
             Window(control, wrap_lines=True, dont_extend_height=True, get_line_prefix=prefix),
             search,
@@ -71,7 +74,7 @@ def application(
     if "output" not in terminal:
         terminal["output"] = _output()
     menu = Float(CompletionsMenu(max_height=MENU), xcursor=True, ycursor=True)
-    return Application(
+    app: Application[None] = Application(
         layout=Layout(FloatContainer(rows, [menu]), control),
         key_bindings=keys,
         style=_STYLE,
@@ -80,11 +83,13 @@ def application(
         min_redraw_interval=0.03,
         **terminal,
     )
+    app.renderer = renderer = Reflowing(app)
+    return app, renderer
 
 
 def _output() -> Vt100_Output:
     """The terminal, never asked where its cursor is: an answer that comes after something was written above would be wrong."""
-    output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
+    output = Clearing.from_pty(sys.stdout, term=os.environ.get("TERM"))
     output.enable_cpr = False
     return output
 
@@ -97,3 +102,8 @@ def fragments(lines: Iterable[Line]) -> StyleAndTextTuples:
             text.append(("", "\n"))
         text.extend((" ".join(f"ansi{name}" if name in _COLORS else name for name in style.split()), words) for words, style in line)
     return text
+
+
+def newlines(text: StyleAndTextTuples) -> int:
+    """How many lines there are but one."""
+    return sum(part[1].count("\n") for part in text)

@@ -1,0 +1,97 @@
+"""A drawing at the prompt and a terminal that breaks its rows anew."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+from prompt_toolkit.application import Application
+from prompt_toolkit.application.current import set_app
+from prompt_toolkit.data_structures import Point, Size
+from prompt_toolkit.input import DummyInput
+from prompt_toolkit.layout import FormattedTextControl, Layout, Window
+from prompt_toolkit.layout.screen import Char
+
+from mudroom.cli.reflow import Clearing, Reflowing, breaks, broken
+
+
+@pytest.mark.parametrize(
+    ("text", "columns", "rows"),
+    [
+        ("", 10, 1),
+        ("a" * 10, 10, 1),
+        ("a" * 11, 10, 2),
+        ("a" * 30, 10, 3),
+        ("看" * 5, 10, 1),
+        ("a" + "看" * 5, 10, 2),
+        ("看" * 5, 5, 3),
+        ("看", 1, 1),
+    ],
+)
+def test_a_row_is_counted_as_a_terminal_breaks_it(text: str, columns: int, rows: int) -> None:
+    cells: list[Char] = []
+    for char in text:
+        cells += [Char(char), *[Char("")] * (Char(char).width - 1)]
+    assert broken(dict(enumerate(cells)), len(cells), columns) == rows
+
+
+@pytest.mark.parametrize(
+    ("environ", "does"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "xterm-256color", "XTERM_VERSION": "XTerm(379)"}, False),
+        ({"TERM": "tmux", "XTERM_VERSION": "XTerm(379)", "TMUX": "/tmp/t,1,0"}, True),
+        ({"TERM": "screen", "STY": "1.pts"}, False),
+        ({"TERM": "linux"}, False),
+    ],
+)
+def test_terminals_that_cut_rows_off_are_known(environ: dict[str, str], does: bool) -> None:
+    assert breaks(environ) is does
+
+
+class Drawn:
+    """An application on a terminal whose bytes are kept."""
+
+    def __init__(self) -> None:
+        self.text, self.cursor, self.columns, self.out = "", Point(x=0, y=0), 40, io.StringIO()
+        output = Clearing(self.out, lambda: Size(rows=20, columns=self.columns), enable_cpr=False)
+        window = Window(
+            FormattedTextControl(lambda: self.text, focusable=True, get_cursor_position=lambda: self.cursor), dont_extend_height=True
+        )
+        self.app: Application[None] = Application(Layout(window), input=DummyInput(), output=output)
+        self.renderer = Reflowing(self.app)
+
+    def draw(self, text: str) -> str:
+        self.text = text
+        self.app.render_counter += 1
+        before = len(self.out.getvalue())
+        with set_app(self.app):
+            self.renderer.render(self.app, self.app.layout)
+        return self.out.getvalue()[before:]
+
+
+async def test_a_row_that_becomes_shorter_is_cleared_and_drawn_whole() -> None:
+    drawn = Drawn()
+    drawn.draw("0123456789\nsecond")
+    assert "\x1b[2K" not in drawn.draw("0123456780\nsecond")
+    again = drawn.draw("01234\nsecond")
+    assert "01234" in again[again.index("\x1b[2K") :] and "second" not in again
+
+
+async def test_what_is_taken_away_has_as_many_rows_as_the_terminal_made_of_it() -> None:
+    drawn = Drawn()
+    drawn.draw("a" * 39 + "\n" + "看" * 15 + "\n")
+    drawn.cursor = Point(x=0, y=2)
+    drawn.draw("a" * 39 + "\n" + "看" * 15 + "\n" + "prompt")
+    drawn.columns = 20
+    before = len(drawn.out.getvalue())
+    drawn.renderer.erase()
+    assert "\r\x1b[4A\x1b[2K" in drawn.out.getvalue()[before:]
+    assert drawn.renderer.gap == 2 and drawn.renderer.settling
+
+
+async def test_at_the_same_width_nothing_waits() -> None:
+    drawn = Drawn()
+    drawn.draw("a" * 39)
+    drawn.renderer.erase()
+    assert drawn.renderer.gap == 0 and not drawn.renderer.settling
