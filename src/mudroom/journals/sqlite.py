@@ -97,7 +97,7 @@ class SqliteJournal:
         rows, seq = list[_Row](), self._last
         for event in events:
             body, seq = encode(event), seq + 1
-            rows.append((seq, clean(event.run), event.__struct_config__.tag, body, crc32(body)))  # pyright: ignore[reportArgumentType]
+            rows.append((seq, event.run if event.run.isascii() else clean(event.run), _tag(type(event)), body, crc32(body)))
         if self._closed or self._failure:
             raise self._refused(self._failure or ("the journal is closed", ""))
         if not rows:
@@ -250,6 +250,11 @@ def _checked(path: Path, expected: int, seq: int, body: Any, crc: int) -> Stored
         return decode(body)
     except ValueError as error:
         raise JournalDamaged(f"record {seq} is no event: {error}", where=where, remedy=_KEEP) from error
+
+
+@cache
+def _tag(kind: type[Stored]) -> str:
+    return str(kind.__struct_config__.tag)
 
 
 @cache
