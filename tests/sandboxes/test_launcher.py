@@ -105,3 +105,14 @@ async def test_descriptors_do_not_pile_up(launcher: Launcher) -> None:
 async def test_a_command_too_long_for_a_message_is_said(launcher: Launcher) -> None:
     with pytest.raises(WorkspaceError, match="too long for the sandbox"):
         await run(launcher, "x" * 200_000)
+
+
+async def test_what_the_user_changes_right_after_a_command_is_never_taken_for_the_commands(tmp_path: Path) -> None:
+    """Also when the watcher of the one has not quite gone as the next one begins."""
+    (tmp_path / "proj").mkdir()
+    walls = Walls(root=str(tmp_path / "proj"), away=str(tmp_path / "away"), tier="none", limits=Limits(), restore=True)
+    launcher = Launcher(walls)
+    for n in range(100):
+        assert await run(launcher, "true") == (Finished(0), "")
+        (tmp_path / "proj/.envrc").write_text(str(n))
+    assert not (tmp_path / "away").exists()

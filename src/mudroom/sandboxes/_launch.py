@@ -52,7 +52,9 @@ def main() -> None:
 def serve(control: socket.socket, setup: dict[str, Any], fds: list[int]) -> None:
     """Start a watcher for each command. The guard looks anew whenever nothing runs: between commands the workspace is the user's."""
     guard = Guard(setup["root"], setup["away"], restore=setup["restore"])
-    running: set[int] = set()
+    running, ended = set[int](), set[int]()
+    over, tells = os.pipe()
+    os.set_blocking(over, False)
     _prctl(_SUBREAPER, 1)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: _reap(running))
     while True:
@@ -60,7 +62,8 @@ def serve(control: socket.socket, setup: dict[str, Any], fds: list[int]) -> None
         if message is None:
             return
         try:
-            if not running:
+            ended = (ended | _told(over)) & running
+            if running == ended:
                 guard.look()
         except OSError as error:
             os.close(pair[0])
@@ -72,11 +75,19 @@ def serve(control: socket.socket, setup: dict[str, Any], fds: list[int]) -> None
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             control.close()
-            _watch(Command(setup, message, fds, pair[0]), socket.socket(fileno=pair[1]), guard)
+            _watch(Command(setup, message, fds, pair[0]), socket.socket(fileno=pair[1]), guard, tells)
         running.add(pid)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
         for fd in pair:
             os.close(fd)
+
+
+def _told(over: int) -> set[int]:
+    """Watchers whose commands are over, told before the harness hears it: from then on files are the user's, who may change them."""
+    try:
+        return {int(number) for number in os.read(over, 1 << 16).split()}
+    except BlockingIOError:
+        return set()
 
 
 def _reap(running: set[int]) -> None:
@@ -93,7 +104,7 @@ def _reap(running: set[int]) -> None:
             kill(pid)
 
 
-def _watch(command: Command, wire: socket.socket, guard: Guard) -> NoReturn:
+def _watch(command: Command, wire: socket.socket, guard: Guard, over: int) -> NoReturn:
     """See one command through to its end, or to the end of the wire; then say how it went."""
     said: dict[str, Any] = {"failed": ""}
     try:
@@ -104,6 +115,7 @@ def _watch(command: Command, wire: socket.socket, guard: Guard) -> NoReturn:
         said["mended"] = guard.mend()
     except BaseException as error:  # noqa: BLE001  whatever it is, the harness must hear it
         said["failed"] = said.get("failed") or words(error)
+    os.write(over, b"%d " % os.getpid())
     say(wire, said)
     os._exit(0)
 
