@@ -21,8 +21,13 @@ def main() -> None:
     """Become the user, then the command."""
     if _LIBC.unshare(_NEW_MOUNTS) != 0 or _mount(None, "/", _PRIVATE) != 0:
         sys.exit("this root may not make mounts")
-    for path in (sys.base_prefix, sys.prefix, os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))):
-        _reach(path)
+    house = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    ways: dict[str, set[str]] = {}
+    for path in map(os.path.realpath, (sys.base_prefix, sys.prefix, house)):
+        if closed := _closed(path):
+            ways.setdefault(closed, set()).add(path)
+    for closed, paths in ways.items():
+        _reach(closed, paths)
     os.setgroups([])
     os.setresgid(NUMBER, NUMBER, NUMBER)
     os.setresuid(NUMBER, NUMBER, NUMBER)
@@ -33,18 +38,22 @@ def main() -> None:
     os.execvpe(sys.argv[1], sys.argv[1:], env)
 
 
-def _reach(path: str) -> None:
-    parts = os.path.realpath(path).split("/")
-    for n in range(2, len(parts)):
-        folder = "/".join(parts[:n])
-        if not os.stat(folder).st_mode & stat.S_IXOTH:
-            held = os.open("/".join(parts), os.O_PATH)
-            _mount("none", folder, 0, "tmpfs")
-            os.chmod(folder, 0o755)
-            os.makedirs("/".join(parts))
-            if _mount(f"/proc/self/fd/{held}", "/".join(parts), _BIND) != 0:
-                sys.exit(f"{path} cannot be made reachable: {os.strerror(ctypes.get_errno())}")
-            return
+def _closed(path: str) -> str:
+    """The first folder on the way that only root may enter, "" if there is none."""
+    parts = path.split("/")
+    folders = ("/".join(parts[:n]) for n in range(2, len(parts)))
+    return next((folder for folder in folders if not os.stat(folder).st_mode & stat.S_IXOTH), "")
+
+
+def _reach(closed: str, paths: set[str]) -> None:
+    outer = [path for path in paths if not any(path.startswith(f"{other}/") for other in paths)]
+    held = {path: os.open(path, os.O_PATH) for path in outer}
+    _mount("none", closed, 0, "tmpfs")
+    os.chmod(closed, 0o755)
+    for path, descriptor in held.items():
+        os.makedirs(path)
+        if _mount(f"/proc/self/fd/{descriptor}", path, _BIND) != 0:
+            sys.exit(f"{path} cannot be made reachable: {os.strerror(ctypes.get_errno())}")
 
 
 def _mount(source: str | None, target: str, flags: int, kind: str = "") -> int:

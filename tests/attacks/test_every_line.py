@@ -9,6 +9,7 @@ import asyncio
 import json
 import os
 import signal
+import time
 import struct
 from collections.abc import Callable
 from pathlib import Path
@@ -204,18 +205,22 @@ async def test_85d_commands_die_with_their_keeper(full: Any, whole: bool) -> Non
     while not (found := sleeping(name)):
         await asyncio.sleep(0.02)
     os.kill(full.sandbox._launcher._ending.peek()[2][1], signal.SIGKILL)
+    left = still(name, 2.0 if whole else 0.2)
     await asyncio.wait([running])
-    for _ in range(100 if whole else 10):
-        if not sleeping(name):
-            break
-        await asyncio.sleep(0.02)
-    left = sleeping(name)
     for pid in found:
         try:
             os.kill(pid, signal.SIGKILL)
         except ProcessLookupError:
             pass
-    assert bool(left) is not whole
+    assert left is not whole
+
+
+def still(name: str, seconds: float) -> bool:
+    """Whether they sleep on for so long; nothing else happens here meanwhile, so nobody sweeps."""
+    until = time.monotonic() + seconds
+    while sleeping(name) and time.monotonic() < until:
+        time.sleep(0.02)
+    return bool(sleeping(name))
 
 
 def sleeping(name: str) -> list[int]:
