@@ -9,8 +9,8 @@ import asyncio
 import json
 import os
 import signal
-import time
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,6 +201,7 @@ async def test_85d_commands_die_with_their_keeper(full: Any, whole: bool) -> Non
 
     full.sandbox._argv = built
     await full.sandbox.run("true", timeout=10, sink=ignore)
+    await asyncio.sleep(0.6)  # the sweep of the first command is over
     running = asyncio.create_task(full.sandbox.run(f"sleep {name}", timeout=30, sink=ignore))
     while not (found := sleeping(name)):
         await asyncio.sleep(0.02)
