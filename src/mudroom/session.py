@@ -243,7 +243,7 @@ class Session:
             if not self._ongoing.latest:
                 raise UsageError("there is no conversation to compact", remedy="Say first what is to be done.")
             root = replace(self._open().root, mode=Mode.PLAN)
-            return await self._go_on(asking(focus), root, Budget(turns=1).over(self.budget), compacts=True, description=TITLE)
+            return await self._go_on(asking(focus), root, Budget(turns=1, children=0).over(self.budget), compacts=True, description=TITLE)
 
     async def _go_on(self, prompt: str, root: Agent, budget: Budget, **more: Any) -> Report[Any]:
         house, latest = self._open(), self._ongoing.latest

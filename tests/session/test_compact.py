@@ -69,12 +69,13 @@ async def test_a_summary_that_failed_changes_nothing(apart: dict[str, Any]) -> N
 
 
 async def test_a_summary_acts_on_nothing(apart: dict[str, Any]) -> None:
-    model = ScriptedModel(["two lines", [call("bash", command="touch made")], "in short: two"])
+    model = ScriptedModel(["two lines", [call("bash", command="touch made"), call("task", prompt="do it")], "in short: two"])
     async with Session(model=model, **apart) as session:
         await session.run("how many lines?")
         report = await session.compact()
     assert (report.text, report.recovered) == ("in short: two", True)
     assert not Path(apart["cwd"], "made").exists()
+    assert [event.run for event in recorded(apart, session.id) if isinstance(event, RunStarted)] == ["1", "2"]
 
 
 async def test_a_summary_that_a_crash_cut_off_is_made_on_return(apart: dict[str, Any]) -> None:
