@@ -16,13 +16,12 @@ from ..errors import ModelGarbled
 from ._heads import Heads
 from ._http import Cut, Http, Refused
 from ._json import arguments, clean, decoder, encode
-from .names import Names
+from .names import ILLEGAL, Names
 
 WIRE = "anthropic"
 HOME = "https://api.anthropic.com"
 _VERSION = "2023-06-01"
 """The later version of the API differs for us only in refusing sampling for older models too; compatible servers know this one."""
-_ODD = re.compile(r"[^A-Za-z0-9_-]")
 _MARK = {"cache_control": {"type": "ephemeral"}}
 _MARK_BYTES = b',"cache_control":{"type":"ephemeral"}'
 
@@ -169,7 +168,7 @@ def _result(result: Result) -> dict[str, Any]:
 
 
 def _id(call_id: str) -> str:
-    return _ODD.sub("_", call_id)
+    return ILLEGAL.sub("_", call_id)
 
 
 class _Counts(Struct):

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable
 
 _LONGEST = 64
-_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+"""What no provider takes in the name or the id of a call."""
 
 
 class Names:
@@ -39,5 +40,5 @@ class Names:
 
 
 def _legal(name: str) -> str:
-    legal = _ILLEGAL.sub("_", name)[:_LONGEST]
+    legal = ILLEGAL.sub("_", name)[:_LONGEST]
     return legal if legal[:1].isalpha() or legal[:1] == "_" else f"_{legal}"[:_LONGEST]
