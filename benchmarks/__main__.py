@@ -56,7 +56,10 @@ def request(bench: Bench, times: int) -> Iterator[Row]:
 
 
 def growth(bench: Bench, times: int) -> Iterator[Row]:
-    mudroom, floor = (_each(bench, which, times, 5, 80) / _each(bench, which, times, 5, 20) for which in ("mudroom", "floor"))
+    mudroom, floor = (
+        _each(bench, which, times, 5, 80) / _each(bench, which, times, 5, 20)
+        for which in ("mudroom", "floor")
+    )
     yield Row("the same at 80 turns / at 20 turns, 5 children", "×", mudroom, 1.15, 1.0, floor)
 
 
@@ -68,16 +71,33 @@ def crowd(bench: Bench, times: int) -> Iterator[Row]:
         alone = median(bench.run(which, 1, 3, delay=200).peak for _ in range(times))
         walls.append(median(run.wall for run in runs) / ideal)
         sizes.append((median(run.peak for run in runs) - alone) / children)
-    yield Row("wall / ideal, 500 children × 3 turns, answers after 200 ms", "×", walls[0], 2.0, 1.4, walls[1])
+    yield Row(
+        "wall / ideal, 500 children × 3 turns, answers after 200 ms",
+        "×",
+        walls[0],
+        2.0,
+        1.4,
+        walls[1],
+    )
     yield Row("memory per child, the same", "KiB", sizes[0], 60, 35, sizes[1])
 
 
 def start(bench: Bench, times: int) -> Iterator[Row]:
     python = _median(times, lambda: bench.process([sys.executable, "-c", "pass"]))
     imported = _median(times, lambda: bench.process([sys.executable, "-c", "import mudroom"]))
-    first, floor = (_median(times, lambda which=which: bench.first_request(which)) for which in ("mudroom", "floor"))
+    first, floor = (
+        _median(times, lambda which=which: bench.first_request(which))
+        for which in ("mudroom", "floor")
+    )
     yield Row("start of `mudroom -p` to its first request", "s", first, 0.45, 0.25, floor)
-    yield Row("`mudroom --version`, CPU", "s", _median(times, lambda: bench.command("--version")), 0.12, None, python)
+    yield Row(
+        "`mudroom --version`, CPU",
+        "s",
+        _median(times, lambda: bench.command("--version")),
+        0.12,
+        None,
+        python,
+    )
     yield Row("`import mudroom`, CPU", "s", imported, 0.06, None, python)
 
 
@@ -99,12 +119,30 @@ def requests(bench: Bench, _: int) -> Iterator[Row]:
         parts = msgspec.json.decode(body, type=_Body)
         if name != "parent":
             heads.add((bytes(parts.tools), bytes(parts.system)))
-    yield Row("tools + system of a child's request", "bytes", max(len(tools) + len(system) for tools, system in heads), 3000, 2000)
+    yield Row(
+        "tools + system of a child's request",
+        "bytes",
+        max(len(tools) + len(system) for tools, system in heads),
+        3000,
+        2000,
+    )
     yield Row("kinds of tools + system among siblings and turns", "", len(heads), 1)
-    yield Row("share of requests that extend the one before, byte for byte", "", exact / total, 1.0, least=True)
+    yield Row(
+        "share of requests that extend the one before, byte for byte",
+        "",
+        exact / total,
+        1.0,
+        least=True,
+    )
 
 
-FIGURES = {"request": request, "growth": growth, "crowd": crowd, "start": start, "requests": requests}
+FIGURES = {
+    "request": request,
+    "growth": growth,
+    "crowd": crowd,
+    "start": start,
+    "requests": requests,
+}
 
 
 def _shown(row: Row) -> str:
@@ -113,19 +151,35 @@ def _shown(row: Row) -> str:
 
     verdict = "held" if row.held else "MISSED"
     sign = "≥" if row.least else "≤"
-    figures = (number(row.measured), f"{sign} {number(row.must)}", number(row.aim), number(row.floor))
-    return f"{row.name:<60} {row.unit:>5} " + " ".join(f"{figure:>9}" for figure in figures) + f"  {verdict}"
+    figures = (
+        number(row.measured),
+        f"{sign} {number(row.must)}",
+        number(row.aim),
+        number(row.floor),
+    )
+    return (
+        f"{row.name:<60} {row.unit:>5} "
+        + " ".join(f"{figure:>9}" for figure in figures)
+        + f"  {verdict}"
+    )
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"{', '.join(FIGURES)}; all by default")
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument(
+        "figures", nargs="*", metavar="FIGURE", help=f"{', '.join(FIGURES)}; all by default"
+    )
     parser.add_argument("--runs", type=int, default=5, help="runs for each figure (default 5)")
     wish = parser.parse_args()
     if unknown := set(wish.figures) - set(FIGURES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     head = f"{'':<60} {'':>5} {'measured':>9} {'must':>9} {'aim':>9} {'floor':>9}"
-    print(f"medians of {wish.runs}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n{head}", flush=True)
+    print(
+        f"medians of {wish.runs}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n{head}",
+        flush=True,
+    )
     held = True
     with Bench() as bench:
         for name in wish.figures or FIGURES:

@@ -34,8 +34,16 @@ class Floor:
             if not calls:
                 return "".join(block["text"] for block in blocks)
             texts = await asyncio.gather(*(self._act(call) for call in calls))
-            results = [{"type": "tool_result", "tool_use_id": call["id"], "content": text} for call, text in zip(calls, texts, strict=True)]
-            kept += b"," + _encode({"role": "assistant", "content": blocks}) + b"," + _encode({"role": "user", "content": results})
+            results = [
+                {"type": "tool_result", "tool_use_id": call["id"], "content": text}
+                for call, text in zip(calls, texts, strict=True)
+            ]
+            kept += (
+                b","
+                + _encode({"role": "assistant", "content": blocks})
+                + b","
+                + _encode({"role": "user", "content": results})
+            )
 
     async def _act(self, call: dict[str, Any]) -> str:
         if call["name"] == "task":
@@ -47,7 +55,9 @@ class Floor:
         blocks: list[dict[str, Any]] = []
         grown: list[str] = []
         buffer = b""
-        async with self._http.post(self._url, data=body, headers={"Content-Type": "application/json"}) as answer:
+        async with self._http.post(
+            self._url, data=body, headers={"Content-Type": "application/json"}
+        ) as answer:
             async for chunk in answer.content.iter_any():
                 *events, buffer = (buffer + chunk).split(b"\n\n")
                 for event in events:

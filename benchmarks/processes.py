@@ -37,13 +37,21 @@ class Bench:
         self._stack, self._numbers = ExitStack(), count(1)
 
     def __enter__(self) -> Bench:
-        self.folder = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mudroom-bench-"))
+        self.folder = self._stack.enter_context(
+            tempfile.TemporaryDirectory(prefix="mudroom-bench-")
+        )
         self.home = self._stack.enter_context(tempfile.TemporaryDirectory(prefix="mudroom-bench-"))
         for number in range(100):
             Path(self.folder, f"notes-{number:02}.txt").write_text(
-                f"There are forty characters in each line {number:02}\n"[-40:] * 50, encoding="utf-8"
+                f"There are forty characters in each line {number:02}\n"[-40:] * 50,
+                encoding="utf-8",
             )
-        server = subprocess.Popen([sys.executable, "-m", "benchmarks.server"], stdout=subprocess.PIPE, cwd=_HERE, text=True)
+        server = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.server"],
+            stdout=subprocess.PIPE,
+            cwd=_HERE,
+            text=True,
+        )
         self._stack.enter_context(server)
         self._stack.callback(server.terminate)
         assert server.stdout
@@ -60,17 +68,29 @@ class Bench:
         """
         run, prompt = self._prompt(children, turns, delay)
         command = [sys.executable, "-m", "benchmarks.subject", which, self.url, self.folder, prompt]
-        ended = subprocess.run(command, capture_output=True, text=True, cwd=_HERE, env=self._environ(), check=False)
+        ended = subprocess.run(
+            command, capture_output=True, text=True, cwd=_HERE, env=self._environ(), check=False
+        )
         seen = self.seen(run)
         if ended.returncode or not seen or seen["requests"] != children * (turns + 1) + 2:
-            raise RuntimeError(f"{which}, {children} children × {turns} turns: {seen and seen['requests']} requests\n{ended.stderr}")
+            raise RuntimeError(
+                f"{which}, {children} children × {turns} turns: {seen and seen['requests']} requests\n{ended.stderr}"
+            )
         told = json.loads(ended.stdout.splitlines()[-1])
         return Figures(told["cpu"], told["wall"], told["peak"], seen["requests"], seen["most"])
 
     def bodies(self, children: int, turns: int) -> list[tuple[str, str]]:
         """The requests of a mudroom run as they were sent, in order: whose, and the body."""
         run, prompt = self._prompt(children, turns, 0, keep=1)
-        command = [sys.executable, "-m", "benchmarks.subject", "mudroom", self.url, self.folder, prompt]
+        command = [
+            sys.executable,
+            "-m",
+            "benchmarks.subject",
+            "mudroom",
+            self.url,
+            self.folder,
+            prompt,
+        ]
         subprocess.run(command, capture_output=True, cwd=_HERE, env=self._environ(), check=True)
         return [(name, body) for name, body in self.seen(run)["kept"]]
 
@@ -81,7 +101,9 @@ class Bench:
         if which == "mudroom":
             self.command("-p", prompt, "--model", "anthropic:bench", "-C", self.folder)
         else:
-            self.process([sys.executable, "-m", "benchmarks.subject", which, self.url, self.folder, prompt])
+            self.process(
+                [sys.executable, "-m", "benchmarks.subject", which, self.url, self.folder, prompt]
+            )
         return self.seen(run)["first"] - begun
 
     def command(self, *arguments: str) -> float:
@@ -91,7 +113,14 @@ class Bench:
     def process(self, command: Sequence[str]) -> float:
         """CPU seconds of a process. Raises RuntimeError with what it said when it failed."""
         with tempfile.TemporaryFile() as said:
-            process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=said, stderr=said, env=self._environ(), cwd=_HERE)
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=said,
+                stderr=said,
+                env=self._environ(),
+                cwd=_HERE,
+            )
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
             if process.returncode:
@@ -109,5 +138,11 @@ class Bench:
         return run, f"bench:{run}:parent:{children}:{turns}:{delay}:{keep}"
 
     def _environ(self) -> dict[str, str]:
-        own = {"ANTHROPIC_BASE_URL": self.url, "ANTHROPIC_API_KEY": "none", "MUDROOM_HOME": self.home}
-        return {name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")} | own
+        own = {
+            "ANTHROPIC_BASE_URL": self.url,
+            "ANTHROPIC_API_KEY": "none",
+            "MUDROOM_HOME": self.home,
+        }
+        return {
+            name: value for name, value in os.environ.items() if not name.lower().endswith("_proxy")
+        } | own

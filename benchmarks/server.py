@@ -36,15 +36,26 @@ def _pieces(text: str) -> list[str]:
 
 
 def _text(index: int, text: str) -> bytes:
-    deltas = (_chunk("content_block_delta", index=index, delta={"type": "text_delta", "text": piece}) for piece in _pieces(text))
+    deltas = (
+        _chunk("content_block_delta", index=index, delta={"type": "text_delta", "text": piece})
+        for piece in _pieces(text)
+    )
     start = _chunk("content_block_start", index=index, content_block={"type": "text", "text": ""})
     return start + b"".join(deltas) + _chunk("content_block_stop", index=index)
 
 
 def _call(index: int, call_id: str, name: str, arguments: dict[str, str]) -> bytes:
-    start = _chunk("content_block_start", index=index, content_block={"type": "tool_use", "id": call_id, "name": name, "input": {}})
+    start = _chunk(
+        "content_block_start",
+        index=index,
+        content_block={"type": "tool_use", "id": call_id, "name": name, "input": {}},
+    )
     deltas = (
-        _chunk("content_block_delta", index=index, delta={"type": "input_json_delta", "partial_json": piece})
+        _chunk(
+            "content_block_delta",
+            index=index,
+            delta={"type": "input_json_delta", "partial_json": piece},
+        )
         for piece in _pieces(json.dumps(arguments))
     )
     return start + b"".join(deltas) + _chunk("content_block_stop", index=index)
@@ -72,12 +83,19 @@ _READ = _answer(_call(0, "toolu_0000000", "read", {"path": "notes-00.txt"}), "to
 
 def _read(turn: int) -> bytes:
     """Another file each time: nobody who guards against loops may see one here."""
-    return _READ.replace(b"toolu_0000000", b"toolu_%07d" % turn, 1).replace(b"notes-00", b"notes-%02d" % (turn % 100), 1)
+    return _READ.replace(b"toolu_0000000", b"toolu_%07d" % turn, 1).replace(
+        b"notes-00", b"notes-%02d" % (turn % 100), 1
+    )
 
 
 def _tasks(run: str, children: int, turns: int, delay: int, keep: int) -> bytes:
-    prompts = (f"bench:{run}:{child}:{children}:{turns}:{delay}:{keep}" for child in range(children))
-    calls = (_call(at, f"toolu_{at}", "task", {"prompt": prompt, "description": "bench"}) for at, prompt in enumerate(prompts))
+    prompts = (
+        f"bench:{run}:{child}:{children}:{turns}:{delay}:{keep}" for child in range(children)
+    )
+    calls = (
+        _call(at, f"toolu_{at}", "task", {"prompt": prompt, "description": "bench"})
+        for at, prompt in enumerate(prompts)
+    )
     return _answer(b"".join(calls), "tool_use")
 
 
@@ -92,7 +110,13 @@ class Seen:
 
     def told(self) -> dict[str, Any]:
         """All of it, for JSON."""
-        return {"first": self.first, "requests": self.requests, "bytes": self.size, "most": self.most, "kept": self.kept}
+        return {
+            "first": self.first,
+            "requests": self.requests,
+            "bytes": self.size,
+            "most": self.most,
+            "kept": self.kept,
+        }
 
 
 class Connection(asyncio.Protocol):
@@ -123,14 +147,25 @@ class Connection(asyncio.Protocol):
     def _tell(self, head: bytes) -> None:
         seen = self._runs.get(head.split(b" ", 2)[1].decode().strip("/"))
         body = json.dumps(seen.told() if seen else None).encode()
-        self._transport.write(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b" % (len(body), body))
+        self._transport.write(
+            b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            % (len(body), body)
+        )
 
     def _converse(self, body: bytes) -> None:
         marker = _MARKER.search(body)
         assert marker, "a request without a marker"
-        run, name, (children, turns, delay, keep) = marker[1].decode(), marker[2].decode(), map(int, marker.groups()[2:])
+        run, name, (children, turns, delay, keep) = (
+            marker[1].decode(),
+            marker[2].decode(),
+            map(int, marker.groups()[2:]),
+        )
         seen = self._runs.get(run) or self._runs.setdefault(run, Seen())
-        seen.requests, seen.size, seen.in_flight = seen.requests + 1, seen.size + len(body), seen.in_flight + 1
+        seen.requests, seen.size, seen.in_flight = (
+            seen.requests + 1,
+            seen.size + len(body),
+            seen.in_flight + 1,
+        )
         seen.most = max(seen.most, seen.in_flight)
         seen.asked[name] = asked = seen.asked[name] + 1
         if keep:
@@ -151,7 +186,9 @@ class Connection(asyncio.Protocol):
 
 async def _serve() -> None:
     runs: dict[str, Seen] = {}
-    server = await asyncio.get_running_loop().create_server(lambda: Connection(runs), "127.0.0.1", 0, backlog=2048)
+    server = await asyncio.get_running_loop().create_server(
+        lambda: Connection(runs), "127.0.0.1", 0, backlog=2048
+    )
     sys.stdout.write(f"{server.sockets[0].getsockname()[1]}\n")
     sys.stdout.flush()
     async with server:

@@ -34,7 +34,12 @@ async def _measure(which: str, url: str, folder: str, prompt: str) -> dict[str, 
             from mudroom import Session
 
             subject = await stack.enter_async_context(
-                Session(model="anthropic:bench", cwd=folder, child_turns=turns + 2, max_children=max(64, children))
+                Session(
+                    model="anthropic:bench",
+                    cwd=folder,
+                    child_turns=turns + 2,
+                    max_children=max(64, children),
+                )
             )
         cpu, wall = _cpu(), time.perf_counter()
         report = await subject.run(prompt)
@@ -45,7 +50,11 @@ async def _measure(which: str, url: str, folder: str, prompt: str) -> dict[str, 
 
 def _main() -> None:
     profile = cProfile.Profile() if os.environ.get("BENCH_PROFILE") else None
-    figures = profile.runcall(asyncio.run, _measure(*sys.argv[1:])) if profile else asyncio.run(_measure(*sys.argv[1:]))
+    figures = (
+        profile.runcall(asyncio.run, _measure(*sys.argv[1:]))
+        if profile
+        else asyncio.run(_measure(*sys.argv[1:]))
+    )
     if profile:
         profile.dump_stats(os.environ["BENCH_PROFILE"])
     print(json.dumps(figures))

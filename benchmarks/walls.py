@@ -12,12 +12,21 @@ import tempfile
 import time
 
 from mudroom._core.ports import Sandbox
-from mudroom.sandboxes import probe
-from mudroom.sandboxes.bubblewrap import Bubblewrap
-from mudroom.sandboxes.landlock import Landlocked
-from mudroom.sandboxes.plain import PlainSandbox
+from mudroom.sandboxes import detect
+from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
+from mudroom.sandboxes.linux.landlock import Landlocked
+from mudroom.sandboxes.unsandboxed import PlainSandbox
 
-BARE = ["--unshare-user", "--unshare-pid", "--unshare-net", "--ro-bind", "/", "/", "--proc", "/proc"]
+BARE = [
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-net",
+    "--ro-bind",
+    "/",
+    "/",
+    "--proc",
+    "/proc",
+]
 TIMES, AT_ONCE, MANY = 100, 32, 400
 
 
@@ -27,11 +36,15 @@ def drop(_: bytes) -> None:
 
 def sandboxes(root: str) -> dict[str, Sandbox]:
     """All this machine has, the plain one first."""
-    found, away = probe.look(probe.find(os.environ, root), root), os.path.join(root, "away")
+    found, away = detect.look(detect.find(os.environ, root), root), os.path.join(root, "away")
     made: dict[str, Sandbox] = {"off": PlainSandbox(root)}
     if not found.no_full:
-        made["bare"] = PlainSandbox(root, wrap=lambda command: [found.bwrap, *BARE, "--", "/bin/bash", "-c", command])
-        made["full"] = Bubblewrap(root, found.bwrap, away=away, environ=os.environ, keeps_root=bool(found.no_other))
+        made["bare"] = PlainSandbox(
+            root, wrap=lambda command: [found.bwrap, *BARE, "--", "/bin/bash", "-c", command]
+        )
+        made["full"] = Bubblewrap(
+            root, found.bwrap, away=away, environ=os.environ, keeps_root=bool(found.no_other)
+        )
     if not found.no_file:
         made["file"] = Landlocked(root, away=away, environ=os.environ)
     return made
@@ -52,7 +65,9 @@ async def measure() -> None:
         floor = statistics.median(spent["off"])
         for name, box in boxes.items():
             median, late = statistics.median(spent[name]), sorted(spent[name])[TIMES * 95 // 100]
-            print(f"{name:5} {median:6.1f} ms median (+{median - floor:.1f}), {late:6.1f} ms p95, {await rate(box):5.0f} commands/s")
+            print(
+                f"{name:5} {median:6.1f} ms median (+{median - floor:.1f}), {late:6.1f} ms p95, {await rate(box):5.0f} commands/s"
+            )
 
 
 async def rate(box: Sandbox) -> float:

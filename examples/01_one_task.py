@@ -12,9 +12,13 @@ from mudroom import Session
 
 async def main(folder: str) -> None:
     async with Session(cwd=folder) as session:
-        report = await session.task("Find what testing framework this project uses.", agent="explore")
+        report = await session.task(
+            "Find what testing framework this project uses.", agent="explore"
+        )
     print(report.text)
-    print(f"[{report.reason}: {report.turns} turns, {sum(report.calls.values())} tool calls, read {len(report.files_read)} files]")
+    print(
+        f"[{report.reason}: {report.turns} turns, {sum(report.calls.values())} tool calls, read {len(report.files_read)} files]"
+    )
 
 
 if __name__ == "__main__":

@@ -29,15 +29,24 @@ def stand_in(request: Request) -> Any:
     first = text.split("\n")[0].split("\t")[1].strip('"')
     return [
         call("self.emitvalue", emit_variable_name="title", emit_variable_value=first),
-        call("self.emitvalue", emit_variable_name="functions", emit_variable_value=text.count("\tdef ") + text.count("\tasync def ")),
+        call(
+            "self.emitvalue",
+            emit_variable_name="functions",
+            emit_variable_value=text.count("\tdef ") + text.count("\tasync def "),
+        ),
     ]
 
 
 async def main() -> None:
     here = Path(__file__).parent
     files = sorted(path.name for path in here.glob("0*.py"))
-    prompts = [f"Read {file} and emit the first sentence of its docstring and how many functions it has." for file in files]
-    async with Session(model=os.environ.get("MUDROOM_MODEL") or ScriptedModel(stand_in), cwd=str(here)) as session:
+    prompts = [
+        f"Read {file} and emit the first sentence of its docstring and how many functions it has."
+        for file in files
+    ]
+    async with Session(
+        model=os.environ.get("MUDROOM_MODEL") or ScriptedModel(stand_in), cwd=str(here)
+    ) as session:
         reports = await session.map(prompts, outputs=Module, parallel=4)
     for file, report in zip(files, reports, strict=True):
         if not report.ok:

@@ -9,7 +9,16 @@ import re
 from pathlib import Path
 from typing import Any
 
-from mudroom import ContextState, ModelConfig, OutputConfig, PromptConfig, RunConfig, Session, SubAgentScope, ToolConfig
+from mudroom import (
+    ContextState,
+    ModelConfig,
+    OutputConfig,
+    PromptConfig,
+    RunConfig,
+    Session,
+    SubAgentScope,
+    ToolConfig,
+)
 from mudroom.models.scripted import Request, ScriptedModel, call
 
 
@@ -29,7 +38,9 @@ def stand_in(request: Request) -> Any:
 
 async def main() -> None:
     here = Path(__file__).parent
-    async with Session(model=os.environ.get("MUDROOM_MODEL") or ScriptedModel(stand_in), cwd=str(here)) as session:
+    async with Session(
+        model=os.environ.get("MUDROOM_MODEL") or ScriptedModel(stand_in), cwd=str(here)
+    ) as session:
         scope = await SubAgentScope.create(
             "doc-extractor",
             session,
@@ -37,7 +48,9 @@ async def main() -> None:
             ModelConfig(model="inherit", temp=0.2, top_p=0.9),
             RunConfig(max_time_minutes=2, max_turns=8),
             tool_config=ToolConfig(tools=["read", "grep"]),
-            output_config=OutputConfig(outputs={"title": "the document's title", "author": "its author"}),
+            output_config=OutputConfig(
+                outputs={"title": "the document's title", "author": "its author"}
+            ),
             on_message=print,
         )
         await scope.run_non_interactive(ContextState(doc_path="documents/on-mud.md"))

@@ -27,7 +27,9 @@ async def main() -> None:
         for agent in session.agents:
             print(f"{agent.name}: {agent.description}")
         report = await session.task("Review documents/on-mud.md.", agent="reviewer")
-    print(f"\n{report.text}\n[used {', '.join(report.calls)}; changed {len(report.files_changed)} files]")
+    print(
+        f"\n{report.text}\n[used {', '.join(report.calls)}; changed {len(report.files_changed)} files]"
+    )
 
 
 if __name__ == "__main__":

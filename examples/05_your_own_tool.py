@@ -19,7 +19,9 @@ async def in_stock(ctx: ToolContext, item: Annotated[str, "plural, lower case"])
     seen = ctx.memo.setdefault("in_stock", [])  # what this run's tools remember between calls
     seen.append(item)
     if item not in STOCK:
-        raise ValueError(f"there is no {item}; there are {', '.join(STOCK)}")  # the model is told, and can try again
+        raise ValueError(
+            f"there is no {item}; there are {', '.join(STOCK)}"
+        )  # the model is told, and can try again
     return STOCK[item]
 
 
@@ -30,7 +32,9 @@ SCRIPT = [
 
 
 async def main() -> None:
-    async with Session(model=os.environ.get("MUDROOM_MODEL") or ScriptedModel(SCRIPT), tools=[in_stock]) as session:
+    async with Session(
+        model=os.environ.get("MUDROOM_MODEL") or ScriptedModel(SCRIPT), tools=[in_stock]
+    ) as session:
         report = await session.run("How many boots and hats are there?")
     print(report.text)
     print(f"[in_stock was called {report.calls['in_stock']} times, {report.failed} failed]")

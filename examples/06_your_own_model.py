@@ -34,14 +34,20 @@ class Conversation:
         """Answer. `tools` is False when the run must sum up."""
         last = next(message for message in reversed(self.messages) if isinstance(message, User))
         words = sum(len(block.text.split()) for block in last.content)
-        yield Assistant((Text(f"You said {words} words."),), usage=Usage(input_tokens=words, output_tokens=4))
+        yield Assistant(
+            (Text(f"You said {words} words."),), usage=Usage(input_tokens=words, output_tokens=4)
+        )
 
 
 async def main() -> None:
     async with Session(model=WordCounter()) as session:
         first = await session.run("Good morning, mudroom.")
         second = await session.run("And good night.")
-    print(first.text, second.text, f"[{first.model}, {(first.usage + second.usage).total_tokens} tokens]")
+    print(
+        first.text,
+        second.text,
+        f"[{first.model}, {(first.usage + second.usage).total_tokens} tokens]",
+    )
 
 
 if __name__ == "__main__":

@@ -16,11 +16,17 @@ async def restless(request: Request) -> Any:
 
 
 async def main() -> None:
-    async with Session(model=ScriptedModel(restless), cwd=__file__.rpartition("/")[0] or ".") as session:
+    async with Session(
+        model=ScriptedModel(restless), cwd=__file__.rpartition("/")[0] or "."
+    ) as session:
         for budget in (Budget(turns=5), Budget(input_tokens=2_000), Budget(seconds=0.5)):
-            report = await session.task("Read this file to its end.", agent="explore", budget=budget)
+            report = await session.task(
+                "Read this file to its end.", agent="explore", budget=budget
+            )
             assert report.reason in (Reason.MAX_TURNS, Reason.BUDGET, Reason.TIMEOUT, Reason.LOOP)
-            print(f"{report.reason}: {report.turns} turns, {report.usage.total_tokens:,} tokens, {report.seconds:.1f} s: {report.text}")
+            print(
+                f"{report.reason}: {report.turns} turns, {report.usage.total_tokens:,} tokens, {report.seconds:.1f} s: {report.text}"
+            )
 
 
 if __name__ == "__main__":

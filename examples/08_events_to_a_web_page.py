@@ -28,7 +28,9 @@ async def page(_: web.Request) -> web.Response:
 
 async def events(request: web.Request) -> web.StreamResponse:
     """One run for each page that is opened; closing the page ends it."""
-    response = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"})
+    response = web.StreamResponse(
+        headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store"}
+    )
     await response.prepare(request)
     queue: asyncio.Queue[AnyEvent | None] = asyncio.Queue()
 

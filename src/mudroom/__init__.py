@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from ._core.messages import Assistant, Call, Message, Result, Text, Thinking, Usage, User
     from ._core.ports import Answer, Approver, Journal, Model, Question, ToolContext
     from ._core.tools import Effect, Tool, ToolResult
-    from ._engine.ledger import Ledger
     from .errors import JournalError, ModelError, ModelUnavailable, MudroomError, UsageError
+    from .projections.ledger import Ledger
     from .scope import (
         ContextState,
         ModelConfig,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
         ToolConfig,
     )
     from .session import Session
-    from .toolkit.function import tool
+    from .tools.function import tool
 
 _HOMES = {
     "_core.agents": "Agent Output Reason Report",
@@ -50,23 +50,58 @@ _HOMES = {
     "_core.messages": "Assistant Call Message Result Text Thinking Usage User",
     "_core.ports": "Answer Approver Journal Model Question ToolContext",
     "_core.tools": "Effect Tool ToolResult",
-    "_engine.ledger": "Ledger",
+    "projections.ledger": "Ledger",
     "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
-    "scope": ("ContextState ModelConfig OutputConfig OutputObject PromptConfig RunConfig SubAgentScope SubagentTerminateMode ToolConfig"),
+    "scope": (
+        "ContextState ModelConfig OutputConfig OutputObject PromptConfig RunConfig SubAgentScope SubagentTerminateMode ToolConfig"
+    ),
     "session": "Session",
-    "toolkit.function": "tool",
+    "tools.function": "tool",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022  (by theme)
-    "Session", "Agent", "Budget", "Report", "Reason", "Output", "Usage", "Ledger",
-    "tool", "Tool", "ToolResult", "ToolContext", "Effect",
-    "SubAgentScope", "ContextState", "PromptConfig", "ModelConfig", "RunConfig", "ToolConfig", "OutputConfig", "OutputObject",
+    "Session",
+    "Agent",
+    "Budget",
+    "Report",
+    "Reason",
+    "Output",
+    "Usage",
+    "Ledger",
+    "tool",
+    "Tool",
+    "ToolResult",
+    "ToolContext",
+    "Effect",
+    "SubAgentScope",
+    "ContextState",
+    "PromptConfig",
+    "ModelConfig",
+    "RunConfig",
+    "ToolConfig",
+    "OutputConfig",
+    "OutputObject",
     "SubagentTerminateMode",
-    "Message", "User", "Assistant", "Text", "Thinking", "Call", "Result", "AnyEvent",
-    "Model", "Journal", "Approver", "Question", "Answer",
-    "MudroomError", "UsageError", "ModelError", "ModelUnavailable", "JournalError",
-]  # fmt: skip
+    "Message",
+    "User",
+    "Assistant",
+    "Text",
+    "Thinking",
+    "Call",
+    "Result",
+    "AnyEvent",
+    "Model",
+    "Journal",
+    "Approver",
+    "Question",
+    "Answer",
+    "MudroomError",
+    "UsageError",
+    "ModelError",
+    "ModelUnavailable",
+    "JournalError",
+]
 
 
 def __getattr__(name: str) -> Any:

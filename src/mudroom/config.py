@@ -69,13 +69,34 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.origins.get(name, "default")
 
 
-KEYS = tuple(name for name in Settings.__struct_fields__ if name not in ("origins", "agents", "json_schema"))
-NARROWING = ("max_turns", "max_minutes", "max_tokens", "max_budget_usd", "child_turns", "max_children")
+KEYS = tuple(
+    name for name in Settings.__struct_fields__ if name not in ("origins", "agents", "json_schema")
+)
+NARROWING = (
+    "max_turns",
+    "max_minutes",
+    "max_tokens",
+    "max_budget_usd",
+    "child_turns",
+    "max_children",
+)
 """What a project's file may set, and only to less: it comes with a repository that someone else wrote."""
 
-_CHOICES = {"output_format": FORMATS, "color": COLORS, "screen": SCREENS, "sandbox": SANDBOXES, "permission_mode": MODES}
-_NUMBERS = {field.name for field in msgspec.structs.fields(Settings) if int in (field.type, *get_args(field.type))}
-_FIGURES = {field.name for field in msgspec.structs.fields(Settings) if float in get_args(field.type)}
+_CHOICES = {
+    "output_format": FORMATS,
+    "color": COLORS,
+    "screen": SCREENS,
+    "sandbox": SANDBOXES,
+    "permission_mode": MODES,
+}
+_NUMBERS = {
+    field.name
+    for field in msgspec.structs.fields(Settings)
+    if int in (field.type, *get_args(field.type))
+}
+_FIGURES = {
+    field.name for field in msgspec.structs.fields(Settings) if float in get_args(field.type)
+}
 _VARIABLES = {
     "model": "MUDROOM_MODEL",
     "child_model": "MUDROOM_CHILD_MODEL CLAUDE_CODE_SUBAGENT_MODEL",
@@ -108,7 +129,10 @@ def load(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> S
         bound = values.get(key, getattr(_DEFAULTS, key))
         if bound is None or value < bound:
             values[key], origins[key] = value, where
-    for key, value, where in (*_from_environment(environ), *((k, v, "flag") for k, v in flags.items() if v is not None)):
+    for key, value, where in (
+        *_from_environment(environ),
+        *((k, v, "flag") for k, v in flags.items() if v is not None),
+    ):
         values[key], origins[key] = value, where
     return Settings(**values, origins=origins)
 
@@ -124,7 +148,9 @@ def put(path: Path, name: str, value: str) -> None:
     _read(path, KEYS)
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
     at = next((n for n, line in enumerate(lines) if _sets(line, key)), len(lines))
-    lines[at : at + 1] = [f"{key} = {_toml(_checked(key, _typed(key, value), str(path)))}"] if value else []
+    lines[at : at + 1] = (
+        [f"{key} = {_toml(_checked(key, _typed(key, value), str(path)))}"] if value else []
+    )
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     new.write_text("".join(f"{line}\n" for line in lines), "utf-8")
@@ -140,7 +166,11 @@ def _sets(line: str, key: str) -> bool:
 
 
 def _typed(key: str, value: str) -> Any:
-    return {"true": True, "false": False}.get(value, value) if isinstance(getattr(_DEFAULTS, key), bool) else value
+    return (
+        {"true": True, "false": False}.get(value, value)
+        if isinstance(getattr(_DEFAULTS, key), bool)
+        else value
+    )
 
 
 def _toml(value: Any) -> str:
@@ -157,14 +187,18 @@ def home(environ: Mapping[str, str]) -> str:
 
 def config_file(environ: Mapping[str, str]) -> Path:
     """The user's own file of settings."""
-    return Path(_user_folder(environ, "XDG_CONFIG_HOME", ".config", "user_config_dir"), "config.toml")
+    return Path(
+        _user_folder(environ, "XDG_CONFIG_HOME", ".config", "user_config_dir"), "config.toml"
+    )
 
 
 def _user_folder(environ: Mapping[str, str], variable: str, below_home: str, function: str) -> str:
     if base := environ.get(variable):
         return os.path.join(base, "mudroom")
     if sys.platform == "linux" and (user := environ.get("HOME")):
-        return os.path.join(user, below_home, "mudroom")  # what platformdirs says too, without the cost of importing it
+        return os.path.join(
+            user, below_home, "mudroom"
+        )  # what platformdirs says too, without the cost of importing it
     import platformdirs
 
     return getattr(platformdirs, function)("mudroom", appauthor=False)
@@ -178,13 +212,19 @@ def _read(path: Path, allowed: tuple[str, ...]) -> list[tuple[str, Any, str]]:
         return []
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"
-        raise UsageError(f"cannot read the settings: {reason}", where=str(path), remedy="Mend or remove the file.") from None
+        raise UsageError(
+            f"cannot read the settings: {reason}",
+            where=str(path),
+            remedy="Mend or remove the file.",
+        ) from None
     import tomllib
 
     try:
         table = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"not TOML: {error}", where=str(path), remedy='Lines look like: model = "sonnet"') from None
+        raise UsageError(
+            f"not TOML: {error}", where=str(path), remedy='Lines look like: model = "sonnet"'
+        ) from None
     found: list[tuple[str, Any, str]] = []
     for key, value in table.items():
         where = f"{path}:{_line(text, key)}"
@@ -215,7 +255,9 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, Any, str]]:
         found.append(("screen", "plain", "$MUDROOM_SCREEN_READER"))
     if environ.get("NO_COLOR"):
         found.append(("color", "never", "$NO_COLOR"))
-    elif forcing := next((n for n in ("FORCE_COLOR", "CLICOLOR_FORCE") if environ.get(n, "0") != "0"), None):
+    elif forcing := next(
+        (n for n in ("FORCE_COLOR", "CLICOLOR_FORCE") if environ.get(n, "0") != "0"), None
+    ):
         found.append(("color", "always", f"${forcing}"))
     return found
 
@@ -235,7 +277,9 @@ def _checked(key: str, value: Any, where: str) -> Any:
     if not isinstance(value, str) or not value.strip():
         raise UsageError(f"{key} must be words in quotes, not {value!r}", where=where)
     if key in _CHOICES and value not in _CHOICES[key]:
-        raise UsageError(f"{key} cannot be {value!r}", where=where, remedy=suggest(value, _CHOICES[key]))
+        raise UsageError(
+            f"{key} cannot be {value!r}", where=where, remedy=suggest(value, _CHOICES[key])
+        )
     return os.path.abspath(os.path.expanduser(value)) if key == "home" else value.strip()
 
 
@@ -250,7 +294,14 @@ def _figure(key: str, value: Any, where: str) -> float:
 
 
 def _line(text: str, key: str) -> int:
-    return next((n for n, line in enumerate(text.splitlines(), 1) if line.lstrip().strip("\"'").startswith(key)), 1)
+    return next(
+        (
+            n
+            for n, line in enumerate(text.splitlines(), 1)
+            if line.lstrip().strip("\"'").startswith(key)
+        ),
+        1,
+    )
 
 
 _DEFAULTS = Settings()

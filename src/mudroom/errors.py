@@ -32,7 +32,13 @@ class MudroomError(Exception):
     def __init__(self, message: str, *, where: str = "", remedy: str = "") -> None:
         self.message, self.where, self.remedy = message, where, remedy
         place = f" ({where})" if where else ""
-        gap = "" if message.endswith("\n") else " " if message.endswith((".", "!", "?", "。")) else ". "
+        gap = (
+            ""
+            if message.endswith("\n")
+            else " "
+            if message.endswith((".", "!", "?", "。"))
+            else ". "
+        )
         super().__init__(f"{message}{place}{gap}{remedy}" if remedy else f"{message}{place}")
 
 

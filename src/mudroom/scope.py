@@ -21,9 +21,9 @@ from ._core.events import AnyEvent, CallStarted, TurnFinished
 from ._core.messages import Assistant, Message, Text, user
 from ._core.ports import Workspace
 from ._core.tools import Tool, canonical
-from ._engine.answers import EMIT
+from ._engine.structured_output import EMIT
 from .errors import ModelError, UnknownName, UsageError
-from .toolkit.function import declared
+from .tools.function import declared
 
 log = logging.getLogger("mudroom")
 
@@ -169,7 +169,13 @@ class Runtime(Protocol):
         ...
 
     async def execute(
-        self, agent: Agent, prompt: str, *, tools: Mapping[str, Tool], history: tuple[Message, ...], started: Callable[[str], None]
+        self,
+        agent: Agent,
+        prompt: str,
+        *,
+        tools: Mapping[str, Tool],
+        history: tuple[Message, ...],
+        started: Callable[[str], None],
     ) -> Report:
         """Run an agent with tools of its own and nobody to confirm anything."""
         ...
@@ -197,7 +203,13 @@ class SubAgentScope:
         on_message: Callable[[str], Any] | None,
     ) -> None:
         self.name, self.output = name, OutputObject()
-        self._runtime, self._prompt, self._agent, self._tools, self._on_message = runtime, prompt, agent, tools, on_message
+        self._runtime, self._prompt, self._agent, self._tools, self._on_message = (
+            runtime,
+            prompt,
+            agent,
+            tools,
+            on_message,
+        )
         self._run_id = ""
 
     @classmethod
@@ -222,7 +234,11 @@ class SubAgentScope:
         tools = {tool.name: tool for tool in _resolved(tool_config, runtime_context.toolbox)}
         for tool in tools.values():
             _check_interactivity(tool)
-        outputs = None if output_config is None else {key: Output(text) for key, text in output_config.outputs.items()}
+        outputs = (
+            None
+            if output_config is None
+            else {key: Output(text) for key, text in output_config.outputs.items()}
+        )
         agent = Agent(
             name=name,
             model=model_config.model,
@@ -242,16 +258,25 @@ class SubAgentScope:
         call fails for good. `output.terminate_reason` is ERROR then.
         """
         agent = replace(self._agent, instructions=self._instructions(context))
-        history = (*_environment(self._runtime.workspace), *map(_message, self._prompt.initial_messages or ()))
+        history = (
+            *_environment(self._runtime.workspace),
+            *map(_message, self._prompt.initial_messages or ()),
+        )
         unwatch = self._runtime.watch(self._hear) if self._on_message else None
         try:
             report = await self._runtime.execute(
-                agent, "Get Started!", tools=self._tools, history=history, started=lambda run_id: setattr(self, "_run_id", run_id)
+                agent,
+                "Get Started!",
+                tools=self._tools,
+                history=history,
+                started=lambda run_id: setattr(self, "_run_id", run_id),
             )
         finally:
             if unwatch:
                 unwatch()
-        self.output = OutputObject(emitted_vars=report.outputs, terminate_reason=report.reason, report=report)
+        self.output = OutputObject(
+            emitted_vars=report.outputs, terminate_reason=report.reason, report=report
+        )
         if report.reason is Reason.ERROR:
             raise ModelError(report.error)
 
@@ -259,10 +284,14 @@ class SubAgentScope:
         prompt = self._prompt
         if (prompt.system_prompt is None) == (prompt.initial_messages is None):
             both = "both" if prompt.system_prompt is not None else "neither"
-            raise UsageError(f"PromptConfig takes exactly one of system_prompt and initial_messages, not {both}")
+            raise UsageError(
+                f"PromptConfig takes exactly one of system_prompt and initial_messages, not {both}"
+            )
         if prompt.system_prompt is None:
             return ""
-        return "\n\n".join((template(prompt.system_prompt, context), *_output_rules(self._agent), _RULES))
+        return "\n\n".join(
+            (template(prompt.system_prompt, context), *_output_rules(self._agent), _RULES)
+        )
 
     def _hear(self, event: AnyEvent) -> None:
         if event.run != self._run_id or self._on_message is None:
@@ -270,7 +299,9 @@ class SubAgentScope:
         if isinstance(event, TurnFinished) and event.message.text:
             self._on_message(event.message.text)
         elif isinstance(event, CallStarted):
-            self._on_message(f"**Executing tool: {event.call.name} with args {str(event.call.arguments)[:250]}**")
+            self._on_message(
+                f"**Executing tool: {event.call.name} with args {str(event.call.arguments)[:250]}**"
+            )
 
 
 _RULES = """\
@@ -284,7 +315,9 @@ def _output_rules(agent: Agent) -> tuple[str, ...]:
     if not agent.outputs:
         return ()
     listed = "\n".join(f"- {name}: {output.description}" for name, output in agent.outputs.items())
-    return (f"Before you stop you MUST emit each of these values with the tool {EMIT}, once for each name:\n{listed}",)
+    return (
+        f"Before you stop you MUST emit each of these values with the tool {EMIT}, once for each name:\n{listed}",
+    )
 
 
 def template(text: str, context: ContextState) -> str:
@@ -312,7 +345,12 @@ def _resolved(config: ToolConfig | None, toolbox: Mapping[str, Tool]) -> Iterabl
                 raise UnknownName("tool", asked, toolbox)
             yield toolbox[name]
         else:
-            yield declared(asked["name"], asked.get("description", ""), asked["parameters"], asked.get("handler"))
+            yield declared(
+                asked["name"],
+                asked.get("description", ""),
+                asked["parameters"],
+                asked.get("handler"),
+            )
 
 
 def _check_interactivity(tool: Tool) -> None:
@@ -322,7 +360,9 @@ def _check_interactivity(tool: Tool) -> None:
             tool.name,
         )
     elif tool.needs_confirmation:
-        raise UsageError(f'Tool "{tool.name}" requires user confirmation and cannot be used in a non-interactive subagent.')
+        raise UsageError(
+            f'Tool "{tool.name}" requires user confirmation and cannot be used in a non-interactive subagent.'
+        )
 
 
 def _budget(config: RunConfig) -> Budget:
@@ -349,5 +389,7 @@ def _message(given: Message | Mapping[str, str]) -> Message:
         return given
     role, content = given.get("role"), given.get("content")
     if role not in ("user", "assistant", "model") or not isinstance(content, str):
-        raise UsageError(f"initial_messages: {dict(given)!r} has no role user or assistant with a text as content")
+        raise UsageError(
+            f"initial_messages: {dict(given)!r} has no role user or assistant with a text as content"
+        )
     return user(content) if role == "user" else Assistant((Text(content),))

@@ -9,26 +9,34 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from msgspec.structs import replace
 
-from . import assembly
+from . import build
 from ._core.agents import Agent, Brief, Mode, Report
 from ._core.budgets import Budget, Meter
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.messages import Message
 from ._core.ports import Approver, Journal, Model, Sandbox, Workspace
 from ._core.tools import Tool
-from ._engine.compact import TITLE, asking
-from ._engine.record import Ongoing
+from ._engine.compaction import TITLE, asking
 from ._engine.task import narrowed
 from ._version import __version__
-from .crew import named
+from .agent_catalog import named
+from .conversation_state import Ongoing
 from .errors import UsageError
-from .outputs import shape
+from .output_types import shape
 from .permissions.rules import Permissions
-from .prices import known
+from .pricing import known
 from .workers.local import LocalWorker
 
 if TYPE_CHECKING:
-    from .scope import ContextState, ModelConfig, OutputConfig, OutputObject, PromptConfig, RunConfig, ToolConfig
+    from .scope import (
+        ContextState,
+        ModelConfig,
+        OutputConfig,
+        OutputObject,
+        PromptConfig,
+        RunConfig,
+        ToolConfig,
+    )
 
 T = TypeVar("T")
 
@@ -97,23 +105,39 @@ class Session:
         self.id = str(uuid.UUID(id) if id else uuid.uuid4())
         self.notices: list[str] = []
         self.budget = Budget(depth=1) if budget is None else budget.over(Budget(depth=1))
-        self._wish = assembly.Wish(
-            session=self.id, model=model, child_model="" if child_model == "inherit" else child_model, cwd=cwd, home=home,
-            child_budget=Budget(turns=child_turns), tools=tuple(tools), agents=tuple(agents), root=root, agent_files=agent_files,
-            journal=journal, approver=approver, sandbox=sandbox, network=network, permissions=permissions or Permissions(), trusted=trusted,
-            environ=environ, resume=resume, fork=fork, prices=prices or self.budget.usd is not None,
-        )  # fmt: skip
+        self._wish = build.Wish(
+            session=self.id,
+            model=model,
+            child_model="" if child_model == "inherit" else child_model,
+            cwd=cwd,
+            home=home,
+            child_budget=Budget(turns=child_turns),
+            tools=tuple(tools),
+            agents=tuple(agents),
+            root=root,
+            agent_files=agent_files,
+            journal=journal,
+            approver=approver,
+            sandbox=sandbox,
+            network=network,
+            permissions=permissions or Permissions(),
+            trusted=trusted,
+            environ=environ,
+            resume=resume,
+            fork=fork,
+            prices=prices or self.budget.usd is not None,
+        )
         self._most = max_children
         self._watchers: list[Callable[[AnyEvent], None]] = []
         self._ongoing = Ongoing()
         self._turn_taking = asyncio.Lock()
-        self._house: assembly.House | None = None
+        self._house: build.House | None = None
 
     async def __aenter__(self) -> Session:
         if self._wish.resume:
-            self._wish = assembly.reopened(self._wish)
+            self._wish = build.reopened(self._wish)
             self.id = self._wish.session
-        self._house = house = assembly.build(self._wish, self._watchers, self._ongoing.left)
+        self._house = house = build.build(self._wish, self._watchers, self._ongoing.left)
         self._worker = LocalWorker(house.parts, self._most)
         try:
             await self._move_in(house)
@@ -123,17 +147,22 @@ class Session:
             raise
         return self
 
-    async def _move_in(self, house: assembly.House) -> None:
+    async def _move_in(self, house: build.House) -> None:
         self.notices.extend(house.notices)
         if self.budget.usd is not None:
             known(house.model)
         if self._wish.resume:
             if self._wish.fork:
-                await assembly.copy(self._wish, house.parts.journal)
+                await build.copy(self._wish, house.parts.journal)
             self._ongoing.take_up(house.parts.journal.read())
-        tier, granted = house.parts.sandbox.tier, assembly.granted(self._wish)
+        tier, granted = house.parts.sandbox.tier, build.granted(self._wish)
         opened = SessionOpened(
-            at=house.parts.clock.now(), session=self.id, cwd=self.cwd, version=__version__, sandbox=tier, granted=granted
+            at=house.parts.clock.now(),
+            session=self.id,
+            cwd=self.cwd,
+            version=__version__,
+            sandbox=tier,
+            granted=granted,
         )
         await self._record(opened)
         await house.models.ready()
@@ -241,14 +270,24 @@ class Session:
         async with self._turn_taking:
             await self._finish()
             if not self._ongoing.latest:
-                raise UsageError("there is no conversation to compact", remedy="Say first what is to be done.")
+                raise UsageError(
+                    "there is no conversation to compact", remedy="Say first what is to be done."
+                )
             root = replace(self._open().root, mode=Mode.PLAN)
-            return await self._go_on(asking(focus), root, Budget(turns=1, children=0).over(self.budget), compacts=True, description=TITLE)
+            return await self._go_on(
+                asking(focus),
+                root,
+                Budget(turns=1, children=0).over(self.budget),
+                compacts=True,
+                description=TITLE,
+            )
 
     async def _go_on(self, prompt: str, root: Agent, budget: Budget, **more: Any) -> Report[Any]:
         house, latest = self._open(), self._ongoing.latest
         said = self._ongoing.history(house.parts.journal.read())
-        brief = self._brief(prompt, root, house.model, budget, continues=latest, history=said, **more)
+        brief = self._brief(
+            prompt, root, house.model, budget, continues=latest, history=said, **more
+        )
         self._ongoing.latest = brief.run_id
         return await self._settled(brief)
 
@@ -261,18 +300,47 @@ class Session:
             self._ongoing.settle(brief, report)
 
     @overload
-    async def task(self, prompt: str, *, agent: str | Agent = ..., budget: Budget | None = ..., model: str | None = ...,
-                   description: str = ...) -> Report: ...  # fmt: skip
-    @overload
-    async def task(self, prompt: str, *, outputs: type[T], agent: str | Agent = ..., budget: Budget | None = ...,
-                   model: str | None = ..., description: str = ...) -> Report[T]: ...  # fmt: skip
-    @overload
-    async def task(self, prompt: str, *, outputs: Mapping[str, Any], agent: str | Agent = ..., budget: Budget | None = ...,
-                   model: str | None = ..., description: str = ...) -> Report: ...  # fmt: skip
     async def task(
-        self, prompt: str, *, outputs: Any = None, agent: str | Agent = "general", budget: Budget | None = None, model: str | None = None,
+        self,
+        prompt: str,
+        *,
+        agent: str | Agent = ...,
+        budget: Budget | None = ...,
+        model: str | None = ...,
+        description: str = ...,
+    ) -> Report: ...
+    @overload
+    async def task(
+        self,
+        prompt: str,
+        *,
+        outputs: type[T],
+        agent: str | Agent = ...,
+        budget: Budget | None = ...,
+        model: str | None = ...,
+        description: str = ...,
+    ) -> Report[T]: ...
+    @overload
+    async def task(
+        self,
+        prompt: str,
+        *,
+        outputs: Mapping[str, Any],
+        agent: str | Agent = ...,
+        budget: Budget | None = ...,
+        model: str | None = ...,
+        description: str = ...,
+    ) -> Report: ...
+    async def task(
+        self,
+        prompt: str,
+        *,
+        outputs: Any = None,
+        agent: str | Agent = "general",
+        budget: Budget | None = None,
+        model: str | None = None,
         description: str = "",
-    ) -> Report[Any]:  # fmt: skip
+    ) -> Report[Any]:
         """Run one task in a clean context, beside the conversation.
 
         Arguments:
@@ -281,25 +349,57 @@ class Session:
             model: a model string in place of the agent's. description: three to five words for screens.
         """
         who, form = self._agent(agent), shape(outputs) if outputs is not None else None
-        wish = (budget or Budget()).over(who.budget).over(self._open().parts.child_budget).over(Budget(depth=0))
+        wish = (
+            (budget or Budget())
+            .over(who.budget)
+            .over(self._open().parts.child_budget)
+            .over(Budget(depth=0))
+        )
         who = replace(who, outputs=form.outputs) if form else who
-        brief = self._brief(prompt, who, self._model_of(model or who.model), wish, description=description, depth=1)
+        brief = self._brief(
+            prompt, who, self._model_of(model or who.model), wish, description=description, depth=1
+        )
         report = await self._worker.run(brief, Meter(wish))
         return form.fitted(report) if form else report
 
     @overload
-    async def map(self, prompts: Iterable[str], *, agent: str | Agent = ..., parallel: int | None = ...,
-                  budget: Budget | None = ...) -> list[Report]: ...  # fmt: skip
-    @overload
-    async def map(self, prompts: Iterable[str], *, outputs: type[T], agent: str | Agent = ..., parallel: int | None = ...,
-                  budget: Budget | None = ...) -> list[Report[T]]: ...  # fmt: skip
-    @overload
-    async def map(self, prompts: Iterable[str], *, outputs: Mapping[str, Any], agent: str | Agent = ..., parallel: int | None = ...,
-                  budget: Budget | None = ...) -> list[Report]: ...  # fmt: skip
     async def map(
-        self, prompts: Iterable[str], *, outputs: Any = None, agent: str | Agent = "general", parallel: int | None = None,
+        self,
+        prompts: Iterable[str],
+        *,
+        agent: str | Agent = ...,
+        parallel: int | None = ...,
+        budget: Budget | None = ...,
+    ) -> list[Report]: ...
+    @overload
+    async def map(
+        self,
+        prompts: Iterable[str],
+        *,
+        outputs: type[T],
+        agent: str | Agent = ...,
+        parallel: int | None = ...,
+        budget: Budget | None = ...,
+    ) -> list[Report[T]]: ...
+    @overload
+    async def map(
+        self,
+        prompts: Iterable[str],
+        *,
+        outputs: Mapping[str, Any],
+        agent: str | Agent = ...,
+        parallel: int | None = ...,
+        budget: Budget | None = ...,
+    ) -> list[Report]: ...
+    async def map(
+        self,
+        prompts: Iterable[str],
+        *,
+        outputs: Any = None,
+        agent: str | Agent = "general",
+        parallel: int | None = None,
         budget: Budget | None = None,
-    ) -> list[Report[Any]]:  # fmt: skip
+    ) -> list[Report[Any]]:
         """Run many tasks, each in a clean context of its own, `parallel` at a time; the reports in the order of the prompts."""
         places = asyncio.Semaphore(parallel or self._most)
 
@@ -312,10 +412,17 @@ class Session:
         return [task.result() for task in tasks]
 
     async def scope(
-        self, name: str, prompt_config: PromptConfig, model_config: ModelConfig | None = None, run_config: RunConfig | None = None,
-        tool_config: ToolConfig | None = None, output_config: OutputConfig | None = None, on_message: Callable[[str], Any] | None = None,
-        *, context: ContextState | None = None,
-    ) -> OutputObject:  # fmt: skip
+        self,
+        name: str,
+        prompt_config: PromptConfig,
+        model_config: ModelConfig | None = None,
+        run_config: RunConfig | None = None,
+        tool_config: ToolConfig | None = None,
+        output_config: OutputConfig | None = None,
+        on_message: Callable[[str], Any] | None = None,
+        *,
+        context: ContextState | None = None,
+    ) -> OutputObject:
         """Make a SubAgentScope and run it, in one call; what came of it. `context`: values for `${key}` places.
 
         Errors: those of `SubAgentScope.create` and `run_non_interactive`.
@@ -323,22 +430,36 @@ class Session:
         from . import scope
 
         made = await scope.SubAgentScope.create(
-            name, self, prompt_config, model_config or scope.ModelConfig(), run_config or scope.RunConfig(), tool_config, output_config,
+            name,
+            self,
+            prompt_config,
+            model_config or scope.ModelConfig(),
+            run_config or scope.RunConfig(),
+            tool_config,
+            output_config,
             on_message,
-        )  # fmt: skip
+        )
         await made.run_non_interactive(context or scope.ContextState())
         return made.output
 
     async def execute(
-        self, agent: Agent, prompt: str, *, tools: Mapping[str, Tool], history: tuple[Message, ...] = (), started: Callable[[str], None]
+        self,
+        agent: Agent,
+        prompt: str,
+        *,
+        tools: Mapping[str, Tool],
+        history: tuple[Message, ...] = (),
+        started: Callable[[str], None],
     ) -> Report:
         """Run an agent with tools of its own and nobody to confirm anything: what scopes are made of.
 
         Arguments:
             tools: all it has, by name. history: messages before the prompt. started: called with the run id before the run begins.
         """
-        parts = replace(self._open().parts, toolbox=tools, approver=assembly.Nobody())
-        brief = self._brief(prompt, agent, self._model_of(agent.model), agent.budget, history=history, depth=1)
+        parts = replace(self._open().parts, toolbox=tools, approver=build.Nobody())
+        brief = self._brief(
+            prompt, agent, self._model_of(agent.model), agent.budget, history=history, depth=1
+        )
         brief = replace(brief, tools=narrowed(tools, None, depth=agent.budget.depth or 0))
         started(brief.run_id)
         return await self._worker.beside(parts).run(brief, Meter(agent.budget))
@@ -376,7 +497,16 @@ class Session:
         tools = narrowed(self.tools, agent.tools, depth=budget.depth or 0)
         most = self._wish.permissions.mode
         mode = (agent.mode or most).within(most)
-        return Brief(run_id=str(self._ongoing.runs), agent=agent, prompt=prompt, tools=tools, model=model, budget=budget, mode=mode, **more)
+        return Brief(
+            run_id=str(self._ongoing.runs),
+            agent=agent,
+            prompt=prompt,
+            tools=tools,
+            model=model,
+            budget=budget,
+            mode=mode,
+            **more,
+        )
 
     def _model_of(self, asked: str) -> str:
         if asked != "inherit":
@@ -388,9 +518,11 @@ class Session:
             return agent
         return named(agent, self._open().parts.agents)
 
-    def _open(self) -> assembly.House:
+    def _open(self) -> build.House:
         if self._house is None:
-            raise UsageError("the session is not open", remedy="Use it as `async with Session(...) as session:`.")
+            raise UsageError(
+                "the session is not open", remedy="Use it as `async with Session(...) as session:`."
+            )
         return self._house
 
     async def _record(self, event: SessionOpened | SessionClosed) -> None:

@@ -34,7 +34,12 @@ def main() -> None:
     kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ} | {
         name: value for name, value in os.environ.items() if name.startswith("ATTACKS_")
     }
-    env = kept | {"HOME": "/nonexistent", "USER": "attacker", "LOGNAME": "attacker", "PYTHONDONTWRITEBYTECODE": "1"}
+    env = kept | {
+        "HOME": "/nonexistent",
+        "USER": "attacker",
+        "LOGNAME": "attacker",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
     os.execvpe(sys.argv[1], sys.argv[1:], env)
 
 
@@ -57,7 +62,11 @@ def _reach(closed: str, paths: set[str]) -> None:
 
 
 def _mount(source: str | None, target: str, flags: int, kind: str = "") -> int:
-    return int(_LIBC.mount(source.encode() if source else None, target.encode(), kind.encode() or None, flags, None))
+    return int(
+        _LIBC.mount(
+            source.encode() if source else None, target.encode(), kind.encode() or None, flags, None
+        )
+    )
 
 
 if __name__ == "__main__":

@@ -19,18 +19,21 @@ import pytest
 from mudroom._core.ports import Sandbox
 from mudroom._core.tools import ToolResult
 from mudroom.errors import MudroomError
-from mudroom.sandboxes import probe
-from mudroom.sandboxes._launcher import Limits
-from mudroom.sandboxes.bubblewrap import Bubblewrap
-from mudroom.sandboxes.landlock import Landlocked
-from mudroom.sandboxes.plain import PlainSandbox
-from mudroom.toolkit import builtin
+from mudroom.sandboxes import detect
+from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
+from mudroom.sandboxes.linux.daemon_client import Limits
+from mudroom.sandboxes.linux.landlock import Landlocked
+from mudroom.sandboxes.unsandboxed import PlainSandbox
+from mudroom.tools import builtin
 from mudroom.workspaces.shared import SharedWorkspace
 
 KEY = "sk-planted-0123456789"
 SECRET = "PRIVATE-KEY-MATERIAL"
 LIMITS = Limits(processes=200, memory=1 << 30, file=1 << 30, temporary=64 << 20)
-FOUND = probe.look("" if os.environ.get("ATTACKS_HIDDEN") else probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
+FOUND = detect.look(
+    "" if os.environ.get("ATTACKS_HIDDEN") else detect.find(os.environ, "/nonexistent"),
+    tempfile.gettempdir(),
+)
 
 
 @functools.cache
@@ -40,7 +43,11 @@ def repository() -> Path:
     atexit.register(shutil.rmtree, place)
     (place / "main.py").write_text("print('hello')\n")
     git = ["git", "-c", "user.name=x", "-c", "user.email=x@x", "-C", str(place)]
-    for arguments in (["init", "-q", "--template="], ["add", "main.py"], ["commit", "-qm", "first"]):
+    for arguments in (
+        ["init", "-q", "--template="],
+        ["add", "main.py"],
+        ["commit", "-qm", "first"],
+    ):
         subprocess.run([*git, *arguments], check=True)
     (place / ".git" / "hooks").mkdir()
     return place / ".git"
@@ -89,7 +96,15 @@ class Arena:
         if self.tier == "full":
             hidden = (str(self.base / "records"),)
             more = {"keeps_root": bool(FOUND.no_other)} | more
-            return Bubblewrap(str(self.root), FOUND.bwrap, away=away, environ=self.environ, hidden=hidden, limits=limits, **more)
+            return Bubblewrap(
+                str(self.root),
+                FOUND.bwrap,
+                away=away,
+                environ=self.environ,
+                hidden=hidden,
+                limits=limits,
+                **more,
+            )
         return Landlocked(str(self.root), away=away, environ=self.environ, limits=limits, **more)
 
     def spill(self, name: str) -> str:
@@ -100,7 +115,10 @@ class Arena:
         """Call a built-in tool as the engine does."""
         tool = builtin()[name]
         try:
-            return await tool.run(self, tool.parse({tool.spellings.get(key, key): value for key, value in given.items()}))
+            return await tool.run(
+                self,
+                tool.parse({tool.spellings.get(key, key): value for key, value in given.items()}),
+            )
         except (ValueError, MudroomError) as error:
             return ToolResult(str(error), error=True)
 
@@ -134,9 +152,18 @@ def arena(request: pytest.FixtureRequest, tmp_path: Path) -> Arena:
     """The place, for each kind of walls."""
     if request.param not in tiers():
         pytest.skip(f"no sandbox {request.param} here")
-    gap = next((mark for mark in request.node.iter_markers("gap") if mark.args[0] in (request.param, f"{request.param} as {who()}")), None)
+    gap = next(
+        (
+            mark
+            for mark in request.node.iter_markers("gap")
+            if mark.args[0] in (request.param, f"{request.param} as {who()}")
+        ),
+        None,
+    )
     if gap:
-        request.applymarker(pytest.mark.xfail(strict=True, raises=AssertionError, reason=gap.args[1]))
+        request.applymarker(
+            pytest.mark.xfail(strict=True, raises=AssertionError, reason=gap.args[1])
+        )
     return Arena(tmp_path, request.param)
 
 
@@ -165,7 +192,10 @@ def who() -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line("markers", "gap(where, why): the attack is not held there; where is a tier, or 'tier as root'")
+    config.addinivalue_line(
+        "markers",
+        "gap(where, why): the attack is not held there; where is a tier, or 'tier as root'",
+    )
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:

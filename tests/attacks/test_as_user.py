@@ -16,9 +16,24 @@ SOME = "01_ or 06_ or 09_ or 15_ or 17_ or 19b or 24_ or 27_ or 30_ or 36_ or 39
 @pytest.mark.skipif(os.geteuid() != 0, reason="this is an ordinary user")
 def test_the_attacks_that_tell_root_and_user_apart() -> None:
     chosen = ["-k", SOME] if not os.environ.get("ATTACKS_ALL") else []
-    command = [sys.executable, "-m", "pytest", "-n", "0", "-p", "no:cacheprovider", *chosen, str(HERE / "test_bash.py")]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-n",
+        "0",
+        "-p",
+        "no:cacheprovider",
+        *chosen,
+        str(HERE / "test_bash.py"),
+    ]
     ran = subprocess.run(
-        [sys.executable, str(HERE / "as_user.py"), *command], cwd=HERE.parents[1], capture_output=True, text=True, check=False, timeout=600
+        [sys.executable, str(HERE / "as_user.py"), *command],
+        cwd=HERE.parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=600,
     )
     if "may not make mounts" in ran.stderr:
         pytest.skip(ran.stderr)

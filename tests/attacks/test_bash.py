@@ -45,14 +45,20 @@ async def test_01_write_outside(arena: Any) -> None:
 
 
 async def test_01b_append_truncate_delete_outside(arena: Any) -> None:
-    text = await arena.bash(f"cd {arena.outside} 2>/dev/null; f={arena.outside}/file; echo x >> $f; truncate -s 0 $f; rm -f $f; mv $f $f.x")
+    text = await arena.bash(
+        f"cd {arena.outside} 2>/dev/null; f={arena.outside}/file; echo x >> $f; truncate -s 0 $f; rm -f $f; mv $f $f.x"
+    )
     refused(text)
     arena.untouched()
 
 
 @pytest.mark.gap("file", "80: Landlock does not hold modes, times and extended attributes")
 async def test_80_metadata_outside(arena: Any) -> None:
-    refused(await arena.bash(f"chmod 0640 {arena.outside}/file; touch -d 2001-01-01 {arena.outside}/file"))
+    refused(
+        await arena.bash(
+            f"chmod 0640 {arena.outside}/file; touch -d 2001-01-01 {arena.outside}/file"
+        )
+    )
     assert (arena.outside / "file").stat().st_mode & 0o777 == 0o666
     assert (arena.outside / "file").stat().st_mtime > 1e9
 
@@ -73,7 +79,9 @@ async def test_04_hardlink_out(arena: Any) -> None:
 
 
 async def test_05_ssh_key(arena: Any) -> None:
-    text = await arena.bash(f"cat {arena.home}/.ssh/id_ed25519; cat ~/.ssh/*; find / -name id_ed25519 -exec cat {{}} + 2>/dev/null")
+    text = await arena.bash(
+        f"cat {arena.home}/.ssh/id_ed25519; cat ~/.ssh/*; find / -name id_ed25519 -exec cat {{}} + 2>/dev/null"
+    )
     assert "PRIVATE-KEY" not in text
     refused(text)
 
@@ -88,11 +96,17 @@ async def test_06b_accounts_of_the_machine(arena: Any) -> None:
     """Tier file lets programs look up names; there is nothing secret in that list, but it is the machine's."""
     if arena.tier == "file":
         pytest.skip("the list of names, without passwords, may be read there")
-    assert set(re.findall(r"^(\w+):", await arena.bash("cat /etc/passwd"), re.M)) == {"root", "user", "nobody"}
+    assert set(re.findall(r"^(\w+):", await arena.bash("cat /etc/passwd"), re.M)) == {
+        "root",
+        "user",
+        "nobody",
+    }
 
 
 async def test_07_env_key(arena: Any) -> None:
-    text = await arena.bash("env; cat /proc/self/environ /proc/1/environ; cat /proc/$PPID/environ; strings /proc/*/environ")
+    text = await arena.bash(
+        "env; cat /proc/self/environ /proc/1/environ; cat /proc/$PPID/environ; strings /proc/*/environ"
+    )
     assert "sk-planted" not in text
     assert "OPENAI" not in text
     assert "sk-planted" not in await arena.bash("cat /proc/*/cmdline")
@@ -143,14 +157,18 @@ async def test_09b_trace_host(arena: Any) -> None:
 
 async def test_10_tcp_loopback(arena: Any, listening: Listen) -> None:
     server = listening(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
-    refused(await arena.bash(f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo data >&3"))
+    refused(
+        await arena.bash(f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo data >&3")
+    )
     with pytest.raises(TimeoutError):
         server.accept()
 
 
 async def test_10b_tcp_of_version_6(arena: Any, listening: Listen) -> None:
     server = listening(socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0))
-    text = await arena.python(f"import socket\nsocket.create_connection(('::1', {server.getsockname()[1]}), 1).send(b'data')\n")
+    text = await arena.python(
+        f"import socket\nsocket.create_connection(('::1', {server.getsockname()[1]}), 1).send(b'data')\n"
+    )
     refused(text)
     with pytest.raises(TimeoutError):
         server.accept()
@@ -168,23 +186,39 @@ async def test_11_udp_dns(arena: Any, listening: Listen) -> None:
 
 async def test_12_abstract_socket(arena: Any, listening: Listen) -> None:
     server = listening(socket.AF_UNIX, socket.SOCK_STREAM, f"\0attack-{os.getpid()}")
-    refused(await arena.python(f"import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('\\0attack-{os.getpid()}')\n"))
+    refused(
+        await arena.python(
+            f"import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('\\0attack-{os.getpid()}')\n"
+        )
+    )
     with pytest.raises(TimeoutError):
         server.accept()
 
 
 async def test_13_session_bus(arena: Any) -> None:
     """Sockets of services: none is there, none can be reached."""
-    text = await arena.bash("ls /run/dbus /run/user /var/run/docker.sock /run/systemd /tmp/.X11-unix /run/containerd 2>&1; echo looked")
+    text = await arena.bash(
+        "ls /run/dbus /run/user /var/run/docker.sock /run/systemd /tmp/.X11-unix /run/containerd 2>&1; echo looked"
+    )
     assert "looked" in text
     refused(text)
-    refused(await arena.python("import socket\nsocket.socket(socket.AF_UNIX).connect('/run/dbus/system_bus_socket')\n"))
+    refused(
+        await arena.python(
+            "import socket\nsocket.socket(socket.AF_UNIX).connect('/run/dbus/system_bus_socket')\n"
+        )
+    )
 
 
-async def test_14_socket_inside(arena: Any, listening: Listen, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_14_socket_inside(
+    arena: Any, listening: Listen, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(arena.root)
     server = listening(socket.AF_UNIX, socket.SOCK_STREAM, "service.sock")
-    refused(await arena.python("import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('service.sock')\n"))
+    refused(
+        await arena.python(
+            "import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('service.sock')\n"
+        )
+    )
     with pytest.raises(TimeoutError):
         server.accept()
 
@@ -193,29 +227,43 @@ async def test_14_socket_inside(arena: Any, listening: Listen, monkeypatch: pyte
 
 
 async def test_15_git_hook(arena: Any) -> None:
-    refused(await arena.bash("printf '#!/bin/sh\\ntouch pwned\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit"))
+    refused(
+        await arena.bash(
+            "printf '#!/bin/sh\\ntouch pwned\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit"
+        )
+    )
     assert os.listdir(arena.root / ".git" / "hooks") == []
 
 
 async def test_16_git_config(arena: Any) -> None:
     before = (arena.root / ".git" / "config").read_text()
-    refused(await arena.bash("git config core.fsmonitor 'touch pwned'; echo '[core] pager = x' >> .git/config"))
+    refused(
+        await arena.bash(
+            "git config core.fsmonitor 'touch pwned'; echo '[core] pager = x' >> .git/config"
+        )
+    )
     assert (arena.root / ".git" / "config").read_text() == before
 
 
 async def test_16b_git_config_replaced_by_rename(arena: Any) -> None:
     before = (arena.root / ".git" / "config").read_text()
     refused(
-        await arena.bash("echo '[core]' > evil; mv -f evil .git/config; cp evil .git/config; ln -sf ../evil .git/config; rm -f .git/config")
+        await arena.bash(
+            "echo '[core]' > evil; mv -f evil .git/config; cp evil .git/config; ln -sf ../evil .git/config; rm -f .git/config"
+        )
     )
     assert (arena.root / ".git" / "config").read_text() == before
     assert not (arena.root / ".git" / "config").is_symlink()
 
 
 async def test_17_git_rename(arena: Any) -> None:
-    refused(await arena.bash("mv .git away; mkdir -p .git/hooks; echo x > .git/hooks/post-checkout"))
+    refused(
+        await arena.bash("mv .git away; mkdir -p .git/hooks; echo x > .git/hooks/post-checkout")
+    )
     assert not (arena.root / ".git" / "hooks" / "post-checkout").exists()
-    assert subprocess.run(["git", "-C", arena.root, "log", "--oneline"], capture_output=True, check=True).stdout
+    assert subprocess.run(
+        ["git", "-C", arena.root, "log", "--oneline"], capture_output=True, check=True
+    ).stdout
 
 
 async def test_17b_git_commondir(arena: Any) -> None:
@@ -265,7 +313,14 @@ async def test_19_missing_config(arena: Any, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "how", ["echo x > t; mv t .envrc", "echo x > t; ln t .envrc", "ln -s /tmp/x .envrc", "mkfifo .envrc", "echo x > .EnvRC"]
+    "how",
+    [
+        "echo x > t; mv t .envrc",
+        "echo x > t; ln t .envrc",
+        "ln -s /tmp/x .envrc",
+        "mkfifo .envrc",
+        "echo x > .EnvRC",
+    ],
 )
 async def test_19b_missing_config_by_other_ways(arena: Any, how: str) -> None:
     refused(await arena.bash(how))
@@ -275,7 +330,9 @@ async def test_19b_missing_config_by_other_ways(arena: Any, how: str) -> None:
 async def test_19c_what_the_user_made_between_commands_stays(arena: Any) -> None:
     await arena.bash("true")
     (arena.root / ".envrc").write_text("mine")
-    (arena.root / ".git" / "config").write_text((arena.root / ".git" / "config").read_text() + "[x]\n\ty = 1\n")
+    (arena.root / ".git" / "config").write_text(
+        (arena.root / ".git" / "config").read_text() + "[x]\n\ty = 1\n"
+    )
     assert "sandbox" not in await arena.bash("true")
     assert (arena.root / ".envrc").read_text() == "mine"
     assert "y = 1" in (arena.root / ".git" / "config").read_text()
@@ -297,7 +354,9 @@ async def test_20_dangling_settings_link(arena: Any) -> None:
 
 async def test_21_nested_repo(arena: Any) -> None:
     """Allowed; test_host_git shows that the host never runs its hooks."""
-    text = await arena.bash("mkdir sub; cd sub; git init -q; echo touch pwned > .git/hooks/post-commit; ls .git/hooks/post-commit")
+    text = await arena.bash(
+        "mkdir sub; cd sub; git init -q; echo touch pwned > .git/hooks/post-commit; ls .git/hooks/post-commit"
+    )
     assert ".git/hooks/post-commit" in text
 
 
@@ -338,7 +397,9 @@ async def test_84_a_granted_network_is_there(arena: Any, listening: Listen) -> N
 
 
 async def test_22_remount(arena: Any) -> None:
-    text = await arena.bash("mount -o remount,rw /; mount -o remount,rw /usr; mount -t tmpfs none /usr; umount /usr; touch /usr/x /x")
+    text = await arena.bash(
+        "mount -o remount,rw /; mount -o remount,rw /usr; mount -t tmpfs none /usr; umount /usr; touch /usr/x /x"
+    )
     refused(text)
     assert not Path("/usr/x").exists() and not Path("/x").exists()
 
@@ -376,7 +437,9 @@ async def test_25_userns_any(arena: Any, kind: str) -> None:
 
 
 async def test_26_mknod(arena: Any) -> None:
-    text = await arena.bash("mknod disk b 254 0 && head -c 4 disk; mknod zero c 1 5 && head -c 4 zero")
+    text = await arena.bash(
+        "mknod disk b 254 0 && head -c 4 disk; mknod zero c 1 5 && head -c 4 zero"
+    )
     refused(text)
     assert not (arena.root / "disk").exists() and not (arena.root / "zero").exists()
 
@@ -387,14 +450,22 @@ HARMLESS = "/proc/sys/kernel/core_pattern"
 async def test_27_sysctl(arena: Any) -> None:
     """Written as it is, so that nothing changes where it is not held."""
     before = Path(HARMLESS).read_text()
-    text = await arena.python(f"text = open('{HARMLESS}').read()\nopen('{HARMLESS}', 'w').write(text)\nprint('WROTE')\n")
+    text = await arena.python(
+        f"text = open('{HARMLESS}').read()\nopen('{HARMLESS}', 'w').write(text)\nprint('WROTE')\n"
+    )
     refused(text)
     assert "WROTE" not in text
     assert Path(HARMLESS).read_text() == before
 
 
 @pytest.mark.parametrize(
-    "name", ["/proc/sysrq-trigger", "/proc/irq/default_smp_affinity", "/proc/sys/kernel/modprobe", "/sys/kernel/uevent_helper"]
+    "name",
+    [
+        "/proc/sysrq-trigger",
+        "/proc/irq/default_smp_affinity",
+        "/proc/sys/kernel/modprobe",
+        "/sys/kernel/uevent_helper",
+    ],
 )
 async def test_27b_other_switches_of_the_kernel(arena: Any, name: str) -> None:
     """Opened for writing only; nothing is written."""
@@ -409,14 +480,18 @@ async def test_28_setuid(arena: Any) -> None:
     )
     assert re.search(r"NoNewPrivs:\s1", text)
     assert re.search(r"CapEff:\s0{16}", text)
-    assert re.search(r"CapBnd:\s0{16}", text) or (os.geteuid() != 0 and arena.tier == "file"), "only root can lower the bound"
+    assert re.search(r"CapBnd:\s0{16}", text) or (os.geteuid() != 0 and arena.tier == "file"), (
+        "only root can lower the bound"
+    )
     assert re.search(r"Seccomp:\s2", text)
 
 
 async def test_28b_keeps_no_capability_as_root_of_the_house(arena: Any) -> None:
     (arena.outside / "mine").write_text("x")
     (arena.outside / "mine").chmod(0)
-    text = await arena.bash(f"cat {arena.outside}/mine; chown 1234 main.py; date -s 2001-01-01; hostname evil")
+    text = await arena.bash(
+        f"cat {arena.outside}/mine; chown 1234 main.py; date -s 2001-01-01; hostname evil"
+    )
     refused(text)
     os.unlink(arena.outside / "mine")
     assert (arena.root / "main.py").stat().st_uid == os.geteuid()
@@ -458,7 +533,9 @@ async def test_29b_a_timeout_and_a_cancel_end_everything(arena: Any) -> None:
     text = await arena.bash("setsid sleep 62.1234567 & sleep 62.1234567 | cat", seconds=1)
     assert "timed out after 1 s" in text
     assert survivors("62.1234567") == []
-    task = asyncio.create_task(arena.call("bash", command="setsid sleep 62.1234567 & sleep 62.1234567"))
+    task = asyncio.create_task(
+        arena.call("bash", command="setsid sleep 62.1234567 & sleep 62.1234567")
+    )
     await asyncio.sleep(0.3)
     task.cancel()
     await asyncio.wait([task])
@@ -467,7 +544,7 @@ async def test_29b_a_timeout_and_a_cancel_end_everything(arena: Any) -> None:
 
 KILLED = """
 import asyncio, os, sys
-from mudroom.sandboxes.probe import Terms, choose
+from mudroom.sandboxes.detect import Terms, choose
 box, _ = choose(Terms(root=sys.argv[1], mode=sys.argv[2], home=sys.argv[3], environ=os.environ))
 async def main():
     await box.run("true", timeout=9, sink=lambda chunk: None)
@@ -486,7 +563,9 @@ async def test_30_kill_launcher(arena: Any) -> None:
     process.wait()
     process.stdout.close()
     until = time.monotonic() + 2
-    while (survivors("63.1234567") or (arena.root / ".envrc").exists()) and time.monotonic() < until:
+    while (
+        survivors("63.1234567") or (arena.root / ".envrc").exists()
+    ) and time.monotonic() < until:
         await asyncio.sleep(0.02)
     assert survivors("63.1234567") == []
     assert not (arena.root / ".envrc").exists()
@@ -529,15 +608,49 @@ async def test_32_33_vsock_and_odd_families(arena: Any, family: str) -> None:
 
 
 CALLS = {
-    "io_uring_setup": (425, 425), "userfaultfd": (323, 282), "bpf": (321, 280), "perf_event_open": (298, 241), "keyctl": (250, 219),
-    "add_key": (248, 217), "request_key": (249, 218), "mount": (165, 40), "umount2": (166, 39), "open_tree": (428, 428), "move_mount": (429, 429),
-    "fsopen": (430, 430), "mount_setattr": (442, 442), "setns": (308, 268), "pivot_root": (155, 41), "open_by_handle_at": (304, 265),
-    "init_module": (175, 105), "finit_module": (313, 273), "kexec_load": (246, 104), "fanotify_init": (300, 262), "syslog": (103, 116),
-    "swapon": (167, 224), "acct": (163, 89), "quotactl": (179, 60), "settimeofday": (164, 170), "io_uring_enter": (426, 426), "chroot": (161, 51),
-    "reboot": (169, 142), "delete_module": (176, 106), "io_uring_register": (427, 427), "fsconfig": (431, 431), "fsmount": (432, 432), "fspick": (433, 433),
-    "kexec_file_load": (320, 294), "swapoff": (168, 225), "quotactl_fd": (443, 443), "clock_settime": (227, 112), "adjtimex": (159, 171),
-    "sethostname": (170, 161), "setdomainname": (171, 162), "vhangup": (153, 58), "open_tree_attr": (467, 467),
-}  # fmt: skip
+    "io_uring_setup": (425, 425),
+    "userfaultfd": (323, 282),
+    "bpf": (321, 280),
+    "perf_event_open": (298, 241),
+    "keyctl": (250, 219),
+    "add_key": (248, 217),
+    "request_key": (249, 218),
+    "mount": (165, 40),
+    "umount2": (166, 39),
+    "open_tree": (428, 428),
+    "move_mount": (429, 429),
+    "fsopen": (430, 430),
+    "mount_setattr": (442, 442),
+    "setns": (308, 268),
+    "pivot_root": (155, 41),
+    "open_by_handle_at": (304, 265),
+    "init_module": (175, 105),
+    "finit_module": (313, 273),
+    "kexec_load": (246, 104),
+    "fanotify_init": (300, 262),
+    "syslog": (103, 116),
+    "swapon": (167, 224),
+    "acct": (163, 89),
+    "quotactl": (179, 60),
+    "settimeofday": (164, 170),
+    "io_uring_enter": (426, 426),
+    "chroot": (161, 51),
+    "reboot": (169, 142),
+    "delete_module": (176, 106),
+    "io_uring_register": (427, 427),
+    "fsconfig": (431, 431),
+    "fsmount": (432, 432),
+    "fspick": (433, 433),
+    "kexec_file_load": (320, 294),
+    "swapoff": (168, 225),
+    "quotactl_fd": (443, 443),
+    "clock_settime": (227, 112),
+    "adjtimex": (159, 171),
+    "sethostname": (170, 161),
+    "setdomainname": (171, 162),
+    "vhangup": (153, 58),
+    "open_tree_attr": (467, 467),
+}
 
 
 async def test_34_system_calls(arena: Any) -> None:
@@ -600,8 +713,12 @@ async def test_36b_root_runs_commands_as_another_user(arena: Any) -> None:
     if arena.tier != "full" or os.geteuid() != 0:
         pytest.skip("only where root builds full walls")
     (arena.root / "main.py").chmod(0o600)
-    text = await arena.bash("cat /proc/self/uid_map; stat -c %U /usr; echo x > made; mkdir folder; cat main.py")
-    assert re.match(r"\s+1000\s+0\s+1\n", text), "a second user namespace, made by another than root"
+    text = await arena.bash(
+        "cat /proc/self/uid_map; stat -c %U /usr; echo x > made; mkdir folder; cat main.py"
+    )
+    assert re.match(r"\s+1000\s+0\s+1\n", text), (
+        "a second user namespace, made by another than root"
+    )
     assert "nobody" in text, "root is somebody else here"
     assert (arena.root / "made").stat().st_uid == (arena.root / "folder").stat().st_uid == 0
 
@@ -610,7 +727,10 @@ async def test_37_fill_temp(arena: Any) -> None:
     text = await arena.bash(
         "dd if=/dev/zero of=${TMPDIR:-/tmp}/big bs=1M count=1500 2>&1 | tail -1; dd if=/dev/zero of=~/big bs=1M count=1500 2>&1 | tail -3"
     )
-    assert re.search(r"No space left|File size limit|File too large|too large", text) or "1.5 GB" not in text, text
+    assert (
+        re.search(r"No space left|File size limit|File too large|too large", text)
+        or "1.5 GB" not in text
+    ), text
 
 
 async def test_38_huge_file(arena: Any) -> None:
@@ -619,7 +739,9 @@ async def test_38_huge_file(arena: Any) -> None:
 
 
 async def test_39_other_repo(arena: Any) -> None:
-    text = await arena.bash(f"cat {arena.outside}/key; ls {arena.base}/proj-secret; cat ../proj-secret/key")
+    text = await arena.bash(
+        f"cat {arena.outside}/key; ls {arena.base}/proj-secret; cat ../proj-secret/key"
+    )
     assert "PRIVATE-KEY" not in text
     refused(text)
 
@@ -652,12 +774,16 @@ async def test_40b_no_terminal(arena: Any) -> None:
 
 
 async def test_41_terminal_escape(arena: Any) -> None:
-    text = await arena.bash("printf '\\033]52;c;ZXZpbA==\\007\\033]0;title\\007\\033]8;;http://evil\\007link\\033]8;;\\007 plain\\n'")
+    text = await arena.bash(
+        "printf '\\033]52;c;ZXZpbA==\\007\\033]0;title\\007\\033]8;;http://evil\\007link\\033]8;;\\007 plain\\n'"
+    )
     assert "\x1b" not in text and "\x07" not in text
     assert "plain" in text
 
 
-@pytest.mark.parametrize("how", ["sleep 64.1234567 & echo started", "cat <(sleep 64.1234567) & echo started"])
+@pytest.mark.parametrize(
+    "how", ["sleep 64.1234567 & echo started", "cat <(sleep 64.1234567) & echo started"]
+)
 async def test_42_background_wait(arena: Any, how: str) -> None:
     began = time.monotonic()
     assert await arena.bash(how) == "started"
@@ -676,14 +802,20 @@ async def test_77_a_refusal_is_explained(arena: Any) -> None:
 
 async def test_78_without_walls_nothing_runs(arena: Any, tmp_path: Path) -> None:
     """A sandbox that cannot be built is an error the model can read; the command is not tried without."""
-    from mudroom.sandboxes.bubblewrap import Bubblewrap
+    from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
 
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: No permissions' >&2\nexit 1\n")
     broken.chmod(0o755)
-    arena.sandbox = Bubblewrap(str(arena.root), str(broken), away=str(tmp_path / "away"), environ=arena.environ)
+    arena.sandbox = Bubblewrap(
+        str(arena.root), str(broken), away=str(tmp_path / "away"), environ=arena.environ
+    )
     result = await arena.call("bash", command="touch ran")
-    assert result.error and "was not run: its sandbox could not be built" in result.text and "--sandbox off" in result.text
+    assert (
+        result.error
+        and "was not run: its sandbox could not be built" in result.text
+        and "--sandbox off" in result.text
+    )
     assert not (arena.root / "ran").exists()
 
 
@@ -691,7 +823,7 @@ async def test_79_walls_that_do_not_hold_are_found_out(arena: Any, tmp_path: Pat
     """A bubblewrap that builds no walls at all: the first try sees it, and no command follows."""
     if os.geteuid() == 0:
         pytest.skip("root's commands are another user's, who reaches nothing even so")
-    from mudroom.sandboxes.bubblewrap import Bubblewrap
+    from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
 
     place = tempfile.TemporaryDirectory(dir="/var/tmp")
     os.chmod(place.name, 0o755)
@@ -715,12 +847,18 @@ WALLS = {
     "config": (["--ro-bind", "ROOT/.git/config", "ROOT/.git/config"], "16_git_config", ()),
     "git folder": (["--bind", "ROOT/.git", "ROOT/.git"], "17_git_rename", ()),
     "settings": (["--ro-bind", "ROOT/.vscode", "ROOT/.vscode"], "18_agent_settings", ()),
-    "own settings": (["--ro-bind", "ROOT/.mudroom.toml", "ROOT/.mudroom.toml"], "18_agent_settings", ()),
+    "own settings": (
+        ["--ro-bind", "ROOT/.mudroom.toml", "ROOT/.mudroom.toml"],
+        "18_agent_settings",
+        (),
+    ),
 }
 
 
 @pytest.mark.parametrize("wall", WALLS)
-async def test_without_one_wall_an_attack_gets_through(arena: Any, listening: Listen, wall: str) -> None:
+async def test_without_one_wall_an_attack_gets_through(
+    arena: Any, listening: Listen, wall: str
+) -> None:
     """Each is taken away in turn: the suite must see it."""
     if arena.tier != "full":
         pytest.skip("these are walls of tier full")
@@ -731,7 +869,11 @@ async def test_without_one_wall_an_attack_gets_through(arena: Any, listening: Li
     def weaker(command: str) -> list[str]:
         argv = build(command)
         if wall == "git folder":  # what is mounted in it would hold it still
-            inner = [n for n, word in enumerate(argv) if word == "--ro-bind" and argv[n + 1].startswith(f"{arena.root}/.git/")]
+            inner = [
+                n
+                for n, word in enumerate(argv)
+                if word == "--ro-bind" and argv[n + 1].startswith(f"{arena.root}/.git/")
+            ]
             for n in reversed(inner):
                 del argv[n : n + 3]
         at = next(n for n in range(len(argv)) if argv[n : n + len(gone)] == gone)
@@ -743,13 +885,35 @@ async def test_without_one_wall_an_attack_gets_through(arena: Any, listening: Li
         await (test(arena, listening) if name == "10_tcp_loopback" else test(arena, *more))
 
 
-VACUOUS = ["01_write_outside", "02_symlink_out", "03_dir_symlink_out", "04_hardlink_out", "05_ssh_key", "07_env_key", "10_tcp_loopback", "12_abstract_socket", "15_git_hook", "16_git_config", "17_git_rename", "17b_git_commondir", "18_agent_settings", "28_setuid", "35b_the_box_is_killed_first", "39_other_repo", "77_a_refusal_is_explained"]  # fmt: skip
+VACUOUS = [
+    "01_write_outside",
+    "02_symlink_out",
+    "03_dir_symlink_out",
+    "04_hardlink_out",
+    "05_ssh_key",
+    "07_env_key",
+    "10_tcp_loopback",
+    "12_abstract_socket",
+    "15_git_hook",
+    "16_git_config",
+    "17_git_rename",
+    "17b_git_commondir",
+    "18_agent_settings",
+    "28_setuid",
+    "35b_the_box_is_killed_first",
+    "39_other_repo",
+    "77_a_refusal_is_explained",
+]
 
 
 @pytest.mark.parametrize("name", VACUOUS)
-async def test_the_attack_works_without_walls(tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
+async def test_the_attack_works_without_walls(
+    tmp_path: Path, name: str, request: pytest.FixtureRequest
+) -> None:
     """What the suite shows is the walls' work: the same attack, on a plain shell, is not held."""
-    arena_type: Any = request.config.pluginmanager.get_plugin(str(Path(__file__).parent / "conftest.py"))
+    arena_type: Any = request.config.pluginmanager.get_plugin(
+        str(Path(__file__).parent / "conftest.py")
+    )
     place = arena_type.Arena(tmp_path, "off")
     listeners: list[socket.socket] = []
 
@@ -764,7 +928,11 @@ async def test_the_attack_works_without_walls(tmp_path: Path, name: str, request
     test = globals()[f"test_{name}"]
     try:
         with pytest.raises((AssertionError, BaseException)) as caught:
-            await (test(place, listen) if "listening" in test.__code__.co_varnames[: test.__code__.co_argcount] else test(place))
+            await (
+                test(place, listen)
+                if "listening" in test.__code__.co_varnames[: test.__code__.co_argcount]
+                else test(place)
+            )
         assert isinstance(caught.value, AssertionError) or "DID NOT RAISE" in str(caught.value)
     finally:
         for server in listeners:

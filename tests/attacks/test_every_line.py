@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes._filter import MACHINES, MISSING, REFUSED, program
+from mudroom.sandboxes.linux.seccomp import MACHINES, MISSING, REFUSED, program
 
 LONG = bool(os.environ.get("MUDROOM_LONG") or os.environ.get("ATTACKS_RECORD"))
 STEP = 1 if LONG else 8
@@ -109,7 +109,10 @@ async def survey(arena: Any) -> dict[str, Any]:
     await arena.sandbox.run("python3 -I -S survey.py", timeout=10, sink=output.extend)
     seen = json.loads(output.partition(b"SURVEY")[2] or b"{}")
     if seen:
-        seen["namespaces"] = {name: where == os.readlink(f"/proc/self/ns/{name}") for name, where in seen["namespaces"].items()}
+        seen["namespaces"] = {
+            name: where == os.readlink(f"/proc/self/ns/{name}")
+            for name, where in seen["namespaces"].items()
+        }
     return seen
 
 
@@ -132,13 +135,21 @@ async def test_85_what_a_command_sees(full: Any) -> None:
     assert seen["temporary"] == 64 << 20
     assert "sk-planted" not in str(seen["environment"])
     assert seen["switches"] == []
-    writable = {path for path, (how, kind) in seen["mounts"].items() if how == "rw" and kind != "proc" and not path.startswith("/dev")}
+    writable = {
+        path
+        for path, (how, kind) in seen["mounts"].items()
+        if how == "rw" and kind != "proc" and not path.startswith("/dev")
+    }
     assert writable == {"/tmp", str(full.root), f"{full.root}/.git"}
     assert not {"/mnt", "/sys", "/boot", "/srv"} & seen["looked"].keys()
-    assert {path for path in seen["looked"] if path.startswith("/etc/")} < {f"/etc/{name}" for name in ETC}
+    assert {path for path in seen["looked"] if path.startswith("/etc/")} < {
+        f"/etc/{name}" for name in ETC
+    }
 
 
-async def unnoticed(arena: Any, lines: list[list[str]], instead: Callable[[list[str]], list[str]]) -> list[list[str]]:
+async def unnoticed(
+    arena: Any, lines: list[list[str]], instead: Callable[[list[str]], list[str]]
+) -> list[list[str]]:
     """Those of the lines with another in whose place the survey sees what it sees of the whole."""
     build, found = arena.sandbox._argv, list[list[str]]()
     whole = await survey(arena)
@@ -162,7 +173,11 @@ async def unnoticed(arena: Any, lines: list[list[str]], instead: Callable[[list[
 async def test_85b_every_line_of_the_profile_is_needed(full: Any) -> None:
     """A line that another makes up for is looked at again without the other: behind the filter, and where root keeps its number."""
     argv = full.sandbox._argv("true")
-    lines = [argv[start:end] for start, end in units(argv) if argv[start] not in (*PLUMBING, "--die-with-parent")]
+    lines = [
+        argv[start:end]
+        for start, end in units(argv)
+        if argv[start] not in (*PLUMBING, "--die-with-parent")
+    ]
     assert len(lines) > 40
     left = await unnoticed(full, lines[::STEP], lambda _: [])
     if who() == "user":  # bubblewrap itself leaves no capability to whom it was not started by root
@@ -240,7 +255,14 @@ def sleeping(name: str) -> list[int]:
 # --- the filter ---------------------------------------------------------------------------------------------------------
 
 Code = list[tuple[int, ...]]
-JUDGED = {"socket": (41, 198), "socketpair": (53, 199), "clone": (56, 220), "unshare": (272, 97), "ioctl": (16, 29), "read": (0, 63)}
+JUDGED = {
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "clone": (56, 220),
+    "unshare": (272, 97),
+    "ioctl": (16, 29),
+    "read": (0, 63),
+}
 X86 = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
 
 
@@ -256,20 +278,35 @@ def verdict(code: Code, number: int, arch: int, first: int = 0, second: int = 0)
         if operation == 0x20:
             register = struct.unpack_from("=I", data, value)[0]
         else:
-            at += true if {0x15: register == value, 0x35: register >= value, 0x45: bool(register & value)}[operation] else false
+            at += (
+                true
+                if {0x15: register == value, 0x35: register >= value, 0x45: bool(register & value)}[
+                    operation
+                ]
+                else false
+            )
     return -1
 
 
 def answers(code: Code, machine: str) -> list[int]:
     """To every call that the filter knows, and some of its neighbours."""
     column, arch = (0, MACHINES[machine]) if machine == "x86_64" else (1, MACHINES[machine])
-    numbers = [pair[column] for pair in (*REFUSED.values(), *MISSING.values(), *JUDGED.values())] + ([*X86.values()] if column == 0 else [])
-    calls = [(number, arch, 0, 0) for number in numbers] + [(0, 0x40000003, 0, 0), (0x40000000 | 41, arch, 2, 0)]
+    numbers = [
+        pair[column] for pair in (*REFUSED.values(), *MISSING.values(), *JUDGED.values())
+    ] + ([*X86.values()] if column == 0 else [])
+    calls = [(number, arch, 0, 0) for number in numbers] + [
+        (0, 0x40000003, 0, 0),
+        (0x40000000 | 41, arch, 2, 0),
+    ]
     for name in ("socket", "socketpair"):
         calls += [(JUDGED[name][column], arch, family, 0) for family in range(46)]
     for name in ("clone", "unshare"):
         calls += [(JUDGED[name][column], arch, 1 << bit, 0) for bit in range(32)]
-    calls += [(JUDGED[name][column], arch, 16, request) for name in ("ioctl", "read", "unshare") for request in (0x5401, 0x5412, 0x541C)]
+    calls += [
+        (JUDGED[name][column], arch, 16, request)
+        for name in ("ioctl", "read", "unshare")
+        for request in (0x5401, 0x5412, 0x541C)
+    ]
     return [verdict(code, *call) for call in calls]
 
 
@@ -277,14 +314,21 @@ def answers(code: Code, machine: str) -> list[int]:
 @pytest.mark.parametrize("machine", MACHINES)
 def test_85e_every_line_of_the_filter_is_needed(machine: str, internet: bool) -> None:
     """Taken away, or, where it jumps, never jumping: some call is answered otherwise."""
-    code: Code = [tuple(step) for step in struct.iter_unpack("=HBBI", program(internet=internet, machine=machine))]
+    code: Code = [
+        tuple(step)
+        for step in struct.iter_unpack("=HBBI", program(internet=internet, machine=machine))
+    ]
     whole: Any = answers(code, machine)
     useless: list[int] = []
     for n, (operation, true, false, value) in enumerate(code):
         gone = code[:n] + code[n + 1 :]
         if answers(gone, machine) == whole:
             useless.append(n)
-        if operation in (0x15, 0x35, 0x45) and answers([*code[:n], (operation, false, false, value), *code[n + 1 :]], machine) == whole:
+        if (
+            operation in (0x15, 0x35, 0x45)
+            and answers([*code[:n], (operation, false, false, value), *code[n + 1 :]], machine)
+            == whole
+        ):
             useless.append(n)
         assert operation != 0x06 or (true, false) == (0, 0)
     assert useless == []

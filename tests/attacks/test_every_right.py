@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandboxes._filter import program
-from mudroom.sandboxes._launcher import Launcher, Limits, Walls
-from mudroom.sandboxes.landlock import ruleset, version
+from mudroom.sandboxes.linux.daemon_client import Launcher, Limits, Walls
+from mudroom.sandboxes.linux.landlock import ruleset, version
+from mudroom.sandboxes.linux.seccomp import program
 
 RIGHTS = {
     "execute": (0, "$O/program"),
@@ -42,17 +42,31 @@ async def test_86_every_right_is_held(tmp_path: Path, right: str) -> None:
         for name in ("file", "spare", "program"):
             (outside / name).write_text("#!/bin/true\n")
             (outside / name).chmod(0o777)
-        rules = dict.fromkeys(("/usr", "/bin", "/lib", "/lib64", "/etc", "/proc", "/dev"), READ) | {str(root): ALL}
+        rules = dict.fromkeys(("/usr", "/bin", "/lib", "/lib64", "/etc", "/proc", "/dev"), READ) | {
+            str(root): ALL
+        }
         if right == "execute":  # who may not read a program cannot run it either
             rules[str(outside)] = READ & ~1
         made = ruleset(rules, network=False, held=held)
         walls = Walls(
-            root=str(root), away=f"{root}-away", tier="file", limits=Limits(), ruleset=made, filter=program(internet=False), restore=True
+            root=str(root),
+            away=f"{root}-away",
+            tier="file",
+            limits=Limits(),
+            ruleset=made,
+            filter=program(internet=False),
+            restore=True,
         )
         launcher = Launcher(walls)
         command = f"O={outside}; {attack}"
         env = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
-        found.append((await launcher.run(["/bin/bash", "-c", command], env, timeout=20, sink=lambda _: None)).code)
+        found.append(
+            (
+                await launcher.run(
+                    ["/bin/bash", "-c", command], env, timeout=20, sink=lambda _: None
+                )
+            ).code
+        )
         launcher.close()
         os.close(made)
     assert found[0] != 0, "held"

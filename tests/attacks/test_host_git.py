@@ -29,13 +29,22 @@ class Repository:
 
     def plain(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         argv = ["git", "-c", "user.name=x", "-c", "user.email=x@x", *arguments]
-        return subprocess.run(argv, cwd=self.root, capture_output=True, text=True, input="", check=False, timeout=20)
+        return subprocess.run(
+            argv, cwd=self.root, capture_output=True, text=True, input="", check=False, timeout=20
+        )
 
     def safe(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         git = HostGit(str(self.root), str(self.base / "own"))
         env = git.env(os.environ)
         return subprocess.run(
-            git.argv(*arguments), cwd=self.root, env=env, capture_output=True, text=True, input="", check=False, timeout=20
+            git.argv(*arguments),
+            cwd=self.root,
+            env=env,
+            capture_output=True,
+            text=True,
+            input="",
+            check=False,
+            timeout=20,
         )
 
 
@@ -107,13 +116,23 @@ def test_75_host_git(repo: Repository, payload: Callable[[Repository], list[str]
 
 
 @pytest.mark.parametrize("payload", PAYLOADS)
-def test_75_the_payload_runs_with_plain_git(repo: Repository, payload: Callable[[Repository], list[str]]) -> None:
+def test_75_the_payload_runs_with_plain_git(
+    repo: Repository, payload: Callable[[Repository], list[str]]
+) -> None:
     repo.plain(*payload(repo))
     assert repo.mark.exists()
 
 
 @pytest.mark.parametrize(
-    "key", ["filter.evil.smudge", "filter.evil.process", "diff.evil.textconv", "core.sshCommand", "core.pager", "gpg.program"]
+    "key",
+    [
+        "filter.evil.smudge",
+        "filter.evil.process",
+        "diff.evil.textconv",
+        "core.sshCommand",
+        "core.pager",
+        "gpg.program",
+    ],
 )
 def test_75_other_settings_that_name_programs(repo: Repository, key: str) -> None:
     repo.plain("config", key, str(repo.payload))
@@ -135,7 +154,14 @@ def test_75_other_settings_that_name_programs(repo: Repository, key: str) -> Non
 def test_75_variables_of_git_are_ours(repo: Repository) -> None:
     git = HostGit(str(repo.root), str(repo.base / "own"))
     env = git.env(
-        {"PATH": os.environ["PATH"], "GIT_EXTERNAL_DIFF": "x", "GIT_SSH": "x", "GIT_CONFIG_COUNT": "1", "HOME": "/h", "LC_ALL": "C"}
+        {
+            "PATH": os.environ["PATH"],
+            "GIT_EXTERNAL_DIFF": "x",
+            "GIT_SSH": "x",
+            "GIT_CONFIG_COUNT": "1",
+            "HOME": "/h",
+            "LC_ALL": "C",
+        }
     )
     assert not {"GIT_EXTERNAL_DIFF", "GIT_SSH", "GIT_CONFIG_COUNT"} & env.keys()
     assert env["HOME"] != "/h" and env["LC_ALL"] == "C"
@@ -144,7 +170,13 @@ def test_75_variables_of_git_are_ours(repo: Repository) -> None:
 def test_host_git_says_what_plain_git_says(repo: Repository) -> None:
     (repo.root / "a.txt").write_text("two\n")
     (repo.root / "new").write_text("x")
-    for arguments in (["status", "--porcelain"], ["diff", "HEAD"], ["log", "--oneline"], ["rev-parse", "HEAD"], ["ls-files"]):
+    for arguments in (
+        ["status", "--porcelain"],
+        ["diff", "HEAD"],
+        ["log", "--oneline"],
+        ["rev-parse", "HEAD"],
+        ["ls-files"],
+    ):
         assert repo.safe(*arguments).stdout == repo.plain(*arguments).stdout != ""
 
 

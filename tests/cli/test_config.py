@@ -27,20 +27,34 @@ def load(tmp_path: Path, env: dict[str, str], **flags: Any) -> config.Settings:
 
 def test_defaults_need_no_file(tmp_path: Path, env: dict[str, str]) -> None:
     settings = load(tmp_path, env)
-    assert (settings.model, settings.child_model, settings.max_turns, settings.max_children) == ("auto", "inherit", None, 64)
+    assert (settings.model, settings.child_model, settings.max_turns, settings.max_children) == (
+        "auto",
+        "inherit",
+        None,
+        64,
+    )
     assert settings.home == str(tmp_path / "home")
     assert settings.origin("model") == "default"
 
 
-def test_each_source_outranks_the_one_below_and_says_where_it_is(tmp_path: Path, env: dict[str, str]) -> None:
+def test_each_source_outranks_the_one_below_and_says_where_it_is(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
     path = user_file(tmp_path, '# mine\nmodel = "openai:a"\nmax-children = 20\n')
     settings = load(tmp_path, env)
     assert (settings.model, settings.origin("model")) == ("openai:a", f"{path}:2")
     (tmp_path / ".mudroom.toml").write_text("max_children = 5\n")
     settings = load(tmp_path, env)
-    assert (settings.max_children, settings.origin("max_children")) == (5, f"{tmp_path}/.mudroom.toml:1")
+    assert (settings.max_children, settings.origin("max_children")) == (
+        5,
+        f"{tmp_path}/.mudroom.toml:1",
+    )
     settings = load(tmp_path, env | {"MUDROOM_MODEL": "b", "MUDROOM_MAX_CHILDREN": "7"})
-    assert (settings.model, settings.max_children, settings.origin("max_children")) == ("b", 7, "$MUDROOM_MAX_CHILDREN")
+    assert (settings.model, settings.max_children, settings.origin("max_children")) == (
+        "b",
+        7,
+        "$MUDROOM_MAX_CHILDREN",
+    )
     settings = load(tmp_path, env | {"MUDROOM_MODEL": "b"}, model="c", max_turns=None)
     assert (settings.model, settings.origin("model"), settings.max_turns) == ("c", "flag", None)
 
@@ -67,7 +81,9 @@ def test_a_project_only_narrows(tmp_path: Path, env: dict[str, str]) -> None:
         ("model = \n", "not TOML: .*line 1"),
     ],
 )
-def test_a_wrong_file_is_named_with_line_key_and_nearest(tmp_path: Path, env: dict[str, str], text: str, says: str) -> None:
+def test_a_wrong_file_is_named_with_line_key_and_nearest(
+    tmp_path: Path, env: dict[str, str], text: str, says: str
+) -> None:
     user_file(tmp_path, text)
     with pytest.raises(UsageError, match=says):
         load(tmp_path, env)
@@ -80,7 +96,9 @@ def test_a_file_that_is_not_text_is_named(tmp_path: Path, env: dict[str, str]) -
 
 
 def test_a_wrong_variable_is_named(tmp_path: Path, env: dict[str, str]) -> None:
-    with pytest.raises(UsageError, match=r"max_children must be .* not 'many' \(\$MUDROOM_MAX_CHILDREN\)"):
+    with pytest.raises(
+        UsageError, match=r"max_children must be .* not 'many' \(\$MUDROOM_MAX_CHILDREN\)"
+    ):
         load(tmp_path, env | {"MUDROOM_MAX_CHILDREN": "many"})
 
 
@@ -98,23 +116,43 @@ def test_home_is_where_the_variables_say() -> None:
     assert config.home({}).endswith("mudroom")
 
 
-def test_limits_of_minutes_tokens_and_money_are_settings_that_a_project_may_lower(tmp_path: Path, env: dict[str, str]) -> None:
+def test_limits_of_minutes_tokens_and_money_are_settings_that_a_project_may_lower(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
     user_file(tmp_path, "max_minutes = 2.5\nmax_budget_usd = 3\nretention_days = 30\n")
-    (tmp_path / ".mudroom.toml").write_text("max_minutes = 9\nmax_budget_usd = 0.5\nmax_tokens = 1000\n")
+    (tmp_path / ".mudroom.toml").write_text(
+        "max_minutes = 9\nmax_budget_usd = 0.5\nmax_tokens = 1000\n"
+    )
     settings = load(tmp_path, env | {"MUDROOM_MAX_TOKENS": "500"})
-    assert (settings.max_minutes, settings.max_budget_usd, settings.max_tokens, settings.retention_days) == (2.5, 0.5, 500, 30)
+    assert (
+        settings.max_minutes,
+        settings.max_budget_usd,
+        settings.max_tokens,
+        settings.retention_days,
+    ) == (2.5, 0.5, 500, 30)
 
 
 @pytest.mark.parametrize(
-    "text", ["max_minutes = 0", "max_minutes = true", 'max_budget_usd = "much"', "max_budget_usd = -1", "max_minutes = inf"]
+    "text",
+    [
+        "max_minutes = 0",
+        "max_minutes = true",
+        'max_budget_usd = "much"',
+        "max_budget_usd = -1",
+        "max_minutes = inf",
+    ],
 )
-def test_a_limit_that_is_no_number_above_0_is_told(tmp_path: Path, env: dict[str, str], text: str) -> None:
+def test_a_limit_that_is_no_number_above_0_is_told(
+    tmp_path: Path, env: dict[str, str], text: str
+) -> None:
     user_file(tmp_path, text + "\n")
     with pytest.raises(UsageError, match=r"a number above 0"):
         load(tmp_path, env)
 
 
-def test_a_project_does_not_say_how_long_sessions_are_kept(tmp_path: Path, env: dict[str, str]) -> None:
+def test_a_project_does_not_say_how_long_sessions_are_kept(
+    tmp_path: Path, env: dict[str, str]
+) -> None:
     (tmp_path / ".mudroom.toml").write_text("retention_days = 1\n")
     with pytest.raises(UsageError, match=r"may not set 'retention_days'"):
         load(tmp_path, env)

@@ -7,7 +7,19 @@ import sys
 
 import pytest
 
-from mudroom.cli.format import ASCII, UNICODE, color_of, cut, fit, glyphs, paint, plural, seconds, tokens, width
+from mudroom.cli.output.text import (
+    ASCII,
+    UNICODE,
+    color_of,
+    cut,
+    fit,
+    glyphs,
+    paint,
+    plural,
+    seconds,
+    tokens,
+    width,
+)
 
 
 @pytest.mark.parametrize(
@@ -47,7 +59,11 @@ def test_seconds_read_as_a_clock(span: float, words: str):
 
 
 def test_plural_agrees_with_its_count():
-    assert [plural(n, "tool use") for n in (0, 1, 1200)] == ["0 tool uses", "1 tool use", "1,200 tool uses"]
+    assert [plural(n, "tool use") for n in (0, 1, 1200)] == [
+        "0 tool uses",
+        "1 tool use",
+        "1,200 tool uses",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -84,25 +100,35 @@ def test_cut_in_ascii_stays_ascii():
     ],
 )
 def test_figures_go_before_the_words_become_unreadable(columns: int, line: str):
-    shown = "".join(fit("read src/module.py", ["3 tools", "2.1k tokens", "29s"], columns, UNICODE, least=12))
+    shown = "".join(
+        fit("read src/module.py", ["3 tools", "2.1k tokens", "29s"], columns, UNICODE, least=12)
+    )
     assert width(shown) <= columns
     assert shown == line
 
 
 def test_figures_of_what_is_over_stand_in_brackets():
-    assert fit("Done", ["9 tool uses", "29s"], 40, UNICODE, bracket=True) == ("Done", " (9 tool uses · 29s)")
+    assert fit("Done", ["9 tool uses", "29s"], 40, UNICODE, bracket=True) == (
+        "Done",
+        " (9 tool uses · 29s)",
+    )
     assert fit("Done", ["9 tool uses", "29s"], 12, UNICODE, bracket=True) == ("Done", " (29s)")
 
 
 @pytest.mark.parametrize(
-    ("encoding", "signs"), [("utf-8", UNICODE), (None, UNICODE), ("ascii", ASCII), ("latin-1", ASCII), ("no such", ASCII)]
+    ("encoding", "signs"),
+    [("utf-8", UNICODE), (None, UNICODE), ("ascii", ASCII), ("latin-1", ASCII), ("no such", ASCII)],
 )
 def test_signs_are_those_the_stream_can_carry(encoding: str | None, signs: object):
     assert glyphs(encoding) is signs
 
 
 def test_ascii_signs_are_as_wide_as_the_others_where_lines_must_meet():
-    assert [width(ASCII.tee), width(ASCII.end), width(ASCII.bar)] == [width(UNICODE.tee), width(UNICODE.end), width(UNICODE.bar)]
+    assert [width(ASCII.tee), width(ASCII.end), width(ASCII.bar)] == [
+        width(UNICODE.tee),
+        width(UNICODE.end),
+        width(UNICODE.bar),
+    ]
     assert "".join(getattr(ASCII, name) for name in ASCII.__struct_fields__).isascii()
 
 
@@ -118,5 +144,10 @@ def test_an_agent_keeps_its_color():
 
 
 def test_screens_start_without_rich():
-    code = "import sys, mudroom.cli.live, mudroom.cli.plain, mudroom.cli.show; print({'rich', 'asyncio', 'aiohttp'} & set(sys.modules))"
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
+    code = "import sys, mudroom.cli.output.live_tree, mudroom.cli.output.plain_progress, mudroom.cli.output.transcript_lines; print({'rich', 'asyncio', 'aiohttp'} & set(sys.modules))"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout
+        == "set()\n"
+    )

@@ -25,16 +25,23 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import Assistant, Call, Text, Thinking, Usage
 from mudroom._core.tools import ToolResult
-from mudroom._engine.tree import Tree
-from mudroom.cli.format import width
-from mudroom.cli.live import LiveTree
-from mudroom.cli.rows import Look, rows
+from mudroom.cli.output.live_tree import LiveTree
+from mudroom.cli.output.text import width
+from mudroom.cli.output.tree_lines import Look, rows
+from mudroom.projections.run_tree import Tree
 
 NO_USAGE = Usage()
 
 
 def began(
-    run: str, parent: str = "", *, at: float = 0.0, agent: str = "explore", prompt: str = "Look.", description: str = "", call: str = ""
+    run: str,
+    parent: str = "",
+    *,
+    at: float = 0.0,
+    agent: str = "explore",
+    prompt: str = "Look.",
+    description: str = "",
+    call: str = "",
 ) -> RunStarted:
     brief = Brief(
         run_id=run,
@@ -51,12 +58,23 @@ def began(
     return RunStarted(at=at, run=run, brief=brief)
 
 
-def answered(run: str, *blocks: Text | Thinking | Call, turn: int = 1, at: float = 1.0, usage: Usage = NO_USAGE) -> list[Stored]:
+def answered(
+    run: str,
+    *blocks: Text | Thinking | Call,
+    turn: int = 1,
+    at: float = 1.0,
+    usage: Usage = NO_USAGE,
+) -> list[Stored]:
     message = Assistant(blocks, usage=usage)
-    return [TurnStarted(at=at, run=run, turn=turn), TurnFinished(at=at, run=run, turn=turn, message=message)]
+    return [
+        TurnStarted(at=at, run=run, turn=turn),
+        TurnFinished(at=at, run=run, turn=turn, message=message),
+    ]
 
 
-def acted(run: str, call: Call, text: str = "", *, at: float = 2.0, error: bool = False) -> list[Stored]:
+def acted(
+    run: str, call: Call, text: str = "", *, at: float = 2.0, error: bool = False
+) -> list[Stored]:
     result = ToolResult(text, error)
     return [
         CallStarted(at=at, run=run, call=call),
@@ -64,8 +82,17 @@ def acted(run: str, call: Call, text: str = "", *, at: float = 2.0, error: bool 
     ]
 
 
-def ended(run: str, reason: Reason = Reason.GOAL, *, at: float, error: str = "", recovered: bool = False) -> RunFinished:
-    report = Report(text="t", reason=reason, run_id=run, error=error, recovered=recovered, outputs=dict[str, Any]())
+def ended(
+    run: str, reason: Reason = Reason.GOAL, *, at: float, error: str = "", recovered: bool = False
+) -> RunFinished:
+    report = Report(
+        text="t",
+        reason=reason,
+        run_id=run,
+        error=error,
+        recovered=recovered,
+        outputs=dict[str, Any](),
+    )
     return RunFinished(at=at, run=run, report=report)
 
 
@@ -93,7 +120,11 @@ class Terminal(io.StringIO):
     def resize(self, columns: int) -> None:
         """Break the lines anew, as terminals do."""
         self.columns = columns
-        rows = [line[at : at + columns] for line in self._lines for at in range(0, max(1, len(line)), columns)]
+        rows = [
+            line[at : at + columns]
+            for line in self._lines
+            for at in range(0, max(1, len(line)), columns)
+        ]
         self._lines = rows
 
     @property
@@ -125,7 +156,9 @@ def begun(children: int, *, agent: str = "explore") -> list[Stored]:
     return events
 
 
-def drawn(events: list[Stored], *, now: float = 10.0, columns: int = 80, limit: int | None = 12) -> list[str]:
+def drawn(
+    events: list[Stored], *, now: float = 10.0, columns: int = 80, limit: int | None = 12
+) -> list[str]:
     tree = Tree()
     for event in events:
         tree.apply(event)
@@ -143,7 +176,11 @@ def feed(screen: LiveTree, events: list[Stored]) -> None:
 
 
 def test_two_lines_a_child_with_its_last_action_and_what_it_cost():
-    events = [*begun(3), *acted("1.1.2", Call("c", "read", {"file_path": "src/m1.py"})), ended("1.1.2", at=5)]
+    events = [
+        *begun(3),
+        *acted("1.1.2", Call("c", "read", {"file_path": "src/m1.py"})),
+        ended("1.1.2", at=5),
+    ]
     assert drawn(events) == [
         "● turn 1 · 3 tasks: 2 running, 1 done · 3.1k tokens · 9.4k with children · 10s",
         "├─ explore  Batch 0",
@@ -157,9 +194,24 @@ def test_two_lines_a_child_with_its_last_action_and_what_it_cost():
 
 def bilingual() -> list[Stored]:
     """A child that has ended, one at work whose words are Chinese, one that failed."""
-    events = [*begun(2), *acted("1.1.1", Call("c", "read", {"file_path": "src/m0.py"})), ended("1.1.1", at=5)]
-    events += [began("1.1.9", "1", at=2, agent="general", description="总结 agents 目录下的所有文件", call="t9")]
-    events += [CallStarted(at=3, run="1.1.9", call=Call("c", "grep", {"pattern": "定义或使用了哪些函数"}))]
+    events = [
+        *begun(2),
+        *acted("1.1.1", Call("c", "read", {"file_path": "src/m0.py"})),
+        ended("1.1.1", at=5),
+    ]
+    events += [
+        began(
+            "1.1.9",
+            "1",
+            at=2,
+            agent="general",
+            description="总结 agents 目录下的所有文件",
+            call="t9",
+        )
+    ]
+    events += [
+        CallStarted(at=3, run="1.1.9", call=Call("c", "grep", {"pattern": "定义或使用了哪些函数"}))
+    ]
     return [*events, ended("1.1.2", Reason.ERROR, at=6, error="no such model")]
 
 
@@ -221,13 +273,19 @@ def test_tasks_that_wait_for_a_place_are_counted():
 
 def test_a_child_of_a_child_hangs_below_it():
     events = [*begun(1), began("1.1.1.1.1", "1.1.1", at=3, agent="审查", description="更深一层")]
-    assert drawn(events)[-2:] == ["   └─ 审查  更深一层", "      ⎿ thinking… · 0 tools · 0 tokens · 7.0s"]
+    assert drawn(events)[-2:] == [
+        "   └─ 审查  更深一层",
+        "      ⎿ thinking… · 0 tools · 0 tokens · 7.0s",
+    ]
 
 
 def test_a_repeated_model_call_and_a_silent_run_are_said():
     events = [*begun(1), Retried(at=3, run="1.1.1", attempt=2, delay=4.0, status=529)]
     assert drawn(events)[-1] == "   ⎿ retry 2 in 4.0s (HTTP 529) · 0 tools · 2.1k tokens · 9.0s"
-    assert drawn(begun(1), now=66)[-1] == "   ⎿ read src/m0.py · 0 tools · 2.1k tokens · 1m 05s · quiet 1m 04s"
+    assert (
+        drawn(begun(1), now=66)[-1]
+        == "   ⎿ read src/m0.py · 0 tools · 2.1k tokens · 1m 05s · quiet 1m 04s"
+    )
 
 
 @pytest.mark.parametrize("columns", [1, 5, 20, 40, 80, 200])
@@ -251,9 +309,15 @@ def test_many_children_fold_into_counts_with_failed_and_slow_ones_shown():
 
 def test_the_parents_of_a_shown_child_are_shown_too():
     events = begun(20)
-    events += [began("1.1.20.1.1", "1.1.20", at=3, description="deep"), ended("1.1.20.1.1", Reason.LOST, at=4)]
+    events += [
+        began("1.1.20.1.1", "1.1.20", at=3, description="deep"),
+        ended("1.1.20.1.1", Reason.LOST, at=4),
+    ]
     lines = drawn(events, limit=3)
-    assert [line.strip("│├└─ ") for line in lines[1:4:2]] == ["explore  Batch 0", "explore  Batch 1"]
+    assert [line.strip("│├└─ ") for line in lines[1:4:2]] == [
+        "explore  Batch 0",
+        "explore  Batch 1",
+    ]
     assert any("Batch 19" in line for line in lines)
     assert any("explore  deep" in line for line in lines)
 
@@ -306,7 +370,9 @@ def test_it_leaves_one_static_tree_behind():
     with live(terminal, clock) as screen:
         feed(screen, begun(2))
         feed(screen, [ended(run, at=11) for run in ("1.1.1", "1.1.2", "1")])
-    assert [line for line in terminal.screen if "●" in line] == ["● turn 1 · Done (0 tool uses · 3.1k tokens · 7.3k with children · 11s)"]
+    assert [line for line in terminal.screen if "●" in line] == [
+        "● turn 1 · Done (0 tool uses · 3.1k tokens · 7.3k with children · 11s)"
+    ]
     assert len(terminal.screen) == 5
 
 
@@ -325,24 +391,53 @@ def test_words_said_stand_below_what_was_done_for_them_and_nothing_is_drawn_twic
         screen.pending = lambda: "and so"
         feed(screen, begun(2))
         screen.draw()
-        done = [CallFinished(at=11, run="1", call_id=f"t{n}", name="task", result=ToolResult("r")) for n in range(2)]
-        feed(screen, [*(ended(run, at=11) for run in ("1.1.1", "1.1.2")), *done, TurnStarted(at=11, run="1", turn=2)])
+        done = [
+            CallFinished(at=11, run="1", call_id=f"t{n}", name="task", result=ToolResult("r"))
+            for n in range(2)
+        ]
+        feed(
+            screen,
+            [
+                *(ended(run, at=11) for run in ("1.1.1", "1.1.2")),
+                *done,
+                TurnStarted(at=11, run="1", turn=2),
+            ],
+        )
         screen.say(lambda: terminal.write("First words.\n\n"))
         screen.draw()
         assert terminal.screen[-3:] == ["First words.", "", "and so"], "what streams is seen"
         screen.say(lambda: terminal.write("And so on.\n\n"))
         task = Call("t9", "task", {"description": "more"})
-        feed(screen, [*answered("1", Text("And so on."), task, turn=2, at=12), CallStarted(at=12, run="1", call=task)])
+        feed(
+            screen,
+            [
+                *answered("1", Text("And so on."), task, turn=2, at=12),
+                CallStarted(at=12, run="1", call=task),
+            ],
+        )
         feed(screen, [began("1.2.1", "1", at=12, description="one more", call="t9")])
         screen.draw()
         shown = "\n".join(terminal.screen)
         assert shown.count("Batch 0") == shown.count("Batch 1") == shown.count("one more") == 1
-        feed(screen, [ended("1.2.1", at=13), CallFinished(at=13, run="1", call_id="t9", name="task", result=ToolResult("r"))])
+        feed(
+            screen,
+            [
+                ended("1.2.1", at=13),
+                CallFinished(at=13, run="1", call_id="t9", name="task", result=ToolResult("r")),
+            ],
+        )
         feed(screen, [TurnStarted(at=13, run="1", turn=3)])
         screen.say(lambda: terminal.write("The end.\n\n"))
         feed(screen, [ended("1", at=14)])
     shown = "\n".join(terminal.screen)
-    first = ["● turn 2 · 2 tasks: 2 done", "├─ explore  Batch 0", "│  ⎿ Done", "└─ explore  Batch 1", "   ⎿ Done", ""]
+    first = [
+        "● turn 2 · 2 tasks: 2 done",
+        "├─ explore  Batch 0",
+        "│  ⎿ Done",
+        "└─ explore  Batch 1",
+        "   ⎿ Done",
+        "",
+    ]
     second = ["● turn 3 · 1 task: 1 done", "└─ explore  one more", "   ⎿ Done", ""]
     expected = [*first, "First words.", "", "And so on.", "", *second, "The end.", ""]
     assert re.sub(r" · \d tools?.*| \(0 tool.*", "", shown).split("\n") == expected
@@ -359,17 +454,29 @@ def test_the_parents_words_are_not_on_the_screen():
 
 def test_a_terminal_that_carries_only_ascii_gets_an_ascii_tree():
     raw = io.BytesIO()
-    screen = LiveTree(io.TextIOWrapper(raw, encoding="ascii"), Tree(), color=False, now=Clock(10.0), size=lambda: (80, 24))
+    screen = LiveTree(
+        io.TextIOWrapper(raw, encoding="ascii"),
+        Tree(),
+        color=False,
+        now=Clock(10.0),
+        size=lambda: (80, 24),
+    )
     feed(screen, begun(2))
     screen.draw()
-    assert raw.getvalue().decode("ascii").splitlines()[1:3] == ["|- explore  Batch 0", "|  > read src/m0.py - 0 tools - 2.1k tokens - 9.0s"]
+    assert raw.getvalue().decode("ascii").splitlines()[1:3] == [
+        "|- explore  Batch 0",
+        "|  > read src/m0.py - 0 tools - 2.1k tokens - 9.0s",
+    ]
 
 
 def test_hostile_words_cannot_move_the_cursor():
     evil = "\x1b[2J\x1b]0;x\x07\u202eevil\n\r\x9b1A"
     terminal = io.StringIO()
     screen = LiveTree(terminal, Tree(), color=False, now=Clock(10.0), size=lambda: (80, 24))
-    events: list[AnyEvent] = [*begun(1), began("1.1.9", "1", agent=evil, prompt=evil, description=evil)]
+    events: list[AnyEvent] = [
+        *begun(1),
+        began("1.1.9", "1", agent=evil, prompt=evil, description=evil),
+    ]
     events.append(CallStarted(at=3, run="1.1.9", call=Call("c", evil, {"path": evil})))
     for event in events:
         screen.on_event(event)

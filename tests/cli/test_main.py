@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from mudroom._version import __version__
+from mudroom.cli.commands.root import COMMANDS, front
 from mudroom.cli.main import _verdict, run
-from mudroom.cli.options import COMMANDS, front
 from mudroom.errors import JournalError, ModelUnavailable
 
 
@@ -40,7 +40,9 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["-C", __file__, "-p", "x"], "not a directory"),
     ],
 )
-def test_a_wrong_word_is_answered_with_the_right_one(arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_wrong_word_is_answered_with_the_right_one(
+    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert says in refused(arguments, capsys)
 
 
@@ -48,7 +50,12 @@ def test_the_help_names_every_flag_and_command(capsys: pytest.CaptureFixture[str
     for arguments in (["--help"], ["help"]):
         assert run(arguments) == 0
         out = capsys.readouterr().out
-        assert all(option in out for parameter in front.params for option in parameter.opts if option.startswith("-"))
+        assert all(
+            option in out
+            for parameter in front.params
+            for option in parameter.opts
+            if option.startswith("-")
+        )
         assert all(name in out for name in COMMANDS)
     assert run(["help", "show"]) == 0
     assert "--run" in capsys.readouterr().out
@@ -66,14 +73,20 @@ def test_asking_the_version_imports_nothing_slow() -> None:
         "from mudroom.cli.main import main; main()\n"
         "print({'aiohttp', 'rich', 'prompt_toolkit', 'sqlite3', 'click', 'asyncio', 'msgspec'} & set(sys.modules))"
     )
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
     assert done.stdout == f"mudroom {__version__}\nset()\n"
 
 
 @pytest.mark.parametrize(
     ("error", "text", "code"),
     [
-        (ZeroDivisionError("x"), "ZeroDivisionError: x. This is a fault of mudroom's; MUDROOM_DEBUG=1 shows where it arose.", 1),
+        (
+            ZeroDivisionError("x"),
+            "ZeroDivisionError: x. This is a fault of mudroom's; MUDROOM_DEBUG=1 shows where it arose.",
+            1,
+        ),
         (ModelUnavailable("overloaded", remedy="Try later."), "overloaded. Try later.", 75),
         (JournalError("the disk is full"), "the disk is full", 1),
         (PermissionError(13, "Permission denied", "/x"), "Permission denied: /x", 1),

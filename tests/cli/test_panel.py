@@ -12,24 +12,47 @@ from inline_snapshot import snapshot
 
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
-from mudroom._core.events import AnyEvent, CallFinished, CallStarted, Delta, RunFinished, RunStarted, TurnFinished, TurnStarted
+from mudroom._core.events import (
+    AnyEvent,
+    CallFinished,
+    CallStarted,
+    Delta,
+    RunFinished,
+    RunStarted,
+    TurnFinished,
+    TurnStarted,
+)
 from mudroom._core.messages import Assistant, Call, Text, Usage
 from mudroom._core.tools import ToolResult
-from mudroom._engine.tree import Tree
-from mudroom.cli.format import ASCII, UNICODE, Glyphs, paint, width
-from mudroom.cli.panel import Choice, Panel
-from mudroom.cli.rows import Look, rows
+from mudroom.cli.interactive.panel import Choice, Panel
+from mudroom.cli.output.text import ASCII, UNICODE, Glyphs, paint, width
+from mudroom.cli.output.tree_lines import Look, rows
+from mudroom.projections.run_tree import Tree
 
 NOW = 30.0
 
 
 def began(
-    run: str, parent: str = "", *, description: str = "", prompt: str = "Look.", agent: str = "explore", turns: int | None = None
+    run: str,
+    parent: str = "",
+    *,
+    description: str = "",
+    prompt: str = "Look.",
+    agent: str = "explore",
+    turns: int | None = None,
 ) -> Any:
     brief = Brief(
-        run_id=run, agent=Agent(name=agent), prompt=prompt, tools=(), model="offline", budget=Budget(turns=turns), parent=parent,
-        description=description, depth=run.count("."), call_id=f"t{run}",
-    )  # fmt: skip
+        run_id=run,
+        agent=Agent(name=agent),
+        prompt=prompt,
+        tools=(),
+        model="offline",
+        budget=Budget(turns=turns),
+        parent=parent,
+        description=description,
+        depth=run.count("."),
+        call_id=f"t{run}",
+    )
     return RunStarted(at=1.0, run=run, brief=brief)
 
 
@@ -41,12 +64,16 @@ def story(first: str, second: str) -> list[AnyEvent]:
     return [
         began("1", agent="main", prompt="Look around"),
         TurnStarted(at=1, run="1", turn=1),
-        TurnFinished(at=2, run="1", turn=1, message=Assistant(tuple(tasks), usage=Usage(3000, 100))),
+        TurnFinished(
+            at=2, run="1", turn=1, message=Assistant(tuple(tasks), usage=Usage(3000, 100))
+        ),
         *(CallStarted(at=2, run="1", call=task) for task in tasks),
         began("1.1.1", "1", description=first, turns=10),
         began("1.1.2", "1", description=second, agent="general"),
         TurnStarted(at=3, run="1.1.1", turn=4),
-        TurnFinished(at=5, run="1.1.1", turn=4, message=Assistant((reading,), usage=Usage(40_000, 1_400))),
+        TurnFinished(
+            at=5, run="1.1.1", turn=4, message=Assistant((reading,), usage=Usage(40_000, 1_400))
+        ),
         CallStarted(at=5, run="1.1.1", call=reading),
         RunFinished(at=9, run="1.1.2", report=report),
     ]
@@ -57,14 +84,24 @@ def panel(events: list[AnyEvent], *, pending: str = "", signs: Glyphs = UNICODE)
     tree, made = Tree(), Panel(signs)
     for event in events:
         tree.apply(event)
-    talk = SimpleNamespace(tree=tree, busy=True, writer=SimpleNamespace(pending=pending), events=lambda: events)
+    talk = SimpleNamespace(
+        tree=tree, busy=True, writer=SimpleNamespace(pending=pending), events=lambda: events
+    )
     made.talk = cast(Any, talk)
     for event in events:
         made.apply(event)
     return made
 
 
-def drawn(columns: int, first: str, second: str, *, color: bool = False, signs: Glyphs = UNICODE, selected: str = "") -> str:
+def drawn(
+    columns: int,
+    first: str,
+    second: str,
+    *,
+    color: bool = False,
+    signs: Glyphs = UNICODE,
+    selected: str = "",
+) -> str:
     tree = Tree()
     for event in story(first, second):
         tree.apply(event)
@@ -195,13 +232,22 @@ def test_an_open_transcript_shows_what_came_before_and_what_comes() -> None:
     ):
         made.apply(event)
     shown = paint(made.lines(80, 40), color=False)
-    assert "the mud" in shown and "I saw it" in shown and "of another" not in shown and "\t" not in shown
+    assert (
+        "the mud" in shown
+        and "I saw it" in shown
+        and "of another" not in shown
+        and "\t" not in shown
+    )
 
 
 async def test_a_question_takes_the_whole_panel_and_is_answered_once() -> None:
     made = panel(story("a", "b"))
     made.choice = choice = Choice("Which?", [("x", "the first"), ("y", "the second\x1b[2J")])
-    assert [line[0][0] for line in made.lines(40, 10)] == ["Which?", "▸ 1. the first", "  2. the second"]
+    assert [line[0][0] for line in made.lines(40, 10)] == [
+        "Which?",
+        "▸ 1. the first",
+        "  2. the second",
+    ]
     made.move(-1)
     assert choice.at == 1
     made.answer("y")
@@ -227,7 +273,10 @@ def test_five_hundred_children_are_drawn_in_little_time() -> None:
 
     tree_events: list[AnyEvent] = [began("1", agent="main")]
     for n in range(500):
-        tree_events += [began(f"1.1.{n + 1}", "1", description=f"part {n}"), TurnStarted(at=2, run=f"1.1.{n + 1}", turn=1)]
+        tree_events += [
+            began(f"1.1.{n + 1}", "1", description=f"part {n}"),
+            TurnStarted(at=2, run=f"1.1.{n + 1}", turn=1),
+        ]
     made = panel(tree_events)
     lines = made.lines(100, 40)
     before = time.process_time()
@@ -238,9 +287,25 @@ def test_five_hundred_children_are_drawn_in_little_time() -> None:
 
 
 def test_words_that_stream_are_broken_between_words_and_told_as_an_answer() -> None:
-    events = [*story("a", "b"), Delta(at=10, run="1.1.1", kind="text", text="what I found"), Delta(at=10, run="1", kind="text", text="So")]
-    events.insert(-2, CallFinished(at=10, run="1.1.1", call_id="r", name="read", result=ToolResult("    one two three four five six")))
-    events[-2:-2] = [CallFinished(at=10, run="1", call_id=f"t1.1.{n}", name="task", result=ToolResult("")) for n in (1, 2)]
+    events = [
+        *story("a", "b"),
+        Delta(at=10, run="1.1.1", kind="text", text="what I found"),
+        Delta(at=10, run="1", kind="text", text="So"),
+    ]
+    events.insert(
+        -2,
+        CallFinished(
+            at=10,
+            run="1.1.1",
+            call_id="r",
+            name="read",
+            result=ToolResult("    one two three four five six"),
+        ),
+    )
+    events[-2:-2] = [
+        CallFinished(at=10, run="1", call_id=f"t1.1.{n}", name="task", result=ToolResult(""))
+        for n in (1, 2)
+    ]
     made = panel(events, pending="nobody likes a word that is cut in two")
     shown = paint(made.lines(24, 20), color=False).splitlines()
     assert shown[:2] == ["nobody likes a word that", "is cut in two"]

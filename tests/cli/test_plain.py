@@ -7,21 +7,52 @@ from typing import Any
 
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
-from mudroom._core.events import AnyEvent, CallFinished, CallStarted, Delta, Retried, RunFinished, RunStarted, TurnFinished, TurnStarted
+from mudroom._core.events import (
+    AnyEvent,
+    CallFinished,
+    CallStarted,
+    Delta,
+    Retried,
+    RunFinished,
+    RunStarted,
+    TurnFinished,
+    TurnStarted,
+)
 from mudroom._core.messages import Assistant, Call, Text, Usage
 from mudroom._core.tools import ToolResult
-from mudroom._engine.tree import Tree
-from mudroom.cli.plain import PlainProgress
+from mudroom.cli.output.plain_progress import PlainProgress
+from mudroom.projections.run_tree import Tree
 
 
-def began(run: str, parent: str = "", *, at: float = 0.0, prompt: str = "Find it.", **more: Any) -> RunStarted:
+def began(
+    run: str, parent: str = "", *, at: float = 0.0, prompt: str = "Find it.", **more: Any
+) -> RunStarted:
     who, depth = Agent(name="explore"), run.count(".")
-    brief = Brief(run_id=run, agent=who, prompt=prompt, tools=(), model="m", budget=Budget(), parent=parent, depth=depth, **more)
+    brief = Brief(
+        run_id=run,
+        agent=who,
+        prompt=prompt,
+        tools=(),
+        model="m",
+        budget=Budget(),
+        parent=parent,
+        depth=depth,
+        **more,
+    )
     return RunStarted(at=at, run=run, brief=brief)
 
 
-def ended(run: str, reason: Reason, *, at: float, error: str = "", recovered: bool = False) -> RunFinished:
-    report = Report(text="t", reason=reason, run_id=run, error=error, recovered=recovered, outputs=dict[str, Any]())
+def ended(
+    run: str, reason: Reason, *, at: float, error: str = "", recovered: bool = False
+) -> RunFinished:
+    report = Report(
+        text="t",
+        reason=reason,
+        run_id=run,
+        error=error,
+        recovered=recovered,
+        outputs=dict[str, Any](),
+    )
     return RunFinished(at=at, run=run, report=report)
 
 
@@ -29,7 +60,12 @@ def session() -> list[AnyEvent]:
     return [
         began("1"),
         TurnStarted(at=0, run="1", turn=1),
-        began("1.1.1", "1", description="Testing framework", prompt="Find the testing framework.\nBe quick."),
+        began(
+            "1.1.1",
+            "1",
+            description="Testing framework",
+            prompt="Find the testing framework.\nBe quick.",
+        ),
         began("1.1.2", "1", prompt="总结所有 .py 文件"),
         Delta(at=1, run="1.1.1", kind="text", text="let me see"),
         CallStarted(at=2, run="1.1.1", call=Call("a", "read", {"file_path": "setup.cfg"})),
@@ -63,12 +99,21 @@ def test_a_line_for_each_start_retry_and_end_of_a_child():
 
 
 def test_verbose_adds_a_line_for_each_call():
-    assert [line for line in lines(session(), verbose=True) if line not in lines(session())] == ["[explore#1.1.1] read setup.cfg"]
+    assert [line for line in lines(session(), verbose=True) if line not in lines(session())] == [
+        "[explore#1.1.1] read setup.cfg"
+    ]
 
 
 def test_a_limit_with_a_summary_is_said_as_it_was():
-    events = [began("1"), began("1.1.1", "1"), ended("1.1.1", Reason.MAX_TURNS, at=1, recovered=True)]
-    assert lines(list(events))[-1] == "[explore#1.1.1] MAX_TURNS, recovered (0 tool uses · 0 tokens · 1.0s)"
+    events = [
+        began("1"),
+        began("1.1.1", "1"),
+        ended("1.1.1", Reason.MAX_TURNS, at=1, recovered=True),
+    ]
+    assert (
+        lines(list(events))[-1]
+        == "[explore#1.1.1] MAX_TURNS, recovered (0 tool uses · 0 tokens · 1.0s)"
+    )
 
 
 def test_hostile_and_long_words_stay_one_harmless_line():
@@ -82,7 +127,9 @@ def test_hostile_and_long_words_stay_one_harmless_line():
 
 def test_a_stream_that_carries_only_ascii_gets_ascii_signs():
     raw = io.BytesIO()
-    progress = PlainProgress(io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace"), Tree())
+    progress = PlainProgress(
+        io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace"), Tree()
+    )
     for event in session():
         progress.on_event(event)
     assert b"Done (1 tool use - 41.4k tokens - 29s)" in raw.getvalue()

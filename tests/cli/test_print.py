@@ -6,11 +6,14 @@ import pytest
 
 from mudroom._core.agents import Reason, Report
 from mudroom._core.events import TurnFailed
-from mudroom.cli.print_mode import Verdict, why
+from mudroom.cli.actions.one_shot import Verdict
+from mudroom.cli.output.report import why
 
 
 def report(reason: Reason, *, text: str = "so far", error: str = "") -> Report:
-    return Report(outputs=dict[str, Any](), text=text, error=error, run_id="1", reason=reason, turns=3)
+    return Report(
+        outputs=dict[str, Any](), text=text, error=error, run_id="1", reason=reason, turns=3
+    )
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -26,7 +29,9 @@ def test_a_signal_decides_whatever_the_reason() -> None:
 def test_75_is_for_what_may_work_later_in_the_root_run() -> None:
     verdict = Verdict()
     verdict.apply(TurnFailed(at=0.0, run="1.1.1", error="overloaded", transient=True))
-    assert verdict.code(report(Reason.ERROR), []) == 1, "a child's trouble was the parent's to deal with"
+    assert verdict.code(report(Reason.ERROR), []) == 1, (
+        "a child's trouble was the parent's to deal with"
+    )
     verdict.apply(TurnFailed(at=0.0, run="1", error="overloaded", transient=True))
     assert verdict.code(report(Reason.ERROR), []) == 75
     assert verdict.code(report(Reason.GOAL), []) == 0
@@ -37,5 +42,8 @@ def test_75_is_for_what_may_work_later_in_the_root_run() -> None:
 def test_why_is_one_line_of_what_went_wrong() -> None:
     assert why(report(Reason.GOAL)) == ""
     assert why(report(Reason.ERROR, error="the provider said \x1b[31mno")) == "the provider said no"
-    assert why(report(Reason.MAX_TURNS)) == "the run ended with MAX_TURNS after 3 turns; what it has so far is its answer"
+    assert (
+        why(report(Reason.MAX_TURNS))
+        == "the run ended with MAX_TURNS after 3 turns; what it has so far is its answer"
+    )
     assert why(report(Reason.LOOP, text="")).endswith("it gave no answer")

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import pytest
 
-from mudroom.cli.prompt import LIMIT, compose
+from mudroom.cli.actions.read_prompt import LIMIT, compose
 from mudroom.errors import UsageError
 
 

@@ -12,7 +12,7 @@ from prompt_toolkit.input import DummyInput
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 from prompt_toolkit.layout.screen import Char
 
-from mudroom.cli.reflow import Clearing, Reflowing, breaks, broken
+from mudroom.cli.interactive.resize import Clearing, Reflowing, breaks, broken
 
 
 @pytest.mark.parametrize(
@@ -56,7 +56,10 @@ class Drawn:
         self.text, self.cursor, self.columns, self.out = "", Point(x=0, y=0), 40, io.StringIO()
         output = Clearing(self.out, lambda: Size(rows=20, columns=self.columns), enable_cpr=False)
         window = Window(
-            FormattedTextControl(lambda: self.text, focusable=True, get_cursor_position=lambda: self.cursor), dont_extend_height=True
+            FormattedTextControl(
+                lambda: self.text, focusable=True, get_cursor_position=lambda: self.cursor
+            ),
+            dont_extend_height=True,
         )
         self.app: Application[None] = Application(Layout(window), input=DummyInput(), output=output)
         self.renderer = Reflowing(self.app)

@@ -17,10 +17,10 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.cli.init import begin
+from mudroom.cli.actions.init_project import begin
+from mudroom.cli.commands.man_page import page
+from mudroom.cli.commands.root import COMMANDS, front
 from mudroom.cli.main import run
-from mudroom.cli.manual import page
-from mudroom.cli.options import COMMANDS, front
 from mudroom.config import load, put
 from mudroom.errors import UsageError
 
@@ -75,10 +75,16 @@ def test_completion_in_a_real_bash(program: Path, words: list[str], offered: lis
 def test_completion_in_a_real_fish(program: Path, line: str, offered: list[str]) -> None:
     asked = f'mudroom completion fish | source; complete -C "{line.format(folder=program.parent)}"'
     env = {"PATH": f"{program}:{os.environ['PATH']}", "HOME": str(program)}
-    done = subprocess.run(["fish", "--no-config", "-c", asked], env=env, capture_output=True, text=True, check=True)
-    assert [row.split("\t")[0] for row in done.stdout.splitlines()] == [word.format(folder=program.parent) for word in offered]
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", asked], env=env, capture_output=True, text=True, check=True
+    )
+    assert [row.split("\t")[0] for row in done.stdout.splitlines()] == [
+        word.format(folder=program.parent) for word in offered
+    ]
     if "ru" in line:
-        assert "List recorded sessions, newest first" in done.stdout, "what is said of a word may have commas"
+        assert "List recorded sessions, newest first" in done.stdout, (
+            "what is said of a word may have commas"
+        )
 
 
 @pytest.mark.skipif(shutil.which("zsh") is None, reason="zsh is not installed")
@@ -129,20 +135,30 @@ def test_settings_are_put_and_taken_away_and_the_rest_stays(tmp_path: Path) -> N
     assert load(cwd=str(tmp_path), environ=environ, flags={}).origin("model") == "default"
 
 
-@pytest.mark.parametrize(("name", "value"), [("max_turns", "many"), ("colour", "never"), ("color", "blue"), ("allow_net", "perhaps")])
-def test_a_wrong_setting_is_refused_and_the_file_stays(tmp_path: Path, name: str, value: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("max_turns", "many"), ("colour", "never"), ("color", "blue"), ("allow_net", "perhaps")],
+)
+def test_a_wrong_setting_is_refused_and_the_file_stays(
+    tmp_path: Path, name: str, value: str
+) -> None:
     path = tmp_path / "config.toml"
     put(path, "model", "offline")
     with pytest.raises(UsageError, match=name):
         put(path, name, value)
-    assert path.read_text() == 'model = "offline"\n' and [file.name for file in tmp_path.iterdir()] == ["config.toml"]
+    assert path.read_text() == 'model = "offline"\n' and [
+        file.name for file in tmp_path.iterdir()
+    ] == ["config.toml"]
 
 
 def test_init_writes_what_agents_can_use_and_never_overwrites(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("mine")
-    assert list(begin(str(tmp_path))) == ["AGENTS.md is there already; it stays as it is.", ".agents/agents/reviewer.md written."]
+    assert list(begin(str(tmp_path))) == [
+        "AGENTS.md is there already; it stays as it is.",
+        ".agents/agents/reviewer.md written.",
+    ]
     assert (tmp_path / "AGENTS.md").read_text() == "mine"
-    from mudroom.agentfiles import agents_from
+    from mudroom.agent_files import agents_from
 
     found = agents_from(str(tmp_path), home="")
     assert [agent.name for agent in found.agents] == ["reviewer"] and not found.findings
@@ -158,17 +174,30 @@ def test_the_manual_page_has_every_command_and_flag() -> None:
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
 def test_the_manual_page_is_clean_roff() -> None:
-    done = subprocess.run(["groff", "-man", "-ww", "-Tutf8"], input=page(front, COMMANDS), capture_output=True, text=True, check=True)
+    done = subprocess.run(
+        ["groff", "-man", "-ww", "-Tutf8"],
+        input=page(front, COMMANDS),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert done.stderr == "" and "NAME" in done.stdout
 
 
-def test_the_short_help_fits_on_a_screen_and_says_nothing_that_is_not_so(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_short_help_fits_on_a_screen_and_says_nothing_that_is_not_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     assert run(["-h"]) == 0
     out = capsys.readouterr().out
     lines = out.splitlines()
     assert len(lines) <= 24 and max(map(len, lines)) <= 80
     assert out.index("mudroom -p") < out.index("--print") < out.index("sessions")
-    named = {word for line in lines if line.startswith(("sessions", "settings")) for word in line.split()[1:]}
+    named = {
+        word
+        for line in lines
+        if line.startswith(("sessions", "settings"))
+        for word in line.split()[1:]
+    }
     assert named == set(COMMANDS) - {"vis", "help"}
     flags = {option for parameter in front.params for option in parameter.opts}
     assert set(re.findall(r"(?<=  )-{1,2}[a-zA-Z][a-z-]*|(?<=, )--[a-z-]+", out)) <= flags
@@ -177,4 +206,7 @@ def test_the_short_help_fits_on_a_screen_and_says_nothing_that_is_not_so(capsys:
 def test_everything_is_behind_help_all(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help-all"]) == 0
     out = capsys.readouterr().out
-    assert 0 < out.index("Examples") < out.index("Options") < out.index("Commands") and "--json-schema" in out
+    assert (
+        0 < out.index("Examples") < out.index("Options") < out.index("Commands")
+        and "--json-schema" in out
+    )

@@ -9,18 +9,34 @@ import pytest
 
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
-from mudroom._core.events import CallFinished, CallStarted, RunFinished, RunStarted, SessionOpened, Stored, Told, TurnFinished, TurnStarted
+from mudroom._core.events import (
+    CallFinished,
+    CallStarted,
+    RunFinished,
+    RunStarted,
+    SessionOpened,
+    Stored,
+    Told,
+    TurnFinished,
+    TurnStarted,
+)
 from mudroom._core.messages import Assistant, Call, Text, Thinking, Usage
 from mudroom._core.tools import ToolResult
-from mudroom.cli.format import ASCII, width
-from mudroom.cli.show import render_transcript, render_tree
+from mudroom.cli.output.text import ASCII, width
+from mudroom.cli.output.transcript_lines import render_transcript, render_tree
 from mudroom.errors import UnknownName
 
 NO_USAGE = Usage()
 
 
 def began(
-    run: str, parent: str = "", *, at: float = 0.0, agent: str = "explore", prompt: str = "Look.", description: str = ""
+    run: str,
+    parent: str = "",
+    *,
+    at: float = 0.0,
+    agent: str = "explore",
+    prompt: str = "Look.",
+    description: str = "",
 ) -> RunStarted:
     brief = Brief(
         run_id=run,
@@ -36,12 +52,23 @@ def began(
     return RunStarted(at=at, run=run, brief=brief)
 
 
-def answered(run: str, *blocks: Text | Thinking | Call, turn: int = 1, at: float = 1.0, usage: Usage = NO_USAGE) -> list[Stored]:
+def answered(
+    run: str,
+    *blocks: Text | Thinking | Call,
+    turn: int = 1,
+    at: float = 1.0,
+    usage: Usage = NO_USAGE,
+) -> list[Stored]:
     message = Assistant(blocks, usage=usage)
-    return [TurnStarted(at=at, run=run, turn=turn), TurnFinished(at=at, run=run, turn=turn, message=message)]
+    return [
+        TurnStarted(at=at, run=run, turn=turn),
+        TurnFinished(at=at, run=run, turn=turn, message=message),
+    ]
 
 
-def acted(run: str, call: Call, text: str = "", *, at: float = 2.0, error: bool = False) -> list[Stored]:
+def acted(
+    run: str, call: Call, text: str = "", *, at: float = 2.0, error: bool = False
+) -> list[Stored]:
     result = ToolResult(text, error)
     return [
         CallStarted(at=at, run=run, call=call),
@@ -49,8 +76,17 @@ def acted(run: str, call: Call, text: str = "", *, at: float = 2.0, error: bool 
     ]
 
 
-def ended(run: str, reason: Reason = Reason.GOAL, *, at: float, error: str = "", recovered: bool = False) -> RunFinished:
-    report = Report(text="t", reason=reason, run_id=run, error=error, recovered=recovered, outputs=dict[str, Any]())
+def ended(
+    run: str, reason: Reason = Reason.GOAL, *, at: float, error: str = "", recovered: bool = False
+) -> RunFinished:
+    report = Report(
+        text="t",
+        reason=reason,
+        run_id=run,
+        error=error,
+        recovered=recovered,
+        outputs=dict[str, Any](),
+    )
     return RunFinished(at=at, run=run, report=report)
 
 
@@ -63,18 +99,36 @@ def session() -> list[Stored]:
         *answered("1", *tasks, usage=Usage(3000, 100)),
         *(CallStarted(at=1, run="1", call=task) for task in tasks),
         began("1.1.1", "1", at=1, description="Summarize mypackage .py files"),
-        *answered("1.1.1", Thinking("Where to look?"), Text("I read it."), reading, usage=Usage(41_000, 300)),
+        *answered(
+            "1.1.1",
+            Thinking("Where to look?"),
+            Text("I read it."),
+            reading,
+            usage=Usage(41_000, 300),
+        ),
         *acted("1.1.1", reading, "     1\timport os\n" * 315),
         Told(at=3, run="1.1.1", text="Mind the list."),
-        *answered("1.1.1", Text("All is well.\nNothing to do."), turn=2, at=28, usage=Usage(50, 50)),
+        *answered(
+            "1.1.1", Text("All is well.\nNothing to do."), turn=2, at=28, usage=Usage(50, 50)
+        ),
         ended("1.1.1", at=30),
-        began("1.1.2", "1", at=1, description="总结 agents 目录下的所有 Python 文件", prompt="总结"),
-        *acted("1.1.2", Call("g", "grep", {"pattern": "定义 \x1b[31m红色"}), "no match", error=True),
+        began(
+            "1.1.2", "1", at=1, description="总结 agents 目录下的所有 Python 文件", prompt="总结"
+        ),
+        *acted(
+            "1.1.2", Call("g", "grep", {"pattern": "定义 \x1b[31m红色"}), "no match", error=True
+        ),
         ended("1.1.2", Reason.ERROR, at=5, error="the provider refused: 401"),
         began("1.1.3", "1", at=1, agent="general", description="Create a new module"),
         *acted("1.1.3", Call("b", "bash", {"command": "make test"})),
         ended("1.1.3", Reason.MAX_TURNS, at=125, recovered=True),
-        CallFinished(at=126, run="1", call_id="t0", name="task", result=ToolResult("All is well.\nNothing to do.")),
+        CallFinished(
+            at=126,
+            run="1",
+            call_id="t0",
+            name="task",
+            result=ToolResult("All is well.\nNothing to do."),
+        ),
         *answered("1", Text("They do nothing."), turn=2, at=127, usage=Usage(3100, 20)),
         ended("1", at=128),
     ]
@@ -141,7 +195,9 @@ def test_the_tree_in_color_with_ascii_signs():
 
 
 def test_a_run_without_an_end_is_unfinished():
-    assert "⎿ unfinished: bash make test · 1 tool" in render_tree([e for e in session() if not isinstance(e, RunFinished)])
+    assert "⎿ unfinished: bash make test · 1 tool" in render_tree(
+        [e for e in session() if not isinstance(e, RunFinished)]
+    )
 
 
 def test_a_session_without_children_has_no_ledger():
@@ -181,8 +237,18 @@ def test_the_transcript_is_what_the_model_saw_and_says_what_it_leaves_out():
 
 
 def test_a_run_that_goes_on_names_the_run_it_goes_on_from():
-    brief = Brief(run_id="2", agent=Agent(name="main"), prompt="And now?", tools=(), model="m", budget=Budget(), continues="1")
-    assert "\ngoes on from run 1\n" in render_transcript([RunStarted(at=0, run="2", brief=brief)], "2")
+    brief = Brief(
+        run_id="2",
+        agent=Agent(name="main"),
+        prompt="And now?",
+        tools=(),
+        model="m",
+        budget=Budget(),
+        continues="1",
+    )
+    assert "\ngoes on from run 1\n" in render_transcript(
+        [RunStarted(at=0, run="2", brief=brief)], "2"
+    )
 
 
 def test_the_whole_transcript_leaves_nothing_out():
@@ -197,17 +263,21 @@ def test_long_results_and_arguments_are_cut_with_a_note():
     shown = render_transcript(events, "1")
     assert f'  → write content={"x" * 200}… (5,000 characters) options={{"键": [1]}}' in shown
     assert "    … 500 more characters" in shown
-    assert render_transcript(events, "1", color=True).count("\x1b[1;31m  result of write\x1b[0m") == 1
-
-
-def test_a_transcript_that_stops_at_open_calls_says_so():
-    assert render_transcript([began("1"), *answered("1", Call("a", "bash", {"command": "x"}))], "1").endswith(
-        "\nThe record ends before these calls all had a result.\n"
+    assert (
+        render_transcript(events, "1", color=True).count("\x1b[1;31m  result of write\x1b[0m") == 1
     )
 
 
+def test_a_transcript_that_stops_at_open_calls_says_so():
+    assert render_transcript(
+        [began("1"), *answered("1", Call("a", "bash", {"command": "x"}))], "1"
+    ).endswith("\nThe record ends before these calls all had a result.\n")
+
+
 def test_malformed_arguments_are_shown_as_they_came():
-    assert "→ read {oops (not JSON)" in render_transcript([began("1"), *answered("1", Call("a", "read", {}, "{oops"))], "1")
+    assert "→ read {oops (not JSON)" in render_transcript(
+        [began("1"), *answered("1", Call("a", "read", {}, "{oops"))], "1"
+    )
 
 
 def test_hostile_words_are_shown_and_never_obeyed():
@@ -222,7 +292,11 @@ def test_hostile_words_are_shown_and_never_obeyed():
         began("1.1.1", "1", agent=evil, prompt=evil, description=evil),
         ended("1.1.1", Reason.ERROR, at=3, error=evil),
     ]
-    for shown in (render_tree(events), render_transcript(events, "1"), render_transcript(events, "1", whole=True)):
+    for shown in (
+        render_tree(events),
+        render_transcript(events, "1"),
+        render_transcript(events, "1", whole=True),
+    ):
         assert all(c.isprintable() or c == "\n" for c in shown)
         assert "gnp.exe" in shown
 

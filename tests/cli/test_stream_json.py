@@ -17,21 +17,48 @@ from claude_agent_sdk.types import (
 
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
-from mudroom._core.events import AnyEvent, CallFinished, Delta, Judged, Retried, RunFinished, RunStarted, Told, TurnFinished, TurnStarted
+from mudroom._core.events import (
+    AnyEvent,
+    CallFinished,
+    Delta,
+    Judged,
+    Retried,
+    RunFinished,
+    RunStarted,
+    Told,
+    TurnFinished,
+    TurnStarted,
+)
 from mudroom._core.messages import Assistant, Call, StopReason, Text, Thinking, Usage
 from mudroom._core.tools import ToolResult
-from mudroom.cli.stream_json import Stream, encode
+from mudroom.cli.output.stream_json import Stream, encode
 
 USAGE = Usage(input_tokens=100, output_tokens=20, cache_read_tokens=30, cache_write_tokens=10)
 
 
 def brief(run_id: str, **more: Any) -> Brief:
     agent = Agent(name="explore" if more else "main")
-    return Brief(run_id=run_id, agent=agent, prompt=f"prompt of {run_id}", tools=("read",), model="openai:m", budget=Budget(), **more)
+    return Brief(
+        run_id=run_id,
+        agent=agent,
+        prompt=f"prompt of {run_id}",
+        tools=("read",),
+        model="openai:m",
+        budget=Budget(),
+        **more,
+    )
 
 
-def said(run: str, *content: Text | Thinking | Call, stop: StopReason = StopReason.END) -> TurnFinished:
-    return TurnFinished(at=2.0, run=run, turn=1, seconds=1.5, message=Assistant(content, stop, USAGE, "m-1", "openai", "msg_1"))
+def said(
+    run: str, *content: Text | Thinking | Call, stop: StopReason = StopReason.END
+) -> TurnFinished:
+    return TurnFinished(
+        at=2.0,
+        run=run,
+        turn=1,
+        seconds=1.5,
+        message=Assistant(content, stop, USAGE, "m-1", "openai", "msg_1"),
+    )
 
 
 def story(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
@@ -61,12 +88,32 @@ def story(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
         RunStarted(at=1.0, run="1", brief=brief("1")),
         TurnStarted(at=1.0, run="1", turn=1),
         Delta(at=1.0, run="1", turn=1, kind="text", text="I"),
-        said("1", Thinking("hm", "sig"), Thinking("", redacted="xx"), Text("I delegate"), task, stop=StopReason.CALLS),
-        RunStarted(at=2.0, run="1.1.1", brief=brief("1.1.1", parent="1", call_id="c1", depth=1, description="look")),
+        said(
+            "1",
+            Thinking("hm", "sig"),
+            Thinking("", redacted="xx"),
+            Text("I delegate"),
+            task,
+            stop=StopReason.CALLS,
+        ),
+        RunStarted(
+            at=2.0,
+            run="1.1.1",
+            brief=brief("1.1.1", parent="1", call_id="c1", depth=1, description="look"),
+        ),
         Retried(at=2.0, run="1.1.1", turn=1, attempt=1, delay=0.5, status=529, error="overloaded"),
         said("1.1.1", read, Call("c3", "read", {}, malformed="{nope"), stop=StopReason.CALLS),
-        CallFinished(at=3.0, run="1.1.1", turn=1, call_id="c2", name="read", result=ToolResult("mud")),
-        CallFinished(at=3.0, run="1.1.1", turn=1, call_id="c3", name="read", result=ToolResult("bad arguments", error=True)),
+        CallFinished(
+            at=3.0, run="1.1.1", turn=1, call_id="c2", name="read", result=ToolResult("mud")
+        ),
+        CallFinished(
+            at=3.0,
+            run="1.1.1",
+            turn=1,
+            call_id="c3",
+            name="read",
+            result=ToolResult("bad arguments", error=True),
+        ),
         Told(at=3.0, run="1.1.1", turn=1, text="hurry up"),
         RunFinished(at=4.5, run="1.1.1", report=child),
         CallFinished(at=5.0, run="1", turn=1, call_id="c1", name="task", result=ToolResult("seen")),
@@ -77,16 +124,33 @@ def story(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
 
 def lines(reason: Reason = Reason.GOAL) -> list[dict[str, Any]]:
     counter = itertools.count()
-    stream = Stream(session="s", cwd="/w", model="openai:m", tools=["read", "task"], agents=["explore"], new_id=lambda: f"u{next(counter)}")
+    stream = Stream(
+        session="s",
+        cwd="/w",
+        model="openai:m",
+        tools=["read", "task"],
+        agents=["explore"],
+        new_id=lambda: f"u{next(counter)}",
+    )
     events, root = story(reason)
-    found = [stream.opening(), *(line for event in events for line in stream.feed(event)), stream.result(root, {"children": 1})]
+    found = [
+        stream.opening(),
+        *(line for event in events for line in stream.feed(event)),
+        stream.result(root, {"children": 1}),
+    ]
     return [json.loads(encode(line)) for line in found]
 
 
 def test_every_line_is_read_by_the_parser_of_another_client() -> None:
     kinds = [type(parse_message(line)) for line in lines()]
     assert kinds[0] is SystemMessage and kinds[-1] is ResultMessage
-    assert {AssistantMessage, UserMessage, TaskStartedMessage, TaskProgressMessage, TaskNotificationMessage} < set(kinds)
+    assert {
+        AssistantMessage,
+        UserMessage,
+        TaskStartedMessage,
+        TaskProgressMessage,
+        TaskNotificationMessage,
+    } < set(kinds)
 
 
 def test_init_is_first_and_result_last_and_all_carry_session_and_uuid() -> None:
@@ -99,15 +163,27 @@ def test_init_is_first_and_result_last_and_all_carry_session_and_uuid() -> None:
 
 def test_parent_tool_use_id_is_null_for_the_root_and_the_task_call_for_a_child() -> None:
     talk = [line for line in lines() if line["type"] in ("assistant", "user")]
-    root, child = [t for t in talk if t["parent_tool_use_id"] is None], [t for t in talk if t["parent_tool_use_id"] == "c1"]
+    root, child = (
+        [t for t in talk if t["parent_tool_use_id"] is None],
+        [t for t in talk if t["parent_tool_use_id"] == "c1"],
+    )
     assert len(root) + len(child) == len(talk) and root and child
-    assert all((t["agent_id"], t["parent_agent_id"], t["spawn_depth"], t["agent_type"]) == ("1.1.1", "1", 1, "explore") for t in child)
+    assert all(
+        (t["agent_id"], t["parent_agent_id"], t["spawn_depth"], t["agent_type"])
+        == ("1.1.1", "1", 1, "explore")
+        for t in child
+    )
     assert all("agent_id" not in t for t in root)
 
 
 def test_messages_are_raw_messages_with_usage_that_excludes_the_cache() -> None:
     first = next(line for line in lines() if line["type"] == "assistant")["message"]
-    assert [block["type"] for block in first["content"]] == ["thinking", "redacted_thinking", "text", "tool_use"]
+    assert [block["type"] for block in first["content"]] == [
+        "thinking",
+        "redacted_thinking",
+        "text",
+        "tool_use",
+    ]
     assert first["usage"]["input_tokens"] == 60 and first["usage"]["cache_read_input_tokens"] == 30
     assert (first["id"], first["model"], first["stop_reason"]) == ("msg_1", "m-1", "tool_use")
 
@@ -119,24 +195,49 @@ def test_arguments_that_were_no_json_are_shown_as_they_came() -> None:
 
 def test_a_child_is_announced_followed_and_closed() -> None:
     tasks = [line for line in lines() if line.get("subtype", "").startswith("task_")]
-    assert [t["subtype"] for t in tasks] == ["task_started", "task_progress", "task_progress", "task_notification"]
+    assert [t["subtype"] for t in tasks] == [
+        "task_started",
+        "task_progress",
+        "task_progress",
+        "task_notification",
+    ]
     assert all((t["task_id"], t["tool_use_id"]) == ("1.1.1", "c1") for t in tasks)
-    assert (tasks[1]["last_tool_name"], tasks[2]["usage"]) == ("read", {"total_tokens": 120, "tool_uses": 2, "duration_ms": 1000})
-    assert (tasks[3]["status"], tasks[3]["reason"], tasks[3]["summary"]) == ("failed", "MAX_TURNS", "seen")
+    assert (tasks[1]["last_tool_name"], tasks[2]["usage"]) == (
+        "read",
+        {"total_tokens": 120, "tool_uses": 2, "duration_ms": 1000},
+    )
+    assert (tasks[3]["status"], tasks[3]["reason"], tasks[3]["summary"]) == (
+        "failed",
+        "MAX_TURNS",
+        "seen",
+    )
 
 
 def test_errors_retries_and_words_of_the_engine_are_lines_too() -> None:
     found = lines()
     retry = next(line for line in found if line.get("subtype") == "api_retry")
     assert (retry["attempt"], retry["retry_delay_ms"], retry["error_status"]) == (1, 500, 529)
-    blocks = [block for line in found if line["type"] == "user" for block in line["message"]["content"]]
-    assert {"type": "tool_result", "tool_use_id": "c3", "content": "bad arguments", "is_error": True} in blocks
+    blocks = [
+        block for line in found if line["type"] == "user" for block in line["message"]["content"]
+    ]
+    assert {
+        "type": "tool_result",
+        "tool_use_id": "c3",
+        "content": "bad arguments",
+        "is_error": True,
+    } in blocks
     assert {"type": "text", "text": "hurry up"} in blocks
 
 
 def test_the_result_has_what_scripts_read() -> None:
     last = lines()[-1]
-    assert (last["subtype"], last["is_error"], last["result"], last["num_turns"], last["duration_ms"]) == (
+    assert (
+        last["subtype"],
+        last["is_error"],
+        last["result"],
+        last["num_turns"],
+        last["duration_ms"],
+    ) == (
         "success",
         False,
         "the end",
@@ -145,23 +246,46 @@ def test_the_result_has_what_scripts_read() -> None:
     )
     assert last["usage"]["output_tokens"] == 40, "the main loop only"
     assert last["modelUsage"]["m-1"]["outputTokens"] == 60, "children included"
-    assert last["total_cost_usd"] is None and last["permission_denials"] == [] and last["duration_api_ms"] == 4500
+    assert (
+        last["total_cost_usd"] is None
+        and last["permission_denials"] == []
+        and last["duration_api_ms"] == 4500
+    )
     assert (last["reason"], last["ledger"]) == ("GOAL", {"children": 1})
-    assert [(r["run_id"], r["reason"], r["recovered"], r["files_read"], r["failed"]) for r in last["reports"]] == [
-        ("1.1.1", "MAX_TURNS", True, ["a"], 0)
-    ]
+    assert [
+        (r["run_id"], r["reason"], r["recovered"], r["files_read"], r["failed"])
+        for r in last["reports"]
+    ] == [("1.1.1", "MAX_TURNS", True, ["a"], 0)]
 
 
 def test_the_result_names_every_call_that_was_not_allowed() -> None:
     events, report = story()
-    denied = Judged(at=2.5, run="1.1.1", turn=1, call_id="c2", name="read", verdict="deny", allowed=False, why="a rule says deny", rule="r")
+    denied = Judged(
+        at=2.5,
+        run="1.1.1",
+        turn=1,
+        call_id="c2",
+        name="read",
+        verdict="deny",
+        allowed=False,
+        why="a rule says deny",
+        rule="r",
+    )
     asked = Judged(at=2.5, run="1", turn=1, call_id="c1", name="task", verdict="ask", allowed=True)
-    stream = Stream(session="s", cwd="/w", model="m", tools=[], agents=[], sandbox="full", mode="plan")
-    said = [line for event in [*events[:7], denied, asked, *events[7:]] for line in stream.feed(event)]
+    stream = Stream(
+        session="s", cwd="/w", model="m", tools=[], agents=[], sandbox="full", mode="plan"
+    )
+    said = [
+        line for event in [*events[:7], denied, asked, *events[7:]] for line in stream.feed(event)
+    ]
     assert stream.opening()["permissionMode"] == "plan" and stream.opening()["sandbox"] == "full"
     last = stream.result(report, {})
     (told,) = last["permission_denials"]
-    assert (told["tool_name"], told["tool_use_id"], told["tool_input"]) == ("read", "c2", {"file_path": "a"})
+    assert (told["tool_name"], told["tool_use_id"], told["tool_input"]) == (
+        "read",
+        "c2",
+        {"file_path": "a"},
+    )
     assert (told["why"], told["rule"], told["agent_id"]) == ("a rule says deny", "r", "1.1.1")
     parsed = parse_message(last)
     assert isinstance(parsed, ResultMessage) and parsed.permission_denials == [told] and said
@@ -169,9 +293,17 @@ def test_the_result_names_every_call_that_was_not_allowed() -> None:
 
 def test_a_failure_has_errors_and_the_true_reason() -> None:
     subtypes = {reason: (line := lines(reason)[-1])["subtype"] for reason in Reason}
-    assert subtypes[Reason.MAX_TURNS] == "error_max_turns" and subtypes[Reason.BUDGET] == "error_max_budget_usd"
+    assert (
+        subtypes[Reason.MAX_TURNS] == "error_max_turns"
+        and subtypes[Reason.BUDGET] == "error_max_budget_usd"
+    )
     assert subtypes[Reason.ERROR] == subtypes[Reason.CANCELLED] == "error_during_execution"
-    assert line["errors"] == ["boom"] and line["is_error"] and "result" not in line and line["report"]["text"] == "the end"
+    assert (
+        line["errors"] == ["boom"]
+        and line["is_error"]
+        and "result" not in line
+        and line["report"]["text"] == "the end"
+    )
 
 
 def test_text_that_utf8_cannot_carry_does_not_break_the_line() -> None:

@@ -12,22 +12,41 @@ from inline_snapshot import snapshot
 
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
-from mudroom._core.events import AnyEvent, CallFinished, CallStarted, Delta, Retried, RunFinished, RunStarted, TurnFinished, TurnStarted
+from mudroom._core.events import (
+    AnyEvent,
+    CallFinished,
+    CallStarted,
+    Delta,
+    Retried,
+    RunFinished,
+    RunStarted,
+    TurnFinished,
+    TurnStarted,
+)
 from mudroom._core.messages import Assistant, Call, Text, Usage
 from mudroom._core.tools import ToolResult
-from mudroom._engine.tree import Tree
-from mudroom.cli.format import UNICODE
-from mudroom.cli.markdown import Blocks, rendered
-from mudroom.cli.mentions import Offers, expanded, mention_before
-from mudroom.cli.paper import Paper
-from mudroom.cli.pasted import Pasted
-from mudroom.cli.status import Status
-from mudroom.cli.writer import Writer
-from mudroom.prices import window
+from mudroom.cli.interactive.mentions import Offers, expanded, mention_before
+from mudroom.cli.interactive.paste import Pasted
+from mudroom.cli.interactive.scrollback_writer import Writer
+from mudroom.cli.interactive.status_line import Status
+from mudroom.cli.output.markdown import Blocks, rendered
+from mudroom.cli.output.scrollback import Paper
+from mudroom.cli.output.text import UNICODE
+from mudroom.pricing import window
+from mudroom.projections.run_tree import Tree
 
 
 def began(run: str, parent: str = "", **more: Any) -> RunStarted:
-    brief = Brief(run_id=run, agent=Agent(name="general"), prompt="p", tools=(), model="m", budget=Budget(), parent=parent, **more)
+    brief = Brief(
+        run_id=run,
+        agent=Agent(name="general"),
+        prompt="p",
+        tools=(),
+        model="m",
+        budget=Budget(),
+        parent=parent,
+        **more,
+    )
     return RunStarted(at=0, run=run, brief=brief)
 
 
@@ -47,7 +66,9 @@ def said(*words: str) -> list[AnyEvent]:
     return [TurnStarted(at=1, run="1", turn=1), *deltas, whole]
 
 
-def called(name: str, arguments: dict[str, Any], text: str, *, error: bool = False) -> list[AnyEvent]:
+def called(
+    name: str, arguments: dict[str, Any], text: str, *, error: bool = False
+) -> list[AnyEvent]:
     call = Call("c", name, arguments)
     return [
         CallStarted(at=3, run="1", call=call),
@@ -60,16 +81,28 @@ def test_an_answer_that_streamed_is_written_once() -> None:
 
 
 def test_an_answer_that_did_not_stream_is_written_too() -> None:
-    assert written([TurnFinished(at=2, run="1", turn=1, message=Assistant((Text("All at once"),)))]) == "All at once\n\n"
+    assert (
+        written([TurnFinished(at=2, run="1", turn=1, message=Assistant((Text("All at once"),)))])
+        == "All at once\n\n"
+    )
 
 
 def test_what_was_streamed_of_a_call_that_failed_is_marked_as_cut_off() -> None:
-    text = written([Delta(at=1, run="1", kind="text", text="half a th"), Retried(at=2, run="1", attempt=1, delay=0.1), *said("whole")])
+    text = written(
+        [
+            Delta(at=1, run="1", kind="text", text="half a th"),
+            Retried(at=2, run="1", attempt=1, delay=0.1),
+            *said("whole"),
+        ]
+    )
     assert text == "half a th\n\n(the answer was cut off here)\n\nwhole\n\n"
 
 
 def test_words_of_children_are_not_written() -> None:
-    assert written([began("1.1.1", "1"), Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n")]) == ""
+    assert (
+        written([began("1.1.1", "1"), Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n")])
+        == ""
+    )
 
 
 def test_a_report_that_was_not_said_is_written_at_the_end() -> None:
@@ -83,7 +116,11 @@ def test_calls_of_every_kind() -> None:
     text = written(
         [
             *called("read", {"file_path": "a.py"}, "1\tx\n2\ty"),
-            *called("edit", {"file_path": "a.py", "old_string": "x = 1\ny", "new_string": "x = 2\ny"}, "ok"),
+            *called(
+                "edit",
+                {"file_path": "a.py", "old_string": "x = 1\ny", "new_string": "x = 2\ny"},
+                "ok",
+            ),
             *called("write", {"file_path": "b.py", "content": "\n".join("abcdefghijkl")}, "ok"),
             *called("bash", {"command": "make"}, "one\x1b[2J\ntwo"),
             *called("bash", {"command": "false"}, "[exit code 1]", error=True),
@@ -120,14 +157,27 @@ def test_calls_of_every_kind() -> None:
 def test_tasks_are_told_with_their_outcome_and_crowds_as_counts() -> None:
     def tasks(count: int) -> list[AnyEvent]:
         calls = [Call(f"t{n}", "task", {"prompt": f"part {n}"}) for n in range(count)]
-        events: list[AnyEvent] = [TurnFinished(at=1, run="1", turn=1, message=Assistant(tuple(calls)))]
+        events: list[AnyEvent] = [
+            TurnFinished(at=1, run="1", turn=1, message=Assistant(tuple(calls)))
+        ]
         for n, call in enumerate(calls):
             run, reason = f"1.1.{n + 1}", Reason.ERROR if n == 1 else Reason.GOAL
-            report = Report(text="", reason=reason, run_id=run, error="no luck" if n == 1 else "", outputs=dict[str, Any]())
-            events += [CallStarted(at=1, run="1", call=call), began(run, "1", call_id=call.id, description=f"part {n}", depth=1)]
+            report = Report(
+                text="",
+                reason=reason,
+                run_id=run,
+                error="no luck" if n == 1 else "",
+                outputs=dict[str, Any](),
+            )
+            events += [
+                CallStarted(at=1, run="1", call=call),
+                began(run, "1", call_id=call.id, description=f"part {n}", depth=1),
+            ]
             events += [
                 RunFinished(at=4, run=run, report=report),
-                CallFinished(at=4, run="1", call_id=call.id, name="task", result=ToolResult("report")),
+                CallFinished(
+                    at=4, run="1", call_id=call.id, name="task", result=ToolResult("report")
+                ),
             ]
         return events
 
@@ -138,7 +188,11 @@ def test_tasks_are_told_with_their_outcome_and_crowds_as_counts() -> None:
   ⎿ ERROR: no luck (0 tool uses · 0 tokens · 4.0s)
 """)
     crowd = written(tasks(40))
-    assert crowd.count("\n") == 4 and "● 40 tasks: 39 done, 1 failed" in crowd and "> task (part 1): p" in crowd
+    assert (
+        crowd.count("\n") == 4
+        and "● 40 tasks: 39 done, 1 failed" in crowd
+        and "> task (part 1): p" in crowd
+    )
     assert written(tasks(2), tasks=False) == ""
 
 
@@ -155,7 +209,10 @@ def test_blocks_end_where_nothing_can_change_them() -> None:
     assert blocks.feed("A paragraph\nof two lines") == ""
     assert blocks.feed("\n\nThe next\n") == "A paragraph\nof two lines\n\n"
     assert blocks.feed("\n```py\ncode\n\n\nmore\n") == "The next\n\n"
-    assert blocks.feed("```\n\n- one\n\n- two\n\nend\n") == "```py\ncode\n\n\nmore\n```\n\n- one\n\n- two\n\n"
+    assert (
+        blocks.feed("```\n\n- one\n\n- two\n\nend\n")
+        == "```py\ncode\n\n\nmore\n```\n\n- one\n\n- two\n\n"
+    )
     assert blocks.rest() == "end\n"
 
 
@@ -166,7 +223,11 @@ def test_a_table_has_one_blank_line_around_it() -> None:
 
 
 def test_markdown_in_colour_is_rendered_and_hostile_text_is_harmless() -> None:
-    shown = rendered("# Head\n\n**bold** \x1b]0;title\x07\x1b[2J`code`\n\n```python\ndef f(): pass\n```\n", columns=40, color=True)
+    shown = rendered(
+        "# Head\n\n**bold** \x1b]0;title\x07\x1b[2J`code`\n\n```python\ndef f(): pass\n```\n",
+        columns=40,
+        color=True,
+    )
     assert "Head" in shown and "**" not in shown and "\x1b[1mbold" in shown
     assert "title" not in shown and "\x1b[2J" not in shown and "\n\n\n" not in shown
 
@@ -174,20 +235,33 @@ def test_markdown_in_colour_is_rendered_and_hostile_text_is_harmless() -> None:
 def test_mentions_become_paths_and_wishes(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a.py").touch()
-    told = expanded("see @src/a.py, @missing.txt and @agent-explore; me@home.org", folder=str(tmp_path), agents=["explore"])
+    told = expanded(
+        "see @src/a.py, @missing.txt and @agent-explore; me@home.org",
+        folder=str(tmp_path),
+        agents=["explore"],
+    )
     head, wish = told.split("\n\n")
     assert head == "see src/a.py, @missing.txt and @agent-explore; me@home.org"
     assert wish == "Give this to the agent explore with the task tool."
 
 
-@pytest.mark.parametrize(("text", "begun"), [("see @sr", "sr"), ("@", ""), ("a@b", None), ("see @x y", None), ("", None)])
+@pytest.mark.parametrize(
+    ("text", "begun"), [("see @sr", "sr"), ("@", ""), ("a@b", None), ("see @x y", None), ("", None)]
+)
 def test_the_mention_that_is_typed(text: str, begun: str | None) -> None:
     assert mention_before(text) == begun
 
 
 def test_offers_are_agents_then_files_best_first() -> None:
-    offers = Offers(lambda: ["docs/main.md", "main.py", "src/domain.py"], lambda: ["main", "explore"])
-    assert [word for word, _ in offers.matching("main")] == ["agent-main", "main.py", "docs/main.md", "src/domain.py"]
+    offers = Offers(
+        lambda: ["docs/main.md", "main.py", "src/domain.py"], lambda: ["main", "explore"]
+    )
+    assert [word for word, _ in offers.matching("main")] == [
+        "agent-main",
+        "main.py",
+        "docs/main.md",
+        "src/domain.py",
+    ]
 
 
 def test_long_pastes_are_marked_and_expanded() -> None:
@@ -196,23 +270,32 @@ def test_long_pastes_are_marked_and_expanded() -> None:
     assert pasted.mark("a\nb\nc\nd\ne") == "[Pasted text #1 +4 lines]"
     assert pasted.mark("x" * 900) == "[Pasted text #2 900 characters]"
     assert (
-        pasted.expanded("see [Pasted text #1 +4 lines] and [Pasted text #9 +1 lines]") == "see a\nb\nc\nd\ne and [Pasted text #9 +1 lines]"
+        pasted.expanded("see [Pasted text #1 +4 lines] and [Pasted text #9 +1 lines]")
+        == "see a\nb\nc\nd\ne and [Pasted text #9 +1 lines]"
     )
 
 
 def test_the_status_line_loses_its_least_important_figures_first() -> None:
     status = Status()
     status.model, status.sandbox, status.mode = "anthropic:claude-sonnet-4-5", "full", "plan"
-    status.apply(TurnFinished(at=1, run="1", turn=1, message=Assistant((), usage=Usage(100_000, 1_000))))
+    status.apply(
+        TurnFinished(at=1, run="1", turn=1, message=Assistant((), usage=Usage(100_000, 1_000)))
+    )
     assert "".join(status.line(120, UNICODE, hint="esc stops")) == snapshot(
         "anthropic:claude-sonnet-4-5 · sandbox full · mode plan · 101.0k tokens · context 50% · esc stops"
     )
-    assert "".join(status.line(60, UNICODE, hint="esc stops")) == snapshot("claude-sonnet-4-5 · 101.0k tokens · context 50% · esc stops")
+    assert "".join(status.line(60, UNICODE, hint="esc stops")) == snapshot(
+        "claude-sonnet-4-5 · 101.0k tokens · context 50% · esc stops"
+    )
 
 
 def test_what_a_context_holds_is_known_or_said_to_be_unknown() -> None:
     assert window("anthropic:claude-sonnet-4-5") == 200_000 and window("openai:gpt-4o") == 128_000
-    assert window("ollama:qwen3:8b") is None and window("anthropic:a-model-of-tomorrow") is None and window("offline:rules") is None
+    assert (
+        window("ollama:qwen3:8b") is None
+        and window("anthropic:a-model-of-tomorrow") is None
+        and window("offline:rules") is None
+    )
     status = Status()
     status.model, status.context = "ollama:qwen3:8b", 41_400
     assert "context 41.4k of ?" in "".join(status.line(80, UNICODE))

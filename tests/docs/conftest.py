@@ -13,7 +13,9 @@ import pytest
 @pytest.fixture(scope="session")
 def site() -> ModuleType:
     """Its functions: lay_out, build, faults, documented, example."""
-    loader = SourceFileLoader("site_of_mudroom", str(Path(__file__).parents[2] / "scripts" / "site"))
+    loader = SourceFileLoader(
+        "site_of_mudroom", str(Path(__file__).parents[2] / "scripts" / "site")
+    )
     spec = spec_from_loader(loader.name, loader)
     assert spec
     module = module_from_spec(spec)

@@ -14,7 +14,7 @@ import pytest
 
 import mudroom
 from mudroom import Call
-from mudroom.testing.server import Asked, ModelServer, Said
+from mudroom.testing.model_server import Asked, ModelServer, Said
 
 RUNNER = """
 import ast, asyncio, contextlib, io, json, sys, traceback
@@ -69,15 +69,26 @@ def ends(tmp_path_factory: pytest.TempPathFactory, site: ModuleType) -> dict[str
     place = tmp_path_factory.mktemp("project")
     (place / "paper.md").write_text("# On Mud\n\nBy Ada Bootscraper\n")
     (place / ".git").mkdir()
-    return asyncio.run(tried({name: site.example(site.documented(name)) for name in mudroom.__all__}, place))
+    return asyncio.run(
+        tried({name: site.example(site.documented(name)) for name in mudroom.__all__}, place)
+    )
 
 
 async def tried(programs: dict[str, str], place: Path) -> dict[str, str]:
     async with ModelServer(answer) as server:
-        env = {"PATH": os.environ["PATH"], "HOME": str(place / "home"), "MUDROOM_HOME": str(place / "state"), "LANG": "C.UTF-8"}
+        env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(place / "home"),
+            "MUDROOM_HOME": str(place / "state"),
+            "LANG": "C.UTF-8",
+        }
         env |= {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
-        pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
-        process = await asyncio.create_subprocess_exec(sys.executable, "-c", RUNNER, cwd=place, env=env, **pipes)
+        pipes: dict[str, Any] = dict.fromkeys(
+            ("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE
+        )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", RUNNER, cwd=place, env=env, **pipes
+        )
         out, err = await process.communicate(json.dumps(programs).encode())
         assert process.returncode == 0, err.decode()
         return json.loads(out.decode().splitlines()[-1])

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mudroom import Call
-from mudroom.testing.server import Asked, ModelServer, Said
+from mudroom.testing.model_server import Asked, ModelServer, Said
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
@@ -33,14 +33,23 @@ def place(tmp_path: Path) -> Path:
     """A project with the files of this one that the pages name."""
     project = tmp_path / "project"
     (project / "tests").mkdir(parents=True)
-    for name in ("README.md", "ARCHITECTURE.md", "examples/01_one_task.py", "examples/documents/on-mud.md"):
+    for name in (
+        "README.md",
+        "ARCHITECTURE.md",
+        "examples/01_one_task.py",
+        "examples/documents/on-mud.md",
+    ):
         (project / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, project / name)
-    (project / "tests" / "test_boots.py").write_text("import pytest\n\n\ndef test_boots():\n    assert pytest\n")
+    (project / "tests" / "test_boots.py").write_text(
+        "import pytest\n\n\ndef test_boots():\n    assert pytest\n"
+    )
     return project
 
 
-def ran(*command: str, place: Path, stdin: str = "", env: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+def ran(
+    *command: str, place: Path, stdin: str = "", env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     """A command in the project, for a person without any key but those in `env`."""
     home = place.parent / "person"
     environ = {
@@ -51,13 +60,18 @@ def ran(*command: str, place: Path, stdin: str = "", env: dict[str, str] | None 
         "LANG": "C.UTF-8",
         **(env or {}),
     }
-    return subprocess.run(command, cwd=place, env=environ, input=stdin, capture_output=True, text=True, timeout=60)
+    return subprocess.run(
+        command, cwd=place, env=environ, input=stdin, capture_output=True, text=True, timeout=60
+    )
 
 
 @both
 def test_it_opens_with_the_two_commands(page: Path) -> None:
     first = page.read_text("utf-8").splitlines()[:6]
-    assert [line.split("#")[0].strip() for line in first if line.startswith("make")] == ["make demo", "make test"]
+    assert [line.split("#")[0].strip() for line in first if line.startswith("make")] == [
+        "make demo",
+        "make test",
+    ]
     for target in ("demo", "test"):
         done = subprocess.run(["make", "-n", target], cwd=ROOT, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
@@ -85,20 +99,31 @@ def extractor(asked: Asked) -> Said:
     if not asked.turn:
         return [Call("r", "read", {"file_path": "examples/documents/on-mud.md"})]
     values = {"title": "On Mud", "author": "Ada Bootscraper"}
-    return [Call(name, "self_emitvalue", {"emit_variable_name": name, "emit_variable_value": value}) for name, value in values.items()]
+    return [
+        Call(name, "self_emitvalue", {"emit_variable_name": name, "emit_variable_value": value})
+        for name, value in values.items()
+    ]
 
 
 @both
 async def test_its_scope_runs(page: Path, place: Path) -> None:
     async with ModelServer(extractor) as server:
         env = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
-        done = await asyncio.to_thread(ran, sys.executable, "-", place=place, stdin=blocks(page, "python")[1], env=env)
+        done = await asyncio.to_thread(
+            ran, sys.executable, "-", place=place, stdin=blocks(page, "python")[1], env=env
+        )
     assert done.stdout == "GOAL {'title': 'On Mud', 'author': 'Ada Bootscraper'}\n", done.stderr
 
 
 @both
 def test_every_block_is_of_a_kind_that_is_tested(page: Path) -> None:
-    assert [language for language, _ in BLOCK.findall(page.read_text("utf-8"))] == ["sh", "text", "console", "python", "python"]
+    assert [language for language, _ in BLOCK.findall(page.read_text("utf-8"))] == [
+        "sh",
+        "text",
+        "console",
+        "python",
+        "python",
+    ]
 
 
 @both
@@ -123,7 +148,9 @@ def test_the_recording_is_of_the_prompt_that_make_demo_gives() -> None:
 def test_both_languages_have_the_same_tables_links_and_headings() -> None:
     def bones(page: Path) -> tuple[int, int, set[str]]:
         text = page.read_text("utf-8")
-        links = {link for link in re.findall(r"\]\(([^)#]+)\)", text) if not link.startswith("README")}
+        links = {
+            link for link in re.findall(r"\]\(([^)#]+)\)", text) if not link.startswith("README")
+        }
         return text.count("\n## "), text.count("\n|"), links
 
     assert bones(PAGES[0]) == bones(PAGES[1])

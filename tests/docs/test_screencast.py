@@ -29,26 +29,51 @@ def words(picture: str) -> str:
 
 
 def test_a_row_is_there_for_as_long_as_it_was(cast: ModuleType) -> None:
-    written = [(0.0, "one\r\n0%"), (0.5, "one\r\n0%\r\x1b[K50%"), (1.0, "one\r\n0%\r\x1b[K50%\r\x1b[K\x1b[32mdone\x1b[0m")]
+    written = [
+        (0.0, "one\r\n0%"),
+        (0.5, "one\r\n0%\r\x1b[K50%"),
+        (1.0, "one\r\n0%\r\x1b[K50%\r\x1b[K\x1b[32mdone\x1b[0m"),
+    ]
     picture = cast.drawn([(at, cast.screen(text)) for at, text in written])
     assert [words(each) for each in PASSING.findall(picture)] == ["0%", "50%"]
-    assert re.findall(r'begin="([^"]+)" end="([^"]+)"', picture) == [("0.0s", "0.5s"), ("0.5s", "1.0s"), ("0s", "1.0s")]
+    assert re.findall(r'begin="([^"]+)" end="([^"]+)"', picture) == [
+        ("0.0s", "0.5s"),
+        ("0.5s", "1.0s"),
+        ("0s", "1.0s"),
+    ]
     assert picture.count(">one<") == 1 and cast.COLORS["32"] in picture
 
 
 def test_who_cannot_play_it_sees_the_end(cast: ModuleType) -> None:
-    frames = [(0.0, cast.screen("$ go\r\nworking")), (2.0, cast.screen("$ go\r\n\x1b[Kall done\r\nledger"))]
+    frames = [
+        (0.0, cast.screen("$ go\r\nworking")),
+        (2.0, cast.screen("$ go\r\n\x1b[Kall done\r\nledger")),
+    ]
     assert words(PASSING.sub("", cast.drawn(frames))).split("\n") == ["$ go", "all done", "ledger"]
 
 
 def test_what_is_cut_in_the_middle_is_left_for_the_next_picture(cast: ModuleType) -> None:
-    assert cast.whole("a├".encode()[:-1]) == "a" and cast.whole(b"a\x1b[3") == "a" and cast.whole(b"a\x1b[32mb") == "a\x1b[32mb"
+    assert (
+        cast.whole("a├".encode()[:-1]) == "a"
+        and cast.whole(b"a\x1b[3") == "a"
+        and cast.whole(b"a\x1b[32mb") == "a\x1b[32mb"
+    )
 
 
 def test_a_command_is_recorded_in_its_own_time(cast: ModuleType) -> None:
-    moments = cast.recorded([sys.executable, "-c", "import time; print('one', flush=True); time.sleep(0.7); print('two')"])
+    moments = cast.recorded(
+        [
+            sys.executable,
+            "-c",
+            "import time; print('one', flush=True); time.sleep(0.7); print('two')",
+        ]
+    )
     (first, one), (last, both) = moments[0], moments[-1]
-    assert cast.whole(one).split() == ["one"] and cast.whole(both).split() == ["one", "two"] and last - first > 0.6
+    assert (
+        cast.whole(one).split() == ["one"]
+        and cast.whole(both).split() == ["one", "two"]
+        and last - first > 0.6
+    )
 
 
 def test_the_picture_moves_and_stays_small() -> None:

@@ -34,15 +34,24 @@ class Stage:
         self.session = Session()
 
     @asynccontextmanager
-    async def open(self, script: Script | dict[str, Lines], name: str = "scripted:model", **settings: Any) -> AsyncGenerator[Session]:
+    async def open(
+        self, script: Script | dict[str, Lines], name: str = "scripted:model", **settings: Any
+    ) -> AsyncGenerator[Session]:
         """A session. `script`: a scripted model's, or the lines of each conversation by the first word of its prompt."""
-        self.model = ScriptedModel(_cast(cast(dict[str, Lines], script)) if isinstance(script, dict) else script, name)
-        given = dict[str, Any](journal="memory", home=str(self._home), environ={}, sandbox="off") | settings
+        self.model = ScriptedModel(
+            _cast(cast(dict[str, Lines], script)) if isinstance(script, dict) else script, name
+        )
+        given = (
+            dict[str, Any](journal="memory", home=str(self._home), environ={}, sandbox="off")
+            | settings
+        )
         async with Session(model=self.model, cwd=str(self.folder), **given) as self.session:
             self.session.watch(self.events.append)
             yield self.session
 
-    async def run(self, script: Script | dict[str, Lines], prompt: str = "PARENT", **settings: Any) -> Report:
+    async def run(
+        self, script: Script | dict[str, Lines], prompt: str = "PARENT", **settings: Any
+    ) -> Report:
         """Play one prompt from beginning to end."""
         async with self.open(script, **settings) as session:
             return await session.run(prompt)
@@ -70,7 +79,11 @@ class Stage:
     @property
     def results(self) -> list[ToolResult]:
         """What the root run's calls gave, in the order they ended."""
-        return [event.result for event in self.events if isinstance(event, CallFinished) and "." not in event.run]
+        return [
+            event.result
+            for event in self.events
+            if isinstance(event, CallFinished) and "." not in event.run
+        ]
 
     def told(self, run: str = "1") -> list[str]:
         """The words a run was told beside prompt and results."""

@@ -12,7 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Answer, Budget, Call, Effect, Question, tool
-from mudroom._engine.calls import ALL_FAILED, OUTPUT_CAP
+from mudroom._engine.tool_calls import ALL_FAILED, OUTPUT_CAP
 from mudroom.models.scripted import Request, call
 from mudroom.testing.clock import run_virtual
 
@@ -40,7 +40,9 @@ async def test_five_children_of_one_second_end_in_less_than_one_and_a_half(stage
     began = time.monotonic()
     await stage.run(answer)
     assert 1 <= time.monotonic() - began < 1.5
-    assert [result.text.splitlines()[0] for result in stage.model.requests[-1].results] == [f"REPORT {n}" for n in range(5)]
+    assert [result.text.splitlines()[0] for result in stage.model.requests[-1].results] == [
+        f"REPORT {n}" for n in range(5)
+    ]
 
 
 async def test_pure_calls_run_at_the_same_time(stage: Any) -> None:
@@ -49,12 +51,18 @@ async def test_pure_calls_run_at_the_same_time(stage: Any) -> None:
 
 
 async def test_calls_on_different_files_run_at_the_same_time(stage: Any) -> None:
-    await stage.run([[call("meet", where="a"), call("meet", where="b")], "end"], tools=[meeting(2, Effect.KEYED)])
+    await stage.run(
+        [[call("meet", where="a"), call("meet", where="b")], "end"],
+        tools=[meeting(2, Effect.KEYED)],
+    )
     assert [result.error for result in stage.results] == [False] * 2
 
 
 async def test_two_edits_of_one_file_happen_in_the_order_of_the_calls(stage: Any) -> None:
-    edits = [call("edit", path="notes.txt", old_text=a, new_text=b) for a, b in (("one", "1"), ("1", "uno"), ("uno", "eins"))]
+    edits = [
+        call("edit", path="notes.txt", old_text=a, new_text=b)
+        for a, b in (("one", "1"), ("1", "uno"), ("uno", "eins"))
+    ]
     report = await stage.run([edits, "end"])
     assert (stage.folder / "notes.txt").read_text() == "eins\ntwo\nthree\n"
     assert report.files_changed == ("notes.txt",) and report.failed == 0
@@ -62,7 +70,16 @@ async def test_two_edits_of_one_file_happen_in_the_order_of_the_calls(stage: Any
 
 async def test_a_command_runs_alone_among_all_that_changes_something(stage: Any) -> None:
     step = "echo begin >> log; sleep 0.05; cat fresh >> log; echo end >> log"
-    await stage.run([[call("write", path="fresh", content="new\n"), call("bash", command=step), call("bash", command=step)], "end"])
+    await stage.run(
+        [
+            [
+                call("write", path="fresh", content="new\n"),
+                call("bash", command=step),
+                call("bash", command=step),
+            ],
+            "end",
+        ]
+    )
     assert (stage.folder / "log").read_text().split() == ["begin", "new", "end"] * 2
 
 
@@ -78,8 +95,18 @@ async def test_results_come_back_in_the_order_of_the_calls_not_of_their_ends(sta
         return f"result {n}"
 
     await stage.run([[call("last_first", n=n) for n in range(4)], "end"], tools=[last_first])
-    assert [result.text for result in stage.results] == ["result 3", "result 2", "result 1", "result 0"]
-    assert [result.text for result in stage.model.requests[-1].results] == ["result 0", "result 1", "result 2", "result 3"]
+    assert [result.text for result in stage.results] == [
+        "result 3",
+        "result 2",
+        "result 1",
+        "result 0",
+    ]
+    assert [result.text for result in stage.model.requests[-1].results] == [
+        "result 0",
+        "result 1",
+        "result 2",
+        "result 3",
+    ]
 
 
 @tool(effect=Effect.PURE)
@@ -92,7 +119,10 @@ async def broken() -> str:
     ("wrong", "words"),
     [
         (call("raed", path="notes.txt"), ["no tool 'raed'", "Did you mean read"]),
-        (Call("", "read", {}, malformed='{"file_path": "no'), ["read were not a JSON object", "valid JSON"]),
+        (
+            Call("", "read", {}, malformed='{"file_path": "no'),
+            ["read were not a JSON object", "valid JSON"],
+        ),
         (call("read", wrong=3), ["Invalid arguments for read", "file_path"]),
         (call("read", path="notes.txt", limit="many"), ["Invalid arguments for read", "limit"]),
         (call("read", path="nowhere.txt"), ["nowhere.txt"]),
@@ -103,7 +133,9 @@ async def broken() -> str:
     ],
     ids=lambda value: value.name if isinstance(value, Call) else "",
 )
-async def test_what_is_wrong_with_a_call_is_told_and_the_run_goes_on(stage: Any, wrong: Call, words: list[str]) -> None:
+async def test_what_is_wrong_with_a_call_is_told_and_the_run_goes_on(
+    stage: Any, wrong: Call, words: list[str]
+) -> None:
     report = await stage.run([[wrong], "I go on."], tools=[broken])
     (result,) = stage.model.requests[-1].results
     assert result.error and all(word in result.text for word in words), result.text
@@ -111,7 +143,13 @@ async def test_what_is_wrong_with_a_call_is_told_and_the_run_goes_on(stage: Any,
 
 
 async def test_when_all_calls_of_a_turn_failed_the_model_is_told_so(stage: Any) -> None:
-    await stage.run([[call("read", path="no"), call("nothing")], [call("read", path="no"), call("read", path="notes.txt")], "end"])
+    await stage.run(
+        [
+            [call("read", path="no"), call("nothing")],
+            [call("read", path="no"), call("read", path="notes.txt")],
+            "end",
+        ]
+    )
     assert stage.told() == [ALL_FAILED]
     assert stage.model.requests[1].messages[-1].content[-1].text == ALL_FAILED
 
@@ -132,13 +170,19 @@ ALIASES = [
     ("write_file", {"path": "new.txt", "content": "x"}, "new.txt"),
     ("Edit", {"file_path": "notes.txt", "old_string": "two", "new_string": "2"}, "notes.txt"),
     ("str_replace", {"path": "notes.txt", "old_text": "two", "new_text": "2"}, "notes.txt"),
-    ("TodoWrite", {"todos": [{"content": "two", "status": "pending", "activeForm": "doing two"}]}, "two"),
+    (
+        "TodoWrite",
+        {"todos": [{"content": "two", "status": "pending", "activeForm": "doing two"}]},
+        "two",
+    ),
     ("Task", {"description": "d", "prompt": "CHILD", "subagent_type": "explore"}, "found two"),
     ("spawn_agent", {"prompt": "CHILD"}, "found two"),
 ]
 
 
-@pytest.mark.parametrize(("name", "arguments", "expected"), ALIASES, ids=[name for name, *_ in ALIASES])
+@pytest.mark.parametrize(
+    ("name", "arguments", "expected"), ALIASES, ids=[name for name, *_ in ALIASES]
+)
 async def test_other_systems_names_of_tools_and_parameters_are_understood(
     stage: Any, name: str, arguments: dict[str, Any], expected: str
 ) -> None:
@@ -159,7 +203,10 @@ async def test_a_long_output_is_head_and_tail_and_the_whole_can_be_read(stage: A
     await stage.run({"PARENT": [[call("flood")], read_the_rest, "end"]}, tools=[flood])
     capped, read = stage.results
     assert (
-        len(capped.text) <= OUTPUT_CAP and "line 00000" in capped.text and "line 09999" in capped.text and "line 05000" not in capped.text
+        len(capped.text) <= OUTPUT_CAP
+        and "line 00000" in capped.text
+        and "line 09999" in capped.text
+        and "line 05000" not in capped.text
     )
     assert "line 05000 of the flood" in read.text and not read.error
     assert Path(capped.spill).read_text().count("\n") == 10_000
@@ -186,14 +233,22 @@ async def deploy(where: str) -> str:
 
 async def test_what_needs_confirmation_is_denied_at_once_where_nobody_is(stage: Any) -> None:
     report = await stage.run([[call("deploy", where="moon")], "end"], tools=[deploy])
-    assert stage.results[0].error and "nobody is here" in stage.results[0].text and report.calls == {}
+    assert (
+        stage.results[0].error and "nobody is here" in stage.results[0].text and report.calls == {}
+    )
 
 
 @pytest.mark.parametrize("allowed", [True, False])
 def test_a_person_decides_and_the_time_that_takes_does_not_count(stage: Any, allowed: bool) -> None:
     person = Person(allowed)
     story = [[call("deploy", where="moon")], "end"]
-    report = run_virtual(stage.run(story, tools=[deploy], approver=person, budget=Budget(seconds=60)))
+    report = run_virtual(
+        stage.run(story, tools=[deploy], approver=person, budget=Budget(seconds=60))
+    )
     assert report.reason == "GOAL" and report.seconds < 60
     assert person.asked[0].tool == "deploy" and person.asked[0].arguments == {"where": "moon"}
-    assert stage.results[0].text == "deployed to moon" if allowed else "not on a Friday" in stage.results[0].text
+    assert (
+        stage.results[0].text == "deployed to moon"
+        if allowed
+        else "not on a Friday" in stage.results[0].text
+    )

@@ -44,7 +44,11 @@ def family(request: Request) -> Any:
         return "all done" if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(3)]
     if not request.tools:
         return f"what I had {request.prompt[-1]}"
-    return f"REPORT {request.prompt[-1]}" if request.turn else [f"partial {request.prompt[-1]}", call("wait")]
+    return (
+        f"REPORT {request.prompt[-1]}"
+        if request.turn
+        else [f"partial {request.prompt[-1]}", call("wait")]
+    )
 
 
 async def test_a_word_reaches_a_run_with_its_next_results(stage: Any) -> None:
@@ -67,7 +71,10 @@ async def test_a_word_that_comes_with_the_last_answer_is_still_heard(stage: Any)
         return "done"
 
     report = await stage.run(answer)
-    assert report.text == "done" and stage.model.requests[1].messages[-1].content[0].text == "and in English"
+    assert (
+        report.text == "done"
+        and stage.model.requests[1].messages[-1].content[0].text == "and in English"
+    )
 
 
 async def test_one_child_is_steered_and_its_siblings_hear_nothing(stage: Any) -> None:
@@ -77,7 +84,9 @@ async def test_one_child_is_steered_and_its_siblings_hear_nothing(stage: Any) ->
         async with gate:
             assert session.steer("1.1.2", "only for you")
         await run
-    heard = {asked.prompt for asked in stage.model.requests if "only for you" in str(asked.messages)}
+    heard = {
+        asked.prompt for asked in stage.model.requests if "only for you" in str(asked.messages)
+    }
     assert heard == {"CHILD 1"}
 
 
@@ -105,7 +114,9 @@ async def test_one_of_three_children_is_cancelled_and_its_siblings_go_on(stage: 
     assert report.ok and report.text == "all done"
     first, cancelled, third = stage.asked("PARENT")[-1].messages[-1].content
     assert first.text.startswith("REPORT 0") and third.text.startswith("REPORT 2")
-    assert cancelled.error and cancelled.text.startswith("[CANCELLED: it was cancelled; what follows is partial]\npartial 1\n")
+    assert cancelled.error and cancelled.text.startswith(
+        "[CANCELLED: it was cancelled; what follows is partial]\npartial 1\n"
+    )
 
 
 async def test_cancelling_the_root_ends_everything_below_it(stage: Any) -> None:
@@ -116,9 +127,17 @@ async def test_cancelling_the_root_ends_everything_below_it(stage: Any) -> None:
             assert session.cancel()
             report = await run
         assert report.reason is Reason.CANCELLED and not report.recovered
-        assert {run_id: one.reason for run_id, one in stage.reports.items()} == dict.fromkeys(stage.runs, Reason.CANCELLED)
-        assert len(stage.runs) == 4 and len(stage.model.requests) == 4, "nobody was asked anything more"
-        assert not session.steer("1", "too late") and not session.cancel("1") and not session.wrap_up("1.1.1")
+        assert {run_id: one.reason for run_id, one in stage.reports.items()} == dict.fromkeys(
+            stage.runs, Reason.CANCELLED
+        )
+        assert len(stage.runs) == 4 and len(stage.model.requests) == 4, (
+            "nobody was asked anything more"
+        )
+        assert (
+            not session.steer("1", "too late")
+            and not session.cancel("1")
+            and not session.wrap_up("1.1.1")
+        )
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -136,7 +155,9 @@ async def test_the_session_lives_on_after_a_cancel(stage: Any) -> None:
         assert (await session.run("still there?")).text == "hello"
 
 
-async def test_a_cancel_from_outside_is_raised_and_every_run_still_ends_with_a_report(stage: Any) -> None:
+async def test_a_cancel_from_outside_is_raised_and_every_run_still_ends_with_a_report(
+    stage: Any,
+) -> None:
     gate = Gate(3)
     async with stage.open(family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
@@ -144,14 +165,20 @@ async def test_a_cancel_from_outside_is_raised_and_every_run_still_ends_with_a_r
             run.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await run
-        assert set(stage.reports) == set(stage.runs) and {r.reason for r in stage.reports.values()} == {Reason.CANCELLED}
+        assert set(stage.reports) == set(stage.runs) and {
+            r.reason for r in stage.reports.values()
+        } == {Reason.CANCELLED}
         begun = [event.run for event in stage.events if isinstance(event, RunStarted)]
         ended = [event.run for event in stage.events if isinstance(event, RunFinished)]
-        assert sorted(begun) == sorted(ended) and ended[-1] == "1", "each ends once, the parent last"
+        assert sorted(begun) == sorted(ended) and ended[-1] == "1", (
+            "each ends once, the parent last"
+        )
 
 
 async def test_a_command_is_gone_when_its_run_is_cancelled(stage: Any) -> None:
-    async with stage.open({"PARENT": [[call("bash", command="echo $$ > pid; sleep 3600; echo late > late")], "end"]}) as session:
+    async with stage.open(
+        {"PARENT": [[call("bash", command="echo $$ > pid; sleep 3600; echo late > late")], "end"]}
+    ) as session:
         run = asyncio.create_task(session.run("PARENT"))
         pid = stage.folder / "pid"
         await stage.until(lambda: pid.exists() and pid.read_text().strip())
@@ -163,7 +190,11 @@ async def test_a_command_is_gone_when_its_run_is_cancelled(stage: Any) -> None:
 
 async def test_a_cancel_is_a_barrier_nothing_begins_after_it(stage: Any) -> None:
     gate = Gate()
-    several = [call("bash", command="sleep 3600"), call("write", path="late", content="x"), call("wait")]
+    several = [
+        call("bash", command="sleep 3600"),
+        call("write", path="late", content="x"),
+        call("wait"),
+    ]
     async with stage.open({"PARENT": [several, "end"]}, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:

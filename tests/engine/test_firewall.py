@@ -63,11 +63,24 @@ class Family:
             return self.mark(member, "report")
         thought = Thinking(self.mark(member, "thinking"))
         if request.turn == len(member.acts):
-            return [thought, *(self._start(child) for child in member.children), self.mark(member, "report")]
-        return [thought, self.mark(member, "word"), *(self._call(member, act) for act in member.acts[request.turn])]
+            return [
+                thought,
+                *(self._start(child) for child in member.children),
+                self.mark(member, "report"),
+            ]
+        return [
+            thought,
+            self.mark(member, "word"),
+            *(self._call(member, act) for act in member.acts[request.turn]),
+        ]
 
     def _start(self, child: Member) -> Any:
-        return call("task", prompt=f"{child.name} {self.mark(child, 'brief')}", description=f"d {child.name}", max_turns=child.limit)
+        return call(
+            "task",
+            prompt=f"{child.name} {self.mark(child, 'brief')}",
+            description=f"d {child.name}",
+            max_turns=child.limit,
+        )
 
     def _call(self, member: Member, act: str) -> Any:
         name = f"{self.count}.txt"
@@ -79,7 +92,16 @@ class Family:
         if act == "fail":
             return call("read", path=self.mark(member, "error"))
         if act == "todo":
-            return call("todo", todos=[{"content": self.mark(member, "todo"), "status": "pending", "activeForm": "doing"}])
+            return call(
+                "todo",
+                todos=[
+                    {
+                        "content": self.mark(member, "todo"),
+                        "status": "pending",
+                        "activeForm": "doing",
+                    }
+                ],
+            )
         return call("bash", command=f"echo '{self.mark(member, 'shell')}'")
 
 
@@ -90,7 +112,13 @@ async def play(root: Member) -> list[Request]:
         folder.mkdir()
         family = Family(root, folder)
         model = ScriptedModel(family.answer)
-        given: dict[str, Any] = {"journal": "memory", "home": base, "environ": {}, "sandbox": "off", "budget": Budget(depth=3)}
+        given: dict[str, Any] = {
+            "journal": "memory",
+            "home": base,
+            "environ": {},
+            "sandbox": "off",
+            "budget": Budget(depth=3),
+        }
         async with Session(model=model, cwd=str(folder), **given) as session:
             await session.run(f"{root.name} <{root.name} brief 0>")
         return model.requests
@@ -109,41 +137,75 @@ def trespasses(requests: list[Request]) -> list[str]:
     return found
 
 
-async def test_no_byte_of_a_child_reaches_its_parent_but_the_report_and_none_of_the_parents_the_child_but_the_brief() -> None:
+async def test_no_byte_of_a_child_reaches_its_parent_but_the_report_and_none_of_the_parents_the_child_but_the_brief() -> (
+    None
+):
     everything = (("read", "bash", "fail"), ("write", "todo", "read"))
     grandchild = Member("1.2.1", everything)
-    children = (Member("1.1", everything), Member("1.2", everything, (grandchild,)), Member("1.3", everything, limit=1))
+    children = (
+        Member("1.1", everything),
+        Member("1.2", everything, (grandchild,)),
+        Member("1.3", everything, limit=1),
+    )
     requests = await play(Member("1", everything, children))
     assert trespasses(requests) == []
-    seen = {mark for request in requests for mark in MARK.findall(json.encode(request.messages).decode())}
+    seen = {
+        mark
+        for request in requests
+        for mark in MARK.findall(json.encode(request.messages).decode())
+    }
     kinds = {"brief", "report", "thinking", "word", "file", "written", "error", "todo", "shell"}
     assert {("1.1", kind) for kind in kinds} <= seen, "the marks are there to be found"
     parents = [request for request in requests if request.prompt.startswith("1 ")]
-    assert all(f"<1.{n} report" in json.encode(parents[-1].messages).decode() for n in (1, 2, 3)), "the reports did come back"
+    assert all(f"<1.{n} report" in json.encode(parents[-1].messages).decode() for n in (1, 2, 3)), (
+        "the reports did come back"
+    )
 
 
-acts = st.lists(st.lists(st.sampled_from(["read", "write", "fail", "todo"]), min_size=1, max_size=3).map(tuple), max_size=3).map(tuple)
+acts = st.lists(
+    st.lists(st.sampled_from(["read", "write", "fail", "todo"]), min_size=1, max_size=3).map(tuple),
+    max_size=3,
+).map(tuple)
 
 
 def members(name: str, depth: int) -> st.SearchStrategy[Member]:
     """Families of up to three children a run, `depth` levels down."""
     none: st.SearchStrategy[tuple[Member, ...]] = st.just(())
-    below = [st.tuples(*(members(f"{name}.{n}", depth - 1) for n in range(1, width + 1))) for width in (1, 2, 3)] if depth else []
+    below = (
+        [
+            st.tuples(*(members(f"{name}.{n}", depth - 1) for n in range(1, width + 1)))
+            for width in (1, 2, 3)
+        ]
+        if depth
+        else []
+    )
     limit = st.sampled_from([None, 1, 2]) if "." in name else st.none()
     return st.builds(Member, st.just(name), acts, st.one_of(none, *below), limit)
 
 
 @pytest.mark.timeout(5_000)
 def test_the_firewall_holds_in_any_family(record_property: Callable[[str, str], None]) -> None:
-    @settings(max_examples=CASES, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+    @settings(
+        max_examples=CASES,
+        deadline=None,
+        suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+    )
     @given(members("1", 2))
     def holds(root: Member) -> None:
         assert trespasses(asyncio.run(play(root))) == []
 
     holds()
-    record_property("figure", f"the firewall, in families made up\t{CASES:,} families, no byte where it must not be")
+    record_property(
+        "figure",
+        f"the firewall, in families made up\t{CASES:,} families, no byte where it must not be",
+    )
 
 
 def test_the_search_finds_what_must_not_be_there() -> None:
-    leak = Request("system", (), (User((Text("1.1 <1.1 brief 1>"), Text("<1 word 2> <1.2 report 3>"))),), 1)
-    assert trespasses([leak]) == ["word of 1 in a request of 1.1", "report of 1.2 in a request of 1.1"]
+    leak = Request(
+        "system", (), (User((Text("1.1 <1.1 brief 1>"), Text("<1 word 2> <1.2 report 3>"))),), 1
+    )
+    assert trespasses([leak]) == [
+        "word of 1 in a request of 1.1",
+        "report of 1.2 in a request of 1.1",
+    ]

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mudroom import Call, Effect, Reason, tool
-from mudroom._engine.guard import STOP, WARN
+from mudroom._engine.loop_detection import STOP, WARN
 from mudroom.models.scripted import Request, call
 
 Turns = Callable[[int], list[Call]]
@@ -35,14 +35,20 @@ CIRCLES: dict[str, tuple[Turns, int]] = {
     "the same mistake": (lambda n: [call("read", path="nowhere")], 1),
     "two calls in turn": (lambda n: [call("look", n=n % 2)], 2),
     "an edit and its undoing": (
-        lambda n: [call("edit", path="notes.txt", old_text=("one", "1")[n % 2], new_text=("1", "one")[n % 2])],
+        lambda n: [
+            call(
+                "edit", path="notes.txt", old_text=("one", "1")[n % 2], new_text=("1", "one")[n % 2]
+            )
+        ],
         2,
     ),
 }
 
 
 @pytest.mark.parametrize("circle", CIRCLES)
-async def test_a_circle_is_told_and_then_ends_as_loop_with_a_summary(stage: Any, circle: str) -> None:
+async def test_a_circle_is_told_and_then_ends_as_loop_with_a_summary(
+    stage: Any, circle: str
+) -> None:
     turns, period = CIRCLES[circle]
     report = await stage.run(doing(turns), tools=[look])
     assert (report.reason, report.recovered, report.text) == (Reason.LOOP, True, "so far")
@@ -59,7 +65,9 @@ NO_CIRCLES: dict[str, Turns] = {
     "polling that sees a change": polling,
     "pages of one file": lambda n: [call("read", path="long.txt", offset=n + 1, limit=1)],
     "the same tests between edits": lambda n: (
-        [call("bash", command="grep -c x long.txt")] if n % 2 else [call("edit", path="long.txt", old_text=f"line {n}\n", new_text="x\n")]
+        [call("bash", command="grep -c x long.txt")]
+        if n % 2
+        else [call("edit", path="long.txt", old_text=f"line {n}\n", new_text="x\n")]
     ),
     "the same look at three files": lambda n: [call("look", n=n % 3)],
     "three times the same, then something else": lambda n: [call("look", n=n // 3)],
@@ -77,10 +85,18 @@ async def test_honest_repetition_is_no_circle(stage: Any, work: str) -> None:
 
 async def test_who_leaves_the_circle_when_told_goes_on(stage: Any) -> None:
     report = await stage.run(doing(lambda n: [call("look", n=n // WARN)], end=20), tools=[look])
-    assert report.reason is Reason.GOAL and len([word for word in stage.told() if "in circles" in word]) == 5
+    assert (
+        report.reason is Reason.GOAL
+        and len([word for word in stage.told() if "in circles" in word]) == 5
+    )
 
 
 async def test_a_childs_circle_ends_the_child_alone(stage: Any) -> None:
-    story = {"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [doing(lambda n: [call("look")])]}
+    story = {
+        "PARENT": [[call("task", prompt="CHILD")], "end"],
+        "CHILD": [doing(lambda n: [call("look")])],
+    }
     report = await stage.run(story, tools=[look])
-    assert report.ok and stage.results[0].text.startswith("[LOOP: it was going in circles; what follows is its summary")
+    assert report.ok and stage.results[0].text.startswith(
+        "[LOOP: it was going in circles; what follows is its summary"
+    )

@@ -9,17 +9,28 @@ from mudroom._core.budgets import Budget
 from mudroom._core.events import AnyEvent, CallFinished, RunFinished, RunStarted, TurnFinished
 from mudroom._core.messages import Assistant, Text, Usage
 from mudroom._core.tools import ToolResult
-from mudroom._engine.ledger import Ledger, Tally, ledger, sentence
+from mudroom.projections.ledger import Ledger, Tally, ledger, sentence
 
 
 def began(run: str, parent: str = "") -> RunStarted:
     who = Agent(name="general")
-    brief = Brief(run_id=run, agent=who, prompt="p", tools=(), model="m", budget=Budget(), parent=parent, depth=run.count("."))
+    brief = Brief(
+        run_id=run,
+        agent=who,
+        prompt="p",
+        tools=(),
+        model="m",
+        budget=Budget(),
+        parent=parent,
+        depth=run.count("."),
+    )
     return RunStarted(at=0, run=run, brief=brief)
 
 
 def gave(run: str, name: str, text: str, *, refused: bool = False) -> CallFinished:
-    return CallFinished(at=0, run=run, call_id="c", name=name, result=ToolResult(text), refused=refused)
+    return CallFinished(
+        at=0, run=run, call_id="c", name=name, result=ToolResult(text), refused=refused
+    )
 
 
 def answered(run: str, read: int, wrote: int = 10) -> TurnFinished:
@@ -67,11 +78,29 @@ def test_the_tally_is_right_at_any_moment():
 
 
 def test_reports_to_a_program_came_back_too():
-    brief = Brief(run_id="1", agent=Agent(name="explore"), prompt="p", tools=(), model="m", budget=Budget(), depth=1)
+    brief = Brief(
+        run_id="1",
+        agent=Agent(name="explore"),
+        prompt="p",
+        tools=(),
+        model="m",
+        budget=Budget(),
+        depth=1,
+    )
     report = Report(text="two\nlines", reason=Reason.GOAL, run_id="1", outputs=dict[str, Any]())
-    events = [RunStarted(at=0, run="1", brief=brief), gave("1", "read", "x\n" * 9), answered("1", 40)]
+    events = [
+        RunStarted(at=0, run="1", brief=brief),
+        gave("1", "read", "x\n" * 9),
+        answered("1", 40),
+    ]
     got = ledger([*events, RunFinished(at=1, run="1", report=report)])
-    assert (got.children, got.taken_lines, got.returned_lines, got.parent_tokens, got.child_tokens) == (1, 9, 2, 0, 50)
+    assert (
+        got.children,
+        got.taken_lines,
+        got.returned_lines,
+        got.parent_tokens,
+        got.child_tokens,
+    ) == (1, 9, 2, 0, 50)
 
 
 def test_a_session_without_events_is_an_empty_ledger():
@@ -98,7 +127,14 @@ def test_the_sentence_says_it_in_plain_words():
 
 def test_the_sentence_is_right_for_one_for_none_and_where_no_tokens_were_told():
     one = Ledger(children=1, taken_lines=1, taken_bytes=900, taken_tokens=257, returned_lines=0)
-    assert sentence(one) == "1 child read 1 line (900 B, ~257 tokens); 0 lines (0 B, ~0 tokens) came back."
+    assert (
+        sentence(one)
+        == "1 child read 1 line (900 B, ~257 tokens); 0 lines (0 B, ~0 tokens) came back."
+    )
     assert sentence(Ledger(parent_tokens=1234)) == "No children ran. Parent context: 1,234 tokens."
-    assert "4,321 lines (12.3" not in sentence(Ledger(children=2, taken_lines=4321, taken_bytes=12_345_678))
-    assert "4,321 lines (12 MB" in sentence(Ledger(children=2, taken_lines=4321, taken_bytes=12_345_678))
+    assert "4,321 lines (12.3" not in sentence(
+        Ledger(children=2, taken_lines=4321, taken_bytes=12_345_678)
+    )
+    assert "4,321 lines (12 MB" in sentence(
+        Ledger(children=2, taken_lines=4321, taken_bytes=12_345_678)
+    )

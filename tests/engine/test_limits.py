@@ -9,8 +9,8 @@ import pytest
 
 from mudroom import Agent, Assistant, Budget, Call, Effect, Reason, Result, Text, Usage, tool
 from mudroom._core.events import CallFinished, TurnFailed
-from mudroom._engine.ending import GRACE_SECONDS
-from mudroom._engine.recall import INTERRUPTED
+from mudroom._engine.finish import GRACE_SECONDS
+from mudroom._engine.resume import INTERRUPTED
 from mudroom.errors import UsageError
 from mudroom.models.scripted import Request, call
 from mudroom.testing.clock import run_virtual
@@ -18,7 +18,11 @@ from mudroom.testing.clock import run_virtual
 
 def reading(request: Request) -> Any:
     """Reads something else each turn, until there is no tool left."""
-    return ["so far", call("read", path="notes.txt", limit=request.turn + 1)] if request.tools else "my summary"
+    return (
+        ["so far", call("read", path="notes.txt", limit=request.turn + 1)]
+        if request.tools
+        else "my summary"
+    )
 
 
 def while_tools(first: Any, then: Any) -> Any:
@@ -42,29 +46,47 @@ async def forever(request: Request) -> Any:
     await asyncio.sleep(1e6)
 
 
-async def test_max_turns_ends_with_one_turn_without_tools_that_asks_for_a_summary(stage: Any) -> None:
+async def test_max_turns_ends_with_one_turn_without_tools_that_asks_for_a_summary(
+    stage: Any,
+) -> None:
     report = await stage.run({"PARENT": [reading]}, budget=Budget(turns=2))
-    assert (report.reason, report.recovered, report.text, report.turns) == (Reason.MAX_TURNS, True, "my summary", 3)
+    assert (report.reason, report.recovered, report.text, report.turns) == (
+        Reason.MAX_TURNS,
+        True,
+        "my summary",
+        3,
+    )
     *before, grace = stage.model.requests
     assert len(before) == 2 and all(asked.tools for asked in before) and grace.tools == ()
     assert "used up your turns" in stage.told()[-1] and "Summarise" in stage.told()[-1]
 
 
-async def test_a_grace_turn_without_words_is_not_recovered_and_partial_text_comes_back(stage: Any) -> None:
+async def test_a_grace_turn_without_words_is_not_recovered_and_partial_text_comes_back(
+    stage: Any,
+) -> None:
     report = await stage.run({"PARENT": [while_tools(reading, "")]}, budget=Budget(turns=2))
     assert (report.reason, report.recovered, report.text) == (Reason.MAX_TURNS, False, "so far")
 
 
 async def test_calls_in_a_grace_turn_never_run_and_the_conversation_can_go_on(stage: Any) -> None:
     stubborn = call("write", path="new.txt", content="x")
-    async with stage.open({"PARENT": [reading, ["well", stubborn], "I go on"]}, budget=Budget(turns=1)) as session:
+    async with stage.open(
+        {"PARENT": [reading, ["well", stubborn], "I go on"]}, budget=Budget(turns=1)
+    ) as session:
         first = await session.run("PARENT")
         second = await session.run("and now?")
     assert (first.reason, first.text, second.text) == (Reason.MAX_TURNS, "well", "I go on")
     assert not (stage.folder / "new.txt").exists()
     messages = stage.model.requests[-1].messages
-    calls = [block.id for message in messages for block in message.content if isinstance(block, Call)]
-    results = [block.call_id for message in messages for block in message.content if isinstance(block, Result)]
+    calls = [
+        block.id for message in messages for block in message.content if isinstance(block, Call)
+    ]
+    results = [
+        block.call_id
+        for message in messages
+        for block in message.content
+        if isinstance(block, Result)
+    ]
     assert calls == results
 
 
@@ -74,14 +96,23 @@ def test_a_timeout_cancels_a_tool_that_hangs_and_the_model_hears_of_it(stage: An
     assert (report.reason, report.recovered, report.text) == (Reason.TIMEOUT, True, "it hung")
     assert report.seconds == pytest.approx(5, abs=0.1)
     assert stage.model.requests[-1].messages[-1].content[0].text == INTERRUPTED
-    assert [event.result.text for event in stage.events if isinstance(event, CallFinished)] == [INTERRUPTED]
+    assert [event.result.text for event in stage.events if isinstance(event, CallFinished)] == [
+        INTERRUPTED
+    ]
 
 
 def test_a_timeout_cancels_a_model_call_that_hangs_and_asks_it_nothing_more(stage: Any) -> None:
-    report = run_virtual(stage.run({"PARENT": [["so far", call("read", path="notes.txt")], forever]}, budget=Budget(seconds=5)))
+    report = run_virtual(
+        stage.run(
+            {"PARENT": [["so far", call("read", path="notes.txt")], forever]},
+            budget=Budget(seconds=5),
+        )
+    )
     assert (report.reason, report.recovered, report.text) == (Reason.TIMEOUT, False, "so far")
     assert report.seconds == pytest.approx(5, abs=0.1) and len(stage.model.requests) == 2
-    assert [event.error for event in stage.events if isinstance(event, TurnFailed)] == ["cut off before the answer was whole"]
+    assert [event.error for event in stage.events if isinstance(event, TurnFailed)] == [
+        "cut off before the answer was whole"
+    ]
 
 
 def test_a_grace_turn_that_hangs_has_its_own_limit(stage: Any) -> None:
@@ -97,8 +128,14 @@ def test_a_parents_time_holds_for_its_children(stage: Any) -> None:
         "CHILD": [["a part", call("endless")]],
     }
     report = run_virtual(stage.run(story, tools=[endless], budget=Budget(seconds=5)))
-    assert (report.reason, report.text) == (Reason.TIMEOUT, "too late") and report.seconds < 5 + GRACE_SECONDS
-    assert stage.reports["1.1.1"].reason in (Reason.TIMEOUT, Reason.CANCELLED) and stage.reports["1.1.1"].text == "a part"
+    assert (report.reason, report.text) == (
+        Reason.TIMEOUT,
+        "too late",
+    ) and report.seconds < 5 + GRACE_SECONDS
+    assert (
+        stage.reports["1.1.1"].reason in (Reason.TIMEOUT, Reason.CANCELLED)
+        and stage.reports["1.1.1"].text == "a part"
+    )
 
 
 def test_a_run_is_told_once_that_nine_tenths_are_used_up(stage: Any) -> None:
@@ -116,7 +153,11 @@ def spends(text: str, *calls: Call, read: int = 0, wrote: int = 0) -> Any:
     """An answer that costs so many tokens."""
 
     def answer(request: Request) -> Assistant:
-        made = (Call(f"c{request.n}.{n}", one.name, one.arguments) for n, one in enumerate(calls) if request.tools)
+        made = (
+            Call(f"c{request.n}.{n}", one.name, one.arguments)
+            for n, one in enumerate(calls)
+            if request.tools
+        )
         return Assistant((Text(text), *made), usage=Usage(read, wrote))
 
     return answer
@@ -132,21 +173,39 @@ async def test_tokens_of_descendants_end_the_parent_too(stage: Any) -> None:
 
 async def test_what_is_read_and_what_is_written_count_together(stage: Any) -> None:
     reading = spends("so far", call("glob", pattern="*"), read=300, wrote=30)
-    report = await stage.run({"PARENT": [reading, reading, spends("end")]}, budget=Budget(total_tokens=600))
-    assert (report.reason, report.text, report.turns, report.usage.total_tokens) == (Reason.BUDGET, "end", 3, 660)
-    assert any("90 % of your total tokens" in word for word in stage.told()) is False, "it went from 330 to 660"
+    report = await stage.run(
+        {"PARENT": [reading, reading, spends("end")]}, budget=Budget(total_tokens=600)
+    )
+    assert (report.reason, report.text, report.turns, report.usage.total_tokens) == (
+        Reason.BUDGET,
+        "end",
+        3,
+        660,
+    )
+    assert any("90 % of your total tokens" in word for word in stage.told()) is False, (
+        "it went from 330 to 660"
+    )
 
 
 async def test_a_child_ends_when_its_parents_tokens_are_used_up(stage: Any) -> None:
     searches = [spends("so far", call("grep", pattern="x"), call("glob", pattern="*"), wrote=60)]
-    story = {"PARENT": [spends("I ask", call("task", prompt="CHILD"), wrote=10), spends("end")], "CHILD": searches}
+    story = {
+        "PARENT": [spends("I ask", call("task", prompt="CHILD"), wrote=10), spends("end")],
+        "CHILD": searches,
+    }
     report = await stage.run(story, budget=Budget(output_tokens=200))
     child = stage.reports["1.1.1"]
-    assert (child.reason, child.text, child.recovered) == (Reason.BUDGET, "so far", True) and report.reason is Reason.BUDGET
+    assert (child.reason, child.text, child.recovered) == (
+        Reason.BUDGET,
+        "so far",
+        True,
+    ) and report.reason is Reason.BUDGET
     assert "[BUDGET: its tokens or its money were used up" in stage.results[0].text
 
 
-async def test_what_a_child_is_granted_is_set_aside_and_what_it_leaves_is_given_back(stage: Any) -> None:
+async def test_what_a_child_is_granted_is_set_aside_and_what_it_leaves_is_given_back(
+    stage: Any,
+) -> None:
     saver = Agent(name="saver", budget=Budget(output_tokens=60))
 
     async def slowly(request: Request) -> Any:
@@ -154,11 +213,18 @@ async def test_what_a_child_is_granted_is_set_aside_and_what_it_leaves_is_given_
         return spends("done", wrote=1)(request)
 
     two = [call("task", prompt="CHILD", agent="saver"), call("task", prompt="CHILD", agent="saver")]
-    story = {"PARENT": [spends("both", *two), spends("again", two[0]), spends("end")], "CHILD": [slowly]}
+    story = {
+        "PARENT": [spends("both", *two), spends("again", two[0]), spends("end")],
+        "CHILD": [slowly],
+    }
     report = await stage.run(story, agents=[saver], budget=Budget(output_tokens=100))
     errors = [result.text for result in stage.results if result.error]
-    assert errors == ["No child was started: output_tokens: 60 wanted, 40 left. Ask for less, or do the rest yourself."]
-    assert stage.runs == ["1", "1.1.1", "1.2.1"] and report.ok, "after the first had ended, the sum was free again"
+    assert errors == [
+        "No child was started: output_tokens: 60 wanted, 40 left. Ask for less, or do the rest yourself."
+    ]
+    assert stage.runs == ["1", "1.1.1", "1.2.1"] and report.ok, (
+        "after the first had ended, the sum was free again"
+    )
 
 
 async def test_children_are_counted_at_any_depth_and_no_more_are_started(stage: Any) -> None:
@@ -170,14 +236,29 @@ async def test_children_are_counted_at_any_depth_and_no_more_are_started(stage: 
     story = {"PARENT": [one * 2, "end"], "CHILD": [once]}
     report = await stage.run(story, budget=Budget(children=3, depth=2))
     assert len(stage.runs) == 1 + 3 and report.ok
-    refused = [event.result.text for event in stage.events if isinstance(event, CallFinished) and event.result.error]
-    assert refused == ["No child was started: the budget of 3 children is used up. Ask for less, or do the rest yourself."]
+    refused = [
+        event.result.text
+        for event in stage.events
+        if isinstance(event, CallFinished) and event.result.error
+    ]
+    assert refused == [
+        "No child was started: the budget of 3 children is used up. Ask for less, or do the rest yourself."
+    ]
 
 
 async def test_money_is_a_budget_too(stage: Any) -> None:
-    costly = [spends("so far", call("read", path="notes.txt"), read=1_000_000), spends("dear", read=1)]
-    report = await stage.run({"PARENT": costly}, budget=Budget(usd=0.5), name="anthropic:claude-sonnet-4-5")
-    assert (report.reason, report.text) == (Reason.BUDGET, "dear") and report.usd is not None and report.usd > 0.5
+    costly = [
+        spends("so far", call("read", path="notes.txt"), read=1_000_000),
+        spends("dear", read=1),
+    ]
+    report = await stage.run(
+        {"PARENT": costly}, budget=Budget(usd=0.5), name="anthropic:claude-sonnet-4-5"
+    )
+    assert (
+        (report.reason, report.text) == (Reason.BUDGET, "dear")
+        and report.usd is not None
+        and report.usd > 0.5
+    )
 
 
 async def test_a_budget_in_money_needs_a_price(stage: Any) -> None:

@@ -10,19 +10,26 @@ import pytest
 
 from mudroom import Effect, Reason, Session, Tool, ToolResult
 from mudroom._core.events import CallFinished, Stored, TurnFinished
-from mudroom._engine.replay import ReplayDiverged
+from mudroom._engine.replay_check import ReplayDiverged
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.replaying import replay
+from mudroom.replay import replay
 from mudroom.testing import replayed
 
 
 def family(request: Request) -> Answer:
     if request.prompt == "PARENT":
-        tasks = [call("task", prompt=f"CHILD {n}", agent="general" if n else "explore", max_turns=2) for n in range(3)]
+        tasks = [
+            call("task", prompt=f"CHILD {n}", agent="general" if n else "explore", max_turns=2)
+            for n in range(3)
+        ]
         return [*tasks, call("task", prompt="x", agent="nobody")] if request.turn == 0 else "done"
     if request.turn == 0:
-        return [call("write", file_path=f"{request.prompt[-1]}.txt", content="x" * 20), call("nothing_like_it"), call("read", wrong=1)]
+        return [
+            call("write", file_path=f"{request.prompt[-1]}.txt", content="x" * 20),
+            call("nothing_like_it"),
+            call("read", wrong=1),
+        ]
     if "CHILD 2" in request.prompt and request.tools:
         return [call("bash", command="echo hello")]
     return f"report of {request.prompt}" * (500 if request.prompt == "CHILD 1" else 1)
@@ -30,7 +37,9 @@ def family(request: Request) -> Answer:
 
 async def recorded(folder: Path) -> list[Stored]:
     journal = MemoryJournal()
-    async with Session(model=ScriptedModel(family), cwd=str(folder), home=str(folder / "home"), journal=journal) as session:
+    async with Session(
+        model=ScriptedModel(family), cwd=str(folder), home=str(folder / "home"), journal=journal
+    ) as session:
         assert (await session.run("PARENT")).reason is Reason.GOAL
         await session.run("PARENT")
     return list(journal.read())
@@ -52,16 +61,31 @@ async def test_calls_that_ended_in_another_order_are_replayed_too(tmp_path: Path
         await asyncio.sleep(float(arguments["seconds"]))
         return ToolResult("slow", reads=(f"{arguments['seconds']}.txt",))
 
-    slow = Tool(name="slow", description="", parameters={"type": "object"}, parse=dict, run=slowly, effect=Effect.PURE)
+    slow = Tool(
+        name="slow",
+        description="",
+        parameters={"type": "object"},
+        parse=dict,
+        run=slowly,
+        effect=Effect.PURE,
+    )
 
     def script(request: Request) -> Answer:
         if request.turn:
             return "done"
-        return [call("slow", seconds="0.05"), call("glob", pattern="*")] if request.prompt == "CHILD" else call("task", prompt="CHILD")
+        return (
+            [call("slow", seconds="0.05"), call("glob", pattern="*")]
+            if request.prompt == "CHILD"
+            else call("task", prompt="CHILD")
+        )
 
     journal = MemoryJournal()
     async with Session(
-        model=ScriptedModel(script), cwd=str(tmp_path), home=str(tmp_path / "home"), journal=journal, tools=[slow]
+        model=ScriptedModel(script),
+        cwd=str(tmp_path),
+        home=str(tmp_path / "home"),
+        journal=journal,
+        tools=[slow],
     ) as session:
         await session.run("PARENT")
     events = list(journal.read())
@@ -72,7 +96,11 @@ async def test_calls_that_ended_in_another_order_are_replayed_too(tmp_path: Path
 
 async def test_a_doctored_record_is_not_replayed(tmp_path: Path) -> None:
     events = await recorded(tmp_path)
-    place = next(n for n, event in enumerate(events) if isinstance(event, TurnFinished) and event.run == "1.1.1")
+    place = next(
+        n
+        for n, event in enumerate(events)
+        if isinstance(event, TurnFinished) and event.run == "1.1.1"
+    )
     del events[place]
     with pytest.raises(ReplayDiverged):
         await replay(events)
@@ -83,7 +111,9 @@ async def test_a_fixture_is_a_model_for_tests(tmp_path: Path) -> None:
     fixture.write_bytes(b"\n".join(as_bytes(await recorded(tmp_path))))
     fresh = tmp_path / "fresh"
     fresh.mkdir()
-    async with Session(model=replayed(fixture), cwd=str(fresh), home=str(tmp_path / "home"), journal="memory") as session:
+    async with Session(
+        model=replayed(fixture), cwd=str(fresh), home=str(tmp_path / "home"), journal="memory"
+    ) as session:
         report = await session.run("PARENT")
     assert (report.text, report.reason) == ("done", Reason.GOAL)
     assert (fresh / "1.txt").read_text() == "x" * 20
@@ -92,7 +122,9 @@ async def test_a_fixture_is_a_model_for_tests(tmp_path: Path) -> None:
 async def test_the_first_request_that_differs_is_shown(tmp_path: Path) -> None:
     fixture = tmp_path / "fixture.jsonl"
     fixture.write_bytes(b"\n".join(as_bytes(await recorded(tmp_path))))
-    async with Session(model=replayed(fixture), cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory") as session:
+    async with Session(
+        model=replayed(fixture), cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory"
+    ) as session:
         report = await session.run("ANOTHER")
     assert report.reason is Reason.ERROR
     assert "-PARENT" in report.error and "+ANOTHER" in report.error

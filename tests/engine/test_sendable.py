@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from mudroom import Assistant, Session
 from mudroom._core.messages import Call, Message, Result, Text, Thinking, User, user
 from mudroom._core.ports import Setup
-from mudroom._engine.sendable import GAP, NO_RESULT, sendable
+from mudroom._engine.normalize import GAP, NO_RESULT, sendable
 from mudroom.models._http import Http
 from mudroom.models.anthropic import AnthropicModel
 from mudroom.models.google import GoogleModel
@@ -22,11 +22,18 @@ from mudroom.testing.clock import FakeClock
 words = st.text(st.sampled_from("ab \n\0\ud800é世😀"), max_size=4)
 ids = st.sampled_from(["", "a", "b", "a.", "a_", "functions.read:0"])
 texts, thoughts = st.builds(Text, words), st.builds(Thinking, words, st.sampled_from(["", "seal"]))
-calls = st.builds(Call, ids, st.sampled_from(["read", "self.emitvalue"]), st.dictionaries(words, words, max_size=1))
+calls = st.builds(
+    Call,
+    ids,
+    st.sampled_from(["read", "self.emitvalue"]),
+    st.dictionaries(words, words, max_size=1),
+)
 results = st.builds(Result, ids, st.just("read"), words, st.booleans())
 users = st.builds(User, st.lists(texts | results, max_size=4).map(tuple))
 answers = st.builds(
-    Assistant, st.lists(texts | thoughts | calls, max_size=4).map(tuple), wire=st.sampled_from(["anthropic", "google", "elsewhere"])
+    Assistant,
+    st.lists(texts | thoughts | calls, max_size=4).map(tuple),
+    wire=st.sampled_from(["anthropic", "google", "elsewhere"]),
 )
 conversations = st.lists(users | answers, max_size=7)
 
@@ -40,7 +47,9 @@ def legal(draw: st.DrawFn) -> tuple[Message, ...]:
         asked = tuple(Call(f"c{turn}.{n}", "read", {}) for n in range(draw(st.integers(0, 3))))
         messages.append(Assistant((Text(draw(said)), *asked)))
         answered = tuple(Result(each.id, "read", draw(words)) for each in asked)
-        messages.append(User((*answered, *(() if answered and draw(st.booleans()) else (Text(draw(said)),)))))
+        messages.append(
+            User((*answered, *(() if answered and draw(st.booleans()) else (Text(draw(said)),))))
+        )
     return tuple(messages)
 
 
@@ -70,7 +79,11 @@ def check_anthropic(messages: list[dict[str, Any]]) -> None:
         assert all(block["text"].strip() for block in message["content"] if block["type"] == "text")
         asked = [block["id"] for block in message["content"] if block["type"] == "tool_use"]
         used += asked
-        answered = [block["tool_use_id"] for block in after["content"] if block["type"] == "tool_result"] if after else []
+        answered = (
+            [block["tool_use_id"] for block in after["content"] if block["type"] == "tool_result"]
+            if after
+            else []
+        )
         assert sorted(asked) == sorted(answered) or message["role"] == "user"
         if message["role"] == "user":
             assert not answered
@@ -94,8 +107,18 @@ def check_openai(messages: list[dict[str, Any]]) -> None:
 def check_google(contents: list[dict[str, Any]]) -> None:
     for content, after in zip(contents, [*contents[1:], None], strict=False):
         assert content["parts"]
-        asked = [part["functionCall"].get("id") for part in content["parts"] if "functionCall" in part]
-        answered = [part["functionResponse"].get("id") for part in after["parts"] if "functionResponse" in part] if after else []
+        asked = [
+            part["functionCall"].get("id") for part in content["parts"] if "functionCall" in part
+        ]
+        answered = (
+            [
+                part["functionResponse"].get("id")
+                for part in after["parts"]
+                if "functionResponse" in part
+            ]
+            if after
+            else []
+        )
         assert asked == answered
 
 
@@ -129,10 +152,18 @@ def test_s7_what_is_legal_stays_as_it_was(messages: tuple[Message, ...]) -> None
     [
         pytest.param(
             [user("q"), Assistant((Call("a", "read", {}),))],
-            (user("q"), Assistant((Call("a", "read", {}),)), User((Result("a", "read", NO_RESULT, True),))),
+            (
+                user("q"),
+                Assistant((Call("a", "read", {}),)),
+                User((Result("a", "read", NO_RESULT, True),)),
+            ),
             id="F1: a call without its result",
         ),
-        pytest.param([User((Result("x", "read", "late"), Text("q")))], (user("q"),), id="F2: a result without its call"),
+        pytest.param(
+            [User((Result("x", "read", "late"), Text("q")))],
+            (user("q"),),
+            id="F2: a result without its call",
+        ),
         pytest.param(
             [
                 user("q"),
@@ -146,12 +177,22 @@ def test_s7_what_is_legal_stays_as_it_was(messages: tuple[Message, ...]) -> None
             ),
             id="F3: one id for two calls",
         ),
-        pytest.param([user("q"), Assistant((Text(""), Text("x")))], (user("q"), Assistant((Text("x"),))), id="F5: an empty block"),
-        pytest.param([user("q"), Assistant(()), user("r")], (User((Text("q"), Text("r"))),), id="an empty answer"),
+        pytest.param(
+            [user("q"), Assistant((Text(""), Text("x")))],
+            (user("q"), Assistant((Text("x"),))),
+            id="F5: an empty block",
+        ),
+        pytest.param(
+            [user("q"), Assistant(()), user("r")],
+            (User((Text("q"), Text("r"))),),
+            id="an empty answer",
+        ),
         pytest.param([Assistant((Text("x"),))], (GAP, Assistant((Text("x"),))), id="no beginning"),
     ],
 )
-def test_s7_faults_that_were_seen_elsewhere(messages: list[Message], mended: tuple[Message, ...]) -> None:
+def test_s7_faults_that_were_seen_elsewhere(
+    messages: list[Message], mended: tuple[Message, ...]
+) -> None:
     assert sendable(messages) == mended
 
 
@@ -160,10 +201,21 @@ async def test_s7_ids_are_new_in_the_whole_conversation(tmp_path: Any) -> None:
 
     def answer(request: Request) -> Any:
         asked.append(request)
-        return [call("todo", todos=[])] if isinstance(request.messages[-1].content[-1], Text) else "done"
+        return (
+            [call("todo", todos=[])]
+            if isinstance(request.messages[-1].content[-1], Text)
+            else "done"
+        )
 
-    async with Session(model=ScriptedModel(answer), cwd=str(tmp_path), journal="memory", home=str(tmp_path)) as session:
+    async with Session(
+        model=ScriptedModel(answer), cwd=str(tmp_path), journal="memory", home=str(tmp_path)
+    ) as session:
         await session.run("first")
         await session.run("second")
-    used = [each.id for message in asked[-1].messages if isinstance(message, Assistant) for each in message.calls]
+    used = [
+        each.id
+        for message in asked[-1].messages
+        if isinstance(message, Assistant)
+        for each in message.calls
+    ]
     assert len(used) == len(set(used)) == 2

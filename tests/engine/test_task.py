@@ -26,7 +26,9 @@ def reading(request: Request) -> Any:
 
 def delegating(request: Request) -> Any:
     """Starts one child where that is possible."""
-    return [call("task", prompt="CHILD")] if "task" in request.tools and not request.turn else "done"
+    return (
+        [call("task", prompt="CHILD")] if "task" in request.tools and not request.turn else "done"
+    )
 
 
 def briefs(stage: Any) -> dict[str, Brief]:
@@ -34,16 +36,27 @@ def briefs(stage: Any) -> dict[str, Brief]:
 
 
 async def test_a_child_is_general_by_default_and_has_every_tool_but_task(stage: Any) -> None:
-    await stage.run({"PARENT": [[call("task", prompt="CHILD work", description="Do it")], "end"], **CHILD})
+    await stage.run(
+        {"PARENT": [[call("task", prompt="CHILD work", description="Do it")], "end"], **CHILD}
+    )
     (asked,) = stage.asked("CHILD")
     assert sorted(asked.tools) == sorted(ALL) and "task" in stage.model.requests[0].tools
     assert "focused" in asked.system and "summary" in asked.system and "never ask" in asked.system
     brief = briefs(stage)["1.1.1"]
-    assert (brief.agent.name, brief.parent, brief.depth, brief.description, brief.budget.turns) == ("general", "1", 1, "Do it", 30)
+    assert (brief.agent.name, brief.parent, brief.depth, brief.description, brief.budget.turns) == (
+        "general",
+        "1",
+        1,
+        "Do it",
+        30,
+    )
 
 
 async def test_a_child_begins_with_its_prompt_and_nothing_else(stage: Any) -> None:
-    await stage.run({"PARENT": [["secret", call("task", prompt="CHILD work")], "end"], **CHILD}, prompt="PARENT secret")
+    await stage.run(
+        {"PARENT": [["secret", call("task", prompt="CHILD work")], "end"], **CHILD},
+        prompt="PARENT secret",
+    )
     (asked,) = stage.asked("CHILD")
     assert [block.text for message in asked.messages for block in message.content] == ["CHILD work"]
 
@@ -53,22 +66,35 @@ async def test_explore_only_reads(stage: Any) -> None:
     assert stage.asked("CHILD")[0].tools == ("read", "glob", "grep", "todo")
 
 
-@pytest.mark.parametrize("named", [{"subagent_type": "explore"}, {"agent_name": "explore"}, {"agent": "Explore"}])
-async def test_agents_go_by_the_names_and_parameters_of_other_systems(stage: Any, named: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "named", [{"subagent_type": "explore"}, {"agent_name": "explore"}, {"agent": "Explore"}]
+)
+async def test_agents_go_by_the_names_and_parameters_of_other_systems(
+    stage: Any, named: dict[str, str]
+) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD", **named)], "end"], **CHILD})
     assert briefs(stage)["1.1.1"].agent.name == "explore"
 
 
-async def test_an_unknown_agent_is_told_with_the_nearest_name_and_nothing_starts(stage: Any) -> None:
+async def test_an_unknown_agent_is_told_with_the_nearest_name_and_nothing_starts(
+    stage: Any,
+) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD", agent="exploer")], "end"], **CHILD})
     assert stage.results[0].error and "Did you mean explore?" in stage.results[0].text
     assert stage.runs == ["1"]
 
 
 async def test_a_call_sets_the_turns_of_its_child(stage: Any) -> None:
-    await stage.run({"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [reading]})
+    await stage.run(
+        {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [reading]}
+    )
     child = stage.reports["1.1.1"]
-    assert (child.reason, child.turns, child.recovered, child.text) == (Reason.MAX_TURNS, 3, True, "so far")
+    assert (child.reason, child.turns, child.recovered, child.text) == (
+        Reason.MAX_TURNS,
+        3,
+        True,
+        "so far",
+    )
 
 
 async def test_thirty_turns_and_a_grace_turn_where_nothing_is_said(stage: Any) -> None:
@@ -93,18 +119,28 @@ async def test_a_session_names_the_model_of_children_that_inherit(stage: Any) ->
 
 
 async def test_an_unknown_model_is_told_and_the_parent_goes_on(stage: Any) -> None:
-    report = await stage.run({"PARENT": [[call("task", prompt="CHILD", model="antropic:claude")], "end"], **CHILD})
+    report = await stage.run(
+        {"PARENT": [[call("task", prompt="CHILD", model="antropic:claude")], "end"], **CHILD}
+    )
     assert stage.results[0].error and "anthropic" in stage.results[0].text and report.ok
 
 
 async def test_a_child_that_was_refused_is_not_counted(stage: Any) -> None:
-    wrong, right = call("task", prompt="CHILD", model="antropic:claude"), call("task", prompt="CHILD")
+    wrong, right = (
+        call("task", prompt="CHILD", model="antropic:claude"),
+        call("task", prompt="CHILD"),
+    )
     await stage.run({"PARENT": [[wrong], [right], "end"], **CHILD}, budget=Budget(children=1))
     assert [result.error for result in stage.results] == [True, False]
 
 
 async def test_a_child_that_asks_for_a_child_gets_an_error_result(stage: Any) -> None:
-    await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [[call("Task", prompt="GRANDCHILD")], "alone"]})
+    await stage.run(
+        {
+            "PARENT": [[call("task", prompt="CHILD")], "end"],
+            "CHILD": [[call("Task", prompt="GRANDCHILD")], "alone"],
+        }
+    )
     last = stage.asked("CHILD")[-1].messages[-1].content
     assert last[0].error and "no tool 'Task'" in last[0].text
     assert stage.runs == ["1", "1.1.1"] and stage.reports["1.1.1"].text == "alone"
@@ -113,17 +149,28 @@ async def test_a_child_that_asks_for_a_child_gets_an_error_result(stage: Any) ->
 async def test_depth_is_a_setting_and_it_is_capped(stage: Any) -> None:
     await stage.run({"PARENT": [delegating], "CHILD": [delegating]}, budget=Budget(depth=3))
     assert stage.runs == ["1", "1.1.1", "1.1.1.1.1", "1.1.1.1.1.1.1"]
-    assert ["task" in asked.tools for asked in stage.model.requests if not asked.turn] == [True, True, True, False]
+    assert ["task" in asked.tools for asked in stage.model.requests if not asked.turn] == [
+        True,
+        True,
+        True,
+        False,
+    ]
 
 
 @pytest.mark.parametrize(("children", "seconds"), [(64, 1), (65, 2), (130, 3)])
-def test_sixty_four_children_run_at_once_and_more_wait(stage: Any, children: int, seconds: int) -> None:
+def test_sixty_four_children_run_at_once_and_more_wait(
+    stage: Any, children: int, seconds: int
+) -> None:
     flying = peak = 0
 
     async def answer(request: Request) -> Any:
         nonlocal flying, peak
         if request.prompt == "PARENT":
-            return "end" if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(children)]
+            return (
+                "end"
+                if request.turn
+                else [call("task", prompt=f"CHILD {n}") for n in range(children)]
+            )
         flying += 1
         peak = max(peak, flying)
         await asyncio.sleep(1)
@@ -131,7 +178,11 @@ def test_sixty_four_children_run_at_once_and_more_wait(stage: Any, children: int
         return "done"
 
     report = run_virtual(stage.run(answer))
-    assert (peak, len(stage.runs), report.seconds) == (64 if children > 63 else children, children + 1, pytest.approx(seconds, abs=0.1))
+    assert (peak, len(stage.runs), report.seconds) == (
+        64 if children > 63 else children,
+        children + 1,
+        pytest.approx(seconds, abs=0.1),
+    )
 
 
 def test_how_many_run_at_once_is_a_setting(stage: Any) -> None:
@@ -151,7 +202,9 @@ async def test_grandchildren_never_wait_for_the_places_of_their_parents(stage: A
         return two if "task" in request.tools and not request.turn else "done"
 
     async with asyncio.timeout(5):
-        await stage.run({"PARENT": [two, "end"], "CHILD": [child]}, max_children=1, budget=Budget(depth=2))
+        await stage.run(
+            {"PARENT": [two, "end"], "CHILD": [child]}, max_children=1, budget=Budget(depth=2)
+        )
     assert len(stage.runs) == 7
 
 
@@ -162,19 +215,29 @@ async def test_only_the_last_words_and_one_line_of_evidence_come_back(stage: Any
     (stage.folder / "b.txt").write_text("mud\n")
     works = [
         ["I begin", call("read", path="notes.txt"), call("read", path="b.txt")],
-        [call("write", path="new.txt", content="x"), call("bash", command="echo mud"), call("read", path="gone.txt")],
+        [
+            call("write", path="new.txt", content="x"),
+            call("bash", command="echo mud"),
+            call("read", path="gone.txt"),
+        ],
         "Three lines, one of mud.",
     ]
     await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": works})
     words, evidence = stage.results[0].text.split("\n")
     assert words == "Three lines, one of mud." and not stage.results[0].error
-    assert evidence.startswith("[evidence: 5 tool calls (read 3, write 1, bash 1); read notes.txt, b.txt; changed new.txt; ")
+    assert evidence.startswith(
+        "[evidence: 5 tool calls (read 3, write 1, bash 1); read notes.txt, b.txt; changed new.txt; "
+    )
     assert " tokens; " in evidence and evidence.endswith(" s; run 1.1.1]")
-    assert stage.reports["1"].files_read == ("notes.txt", "b.txt") and stage.reports["1"].files_changed == ("new.txt",)
+    assert stage.reports["1"].files_read == ("notes.txt", "b.txt") and stage.reports[
+        "1"
+    ].files_changed == ("new.txt",)
 
 
 async def test_a_child_that_called_no_tool_says_so(stage: Any) -> None:
-    await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": ["It is pytest, I am sure."]})
+    await stage.run(
+        {"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": ["It is pytest, I am sure."]}
+    )
     assert "[evidence: it called no tool: nothing it says was looked up; " in stage.results[0].text
 
 
@@ -193,28 +256,45 @@ async def test_a_long_report_is_cut_and_the_parent_can_read_the_rest(stage: Any)
 
     await stage.run({"PARENT": [[call("task", prompt="CHILD")], read_on, "end"], "CHILD": [long]})
     report, rest = stage.results
-    assert REPORT_CAP < len(report.text) < REPORT_CAP + 600 and "finding 4998" not in report.text and "[evidence: " in report.text
+    assert (
+        REPORT_CAP < len(report.text) < REPORT_CAP + 600
+        and "finding 4998" not in report.text
+        and "[evidence: " in report.text
+    )
     assert "finding 4998" in rest.text and not rest.error
 
 
 async def test_a_reason_other_than_goal_is_the_first_line(stage: Any) -> None:
-    await stage.run({"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [reading]})
+    await stage.run(
+        {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [reading]}
+    )
     first, second, _ = stage.results[0].text.split("\n")
-    assert first == "[MAX_TURNS: stopped after 2 turns, its limit; what follows is its summary, not a finished result]"
+    assert (
+        first
+        == "[MAX_TURNS: stopped after 2 turns, its limit; what follows is its summary, not a finished result]"
+    )
     assert second == "so far" and not stage.results[0].error
 
 
 async def test_a_child_that_fails_is_an_error_result_with_what_it_had(stage: Any) -> None:
     broken = [["I had this", call("read", path="notes.txt")], ModelRefused("bad key")]
     report = await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": broken})
-    assert stage.results[0].error and stage.results[0].text.startswith("[ERROR: bad key; what follows is partial]\nI had this\n")
+    assert stage.results[0].error and stage.results[0].text.startswith(
+        "[ERROR: bad key; what follows is partial]\nI had this\n"
+    )
     assert report.ok
 
 
 async def test_typed_outputs_of_a_child_come_back_as_json(stage: Any) -> None:
     counter = Agent(name="counter", outputs={"lines": Output("how many", {"type": "integer"})})
-    emits = [[call("self.emitvalue", emit_variable_name="lines", emit_variable_value=3)], "never asked"]
-    await stage.run({"PARENT": [[call("task", prompt="CHILD", agent="counter")], "end"], "CHILD": emits}, agents=[counter])
+    emits = [
+        [call("self.emitvalue", emit_variable_name="lines", emit_variable_value=3)],
+        "never asked",
+    ]
+    await stage.run(
+        {"PARENT": [[call("task", prompt="CHILD", agent="counter")], "end"], "CHILD": emits},
+        agents=[counter],
+    )
     assert 'Outputs: {"lines":3}' in stage.results[0].text and len(stage.asked("CHILD")) == 1
 
 
@@ -227,7 +307,12 @@ async def test_an_agent_has_of_its_parents_tools_only_those_it_names(stage: Any)
         Agent(name="narrow", tools=("Read", "weather", "task", "deploy")),
         Agent(name="no_shell", tools=("*", "!Bash")),
     ]
-    asks = [call("task", prompt="CHILD", agent="narrow"), call("task", prompt="CHILD", agent="no_shell")]
+    asks = [
+        call("task", prompt="CHILD", agent="narrow"),
+        call("task", prompt="CHILD", agent="no_shell"),
+    ]
     await stage.run({"PARENT": [asks, "end"], **CHILD}, tools=[weather], agents=agents)
     assert briefs(stage)["1.1.1"].tools == ("read", "weather")
-    assert {"bash", "task"}.isdisjoint(briefs(stage)["1.1.2"].tools) and "weather" in briefs(stage)["1.1.2"].tools
+    assert {"bash", "task"}.isdisjoint(briefs(stage)["1.1.2"].tools) and "weather" in briefs(stage)[
+        "1.1.2"
+    ].tools

@@ -9,9 +9,10 @@ import pytest
 from mudroom import Budget, Session
 from mudroom._core.events import AnyEvent, Delta, RunStarted, Stored
 from mudroom._core.messages import Assistant, Message
-from mudroom._engine.ledger import ledger
-from mudroom._engine.tree import Tree, transcript
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.projections.ledger import ledger
+from mudroom.projections.run_tree import Tree
+from mudroom.projections.transcript import transcript
 
 
 def script(request: Request) -> Answer:
@@ -24,17 +25,37 @@ def script(request: Request) -> Answer:
                 call("task", prompt="read for ever", max_turns=2),
                 call("read", path="notes.txt"),
             ]
-        return "and again" if request.turn > 2 else [call("nothing", x=1)] if request.turn == 1 else "The house is clean."
+        return (
+            "and again"
+            if request.turn > 2
+            else [call("nothing", x=1)]
+            if request.turn == 1
+            else "The house is clean."
+        )
     if request.prompt == "count the lines":
-        return [call("read", file_path="notes.txt"), call("bash", command="wc -l notes.txt")] if request.turn == 0 else "Three lines."
-    return [call("read", file_path="notes.txt", offset=request.turn + 1)] if request.tools else "I read it over and over."
+        return (
+            [call("read", file_path="notes.txt"), call("bash", command="wc -l notes.txt")]
+            if request.turn == 0
+            else "Three lines."
+        )
+    return (
+        [call("read", file_path="notes.txt", offset=request.turn + 1)]
+        if request.tools
+        else "I read it over and over."
+    )
 
 
 @pytest.fixture
 async def recorded(tmp_path: Path) -> tuple[list[Stored], ScriptedModel]:
     (tmp_path / "notes.txt").write_text("one\ntwo\nthree\n")
     model, events = ScriptedModel(script), list[AnyEvent]()
-    async with Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", budget=Budget(turns=9)) as session:
+    async with Session(
+        model=model,
+        cwd=str(tmp_path),
+        home=str(tmp_path / "home"),
+        journal="memory",
+        budget=Budget(turns=9),
+    ) as session:
         session.watch(events.append)
         await session.run("Look at the house.")
         await session.run("Look again at the house.")
@@ -43,11 +64,15 @@ async def recorded(tmp_path: Path) -> tuple[list[Stored], ScriptedModel]:
 
 def conversation(events: list[Stored], run: RunStarted) -> tuple[Message, ...]:
     """A run's messages, after those of the run it continues."""
-    before = next((e for e in events if isinstance(e, RunStarted) and e.run == run.brief.continues), None)
+    before = next(
+        (e for e in events if isinstance(e, RunStarted) and e.run == run.brief.continues), None
+    )
     return (*(conversation(events, before) if before else ()), *transcript(events, run.run))
 
 
-async def test_transcript_is_what_the_model_was_sent_and_its_last_answer(recorded: tuple[list[Stored], ScriptedModel]):
+async def test_transcript_is_what_the_model_was_sent_and_its_last_answer(
+    recorded: tuple[list[Stored], ScriptedModel],
+):
     events, model = recorded
     rebuilt = [conversation(events, event) for event in events if isinstance(event, RunStarted)]
     assert len(rebuilt) == 4
@@ -55,11 +80,17 @@ async def test_transcript_is_what_the_model_was_sent_and_its_last_answer(recorde
     for messages in rebuilt:
         assert isinstance(messages[-1], Assistant)
         assert messages[:-1] in sent
-    strays = [request for request in sent if not any(messages[: len(request)] == request for messages in rebuilt)]
+    strays = [
+        request
+        for request in sent
+        if not any(messages[: len(request)] == request for messages in rebuilt)
+    ]
     assert strays == []
 
 
-async def test_tree_and_ledger_agree_with_the_reports_of_the_engine(recorded: tuple[list[Stored], ScriptedModel]):
+async def test_tree_and_ledger_agree_with_the_reports_of_the_engine(
+    recorded: tuple[list[Stored], ScriptedModel],
+):
     events, _ = recorded
     tree = Tree()
     for event in events:

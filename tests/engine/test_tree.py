@@ -25,10 +25,20 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import Assistant, Call, Result, Text, Usage, User, user
 from mudroom._core.tools import ToolResult
-from mudroom._engine.tree import TAIL, State, Tree, clean, describe, one_line, transcript
+from mudroom.projections.run_tree import TAIL, State, Tree
+from mudroom.projections.safe_text import clean, describe, one_line
+from mudroom.projections.transcript import transcript
 
 
-def began(run: str, parent: str = "", *, at: float = 0.0, agent: str = "explore", prompt: str = "Look.", **more: Any) -> RunStarted:
+def began(
+    run: str,
+    parent: str = "",
+    *,
+    at: float = 0.0,
+    agent: str = "explore",
+    prompt: str = "Look.",
+    **more: Any,
+) -> RunStarted:
     brief = Brief(
         run_id=run,
         agent=Agent(name=agent),
@@ -45,7 +55,9 @@ def began(run: str, parent: str = "", *, at: float = 0.0, agent: str = "explore"
 
 def asks(run: str, *calls: Call, turn: int = 1, at: float = 1.0, text: str = "") -> TurnFinished:
     blocks = (Text(text),) if text else ()
-    return TurnFinished(at=at, run=run, turn=turn, message=Assistant((*blocks, *calls), usage=Usage(100, 10)))
+    return TurnFinished(
+        at=at, run=run, turn=turn, message=Assistant((*blocks, *calls), usage=Usage(100, 10))
+    )
 
 
 def call(id: str, name: str = "read", **arguments: Any) -> Call:
@@ -56,12 +68,16 @@ def begins(run: str, call: Call) -> CallStarted:
     return CallStarted(at=2.0, run=run, call=call)
 
 
-def gives(run: str, id: str, text: str = "ok", *, name: str = "read", error: bool = False) -> CallFinished:
+def gives(
+    run: str, id: str, text: str = "ok", *, name: str = "read", error: bool = False
+) -> CallFinished:
     return CallFinished(at=3.0, run=run, call_id=id, name=name, result=ToolResult(text, error))
 
 
 def ends(run: str, reason: Reason = Reason.GOAL, *, at: float = 9.0, **more: Any) -> RunFinished:
-    return RunFinished(at=at, run=run, report=Report(text="done", reason=reason, run_id=run, **more))
+    return RunFinished(
+        at=at, run=run, report=Report(text="done", reason=reason, run_id=run, **more)
+    )
 
 
 def turn(run: str, number: int = 1) -> TurnStarted:
@@ -76,7 +92,9 @@ def tree_of(*events: AnyEvent) -> Tree:
 
 
 def test_children_hang_under_their_parent_in_the_order_they_began():
-    tree = tree_of(began("1"), began("1.1.2", "1"), began("1.1.1", "1"), began("1.1.2.1.1", "1.1.2"))
+    tree = tree_of(
+        began("1"), began("1.1.2", "1"), began("1.1.1", "1"), began("1.1.2.1.1", "1.1.2")
+    )
     assert [run.run_id for run in tree.roots] == ["1"]
     assert [run.run_id for run in tree.children("1")] == ["1.1.2", "1.1.1"]
     assert [run.run_id for run in tree.walk()] == ["1", "1.1.2", "1.1.2.1.1", "1.1.1"]
@@ -84,7 +102,12 @@ def test_children_hang_under_their_parent_in_the_order_they_began():
 
 
 def test_a_run_whose_parent_is_unknown_is_a_root_and_events_of_unknown_runs_are_passed_over():
-    tree = tree_of(SessionOpened(at=0, session="s", cwd="/", version="0"), began("1.1.1", "1"), turn("7"), gives("7", "a"))
+    tree = tree_of(
+        SessionOpened(at=0, session="s", cwd="/", version="0"),
+        began("1.1.1", "1"),
+        turn("7"),
+        gives("7", "a"),
+    )
     assert [run.run_id for run in tree.roots] == ["1.1.1"]
     assert list(tree.runs) == ["1.1.1"]
 
@@ -99,13 +122,33 @@ def test_a_run_shows_turn_tools_and_last_action():
     ).runs["1"]
     assert (run.turn, run.tools, run.failed, run.action) == (2, 1, 1, "grep def main")
     assert run.open == {"b": "grep"}
-    assert (run.description, run.prompt, run.agent, run.model) == ("Find it", "Find the thing", "explore", "offline")
+    assert (run.description, run.prompt, run.agent, run.model) == (
+        "Find it",
+        "Find the thing",
+        "explore",
+        "offline",
+    )
 
 
 def test_tokens_are_counted_for_the_run_and_for_every_ancestor():
-    tree = tree_of(began("1"), began("1.1.1", "1"), began("1.1.1.1.1", "1.1.1"), asks("1"), asks("1.1.1"), asks("1.1.1.1.1"))
-    assert [tree.runs[run].usage.total_tokens for run in ("1", "1.1.1", "1.1.1.1.1")] == [110, 110, 110]
-    assert [tree.runs[run].subtree.total_tokens for run in ("1", "1.1.1", "1.1.1.1.1")] == [330, 220, 110]
+    tree = tree_of(
+        began("1"),
+        began("1.1.1", "1"),
+        began("1.1.1.1.1", "1.1.1"),
+        asks("1"),
+        asks("1.1.1"),
+        asks("1.1.1.1.1"),
+    )
+    assert [tree.runs[run].usage.total_tokens for run in ("1", "1.1.1", "1.1.1.1.1")] == [
+        110,
+        110,
+        110,
+    ]
+    assert [tree.runs[run].subtree.total_tokens for run in ("1", "1.1.1", "1.1.1.1.1")] == [
+        330,
+        220,
+        110,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -122,7 +165,9 @@ def test_tokens_are_counted_for_the_run_and_for_every_ancestor():
     ],
 )
 def test_the_state_of_a_finished_run_follows_its_reason(reason: Reason, state: State):
-    run = tree_of(began("1", at=2.0), ends("1", reason, at=7.0, error="no\x1b[31m such\nmodel")).runs["1"]
+    run = tree_of(
+        began("1", at=2.0), ends("1", reason, at=7.0, error="no\x1b[31m such\nmodel")
+    ).runs["1"]
     assert run.state is state
     assert run.seconds(now=100.0) == 5.0
     assert run.error == "no such model"
@@ -137,19 +182,34 @@ def test_a_run_that_only_waits_for_children_is_waiting():
 
 
 def test_streamed_words_are_kept_short_and_are_void_after_a_retry():
-    tree = tree_of(began("1"), turn("1"), Delta(at=1, run="1", kind="text", text="x" * 1000), Delta(at=1, run="1", kind="call", text="y"))
+    tree = tree_of(
+        began("1"),
+        turn("1"),
+        Delta(at=1, run="1", kind="text", text="x" * 1000),
+        Delta(at=1, run="1", kind="call", text="y"),
+    )
     assert tree.runs["1"].tail == "x" * TAIL
     tree.apply(Retried(at=4, run="1", attempt=1, delay=2.0, status=429))
     assert tree.runs["1"].tail == ""
     assert tree.runs["1"].retried
     tree.apply(Delta(at=6, run="1", kind="text", text="again"))
-    assert (tree.runs["1"].tail, tree.runs["1"].retried, tree.runs["1"].last_at) == ("again", None, 6)
+    assert (tree.runs["1"].tail, tree.runs["1"].retried, tree.runs["1"].last_at) == (
+        "again",
+        None,
+        6,
+    )
     tree.apply(TurnFailed(at=7, run="1", error="gone"))
     assert (tree.runs["1"].tail, tree.runs["1"].error) == ("", "gone")
 
 
 def test_a_resumed_run_goes_on_in_its_place():
-    tree = tree_of(began("1"), began("1.1.1", "1"), begins("1.1.1", call("a")), ends("1.1.1", Reason.LOST), began("1.1.1", "1", at=20.0))
+    tree = tree_of(
+        began("1"),
+        began("1.1.1", "1"),
+        begins("1.1.1", call("a")),
+        ends("1.1.1", Reason.LOST),
+        began("1.1.1", "1", at=20.0),
+    )
     run = tree.runs["1.1.1"]
     assert (run.state, run.open, len(tree.children("1"))) == (State.RUNNING, {}, 1)
 
@@ -222,7 +282,14 @@ def test_transcript_puts_results_in_the_order_of_the_calls_and_words_after_them(
     assert transcript(events, "1") == (
         user("go"),
         first.message,
-        User((Result("a", "read", "one", True), Result("b", "grep", "two"), Text("mind the list"), Text("hurry"))),
+        User(
+            (
+                Result("a", "read", "one", True),
+                Result("b", "grep", "two"),
+                Text("mind the list"),
+                Text("hurry"),
+            )
+        ),
         last.message,
     )
     assert transcript(events[:-3], "1")[-1] == transcript(events, "1")[2]
@@ -232,8 +299,16 @@ def test_transcript_ends_with_the_answer_while_a_call_has_no_result():
     answer = asks("1", call("a"), call("b"))
     events: list[Stored] = [began("1"), turn("1"), answer, gives("1", "a")]
     assert transcript(events, "1") == (user("Look."), answer.message)
-    later: list[Stored] = [*events, began("1"), gives("1", "b", "late"), gives("1", "a", "twice"), turn("1", 2)]
-    assert transcript(later, "1")[2:] == (User((Result("a", "read", "ok"), Result("b", "read", "late"))),)
+    later: list[Stored] = [
+        *events,
+        began("1"),
+        gives("1", "b", "late"),
+        gives("1", "a", "twice"),
+        turn("1", 2),
+    ]
+    assert transcript(later, "1")[2:] == (
+        User((Result("a", "read", "ok"), Result("b", "read", "late"))),
+    )
 
 
 def test_transcript_joins_early_words_to_the_prompt_and_nudges_follow_an_answer_without_calls():
@@ -248,11 +323,23 @@ def test_transcript_joins_early_words_to_the_prompt_and_nudges_follow_an_answer_
         answer,
         Told(at=2, run="1", text="finish it"),
     ]
-    assert transcript(events, "1") == (User((Text("go"), Text("today is Monday"))), answer.message, user("finish it"))
+    assert transcript(events, "1") == (
+        User((Text("go"), Text("today is Monday"))),
+        answer.message,
+        user("finish it"),
+    )
 
 
 def test_transcript_keeps_apart_call_ids_that_a_provider_uses_again():
-    events: list[Stored] = [began("1"), turn("1"), asks("1", call("x")), gives("1", "x", "first"), turn("1", 2)]
+    events: list[Stored] = [
+        began("1"),
+        turn("1"),
+        asks("1", call("x")),
+        gives("1", "x", "first"),
+        turn("1", 2),
+    ]
     events += [asks("1", call("x"), turn=2), gives("1", "x", "second")]
-    blocks = [message.content[0] for message in transcript(events, "1") if isinstance(message, User)]
+    blocks = [
+        message.content[0] for message in transcript(events, "1") if isinstance(message, User)
+    ]
     assert blocks == [Text("Look."), Result("x", "read", "first"), Result("x", "read", "second")]

@@ -14,12 +14,19 @@ from typing import Any
 import pytest
 
 from mudroom import Call
-from mudroom.testing.server import Asked, ModelServer, Said
+from mudroom.testing.model_server import Asked, ModelServer, Said
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-VALUES: dict[str, Any] = {"string": "On Mud", "integer": 3, "number": 3.5, "boolean": True, "array": [], "object": {}}
+VALUES: dict[str, Any] = {
+    "string": "On Mud",
+    "integer": 3,
+    "number": 3.5,
+    "boolean": True,
+    "array": [],
+    "object": {},
+}
 RUNNER = """
 import ast, asyncio, inspect, sys
 space = {"__name__": "__main__"}
@@ -40,12 +47,18 @@ def answer(asked: Asked) -> Said:
     """A model that looks once, and emits a fitting value for whatever is wanted of it."""
     if "self_emitvalue" in asked.tools:
         tool = next(tool for tool in asked.json["tools"] if tool["name"] == "self_emitvalue")
-        schemas: dict[str, Any] = json.loads(tool["description"].partition("JSON Schemas: ")[2] or "{}")
+        schemas: dict[str, Any] = json.loads(
+            tool["description"].partition("JSON Schemas: ")[2] or "{}"
+        )
         names: list[str] = tool["input_schema"]["properties"]["emit_variable_name"]["enum"]
         value = {name: VALUES[schemas.get(name, {}).get("type", "string")] for name in names}
         value |= {name: schemas[name]["enum"][0] for name in schemas if "enum" in schemas[name]}
-        emitted = ({"emit_variable_name": name, "emit_variable_value": value[name]} for name in names)
-        return tuple(Call(f"c{n}", "self_emitvalue", arguments) for n, arguments in enumerate(emitted))
+        emitted = (
+            {"emit_variable_name": name, "emit_variable_value": value[name]} for name in names
+        )
+        return tuple(
+            Call(f"c{n}", "self_emitvalue", arguments) for n, arguments in enumerate(emitted)
+        )
     if "read" in asked.tools and not asked.turn:
         return (Call("r1", "read", {"file_path": "paper.md"}),)
     return "It is about mud."
@@ -59,9 +72,14 @@ def place(tmp_path: Path) -> Path:
     (project / ".git").mkdir()
     (project / "paper.md").write_text("# On Mud\n\nBy Ada Bootscraper\n")
     (project / "boots.py").write_text('"""Boots."""\n')
-    (project / "tests" / "test_boots.py").write_text("import pytest\n\n\ndef test_boots():\n    assert pytest\n")
+    (project / "tests" / "test_boots.py").write_text(
+        "import pytest\n\n\ndef test_boots():\n    assert pytest\n"
+    )
     (project / "pyproject.toml").write_text('[tool.pytest.ini_options]\ntestpaths = ["tests"]\n')
-    for kind, path in (("name: reviewer", ".agents/agents/reviewer.md"), ("name: pdf-forms", ".agents/skills/pdf-forms/SKILL.md")):
+    for kind, path in (
+        ("name: reviewer", ".agents/agents/reviewer.md"),
+        ("name: pdf-forms", ".agents/skills/pdf-forms/SKILL.md"),
+    ):
         page = DOCS / ("agent-files.md" if "agents/agents" in path else "skills.md")
         (project / path).parent.mkdir(parents=True)
         (project / path).write_text(next(text for text in blocks(page, "markdown") if kind in text))
@@ -78,23 +96,37 @@ async def env(place: Path) -> AsyncGenerator[dict[str, str]]:
 def plain(place: Path) -> dict[str, str]:
     home = place.parent / "person"
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-    return {"PATH": path, "HOME": str(home), "MUDROOM_HOME": str(home / "state"), "XDG_CONFIG_HOME": str(home / "etc"), "LANG": "C.UTF-8"}
+    return {
+        "PATH": path,
+        "HOME": str(home),
+        "MUDROOM_HOME": str(home / "state"),
+        "XDG_CONFIG_HOME": str(home / "etc"),
+        "LANG": "C.UTF-8",
+    }
 
 
-async def ran(*command: str, place: Path, env: dict[str, str], stdin: str = "") -> tuple[int | None, str, str]:
+async def ran(
+    *command: str, place: Path, env: dict[str, str], stdin: str = ""
+) -> tuple[int | None, str, str]:
     pipes: dict[str, Any] = dict.fromkeys(("stdin", "stdout", "stderr"), asyncio.subprocess.PIPE)
     process = await asyncio.create_subprocess_exec(*command, cwd=place, env=env, **pipes)
     out, err = await process.communicate(stdin.encode())
     return process.returncode, out.decode(), err.decode()
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "python")], ids=lambda page: page.name
+)
 async def test_python_blocks_run(page: Path, place: Path, env: dict[str, str]) -> None:
-    code, _, err = await ran(sys.executable, "-c", RUNNER, place=place, env=env, stdin="\0".join(blocks(page, "python")))
+    code, _, err = await ran(
+        sys.executable, "-c", RUNNER, place=place, env=env, stdin="\0".join(blocks(page, "python"))
+    )
     assert code == 0, err
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=lambda page: page.name)
+@pytest.mark.parametrize(
+    "page", [page for page in PAGES if blocks(page, "console")], ids=lambda page: page.name
+)
 async def test_commands_print_what_the_page_says(page: Path, place: Path) -> None:
     if page.name == "agent-files.md":
         (place / ".agents" / "agents" / "reviewer.md").unlink()
@@ -103,7 +135,9 @@ async def test_commands_print_what_the_page_says(page: Path, place: Path) -> Non
             command, _, shown = step.partition("\n")
             code, out, err = await ran("sh", "-c", command, place=place, env=plain(place))
             assert code == 0, f"{command}: {err}"
-            pattern = ".*".join(re.escape(part.strip("\n")) for part in shown.strip("\n").split("…"))
+            pattern = ".*".join(
+                re.escape(part.strip("\n")) for part in shown.strip("\n").split("…")
+            )
             assert re.search(pattern, out, re.DOTALL), f"{command}\n{out}"
 
 

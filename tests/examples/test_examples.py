@@ -16,21 +16,41 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 FILES = sorted(EXAMPLES.glob("*.py"))
 SAYS = {
     "01_one_task.py": ("pytest", "[GOAL: "),
-    "02_map_over_files.py": ("01_one_task.py: 1 functions. One task in a clean context", "08_events_to_a_web_page.py: 2 functions."),
+    "02_map_over_files.py": (
+        "01_one_task.py: 1 functions. One task in a clean context",
+        "08_events_to_a_web_page.py: 2 functions.",
+    ),
     "03_document_extractor.py": (
         "**Executing tool: read with args {'file_path': 'documents/on-mud.md'}**",
         "{'title': 'On Mud, and Where to Leave It', 'author': 'Ada Bootscraper'} GOAL",
     ),
-    "04_reviewer_from_a_file.py": ("reviewer: Reviews a file for readability.", "Nothing is hard to read.", "[used read; changed 0 files]"),
-    "05_your_own_tool.py": ("There are 3 pairs of boots.", "[in_stock was called 2 times, 1 failed]"),
+    "04_reviewer_from_a_file.py": (
+        "reviewer: Reviews a file for readability.",
+        "Nothing is hard to read.",
+        "[used read; changed 0 files]",
+    ),
+    "05_your_own_tool.py": (
+        "There are 3 pairs of boots.",
+        "[in_stock was called 2 times, 1 failed]",
+    ),
     "06_your_own_model.py": ("You said 3 words. You said 3 words. [mine:word-counter, 14 tokens]",),
-    "07_budgets.py": ("MAX_TURNS: 6 turns", "BUDGET: ", "TIMEOUT: ", "lines of it and was not done."),
+    "07_budgets.py": (
+        "MAX_TURNS: 6 turns",
+        "BUDGET: ",
+        "TIMEOUT: ",
+        "lines of it and was not done.",
+    ),
 }
 
 
 def environ(home: Path) -> dict[str, str]:
     """Of a person without any key."""
-    return {"PATH": os.environ["PATH"], "HOME": str(home), "MUDROOM_HOME": str(home / "state"), "PYTHONWARNINGS": "error"}
+    return {
+        "PATH": os.environ["PATH"],
+        "HOME": str(home),
+        "MUDROOM_HOME": str(home / "state"),
+        "PYTHONWARNINGS": "error",
+    }
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
@@ -40,11 +60,19 @@ def test_an_example_is_shorter_than_a_page(path: Path) -> None:
 
 @pytest.mark.parametrize("name", [path.name for path in FILES if path.name in SAYS])
 async def test_an_example_runs_offline(name: str, tmp_path: Path) -> None:
-    command = [sys.executable, str(EXAMPLES / name), *([str(EXAMPLES.parent)] if name.startswith("01") else [])]
+    command = [
+        sys.executable,
+        str(EXAMPLES / name),
+        *([str(EXAMPLES.parent)] if name.startswith("01") else []),
+    ]
     pipes: dict[str, Any] = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE}
-    process = await asyncio.create_subprocess_exec(*command, env=environ(tmp_path), cwd=tmp_path, **pipes)
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environ(tmp_path), cwd=tmp_path, **pipes
+    )
     out, err = await process.communicate()
-    complaints = [line for line in err.decode().splitlines() if not line.startswith("Cannot check tool")]  # as SubAgentScope must warn
+    complaints = [
+        line for line in err.decode().splitlines() if not line.startswith("Cannot check tool")
+    ]  # as SubAgentScope must warn
     assert (process.returncode, complaints) == (0, [])
     for part in SAYS[name]:
         assert part in out.decode()
@@ -55,7 +83,9 @@ async def test_events_reach_a_web_page_as_they_happen(tmp_path: Path) -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     command = [sys.executable, str(EXAMPLES / "08_events_to_a_web_page.py"), str(port)]
-    process = await asyncio.create_subprocess_exec(*command, env=environ(tmp_path), stdout=asyncio.subprocess.DEVNULL)
+    process = await asyncio.create_subprocess_exec(
+        *command, env=environ(tmp_path), stdout=asyncio.subprocess.DEVNULL
+    )
     try:
         async with aiohttp.ClientSession() as client:
             page = await _page(client, f"http://127.0.0.1:{port}/")
@@ -65,7 +95,11 @@ async def test_events_reach_a_web_page_as_they_happen(tmp_path: Path) -> None:
     finally:
         process.terminate()
         await process.wait()
-    kinds = [line.split('"type":"')[1].split('"')[0] for line in stream.split("\n") if line.startswith("data: ")]
+    kinds = [
+        line.split('"type":"')[1].split('"')[0]
+        for line in stream.split("\n")
+        if line.startswith("data: ")
+    ]
     assert (kinds[0], kinds[-1]) == ("session_opened", "session_closed")
     assert {"run_started", "turn_started", "delta", "call_started", "run_finished"} <= set(kinds)
     assert "pytest" in stream

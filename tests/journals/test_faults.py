@@ -13,13 +13,13 @@ import pytest
 
 from mudroom._core.events import Told
 from mudroom.errors import JournalError
-from mudroom.journals.sqlite import SqliteJournal, read_only
-from mudroom.testing.journals import refuses_after
+from mudroom.journals.sqlite.journal import SqliteJournal, read_only
+from mudroom.testing.journal_conformance import refuses_after
 
 _APPEND_FOR_EVER = """
 import asyncio, os, sys
 from mudroom._core.events import Told
-from mudroom.journals.sqlite import SqliteJournal
+from mudroom.journals.sqlite.journal import SqliteJournal
 
 async def produce(journal, name):
     n = 0
@@ -41,7 +41,13 @@ asyncio.run(main())
 
 def _killed(path: Path, create: bool, after: float) -> dict[str, int]:
     """Append in a process of its own, kill it, and say how many events of each run it was told are durable."""
-    command = [sys.executable, "-c", _APPEND_FOR_EVER, str(path), "create" if create else "continue"]
+    command = [
+        sys.executable,
+        "-c",
+        _APPEND_FOR_EVER,
+        str(path),
+        "create" if create else "continue",
+    ]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout and process.stdout.readline() == b"open 0\n"
         try:
@@ -60,7 +66,9 @@ def _killed(path: Path, create: bool, after: float) -> dict[str, int]:
 def test_killed_at_any_moment_it_keeps_all_it_acknowledged(tmp_path: Path) -> None:
     chance = random.Random(4)
     for round_ in range(20):
-        path = tmp_path / f"{round_ // 2}.db"  # every second round goes on with the file of the round before
+        path = (
+            tmp_path / f"{round_ // 2}.db"
+        )  # every second round goes on with the file of the round before
         before = 0 if round_ % 2 == 0 else len(list(read_only(path).read()))
         acknowledged = _killed(path, round_ % 2 == 0, chance.uniform(0.0, 0.06))
         events = list(read_only(path).read())[before:]
@@ -96,7 +104,11 @@ async def test_a_full_disk_never_says_saved(disk: Path) -> None:
 async def test_it_is_read_on_a_disk_that_cannot_be_written(disk: Path) -> None:
     journal = SqliteJournal.open(disk / "s1.db", session="s1", create=True)
     await journal.append(*_words(10))
-    torn = {each.name: each.read_bytes() for each in disk.glob("s1.db*") if not each.name.endswith(("shm", "lock"))}
+    torn = {
+        each.name: each.read_bytes()
+        for each in disk.glob("s1.db*")
+        if not each.name.endswith(("shm", "lock"))
+    }
     await journal.close()
     for name, content in torn.items():
         (disk / name.replace("s1", "torn")).write_bytes(content)
@@ -112,23 +124,32 @@ async def test_it_is_read_on_a_disk_that_cannot_be_written(disk: Path) -> None:
 def test_a_file_that_may_not_grow_never_says_saved(tmp_path: Path) -> None:
     code = (
         "import asyncio, resource, sys\n"
-        "from mudroom.journals.sqlite import SqliteJournal\n"
-        "from mudroom.testing.journals import refuses_after\n"
+        "from mudroom.journals.sqlite.journal import SqliteJournal\n"
+        "from mudroom.testing.journal_conformance import refuses_after\n"
         "async def main():\n"
         "    journal = SqliteJournal.open(sys.argv[1], session='s1', create=True)\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))\n"
         "    print(await refuses_after(journal))\n"
         "asyncio.run(main())\n"
     )
-    ended = subprocess.run([sys.executable, "-c", code, str(tmp_path / "s1.db")], capture_output=True, text=True, check=False)
+    ended = subprocess.run(
+        [sys.executable, "-c", code, str(tmp_path / "s1.db")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ended.returncode == 0, ended.stderr
-    assert [event.at for event in read_only(tmp_path / "s1.db").read()][: int(ended.stdout)] == list(range(int(ended.stdout)))
+    assert [event.at for event in read_only(tmp_path / "s1.db").read()][
+        : int(ended.stdout)
+    ] == list(range(int(ended.stdout)))
     assert all(event.at >= 0 for event in read_only(tmp_path / "s1.db").read())
 
 
 async def test_many_at_once_on_a_full_disk_all_hear_of_it(disk: Path) -> None:
     journal = SqliteJournal.open(disk / "s1.db", session="s1", create=True)
-    results = await asyncio.gather(*(journal.append(*_words(2)) for _ in range(500)), return_exceptions=True)
+    results = await asyncio.gather(
+        *(journal.append(*_words(2)) for _ in range(500)), return_exceptions=True
+    )
     saved = results.count(None)
     assert saved < 500 and all(isinstance(result, JournalError) for result in results[saved:])
     assert await refuses_after(journal) == 0

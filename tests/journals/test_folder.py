@@ -4,9 +4,9 @@ from pathlib import Path
 import pytest
 
 from mudroom.errors import UnknownName, UsageError
-from mudroom.journals.folder import find, lock, session_path, sessions, unlock
-from mudroom.journals.sqlite import SqliteJournal
-from mudroom.testing.samples import every_event
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.store import find, lock, session_path, sessions, unlock
+from mudroom.testing.sample_events import every_event
 
 
 async def _session(home: Path, name: str, at: float) -> None:
@@ -23,7 +23,8 @@ async def test_sessions_come_newest_first(tmp_path: Path) -> None:
     (tmp_path / "sessions" / "notes.txt").write_text("not a session")
     listed = list(sessions(tmp_path))
     assert [(info.id, info.mtime, info.path) for info in listed] == [
-        (name, at, tmp_path / "sessions" / f"{name}.db") for at, name in ((3, "newest"), (2, "new"), (1, "old"))
+        (name, at, tmp_path / "sessions" / f"{name}.db")
+        for at, name in ((3, "newest"), (2, "new"), (1, "old"))
     ]
     assert all(info.size > 4096 for info in listed)
 
@@ -59,11 +60,24 @@ async def test_find_by_id_or_beginning(tmp_path: Path) -> None:
 async def test_what_died_before_it_was_a_journal_is_swept_at_the_next_birth(tmp_path: Path) -> None:
     await _session(tmp_path, "born", 1)
     folder = tmp_path / "sessions"
-    for name in ("dead.db.new", "dead.db.lock", "older.db.new", "locked.db.lock", "born.db.lock", "notes.new"):
+    for name in (
+        "dead.db.new",
+        "dead.db.lock",
+        "older.db.new",
+        "locked.db.lock",
+        "born.db.lock",
+        "notes.new",
+    ):
         (folder / name).touch()
     alive = folder / "alive.db"
     held = lock(alive)
     (folder / "alive.db.new").touch()
     await _session(tmp_path, "next", 1)
     unlock(alive, held)
-    assert sorted(path.name for path in folder.iterdir()) == ["alive.db.new", "born.db", "born.db.lock", "next.db", "notes.new"]
+    assert sorted(path.name for path in folder.iterdir()) == [
+        "alive.db.new",
+        "born.db",
+        "born.db.lock",
+        "next.db",
+        "notes.new",
+    ]

@@ -10,10 +10,10 @@ from click.testing import CliRunner
 from mudroom import Assistant, Reason, Session
 from mudroom._core.events import RunFinished
 from mudroom._version import __version__
-from mudroom.cli.options import COMMANDS
+from mudroom.cli.commands.root import COMMANDS
 from mudroom.errors import JournalNewer
-from mudroom.journals.repair import check
-from mudroom.journals.sqlite import read_only
+from mudroom.journals.sqlite.journal import read_only
+from mudroom.journals.sqlite.repair import check
 from mudroom.models.scripted import Request, ScriptedModel
 
 GOLDEN = sorted(Path(__file__).with_name("golden").glob("*.db"))
@@ -43,13 +43,20 @@ def test_it_opens_and_is_whole(home: Path) -> None:
 
 
 def test_it_shows(home: Path) -> None:
-    ran = CliRunner(env={"MUDROOM_HOME": str(home), "HOME": str(home)}).invoke(COMMANDS["show"], ["last", "--no-color"])
+    ran = CliRunner(env={"MUDROOM_HOME": str(home), "HOME": str(home)}).invoke(
+        COMMANDS["show"], ["last", "--no-color"]
+    )
     assert ran.exception is None, ran.output
-    assert all(words in ran.output for words in ("the first answer", "1.1.1", "2.1.1", "unfinished", "SECOND"))
+    assert all(
+        words in ran.output
+        for words in ("the first answer", "1.1.1", "2.1.1", "unfinished", "SECOND")
+    )
 
 
 async def test_it_goes_on(home: Path) -> None:
-    async with Session(model=ScriptedModel(answer), home=str(home), resume=ID, sandbox="off") as session:
+    async with Session(
+        model=ScriptedModel(answer), home=str(home), resume=ID, sandbox="off"
+    ) as session:
         assert session.unfinished == ("2",)
         report = await session.finish()
         assert report is not None and report.reason is Reason.GOAL and report.calls == {"task": 1}

@@ -1,7 +1,7 @@
 import pytest
 
 from mudroom.journals.memory import MemoryJournal
-from mudroom.testing.journals import CHECKS, Check, refuses_after
+from mudroom.testing.journal_conformance import CHECKS, Check, refuses_after
 
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)

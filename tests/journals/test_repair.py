@@ -12,11 +12,11 @@ from mudroom._core.agents import Agent, Brief, Reason
 from mudroom._core.budgets import Budget
 from mudroom._core.events import RunFinished, RunStarted, SessionOpened, Stored, Told
 from mudroom.errors import JournalBusy, JournalDamaged, JournalNewer
-from mudroom.journals.pages import records, unwritten
-from mudroom.journals.repair import LOST, check, repair
-from mudroom.journals.sqlite import CUT_OFF, SqliteJournal, read_only
+from mudroom.journals.sqlite.journal import CUT_OFF, SqliteJournal, read_only
+from mudroom.journals.sqlite.page_recovery import records, unwritten
+from mudroom.journals.sqlite.repair import LOST, check, repair
 from mudroom.models.scripted import ScriptedModel
-from mudroom.testing.samples import every_event
+from mudroom.testing.sample_events import every_event
 
 ID = "11111111-1111-4111-8111-111111111111"
 
@@ -26,11 +26,23 @@ def told(n: int, size: int = 300) -> Told:
 
 
 def beginning(cwd: Path) -> list[Stored]:
-    brief = Brief(run_id="1", agent=Agent(name="main"), prompt="begin", tools=(), model="scripted", budget=Budget())
-    return [SessionOpened(at=0.5, session=ID, cwd=str(cwd), version="0"), RunStarted(at=0.5, run="1", brief=brief)]
+    brief = Brief(
+        run_id="1",
+        agent=Agent(name="main"),
+        prompt="begin",
+        tools=(),
+        model="scripted",
+        budget=Budget(),
+    )
+    return [
+        SessionOpened(at=0.5, session=ID, cwd=str(cwd), version="0"),
+        RunStarted(at=0.5, run="1", brief=brief),
+    ]
 
 
-async def written(folder: Path, count: int = 200, *, size: int = 300, close: bool = True) -> tuple[Path, SqliteJournal]:
+async def written(
+    folder: Path, count: int = 200, *, size: int = 300, close: bool = True
+) -> tuple[Path, SqliteJournal]:
     path = folder / "home" / "sessions" / f"{ID}.db"
     journal = SqliteJournal.open(path, session=ID, create=True)
     await journal.append(*beginning(folder))
@@ -85,7 +97,9 @@ async def test_s6_repair_keeps_all_records_around_a_damaged_one(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("page", range(2, 24, 3))
-async def test_s6_a_page_of_zeros_costs_its_own_records_and_no_other(tmp_path: Path, page: int) -> None:
+async def test_s6_a_page_of_zeros_costs_its_own_records_and_no_other(
+    tmp_path: Path, page: int
+) -> None:
     path, _ = await written(tmp_path)
     whole, data = len(ats(path)), bytearray(path.read_bytes())
     data[(page - 1) * 4096 : page * 4096] = bytes(4096)
@@ -117,7 +131,9 @@ async def test_a_session_goes_on_after_a_repair_and_its_broken_run_is_lost(tmp_p
     repair(path, cwd=str(tmp_path))
     last = list(read_only(path).read())[-1]
     assert isinstance(last, RunFinished) and last.report.reason is Reason.LOST
-    async with Session(model=ScriptedModel(["and on"]), home=str(tmp_path / "home"), resume=ID) as session:
+    async with Session(
+        model=ScriptedModel(["and on"]), home=str(tmp_path / "home"), resume=ID
+    ) as session:
         assert session.unfinished == ()
         assert (await session.run("next")).text == "and on"
 
@@ -129,7 +145,9 @@ async def test_what_begins_is_put_in_where_it_is_lost(tmp_path: Path) -> None:
     opened, began, *_ = read_only(path).read()
     assert isinstance(opened, SessionOpened) and opened.cwd == str(tmp_path)
     assert isinstance(began, RunStarted) and began.brief.prompt == LOST
-    async with Session(model=ScriptedModel(["and on"]), home=str(tmp_path / "home"), resume=ID) as session:
+    async with Session(
+        model=ScriptedModel(["and on"]), home=str(tmp_path / "home"), resume=ID
+    ) as session:
         assert (await session.run("next")).ok
 
 
@@ -138,7 +156,13 @@ async def test_damage_before_an_interrupted_run_leaves_it_to_be_finished(tmp_pat
     journal = SqliteJournal.open(path, session=ID, create=True)
     first, (opened, second) = every_event(run="1")[2:-1], beginning(tmp_path)
     assert isinstance(second, RunStarted)
-    later = RunStarted(at=9, run="2", brief=Brief(run_id="2", agent=second.brief.agent, prompt="b", tools=(), model="m", budget=Budget()))
+    later = RunStarted(
+        at=9,
+        run="2",
+        brief=Brief(
+            run_id="2", agent=second.brief.agent, prompt="b", tools=(), model="m", budget=Budget()
+        ),
+    )
     await journal.append(opened, second, *first, later)
     await journal.close()
     spoil(path, "UPDATE events SET body = X'00' WHERE seq = 5")
@@ -171,5 +195,7 @@ async def test_s6_a_torn_tail_is_left_out_with_a_notice(tmp_path: Path) -> None:
     assert not unwritten(copy)
     log.write_bytes(log.read_bytes()[:-6_000])
     assert unwritten(copy) and check(copy).cut_off and check(copy).kept == sound
-    async with Session(model=ScriptedModel([]), home=str(tmp_path / "died" / "home"), resume=ID) as session:
+    async with Session(
+        model=ScriptedModel([]), home=str(tmp_path / "died" / "home"), resume=ID
+    ) as session:
         assert CUT_OFF in session.notices

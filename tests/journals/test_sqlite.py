@@ -13,10 +13,10 @@ import pytest
 
 from mudroom._core.events import Told
 from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer
-from mudroom.journals.file import rename
-from mudroom.journals.sqlite import SqliteJournal, glance, read_only
-from mudroom.testing.journals import CHECKS, Check
-from mudroom.testing.samples import every_event
+from mudroom.journals.sqlite.journal import SqliteJournal, glance, read_only
+from mudroom.journals.sqlite.schema import rename
+from mudroom.testing.journal_conformance import CHECKS, Check
+from mudroom.testing.sample_events import every_event
 
 
 def _told(n: float, text: str = "x") -> Told:
@@ -31,8 +31,10 @@ async def _written(path: Path, count: int = 100) -> Path:
 
 
 def _counted_elsewhere(path: Path) -> int:
-    code = "import sys; from mudroom.journals.sqlite import read_only; print(sum(1 for _ in read_only(sys.argv[1]).read()))"
-    return int(subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=True).stdout)
+    code = "import sys; from mudroom.journals.sqlite.journal import read_only; print(sum(1 for _ in read_only(sys.argv[1]).read()))"
+    return int(
+        subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=True).stdout
+    )
 
 
 def _spoil(path: Path, statement: str, *values: Any) -> None:
@@ -44,7 +46,11 @@ def _spoil(path: Path, statement: str, *values: Any) -> None:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_conforms(check: Check, tmp_path: Path) -> None:
-    await check(lambda: SqliteJournal.open(tmp_path / "home" / "sessions" / "s1.db", session="s1", create=True))
+    await check(
+        lambda: SqliteJournal.open(
+            tmp_path / "home" / "sessions" / "s1.db", session="s1", create=True
+        )
+    )
 
 
 async def test_says_what_it_is(tmp_path: Path) -> None:
@@ -53,7 +59,9 @@ async def test_says_what_it_is(tmp_path: Path) -> None:
     meta = read_only(path).meta
     assert meta.session == "s1" and before <= meta.created <= time.time() and meta.program
     connection = sqlite3.connect(path)
-    assert connection.execute("SELECT seq, run, type, crc = ? FROM events LIMIT 1", (0,)).fetchone() == (1, "1", "told", 0)
+    assert connection.execute(
+        "SELECT seq, run, type, crc = ? FROM events LIMIT 1", (0,)
+    ).fetchone() == (1, "1", "told", 0)
     connection.close()
 
 
@@ -67,7 +75,9 @@ async def test_only_the_user_may_read_it(tmp_path: Path, umask: int) -> None:
         modes = {each.name: stat.S_IMODE(each.stat().st_mode) for each in path.parent.iterdir()}
         assert modes.pop("s1.db.lock") & 0o077 == 0
         assert modes == {"s1.db": 0o600, "s1.db-wal": 0o600, "s1.db-shm": 0o600}
-        assert {stat.S_IMODE(folder.stat().st_mode) for folder in (path.parent, path.parent.parent)} == {0o700}
+        assert {
+            stat.S_IMODE(folder.stat().st_mode) for folder in (path.parent, path.parent.parent)
+        } == {0o700}
         await journal.close()
     finally:
         os.umask(before)
@@ -117,13 +127,18 @@ async def test_two_openings_of_one_new_session(tmp_path: Path) -> None:
     with pytest.raises(JournalError, match="'s1', not 's2'"):
         SqliteJournal.open(path, session="s2", create=False)
     nowhere = tmp_path / "s3.db"
-    for open_ in (lambda: read_only(nowhere), lambda: SqliteJournal.open(nowhere, session="s3", create=False)):
+    for open_ in (
+        lambda: read_only(nowhere),
+        lambda: SqliteJournal.open(nowhere, session="s3", create=False),
+    ):
         with pytest.raises(JournalError, match=r"no such journal.*mudroom runs"):
             open_()
     assert not list(tmp_path.glob("*.lock"))
 
 
-@pytest.mark.parametrize("content", [b"", b"no database " * 500, b"SQLite format 3\0" + b"\0" * 5000])
+@pytest.mark.parametrize(
+    "content", [b"", b"no database " * 500, b"SQLite format 3\0" + b"\0" * 5000]
+)
 async def test_a_file_that_is_no_journal(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "s1.db"
     path.write_bytes(content)
@@ -143,7 +158,10 @@ async def test_a_database_of_another_program(tmp_path: Path) -> None:
 async def test_one_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     path = await _written(tmp_path / "s1.db")
     _spoil(path, "PRAGMA user_version = 2")
-    for open_ in (lambda: read_only(path), lambda: SqliteJournal.open(path, session="s1", create=False)):
+    for open_ in (
+        lambda: read_only(path),
+        lambda: SqliteJournal.open(path, session="s1", create=False),
+    ):
         with pytest.raises(JournalNewer, match=r"schema 2.*knows 1.*newer mudroom"):
             open_()
 
@@ -151,14 +169,24 @@ async def test_one_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("statement", "value", "words"),
     [
-        ("UPDATE events SET body = CAST('{}' AS BLOB), crc = ? WHERE seq = 50", crc32(b"{}"), "record 50 is no event"),
+        (
+            "UPDATE events SET body = CAST('{}' AS BLOB), crc = ? WHERE seq = 50",
+            crc32(b"{}"),
+            "record 50 is no event",
+        ),
         ("UPDATE events SET crc = ? WHERE seq = 50", 1, "record 50 is damaged"),
-        ("UPDATE events SET body = CAST(replace(body, 'x', ?) AS BLOB) WHERE seq = 50", "y", "record 50 is damaged"),
+        (
+            "UPDATE events SET body = CAST(replace(body, 'x', ?) AS BLOB) WHERE seq = 50",
+            "y",
+            "record 50 is damaged",
+        ),
         ("UPDATE events SET body = ? WHERE seq = 50", 7, "record 50 is damaged"),
         ("DELETE FROM events WHERE seq = ?", 50, "record 50 is missing"),
     ],
 )
-async def test_inner_damage_is_loud_and_named(tmp_path: Path, statement: str, value: Any, words: str) -> None:
+async def test_inner_damage_is_loud_and_named(
+    tmp_path: Path, statement: str, value: Any, words: str
+) -> None:
     path = await _written(tmp_path / "s1.db")
     _spoil(path, statement, value)
     seen: list[float] = []
@@ -173,7 +201,9 @@ async def test_damage_of_whole_pages_is_loud(tmp_path: Path, spoil: str) -> None
     path = await _written(tmp_path / "s1.db", 500)
     content = path.read_bytes()
     half = len(content) // 2 // 4096 * 4096
-    path.write_bytes(content[:half] if spoil == "cut" else content[:half] + b"\0" * 8192 + content[half + 8192 :])
+    path.write_bytes(
+        content[:half] if spoil == "cut" else content[:half] + b"\0" * 8192 + content[half + 8192 :]
+    )
     seen: list[float] = []
     with pytest.raises(JournalDamaged, match=r"s1\.db"):
         for event in read_only(path).read():
@@ -217,7 +247,10 @@ async def test_a_loop_that_ended_without_closing_harms_nobody(tmp_path: Path) ->
 
 
 async def test_a_durable_record_takes_little_time(tmp_path: Path) -> None:
-    journal, times = SqliteJournal.open(tmp_path / "s1.db", session="s1", create=True), list[float]()
+    journal, times = (
+        SqliteJournal.open(tmp_path / "s1.db", session="s1", create=True),
+        list[float](),
+    )
 
     async def produce() -> None:
         for n in range(50):
@@ -229,7 +262,9 @@ async def test_a_durable_record_takes_little_time(tmp_path: Path) -> None:
         for _ in range(20):
             group.create_task(produce())
     await journal.close()
-    assert sorted(times)[len(times) // 2] < 0.05  # the aim is 0.002; a busy machine may not fail the suite
+    assert (
+        sorted(times)[len(times) // 2] < 0.05
+    )  # the aim is 0.002; a busy machine may not fail the suite
 
 
 async def test_a_glance_sees_meta_and_first_event_and_leaves_nothing_behind(tmp_path: Path) -> None:

@@ -50,16 +50,37 @@ class Mudroom:
         }
 
     async def start(
-        self, *arguments: str, url: str = "", env: Mapping[str, str] | None = None, by: str = "", **pipes: Any
+        self,
+        *arguments: str,
+        url: str = "",
+        env: Mapping[str, str] | None = None,
+        by: str = "",
+        **pipes: Any,
     ) -> asyncio.subprocess.Process:
         """A running one. `url`: of the model server. `by`: -m or -c, to run another module, or a program."""
         environ = {**self.env, **({"ANTHROPIC_BASE_URL": url} if url else {}), **(env or {})}
-        pipes = {"stdin": asyncio.subprocess.DEVNULL, "stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.PIPE} | pipes
+        pipes = {
+            "stdin": asyncio.subprocess.DEVNULL,
+            "stdout": asyncio.subprocess.PIPE,
+            "stderr": asyncio.subprocess.PIPE,
+        } | pipes
         return await asyncio.create_subprocess_exec(
-            sys.executable, *([by] if by else ["-m", "mudroom"]), *arguments, cwd=self.project, env=environ, limit=1 << 24, **pipes
+            sys.executable,
+            *([by] if by else ["-m", "mudroom"]),
+            *arguments,
+            cwd=self.project,
+            env=environ,
+            limit=1 << 24,
+            **pipes,
         )
 
-    async def __call__(self, *arguments: str, stdin: bytes | None = None, url: str = "", env: Mapping[str, str] | None = None) -> Done:
+    async def __call__(
+        self,
+        *arguments: str,
+        stdin: bytes | None = None,
+        url: str = "",
+        env: Mapping[str, str] | None = None,
+    ) -> Done:
         """Run one to its end."""
         pipes: dict[str, Any] = {"stdin": asyncio.subprocess.PIPE} if stdin is not None else {}
         process = await self.start(*arguments, url=url, env=env, **pipes)
@@ -68,7 +89,12 @@ class Mudroom:
 
     @asynccontextmanager
     async def at_terminal(
-        self, *arguments: str, url: str = "", columns: int = 80, env: Mapping[str, str] | None = None, by: str = ""
+        self,
+        *arguments: str,
+        url: str = "",
+        columns: int = 80,
+        env: Mapping[str, str] | None = None,
+        by: str = "",
     ) -> "AsyncGenerator[Terminal]":
         """One whose stdin, stdout and stderr are a terminal."""
         ours, theirs = pty.openpty()
@@ -95,7 +121,12 @@ class Mudroom:
             os.close(ours)
 
     async def interrupted(
-        self, *arguments: str, url: str, when: asyncio.Event, by: tuple[signal.Signals, ...] = (signal.SIGINT,), pause: float = 0.3
+        self,
+        *arguments: str,
+        url: str,
+        when: asyncio.Event,
+        by: tuple[signal.Signals, ...] = (signal.SIGINT,),
+        pause: float = 0.3,
     ) -> Done:
         """Run one, and send it signals, `pause` seconds apart, once `when` is set."""
         process = await self.start(*arguments, url=url)
@@ -155,18 +186,49 @@ class Tmux:
         self._ended = mudroom.home.with_name("ended")
 
     async def start(
-        self, *arguments: str, url: str = "", columns: int = 80, rows: int = 30, env: Mapping[str, str] | None = None
+        self,
+        *arguments: str,
+        url: str = "",
+        columns: int = 80,
+        rows: int = 30,
+        env: Mapping[str, str] | None = None,
     ) -> "Tmux":
         """Start it; the same object, to be asked for what is on the screen."""
         self._name = f"mudroom-{os.getpid()}-{uuid.uuid4().hex[:8]}"
-        environ = {**self.mudroom.env, **({"ANTHROPIC_BASE_URL": url} if url else {}), "TERM": "screen-256color", **(env or {})}
-        program = ["env", "-i", *(f"{name}={value}" for name, value in environ.items()), sys.executable, "-m", "mudroom", *arguments]
+        environ = {
+            **self.mudroom.env,
+            **({"ANTHROPIC_BASE_URL": url} if url else {}),
+            "TERM": "screen-256color",
+            **(env or {}),
+        }
+        program = [
+            "env",
+            "-i",
+            *(f"{name}={value}" for name, value in environ.items()),
+            sys.executable,
+            "-m",
+            "mudroom",
+            *arguments,
+        ]
         self._ended.unlink(missing_ok=True)
         command = f"{' '.join(map(shlex.quote, program))}; echo $? >{shlex.quote(str(self._ended))}"
         size = ["-x", str(columns), "-y", str(rows)]
-        conf = ["set-option", "-g", "remain-on-exit", "on", ";", "set-option", "-g", "history-limit", "9999", ";"]
+        conf = [
+            "set-option",
+            "-g",
+            "remain-on-exit",
+            "on",
+            ";",
+            "set-option",
+            "-g",
+            "history-limit",
+            "9999",
+            ";",
+        ]
         folder = str(self.mudroom.project)
-        await self._tmux("-f", "/dev/null", *conf, "new-session", "-d", *size, "-c", folder, "sh", "-c", command)
+        await self._tmux(
+            "-f", "/dev/null", *conf, "new-session", "-d", *size, "-c", folder, "sh", "-c", command
+        )
         return self
 
     async def type(self, text: str) -> None:
@@ -210,7 +272,9 @@ class Tmux:
                         return shown
                     await asyncio.sleep(0.03)
         except TimeoutError:
-            raise AssertionError(f"{texts} did not come, or {gone!r} did not go:\n{shown}") from None
+            raise AssertionError(
+                f"{texts} did not come, or {gone!r} did not go:\n{shown}"
+            ) from None
 
     async def expect_scrolled(self, text: str, times: int, seconds: float = 10) -> None:
         """Wait until a text has been on the screen so many times, whether or not it is still there."""
@@ -241,7 +305,13 @@ class Tmux:
 
     async def _tmux(self, *arguments: str, check: bool = True) -> str:
         process = await asyncio.create_subprocess_exec(
-            "tmux", "-u", "-L", self._name, *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+            "tmux",
+            "-u",
+            "-L",
+            self._name,
+            *arguments,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         out, err = await process.communicate()
         assert process.returncode == 0 or not check, err.decode()

@@ -10,10 +10,10 @@ from typing import Any
 from mudroom import Reason, Session
 from mudroom._core.events import CallStarted, Told
 from mudroom._core.messages import Call
-from mudroom.cli.exporting import redacted
-from mudroom.permissions.secrets import Redactor
+from mudroom.cli.actions.export import redacted
+from mudroom.output_filters.redaction import Redactor
 from mudroom.testing import replayed
-from mudroom.testing.server import Asked, ModelServer, Said
+from mudroom.testing.model_server import Asked, ModelServer, Said
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 SECRET = "sk-ant-" + "a1B2" * 12
@@ -35,19 +35,32 @@ print(json.dumps({
 
 def delegating(asked: Asked) -> Said:
     if "task" in asked.tools:
-        tasks = [Call(f"toolu_{n}", "task", {"prompt": f"CHILD {n}", "description": f"look {n}"}) for n in (1, 2)]
+        tasks = [
+            Call(f"toolu_{n}", "task", {"prompt": f"CHILD {n}", "description": f"look {n}"})
+            for n in (1, 2)
+        ]
         return f"end {asked.turn}" if asked.turn % 2 else tasks
-    return f"seen {SECRET}" if asked.turn else [Call("r", "read", {"file_path": "f0.txt", "limit": 1})]
+    return (
+        f"seen {SECRET}" if asked.turn else [Call("r", "read", {"file_path": "f0.txt", "limit": 1})]
+    )
 
 
 def _read_elsewhere(words: list[str], environ: dict[str, str]) -> str:
-    return subprocess.run([sys.executable, "-c", READER, *words], env=environ, capture_output=True, check=True, text=True).stdout
+    return subprocess.run(
+        [sys.executable, "-c", READER, *words],
+        env=environ,
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
 
 
 async def _recorded(mudroom: Any, *prompts: str) -> str:
     async with ModelServer(delegating) as server:
         for n, prompt in enumerate(prompts):
-            assert (await mudroom(*(["-c"] if n else []), "-p", prompt, *MODEL, url=server.url)).code == 0
+            assert (
+                await mudroom(*(["-c"] if n else []), "-p", prompt, *MODEL, url=server.url)
+            ).code == 0
     return json.loads((await mudroom("runs", "--json")).out)[0]["id"]
 
 
@@ -59,15 +72,27 @@ async def test_an_independent_reader_opens_the_transcripts(mudroom: Any, tmp_pat
     out = _read_elsewhere([session, str(mudroom.project)], environ)
     found = json.loads(out)
     assert found["sessions"] == [[session, "first"]]
-    assert [kind for kind, _ in found["main"]] == ["user", "assistant", "user", "user", "assistant"] * 2
-    assert found["main"][0][1] == "first" and found["main"][-1][1] == [{"type": "text", "text": "end 3"}]
+    assert [kind for kind, _ in found["main"]] == [
+        "user",
+        "assistant",
+        "user",
+        "user",
+        "assistant",
+    ] * 2
+    assert found["main"][0][1] == "first" and found["main"][-1][1] == [
+        {"type": "text", "text": "end 3"}
+    ]
     assert sorted(found["children"]) == ["1.1.1", "1.1.2", "2.1.1", "2.1.2"]
     kinds, contents, parents = zip(*found["children"]["1.1.2"], strict=True)
     assert kinds == ("user", "assistant", "user", "assistant") and contents[0] == "CHILD 2"
     assert set(parents) == {"toolu_2"} and "MUD-0" in contents[2][0]["content"]
     (meta,) = tmp_path.glob("claude/projects/*/*/subagents/agent-1.1.2.meta.json")
     about = json.loads(meta.read_text())
-    assert about["agentType"] == "general" and about["spawnDepth"] == 1 and "parentAgentId" not in about
+    assert (
+        about["agentType"] == "general"
+        and about["spawnDepth"] == 1
+        and "parentAgentId" not in about
+    )
     assert meta.stat().st_mode & 0o077 == 0 and SECRET not in out
 
 
@@ -75,7 +100,9 @@ async def test_the_same_record_gives_the_same_transcripts(mudroom: Any, tmp_path
     session = await _recorded(mudroom, "first")
     for name in ("a", "b"):
         assert (await mudroom("export", session, "-o", str(tmp_path / name))).code == 0
-    first, second = ({p.name: p.read_bytes() for p in tmp_path.glob(f"{name}/**/*.json*")} for name in ("a", "b"))
+    first, second = (
+        {p.name: p.read_bytes() for p in tmp_path.glob(f"{name}/**/*.json*")} for name in ("a", "b")
+    )
     assert first == second and len(first) == 5
 
 
@@ -83,7 +110,17 @@ async def test_markdown_is_a_page_to_read(mudroom: Any) -> None:
     session = await _recorded(mudroom, "第一个问题")
     page = (await mudroom("export", "--format", "md")).out
     assert page.startswith(f"# Session {session}\n") and page.count("## Run ") == 3
-    assert all(words in page for words in ("第一个问题", "CHILD 2", "MUD-0", "**Answer**", "end 1", "[redacted: Anthropic key]"))
+    assert all(
+        words in page
+        for words in (
+            "第一个问题",
+            "CHILD 2",
+            "MUD-0",
+            "**Answer**",
+            "end 1",
+            "[redacted: Anthropic key]",
+        )
+    )
     assert SECRET not in page and "\x1b" not in page
 
 
@@ -93,13 +130,17 @@ async def test_a_fixture_runs_an_agent_offline(mudroom: Any, tmp_path: Path) -> 
     assert (await mudroom("record", str(fixture))).code == 0
     assert fixture.read_text() == (await mudroom("export", "--format", "fixture")).out
     assert SECRET not in fixture.read_text()
-    async with Session(model=replayed(fixture), cwd=str(mudroom.project), journal="memory", home=str(tmp_path)) as session:
+    async with Session(
+        model=replayed(fixture), cwd=str(mudroom.project), journal="memory", home=str(tmp_path)
+    ) as session:
         report = await session.run("first")
     assert (report.reason, report.text) == (Reason.GOAL, "end 1")
 
 
 def test_no_text_of_an_event_goes_out_as_it_is() -> None:
-    call = CallStarted(at=0, run="1", call=Call("c", "bash", {SECRET: [{"deep": f"echo {SECRET}"}]}))
+    call = CallStarted(
+        at=0, run="1", call=Call("c", "bash", {SECRET: [{"deep": f"echo {SECRET}"}]})
+    )
     out = list(redacted([Told(at=0, run="1", text=SECRET), call], Redactor({})))
     assert len(out) == 2 and SECRET not in str(out) and "redacted" in str(out)
 

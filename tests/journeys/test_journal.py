@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mudroom.testing.server import ModelServer
+from mudroom.testing.model_server import ModelServer
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
@@ -68,7 +68,10 @@ async def test_a_bare_resume_asks_which_session(mudroom: Any) -> None:
         terminal.type("2\n")
         await terminal.expect("went on after 1")
         assert await terminal.end() == 0
-    listed = {item["prompt"]: item["prompts"] for item in json.loads((await mudroom("runs", "--json")).out)}
+    listed = {
+        item["prompt"]: item["prompts"]
+        for item in json.loads((await mudroom("runs", "--json")).out)
+    }
     assert listed == {"the older one": 2, "the newer one": 1}
 
 
@@ -80,5 +83,7 @@ async def test_a_prompt_to_type_at_goes_on_with_a_session(mudroom: Any) -> None:
     ):
         at = await terminal.expect("mudroom >>", since=await terminal.expect("the older one"))
         terminal.type("next\r")
-        await terminal.expect("mudroom >>", since=await terminal.expect("went on after 1", since=at))
+        await terminal.expect(
+            "mudroom >>", since=await terminal.expect("went on after 1", since=at)
+        )
     assert [item["prompts"] for item in json.loads((await mudroom("runs", "--json")).out)] == [2]

@@ -13,7 +13,13 @@ PYTHON = {
     "tests/test_heat.py": "import pytest\nfrom kettle.heat import rise\n\n\ndef test_rise():\n    assert rise(4186, 1) == 1\n",
 }
 JAVASCRIPT = {
-    "package.json": json.dumps({"name": "teapot", "scripts": {"test": "vitest run"}, "devDependencies": {"vitest": "^2.1.0"}}),
+    "package.json": json.dumps(
+        {
+            "name": "teapot",
+            "scripts": {"test": "vitest run"},
+            "devDependencies": {"vitest": "^2.1.0"},
+        }
+    ),
     "src/pour.js": "// Pours tea into cups.\nexport function pour(cups) {\n  return cups.map(() => 'tea');\n}\n",
     "src/pour.test.js": "import { test } from 'vitest';\nimport { pour } from './pour.js';\n\ntest('pours', () => pour([1]));\n",
 }
@@ -22,7 +28,11 @@ RUST = {
     "src/lib.rs": "//! Holds a cup.\n\n/// Holds it.\npub fn hold(cups: u32) -> u32 {\n    cups\n}\n\n"
     "#[cfg(test)]\nmod tests {\n    #[test]\n    fn holds() {\n        assert_eq!(super::hold(1), 1);\n    }\n}\n",
 }
-TREES = {"python": (PYTHON, "pytest", "heat.py"), "javascript": (JAVASCRIPT, "Vitest", "pour.js"), "rust": (RUST, "cargo test", "lib.rs")}
+TREES = {
+    "python": (PYTHON, "pytest", "heat.py"),
+    "javascript": (JAVASCRIPT, "Vitest", "pour.js"),
+    "rust": (RUST, "cargo test", "lib.rs"),
+}
 SUFFIX = {"python": "py", "javascript": "js", "rust": "rs"}
 
 each_tree = pytest.mark.parametrize("kind", TREES)
@@ -38,26 +48,42 @@ def grow(kind: str, folder: Path) -> Path:
 
 @each_tree
 @pytest.mark.parametrize(
-    "prompt", ["Use a subtask to find what testing framework this project uses", "用子任务找出这个项目使用什么测试框架"]
+    "prompt",
+    [
+        "Use a subtask to find what testing framework this project uses",
+        "用子任务找出这个项目使用什么测试框架",
+    ],
 )
-async def test_which_testing_framework_it_uses(mudroom: Any, tmp_path: Path, kind: str, prompt: str) -> None:
+async def test_which_testing_framework_it_uses(
+    mudroom: Any, tmp_path: Path, kind: str, prompt: str
+) -> None:
     folder, framework = grow(kind, tmp_path / "tree"), TREES[kind][1]
     done = await mudroom("-p", prompt, "-m", "offline", "-C", str(folder), "-o", "json")
     result = json.loads(done.out)
     assert done.code == 0 and framework.lower() in result["result"].lower(), result["result"]
-    assert result["ledger"]["children"] == 1 and result["reports"][0]["files_read"], "a child read it, and read something"
+    assert result["ledger"]["children"] == 1 and result["reports"][0]["files_read"], (
+        "a child read it, and read something"
+    )
 
 
 @each_tree
 @pytest.mark.parametrize(
-    "prompt", ["Delegate: read all .{} files and summarize what each one does", "用子任务读取所有 .{} 文件,并总结每个文件的作用"]
+    "prompt",
+    [
+        "Delegate: read all .{} files and summarize what each one does",
+        "用子任务读取所有 .{} 文件,并总结每个文件的作用",
+    ],
 )
 async def test_what_each_file_does(mudroom: Any, tmp_path: Path, kind: str, prompt: str) -> None:
     folder = grow(kind, tmp_path / "tree")
-    done = await mudroom("-p", prompt.format(SUFFIX[kind]), "-m", "offline", "-C", str(folder), "-o", "json")
+    done = await mudroom(
+        "-p", prompt.format(SUFFIX[kind]), "-m", "offline", "-C", str(folder), "-o", "json"
+    )
     result = json.loads(done.out)
     sources = [name for name in TREES[kind][0] if name.endswith(SUFFIX[kind])]
-    assert done.code == 0 and all(Path(name).name in result["result"] for name in sources), result["result"]
+    assert done.code == 0 and all(Path(name).name in result["result"] for name in sources), result[
+        "result"
+    ]
     read = {name for report in result["reports"] for name in report["files_read"]}
     assert read >= set(sources), "all of them were read, and by children"
 
@@ -70,12 +96,31 @@ async def test_what_each_file_does(mudroom: Any, tmp_path: Path, kind: str, prom
         "用子任务创建一个新的 Python 模块 tools/words.py,包含 slugify 和 word_count,然后在这里验证它",
     ],
 )
-async def test_a_new_module_is_made_by_a_child_and_verified_by_the_parent(mudroom: Any, tmp_path: Path, kind: str, prompt: str) -> None:
+async def test_a_new_module_is_made_by_a_child_and_verified_by_the_parent(
+    mudroom: Any, tmp_path: Path, kind: str, prompt: str
+) -> None:
     folder = grow(kind, tmp_path / "tree")
-    done = await mudroom("-p", prompt, "-m", "offline", "-C", str(folder), "-o", "json", "--permission-mode", "bypassPermissions")
+    done = await mudroom(
+        "-p",
+        prompt,
+        "-m",
+        "offline",
+        "-C",
+        str(folder),
+        "-o",
+        "json",
+        "--permission-mode",
+        "bypassPermissions",
+    )
     result = json.loads(done.out)
     made = folder / "tools" / "words.py"
-    assert done.code == 0 and "def slugify" in made.read_text() and "def word_count" in made.read_text(), result["result"]
+    assert (
+        done.code == 0
+        and "def slugify" in made.read_text()
+        and "def word_count" in made.read_text()
+    ), result["result"]
     (child,) = result["reports"]
     assert child["files_changed"] == ["tools/words.py"], "the child made it"
-    assert result["report"]["calls"].get("bash") or result["report"]["calls"].get("read"), "the parent looked itself"
+    assert result["report"]["calls"].get("bash") or result["report"]["calls"].get("read"), (
+        "the parent looked itself"
+    )

@@ -7,7 +7,7 @@ from claude_agent_sdk._internal.message_parser import parse_message
 from claude_agent_sdk.types import ResultMessage, SystemMessage
 
 from mudroom._core.messages import Call
-from mudroom.testing.server import Asked, ModelServer, Said
+from mudroom.testing.model_server import Asked, ModelServer, Said
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
@@ -15,7 +15,14 @@ MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 def family(asked: Asked) -> Said:
     """A parent with three children, each reading one file and answering with one word."""
     if "task" in asked.tools:
-        tasks = [Call(f"t{n}", "task", {"prompt": f"CHILD {n}", "description": f"read {n}", "agent": "explore"}) for n in range(3)]
+        tasks = [
+            Call(
+                f"t{n}",
+                "task",
+                {"prompt": f"CHILD {n}", "description": f"read {n}", "agent": "explore"},
+            )
+            for n in range(3)
+        ]
         return "all done" if asked.turn else tasks
     n = next(n for n in range(3) if f"CHILD {n}" in asked.body.decode())
     return f"REPORT-{n}" if asked.turn else [Call(f"r{n}", "read", {"file_path": f"f{n}.txt"})]
@@ -28,7 +35,11 @@ async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(mudroom: 
     lines = done.err.splitlines()
     assert sum(line.startswith("> task (read ") for line in lines) == 3
     assert sum("Done (1 tool use" in line for line in lines) == 3
-    assert lines[-1].startswith("3 children read 9") and "came back" in lines[-1] and "\x1b" not in done.err
+    assert (
+        lines[-1].startswith("3 children read 9")
+        and "came back" in lines[-1]
+        and "\x1b" not in done.err
+    )
 
 
 async def test_quiet_says_nothing_beside_the_answer(mudroom: Any) -> None:
@@ -40,28 +51,54 @@ async def test_quiet_says_nothing_beside_the_answer(mudroom: Any) -> None:
 async def test_verbose_has_a_line_for_every_call(mudroom: Any) -> None:
     async with ModelServer(family) as server:
         done = await mudroom("-p", "PARENT", "--verbose", *MODEL, url=server.url)
-    assert sum("read f" in line and line.startswith("[explore#") for line in done.err.splitlines()) == 3
+    assert (
+        sum("read f" in line and line.startswith("[explore#") for line in done.err.splitlines())
+        == 3
+    )
 
 
 async def test_json_is_one_object_that_scripts_can_read(mudroom: Any) -> None:
     async with ModelServer(family) as server:
         done = await mudroom("-p", "PARENT", "-o", "json", *MODEL, url=server.url)
     result = json.loads(done.out)
-    assert (result["type"], result["subtype"], result["result"], result["is_error"]) == ("result", "success", "all done", False)
-    assert result["num_turns"] == 2 and result["modelUsage"] and result["session_id"] and "total_cost_usd" in result
-    assert [(r["text"], r["reason"], r["files_read"]) for r in sorted(result["reports"], key=lambda r: r["run_id"])] == [
-        (f"REPORT-{n}", "GOAL", [f"f{n}.txt"]) for n in range(3)
-    ]
-    assert result["ledger"]["children"] == 3 and result["ledger"]["taken_lines"] > 900 > result["ledger"]["returned_lines"]
+    assert (result["type"], result["subtype"], result["result"], result["is_error"]) == (
+        "result",
+        "success",
+        "all done",
+        False,
+    )
+    assert (
+        result["num_turns"] == 2
+        and result["modelUsage"]
+        and result["session_id"]
+        and "total_cost_usd" in result
+    )
+    assert [
+        (r["text"], r["reason"], r["files_read"])
+        for r in sorted(result["reports"], key=lambda r: r["run_id"])
+    ] == [(f"REPORT-{n}", "GOAL", [f"f{n}.txt"]) for n in range(3)]
+    assert (
+        result["ledger"]["children"] == 3
+        and result["ledger"]["taken_lines"] > 900 > result["ledger"]["returned_lines"]
+    )
 
 
 async def test_stream_json_is_read_by_a_client_that_is_not_ours(mudroom: Any) -> None:
     async with ModelServer(family) as server:
-        done = await mudroom("-p", "PARENT", "--output-format", "stream-json", "--verbose", *MODEL, url=server.url)
+        done = await mudroom(
+            "-p", "PARENT", "--output-format", "stream-json", "--verbose", *MODEL, url=server.url
+        )
     lines = [json.loads(line) for line in done.out.splitlines()]
     kinds = [type(parse_message(line)) for line in lines]
-    assert kinds[0] is SystemMessage and lines[0]["subtype"] == "init" and kinds[-1] is ResultMessage
-    assert {line["parent_tool_use_id"] for line in lines if line["type"] == "assistant"} == {None, "t0", "t1", "t2"}
+    assert (
+        kinds[0] is SystemMessage and lines[0]["subtype"] == "init" and kinds[-1] is ResultMessage
+    )
+    assert {line["parent_tool_use_id"] for line in lines if line["type"] == "assistant"} == {
+        None,
+        "t0",
+        "t1",
+        "t2",
+    }
     assert sum(line.get("subtype") == "task_notification" for line in lines) == 3
 
 
@@ -75,25 +112,48 @@ async def test_stdin_joins_the_prompt_or_is_it(mudroom: Any) -> None:
         await mudroom("word last", *MODEL, url=server.url)
     prompts = [asked.messages[0]["content"] for asked in server.requests]
     said = [prompt if isinstance(prompt, str) else prompt[0]["text"] for prompt in prompts]
-    assert said == ["review\n\n<stdin>\na\nb\n</stdin>", "从标准输入", "bare flag", "no flag", "flag first", "word last"]
+    assert said == [
+        "review\n\n<stdin>\na\nb\n</stdin>",
+        "从标准输入",
+        "bare flag",
+        "no flag",
+        "flag first",
+        "word last",
+    ]
 
 
 async def test_a_turn_limit_ends_with_its_reason_and_code_1(mudroom: Any) -> None:
     def answer(asked: Asked) -> Said:
-        return [Call(f"r{asked.n}", "read", {"file_path": "f0.txt", "offset": asked.n})] if asked.turn < 2 else "so far"
+        return (
+            [Call(f"r{asked.n}", "read", {"file_path": "f0.txt", "offset": asked.n})]
+            if asked.turn < 2
+            else "so far"
+        )
 
     async with ModelServer(answer) as server:
-        done = await mudroom("-p", "PARENT", "-o", "json", "--max-turns", "2", *MODEL, url=server.url)
+        done = await mudroom(
+            "-p", "PARENT", "-o", "json", "--max-turns", "2", *MODEL, url=server.url
+        )
         text = await mudroom("-p", "PARENT", "--max-turns", "2", *MODEL, url=server.url)
     result = json.loads(done.out)
-    assert (done.code, result["subtype"], result["reason"], result["report"]["text"]) == (1, "error_max_turns", "MAX_TURNS", "so far")
+    assert (done.code, result["subtype"], result["reason"], result["report"]["text"]) == (
+        1,
+        "error_max_turns",
+        "MAX_TURNS",
+        "so far",
+    )
     assert (text.code, text.out) == (1, "so far\n") and "MAX_TURNS" in text.err
 
 
 async def test_child_model_is_asked_for_children_only(mudroom: Any) -> None:
     async with ModelServer(family) as server:
-        await mudroom("-p", "PARENT", *MODEL, "--child-model", "anthropic:claude-haiku-4-5", url=server.url)
-    assert {("task" in asked.tools, asked.model) for asked in server.requests} == {(True, "claude-sonnet-4-5"), (False, "claude-haiku-4-5")}
+        await mudroom(
+            "-p", "PARENT", *MODEL, "--child-model", "anthropic:claude-haiku-4-5", url=server.url
+        )
+    assert {("task" in asked.tools, asked.model) for asked in server.requests} == {
+        (True, "claude-sonnet-4-5"),
+        (False, "claude-haiku-4-5"),
+    }
 
 
 async def test_another_folder_is_worked_on_with_capital_c(mudroom: Any) -> None:

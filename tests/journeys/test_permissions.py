@@ -8,8 +8,8 @@ import time
 from typing import Any
 
 from mudroom._core.messages import Call
-from mudroom.sandboxes.probe import find, look
-from mudroom.testing.server import Asked, ModelServer, Said
+from mudroom.sandboxes.detect import find, look
+from mudroom.testing.model_server import Asked, ModelServer, Said
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 HIDDEN = "touch made" + " " * 300 + "; rm\u202e -rf x\u200b"
@@ -22,7 +22,11 @@ def calls(*commands: str) -> Any:
     async def answer(asked: Asked) -> Said:
         if "task" in asked.tools:
             done = "tool_result" in str(asked.messages[-1])
-            return "all told" if done else [Call("t", "task", {"prompt": "CHILD", "description": "make it"})]
+            return (
+                "all told"
+                if done
+                else [Call("t", "task", {"prompt": "CHILD", "description": "make it"})]
+            )
         if asked.turn < len(commands):
             return [Call(f"c{asked.turn}", "bash", {"command": commands[asked.turn]})]
         return f"the child heard {str(asked.messages[-1])[-200:]}"
@@ -36,11 +40,18 @@ async def begun(tmux: Any, server: ModelServer, *flags: str) -> None:
     await tmux.say("look")
 
 
-async def test_a_childs_command_is_shown_whole_with_who_asks_and_why(tmux: Any, mudroom: Any) -> None:
+async def test_a_childs_command_is_shown_whole_with_who_asks_and_why(
+    tmux: Any, mudroom: Any
+) -> None:
     async with ModelServer(calls(HIDDEN)) as server:
         await begun(tmux, server)
-        shown = await tmux.expect("general (run 1.1.1) asks for bash", "May general do this?", "3. no")
-        assert "touch made [300 blanks] ; rm\\u{202e} -rf x\\u{200b}" in shown and "\u202e" not in shown
+        shown = await tmux.expect(
+            "general (run 1.1.1) asks for bash", "May general do this?", "3. no"
+        )
+        assert (
+            "touch made [300 blanks] ; rm\\u{202e} -rf x\\u{200b}" in shown
+            and "\u202e" not in shown
+        )
         assert "the command cannot be judged" in shown or "no rule allows it" in shown
         assert "├─" not in shown and "└─" not in shown, "the tree keeps clear of the question"
         await tmux.press("3")
@@ -54,7 +65,9 @@ async def test_yes_for_this_session_is_not_asked_again(tmux: Any, mudroom: Any) 
         await tmux.expect("echo x >> made", "▸ 1. yes", "2. yes, and for this session")
         await tmux.press("2")
         await tmux.expect("echo y >> other", "May general do this?")
-        assert (mudroom.project / "made").read_text() == "x\nx\n", "the same command again was not asked"
+        assert (mudroom.project / "made").read_text() == "x\nx\n", (
+            "the same command again was not asked"
+        )
         await tmux.press("1")
         await tmux.expect("all told")
     assert (mudroom.project / "other").read_text() == "y\n"
@@ -67,7 +80,9 @@ async def test_no_with_a_reason_is_read_by_the_model(tmux: Any, mudroom: Any) ->
         await tmux.say("use another name")
         await tmux.expect("all told")
         said = str([asked.messages for asked in server.requests])
-    assert "the person said no: use another name" in said and not (mudroom.project / "made").exists()
+    assert (
+        "the person said no: use another name" in said and not (mudroom.project / "made").exists()
+    )
 
 
 async def test_shift_tab_changes_what_is_asked(tmux: Any, mudroom: Any) -> None:
@@ -114,12 +129,18 @@ async def test_where_nobody_can_be_asked_it_is_a_denial_at_once(mudroom: Any) ->
         done = await mudroom("-p", "look", "-o", "json", *MODEL, url=server.url)
         said = str([asked.messages for asked in server.requests])
     result = json.loads(done.out)
-    assert done.code == 0 and time.monotonic() - began < 20 and not (mudroom.project / "made").exists()
-    assert [(told["tool_name"], told["tool_input"]["command"]) for told in result["permission_denials"]] == [
+    assert (
+        done.code == 0 and time.monotonic() - began < 20 and not (mudroom.project / "made").exists()
+    )
+    assert [
+        (told["tool_name"], told["tool_input"]["command"]) for told in result["permission_denials"]
+    ] == [
         ("bash", "touch made"),
         ("bash", "cat f0.txt"),
     ]
-    assert all(told["agent_type"] == "general" and told["rule"] for told in result["permission_denials"])
+    assert all(
+        told["agent_type"] == "general" and told["rule"] for told in result["permission_denials"]
+    )
     assert "nobody is here to confirm it" in said and "Find another way, or do without" in said
 
 
@@ -128,6 +149,8 @@ async def test_a_mentioned_file_that_is_denied_is_not_read(mudroom: Any) -> None
         return "done" if asked.turn else [Call("r", "read", {"file_path": "f0.txt"})]
 
     async with ModelServer(answer) as server:
-        done = await mudroom("-p", "look at @f0.txt", "--disallowed-tools", "Read(f0.txt)", *MODEL, url=server.url)
+        done = await mudroom(
+            "-p", "look at @f0.txt", "--disallowed-tools", "Read(f0.txt)", *MODEL, url=server.url
+        )
         said = str([asked.messages for asked in server.requests])
     assert "f0.txt" in said and "a rule says deny" in said and "MUD-0" not in said + done.out

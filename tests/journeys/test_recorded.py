@@ -4,18 +4,24 @@ import json
 from typing import Any
 
 from mudroom._core.messages import Call
-from mudroom.testing.server import Asked, ModelServer, Said
+from mudroom.testing.model_server import Asked, ModelServer, Said
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
 
 def delegating(asked: Asked) -> Said:
     if "task" in asked.tools:
-        return "the end" if asked.turn else [Call("t", "task", {"prompt": "CHILD look", "description": "look around"})]
+        return (
+            "the end"
+            if asked.turn
+            else [Call("t", "task", {"prompt": "CHILD look", "description": "look around"})]
+        )
     return "seen \x1b[31mred" if asked.turn else [Call("r", "read", {"file_path": "f0.txt"})]
 
 
-async def test_sessions_are_listed_newest_first_and_shown_by_id_prefix_or_last(mudroom: Any) -> None:
+async def test_sessions_are_listed_newest_first_and_shown_by_id_prefix_or_last(
+    mudroom: Any,
+) -> None:
     async with ModelServer(delegating) as server:
         await mudroom("-p", "first prompt", *MODEL, url=server.url)
         await mudroom("-p", "第二个问题", *MODEL, url=server.url)
@@ -29,7 +35,10 @@ async def test_sessions_are_listed_newest_first_and_shown_by_id_prefix_or_last(m
     assert len((await mudroom("runs", "--limit", "1")).out.splitlines()) == 1
 
     shown = await mudroom("show", listed[1]["id"][:8])
-    assert shown.code == 0 and all(words in shown.out for words in ("first prompt", "look around", "1.1.1", "1 child read", "the end"))
+    assert shown.code == 0 and all(
+        words in shown.out
+        for words in ("first prompt", "look around", "1.1.1", "1 child read", "the end")
+    )
     assert "\x1b" not in shown.out and "line of mud" not in shown.out
     child = await mudroom("show", "last", "--run", "1.1.1")
     assert "CHILD look" in child.out and "line of mud" in child.out and "seen red" in child.out
@@ -50,7 +59,18 @@ async def test_what_was_not_recorded_is_told(mudroom: Any) -> None:
 async def test_doctor_looks_at_everything_and_shows_no_key(mudroom: Any) -> None:
     done = await mudroom("doctor", "--json")
     found = {check["name"]: check for check in json.loads(done.out)["checks"]}
-    assert {"mudroom", "python", "platform", "settings", "home", "journals", "models", "sandbox", "rg", "git"} <= set(found)
+    assert {
+        "mudroom",
+        "python",
+        "platform",
+        "settings",
+        "home",
+        "journals",
+        "models",
+        "sandbox",
+        "rg",
+        "git",
+    } <= set(found)
     assert done.code == 0 and "ANTHROPIC_API_KEY" in done.out and "sk-planted" not in done.out
     plain = await mudroom("doctor")
     assert plain.code == 0 and all(name in plain.out for name in found)
@@ -73,10 +93,16 @@ async def test_models_lists_providers_with_what_was_found(mudroom: Any) -> None:
 
 
 async def test_the_offline_model_is_the_default_without_a_key_and_says_so(mudroom: Any) -> None:
-    (mudroom.project / "pyproject.toml").write_text('[project]\nname = "x"\n[dependency-groups]\ndev = ["pytest>=8"]\n')
+    (mudroom.project / "pyproject.toml").write_text(
+        '[project]\nname = "x"\n[dependency-groups]\ndev = ["pytest>=8"]\n'
+    )
     (mudroom.project / "tests").mkdir()
-    (mudroom.project / "tests" / "test_x.py").write_text("import pytest\n\ndef test_x():\n    assert True\n")
-    done = await mudroom("-p", "find what testing framework this project uses", env={"ANTHROPIC_API_KEY": ""})
+    (mudroom.project / "tests" / "test_x.py").write_text(
+        "import pytest\n\ndef test_x():\n    assert True\n"
+    )
+    done = await mudroom(
+        "-p", "find what testing framework this project uses", env={"ANTHROPIC_API_KEY": ""}
+    )
     assert done.code == 0 and "pytest" in done.out
     assert sum("ANTHROPIC_API_KEY" in line for line in done.err.splitlines()) == 1
     done = await mudroom("-p", "write me a poem about the sea", "--model", "offline")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from mudroom._core.messages import Call
-from mudroom.testing.server import Asked, Fault, ModelServer, Said
+from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 JSON = ("-o", "json")
@@ -24,12 +24,21 @@ class Story:
     def __call__(self, asked: Asked) -> Said:
         if "task" in asked.tools:
             self.asked[f"parent {asked.turn}"] += 1
-            children = [Call(f"t{name}", "task", {"prompt": f"CHILD {name}", "description": name}) for name in "abc"]
+            children = [
+                Call(f"t{name}", "task", {"prompt": f"CHILD {name}", "description": name})
+                for name in "abc"
+            ]
             return "all three are done" if asked.turn else children
         name = next(name for name in "abc" if f"CHILD {name}" in asked.body.decode())
         self.asked[f"{name} {asked.turn}"] += 1
         if asked.turn == 0:
-            return [Call(f"w{name}", "write", {"file_path": f"{name}.txt", "content": f"made by {name}\n"})]
+            return [
+                Call(
+                    f"w{name}",
+                    "write",
+                    {"file_path": f"{name}.txt", "content": f"made by {name}\n"},
+                )
+            ]
         if asked.turn == 1:
             return [Call(f"b{name}", "bash", {"command": f"echo {name} >> effects.txt"})]
         if name == "c" and not self.calm:
@@ -41,7 +50,9 @@ class Story:
 
 async def _killed(mudroom: Any, server: ModelServer, story: Story, *arguments: str) -> None:
     process = await mudroom.start("-p", "PARENT", *MODEL, *arguments, url=server.url)
-    await asyncio.wait_for(_until(lambda: bool(story.asked["c 2"] and story.asked["a 2"] and story.asked["b 2"])), 20)
+    await asyncio.wait_for(
+        _until(lambda: bool(story.asked["c 2"] and story.asked["a 2"] and story.asked["b 2"])), 20
+    )
     await asyncio.sleep(0.3)
     process.send_signal(signal.SIGKILL)
     await process.wait()
@@ -66,10 +77,16 @@ async def test_s1_to_s4_after_kill_9_resume_finishes_and_prints_as_p_would(mudro
         story.calm = True
         done = await mudroom("resume", *JSON, url=server.url)
     result = json.loads(done.out)
-    assert done.code == 0 and result["result"] == "all three are done" and result["subtype"] == "success"
+    assert (
+        done.code == 0
+        and result["result"] == "all three are done"
+        and result["subtype"] == "success"
+    )
     assert story.asked.pop("c 2") == 2 and set(story.asked.values()) == {1}
     assert sorted((mudroom.project / "effects.txt").read_text().split()) == ["a", "b", "c"]
-    assert sorted(report["text"] for report in result["reports"]) == [f"child {name} is done" for name in "abc"]
+    assert sorted(report["text"] for report in result["reports"]) == [
+        f"child {name} is done" for name in "abc"
+    ]
     assert result["ledger"]["children"] == 3 and result["num_turns"] == 2
     assert [item["state"] for item in await _listed(mudroom)] == ["finished"]
     again = await mudroom("resume", "--last", *JSON)
@@ -77,7 +94,11 @@ async def test_s1_to_s4_after_kill_9_resume_finishes_and_prints_as_p_would(mudro
     assert (await mudroom("resume")).out == "all three are done\n"
     effects = (mudroom.project / "effects.txt").read_text()
     replayed = await mudroom("replay", "last")
-    assert replayed.code == 0 and replayed.out == "all three are done\n" and "4 runs came out again" in replayed.err
+    assert (
+        replayed.code == 0
+        and replayed.out == "all three are done\n"
+        and "4 runs came out again" in replayed.err
+    )
     assert (mudroom.project / "effects.txt").read_text() == effects
 
 
@@ -101,7 +122,9 @@ async def test_continue_finishes_first_and_then_takes_the_prompt(mudroom: Any) -
         assert done.code == 0 and "interrupted" in done.err
         last = server.requests[-1].body.decode()
     assert "PARENT" in last and "all three are done" in last and "NEXT" in last
-    assert [(item["name"], item["prompts"], item["state"]) for item in await _listed(mudroom)] == [("big job", 2, "finished")]
+    assert [(item["name"], item["prompts"], item["state"]) for item in await _listed(mudroom)] == [
+        ("big job", 2, "finished")
+    ]
 
 
 async def test_s5_a_second_process_is_refused_with_pid_and_remedy(mudroom: Any) -> None:
@@ -112,7 +135,11 @@ async def test_s5_a_second_process_is_refused_with_pid_and_remedy(mudroom: Any) 
         assert [item["state"] for item in await _listed(mudroom)] == ["live"]
         for words in (("-c", "-p", "x"), ("resume",), ("delete", "last", "--yes")):
             done = await mudroom(*words, url=server.url)
-            assert done.code == 1 and f"process {process.pid} " in done.err and "--fork-session" in done.err
+            assert (
+                done.code == 1
+                and f"process {process.pid} " in done.err
+                and "--fork-session" in done.err
+            )
         assert (await mudroom("rename", "last", "in use")).code == 0
         story.calm = True
         forked = await mudroom("-c", "--fork-session", "-p", "PARENT", *MODEL, url=server.url)
@@ -129,10 +156,26 @@ async def test_a_fork_leaves_the_original_as_it_is(mudroom: Any) -> None:
         record = next(Path(mudroom.home, "sessions").glob("*.db"))
         before = record.read_bytes()
         chosen = "12345678-1234-4234-8234-123456789abc"
-        done = await mudroom("-c", "--fork-session", "--session-id", chosen, "-p", "second", *MODEL, *JSON, url=server.url)
-        assert json.loads(done.out)["session_id"] == chosen and json.loads(done.out)["result"] == "answer 1"
+        done = await mudroom(
+            "-c",
+            "--fork-session",
+            "--session-id",
+            chosen,
+            "-p",
+            "second",
+            *MODEL,
+            *JSON,
+            url=server.url,
+        )
+        assert (
+            json.loads(done.out)["session_id"] == chosen
+            and json.loads(done.out)["result"] == "answer 1"
+        )
     assert record.read_bytes() == before
-    assert {item["id"]: item["prompts"] for item in await _listed(mudroom)} == {chosen: 2, record.stem: 1}
+    assert {item["id"]: item["prompts"] for item in await _listed(mudroom)} == {
+        chosen: 2,
+        record.stem: 1,
+    }
 
 
 async def test_a_session_goes_on_in_its_own_folder(mudroom: Any, tmp_path: Path) -> None:
@@ -142,7 +185,16 @@ async def test_a_session_goes_on_in_its_own_folder(mudroom: Any, tmp_path: Path)
         elsewhere.mkdir()
         refused = await mudroom("-C", str(elsewhere), "-c", "-p", "y", *MODEL, url=server.url)
         assert refused.code == 2 and "no session of this folder" in refused.err
-        words = ("-C", str(elsewhere), "-r", first["session_id"][:8], "-p", "y", "-o", "stream-json")
+        words = (
+            "-C",
+            str(elsewhere),
+            "-r",
+            first["session_id"][:8],
+            "-p",
+            "y",
+            "-o",
+            "stream-json",
+        )
         done = await mudroom(*words, *MODEL, url=server.url)
         assert json.loads(done.out.splitlines()[0])["cwd"] == str(mudroom.project)
 
@@ -166,7 +218,9 @@ async def test_wrong_words_about_sessions_are_told(mudroom: Any) -> None:
 async def test_sessions_are_renamed_and_deleted_and_go_in_time(mudroom: Any) -> None:
     async with ModelServer(lambda asked: "ok") as server:
         for name in ("one", "two"):
-            assert (await mudroom("-p", name, "-n", f"the {name}", *MODEL, url=server.url)).code == 0
+            assert (
+                await mudroom("-p", name, "-n", f"the {name}", *MODEL, url=server.url)
+            ).code == 0
         taken = await mudroom("rename", "the one", "the two")
         assert taken.code == 2 and "already" in taken.err
         assert (await mudroom("rename", "the one", "first")).code == 0
@@ -186,9 +240,13 @@ async def test_sessions_are_renamed_and_deleted_and_go_in_time(mudroom: Any) -> 
     assert [item["prompt"] for item in await _listed(mudroom)] == ["new"]
 
 
-async def test_limits_of_tokens_minutes_and_money_end_a_run_with_a_true_reason(mudroom: Any) -> None:
+async def test_limits_of_tokens_minutes_and_money_end_a_run_with_a_true_reason(
+    mudroom: Any,
+) -> None:
     def busy(asked: Asked) -> Said:
-        reading = [Call(f"r{asked.turn}", "read", {"file_path": "f0.txt", "offset": asked.turn + 1})]
+        reading = [
+            Call(f"r{asked.turn}", "read", {"file_path": "f0.txt", "offset": asked.turn + 1})
+        ]
         return "this is what I have" if asked.turn > 5 else reading
 
     async with ModelServer(busy) as server:
@@ -202,7 +260,9 @@ async def test_limits_of_tokens_minutes_and_money_end_a_run_with_a_true_reason(m
             assert (done.code, result["reason"], result["subtype"]) == (1, reason, subtype)
             assert result["total_cost_usd"] > 0
             assert all(part["costUSD"] > 0 for part in result["modelUsage"].values())
-        unknown = await mudroom("-p", "x", "--model", "anthropic:no-such-model", "--max-budget-usd", "1", url=server.url)
+        unknown = await mudroom(
+            "-p", "x", "--model", "anthropic:no-such-model", "--max-budget-usd", "1", url=server.url
+        )
         assert unknown.code == 2 and "price" in unknown.err
         free = await mudroom("-p", "x", "--model", "anthropic:no-such-model", *JSON, url=server.url)
         assert json.loads(free.out)["total_cost_usd"] is None

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mudroom._core.messages import Call
-from mudroom.testing.server import Asked, Fault, ModelServer, Said
+from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 READY = "sandbox"
@@ -36,7 +36,9 @@ async def test_a_conversation_with_its_commands(tmux: Any) -> None:
         await tmux.say("/help")
         await tmux.expect("/clear", "/rewind", "/export")
         await tmux.say("look around")
-        await tmux.expect("> task (look around): CHILD look", "Done (1 tool use", "answer", "1 child read")
+        await tmux.expect(
+            "> task (look around): CHILD look", "Done (1 tool use", "answer", "1 child read"
+        )
         await tmux.say("/runs")
         await tmux.expect("1.1.1  general  look around  (Done, 1 tool use")
         await tmux.say("/cost")
@@ -50,7 +52,9 @@ async def test_a_conversation_with_its_commands(tmux: Any) -> None:
         await tmux.expect("A new session")
         await tmux.say("afresh")
         await tmux.expect_scrolled("1 child read", 3)
-        assert "and again" not in server.requests[-1].body.decode(), "a new session knows nothing of the old one"
+        assert "and again" not in server.requests[-1].body.decode(), (
+            "a new session knows nothing of the old one"
+        )
         await tmux.say("q")
         assert await tmux.end() == 0
 
@@ -146,7 +150,9 @@ async def test_new_lines_and_long_pastes(tmux: Any) -> None:
         await tmux.expect("one", "two", "three", "[Pasted text #1 +39 lines]")
         await tmux.press("Enter")
         await tmux.expect("heard", gone="row 20")
-        assert r"one\ntwo\nthree\nrow 0\n" in words(server.requests[0]) and "row 39" in words(server.requests[0])
+        assert r"one\ntwo\nthree\nrow 0\n" in words(server.requests[0]) and "row 39" in words(
+            server.requests[0]
+        )
 
 
 async def test_a_line_is_gone_on_with_in_an_editor(tmux: Any, tmp_path: Path) -> None:
@@ -172,7 +178,9 @@ async def test_shell_lines_join_the_next_prompt(tmux: Any) -> None:
         await tmux.expect("from the shell 42")
         await tmux.say("what was that")
         await tmux.expect("noted")
-        assert "from the shell 42" in words(server.requests[0]) and "what was that" in words(server.requests[0])
+        assert "from the shell 42" in words(server.requests[0]) and "what was that" in words(
+            server.requests[0]
+        )
         await tmux.say("!sleep 60")
         await asyncio.sleep(0.5)
         await tmux.press("Escape")
@@ -196,7 +204,9 @@ async def test_files_and_agents_are_completed_and_mentioned(tmux: Any) -> None:
         await tmux.expect("with @agent-explore")
         await tmux.press("Enter")
         await tmux.expect("done")
-        assert "see f3.txt with" in words(server.requests[0]) and "agent explore with the task tool" in words(server.requests[0])
+        assert "see f3.txt with" in words(
+            server.requests[0]
+        ) and "agent explore with the task tool" in words(server.requests[0])
 
 
 async def test_going_back_to_before_a_prompt(tmux: Any) -> None:
@@ -236,7 +246,9 @@ async def test_another_session_another_model_another_mode(tmux: Any) -> None:
         await tmux.say("anthropic:claude-haiku-4-5")
         await tmux.say("go on")
         await tmux.expect("answer 2 of claude-haiku-4-5")
-        assert "answer 1" in server.requests[-1].body.decode(), "another model goes on with the conversation"
+        assert "answer 1" in server.requests[-1].body.decode(), (
+            "another model goes on with the conversation"
+        )
         await tmux.press("BTab")
         await tmux.expect("mode plan")
         await tmux.say("/copy")
@@ -291,7 +303,9 @@ async def test_plain_lines_where_no_cursor_may_move(tmux: Any, env: dict[str, st
         await tmux.start(*MODEL, url=server.url, env=env)
         await tmux.expect("mudroom >>")
         await tmux.say("look around")
-        await tmux.expect("> task (look around): CHILD look", "[general#1.1.1] Done (1 tool use", "answer")
+        await tmux.expect(
+            "> task (look around): CHILD look", "[general#1.1.1] Done (1 tool use", "answer"
+        )
         await tmux.say("/rewind")
         await tmux.expect("1. look around", "number, or nothing:")
         await tmux.say("what a person types who did not see the question")
@@ -306,7 +320,9 @@ async def test_plain_lines_where_no_cursor_may_move(tmux: Any, env: dict[str, st
 
 async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Any) -> None:
     async with ModelServer(delegating, delay=0.3) as server:
-        async with mudroom.at_terminal("-p", "a rather long prompt", *MODEL, url=server.url, columns=20) as screen:
+        async with mudroom.at_terminal(
+            "-p", "a rather long prompt", *MODEL, url=server.url, columns=20
+        ) as screen:
             assert await screen.end() == 0
     drawn = re.sub(r"\x1b\[[0-9;]*[A-Za-z]", "", screen.seen)
     assert "└─ general" in drawn and "answer" in drawn and "1 child read" in drawn
@@ -317,7 +333,9 @@ async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Any) -> None
 MARKDOWN = "# A *finding*\n\nIt is **bold**.\n\n```python\nx = 1\n```\n\nThe end."
 
 
-async def test_an_answer_at_a_terminal_is_rendered_as_it_streams_and_piped_it_is_as_it_was(mudroom: Any) -> None:
+async def test_an_answer_at_a_terminal_is_rendered_as_it_streams_and_piped_it_is_as_it_was(
+    mudroom: Any,
+) -> None:
     async def slowly(asked: Asked) -> Said:
         if "task" in asked.tools and not asked.turn:
             return [Call("t", "task", {"prompt": "CHILD look", "description": "look around"})]
@@ -330,7 +348,11 @@ async def test_an_answer_at_a_terminal_is_rendered_as_it_streams_and_piped_it_is
             assert await screen.end() == 0
         shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.seen)
         assert "**" not in shown and "```" not in shown and "The end." in shown
-        assert shown.rindex("└─ general  look around") < shown.index("It is bold.") < shown.index("1 child read")
+        assert (
+            shown.rindex("└─ general  look around")
+            < shown.index("It is bold.")
+            < shown.index("1 child read")
+        )
         for _ in range(2):
             done = await mudroom("-p", "go", *MODEL, url=server.url)
             assert done.out == MARKDOWN + "\n"
@@ -364,4 +386,6 @@ async def test_what_the_prompt_can_be_drawn_without_is_imported_after_it(mudroom
         drawn = await screen.expect("mudroom >> ")
         await screen.expect("sqlite3")
     slow = ("aiohttp", "mudroom.session", "sqlite3", "rich", "pathspec", "yaml")
-    assert [name for name in slow if re.search(rf"\| +{re.escape(name)}\r", screen.seen[:drawn])] == []
+    assert [
+        name for name in slow if re.search(rf"\| +{re.escape(name)}\r", screen.seen[:drawn])
+    ] == []

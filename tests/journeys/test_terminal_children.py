@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mudroom._core.messages import Call
-from mudroom.testing.server import Asked, Fault, ModelServer, Said
+from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 READY = "sandbox"
@@ -26,7 +26,9 @@ class Three:
         last = str(asked.messages[-1])
         if "task" in asked.tools:
             self.heard.append(last)
-            return "all told" if "tool_result" in last else [self._task(name) for name in self.names]
+            return (
+                "all told" if "tool_result" in last else [self._task(name) for name in self.names]
+            )
         name = next(name for name in self.names if f"CHILD {name}" in str(asked.messages[0]))
         if asked.turn == 0:
             return [Call(f"r{asked.n}", "read", {"file_path": "f0.txt"})]
@@ -36,7 +38,11 @@ class Three:
         return f"{name} saw it"
 
     def _task(self, name: str) -> Call:
-        return Call(f"t-{name}", "task", {"prompt": f"CHILD {name} 看一看", "description": f"look at {name} {self.about}"})
+        return Call(
+            f"t-{name}",
+            "task",
+            {"prompt": f"CHILD {name} 看一看", "description": f"look at {name} {self.about}"},
+        )
 
 
 @pytest.fixture
@@ -53,7 +59,12 @@ async def started(tmux: Any, server: ModelServer, prompt: str = "look", **size: 
 async def test_one_of_three_is_stopped_and_the_other_two_report(tmux: Any, three: Three) -> None:
     async with ModelServer(three) as server:
         await started(tmux, server)
-        await tmux.expect("3 running", "├─ general  look at alpha 看", "└─ general  look at gamma 看", "⎿ read f0.txt")
+        await tmux.expect(
+            "3 running",
+            "├─ general  look at alpha 看",
+            "└─ general  look at gamma 看",
+            "⎿ read f0.txt",
+        )
         await tmux.press("Up")
         await tmux.expect("└─▸general", "m word, w wrap up, x stop")
         await tmux.press("Up")
@@ -64,7 +75,11 @@ async def test_one_of_three_is_stopped_and_the_other_two_report(tmux: Any, three
         shown = await tmux.expect("all told", "3 children read")
         assert re.search(r"look at beta 看\): CHILD beta 看一看\n +⎿ CANCELLED", shown)
         assert len(re.findall(r"⎿ Done \(1 tool use", shown)) == 2
-    assert "alpha saw it" in three.heard[-1] and "gamma saw it" in three.heard[-1] and "CANCELLED" in three.heard[-1]
+    assert (
+        "alpha saw it" in three.heard[-1]
+        and "gamma saw it" in three.heard[-1]
+        and "CANCELLED" in three.heard[-1]
+    )
 
 
 async def test_a_word_to_one_child_reaches_it_and_no_other(tmux: Any, three: Three) -> None:
@@ -103,7 +118,9 @@ async def test_a_transcript_is_followed_live(tmux: Any, three: Three) -> None:
         await tmux.press("Up")
         await tmux.expect("└─▸general")
         await tmux.press("Enter")
-        await tmux.expect("general#1.1.3  look at gamma", "line of mud", "281 more lines", gone="look at alpha")
+        await tmux.expect(
+            "general#1.1.3  look at gamma", "line of mud", "281 more lines", gone="look at alpha"
+        )
         await tmux.press("PageUp", "PageUp")
         await tmux.expect("→ read file_path=f0.txt")
         three.go.set()
@@ -114,7 +131,9 @@ async def test_a_transcript_is_followed_live(tmux: Any, three: Three) -> None:
         await tmux.expect_scrolled("all told", 1)
 
 
-async def test_a_transcript_takes_the_screen_and_gives_it_back_as_it_was(tmux: Any, three: Three) -> None:
+async def test_a_transcript_takes_the_screen_and_gives_it_back_as_it_was(
+    tmux: Any, three: Three
+) -> None:
     async with ModelServer(three) as server:
         await started(tmux, server, rows=24)
         before = await tmux.expect("3 running", "⎿ read f0.txt")
@@ -153,12 +172,19 @@ async def test_a_question_is_seen_though_a_transcript_is_open(tmux: Any, mudroom
 
     async def answer(asked: Asked) -> Said:
         if "task" in asked.tools:
-            tasks = [Call(f"t{n}", "task", {"prompt": f"CHILD {n}", "description": f"write {n}"}) for n in range(2)]
+            tasks = [
+                Call(f"t{n}", "task", {"prompt": f"CHILD {n}", "description": f"write {n}"})
+                for n in range(2)
+            ]
             return "both done" if "tool_result" in str(asked.messages[-1]) else tasks
         if asked.turn == 0:
             return [Call("r", "read", {"file_path": "f0.txt"})]
         await asked_for.wait()
-        return "it is done" if asked.turn > 1 else [Call("w", "write", {"file_path": "new.txt", "content": "x\n"})]
+        return (
+            "it is done"
+            if asked.turn > 1
+            else [Call("w", "write", {"file_path": "new.txt", "content": "x\n"})]
+        )
 
     async with ModelServer(answer) as server:
         await started(tmux, server)
@@ -203,7 +229,9 @@ async def test_a_word_to_the_model_that_works_does_not_wait(tmux: Any, three: Th
     assert "mind the gap" in three.heard[-1] and "alpha saw it" in three.heard[-1]
 
 
-async def test_esc_stops_all_keeps_what_there_is_and_gives_the_queue_back(tmux: Any, three: Three) -> None:
+async def test_esc_stops_all_keeps_what_there_is_and_gives_the_queue_back(
+    tmux: Any, three: Three
+) -> None:
     async with ModelServer(three) as server:
         await started(tmux, server)
         await tmux.expect("3 running")
@@ -215,7 +243,9 @@ async def test_esc_stops_all_keeps_what_there_is_and_gives_the_queue_back(tmux: 
         three.go.set()
         await tmux.say("go on")
         await tmux.expect("all told")
-        assert "CHILD alpha" in server.requests[-1].body.decode(), "the conversation knows what was begun"
+        assert "CHILD alpha" in server.requests[-1].body.decode(), (
+            "the conversation knows what was begun"
+        )
 
 
 async def test_ctrl_x_ctrl_k_stops_all(tmux: Any, three: Three) -> None:
@@ -232,8 +262,16 @@ async def test_ctrl_c_at_twenty_moments_keeps_the_session(tmux: Any) -> None:
         if "are you there" in last:
             return "still here"
         if "task" not in asked.tools:
-            return [Call(f"b{asked.n}", "bash", {"command": "sleep 5"})] if asked.turn == 0 else Fault(delay=60)
-        return [Call(f"t{asked.n}-{n}", "task", {"prompt": "look"}) for n in range(3)] if "tool_result" not in last else Fault(delay=60)
+            return (
+                [Call(f"b{asked.n}", "bash", {"command": "sleep 5"})]
+                if asked.turn == 0
+                else Fault(delay=60)
+            )
+        return (
+            [Call(f"t{asked.n}-{n}", "task", {"prompt": "look"}) for n in range(3)]
+            if "tool_result" not in last
+            else Fault(delay=60)
+        )
 
     async with ModelServer(answer) as server:
         await tmux.start("--permission-mode", "acceptEdits", *MODEL, url=server.url, rows=20)
@@ -276,11 +314,20 @@ async def test_a_resize_leaves_one_prompt_and_one_tree(tmux: Any, three: Three) 
 
 
 SLOWLY = [(80, 30), (60, 30), (41, 28), (120, 30)]
-DRAGGED = [*((columns, 30) for columns in range(98, 30, -4)), *((columns, 28) for columns in range(30, 121, 6)), (57, 30), (90, 30)]
+DRAGGED = [
+    *((columns, 30) for columns in range(98, 30, -4)),
+    *((columns, 28) for columns in range(30, 121, 6)),
+    (57, 30),
+    (90, 30),
+]
 
 
-@pytest.mark.parametrize(("steps", "pace"), [(SLOWLY, 0.7), (DRAGGED, 0.05)], ids=["slowly", "dragged"])
-async def test_nothing_stays_of_what_was_drawn_at_another_width(tmux: Any, three: Three, steps: list[tuple[int, int]], pace: float) -> None:
+@pytest.mark.parametrize(
+    ("steps", "pace"), [(SLOWLY, 0.7), (DRAGGED, 0.05)], ids=["slowly", "dragged"]
+)
+async def test_nothing_stays_of_what_was_drawn_at_another_width(
+    tmux: Any, three: Three, steps: list[tuple[int, int]], pace: float
+) -> None:
     three.about = "看这个文件夹里的所有文件和它们的定义 " * 2
     async with ModelServer(three) as server:
         await tmux.start(*MODEL, url=server.url, columns=100, rows=30)
@@ -295,24 +342,40 @@ async def test_nothing_stays_of_what_was_drawn_at_another_width(tmux: Any, three
         await tmux.expect("3 running", "⎿ read f0.txt", "context")
         await asyncio.sleep(0.1)
         shown = await tmux.scroll()
-        assert [shown.count(words) for words in ("● turn", "look at alpha", "look at gamma", "context 1%")] == [1, 1, 1, 1], shown
-        assert shown.count("mudroom >> look") == shown.count("mudroom 0.") == 1, "what is printed stays"
+        assert [
+            shown.count(words)
+            for words in ("● turn", "look at alpha", "look at gamma", "context 1%")
+        ] == [1, 1, 1, 1], shown
+        assert shown.count("mudroom >> look") == shown.count("mudroom 0.") == 1, (
+            "what is printed stays"
+        )
         assert len(re.findall(r"^mudroom >> ?$", shown, re.MULTILINE)) == 1
         three.go.set()
         await tmux.expect("all told")
 
 
-async def test_a_question_names_the_child_and_keeps_clear_of_the_tree(tmux: Any, mudroom: Any) -> None:
+async def test_a_question_names_the_child_and_keeps_clear_of_the_tree(
+    tmux: Any, mudroom: Any
+) -> None:
     async def answer(asked: Asked) -> Said:
         last = str(asked.messages[-1])
         if "task" in asked.tools:
-            tasks = [Call(f"t{n}", "task", {"prompt": f"CHILD {n}", "description": f"write {n}"}) for n in range(2)]
+            tasks = [
+                Call(f"t{n}", "task", {"prompt": f"CHILD {n}", "description": f"write {n}"})
+                for n in range(2)
+            ]
             return "both asked" if "tool_result" in last else tasks
-        return "it is done" if asked.turn else [Call("w", "write", {"file_path": "new.txt", "content": "x\n"})]
+        return (
+            "it is done"
+            if asked.turn
+            else [Call("w", "write", {"file_path": "new.txt", "content": "x\n"})]
+        )
 
     async with ModelServer(answer) as server:
         await started(tmux, server)
-        shown = await tmux.expect("asks for write", "file_path: new.txt", "May general do this?", "▸ 1. yes", "3. no")
+        shown = await tmux.expect(
+            "asks for write", "file_path: new.txt", "May general do this?", "▸ 1. yes", "3. no"
+        )
         assert "├─" not in shown, "no tree under the question"
         await tmux.press("2")
         await tmux.expect("both asked")

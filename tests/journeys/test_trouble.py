@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mudroom._core.messages import Call
-from mudroom.testing.server import Asked, Fault, ModelServer, Said
+from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 JSON = ("--output-format", "json")
@@ -17,9 +17,15 @@ JSON = ("--output-format", "json")
 
 @pytest.mark.parametrize(
     ("model", "says"),
-    [("antropic:claude", "anthropic"), ("nonsense-model", "unknown"), ("openai:gpt-5", "OPENAI_API_KEY")],
+    [
+        ("antropic:claude", "anthropic"),
+        ("nonsense-model", "unknown"),
+        ("openai:gpt-5", "OPENAI_API_KEY"),
+    ],
 )
-async def test_an_unknown_model_or_a_missing_key_is_wrong_usage(mudroom: Any, model: str, says: str) -> None:
+async def test_an_unknown_model_or_a_missing_key_is_wrong_usage(
+    mudroom: Any, model: str, says: str
+) -> None:
     done = await mudroom("-p", "x", "--model", model)
     assert (done.code, done.out) == (2, "") and says in done.err
 
@@ -46,7 +52,11 @@ async def test_a_refused_key_is_an_error_without_the_key(mudroom: Any) -> None:
         assert (done.code, done.out, server.count) == (1, "", 1) and "ANTHROPIC_API_KEY" in done.err
         done = await mudroom("-p", "x", *MODEL, *JSON, url=server.url)
     result = json.loads(done.out)
-    assert result["is_error"] and result["subtype"] == "error_during_execution" and "ANTHROPIC_API_KEY" in result["errors"][0]
+    assert (
+        result["is_error"]
+        and result["subtype"] == "error_during_execution"
+        and "ANTHROPIC_API_KEY" in result["errors"][0]
+    )
 
 
 async def test_an_endpoint_that_is_down_may_be_up_later(mudroom: Any) -> None:
@@ -56,7 +66,9 @@ async def test_an_endpoint_that_is_down_may_be_up_later(mudroom: Any) -> None:
 
 
 async def test_an_endpoint_that_answers_html_is_an_error(mudroom: Any) -> None:
-    async with ModelServer(lambda asked: Fault(status=200, body=b"<html>login</html>", kind="text/html")) as server:
+    async with ModelServer(
+        lambda asked: Fault(status=200, body=b"<html>login</html>", kind="text/html")
+    ) as server:
         done = await mudroom("-p", "x", *MODEL, url=server.url)
     assert (done.code, done.out) == (1, "") and server.url in done.err
 
@@ -73,15 +85,26 @@ async def test_ctrl_c_stops_the_run_and_keeps_its_report(mudroom: Any) -> None:
     async with ModelServer(answer) as server:
         done = await mudroom.interrupted("-p", "x", *MODEL, *JSON, url=server.url, when=stuck)
     result = json.loads(done.out)
-    assert done.code == 130 and result["reason"] == "CANCELLED" and [r["reason"] for r in result["reports"]] == ["CANCELLED"]
+    assert (
+        done.code == 130
+        and result["reason"] == "CANCELLED"
+        and [r["reason"] for r in result["reports"]] == ["CANCELLED"]
+    )
     listed = json.loads((await mudroom("runs", "--json")).out)
     assert [(item["reason"], item["children"]) for item in listed] == [("CANCELLED", 1)]
 
 
 @pytest.mark.parametrize(
-    ("signals", "code"), [((signal.SIGTERM,), 143), ((signal.SIGINT, signal.SIGINT), 130), ((signal.SIGTERM, signal.SIGINT), 143)]
+    ("signals", "code"),
+    [
+        ((signal.SIGTERM,), 143),
+        ((signal.SIGINT, signal.SIGINT), 130),
+        ((signal.SIGTERM, signal.SIGINT), 143),
+    ],
 )
-async def test_sigterm_and_a_second_ctrl_c_leave(mudroom: Any, signals: tuple[signal.Signals, ...], code: int) -> None:
+async def test_sigterm_and_a_second_ctrl_c_leave(
+    mudroom: Any, signals: tuple[signal.Signals, ...], code: int
+) -> None:
     stuck = asyncio.Event()
 
     async def answer(asked: Asked) -> Said:
@@ -102,7 +125,9 @@ async def test_a_closed_pipe_is_no_error(mudroom: Any) -> None:
         return "the end" if asked.turn else [Call("r", "read", {"file_path": "f0.txt"})]
 
     async with ModelServer(answer) as server:
-        process = await mudroom.start("-p", "x", *MODEL, "-o", "stream-json", url=server.url, stdout=write)
+        process = await mudroom.start(
+            "-p", "x", *MODEL, "-o", "stream-json", url=server.url, stdout=write
+        )
         os.close(write)
         _, err = await process.communicate()
     assert b"Traceback" not in err and b"BrokenPipe" not in err and b"Exception" not in err
@@ -115,7 +140,12 @@ async def test_a_stdout_on_a_full_disk_is_told(mudroom: Any) -> None:
             with open("/dev/full", "wb") as full:
                 process = await mudroom.start(*arguments, url=server.url, stdout=full)
             _, err = await process.communicate()
-            assert process.returncode == 1 and b"No space left" in err and b"Traceback" not in err and b"fault" not in err
+            assert (
+                process.returncode == 1
+                and b"No space left" in err
+                and b"Traceback" not in err
+                and b"fault" not in err
+            )
 
 
 async def test_a_stdout_that_was_closed_is_no_fault(mudroom: Any) -> None:
@@ -150,4 +180,6 @@ async def test_a_damaged_record_is_told_and_the_others_are_listed(mudroom: Any) 
     done = await mudroom("show", damaged.stem)
     assert (done.code, done.out) == (1, "") and str(damaged) in done.err
     done = await mudroom("doctor", "--json")
-    assert done.code == 1 and "fail" in [c["state"] for c in json.loads(done.out)["checks"] if c["name"] == "journals"]
+    assert done.code == 1 and "fail" in [
+        c["state"] for c in json.loads(done.out)["checks"] if c["name"] == "journals"
+    ]

@@ -6,15 +6,26 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.messages import Assistant, Call, Message, Result, StopReason, Text, Thinking, Usage, User, user
+from mudroom._core.messages import (
+    Assistant,
+    Call,
+    Message,
+    Result,
+    StopReason,
+    Text,
+    Thinking,
+    Usage,
+    User,
+    user,
+)
 from mudroom._core.ports import Piece, Setup
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
 from mudroom.models._http import Cut, Http, Refused
 from mudroom.models._sse import Sse
+from mudroom.models._tool_names import Names
 from mudroom.models.anthropic import AnthropicModel, AnthropicReader
-from mudroom.models.names import Names
-from mudroom.testing import dialects
+from mudroom.testing import wire_formats
 from mudroom.testing.clock import FakeClock
 
 MARK = {"type": "ephemeral"}
@@ -34,7 +45,12 @@ def model(name: str = "claude-sonnet-4-5") -> AnthropicModel:
     return AnthropicModel(name, http=Http(clock=FakeClock()), key="k")
 
 
-def sent(*messages: Message, setup: Setup | None = None, tools: bool = True, name: str = "claude-sonnet-4-5") -> dict[str, Any]:
+def sent(
+    *messages: Message,
+    setup: Setup | None = None,
+    tools: bool = True,
+    name: str = "claude-sonnet-4-5",
+) -> dict[str, Any]:
     chat = model(name).chat(setup or Setup(system=""))
     for message in messages:
         chat.add(message)
@@ -44,14 +60,27 @@ def sent(*messages: Message, setup: Setup | None = None, tools: bool = True, nam
 def blocks(message: Message) -> list[dict[str, Any]]:
     """How one message is sent, without the cache mark."""
     wired = sent(user("x"), message)["messages"][1:]
-    return [{key: value for key, value in block.items() if key != "cache_control"} for entry in wired for block in entry["content"]]
+    return [
+        {key: value for key, value in block.items() if key != "cache_control"}
+        for entry in wired
+        for block in entry["content"]
+    ]
 
 
 READS = (("t1", "a.py"), ("t2", "b.py"))
 CONVERSATION: list[Message] = [
     user("Read a.py and b.py."),
-    Assistant((Thinking("Two files.", "sig=="), *(Call(i, "read", {"path": p}) for i, p in READS)), wire="anthropic"),
-    User((Result("t1", "read", "1\tpass"), Result("t2", "read", "no such file", error=True), Text("Go on."))),
+    Assistant(
+        (Thinking("Two files.", "sig=="), *(Call(i, "read", {"path": p}) for i, p in READS)),
+        wire="anthropic",
+    ),
+    User(
+        (
+            Result("t1", "read", "1\tpass"),
+            Result("t2", "read", "no such file", error=True),
+            Text("Go on."),
+        )
+    ),
     Assistant((Text("One is there."),), wire="anthropic"),
     user("Thanks."),
 ]
@@ -79,7 +108,12 @@ def test_a_request_as_it_is_sent() -> None:
             "role": "user",
             "content": [
                 {"type": "tool_result", "tool_use_id": "t1", "content": "1\tpass"},
-                {"type": "tool_result", "tool_use_id": "t2", "content": "no such file", "is_error": True},
+                {
+                    "type": "tool_result",
+                    "tool_use_id": "t2",
+                    "content": "no such file",
+                    "is_error": True,
+                },
                 {"type": "text", "text": "Go on.", "cache_control": MARK},
             ],
         },
@@ -135,11 +169,16 @@ def test_thinking_goes_back_only_to_the_wire_that_wrote_it() -> None:
 def test_empty_text_is_never_sent(empty: str) -> None:
     assert blocks(Assistant((Text(empty), Text("Yes.")))) == [{"type": "text", "text": "Yes."}]
     assert blocks(User((Text(empty),))) == []
-    assert blocks(User((Result("t", "read", empty),))) == [{"type": "tool_result", "tool_use_id": "t"}]
+    assert blocks(User((Result("t", "read", empty),))) == [
+        {"type": "tool_result", "tool_use_id": "t"}
+    ]
 
 
 def test_results_come_before_words() -> None:
-    assert [b["type"] for b in blocks(User((Text("By the way."), Result("t", "read", "x"))))] == ["tool_result", "text"]
+    assert [b["type"] for b in blocks(User((Text("By the way."), Result("t", "read", "x"))))] == [
+        "tool_result",
+        "text",
+    ]
 
 
 def test_malformed_arguments_go_back_as_what_they_were() -> None:
@@ -148,9 +187,15 @@ def test_malformed_arguments_go_back_as_what_they_were() -> None:
 
 
 def test_ids_and_names_of_other_wires_are_made_legal() -> None:
-    call, result = Assistant((Call("call|1", "self.emitvalue", {}),)), User((Result("call|1", "", "ok"),))
+    call, result = (
+        Assistant((Call("call|1", "self.emitvalue", {}),)),
+        User((Result("call|1", "", "ok"),)),
+    )
     wired = sent(user("x"), call, result, setup=SETUP)["messages"]
-    assert (wired[1]["content"][0]["id"], wired[1]["content"][0]["name"]) == ("call_1", "self_emitvalue")
+    assert (wired[1]["content"][0]["id"], wired[1]["content"][0]["name"]) == (
+        "call_1",
+        "self_emitvalue",
+    )
     assert wired[2]["content"][0]["tool_use_id"] == "call_1"
 
 
@@ -195,11 +240,16 @@ def test_max_tokens_is_always_sent(name: str, most: int) -> None:
 
 def test_a_base_url_may_end_in_v1() -> None:
     for base in ("http://127.0.0.1:1", "http://127.0.0.1:1/", "http://127.0.0.1:1/v1"):
-        assert AnthropicModel("m", http=Http(clock=FakeClock()), base_url=base).url == "http://127.0.0.1:1/v1/messages"
+        assert (
+            AnthropicModel("m", http=Http(clock=FakeClock()), base_url=base).url
+            == "http://127.0.0.1:1/v1/messages"
+        )
 
 
 def test_a_token_is_sent_as_bearer() -> None:
-    headers = AnthropicModel("m", http=Http(clock=FakeClock()), auth_token="t", headers={"x-more": "1"}).headers
+    headers = AnthropicModel(
+        "m", http=Http(clock=FakeClock()), auth_token="t", headers={"x-more": "1"}
+    ).headers
     assert headers["Authorization"] == "Bearer t"
     assert headers["x-more"] == "1"
     assert "x-api-key" not in headers
@@ -212,12 +262,16 @@ ANSWER = (
     Call("toolu_1", "self_emitvalue", {"path": "a/é.py", "n": [1, None, {"x": True}]}),
     Call("toolu_2", "read", {}),
 )
-REPLY = dialects.Reply(ANSWER, "claude-x", "msg_1", Usage(1000, 50, 700, 200), StopReason.CALLS)
-STREAM = b"".join(dialects.anthropic_stream(REPLY))
+REPLY = wire_formats.Reply(ANSWER, "claude-x", "msg_1", Usage(1000, 50, 700, 200), StopReason.CALLS)
+STREAM = b"".join(wire_formats.anthropic_stream(REPLY))
 
 
 def read(*pieces: bytes) -> tuple[Assistant, list[Piece]]:
-    reader, sse, shown = AnthropicReader("asked", Names(["self.emitvalue", "read"])), Sse(), list[Piece]()
+    reader, sse, shown = (
+        AnthropicReader("asked", Names(["self.emitvalue", "read"])),
+        Sse(),
+        list[Piece](),
+    )
     for data in pieces:
         for event in sse.feed(data):
             shown.extend(reader.feed(event))
@@ -226,8 +280,17 @@ def read(*pieces: bytes) -> tuple[Assistant, list[Piece]]:
 
 def test_a_recorded_answer_is_read_whole() -> None:
     message, shown = read(STREAM)
-    assert message.content == (*ANSWER[:3], Call("toolu_1", "self.emitvalue", ANSWER[3].arguments), ANSWER[4])  # pyright: ignore
-    assert (message.stop, message.model, message.wire, message.id) == (StopReason.CALLS, "claude-x", "anthropic", "msg_1")
+    assert message.content == (
+        *ANSWER[:3],
+        Call("toolu_1", "self.emitvalue", ANSWER[3].arguments),
+        ANSWER[4],
+    )  # pyright: ignore
+    assert (message.stop, message.model, message.wire, message.id) == (
+        StopReason.CALLS,
+        "claude-x",
+        "anthropic",
+        "msg_1",
+    )
     assert message.usage == Usage(1000, 50, 700, 200)
     assert "".join(piece.text for piece in shown if piece.kind == "thinking") == "Which file? 漢"
 
@@ -254,7 +317,9 @@ START = {"type": "message_start", "message": {"id": "m", "usage": {"input_tokens
 STOP = {"type": "message_stop"}
 
 
-def _tool(call_id: str, *partial: str, given: dict[str, Any] | None = None, index: int = 0) -> list[dict[str, Any]]:
+def _tool(
+    call_id: str, *partial: str, given: dict[str, Any] | None = None, index: int = 0
+) -> list[dict[str, Any]]:
     block = {"type": "tool_use", "id": call_id, "name": "read", "input": given or {}}
     deltas = ({"type": "input_json_delta", "partial_json": piece} for piece in partial)
     return [
@@ -265,11 +330,15 @@ def _tool(call_id: str, *partial: str, given: dict[str, Any] | None = None, inde
 
 
 def test_arguments_that_are_not_json_are_kept_and_marked() -> None:
-    assert read(_events(START, *_tool("t", '{"path": '), STOP))[0].calls == (Call("t", "read", {}, malformed='{"path": '),)
+    assert read(_events(START, *_tool("t", '{"path": '), STOP))[0].calls == (
+        Call("t", "read", {}, malformed='{"path": '),
+    )
 
 
 def test_arguments_that_came_whole_are_taken() -> None:
-    assert read(_events(START, *_tool("t", given={"path": "a"}), STOP))[0].calls == (Call("t", "read", {"path": "a"}),)
+    assert read(_events(START, *_tool("t", given={"path": "a"}), STOP))[0].calls == (
+        Call("t", "read", {"path": "a"}),
+    )
 
 
 def test_each_call_has_an_id_of_its_own() -> None:
@@ -288,9 +357,21 @@ def test_unknown_events_fields_and_blocks_are_passed_over() -> None:
                 "index": 0,
                 "content_block": {"type": "server_tool_use", "id": "s", "name": "web", "input": {}},
             },
-            {"type": "content_block_delta", "index": 0, "delta": {"type": "citations_delta", "citation": {}}},
-            {"type": "content_block_start", "index": 1, "content_block": {"type": "text", "text": "Hi."}},
-            {"type": "message_delta", "delta": {"stop_reason": "new_reason"}, "usage": {"output_tokens": 2}},
+            {
+                "type": "content_block_delta",
+                "index": 0,
+                "delta": {"type": "citations_delta", "citation": {}},
+            },
+            {
+                "type": "content_block_start",
+                "index": 1,
+                "content_block": {"type": "text", "text": "Hi."},
+            },
+            {
+                "type": "message_delta",
+                "delta": {"stop_reason": "new_reason"},
+                "usage": {"output_tokens": 2},
+            },
             STOP,
         )
     )
@@ -300,8 +381,15 @@ def test_unknown_events_fields_and_blocks_are_passed_over() -> None:
 
 
 def test_surrogates_split_over_two_deltas_are_one_character() -> None:
-    text = {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}}
-    halves = [{"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": half}} for half in ("\ud83d", "\ude00")]
+    text = {
+        "type": "content_block_start",
+        "index": 0,
+        "content_block": {"type": "text", "text": ""},
+    }
+    halves = [
+        {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": half}}
+        for half in ("\ud83d", "\ude00")
+    ]
     assert read(_events(START, text, *halves, STOP))[0].text == "\U0001f600"
 
 
@@ -317,18 +405,29 @@ def test_surrogates_split_over_two_deltas_are_one_character() -> None:
     ],
 )
 def test_stop_reasons(reason: str, stop: StopReason) -> None:
-    delta = {"type": "message_delta", "delta": {"stop_reason": reason}, "usage": {"output_tokens": 1}}
+    delta = {
+        "type": "message_delta",
+        "delta": {"stop_reason": reason},
+        "usage": {"output_tokens": 1},
+    }
     assert read(_events(START, delta, STOP))[0].stop is stop
 
 
 def test_reasoning_tokens_are_counted() -> None:
     usage = {"output_tokens": 9, "output_tokens_details": {"thinking_tokens": 5}}
-    assert read(_events(START, {"type": "message_delta", "delta": {}, "usage": usage}, STOP))[0].usage == Usage(3, 9, reasoning_tokens=5)
+    assert read(_events(START, {"type": "message_delta", "delta": {}, "usage": usage}, STOP))[
+        0
+    ].usage == Usage(3, 9, reasoning_tokens=5)
 
 
 def test_an_error_event_is_raised_as_its_status() -> None:
     with pytest.raises(Refused) as caught:
-        read(_events(START, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}))
+        read(
+            _events(
+                START,
+                {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}},
+            )
+        )
     assert (caught.value.status, caught.value.text) == (429, "slow down")
 
 

@@ -34,16 +34,21 @@ from mudroom.models.anthropic import AnthropicModel
 from mudroom.models.google import GoogleModel
 from mudroom.models.openai import OpenAIModel
 from mudroom.testing.clock import FakeClock
-from mudroom.testing.server import ModelServer
+from mudroom.testing.model_server import ModelServer
 
-pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Inheritance class AiohttpClientSession:DeprecationWarning"
+)
 """google-genai's own doing."""
 
 WIRES = ["anthropic", "openai", "google"]
 MODELS = {"anthropic": "claude-sonnet-4-6", "openai": "some-model", "google": "gemini-2.5-flash"}
 SCHEMA: dict[str, Any] = {
     "type": "object",
-    "properties": {"path": {"type": "string", "description": "Which file."}, "lines": {"type": "array", "items": {"type": "integer"}}},
+    "properties": {
+        "path": {"type": "string", "description": "Which file."},
+        "lines": {"type": "array", "items": {"type": "integer"}},
+    },
     "required": ["path"],
 }
 
@@ -62,14 +67,30 @@ LOCAL_OPENAI = "openai:127.0.0.1:1"
 
 def corpus(wire: str) -> dict[str, tuple[Setup, list[Message]]]:
     """Conversations by name; `wire` is the one that wrote the answers."""
-    bare, full = Setup(system="", max_tokens=1000), Setup(system="Be brief.", tools=TOOLS, max_tokens=1000)
-    look = Assistant((Text("Let me look."), Call("a1", "read", {"path": "x.py", "lines": [1, 2]})), wire=wire)
-    both = Assistant((Call("a1", "read", {"path": "ä"}), Call("a2", "grep", {"path": "世界 😀"})), wire=wire)
+    bare, full = (
+        Setup(system="", max_tokens=1000),
+        Setup(system="Be brief.", tools=TOOLS, max_tokens=1000),
+    )
+    look = Assistant(
+        (Text("Let me look."), Call("a1", "read", {"path": "x.py", "lines": [1, 2]})), wire=wire
+    )
+    both = Assistant(
+        (Call("a1", "read", {"path": "ä"}), Call("a2", "grep", {"path": "世界 😀"})), wire=wire
+    )
     results = User((Result("a1", "read", "one\ntwo"), Result("a2", "grep", "three")))
-    signed = Assistant((Thinking("Hm.", "reasoning_content" if wire == LOCAL_OPENAI else SIGNED), Text("So.")), wire=wire)
-    bad, empty = Assistant((Call("a1", "read", {}, malformed='{"path": "x'),), wire=wire), Assistant((Call("a1", "grep", {}),), wire=wire)
+    signed = Assistant(
+        (Thinking("Hm.", "reasoning_content" if wire == LOCAL_OPENAI else SIGNED), Text("So.")),
+        wire=wire,
+    )
+    bad, empty = (
+        Assistant((Call("a1", "read", {}, malformed='{"path": "x'),), wire=wire),
+        Assistant((Call("a1", "grep", {}),), wire=wire),
+    )
     foreign = Assistant((Thinking("Hm.", "other"), Text("So.")), wire="elsewhere")
-    done, wrong = User((Result("a1", "read", "one"),)), User((Result("a1", "read", "Error: no such file", error=True),))
+    done, wrong = (
+        User((Result("a1", "read", "one"),)),
+        User((Result("a1", "read", "Error: no such file", error=True),)),
+    )
     return {
         "plain": (bare, [user("Hello")]),
         "system": (Setup(system="Be brief.", max_tokens=1000), [user("Hello")]),
@@ -79,16 +100,30 @@ def corpus(wire: str) -> dict[str, tuple[Setup, list[Message]]]:
         "a call and its result": (full, [user("Read x.py"), look, done]),
         "parallel calls": (full, [user("Read both"), both, results]),
         "an error result": (full, [user("Read"), look, wrong]),
-        "words beside results": (full, [user("Read"), both, User((*results.content, Text("Three turns are left.")))]),
+        "words beside results": (
+            full,
+            [user("Read"), both, User((*results.content, Text("Three turns are left.")))],
+        ),
         "a call without arguments": (full, [user("Go"), empty, User((Result("a1", "grep", "x"),))]),
         "malformed arguments": (full, [user("Go"), bad, wrong]),
         "thinking": (full, [user("Why?"), signed, user("Really?")]),
         "thinking of another wire": (bare, [user("Why?"), foreign, user("Really?")]),
         "a continued conversation": (
             full,
-            [user("Read"), look, done, Assistant((Text("Done."),), wire=wire), user("Again"), both, results],
+            [
+                user("Read"),
+                look,
+                done,
+                Assistant((Text("Done."),), wire=wire),
+                user("Again"),
+                both,
+                results,
+            ],
         ),
-        "unicode": (Setup(system="Sé breve — 请简短", max_tokens=1000), [user('Grüße \u2028 \\ "quoted" \t\n </tag> 😀')]),
+        "unicode": (
+            Setup(system="Sé breve — 请简短", max_tokens=1000),
+            [user('Grüße \u2028 \\ "quoted" \t\n </tag> 😀')],
+        ),
         "a long word": (bare, [user("x" * 100_000)]),
     }
 
@@ -100,7 +135,9 @@ def malformed(call: Call) -> dict[str, Any]:
 # --- the official SDKs, each given its natural input ------------------------------------------------------------------------------
 
 
-async def anthropic_sdk(client: anthropic.AsyncAnthropic, setup: Setup, messages: Sequence[Message]) -> None:
+async def anthropic_sdk(
+    client: anthropic.AsyncAnthropic, setup: Setup, messages: Sequence[Message]
+) -> None:
     def blocks(message: Message) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for block in message.content:
@@ -108,17 +145,39 @@ async def anthropic_sdk(client: anthropic.AsyncAnthropic, setup: Setup, messages
                 case Text():
                     found.append({"type": "text", "text": block.text})
                 case Call():
-                    found.append({"type": "tool_use", "id": block.id, "name": block.name, "input": malformed(block)})
+                    found.append(
+                        {
+                            "type": "tool_use",
+                            "id": block.id,
+                            "name": block.name,
+                            "input": malformed(block),
+                        }
+                    )
                 case Result():
-                    found.append({"type": "tool_result", "tool_use_id": block.call_id, "content": block.text, "is_error": block.error})
+                    found.append(
+                        {
+                            "type": "tool_result",
+                            "tool_use_id": block.call_id,
+                            "content": block.text,
+                            "is_error": block.error,
+                        }
+                    )
                 case Thinking() if isinstance(message, Assistant) and message.wire == "anthropic":
-                    found.append({"type": "thinking", "thinking": block.text, "signature": block.signature})
+                    found.append(
+                        {"type": "thinking", "thinking": block.text, "signature": block.signature}
+                    )
                 case _:
                     pass
         return found
 
-    wired = [{"role": "user" if isinstance(message, User) else "assistant", "content": blocks(message)} for message in messages]
-    tools = [ToolParam(name=tool.name, description=tool.description, input_schema=tool.parameters) for tool in setup.tools]
+    wired = [
+        {"role": "user" if isinstance(message, User) else "assistant", "content": blocks(message)}
+        for message in messages
+    ]
+    tools = [
+        ToolParam(name=tool.name, description=tool.description, input_schema=tool.parameters)
+        for tool in setup.tools
+    ]
     async with client.messages.stream(
         model=MODELS["anthropic"],
         max_tokens=setup.max_tokens or 1,
@@ -131,23 +190,43 @@ async def anthropic_sdk(client: anthropic.AsyncAnthropic, setup: Setup, messages
 
 
 async def openai_sdk(client: openai.AsyncOpenAI, setup: Setup, messages: Sequence[Message]) -> None:
-    wired: list[dict[str, Any]] = [{"role": "system", "content": setup.system}] if setup.system else []
+    wired: list[dict[str, Any]] = (
+        [{"role": "system", "content": setup.system}] if setup.system else []
+    )
     for message in messages:
         if isinstance(message, User):
-            wired += [{"role": "tool", "tool_call_id": b.call_id, "content": b.text} for b in message.content if isinstance(b, Result)]
-            wired += [{"role": "user", "content": b.text} for b in message.content if isinstance(b, Text)]
+            wired += [
+                {"role": "tool", "tool_call_id": b.call_id, "content": b.text}
+                for b in message.content
+                if isinstance(b, Result)
+            ]
+            wired += [
+                {"role": "user", "content": b.text} for b in message.content if isinstance(b, Text)
+            ]
             continue
         entry: dict[str, Any] = {"role": "assistant"}
         if message.text:
             entry["content"] = message.text
-        if message.wire == LOCAL_OPENAI and (thoughts := "".join(b.text for b in message.content if isinstance(b, Thinking))):
+        if message.wire == LOCAL_OPENAI and (
+            thoughts := "".join(b.text for b in message.content if isinstance(b, Thinking))
+        ):
             entry["reasoning_content"] = thoughts
         if message.calls:
-            functions = [(call.id, {"name": call.name, "arguments": json.dumps(malformed(call))}) for call in message.calls]
-            entry["tool_calls"] = [{"id": call_id, "type": "function", "function": function} for call_id, function in functions]
+            functions = [
+                (call.id, {"name": call.name, "arguments": json.dumps(malformed(call))})
+                for call in message.calls
+            ]
+            entry["tool_calls"] = [
+                {"id": call_id, "type": "function", "function": function}
+                for call_id, function in functions
+            ]
         wired.append(entry)
     tools = [
-        {"type": "function", "function": {"name": t.name, "description": t.description, "parameters": t.parameters}} for t in setup.tools
+        {
+            "type": "function",
+            "function": {"name": t.name, "description": t.description, "parameters": t.parameters},
+        }
+        for t in setup.tools
     ]
     stream = await client.chat.completions.create(
         model=MODELS["openai"],
@@ -162,7 +241,9 @@ async def openai_sdk(client: openai.AsyncOpenAI, setup: Setup, messages: Sequenc
         pass
 
 
-async def google_sdk(client: genai.client.AsyncClient, setup: Setup, messages: Sequence[Message]) -> None:
+async def google_sdk(
+    client: genai.client.AsyncClient, setup: Setup, messages: Sequence[Message]
+) -> None:
     def parts(message: Message) -> list[gt.Part]:
         own = isinstance(message, Assistant) and message.wire == "google"
         found: list[gt.Part] = []
@@ -171,31 +252,59 @@ async def google_sdk(client: genai.client.AsyncClient, setup: Setup, messages: S
                 case Text():
                     found.append(gt.Part(text=block.text))
                 case Call():
-                    found.append(gt.Part(function_call=gt.FunctionCall(id=block.id, name=block.name, args=malformed(block))))
+                    found.append(
+                        gt.Part(
+                            function_call=gt.FunctionCall(
+                                id=block.id, name=block.name, args=malformed(block)
+                            )
+                        )
+                    )
                 case Result():
                     response = {"error" if block.error else "result": block.text}
-                    found.append(gt.Part(function_response=gt.FunctionResponse(id=block.call_id, name=block.name, response=response)))
+                    found.append(
+                        gt.Part(
+                            function_response=gt.FunctionResponse(
+                                id=block.call_id, name=block.name, response=response
+                            )
+                        )
+                    )
                 case Thinking() if own:
-                    found.append(gt.Part(text=block.text, thought=True, thought_signature=b"signature"))
+                    found.append(
+                        gt.Part(text=block.text, thought=True, thought_signature=b"signature")
+                    )
                 case _:
                     pass
         return found
 
-    contents = [gt.Content(role="user" if isinstance(message, User) else "model", parts=parts(message)) for message in messages]
-    declared = [gt.FunctionDeclaration(name=t.name, description=t.description, parameters_json_schema=t.parameters) for t in setup.tools]
+    contents = [
+        gt.Content(role="user" if isinstance(message, User) else "model", parts=parts(message))
+        for message in messages
+    ]
+    declared = [
+        gt.FunctionDeclaration(
+            name=t.name, description=t.description, parameters_json_schema=t.parameters
+        )
+        for t in setup.tools
+    ]
     config = gt.GenerateContentConfig(
         system_instruction=setup.system or None,
         tools=[gt.Tool(function_declarations=declared)] if declared else None,
         max_output_tokens=setup.max_tokens,
         **sampling(setup),
     )
-    stream = await client.models.generate_content_stream(model=MODELS["google"], contents=cast("Any", contents), config=config)
+    stream = await client.models.generate_content_stream(
+        model=MODELS["google"], contents=cast("Any", contents), config=config
+    )
     async for _ in stream:
         pass
 
 
 def sampling(setup: Setup) -> dict[str, Any]:
-    return {name: value for name in ("temperature", "top_p") if (value := getattr(setup, name)) is not None}
+    return {
+        name: value
+        for name in ("temperature", "top_p")
+        if (value := getattr(setup, name)) is not None
+    }
 
 
 SDKS: dict[str, Callable[[Any, Setup, Sequence[Message]], Awaitable[None]]] = {
@@ -216,21 +325,35 @@ CLIENTS: dict[str, Callable[[str], AbstractAsyncContextManager[Any]]] = {
 def pydantic_model(wire: str, url: str) -> PydanticModel:
     match wire:
         case "anthropic":
-            return PydanticAnthropic(MODELS[wire], provider=AnthropicProvider(api_key="k", base_url=url))
+            return PydanticAnthropic(
+                MODELS[wire], provider=AnthropicProvider(api_key="k", base_url=url)
+            )
         case "openai":
-            return OpenAIChatModel(MODELS[wire], provider=OpenAIProvider(api_key="k", base_url=url + "/v1"))
+            return OpenAIChatModel(
+                MODELS[wire], provider=OpenAIProvider(api_key="k", base_url=url + "/v1")
+            )
         case _:
             return PydanticGoogle(MODELS[wire], provider=GoogleProvider(api_key="k", base_url=url))
 
 
-async def pydantic(wire: str, model: PydanticModel, setup: Setup, messages: Sequence[Message]) -> None:
-    tools = [ToolDefinition(name=t.name, description=t.description, parameters_json_schema=t.parameters) for t in setup.tools]
-    parameters = ModelRequestParameters(function_tools=tools, instruction_parts=[pm.InstructionPart(setup.system)] if setup.system else [])
+async def pydantic(
+    wire: str, model: PydanticModel, setup: Setup, messages: Sequence[Message]
+) -> None:
+    tools = [
+        ToolDefinition(name=t.name, description=t.description, parameters_json_schema=t.parameters)
+        for t in setup.tools
+    ]
+    parameters = ModelRequestParameters(
+        function_tools=tools,
+        instruction_parts=[pm.InstructionPart(setup.system)] if setup.system else [],
+    )
     settings = {"max_tokens": setup.max_tokens, **sampling(setup)}
     kept = [_pydantic_message(wire, message) for message in messages]
     async with (
         model,
-        model_request_stream(model, kept, model_settings=cast("Any", settings), model_request_parameters=parameters) as stream,
+        model_request_stream(
+            model, kept, model_settings=cast("Any", settings), model_request_parameters=parameters
+        ) as stream,
     ):
         async for _ in stream:
             pass
@@ -242,19 +365,30 @@ def _pydantic_message(wire: str, message: Message) -> pm.ModelMessage:
         for block in message.content:
             if isinstance(block, Result):
                 outcome = "failed" if block.error else "success"
-                parts.append(pm.ToolReturnPart(block.name, block.text, block.call_id, outcome=outcome))
+                parts.append(
+                    pm.ToolReturnPart(block.name, block.text, block.call_id, outcome=outcome)
+                )
             else:
                 parts.append(pm.UserPromptPart(block.text))
         return pm.ModelRequest(parts)
     answers: list[pm.ModelResponsePart] = []
     for block in message.content:
         if isinstance(block, Call):
-            answers.append(pm.ToolCallPart(block.name, block.malformed or block.arguments, block.id))
+            answers.append(
+                pm.ToolCallPart(block.name, block.malformed or block.arguments, block.id)
+            )
         elif isinstance(block, Text):
             answers.append(pm.TextPart(block.text))
         elif message.wire in (wire, LOCAL_OPENAI):
             field = "reasoning_content" if wire == "openai" else None
-            answers.append(pm.ThinkingPart(block.text, id=field, signature=None if field else block.signature, provider_name=wire))
+            answers.append(
+                pm.ThinkingPart(
+                    block.text,
+                    id=field,
+                    signature=None if field else block.signature,
+                    provider_name=wire,
+                )
+            )
     return pm.ModelResponse(answers, provider_name=wire)
 
 
@@ -266,17 +400,24 @@ def drop(*keys: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def drop_if(key: str, value: object) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    return lambda fields: {name: found for name, found in fields.items() if not (name == key and found == value)}
+    return lambda fields: {
+        name: found for name, found in fields.items() if not (name == key and found == value)
+    }
 
 
 def text_as_block(*keys: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda fields: {
-        key: [{"type": "text", "text": value}] if key in keys and isinstance(value, str) else value for key, value in fields.items()
+        key: [{"type": "text", "text": value}] if key in keys and isinstance(value, str) else value
+        for key, value in fields.items()
     }
 
 
 def arguments_parsed(fields: dict[str, Any]) -> dict[str, Any]:
-    return fields | {"arguments": json.loads(fields["arguments"])} if isinstance(fields.get("arguments"), str) else fields
+    return (
+        fields | {"arguments": json.loads(fields["arguments"])}
+        if isinstance(fields.get("arguments"), str)
+        else fields
+    )
 
 
 def renamed(old: str, new: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -301,7 +442,11 @@ def neighbours_joined(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def role_of_system_dropped(fields: dict[str, Any]) -> dict[str, Any]:
-    return fields | {"systemInstruction": drop("role")(fields["systemInstruction"])} if "systemInstruction" in fields else fields
+    return (
+        fields | {"systemInstruction": drop("role")(fields["systemInstruction"])}
+        if "systemInstruction" in fields
+        else fields
+    )
 
 
 Rule = tuple[str, Callable[[dict[str, Any]], dict[str, Any]]]
@@ -330,18 +475,34 @@ def without_their_preface(fields: dict[str, Any]) -> dict[str, Any]:
     blocks = fields.get("system")
     if not isinstance(blocks, list):
         return fields
-    kept = [block for block in cast("list[Any]", blocks) if not str(block.get("text", "")).startswith("Mid-conversation system messages")]
-    return {key: kept if key == "system" else value for key, value in fields.items() if key != "system" or kept}
+    kept = [
+        block
+        for block in cast("list[Any]", blocks)
+        if not str(block.get("text", "")).startswith("Mid-conversation system messages")
+    ]
+    return {
+        key: kept if key == "system" else value
+        for key, value in fields.items()
+        if key != "system" or kept
+    }
 
 
 PYDANTIC_RULES: dict[str, list[Rule]] = {
-    "anthropic": [("pydantic-ai explains a frame of its own that we do not use", without_their_preface)],
+    "anthropic": [
+        ("pydantic-ai explains a frame of its own that we do not use", without_their_preface)
+    ],
     "openai": [
         ("pydantic-ai closes every schema", drop_if("additionalProperties", False)),
-        ("pydantic-ai wraps errors in JSON; we send the words, which say that they are an error", error_unwrapped),
+        (
+            "pydantic-ai wraps errors in JSON; we send the words, which say that they are an error",
+            error_unwrapped,
+        ),
     ],
     "google": [
-        ("pydantic-ai moves signatures to the next part, and makes up missing ones for every model", drop("thoughtSignature")),
+        (
+            "pydantic-ai moves signatures to the next part, and makes up missing ones for every model",
+            drop("thoughtSignature"),
+        ),
         ("any key may hold a result", renamed("return_value", "result")),
         ("words beside results are one content or two", neighbours_joined),
     ],
@@ -350,7 +511,9 @@ PYDANTIC_RULES: dict[str, list[Rule]] = {
 
 def normal(value: Any, rules: Sequence[Rule]) -> Any:
     if isinstance(value, Mapping):
-        fields = {key: normal(item, rules) for key, item in cast("Mapping[str, Any]", value).items()}
+        fields = {
+            key: normal(item, rules) for key, item in cast("Mapping[str, Any]", value).items()
+        }
         for _, rule in rules:
             fields = rule(fields)
         return fields
@@ -377,7 +540,9 @@ async def test_our_body_is_the_official_sdks(wire: str) -> None:
     async with ModelServer(lambda _: "ok") as server, CLIENTS[wire](server.url) as client:
         for name, (setup, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():
             await SDKS[wire](client, setup, messages)
-            assert normal(ours(wire, setup, messages), RULES[wire]) == normal(server.requests[-1].json, RULES[wire]), name
+            assert normal(ours(wire, setup, messages), RULES[wire]) == normal(
+                server.requests[-1].json, RULES[wire]
+            ), name
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -386,6 +551,9 @@ async def test_what_the_model_reads_is_what_pydantic_ai_sends(wire: str) -> None
     async with ModelServer(lambda _: "ok") as server, pydantic_model(wire, server.url) as model:
         for name, (setup, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():
             await pydantic(wire, model, setup, messages)
-            mine, theirs = (normal(body, rules) for body in (ours(wire, setup, messages), server.requests[-1].json))
+            mine, theirs = (
+                normal(body, rules)
+                for body in (ours(wire, setup, messages), server.requests[-1].json)
+            )
             for key in ("messages", "contents", "system", "systemInstruction", "tools"):
                 assert mine.get(key) == theirs.get(key), f"{name}: {key}"

@@ -24,15 +24,17 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 from mudroom._core.messages import Assistant, Call, StopReason, Text, Thinking, Usage
 from mudroom.models._http import Reader
-from mudroom.models._openai_answer import OpenAIReader
+from mudroom.models._openai_stream import OpenAIReader
 from mudroom.models._sse import Sse
+from mudroom.models._tool_names import Names
 from mudroom.models.anthropic import AnthropicReader
 from mudroom.models.google import GoogleReader
-from mudroom.models.names import Names
-from mudroom.testing.dialects import Reply, anthropic_stream, google_stream, openai_stream
-from mudroom.testing.server import Fault, ModelServer
+from mudroom.testing.model_server import Fault, ModelServer
+from mudroom.testing.wire_formats import Reply, anthropic_stream, google_stream, openai_stream
 
-pytestmark = pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:Inheritance class AiohttpClientSession:DeprecationWarning"
+)
 """google-genai's own doing."""
 
 SEAL = base64.b64encode(b"signature").decode()
@@ -51,7 +53,9 @@ class Seen(Struct, frozen=True):
 
 def events(*lines: str, names: bool = False) -> bytes:
     if names:
-        return "".join(f"event: {json.loads(line)['type']}\ndata: {line}\n\n" for line in lines).encode()
+        return "".join(
+            f"event: {json.loads(line)['type']}\ndata: {line}\n\n" for line in lines
+        ).encode()
     return "".join(f"data: {line}\r\n\r\n" for line in lines).encode()
 
 
@@ -81,19 +85,26 @@ ANTHROPIC = events(
 )
 _CHUNK = '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m-1","service_tier":"default",'
 OPENAI = events(
-    _CHUNK + '"choices":[{"index":0,"delta":{"role":"assistant","content":null,"refusal":null},"finish_reason":null}],"usage":null}',
-    _CHUNK + '"choices":[{"index":0,"delta":{"content":"Gr\\u00fc\\u00dfe "},"finish_reason":null}],"usage":null,"obfuscation":"x"}',
-    _CHUNK + '"choices":[{"index":0,"delta":{"content":"\\ud83d\\ude00"},"logprobs":null,"finish_reason":null}],"usage":null}',
-    _CHUNK + '"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function",'
+    _CHUNK
+    + '"choices":[{"index":0,"delta":{"role":"assistant","content":null,"refusal":null},"finish_reason":null}],"usage":null}',
+    _CHUNK
+    + '"choices":[{"index":0,"delta":{"content":"Gr\\u00fc\\u00dfe "},"finish_reason":null}],"usage":null,"obfuscation":"x"}',
+    _CHUNK
+    + '"choices":[{"index":0,"delta":{"content":"\\ud83d\\ude00"},"logprobs":null,"finish_reason":null}],"usage":null}',
+    _CHUNK
+    + '"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function",'
     '"function":{"name":"read","arguments":""}}]},"logprobs":null,"finish_reason":null}],"usage":null}',
     _CHUNK
     + '"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"path\\": \\"x"}}]},"finish_reason":null}]}',
     _CHUNK
     + '"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":".py\\"}"}}]},"finish_reason":null}],"usage":null}',
-    _CHUNK + '"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"call_2","type":"function",'
+    _CHUNK
+    + '"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"call_2","type":"function",'
     '"function":{"name":"grep","arguments":"{}"}}]},"finish_reason":null}],"usage":null}',
-    _CHUNK + '"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}],"usage":null}',
-    _CHUNK + '"choices":[],"usage":{"prompt_tokens":96,"completion_tokens":89,"total_tokens":185,"prompt_tokens_details":'
+    _CHUNK
+    + '"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}],"usage":null}',
+    _CHUNK
+    + '"choices":[],"usage":{"prompt_tokens":96,"completion_tokens":89,"total_tokens":185,"prompt_tokens_details":'
     '{"cached_tokens":64,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0}}}',
     "[DONE]",
 )
@@ -110,16 +121,24 @@ _END = '"modelVersion":"gemini-x","responseId":"r1"}'
 GOOGLE = events(
     '{"candidates":[{"content":{"parts":[{"text":"First, look.","thought":true}],"role":"model"},"index":0}],'
     '"usageMetadata":{"promptTokenCount":96,"totalTokenCount":100,"thoughtsTokenCount":4},' + _END,
-    '{"candidates":[{"content":{"parts":[{"text":"Gr\\u00fc\\u00dfe "}],"role":"model"},"index":0}],' + _END,
-    '{"candidates":[{"content":{"parts":[{"text":"\\ud83d\\ude00"}],"role":"model"},"index":0}],' + _END,
+    '{"candidates":[{"content":{"parts":[{"text":"Gr\\u00fc\\u00dfe "}],"role":"model"},"index":0}],'
+    + _END,
+    '{"candidates":[{"content":{"parts":[{"text":"\\ud83d\\ude00"}],"role":"model"},"index":0}],'
+    + _END,
     '{"candidates":[{"content":{"parts":[{"functionCall":{"id":"f1","name":"read","args":{"path":"x.py","n":[1,2.5,null]}},'
-    f'"thoughtSignature":"{SEAL}"}},{{"functionCall":{{"id":"f2","name":"grep","args":{{}}}}}}],"role":"model"}},"index":0}}],' + _END,
+    f'"thoughtSignature":"{SEAL}"}},{{"functionCall":{{"id":"f2","name":"grep","args":{{}}}}}}],"role":"model"}},"index":0}}],'
+    + _END,
     '{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"STOP","index":0,"safetyRatings":[]}],"usageMetadata":'
-    '{"promptTokenCount":96,"candidatesTokenCount":80,"totalTokenCount":185,"cachedContentTokenCount":64,"thoughtsTokenCount":9},' + _END,
+    '{"promptTokenCount":96,"candidatesTokenCount":80,"totalTokenCount":185,"cachedContentTokenCount":64,"thoughtsTokenCount":9},'
+    + _END,
 )
 
 WORDS = Reply((Text("Only words. " * 20),), "m", "r1", Usage(10, 20), StopReason.END)
-ASKED = (Text("Look."), Call("a", "read", {"path": "世界"}), Call("b", "grep", {"deep": {"x": [None, True]}}))
+ASKED = (
+    Text("Look."),
+    Call("a", "read", {"path": "世界"}),
+    Call("b", "grep", {"deep": {"x": [None, True]}}),
+)
 CALLS = Reply(ASKED, "m", "r1", Usage(100, 20, 64), StopReason.CALLS)
 RECORDED: list[tuple[str, str, bytes]] = [
     ("anthropic", "official", ANTHROPIC),
@@ -156,22 +175,37 @@ def ours(wire: str, data: bytes) -> Seen:
 
 async def anthropic_sdk(url: str) -> Seen:
     async with anthropic.AsyncAnthropic(api_key="k", base_url=url, max_retries=0) as client:
-        async with client.messages.stream(model="m", max_tokens=9, messages=[{"role": "user", "content": "Hi"}]) as stream:
+        async with client.messages.stream(
+            model="m", max_tokens=9, messages=[{"role": "user", "content": "Hi"}]
+        ) as stream:
             message = await stream.get_final_message()
-    usage, thoughts = message.usage, [block for block in message.content if block.type == "thinking"]
+    usage, thoughts = (
+        message.usage,
+        [block for block in message.content if block.type == "thinking"],
+    )
     read = usage.cache_read_input_tokens or 0
     return Seen(
         "".join(block.thinking for block in thoughts),
         "".join(block.text for block in message.content if block.type == "text"),
-        [(block.id, block.name, cast("dict[str, Any]", block.input)) for block in message.content if block.type == "tool_use"],
+        [
+            (block.id, block.name, cast("dict[str, Any]", block.input))
+            for block in message.content
+            if block.type == "tool_use"
+        ],
         [block.signature for block in thoughts],
-        (usage.input_tokens + read + (usage.cache_creation_input_tokens or 0), usage.output_tokens, read),
+        (
+            usage.input_tokens + read + (usage.cache_creation_input_tokens or 0),
+            usage.output_tokens,
+            read,
+        ),
     )
 
 
 async def openai_sdk(url: str) -> Seen:
     async with openai.AsyncOpenAI(api_key="k", base_url=url + "/v1", max_retries=0) as client:
-        async with client.chat.completions.stream(model="m", messages=[{"role": "user", "content": "Hi"}]) as stream:
+        async with client.chat.completions.stream(
+            model="m", messages=[{"role": "user", "content": "Hi"}]
+        ) as stream:
             completion = await stream.get_final_completion()
     message, usage = completion.choices[0].message, completion.usage
     assert usage is not None
@@ -180,9 +214,16 @@ async def openai_sdk(url: str) -> Seen:
     return Seen(
         (message.model_extra or {}).get("reasoning_content", ""),
         message.content or "",
-        [(call["id"], call["function"]["name"], json.loads(call["function"]["arguments"])) for call in calls],
+        [
+            (call["id"], call["function"]["name"], json.loads(call["function"]["arguments"]))
+            for call in calls
+        ],
         [],
-        (usage.prompt_tokens, usage.completion_tokens, (details.cached_tokens or 0) if details else 0),
+        (
+            usage.prompt_tokens,
+            usage.completion_tokens,
+            (details.cached_tokens or 0) if details else 0,
+        ),
     )
 
 
@@ -191,14 +232,22 @@ async def google_sdk(url: str) -> Seen:
     usage = gt.GenerateContentResponseUsageMetadata()
     async with genai.Client(api_key="k", http_options=gt.HttpOptions(base_url=url)).aio as client:
         async for chunk in await client.models.generate_content_stream(model="m", contents="Hi"):
-            parts += (chunk.candidates[0].content.parts or []) if chunk.candidates and chunk.candidates[0].content else []
+            parts += (
+                (chunk.candidates[0].content.parts or [])
+                if chunk.candidates and chunk.candidates[0].content
+                else []
+            )
             usage = chunk.usage_metadata or usage
     calls = [part.function_call for part in parts if part.function_call]
     return Seen(
         "".join(part.text or "" for part in parts if part.thought),
         "".join(part.text or "" for part in parts if not part.thought),
         [(call.id or "", call.name or "", call.args or {}) for call in calls],
-        [base64.b64encode(part.thought_signature).decode() for part in parts if part.thought_signature],
+        [
+            base64.b64encode(part.thought_signature).decode()
+            for part in parts
+            if part.thought_signature
+        ],
         (
             usage.prompt_token_count or 0,
             (usage.candidates_token_count or 0) + (usage.thoughts_token_count or 0),
@@ -219,11 +268,18 @@ async def pydantic(wire: str, url: str) -> Seen:
             model = OpenAIChatModel("m", provider=OpenAIProvider(api_key="k", base_url=url + "/v1"))
         case _:
             model = PydanticGoogle("m", provider=GoogleProvider(api_key="k", base_url=url))
-    async with model, model_request_stream(model, [pm.ModelRequest.user_text_prompt("Hi")]) as stream:
+    async with (
+        model,
+        model_request_stream(model, [pm.ModelRequest.user_text_prompt("Hi")]) as stream,
+    ):
         async for _ in stream:
             pass
     answer = stream.get()
-    details = [part.provider_details or {} for part in answer.parts if isinstance(part, pm.ToolCallPart | pm.TextPart)]
+    details = [
+        part.provider_details or {}
+        for part in answer.parts
+        if isinstance(part, pm.ToolCallPart | pm.TextPart)
+    ]
     thoughts = [part for part in answer.parts if isinstance(part, pm.ThinkingPart)]
     signatures = [part.signature for part in thoughts if part.signature] + [
         d["thought_signature"] for d in details if "thought_signature" in d
@@ -231,14 +287,22 @@ async def pydantic(wire: str, url: str) -> Seen:
     return Seen(
         "".join(part.content for part in thoughts),
         "".join(part.content for part in answer.parts if isinstance(part, pm.TextPart)),
-        [(part.tool_call_id, part.tool_name, part.args_as_dict()) for part in answer.parts if isinstance(part, pm.ToolCallPart)],
+        [
+            (part.tool_call_id, part.tool_name, part.args_as_dict())
+            for part in answer.parts
+            if isinstance(part, pm.ToolCallPart)
+        ],
         signatures,
         (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.cache_read_tokens),
     )
 
 
-@pytest.mark.parametrize(("wire", "name", "data"), RECORDED, ids=[f"{wire}-{name}" for wire, name, _ in RECORDED])
-async def test_we_read_what_the_official_sdk_and_pydantic_ai_read(wire: str, name: str, data: bytes) -> None:
+@pytest.mark.parametrize(
+    ("wire", "name", "data"), RECORDED, ids=[f"{wire}-{name}" for wire, name, _ in RECORDED]
+)
+async def test_we_read_what_the_official_sdk_and_pydantic_ai_read(
+    wire: str, name: str, data: bytes
+) -> None:
     async with ModelServer(lambda _: Fault(body=data, kind="text/event-stream")) as server:
         theirs = await SDKS[wire](server.url)
         third = await pydantic(wire, server.url)

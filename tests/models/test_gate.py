@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mudroom.models._gate import Closed, Gate
+from mudroom.models._rate_limit import Closed, Gate
 from mudroom.testing.clock import LoopClock, run_virtual
 
 
@@ -41,7 +41,12 @@ class Storm:
     """Children that need two answers each from a limited provider; counts what they send and what they break."""
 
     def __init__(self, limiter: Bucket | Window, refusal: float, answer: float) -> None:
-        self.gate, self.limiter, self.refusal, self.answer = Gate(LoopClock()), limiter, refusal, answer
+        self.gate, self.limiter, self.refusal, self.answer = (
+            Gate(LoopClock()),
+            limiter,
+            refusal,
+            answer,
+        )
         self.sent = self.broken = self.most_tries = 0
         self.closed_until = 0.0
 
@@ -76,7 +81,10 @@ class Storm:
         return asyncio.get_running_loop().time()
 
 
-@pytest.mark.parametrize(("refusal", "answer"), [(0.001, 0.001), (0.02, 0.2), (0.05, 1.0), (0.1, 0.2), (0.2, 0.5), (0.3, 1.0)])
+@pytest.mark.parametrize(
+    ("refusal", "answer"),
+    [(0.001, 0.001), (0.02, 0.2), (0.05, 1.0), (0.1, 0.2), (0.2, 0.5), (0.3, 1.0)],
+)
 @pytest.mark.parametrize("limiter", [Bucket, Window])
 def test_64_children_and_four_requests_a_second_make_no_storm(
     limiter: Callable[[], Bucket | Window], refusal: float, answer: float

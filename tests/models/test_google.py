@@ -8,13 +8,24 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.messages import Assistant, Call, Message, Result, StopReason, Text, Thinking, Usage, User, user
+from mudroom._core.messages import (
+    Assistant,
+    Call,
+    Message,
+    Result,
+    StopReason,
+    Text,
+    Thinking,
+    Usage,
+    User,
+    user,
+)
 from mudroom._core.ports import Piece, Setup
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
 from mudroom.models._http import Cut, Http, Refused
+from mudroom.models._tool_names import Names
 from mudroom.models.google import GoogleModel, GoogleReader
-from mudroom.models.names import Names
 from mudroom.testing.clock import FakeClock
 
 
@@ -22,7 +33,13 @@ def tool(name: str) -> Tool:
     async def run(_context: object, _arguments: object) -> ToolResult:
         return ToolResult("")
 
-    return Tool(name=name, description=f"Does {name}.", parameters={"type": "object", "properties": {}}, parse=dict, run=run)
+    return Tool(
+        name=name,
+        description=f"Does {name}.",
+        parameters={"type": "object", "properties": {}},
+        parse=dict,
+        run=run,
+    )
 
 
 TOOLS = (tool("read"), tool("self.emitvalue"))
@@ -32,7 +49,12 @@ def gemini(model: str = "gemini-2.5-flash", **options: Any) -> GoogleModel:
     return GoogleModel(model, http=Http(clock=FakeClock()), **options)
 
 
-def sent(*messages: Message, setup: Setup | None = None, model: str = "gemini-2.5-flash", tools: bool = True) -> dict[str, Any]:
+def sent(
+    *messages: Message,
+    setup: Setup | None = None,
+    model: str = "gemini-2.5-flash",
+    tools: bool = True,
+) -> dict[str, Any]:
     chat = gemini(model).chat(setup or Setup(system="Be brief.", tools=TOOLS))
     for message in messages:
         chat.add(message)
@@ -62,7 +84,9 @@ def called(name: str, **fields: Any) -> dict[str, Any]:
 
 
 def test_a_body_has_system_tools_sampling_and_contents() -> None:
-    body = sent(user("Hello"), setup=Setup(system="Be brief.", tools=TOOLS, temperature=0.5, top_p=0.9))
+    body = sent(
+        user("Hello"), setup=Setup(system="Be brief.", tools=TOOLS, temperature=0.5, top_p=0.9)
+    )
     assert list(body) == ["systemInstruction", "tools", "generationConfig", "contents"]
     assert body["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
     assert body["generationConfig"] == {"maxOutputTokens": 32_768, "temperature": 0.5, "topP": 0.9}
@@ -79,34 +103,64 @@ def test_older_models_get_the_limit_they_bear() -> None:
 
 def test_the_key_is_in_a_header_and_never_in_the_url() -> None:
     model = gemini("models/gemini-3-pro", key="secret", base_url="http://127.0.0.1:1/v1beta/")
-    assert model.url == "http://127.0.0.1:1/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse"
+    assert (
+        model.url == "http://127.0.0.1:1/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse"
+    )
     assert model.headers["x-goog-api-key"] == "secret"
     assert model.name == "google:gemini-3-pro"
     assert "x-goog-api-key" not in gemini().headers
 
 
 def test_nothing_empty_is_sent() -> None:
-    body = sent(User((Text(""), Text("\0"))), Assistant((Text(""), Thinking(""))), User(()), setup=Setup(system=""))
+    body = sent(
+        User((Text(""), Text("\0"))),
+        Assistant((Text(""), Thinking(""))),
+        User(()),
+        setup=Setup(system=""),
+    )
     assert body["contents"] == []
     assert "tools" not in body
     assert "systemInstruction" not in body
 
 
 def test_results_come_before_the_words_in_one_content() -> None:
-    message = User((Text("Go on."), Result("1", "self.emitvalue", "one"), Result("2", "read", "no such file", error=True)))
+    message = User(
+        (
+            Text("Go on."),
+            Result("1", "self.emitvalue", "one"),
+            Result("2", "read", "no such file", error=True),
+        )
+    )
     (content,) = sent(message)["contents"]
     assert content == {
         "role": "user",
         "parts": [
-            {"functionResponse": {"id": "1", "name": "self_emitvalue", "response": {"result": "one"}}},
-            {"functionResponse": {"id": "2", "name": "read", "response": {"error": "no such file"}}},
+            {
+                "functionResponse": {
+                    "id": "1",
+                    "name": "self_emitvalue",
+                    "response": {"result": "one"},
+                }
+            },
+            {
+                "functionResponse": {
+                    "id": "2",
+                    "name": "read",
+                    "response": {"error": "no such file"},
+                }
+            },
             {"text": "Go on."},
         ],
     }
 
 
 def test_signatures_and_thoughts_go_back_to_the_wire_that_wrote_them() -> None:
-    content = (Thinking("hm", "s1"), Text("a", "s2"), Call("1", "read", {"p": 1}, signature="s3"), Call("2", "read", {}))
+    content = (
+        Thinking("hm", "s1"),
+        Text("a", "s2"),
+        Call("1", "read", {"p": 1}, signature="s3"),
+        Call("2", "read", {}),
+    )
     assert parts(Assistant(content, wire="google"), model="gemini-3-pro") == [
         {"text": "hm", "thought": True, "thoughtSignature": "s1"},
         {"text": "a", "thoughtSignature": "s2"},
@@ -115,9 +169,17 @@ def test_signatures_and_thoughts_go_back_to_the_wire_that_wrote_them() -> None:
     ]
 
 
-def test_another_wires_thinking_is_left_out_and_its_first_call_passes_the_check_of_gemini_3() -> None:
+def test_another_wires_thinking_is_left_out_and_its_first_call_passes_the_check_of_gemini_3() -> (
+    None
+):
     message = Assistant(
-        (Thinking("hm", "s1"), Text("a", "s2"), Call("1", "read", {}, signature="s3"), Call("2", "read", {})), wire="anthropic"
+        (
+            Thinking("hm", "s1"),
+            Text("a", "s2"),
+            Call("1", "read", {}, signature="s3"),
+            Call("2", "read", {}),
+        ),
+        wire="anthropic",
     )
     calls: list[dict[str, Any]] = [
         {"functionCall": {"id": "1", "name": "read", "args": {}}},
@@ -137,7 +199,9 @@ def test_neither_nul_nor_lone_surrogates_are_sent() -> None:
     message = User((Result("1", "read", "a\0b\ud800"), Text("\udc00c")))
     assert parts(message)[0]["functionResponse"]["response"] == {"result": "ab\ufffd"}
     assert parts(message)[1] == {"text": "\ufffdc"}
-    assert parts(Assistant((Call("1", "read", {"p": "\0x"}),)))[0]["functionCall"]["args"] == {"p": "x"}
+    assert parts(Assistant((Call("1", "read", {"p": "\0x"}),)))[0]["functionCall"]["args"] == {
+        "p": "x"
+    }
 
 
 def test_the_last_turn_forbids_calls_after_the_contents() -> None:
@@ -180,14 +244,33 @@ def test_words_thoughts_and_usage_are_read() -> None:
         chunk({"text": "Hel"}),
         chunk({"text": "lo"}, finish="STOP", usageMetadata=usage),
     )
-    assert answer == Assistant((Thinking("hm"), Text("Hello")), StopReason.END, Usage(100, 9, 64, 0, 4), "gemini-x", "google", "r1")
-    assert pieces == [Piece("thinking", "h"), Piece("thinking", "m"), Piece("text", "Hel"), Piece("text", "lo")]
+    assert answer == Assistant(
+        (Thinking("hm"), Text("Hello")),
+        StopReason.END,
+        Usage(100, 9, 64, 0, 4),
+        "gemini-x",
+        "google",
+        "r1",
+    )
+    assert pieces == [
+        Piece("thinking", "h"),
+        Piece("thinking", "m"),
+        Piece("text", "Hel"),
+        Piece("text", "lo"),
+    ]
 
 
 def test_calls_keep_ids_and_signatures() -> None:
     first = {**called("self_emitvalue", id="a", args={"p": 1}), "thoughtSignature": "s1"}
-    answer, pieces = read(chunk(first, called("read", id="b")), chunk({"text": ""}, finish="STOP"), names=["self.emitvalue"])
-    assert answer.content == (Call("a", "self.emitvalue", {"p": 1}, signature="s1"), Call("b", "read", {}))
+    answer, pieces = read(
+        chunk(first, called("read", id="b")),
+        chunk({"text": ""}, finish="STOP"),
+        names=["self.emitvalue"],
+    )
+    assert answer.content == (
+        Call("a", "self.emitvalue", {"p": 1}, signature="s1"),
+        Call("b", "read", {}),
+    )
     assert answer.stop is StopReason.CALLS
     assert pieces == [Piece("call", '{"p":1}'), Piece("call", "{}")]
 
@@ -202,7 +285,10 @@ def test_a_call_without_id_gets_one_that_is_not_sent_back() -> None:
 
 def test_a_signature_on_an_empty_part_seals_the_words_before_it() -> None:
     answer, _ = read(
-        chunk({"text": "a"}), chunk({"text": "b"}), chunk({"text": "", "thoughtSignature": "s"}), chunk({"text": "c"}, finish="STOP")
+        chunk({"text": "a"}),
+        chunk({"text": "b"}),
+        chunk({"text": "", "thoughtSignature": "s"}),
+        chunk({"text": "c"}, finish="STOP"),
     )
     assert answer.content == (Text("ab", "s"), Text("c"))
 
@@ -214,19 +300,32 @@ def test_an_answer_is_cut_until_a_finish_reason_came() -> None:
 
 
 def test_a_finish_reason_in_every_chunk_does_not_end_the_answer() -> None:
-    assert read(chunk({"text": "a"}, finish="STOP"), chunk({"text": "b"}, finish="STOP"))[0].text == "ab"
+    assert (
+        read(chunk({"text": "a"}, finish="STOP"), chunk({"text": "b"}, finish="STOP"))[0].text
+        == "ab"
+    )
 
 
 @pytest.mark.parametrize(
     ("finish", "stop"),
-    [("MAX_TOKENS", StopReason.LENGTH), ("SAFETY", StopReason.REFUSAL), ("OTHER", StopReason.OTHER), ("STOP", StopReason.END)],
+    [
+        ("MAX_TOKENS", StopReason.LENGTH),
+        ("SAFETY", StopReason.REFUSAL),
+        ("OTHER", StopReason.OTHER),
+        ("STOP", StopReason.END),
+    ],
 )
 def test_the_stop_reason_is_told(finish: str, stop: StopReason) -> None:
     assert read(chunk({"text": "a"}, finish=finish))[0].stop is stop
 
 
 def test_a_blocked_prompt_is_a_refusal() -> None:
-    answer, _ = read({"promptFeedback": {"blockReason": "PROHIBITED_CONTENT"}, "usageMetadata": {"promptTokenCount": 3}})
+    answer, _ = read(
+        {
+            "promptFeedback": {"blockReason": "PROHIBITED_CONTENT"},
+            "usageMetadata": {"promptTokenCount": 3},
+        }
+    )
     assert (answer.content, answer.stop, answer.usage.input_tokens) == ((), StopReason.REFUSAL, 3)
 
 
@@ -238,7 +337,10 @@ def test_a_call_the_model_could_not_write_is_asked_for_again() -> None:
 
 def test_an_error_in_the_stream_is_refused_with_its_status() -> None:
     with pytest.raises(Refused, match="overloaded") as refused:
-        read(chunk({"text": "a"}), {"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}})
+        read(
+            chunk({"text": "a"}),
+            {"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}},
+        )
     assert refused.value.status == 503
 
 

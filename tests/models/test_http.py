@@ -13,11 +13,11 @@ import pytest
 from mudroom._core.messages import Assistant, Call, Text, user
 from mudroom._core.ports import Piece, Retry, Setup
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
-from mudroom.models._failures import Origin
+from mudroom.models._errors import Origin
 from mudroom.models._http import Http
 from mudroom.models.anthropic import AnthropicChat, AnthropicModel
 from mudroom.testing.clock import FakeClock, LoopClock, run_virtual
-from mudroom.testing.server import Asked, Fault, ModelServer, Said
+from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
 
 KEY = "sk-ant-api03-very-secret"
 ORIGIN = Origin("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
@@ -43,14 +43,20 @@ class Wire:
 
 
 @asynccontextmanager
-async def wire(*said: Said, url: str = "", silence: float = 5.0, chance: Callable[[], float] = lambda: 1.0) -> AsyncGenerator[Wire]:
+async def wire(
+    *said: Said, url: str = "", silence: float = 5.0, chance: Callable[[], float] = lambda: 1.0
+) -> AsyncGenerator[Wire]:
     """A server that says these things one after the other, the last one again and again."""
     clock = FakeClock()
     async with AsyncExitStack() as stack:
-        server = await stack.enter_async_context(ModelServer(lambda asked: said[min(asked.n, len(said)) - 1]))
+        server = await stack.enter_async_context(
+            ModelServer(lambda asked: said[min(asked.n, len(said)) - 1])
+        )
         http = Http(clock=clock, origin=ORIGIN, silence=silence, chance=chance)
         stack.push_async_callback(http.close)
-        chat = AnthropicModel("claude-sonnet-4-5", http=http, key=KEY, base_url=url or server.url).chat(Setup(system="Be brief."))
+        chat = AnthropicModel(
+            "claude-sonnet-4-5", http=http, key=KEY, base_url=url or server.url
+        ).chat(Setup(system="Be brief."))
         chat.add(user("Read a.py."))
         yield Wire(server, clock, chat)
 
@@ -62,7 +68,10 @@ def _error(message: str) -> bytes:
 async def test_a_whole_answer_comes_in_pieces_and_last_as_a_message() -> None:
     async with wire(CALL) as w:
         parts = await w.ask()
-        assert "".join(part.text for part in parts if isinstance(part, Piece) and part.kind == "text") == "I shall read it."
+        assert (
+            "".join(part.text for part in parts if isinstance(part, Piece) and part.kind == "text")
+            == "I shall read it."
+        )
         assert isinstance(parts[-1], Assistant)
         assert parts[-1].content == CALL
         assert sum(isinstance(part, Assistant) for part in parts) == 1
@@ -81,7 +90,9 @@ async def test_what_may_pass_is_tried_again(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422])
-async def test_what_will_not_pass_is_refused_at_once_and_the_key_is_never_shown(status: int) -> None:
+async def test_what_will_not_pass_is_refused_at_once_and_the_key_is_never_shown(
+    status: int,
+) -> None:
     async with wire(Fault(status=status, body=_error(f"no, not with {KEY}"))) as w:
         with pytest.raises(ModelRefused) as caught:
             await w.ask()
@@ -101,7 +112,9 @@ async def test_a_refused_key_says_which_variable_holds_it() -> None:
 
 async def test_an_unknown_model_says_what_to_check() -> None:
     async with wire(Fault(status=404, body=_error("model: claude-9"))) as w:
-        with pytest.raises(ModelRefused, match=r"Check the model's name\. Check the base URL in ANTHROPIC_BASE_URL"):
+        with pytest.raises(
+            ModelRefused, match=r"Check the model's name\. Check the base URL in ANTHROPIC_BASE_URL"
+        ):
             await w.ask()
 
 
@@ -136,7 +149,9 @@ async def test_an_error_inside_the_stream_counts_as_its_status() -> None:
     overloaded = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
     async with wire(Fault(body=overloaded, kind="text/event-stream"), "Done.") as w:
         retries = await w.retries()
-        assert [(retry.status, retry.error) for retry in retries] == [(529, "anthropic answered 529 overloaded: Overloaded")]
+        assert [(retry.status, retry.error) for retry in retries] == [
+            (529, "anthropic answered 529 overloaded: Overloaded")
+        ]
 
 
 async def test_a_bad_request_inside_the_stream_is_refused() -> None:
@@ -171,7 +186,9 @@ async def test_two_messages_in_one_stream_are_garbled() -> None:
 
 
 async def test_a_proxy_that_answers_502_in_html_is_a_502() -> None:
-    async with wire(Fault(status=502, body=b"<html><title>Bad gateway</title>", kind="text/html"), "Done.") as w:
+    async with wire(
+        Fault(status=502, body=b"<html><title>Bad gateway</title>", kind="text/html"), "Done."
+    ) as w:
         retries = await w.retries()
         assert retries[0].status == 502
         assert "an HTML page titled 'Bad gateway'" in retries[0].error
@@ -183,7 +200,14 @@ async def test_a_proxy_that_answers_502_in_html_is_a_502() -> None:
         ({"Retry-After": "7"}, 7.0),
         ({"Retry-After": "2.5"}, 2.5),
         ({"Retry-After-Ms": "1500", "Retry-After": "9"}, 1.5),
-        ({"Retry-After": format_datetime(datetime.fromtimestamp(1_700_000_012, UTC), usegmt=True)}, 12.0),
+        (
+            {
+                "Retry-After": format_datetime(
+                    datetime.fromtimestamp(1_700_000_012, UTC), usegmt=True
+                )
+            },
+            12.0,
+        ),
         ({"Retry-After": "soon"}, 0.5),
     ],
 )
@@ -204,7 +228,9 @@ async def test_a_wait_beyond_patience_is_the_persons_to_decide() -> None:
 async def test_delays_double_up_to_a_cap_and_end_after_eight_tries() -> None:
     delays: list[float] = []
     async with wire(Fault(status=500, body=_error("down"))) as w:
-        with pytest.raises(ModelUnavailable, match=r"answered 500 internal error: down, tried 8 times") as caught:
+        with pytest.raises(
+            ModelUnavailable, match=r"answered 500 internal error: down, tried 8 times"
+        ) as caught:
             async for part in w.chat.ask():
                 assert isinstance(part, Retry)
                 delays.append(part.delay)
@@ -223,7 +249,9 @@ async def test_nobody_there_is_said_soon() -> None:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     async with wire(url=f"http://127.0.0.1:{port}") as w:
-        with pytest.raises(ModelUnavailable, match=rf"cannot reach anthropic.*127.0.0.1:{port}.*ANTHROPIC_BASE_URL") as caught:
+        with pytest.raises(
+            ModelUnavailable, match=rf"cannot reach anthropic.*127.0.0.1:{port}.*ANTHROPIC_BASE_URL"
+        ) as caught:
             await w.ask()
         assert len(w.clock.slept) == 2
         assert "tried 3 times" in str(caught.value)
@@ -254,7 +282,10 @@ async def test_connections_are_used_again() -> None:
         session = w.chat._model.http._session
         assert session is not None
         assert session.connector is not None
-        assert len({id(handler) for pool in session.connector._conns.values() for handler in pool}) == 1
+        assert (
+            len({id(handler) for pool in session.connector._conns.values() for handler in pool})
+            == 1
+        )
 
 
 async def test_a_body_of_10_mb_goes_through() -> None:
@@ -289,7 +320,11 @@ def test_64_children_through_a_limit_of_four_a_second_all_finish() -> None:
                     chat.add(user("Go on."))
                     async for part in chat.ask():
                         if isinstance(part, Retry):
-                            opens = max(opens, clock.monotonic() + part.delay - 0.001) if part.delay == 1 else opens
+                            opens = (
+                                max(opens, clock.monotonic() + part.delay - 0.001)
+                                if part.delay == 1
+                                else opens
+                            )
                         elif isinstance(part, Assistant):
                             chat.add(part)
 

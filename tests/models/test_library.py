@@ -9,7 +9,13 @@ from typing import Any
 
 import pytest
 from pydantic_ai.exceptions import ModelAPIError, ModelHTTPError, UnexpectedModelBehavior
-from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, ToolReturnPart, UserPromptPart
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    ToolReturnPart,
+    UserPromptPart,
+)
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
@@ -17,7 +23,7 @@ from mudroom._core.messages import Assistant, Call, Result, StopReason, Text, Th
 from mudroom._core.ports import Piece, Retry, Setup
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable, UsageError
-from mudroom.models.library import LibraryModel
+from mudroom.models.pydantic_ai import LibraryModel
 from mudroom.testing.clock import FakeClock
 
 Stream = AsyncIterator[str | dict[int, Any]]
@@ -27,7 +33,13 @@ def tool(name: str) -> Tool:
     async def run(_context: object, _arguments: object) -> ToolResult:
         return ToolResult("")
 
-    return Tool(name=name, description=f"Does {name}.", parameters={"type": "object", "properties": {}}, parse=dict, run=run)
+    return Tool(
+        name=name,
+        description=f"Does {name}.",
+        parameters={"type": "object", "properties": {}},
+        parse=dict,
+        run=run,
+    )
 
 
 SETUP = Setup(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")), temperature=0.5)
@@ -40,7 +52,11 @@ class Partner:
         self.script = list(script)
         self.seen: list[tuple[list[ModelMessage], AgentInfo]] = []
         self.clock = FakeClock()
-        self.model = LibraryModel(FunctionModel(stream_function=self.stream, model_name="f"), clock=self.clock, chance=lambda: 0.5)
+        self.model = LibraryModel(
+            FunctionModel(stream_function=self.stream, model_name="f"),
+            clock=self.clock,
+            chance=lambda: 0.5,
+        )
 
     async def stream(self, messages: list[ModelMessage], info: AgentInfo) -> Stream:
         self.seen.append((list(messages), info))
@@ -52,7 +68,9 @@ class Partner:
                 raise item
             yield item
 
-    async def ask(self, *messages: User | Assistant, setup: Setup = SETUP, tools: bool = True) -> list[Piece | Retry | Assistant]:
+    async def ask(
+        self, *messages: User | Assistant, setup: Setup = SETUP, tools: bool = True
+    ) -> list[Piece | Retry | Assistant]:
         chat = self.model.chat(setup)
         for message in messages:
             chat.add(message)
@@ -64,7 +82,12 @@ async def test_words_are_streamed_and_the_whole_comes_last() -> None:
     *pieces, answer = await partner.ask(user("Hi"))
     assert pieces == [Piece("text", "Hel"), Piece("text", "lo")]
     assert isinstance(answer, Assistant)
-    assert (answer.text, answer.stop, answer.model, answer.wire) == ("Hello", StopReason.END, "f", "library:function")
+    assert (answer.text, answer.stop, answer.model, answer.wire) == (
+        "Hello",
+        StopReason.END,
+        "f",
+        "library:function",
+    )
     assert answer.usage.output_tokens > 0
     assert partner.model.name == "function:f"
 
@@ -77,7 +100,11 @@ async def test_the_setup_reaches_the_provider() -> None:
     assert first.instructions == "Be brief."
     assert [declared.name for declared in first.function_tools] == ["read", "self_emitvalue"]
     settings: Any = first.model_settings
-    assert (settings["temperature"], settings["max_tokens"], settings["max_retries"]) == (0.5, 8_192, 0)
+    assert (settings["temperature"], settings["max_tokens"], settings["max_retries"]) == (
+        0.5,
+        8_192,
+        0,
+    )
     last: Any = second.model_settings
     assert last["tool_choice"] == "none"
     assert [declared.name for declared in second.function_tools] == ["read", "self_emitvalue"]
@@ -91,15 +118,32 @@ async def test_calls_come_back_under_our_names_and_bad_arguments_are_kept() -> N
     }
     *pieces, answer = await Partner([calls]).ask(user("Hi"))
     assert isinstance(answer, Assistant)
-    assert answer.calls == (Call("a", "read", {"p": 1}), Call("b", "self.emitvalue", {}, malformed='{"p"'), Call("c", "read", {}))
+    assert answer.calls == (
+        Call("a", "read", {"p": 1}),
+        Call("b", "self.emitvalue", {}, malformed='{"p"'),
+        Call("c", "read", {}),
+    )
     assert answer.stop is StopReason.CALLS
     assert pieces == [Piece("call", '{"p":1}'), Piece("call", '{"p"')]
 
 
 async def test_results_and_words_go_out_in_one_request() -> None:
     partner = Partner(["ok"])
-    called = Assistant((Text("Look."), Call("a", "self.emitvalue", {"p": "x\0"}), Call("b", "read", {}, malformed="{")))
-    results = User((Text("Go on\0."), Text(""), Result("a", "self.emitvalue", "one"), Result("b", "read", "bad", error=True)))
+    called = Assistant(
+        (
+            Text("Look."),
+            Call("a", "self.emitvalue", {"p": "x\0"}),
+            Call("b", "read", {}, malformed="{"),
+        )
+    )
+    results = User(
+        (
+            Text("Go on\0."),
+            Text(""),
+            Result("a", "self.emitvalue", "one"),
+            Result("b", "read", "bad", error=True),
+        )
+    )
     await partner.ask(user("Hi"), called, results)
     _, response, request = partner.seen[0][0]
     assert isinstance(response, ModelResponse)
@@ -109,7 +153,9 @@ async def test_results_and_words_go_out_in_one_request() -> None:
     ]
     assert isinstance(request, ModelRequest)
     returns = [part for part in request.parts if isinstance(part, ToolReturnPart)]
-    assert [(part.tool_name, part.content, part.tool_call_id, part.outcome) for part in returns] == [
+    assert [
+        (part.tool_name, part.content, part.tool_call_id, part.outcome) for part in returns
+    ] == [
         ("self_emitvalue", "one", "a", "success"),
         ("read", "bad", "b", "failed"),
     ]
@@ -118,7 +164,11 @@ async def test_results_and_words_go_out_in_one_request() -> None:
 
 
 async def test_thinking_and_its_signature_go_back_to_the_provider_that_wrote_them() -> None:
-    partner = Partner([{0: DeltaThinkingPart(content="hm")}, {0: DeltaThinkingPart(signature="s1")}], ["ok"], ["ok"])
+    partner = Partner(
+        [{0: DeltaThinkingPart(content="hm")}, {0: DeltaThinkingPart(signature="s1")}],
+        ["ok"],
+        ["ok"],
+    )
     first, answer = await partner.ask(user("Hi"))
     assert first == Piece("thinking", "hm")
     assert isinstance(answer, Assistant)
@@ -129,7 +179,11 @@ async def test_thinking_and_its_signature_go_back_to_the_provider_that_wrote_the
     response = partner.seen[1][0][1]
     assert isinstance(response, ModelResponse)
     (part,) = response.parts
-    assert (part.part_kind, getattr(part, "signature", ""), response.provider_name) == ("thinking", "s1", "function")
+    assert (part.part_kind, getattr(part, "signature", ""), response.provider_name) == (
+        "thinking",
+        "s1",
+        "function",
+    )
     foreign = Assistant((*answer.content, Text("yes")), wire="anthropic")
     await partner.ask(user("Hi"), foreign)
     response = partner.seen[2][0][1]
@@ -139,7 +193,9 @@ async def test_thinking_and_its_signature_go_back_to_the_provider_that_wrote_the
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 529])
 async def test_what_may_work_later_is_tried_again(status: int) -> None:
-    failure = ModelHTTPError(status, "f", {"error": {"message": "slow down"}}, headers={"Retry-After": "7"})
+    failure = ModelHTTPError(
+        status, "f", {"error": {"message": "slow down"}}, headers={"Retry-After": "7"}
+    )
     partner = Partner(failure, ["ok"])
     retry, *_, answer = await partner.ask(user("Hi"))
     assert isinstance(retry, Retry)
@@ -168,7 +224,9 @@ async def test_an_answer_cut_off_in_the_middle_is_asked_for_again() -> None:
         (ZeroDivisionError("a bug of theirs"), ModelGarbled, 1),
     ],
 )
-async def test_errors_are_sorted_by_what_can_be_done(error: Exception, outcome: type[ModelError], tries: int) -> None:
+async def test_errors_are_sorted_by_what_can_be_done(
+    error: Exception, outcome: type[ModelError], tries: int
+) -> None:
     partner = Partner(*[error] * 9)
     with pytest.raises(outcome):
         await partner.ask(user("Hi"))
@@ -202,20 +260,27 @@ import sys
 sys.modules["pydantic_ai"] = None
 from mudroom._core.ports import Setup
 from mudroom.errors import UsageError
-from mudroom.models.library import LibraryModel
+from mudroom.models.pydantic_ai import LibraryModel
 from mudroom.testing.clock import FakeClock
 try:
     LibraryModel("bedrock:x", clock=FakeClock()).chat(Setup(system=""))
 except UsageError as error:
     print(error)
 """
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout
+    told = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
     assert "pip install 'mudroom[providers]'" in told
 
 
 def test_importing_the_adapter_imports_nothing_of_pydantic_ai() -> None:
-    script = "import sys, mudroom.models.library; print([name for name in sys.modules if name.startswith('pydantic')])"
-    assert subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+    script = "import sys, mudroom.models.pydantic_ai; print([name for name in sys.modules if name.startswith('pydantic')])"
+    assert (
+        subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=True
+        ).stdout.strip()
+        == "[]"
+    )
 
 
 def test_connections_that_pydantic_ai_made_are_closed_and_the_callers_own_are_not() -> None:
@@ -224,7 +289,7 @@ import asyncio
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 from mudroom._core.ports import Setup
-from mudroom.models.library import LibraryModel
+from mudroom.models.pydantic_ai import LibraryModel
 from mudroom.testing.clock import FakeClock
 
 async def closed(model):
@@ -239,5 +304,11 @@ async def main():
 
 asyncio.run(main())
 """
-    told = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, env={"OPENAI_API_KEY": "k"})
+    told = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={"OPENAI_API_KEY": "k"},
+    )
     assert told.stdout.split() == ["True", "False"]

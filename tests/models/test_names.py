@@ -7,12 +7,25 @@ import msgspec
 import pytest
 
 from mudroom.models._json import arguments, clean, decoder, encode
-from mudroom.models.names import Names
+from mudroom.models._tool_names import Names
 
 
 def test_names_go_there_and_back() -> None:
-    names = Names(["read", "self.emitvalue", "self_emitvalue", "文件", "9lives", "x" * 100, "x" * 101])
-    wired = [names.wire(name) for name in ("read", "self.emitvalue", "self_emitvalue", "文件", "9lives", "x" * 100, "x" * 101)]
+    names = Names(
+        ["read", "self.emitvalue", "self_emitvalue", "文件", "9lives", "x" * 100, "x" * 101]
+    )
+    wired = [
+        names.wire(name)
+        for name in (
+            "read",
+            "self.emitvalue",
+            "self_emitvalue",
+            "文件",
+            "9lives",
+            "x" * 100,
+            "x" * 101,
+        )
+    ]
     assert wired[0] == "read"
     assert wired[2] == "self_emitvalue"
     assert len(set(wired)) == len(wired)
@@ -53,5 +66,7 @@ def test_what_strict_json_forbids_is_read_without_harm() -> None:
         ('{"a\\u0000": 1}', {"a": 1}, ""),
     ],
 )
-def test_arguments_are_an_object_or_kept_as_malformed_text(text: str, given: object, malformed: str) -> None:
+def test_arguments_are_an_object_or_kept_as_malformed_text(
+    text: str, given: object, malformed: str
+) -> None:
     assert arguments(text) == (given, malformed)

@@ -8,13 +8,24 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.messages import Assistant, Call, Message, Result, StopReason, Text, Thinking, Usage, User, user
+from mudroom._core.messages import (
+    Assistant,
+    Call,
+    Message,
+    Result,
+    StopReason,
+    Text,
+    Thinking,
+    Usage,
+    User,
+    user,
+)
 from mudroom._core.ports import Piece, Setup
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
 from mudroom.models._http import Cut, Http, Refused
-from mudroom.models._openai_answer import OpenAIReader
-from mudroom.models.names import Names
+from mudroom.models._openai_stream import OpenAIReader
+from mudroom.models._tool_names import Names
 from mudroom.models.openai import OpenAIModel
 from mudroom.testing.clock import FakeClock
 
@@ -25,14 +36,25 @@ def tool(name: str) -> Tool:
     async def run(_context: object, _arguments: object) -> ToolResult:
         return ToolResult("")
 
-    return Tool(name=name, description=f"Does {name}.", parameters={"type": "object", "properties": {}}, parse=dict, run=run)
+    return Tool(
+        name=name,
+        description=f"Does {name}.",
+        parameters={"type": "object", "properties": {}},
+        parse=dict,
+        run=run,
+    )
 
 
 TOOLS = (tool("read"), tool("self.emitvalue"))
 
 
 def sent(
-    *messages: Message, setup: Setup | None = None, model: str = "m", base_url: str = LOCAL, tools: bool = True, key: str = ""
+    *messages: Message,
+    setup: Setup | None = None,
+    model: str = "m",
+    base_url: str = LOCAL,
+    tools: bool = True,
+    key: str = "",
 ) -> dict[str, Any]:
     chat = OpenAIModel(model, http=Http(clock=FakeClock()), base_url=base_url, key=key).chat(
         setup or Setup(system="Be brief.", tools=TOOLS)
@@ -42,7 +64,9 @@ def sent(
     return json.loads(chat.body(tools=tools))
 
 
-def read(*chunks: object, names: Sequence[str] = (), model: str = "m") -> tuple[Assistant, list[Piece]]:
+def read(
+    *chunks: object, names: Sequence[str] = (), model: str = "m"
+) -> tuple[Assistant, list[Piece]]:
     reader, pieces = OpenAIReader(model, Names(names)), list[Piece]()
     for chunk in chunks:
         pieces += reader.feed(chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode())
@@ -50,10 +74,20 @@ def read(*chunks: object, names: Sequence[str] = (), model: str = "m") -> tuple[
 
 
 def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
-    return {"id": "c1", "model": "m-1", "choices": [{"index": 0, "delta": fields, "finish_reason": finish}]}
+    return {
+        "id": "c1",
+        "model": "m-1",
+        "choices": [{"index": 0, "delta": fields, "finish_reason": finish}],
+    }
 
 
-def part(arguments: object = None, *, index: int | None = None, id: str | None = None, name: str | None = None) -> dict[str, Any]:
+def part(
+    arguments: object = None,
+    *,
+    index: int | None = None,
+    id: str | None = None,
+    name: str | None = None,
+) -> dict[str, Any]:
     fields = {"index": index, "id": id, "function": {"name": name, "arguments": arguments}}
     return {key: value for key, value in fields.items() if value is not None}
 
@@ -66,7 +100,10 @@ def test_a_body_has_head_system_and_messages() -> None:
     assert list(body) == ["model", "stream", "stream_options", "max_tokens", "tools", "messages"]
     assert body["stream"] is True
     assert body["stream_options"] == {"include_usage": True}
-    assert body["messages"] == [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Hello"}]
+    assert body["messages"] == [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": "Hello"},
+    ]
 
 
 def test_a_name_with_a_dot_goes_out_legal_and_comes_back_ours() -> None:
@@ -79,13 +116,22 @@ def test_a_name_with_a_dot_goes_out_legal_and_comes_back_ours() -> None:
 
 
 def test_nothing_empty_is_sent() -> None:
-    body = sent(User((Text(""), Text("\0"))), Assistant((Text(""),)), User(()), setup=Setup(system=""))
+    body = sent(
+        User((Text(""), Text("\0"))), Assistant((Text(""),)), User(()), setup=Setup(system="")
+    )
     assert body["messages"] == []
     assert "tools" not in body
 
 
 def test_results_become_tool_messages_before_the_words() -> None:
-    message = User((Text("Go on."), Result("1", "read", "one"), Result("2", "read", "no such file", error=True), Result("3", "read", "")))
+    message = User(
+        (
+            Text("Go on."),
+            Result("1", "read", "one"),
+            Result("2", "read", "no such file", error=True),
+            Result("3", "read", ""),
+        )
+    )
     assert sent(message, setup=Setup(system=""))["messages"] == [
         {"role": "tool", "tool_call_id": "1", "content": "one"},
         {"role": "tool", "tool_call_id": "2", "content": "Error: no such file"},
@@ -100,7 +146,13 @@ def test_an_error_that_says_so_is_not_marked_again() -> None:
 
 
 def test_calls_go_back_as_strings_of_json_and_raw_text_is_wrapped() -> None:
-    message = Assistant((Text("Look."), Call("1", "read", {"path": "ä"}), Call("2", "self.emitvalue", {}, malformed='{"a":')))
+    message = Assistant(
+        (
+            Text("Look."),
+            Call("1", "read", {"path": "ä"}),
+            Call("2", "self.emitvalue", {}, malformed='{"a":'),
+        )
+    )
     (entry,) = sent(message, setup=Setup(system="", tools=TOOLS))["messages"]
     assert entry["content"] == "Look."
     functions = [call["function"] for call in entry["tool_calls"]]
@@ -121,24 +173,39 @@ HERE = "openai:127.0.0.1:1"
         ("anthropic", "s", False),
     ],
 )
-def test_reasoning_goes_back_only_to_the_server_that_called_it_reasoning_content(wire: str, seal: str, kept: bool) -> None:
+def test_reasoning_goes_back_only_to_the_server_that_called_it_reasoning_content(
+    wire: str, seal: str, kept: bool
+) -> None:
     message = Assistant((Thinking("hm", seal), Text("yes")), wire=wire)
     (entry,) = sent(message, setup=Setup(system=""))["messages"]
-    assert entry == {"role": "assistant", "content": "yes", **({"reasoning_content": "hm"} if kept else {})}
+    assert entry == {
+        "role": "assistant",
+        "content": "yes",
+        **({"reasoning_content": "hm"} if kept else {}),
+    }
 
 
 def test_a_strict_server_gets_no_field_that_it_refuses() -> None:
     message = User((Result("1", "read", "one"), Result("2", "read", "two"), Text("Go on.")))
     body = sent(message, setup=Setup(system=""), base_url="https://api.mistral.ai/v1")
     assert "stream_options" not in body
-    assert [(entry["role"], entry["content"]) for entry in body["messages"]] == [("tool", "one"), ("tool", "two\n\nGo on.")]
+    assert [(entry["role"], entry["content"]) for entry in body["messages"]] == [
+        ("tool", "one"),
+        ("tool", "two\n\nGo on."),
+    ]
 
 
 def test_neither_nul_nor_lone_surrogates_are_sent() -> None:
-    body = sent(user("a\0b\ud800c😀"), Assistant((Call("1", "read", {"p": "\udc00\0"}),)), setup=Setup(system="s\ud800"))
+    body = sent(
+        user("a\0b\ud800c😀"),
+        Assistant((Call("1", "read", {"p": "\udc00\0"}),)),
+        setup=Setup(system="s\ud800"),
+    )
     assert body["messages"][0]["content"] == "s\ufffd"
     assert body["messages"][1]["content"] == "ab\ufffdc😀"
-    assert json.loads(body["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {"p": "\ufffd"}
+    assert json.loads(body["messages"][2]["tool_calls"][0]["function"]["arguments"]) == {
+        "p": "\ufffd"
+    }
 
 
 def test_the_last_turn_forbids_calls_after_the_messages() -> None:
@@ -158,8 +225,15 @@ def test_the_last_turn_forbids_calls_after_the_messages() -> None:
         ("gpt-4", 4_096, True),
     ],
 )
-def test_openai_itself_gets_its_own_limit_and_sampling(model: str, limit: int, sampled: bool) -> None:
-    body = sent(user("x"), model=model, base_url="https://api.openai.com/v1", setup=Setup(system="", temperature=0.5, top_p=0.9))
+def test_openai_itself_gets_its_own_limit_and_sampling(
+    model: str, limit: int, sampled: bool
+) -> None:
+    body = sent(
+        user("x"),
+        model=model,
+        base_url="https://api.openai.com/v1",
+        setup=Setup(system="", temperature=0.5, top_p=0.9),
+    )
     assert body["max_completion_tokens"] == limit
     assert ("temperature" in body) is ("top_p" in body) is sampled
     assert "max_tokens" not in body
@@ -207,8 +281,17 @@ def test_words_and_usage_are_read() -> None:
         "completion_tokens_details": {"reasoning_tokens": 4},
     }
     last: dict[str, Any] = {"id": "c1", "choices": [], "usage": usage}
-    answer, pieces = read(delta(role="assistant", content=""), delta(content="Hel"), delta(content="lo"), delta("stop"), last, DONE)
-    assert answer == Assistant((Text("Hello"),), StopReason.END, Usage(100, 9, 64, 0, 4), "m-1", "openai", "c1")
+    answer, pieces = read(
+        delta(role="assistant", content=""),
+        delta(content="Hel"),
+        delta(content="lo"),
+        delta("stop"),
+        last,
+        DONE,
+    )
+    assert answer == Assistant(
+        (Text("Hello"),), StopReason.END, Usage(100, 9, 64, 0, 4), "m-1", "openai", "c1"
+    )
     assert pieces == [Piece("text", "Hel"), Piece("text", "lo")]
 
 
@@ -227,7 +310,10 @@ def test_parallel_calls_in_pieces_are_put_together_by_index() -> None:
 
 @pytest.mark.parametrize("index", [None, 0])
 def test_whole_calls_without_or_with_one_index_for_all_stay_apart(index: int | None) -> None:
-    calls = [part('{"p":1}', index=index, id="a", name="read"), part('{"p":2}', index=index, id="b", name="read")]
+    calls = [
+        part('{"p":1}', index=index, id="a", name="read"),
+        part('{"p":2}', index=index, id="b", name="read"),
+    ]
     answer, _ = read(delta("stop", tool_calls=calls))
     assert answer.calls == (Call("a", "read", {"p": 1}), Call("b", "read", {"p": 2}))
     assert answer.stop is StopReason.CALLS
@@ -249,14 +335,19 @@ def test_arguments_that_are_no_object_are_kept_as_they_came(raw: str) -> None:
 
 
 def test_a_lone_surrogate_in_an_answer_does_no_harm_and_a_pair_torn_apart_is_joined() -> None:
-    torn = [b'{"choices":[{"delta":{"content":"%b"}}]}' % half for half in (rb"\ud83d", rb"\ude00 \ud800")]
+    torn = [
+        b'{"choices":[{"delta":{"content":"%b"}}]}' % half
+        for half in (rb"\ud83d", rb"\ude00 \ud800")
+    ]
     arguments = b'{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{\\"p\\":\\"\\\\ud800\\"}"}}]}}]}'
     answer, _ = read(*torn, arguments, delta("stop"))
     assert answer.text == "😀 \ufffd"
     assert answer.calls[0].arguments == {"p": "\ufffd"}
 
 
-@pytest.mark.parametrize(("key", "seal"), [("reasoning_content", "reasoning_content"), ("reasoning", "")])
+@pytest.mark.parametrize(
+    ("key", "seal"), [("reasoning_content", "reasoning_content"), ("reasoning", "")]
+)
 def test_reasoning_is_kept_under_either_name(key: str, seal: str) -> None:
     answer, pieces = read(delta(**{key: "hm"}), delta("stop", content="yes"))
     assert answer.content == (Thinking("hm", seal), Text("yes"))
@@ -264,7 +355,10 @@ def test_reasoning_is_kept_under_either_name(key: str, seal: str) -> None:
 
 
 def test_content_in_parts_is_read() -> None:
-    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "yes"}]
+    parts = [
+        {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
+        {"type": "text", "text": "yes"},
+    ]
     assert read(delta("stop", content=parts))[0].content == (Thinking("hm"), Text("yes"))
 
 
@@ -278,7 +372,12 @@ def test_an_answer_is_whole_with_a_finish_reason_or_done_and_cut_with_neither() 
 
 @pytest.mark.parametrize(
     ("finish", "stop"),
-    [("length", StopReason.LENGTH), ("content_filter", StopReason.REFUSAL), ("eos", StopReason.OTHER), ("stop", StopReason.END)],
+    [
+        ("length", StopReason.LENGTH),
+        ("content_filter", StopReason.REFUSAL),
+        ("eos", StopReason.OTHER),
+        ("stop", StopReason.END),
+    ],
 )
 def test_the_stop_reason_is_told(finish: str, stop: StopReason) -> None:
     assert read(delta(finish, content="a"))[0].stop is stop

@@ -8,19 +8,29 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from mudroom._core.messages import Assistant, Call, Result, StopReason, Text, Thinking, Usage, User, user
+from mudroom._core.messages import (
+    Assistant,
+    Call,
+    Result,
+    StopReason,
+    Text,
+    Thinking,
+    Usage,
+    User,
+    user,
+)
 from mudroom._core.ports import Model, Piece, Retry, Setup
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
 from mudroom.models._http import Cut, Http, Reader
-from mudroom.models._openai_answer import OpenAIReader
+from mudroom.models._openai_stream import OpenAIReader
 from mudroom.models._sse import Sse
+from mudroom.models._tool_names import Names
 from mudroom.models.google import GoogleModel, GoogleReader
-from mudroom.models.names import Names
 from mudroom.models.openai import OpenAIModel
 from mudroom.testing.clock import FakeClock
-from mudroom.testing.dialects import Reply, google_stream, openai_stream
-from mudroom.testing.server import Asked, Fault, ModelServer, Said
+from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
+from mudroom.testing.wire_formats import Reply, google_stream, openai_stream
 
 WIRES = ["openai", "google"]
 KEY = "sk-very-secret"
@@ -41,7 +51,13 @@ def tool(name: str) -> Tool:
     async def run(_context: object, _arguments: object) -> ToolResult:
         return ToolResult("")
 
-    return Tool(name=name, description=f"Does {name}.", parameters={"type": "object", "properties": {}}, parse=dict, run=run)
+    return Tool(
+        name=name,
+        description=f"Does {name}.",
+        parameters={"type": "object", "properties": {}},
+        parse=dict,
+        run=run,
+    )
 
 
 SETUP = Setup(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
@@ -118,7 +134,10 @@ async def test_a_conversation_goes_there_and_back(wire: str) -> None:
         *pieces, answer = [item async for item in chat.ask()]
         assert isinstance(answer, Assistant)
         assert answer.content == expected(wire).content
-        assert "".join(p.text for p in pieces if isinstance(p, Piece) and p.kind == "text") == "Grüße, 世界 😀"
+        assert (
+            "".join(p.text for p in pieces if isinstance(p, Piece) and p.kind == "text")
+            == "Grüße, 世界 😀"
+        )
         chat.add(answer)
         chat.add(User((Result("a", "read", "one"), Result("b", "self.emitvalue", "two"))))
         last = [item async for item in chat.ask(tools=False)][-1]
@@ -144,7 +163,10 @@ async def test_a_conversation_goes_there_and_back(wire: str) -> None:
         Fault(status=500),
         Fault(status=529),
         Fault(status=502, body=b"<html><title>Bad gateway</title></html>", kind="text/html"),
-        Fault(body=b'data: {"error":{"code":503,"message":"overloaded"}}\n\n', kind="text/event-stream"),
+        Fault(
+            body=b'data: {"error":{"code":503,"message":"overloaded"}}\n\n',
+            kind="text/event-stream",
+        ),
     ],
     ids=["closed", "reset", "ended", "silent", "429", "500", "529", "html 502", "error in stream"],
 )
@@ -163,14 +185,22 @@ async def test_what_may_work_later_is_asked_for_again_as_a_whole(wire: str, faul
 @pytest.mark.parametrize(
     ("fault", "outcome", "requests"),
     [
-        (Fault(status=401, body=b'{"error":{"message":"bad key sk-very-secret"}}'), ModelRefused, 1),
+        (
+            Fault(status=401, body=b'{"error":{"message":"bad key sk-very-secret"}}'),
+            ModelRefused,
+            1,
+        ),
         (Fault(status=400, body=b'{"error":{"message":"bad request"}}'), ModelRefused, 1),
         (Fault(status=503), ModelUnavailable, 4),
         (Fault("half", cut=60), ModelUnavailable, 4),
         (Fault(body=b"<html>hello</html>", kind="text/html"), ModelGarbled, 1),
         (Fault(body=b'{"hello":1}', kind="application/json"), ModelGarbled, 1),
         (Fault(body=b"data: nonsense\n\n", kind="text/event-stream"), ModelGarbled, 1),
-        (Fault(body=b'data: {"type":"message_start"}\n\n', kind="text/event-stream"), ModelGarbled, 1),
+        (
+            Fault(body=b'data: {"type":"message_start"}\n\n', kind="text/event-stream"),
+            ModelGarbled,
+            1,
+        ),
     ],
     ids=["401", "400", "503", "cut", "html", "json", "no json", "another dialect"],
 )

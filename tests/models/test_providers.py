@@ -3,7 +3,16 @@
 import pytest
 
 from mudroom.errors import UnknownName, UsageError
-from mudroom.models.providers import PROVIDERS, base_url, default, headers, key, key_variable, split, token
+from mudroom.models.providers import (
+    PROVIDERS,
+    base_url,
+    default,
+    headers,
+    key,
+    key_variable,
+    split,
+    token,
+)
 
 
 @pytest.mark.parametrize(
@@ -35,13 +44,21 @@ from mudroom.models.providers import PROVIDERS, base_url, default, headers, key,
         (" claude-haiku-4-5 ", ("anthropic", "claude-haiku-4-5")),
     ],
 )
-def test_a_model_string_names_a_provider_and_its_model(name: str, expected: tuple[str, str]) -> None:
+def test_a_model_string_names_a_provider_and_its_model(
+    name: str, expected: tuple[str, str]
+) -> None:
     assert split(name) == expected
 
 
 @pytest.mark.parametrize(
     ("name", "nearest"),
-    [("antropic:claude", "anthropic"), ("sonet", "sonnet"), ("olama:qwen3:8b", "ollama"), ("", "Known"), ("qwen3", "Known")],
+    [
+        ("antropic:claude", "anthropic"),
+        ("sonet", "sonnet"),
+        ("olama:qwen3:8b", "ollama"),
+        ("", "Known"),
+        ("qwen3", "Known"),
+    ],
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(UnknownName, match=nearest):
@@ -69,13 +86,18 @@ def test_a_provider_without_a_model_asks_for_one() -> None:
         ({"OLLAMA_HOST": "127.0.0.1"}, "ollama:qwen3:8b"),
         ({"OLLAMA_HOST": "127.0.0.1", "OLLAMA_MODEL": "llama3.2:3b"}, "ollama:llama3.2:3b"),
         ({"VLLM_BASE_URL": "http://127.0.0.1:8000/v1", "VLLM_MODEL": "m"}, "vllm:m"),
-        ({"VLLM_BASE_URL": "http://127.0.0.1:8000/v1", "GROQ_API_KEY": "k"}, "groq:openai/gpt-oss-120b"),
+        (
+            {"VLLM_BASE_URL": "http://127.0.0.1:8000/v1", "GROQ_API_KEY": "k"},
+            "groq:openai/gpt-oss-120b",
+        ),
         ({"MISTRAL_API_KEY": "k"}, "mistral:mistral-large-latest"),
         ({"MOONSHOT_API_KEY": "k"}, "moonshotai:kimi-latest"),
         ({"MUDROOM_MODEL": "opus", "OPENAI_API_KEY": "k"}, "opus"),
     ],
 )
-def test_the_first_key_or_server_found_suggests_the_model(environ: dict[str, str], model: str | None) -> None:
+def test_the_first_key_or_server_found_suggests_the_model(
+    environ: dict[str, str], model: str | None
+) -> None:
     assert default(environ) == model
     if model:
         split(model)
@@ -106,7 +128,10 @@ def test_ollama_host_is_read_as_ollama_reads_it(host: str, url: str) -> None:
 
 
 def test_base_urls_come_from_the_environment_or_the_table() -> None:
-    assert base_url(PROVIDERS["ollama"], {"OLLAMA_BASE_URL": "http://x/v1", "OLLAMA_HOST": "y"}) == "http://x/v1"
+    assert (
+        base_url(PROVIDERS["ollama"], {"OLLAMA_BASE_URL": "http://x/v1", "OLLAMA_HOST": "y"})
+        == "http://x/v1"
+    )
     assert base_url(PROVIDERS["openai"], {"OPENAI_API_BASE": "http://x/v1"}) == "http://x/v1"
     assert base_url(PROVIDERS["groq"], {}) == "https://api.groq.com/openai/v1"
 
@@ -124,4 +149,7 @@ def test_keys_are_found_by_the_variables_people_have() -> None:
 
 def test_custom_headers_are_lines_of_name_and_value() -> None:
     lines = "X-Team: mud: 7\n\nnonsense\nX-Other:1"
-    assert headers(PROVIDERS["anthropic"], {"ANTHROPIC_CUSTOM_HEADERS": lines}) == {"X-Team": "mud: 7", "X-Other": "1"}
+    assert headers(PROVIDERS["anthropic"], {"ANTHROPIC_CUSTOM_HEADERS": lines}) == {
+        "X-Team": "mud: 7",
+        "X-Other": "1",
+    }

@@ -21,7 +21,9 @@ def begin(model: Model, prompt: str = "Go.") -> Chat:
 
 
 async def test_answers_come_one_after_the_other() -> None:
-    chat = begin(ScriptedModel(["First.", ["Second.", call("read", path="a.py")], call("grep", pattern="x")]))
+    chat = begin(
+        ScriptedModel(["First.", ["Second.", call("read", path="a.py")], call("grep", pattern="x")])
+    )
     assert (await ask(chat)).content == (Text("First."),)
     second = await ask(chat)
     assert (second.text, second.stop) == ("Second.", StopReason.CALLS)

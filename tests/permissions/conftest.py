@@ -18,7 +18,7 @@ from mudroom._engine.task import task_tool
 from mudroom.models.scripted import ScriptedModel
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
-from mudroom.toolkit import builtin
+from mudroom.tools import builtin
 
 TOOLS: dict[str, Tool] = {**builtin(), "task": task_tool({})}
 
@@ -34,10 +34,21 @@ class Court:
         self.root, self.home = root, home
 
     def __call__(
-        self, tool: str, /, allow: Sequence[str] = (), ask: Sequence[str] = (), deny: Sequence[str] = (), *, mode: str = "default",
-        attended: bool = True, tier: str = "off", **arguments: Any,
-    ) -> Decision:  # fmt: skip
-        held = replace(Permissions.of(allow=allow, ask=ask, deny=deny, mode=mode), attended=attended)
+        self,
+        tool: str,
+        /,
+        allow: Sequence[str] = (),
+        ask: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        *,
+        mode: str = "default",
+        attended: bool = True,
+        tier: str = "off",
+        **arguments: Any,
+    ) -> Decision:
+        held = replace(
+            Permissions.of(allow=allow, ask=ask, deny=deny, mode=mode), attended=attended
+        )
         policy = RulePolicy(held, root=str(self.root), home=str(self.home), tier=lambda: tier)
         return policy.decide(TOOLS[tool], arguments, Mode(mode))
 
@@ -79,7 +90,9 @@ class Play:
     async def __call__(self, script: Any, **settings: Any) -> Report:
         self.model = ScriptedModel(script)
         given = dict[str, Any](journal="memory", environ={}, sandbox="off") | settings
-        async with Session(model=self.model, cwd=str(self.folder), home=str(self.home), **given) as session:
+        async with Session(
+            model=self.model, cwd=str(self.folder), home=str(self.home), **given
+        ) as session:
             session.watch(self.events.append)
             return await session.run("PARENT do it")
 

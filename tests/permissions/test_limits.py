@@ -19,18 +19,30 @@ from mudroom._engine.task import chosen, task_tool
 from mudroom.models.scripted import Request, call
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
-from mudroom.toolkit import builtin
+from mudroom.tools import builtin
 
 TOOLS: dict[str, Any] = {**builtin(), "task": task_tool({})}
 ORDER = ["deny", "ask", "allow"]
 
 
 def judged(
-    root: Path, tool: str, tools: tuple[str, ...], *above: tuple[str, ...], held: Permissions | None = None, **arguments: Any
+    root: Path,
+    tool: str,
+    tools: tuple[str, ...],
+    *above: tuple[str, ...],
+    held: Permissions | None = None,
+    **arguments: Any,
 ) -> Decision:
     policy = RulePolicy(held or Permissions(), root=str(root), home="/nowhere", tier=lambda: "full")
     brief = Brief(
-        run_id="1", agent=Agent(name="a", tools=tools), prompt="p", tools=(), model="m", budget=Budget(), limits=above, mode=Mode.BYPASS
+        run_id="1",
+        agent=Agent(name="a", tools=tools),
+        prompt="p",
+        tools=(),
+        model="m",
+        budget=Budget(),
+        limits=above,
+        mode=Mode.BYPASS,
     )
     return policy.judge(Call("c", tool, arguments), TOOLS[tool], arguments, brief)
 
@@ -46,7 +58,9 @@ def judged(
         (("Shell(git:*)",), "bash", "Shell(git:*)"),
     ],
 )
-def test_a_tool_with_brackets_is_had_in_part(tools: tuple[str, ...], wanted: str, held: str) -> None:
+def test_a_tool_with_brackets_is_had_in_part(
+    tools: tuple[str, ...], wanted: str, held: str
+) -> None:
     assert chosen(["bash", "read", "task"], tools) == tuple(wanted.split())
     assert limits(tools) == tuple(held.split())
 
@@ -77,14 +91,32 @@ def test_only_commands_that_match_are_run(tmp_path: Path, command: str, verdict:
 
 def test_a_limit_never_allows_what_the_session_does_not(tmp_path: Path) -> None:
     asking = Permissions.of(ask=["Bash(git:*)"], deny=["Bash(git fetch:*)"])
-    assert judged(tmp_path, "bash", ("bash(git:*)",), held=asking, command="git log").verdict == "ask"
-    assert judged(tmp_path, "bash", ("bash(git:*)",), held=asking, command="git fetch").verdict == "deny"
+    assert (
+        judged(tmp_path, "bash", ("bash(git:*)",), held=asking, command="git log").verdict == "ask"
+    )
+    assert (
+        judged(tmp_path, "bash", ("bash(git:*)",), held=asking, command="git fetch").verdict
+        == "deny"
+    )
 
 
 def test_every_agent_above_must_let_it_pass(tmp_path: Path) -> None:
     for command, verdict in (("git log", "allow"), ("git push", "deny"), ("make", "deny")):
-        assert judged(tmp_path, "bash", ("bash",), ("bash(git:*)",), ("!bash(git push:*)",), command=command).verdict == verdict
-    assert judged(tmp_path, "bash", ("bash(make:*)",), ("bash(git:*)",), command="make").verdict == "deny"
+        assert (
+            judged(
+                tmp_path,
+                "bash",
+                ("bash",),
+                ("bash(git:*)",),
+                ("!bash(git push:*)",),
+                command=command,
+            ).verdict
+            == verdict
+        )
+    assert (
+        judged(tmp_path, "bash", ("bash(make:*)",), ("bash(git:*)",), command="make").verdict
+        == "deny"
+    )
 
 
 FILES = ["read(src/**)", "edit(src/**)", "!read(.env)", "!write(src/x)"]
@@ -106,7 +138,10 @@ FILES = ["read(src/**)", "edit(src/**)", "!read(.env)", "!write(src/x)"]
 def test_limits_of_files(tmp_path: Path, tool: str, path: str, verdict: str) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "link").symlink_to("../other")
-    assert judged(tmp_path, tool, tuple(FILES), file_path=path.replace("link", "src/link")).verdict == verdict
+    assert (
+        judged(tmp_path, tool, tuple(FILES), file_path=path.replace("link", "src/link")).verdict
+        == verdict
+    )
 
 
 def test_what_cannot_be_understood_allows_nothing(tmp_path: Path) -> None:
@@ -116,27 +151,77 @@ def test_what_cannot_be_understood_allows_nothing(tmp_path: Path) -> None:
 
 
 def test_agents_and_servers_may_be_limited_too(tmp_path: Path) -> None:
-    assert judged(tmp_path, "task", ("task(explore)",), agent="Explore", prompt="x").verdict == "allow"
-    assert judged(tmp_path, "task", ("task(explore)",), agent="general", prompt="x").verdict == "deny"
-    assert judged(tmp_path, "task", ("task", "!task(general)"), agent="general", prompt="x").verdict == "deny"
+    assert (
+        judged(tmp_path, "task", ("task(explore)",), agent="Explore", prompt="x").verdict == "allow"
+    )
+    assert (
+        judged(tmp_path, "task", ("task(explore)",), agent="general", prompt="x").verdict == "deny"
+    )
+    assert (
+        judged(tmp_path, "task", ("task", "!task(general)"), agent="general", prompt="x").verdict
+        == "deny"
+    )
 
 
-SPECS = st.sampled_from(["bash(git:*)", "bash(git log:*)", "bash(make)", "!bash(git push:*)", "!bash(make:*)", "bash", "!read(.env)"])
-COMMANDS = st.sampled_from(["git log", "git push", "make", "make x", "ls", "git log; make", "cat .env", "$x", "git log > a", "sh -c make"])
+SPECS = st.sampled_from(
+    [
+        "bash(git:*)",
+        "bash(git log:*)",
+        "bash(make)",
+        "!bash(git push:*)",
+        "!bash(make:*)",
+        "bash",
+        "!read(.env)",
+    ]
+)
+COMMANDS = st.sampled_from(
+    [
+        "git log",
+        "git push",
+        "make",
+        "make x",
+        "ls",
+        "git log; make",
+        "cat .env",
+        "$x",
+        "git log > a",
+        "sh -c make",
+    ]
+)
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.lists(SPECS, min_size=1, max_size=3).map(tuple), max_size=3), COMMANDS, st.booleans())
-def test_with_each_limit_rights_only_shrink(above: list[tuple[str, ...]], command: str, attended: bool) -> None:
+@given(
+    st.lists(st.lists(SPECS, min_size=1, max_size=3).map(tuple), max_size=3),
+    COMMANDS,
+    st.booleans(),
+)
+def test_with_each_limit_rights_only_shrink(
+    above: list[tuple[str, ...]], command: str, attended: bool
+) -> None:
     held = replace(Permissions.of(deny=["Bash(curl:*)"]), attended=attended, mode=Mode.ACCEPT_EDITS)
     verdicts = [
-        ORDER.index(judged(Path("/nowhere/x"), "bash", ("bash",), *map(limits, above[:n]), held=held, command=command).verdict)
+        ORDER.index(
+            judged(
+                Path("/nowhere/x"),
+                "bash",
+                ("bash",),
+                *map(limits, above[:n]),
+                held=held,
+                command=command,
+            ).verdict
+        )
         for n in range(len(above) + 1)
     ]
     assert verdicts == sorted(verdicts, reverse=True)
 
 
-GIT = Agent(name="git", description="d", instructions="CHILD i", tools=("bash(git:*)", "task", "read(src/**)", "glob"))
+GIT = Agent(
+    name="git",
+    description="d",
+    instructions="CHILD i",
+    tools=("bash(git:*)", "task", "read(src/**)", "glob"),
+)
 FREE = Agent(name="free", description="d", instructions="GRAND i", tools=("bash", "read"))
 
 
@@ -144,9 +229,16 @@ async def test_a_limit_holds_for_the_agents_runs_and_all_below_them(play: Any) -
     def script(request: Request) -> Any:
         step = request.results
         if "GRAND" in request.system:
-            return [call("bash", command="touch made"), call("bash", command="git --version")] if not step else "Grandchild done."
+            return (
+                [call("bash", command="touch made"), call("bash", command="git --version")]
+                if not step
+                else "Grandchild done."
+            )
         if "CHILD" in request.system:
-            first = [call("bash", command="touch made"), call("task", agent="free", prompt="go", description="d")]
+            first = [
+                call("bash", command="touch made"),
+                call("task", agent="free", prompt="go", description="d"),
+            ]
             return first if not step else "Child done."
         return [call("task", agent="git", prompt="go", description="d")] if not step else "Done."
 
@@ -173,8 +265,16 @@ async def test_the_tools_of_children_may_be_limited(play: Any) -> None:
 
     def script(request: Request) -> Any:
         if "PARENT i" in request.system:
-            return [call("task", agent="free", prompt="go", description="d")] if not request.results else "Done."
-        return [call("bash", command="touch made"), call("bash", command="git --version")] if not request.results else "Child done."
+            return (
+                [call("task", agent="free", prompt="go", description="d")]
+                if not request.results
+                else "Done."
+            )
+        return (
+            [call("bash", command="touch made"), call("bash", command="git --version")]
+            if not request.results
+            else "Child done."
+        )
 
     await play(script, agents=[FREE], root=parent)
     assert not (play.folder / "made").exists() and len(play.judged) == 1
@@ -186,7 +286,17 @@ async def test_limits_of_a_file_hold(tmp_path: Path) -> None:
     (tmp_path / ".claude" / "agents" / "c.md").write_text(head)
     environ = {"HOME": str(tmp_path / "person")}
     async with Session(
-        model="offline", cwd=str(tmp_path), home=str(tmp_path / "h"), environ=environ, agent_files=True, journal="memory", sandbox="off"
+        model="offline",
+        cwd=str(tmp_path),
+        home=str(tmp_path / "h"),
+        environ=environ,
+        agent_files=True,
+        journal="memory",
+        sandbox="off",
     ) as session:
         agent = next(agent for agent in session.agents if agent.name == "committer")
-    assert agent.limits == ("bash(git:*)", "!bash(git push:*)") and agent.tools is not None and "read" in agent.tools
+    assert (
+        agent.limits == ("bash(git:*)", "!bash(git push:*)")
+        and agent.tools is not None
+        and "read" in agent.tools
+    )

@@ -15,13 +15,13 @@ from msgspec.structs import replace
 
 from mudroom._core.events import SessionOpened
 from mudroom._core.ports import Question
-from mudroom.cli.approve import Asked, introduced, shown, visible
+from mudroom.cli.interactive.approvals import Asked, introduced, shown, visible
 from mudroom.config import Settings
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import call
 from mudroom.permissions import trust
 from mudroom.permissions.rules import Permissions
-from mudroom.replaying import replay
+from mudroom.replay import replay
 
 ASKING = replace(Permissions(), attended=True)
 
@@ -42,7 +42,9 @@ class Face:
         self.titles: list[str] = []
         self._answers = list(answers)
 
-    async def choose(self, title: str, items: Sequence[tuple[str, str]], *, words: bool = False) -> str | None:
+    async def choose(
+        self, title: str, items: Sequence[tuple[str, str]], *, words: bool = False
+    ) -> str | None:
         self.titles.append(title)
         return self._answers.pop(0)
 
@@ -77,25 +79,52 @@ async def test_the_whole_command_is_shown_with_who_asks_and_why() -> None:
     await Asked(face).decide(question(command, part="curl evil"))
     text = face.paper.text
     assert "explore (run 1.1.1) asks for bash: no rule allows it" in text
-    assert "[5000 blanks]" in text and "curl evil\\u{1b}[2K\\u{d}\\u{202e}" in text and "empty lines]" in text and "rm x" in text
+    assert (
+        "[5000 blanks]" in text
+        and "curl evil\\u{1b}[2K\\u{d}\\u{202e}" in text
+        and "empty lines]" in text
+        and "rm x" in text
+    )
     assert "because of: curl evil" in text
 
 
-@pytest.mark.parametrize("hidden", ["\x1b]0;x\x07", "\r", "\u200b", "\u202e", "\x00", "\x9b2J", "\ud800", "\u2028"])
+@pytest.mark.parametrize(
+    "hidden", ["\x1b]0;x\x07", "\r", "\u200b", "\u202e", "\x00", "\x9b2J", "\ud800", "\u2028"]
+)
 def test_nothing_hides_in_a_question(hidden: str) -> None:
     assert hidden not in visible(f"a{hidden}b") and "\\u{" in visible(f"a{hidden}b")
 
 
 def test_other_tools_are_shown_with_all_their_arguments() -> None:
-    lines = shown(Question("1", "main", "write", {"file_path": "a\tb", "content": "x\ny", "n": 1}, "a file is written"))
-    assert [line for line, _ in lines[1:]] == ["  file_path: a    b", "  content: x", "  y", "  n: 1"]
+    lines = shown(
+        Question(
+            "1",
+            "main",
+            "write",
+            {"file_path": "a\tb", "content": "x\ny", "n": 1},
+            "a file is written",
+        )
+    )
+    assert [line for line, _ in lines[1:]] == [
+        "  file_path: a    b",
+        "  content: x",
+        "  y",
+        "  n: 1",
+    ]
 
 
 async def test_a_yes_lets_the_call_act_and_is_recorded(play: Any, person: Any) -> None:
-    report = await play([[call("bash", command="touch made")], "Done."], approver=person(True), permissions=ASKING)
+    report = await play(
+        [[call("bash", command="touch made")], "Done."], approver=person(True), permissions=ASKING
+    )
     assert (play.folder / "made").exists() and report.ok
     (judged,) = play.judged
-    assert (judged.verdict, judged.allowed, judged.answer, judged.name) == ("ask", True, "said the person", "bash")
+    assert (judged.verdict, judged.allowed, judged.answer, judged.name) == (
+        "ask",
+        True,
+        "said the person",
+        "bash",
+    )
 
 
 async def test_where_nobody_is_it_is_denied_at_once_with_words_the_model_can_use(play: Any) -> None:
@@ -111,10 +140,15 @@ async def test_where_nobody_is_it_is_denied_at_once_with_words_the_model_can_use
 
 async def test_a_denial_names_its_rule_and_the_run_goes_on(play: Any) -> None:
     held = Permissions.of(deny=["Bash(touch:*)"])
-    report = await play([[call("bash", command="cd . && touch made")], [call("bash", command="echo on")], "Done."], permissions=held)
+    report = await play(
+        [[call("bash", command="cd . && touch made")], [call("bash", command="echo on")], "Done."],
+        permissions=held,
+    )
     assert "deny bash(touch:*); in: touch made" in play.results[0].result.text
     assert play.results[1].result.text == "on" and report.ok
-    assert [(judged.verdict, judged.allowed, judged.rule) for judged in play.judged] == [("deny", False, "deny bash(touch:*)")]
+    assert [(judged.verdict, judged.allowed, judged.rule) for judged in play.judged] == [
+        ("deny", False, "deny bash(touch:*)")
+    ]
 
 
 async def test_what_is_simply_allowed_leaves_no_event(play: Any) -> None:
@@ -129,9 +163,18 @@ async def test_what_was_granted_is_recorded(play: Any) -> None:
     assert opened.granted == ("network", "allow bash(make:*)") and opened.sandbox == "off"
 
 
-async def test_a_record_with_denials_and_answers_is_run_again_the_same(play: Any, person: Any) -> None:
+async def test_a_record_with_denials_and_answers_is_run_again_the_same(
+    play: Any, person: Any
+) -> None:
     held = replace(Permissions.of(deny=["Bash(rm:*)"]), attended=True, only_listed=False)
-    script = [[call("bash", command="touch a"), call("bash", command="rm a"), call("bash", command="touch b")], "Done."]
+    script = [
+        [
+            call("bash", command="touch a"),
+            call("bash", command="rm a"),
+            call("bash", command="touch b"),
+        ],
+        "Done.",
+    ]
     await play(script, approver=person(True, False), permissions=held)
     stored: list[Any] = [event for event in play.events if type(event).__name__ != "Delta"]
     again = await replay(stored)
@@ -147,9 +190,13 @@ async def test_a_folder_that_brings_files_is_asked_about_once(tmp_path: Path) ->
     no: Any = Face("no")
     assert not (await introduced(no, settings, str(project))).trust
     once: Any = Face("once")
-    assert (await introduced(once, settings, str(project))).trust and not trust.trusted(settings.home, str(project))
+    assert (await introduced(once, settings, str(project))).trust and not trust.trusted(
+        settings.home, str(project)
+    )
     always: Any = Face("always")
-    assert (await introduced(always, settings, str(project))).trust and trust.trusted(settings.home, str(project))
+    assert (await introduced(always, settings, str(project))).trust and trust.trusted(
+        settings.home, str(project)
+    )
     assert await introduced(Face(), settings, str(project)) is settings  # pyright: ignore[reportArgumentType]
 
 
@@ -158,8 +205,18 @@ def told(tmp_path: Path) -> Callable[..., tuple[int, str]]:
     """Run the command line in a home of its own: its exit code and all it says."""
 
     def run(*arguments: str) -> tuple[int, str]:
-        environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path / "person"), "MUDROOM_HOME": str(tmp_path / "home")}
-        done = subprocess.run([sys.executable, "-m", "mudroom", *arguments], env=environ, cwd=tmp_path, capture_output=True, text=True)
+        environ = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path / "person"),
+            "MUDROOM_HOME": str(tmp_path / "home"),
+        }
+        done = subprocess.run(
+            [sys.executable, "-m", "mudroom", *arguments],
+            env=environ,
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
         return done.returncode, done.stdout + done.stderr
 
     return run
@@ -167,16 +224,33 @@ def told(tmp_path: Path) -> Callable[..., tuple[int, str]]:
 
 def test_explain_says_what_decides_and_where_it_is_written(tmp_path: Path, told: Any) -> None:
     (tmp_path / ".claude").mkdir()
-    (tmp_path / ".claude" / "settings.json").write_text(json.dumps({"permissions": {"deny": ["Bash(git push:*)"]}}, indent=1))
+    (tmp_path / ".claude" / "settings.json").write_text(
+        json.dumps({"permissions": {"deny": ["Bash(git push:*)"]}}, indent=1)
+    )
     code, text = told("permissions", "explain", "-C", str(tmp_path), "git diff && git push origin")
     assert code == 1 and text.startswith("deny: a rule says deny")
     assert f"deny bash(git push:*) ({tmp_path}/.claude/settings.json:4)" in text
-    code, text = told("permissions", "explain", "-C", str(tmp_path), "ls; make", "--allowedTools", "Bash(make:*)")
+    code, text = told(
+        "permissions", "explain", "-C", str(tmp_path), "ls; make", "--allowedTools", "Bash(make:*)"
+    )
     assert code == 0 and "allow bash(make:*) (--allowed-tools)" in text and "it only reads" in text
     code, text = told("permissions", "explain", "--json", "-C", str(tmp_path), "make")
     assert json.loads(text)["decision"]["verdict"] == "ask" and code == 1
     assert told("permissions", "explain", "-C", str(tmp_path), "make", "--headless")[0] == 0
-    assert told("permissions", "explain", "-C", str(tmp_path), "src/a.py", "--tool", "Edit", "--permission-mode", "acceptEdits")[0] == 0
+    assert (
+        told(
+            "permissions",
+            "explain",
+            "-C",
+            str(tmp_path),
+            "src/a.py",
+            "--tool",
+            "Edit",
+            "--permission-mode",
+            "acceptEdits",
+        )[0]
+        == 0
+    )
 
 
 def test_a_wrong_rule_on_the_command_line_is_wrong_usage(told: Any) -> None:

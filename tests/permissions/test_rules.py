@@ -70,7 +70,12 @@ def test_what_is_no_rule_is_refused_with_its_origin(text: str) -> None:
 
 
 def test_flags_hold_several_rules() -> None:
-    assert listed(["Bash(git diff:*),Edit Read(a, b)", "Write"]) == ["Bash(git diff:*)", "Edit", "Read(a, b)", "Write"]
+    assert listed(["Bash(git diff:*),Edit Read(a, b)", "Write"]) == [
+        "Bash(git diff:*)",
+        "Edit",
+        "Read(a, b)",
+        "Write",
+    ]
 
 
 @given(st.text(max_size=60))
@@ -82,7 +87,9 @@ def test_any_text_is_a_rule_or_refused(text: str) -> None:
 
 
 def test_deny_before_ask_before_allow_however_special(court: Any) -> None:
-    assert court.bash("make x", allow=["Bash(make x)"], ask=["Bash(make:*)"], deny=["Bash"]) == "deny"
+    assert (
+        court.bash("make x", allow=["Bash(make x)"], ask=["Bash(make:*)"], deny=["Bash"]) == "deny"
+    )
     assert court.bash("make x", allow=["Bash(make x)"], ask=["Bash(make:*)"]) == "ask"
     assert court.bash("make x", allow=["Bash(make x)"]) == "allow"
 
@@ -95,7 +102,17 @@ def test_every_part_is_judged_by_itself(court: Any) -> None:
 
 
 def test_wrappers_that_only_measure_are_seen_through(court: Any) -> None:
-    for wrapper in ("timeout 5", "time", "nice -n 5", "nohup", "stdbuf -oL", "command", "timeout -k 1 5 nice", "xargs", "xargs -n 1"):
+    for wrapper in (
+        "timeout 5",
+        "time",
+        "nice -n 5",
+        "nohup",
+        "stdbuf -oL",
+        "command",
+        "timeout -k 1 5 nice",
+        "xargs",
+        "xargs -n 1",
+    ):
         assert court.bash(f"{wrapper} npm test", allow=["Bash(npm test:*)"]) == "allow", wrapper
         assert court.bash(f"{wrapper} make", allow=["Bash(npm test:*)"]) == "ask", wrapper
 
@@ -163,11 +180,46 @@ def test_reading_what_may_lie_outside_is_asked(court: Any, command: str) -> None
 
 
 MODES: dict[str, dict[str, str]] = {
-    "plan": {"read": "allow", "edit": "deny", "bash": "deny", "ruled": "deny", "asked": "deny", "mcp": "deny"},
-    "dontAsk": {"read": "allow", "edit": "deny", "bash": "deny", "ruled": "allow", "asked": "deny", "mcp": "deny"},
-    "default": {"read": "allow", "edit": "ask", "bash": "ask", "ruled": "allow", "asked": "ask", "mcp": "ask"},
-    "acceptEdits": {"read": "allow", "edit": "allow", "bash": "allow", "ruled": "allow", "asked": "ask", "mcp": "ask"},
-    "bypassPermissions": {"read": "allow", "edit": "allow", "bash": "allow", "ruled": "allow", "asked": "allow", "mcp": "allow"},
+    "plan": {
+        "read": "allow",
+        "edit": "deny",
+        "bash": "deny",
+        "ruled": "deny",
+        "asked": "deny",
+        "mcp": "deny",
+    },
+    "dontAsk": {
+        "read": "allow",
+        "edit": "deny",
+        "bash": "deny",
+        "ruled": "allow",
+        "asked": "deny",
+        "mcp": "deny",
+    },
+    "default": {
+        "read": "allow",
+        "edit": "ask",
+        "bash": "ask",
+        "ruled": "allow",
+        "asked": "ask",
+        "mcp": "ask",
+    },
+    "acceptEdits": {
+        "read": "allow",
+        "edit": "allow",
+        "bash": "allow",
+        "ruled": "allow",
+        "asked": "ask",
+        "mcp": "ask",
+    },
+    "bypassPermissions": {
+        "read": "allow",
+        "edit": "allow",
+        "bash": "allow",
+        "ruled": "allow",
+        "asked": "allow",
+        "mcp": "allow",
+    },
 }
 
 
@@ -192,8 +244,17 @@ def _outside(court: Any, mode: str) -> str:
     async def run(context: Any, arguments: Any) -> Any:
         raise AssertionError
 
-    tool = Tool(name="mcp__a__b", description="", parameters={}, parse=dict, run=run, effect=Effect.EFFECTFUL)
-    policy = RulePolicy(Permissions(attended=True), root=str(court.root), home="/", tier=lambda: "full")
+    tool = Tool(
+        name="mcp__a__b",
+        description="",
+        parameters={},
+        parse=dict,
+        run=run,
+        effect=Effect.EFFECTFUL,
+    )
+    policy = RulePolicy(
+        Permissions(attended=True), root=str(court.root), home="/", tier=lambda: "full"
+    )
     return policy.decide(tool, {}, Mode(mode)).verdict
 
 
@@ -252,7 +313,9 @@ def test_headless_naming_what_is_allowed_leaves_out_the_rest_but_reading(court: 
 def test_patterns_of_paths(court: Any, spec: str, path: str, fit: bool) -> None:
     names = {"root": str(court.root), "home": str(court.home), "base": str(court.root.parent)}
     rule, path = spec.format(**names).replace("///", "//"), path.format(**names)
-    assert court("read", file_path=path, deny=[f"Read({rule})"]).verdict == ("deny" if fit else "allow")
+    assert court("read", file_path=path, deny=[f"Read({rule})"]).verdict == (
+        "deny" if fit else "allow"
+    )
 
 
 def test_a_link_is_denied_by_its_target_and_allowed_by_both(court: Any) -> None:
@@ -321,14 +384,30 @@ def test_a_denied_file_is_denied_by_every_spelling(court: Any, command: str) -> 
     assert court.bash("cd src && cat a.py", attended=False, deny=deny) == "allow"
 
 
-@pytest.mark.parametrize("path", [".env", "./.env", "src/../.env", "{root}/.env", "/{root}/.env", "link", "folder/a", ".ENV", "~/x"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        ".env",
+        "./.env",
+        "src/../.env",
+        "{root}/.env",
+        "/{root}/.env",
+        "link",
+        "folder/a",
+        ".ENV",
+        "~/x",
+    ],
+)
 def test_a_denied_file_is_denied_to_every_tool_that_reads(court: Any, path: str) -> None:
     (court.root / "secrets").mkdir()
     (court.root / "folder").symlink_to("secrets")
     (court.root / "link").symlink_to(".env")
     deny = ["Read(.env)", "Read(secrets/**)", "Read(~/x)"]
     for tool, name in (("read", "file_path"), ("grep", "path"), ("glob", "path")):
-        assert court(tool, deny=deny, **{name: path.replace("{root}", str(court.root))}).verdict == "deny", tool
+        assert (
+            court(tool, deny=deny, **{name: path.replace("{root}", str(court.root))}).verdict
+            == "deny"
+        ), tool
 
 
 def test_an_allowed_file_is_that_of_no_other_folder(court: Any) -> None:
@@ -375,7 +454,12 @@ def test_hosts_are_compared_whole(spec: str, url: str, fit: bool) -> None:
         raise AssertionError
 
     tool = Tool(name="web_fetch", description="", parameters={}, parse=dict, run=run)
-    policy = RulePolicy(Permissions.of(allow=[f"WebFetch(domain:{spec})"]), root="/tmp", home="/", tier=lambda: "off")
+    policy = RulePolicy(
+        Permissions.of(allow=[f"WebFetch(domain:{spec})"]),
+        root="/tmp",
+        home="/",
+        tier=lambda: "off",
+    )
     assert policy.decide(tool, {"url": url}, Mode.DEFAULT).verdict == ("allow" if fit else "ask")
 
 
@@ -385,7 +469,12 @@ def test_a_tool_denied_whole_is_not_offered_at_all(tmp_path: Path) -> None:
     async def tools() -> set[str]:
         held = Permissions.of(deny=["Bash", "Write(./x)"])
         async with Session(
-            model="offline", cwd=str(tmp_path), home=str(tmp_path / "h"), journal="memory", environ={}, permissions=held
+            model="offline",
+            cwd=str(tmp_path),
+            home=str(tmp_path / "h"),
+            journal="memory",
+            environ={},
+            permissions=held,
         ) as session:
             return set(session.tools)
 

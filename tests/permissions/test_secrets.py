@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from mudroom import Session
 from mudroom.models.scripted import ScriptedModel, call
-from mudroom.permissions.secrets import Redactor, secret_name
-from mudroom.toolkit._secrets import Redacted
+from mudroom.output_filters.redaction import Redactor, secret_name
+from mudroom.tools._redacting_stream import Redacted
 
 A20, A36 = "aB3dE6gH9jK2mN5pQ8rS", "aB3dE6gH9jK2mN5pQ8rSaB3dE6gH9jK2mN5p"
 SHAPES = {
@@ -31,7 +31,10 @@ SHAPES = {
     "Hugging Face token": "hf_" + A36,
     "JWT": "eyJ" + A20 + ".eyJ" + A20 + "." + A20,
     "password in an address": "https://" + "bob:hunter22@example.org/x",
-    "private key": "-----BEGIN RSA PRIVATE " + "KEY-----\n" + (A36 + "\n") * 10 + "-----END RSA PRIVATE KEY-----",
+    "private key": "-----BEGIN RSA PRIVATE "
+    + "KEY-----\n"
+    + (A36 + "\n") * 10
+    + "-----END RSA PRIVATE KEY-----",
 }
 
 
@@ -76,7 +79,12 @@ def test_values_of_secret_variables_are_taken_out() -> None:
 
 
 def test_names_that_look_secret() -> None:
-    assert all(map(secret_name, ["GITHUB_TOKEN", "aws_secret_access_key", "DB_PASSWD", "AWS_PROFILE", "STRIPE_KEY"]))
+    assert all(
+        map(
+            secret_name,
+            ["GITHUB_TOKEN", "aws_secret_access_key", "DB_PASSWD", "AWS_PROFILE", "STRIPE_KEY"],
+        )
+    )
     assert not any(map(secret_name, ["PATH", "KEYBOARD", "HOME", "LANG"]))
 
 
@@ -106,20 +114,28 @@ async def test_76_secret_scan(tmp_path: Path) -> None:
     planted = "pl4nted-value-77"
     (work / "config").write_text(f"token: {SHAPES['GitHub token']}\nown: {planted}\n")
     script = [
-        [call("read", file_path="config"), call("bash", command="cat config"), call("grep", pattern="own", output_mode="content")],
+        [
+            call("read", file_path="config"),
+            call("bash", command="cat config"),
+            call("grep", pattern="own", output_mode="content"),
+        ],
         [call("bash", command='yes "$(cat config)" | head -c 3000000')],
         "Done.",
     ]
     model = ScriptedModel(script)
     environ = {"MY_SECRET": planted}
     seen: list[Any] = []
-    async with Session(model=model, cwd=str(work), home=str(home), environ=environ, sandbox="off") as session:
+    async with Session(
+        model=model, cwd=str(work), home=str(home), environ=environ, sandbox="off"
+    ) as session:
         session.watch(seen.append)
         await session.run("Look.")
     told = str(model.requests) + str(seen)
     assert "[redacted: $MY_SECRET]" in told and "[redacted: GitHub token]" in told
     files = [path for path in home.rglob("*") if path.is_file()]
-    assert any(path.stat().st_size > 1_000_000 for path in files), "the long output is kept in a file"
+    assert any(path.stat().st_size > 1_000_000 for path in files), (
+        "the long output is kept in a file"
+    )
     kept = b"".join(path.read_bytes() for path in files)
     for secret in (planted, SHAPES["GitHub token"]):
         assert secret not in told and secret.encode() not in kept
@@ -128,13 +144,18 @@ async def test_76_secret_scan(tmp_path: Path) -> None:
 
 async def test_the_persons_own_files_are_written_as_they_are(tmp_path: Path) -> None:
     model = ScriptedModel([[call("write", file_path="a", content=SHAPES["npm token"])], "Done."])
-    async with Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "h"), environ={}, sandbox="off") as session:
+    async with Session(
+        model=model, cwd=str(tmp_path), home=str(tmp_path / "h"), environ={}, sandbox="off"
+    ) as session:
         await session.run("Write.")
     assert (tmp_path / "a").read_text() == SHAPES["npm token"]
 
 
 def test_it_is_cheap() -> None:
-    redact, text = Redactor(dict(os.environ)), Path(__file__).read_text("utf-8").replace(A36, "a").replace(A20, "b") * 20
+    redact, text = (
+        Redactor(dict(os.environ)),
+        Path(__file__).read_text("utf-8").replace(A36, "a").replace(A20, "b") * 20,
+    )
     began = time.process_time()
     redact(text)
     assert (time.process_time() - began) / len(text) < 1e-6, "a second for a megabyte would be felt"

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from mudroom.permissions import programs, shell
-from mudroom.permissions.shell import parse
-from mudroom.permissions.words import Word
+from mudroom.permissions import program_table, shell_parser
+from mudroom.permissions.shell_parser import parse
+from mudroom.permissions.shell_words import Word
 
 
 def source(module: types.ModuleType) -> str:
@@ -22,7 +22,7 @@ def source(module: types.ModuleType) -> str:
         return file.read()
 
 
-PROGRAMS, SHELL = source(programs), source(shell)
+PROGRAMS, SHELL = source(program_table), source(shell_parser)
 
 
 def made(text: str) -> Any:
@@ -48,7 +48,11 @@ def segment(table: str) -> str:
 
 def entries(table: str) -> list[str]:
     """The words in the texts of a table."""
-    texts = [node.value for node in ast.walk(ast.parse(segment(table))) if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts = [
+        node.value
+        for node in ast.walk(ast.parse(segment(table)))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    ]
     return [word for text in texts for word in text.split()]
 
 
@@ -72,7 +76,10 @@ def tells_rm(module: Any, command: str) -> bool:
 
 
 def pushes(module: Any, command: str) -> bool:
-    return any([word.value for word in found] == ["git", "push"] for found in module.meanings(words(command)))
+    return any(
+        [word.value for word in found] == ["git", "push"]
+        for found in module.meanings(words(command))
+    )
 
 
 NAMES: dict[str, tuple[str, Callable[[Any, str], bool]]] = {
@@ -90,7 +97,7 @@ CASES = [(table, word) for table in NAMES for word in entries(table)]
 @pytest.mark.parametrize(("table", "word"), CASES, ids=[f"{table} {word}" for table, word in CASES])
 def test_each_name_that_forbids_is_needed(table: str, word: str) -> None:
     template, holds = NAMES[table]
-    assert holds(programs, template.format(word))
+    assert holds(program_table, template.format(word))
     assert not holds(without(table, word), template.format(word))
 
 
@@ -156,22 +163,35 @@ RISKS = list(patterns())
 @pytest.mark.parametrize(("name", "pattern"), RISKS, ids=[name for name, _ in RISKS])
 def test_each_alternative_of_a_risky_flag_is_needed(name: str, pattern: str) -> None:
     flags = [words(f"{name} {flag} a") for flag in FLAGS[name].split()]
-    assert all(map(programs.risk, flags))
+    assert all(map(program_table.risk, flags))
     for instead in (r"(?!)", *fewer(pattern)):
-        place = f'_GIT_RISKY = re.compile(r"{pattern}"' if name == "git" else f'"{name}": r"{pattern}"'
+        place = (
+            f'_GIT_RISKY = re.compile(r"{pattern}"' if name == "git" else f'"{name}": r"{pattern}"'
+        )
         assert PROGRAMS.count(place) == 1
         module = made(PROGRAMS.replace(place, place.replace(pattern, instead)))
         assert not all(map(module.risk, flags)), instead
 
 
 def test_each_way_to_run_what_follows_is_needed() -> None:
-    flags = ["-exec", "-execdir", "-ok", "-okdir", "-x", "-X", "--pre", "--exec", "--exec-batch", "--hostname-bin"]
+    flags = [
+        "-exec",
+        "-execdir",
+        "-ok",
+        "-okdir",
+        "-x",
+        "-X",
+        "--pre",
+        "--exec",
+        "--exec-batch",
+        "--hostname-bin",
+    ]
     pattern = compiled("_RUNS_NEXT")
 
     def held(module: Any) -> bool:
         return all(runs_rm(module, f"find . {flag} rm x") for flag in flags)
 
-    assert held(programs)
+    assert held(program_table)
     for instead in fewer(pattern):
         assert not held(made(PROGRAMS.replace(f'r"{pattern}"', f'r"{instead}"', 1))), instead
 
@@ -211,7 +231,10 @@ DOUBTS = {
 }
 ONLY_BY_ANOTHER_GRAMMAR = {'f"the redirect {operator} is not judged"'}
 """This one knows no other operator; a later one may."""
-SITES = [(found.start(1), found[2]) for found in re.finditer(r"((?:self|reader)\.doubt)\((.+)\)$", SHELL, re.MULTILINE)]
+SITES = [
+    (found.start(1), found[2])
+    for found in re.finditer(r"((?:self|reader)\.doubt)\((.+)\)$", SHELL, re.MULTILINE)
+]
 
 
 def test_every_doubt_is_tried() -> None:

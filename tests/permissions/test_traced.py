@@ -19,31 +19,44 @@ import pytest
 
 from mudroom._core.agents import Mode
 from mudroom.permissions.policy import RulePolicy
-from mudroom.permissions.programs import READERS, SPEAKERS
+from mudroom.permissions.program_table import READERS, SPEAKERS
 from mudroom.permissions.rules import Permissions
-from mudroom.sandboxes.probe import find, look
-from mudroom.toolkit.bash import BASH
+from mudroom.sandboxes.detect import find, look
+from mudroom.tools.bash import BASH
 
 CASES = 100_000 if os.environ.get("MUDROOM_LONG") else 300
 BATCH = min(CASES, 1_000)
 SEED = int(os.environ.get("MUDROOM_SEED", "5"))
 WALLED = Path(__file__).with_name("walled.py")
-PIECES: dict[str, list[str]] = json.loads(Path(__file__).with_name("pieces.json").read_text("utf-8"))
+PIECES: dict[str, list[str]] = json.loads(
+    Path(__file__).with_name("pieces.json").read_text("utf-8")
+)
 """What commands are made of. Programs that are "allowed" are so with any arguments: only what is known of them keeps `evil` away."""
-LISTED = {name.partition(" ")[0] for name in PIECES["allowed"]} | READERS | SPEAKERS | {"time", "stdbuf", "bwrap"}
+LISTED = (
+    {name.partition(" ")[0] for name in PIECES["allowed"]}
+    | READERS
+    | SPEAKERS
+    | {"time", "stdbuf", "bwrap"}
+)
 """What may run: programs a rule names, those known only to read, wrappers that are seen through, and what builds the next walls."""
 NOISE = "'\"\\$`(){};&|<>#\n\t !*?[]~=,\r\x0b\x85\u00a0e"
 
 pytestmark = [
     pytest.mark.timeout(10_800 if CASES > 1_000 else 120),
     pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace"),
-    pytest.mark.skipif(not look(find(os.environ, "/nonexistent")).tier, reason="needs walls: nothing random runs without"),
+    pytest.mark.skipif(
+        not look(find(os.environ, "/nonexistent")).tier,
+        reason="needs walls: nothing random runs without",
+    ),
 ]
 
 
 def simple(chance: random.Random) -> str:
     return " ".join(
-        [chance.choice(PIECES["programs"]), *(chance.choice(PIECES["words"]) for _ in range(chance.choice((0, 1, 1, 2, 2, 3))))]
+        [
+            chance.choice(PIECES["programs"]),
+            *(chance.choice(PIECES["words"]) for _ in range(chance.choice((0, 1, 1, 2, 2, 3)))),
+        ]
     )
 
 
@@ -80,11 +93,26 @@ class Tracer:
     def started(self, commands: list[str]) -> list[list[str]]:
         """The programs that each command started, first the shell itself."""
         log = self.folder / "log"
-        strace = ["strace", "-f", "--seccomp-bpf", "-qq", "-e", "trace=execve,execveat", "-e", "signal=none", "-o", str(log)]
+        strace = [
+            "strace",
+            "-f",
+            "--seccomp-bpf",
+            "-qq",
+            "-e",
+            "trace=execve,execveat",
+            "-e",
+            "signal=none",
+            "-o",
+            str(log),
+        ]
         ran = subprocess.run(
             [*strace, sys.executable, str(WALLED), str(self.folder)],
-            input=json.dumps(commands), capture_output=True, text=True, check=True, timeout=600,
-        )  # fmt: skip
+            input=json.dumps(commands),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=600,
+        )
         self.tier = ran.stdout.strip()
         found: list[list[str]] = []
         for line in log.read_text(errors="replace").splitlines():
@@ -101,7 +129,9 @@ class Tracer:
 
 def judged(text: str, root: Path) -> Any:
     held = Permissions.of(allow=[f"Bash({name}:*)" for name in PIECES["allowed"]])
-    return RulePolicy(held, root=str(root), home=str(root), tier=lambda: "off").decide(BASH, {"command": text}, Mode.DEFAULT)
+    return RulePolicy(held, root=str(root), home=str(root), tier=lambda: "off").decide(
+        BASH, {"command": text}, Mode.DEFAULT
+    )
 
 
 def test_nothing_that_is_allowed_runs_a_program_no_rule_names(tmp_path: Path) -> None:
@@ -119,7 +149,9 @@ def test_nothing_that_is_allowed_runs_a_program_no_rule_names(tmp_path: Path) ->
             if unlisted := {*programs} - LISTED:
                 holes.append((text, unlisted))
         assert not (tracer.work / "out2").exists()
-    print(f"{tried:,} commands, {allowed:,} allowed and run in tier {tracer.tier}, {len(holes)} holes")
+    print(
+        f"{tried:,} commands, {allowed:,} allowed and run in tier {tracer.tier}, {len(holes)} holes"
+    )
     assert not holes, "\n".join(f"{text!r} ran {programs}" for text, programs in holes)
     assert allowed > tried / 50, f"only {allowed} of {tried} were allowed: the test says little"
 
@@ -127,6 +159,15 @@ def test_nothing_that_is_allowed_runs_a_program_no_rule_names(tmp_path: Path) ->
 def test_the_tracer_sees_what_runs(tmp_path: Path) -> None:
     tracer = Tracer(tmp_path)
     tracer.fresh()
-    ran = tracer.started(["evil", "ls; ./evil", "find . -maxdepth 0 -exec evil {} +", "echo a", "$x", "awk 'BEGIN{system(\"evil\")}'"])
+    ran = tracer.started(
+        [
+            "evil",
+            "ls; ./evil",
+            "find . -maxdepth 0 -exec evil {} +",
+            "echo a",
+            "$x",
+            "awk 'BEGIN{system(\"evil\")}'",
+        ]
+    )
     assert ["evil" in programs for programs in ran] == [True, True, True, False, True, True]
     assert tracer.tier in ("full", "file")

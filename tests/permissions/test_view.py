@@ -10,8 +10,8 @@ import pytest
 
 from mudroom.errors import WorkspaceError
 from mudroom.models.scripted import Request, call
+from mudroom.permissions.filtered_workspace import View
 from mudroom.permissions.rules import Permissions
-from mudroom.permissions.view import View
 from mudroom.workspaces.shared import SharedWorkspace
 
 HELD = Permissions.of(deny=["Read(.env)", "Read(secrets/**)"])
@@ -45,8 +45,12 @@ LOOKING = [
 ]
 
 
-@pytest.mark.parametrize(("tool", "arguments"), LOOKING, ids=[f"{tool} {given}" for tool, given in LOOKING])
-async def test_looking_for_files_leaves_out_what_is_denied(play: Any, project: Path, tool: str, arguments: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    ("tool", "arguments"), LOOKING, ids=[f"{tool} {given}" for tool, given in LOOKING]
+)
+async def test_looking_for_files_leaves_out_what_is_denied(
+    play: Any, project: Path, tool: str, arguments: dict[str, str]
+) -> None:
     given = {name: value.replace("{root}", str(project)) for name, value in arguments.items()}
     await play([[call(tool, **given)], "Done."], permissions=HELD)
     text = play.results[0].result.text
@@ -57,11 +61,24 @@ async def test_looking_for_files_leaves_out_what_is_denied(play: Any, project: P
 
 
 async def test_what_is_not_denied_is_found(play: Any, project: Path) -> None:
-    await play([[call("grep", pattern="needle"), call("glob", pattern="**/*")], "Done."], permissions=HELD)
-    assert [sorted(finished.result.text.split("\n")) for finished in play.results] == [["SECRET.txt", "sub/a.txt"]] * 2
+    await play(
+        [[call("grep", pattern="needle"), call("glob", pattern="**/*")], "Done."], permissions=HELD
+    )
+    assert [sorted(finished.result.text.split("\n")) for finished in play.results] == [
+        ["SECRET.txt", "sub/a.txt"]
+    ] * 2
 
 
-OPENING = [".env", "sub/.env", "alias", "folder/key", "{root}/.env", "/{root}/.env", "sub/../.env", "~/x"]
+OPENING = [
+    ".env",
+    "sub/.env",
+    "alias",
+    "folder/key",
+    "{root}/.env",
+    "/{root}/.env",
+    "sub/../.env",
+    "~/x",
+]
 
 
 @pytest.mark.parametrize("path", OPENING)
@@ -79,7 +96,11 @@ async def test_a_child_sees_no_more(play: Any, project: Path) -> None:
     def script(request: Request) -> Any:
         if "PARENT" in request.prompt:
             return "Done." if request.results else [call("task", prompt="look", description="d")]
-        return "Nothing." if request.results else [call("grep", pattern="needle"), call("read", file_path=".env")]
+        return (
+            "Nothing."
+            if request.results
+            else [call("grep", pattern="needle"), call("read", file_path=".env")]
+        )
 
     await play(script, permissions=HELD)
     found = [finished.result.text for finished in play.results if finished.run != "1"]
@@ -113,6 +134,13 @@ def test_without_rules_about_reading_the_workspace_is_as_it_is(tmp_path: Path) -
     from mudroom.permissions.policy import RulePolicy
 
     workspace = SharedWorkspace(str(tmp_path))
-    brief = Brief(run_id="1", agent=Agent(name="a"), prompt="p", tools=(), model="m", budget=Budget())
+    brief = Brief(
+        run_id="1", agent=Agent(name="a"), prompt="p", tools=(), model="m", budget=Budget()
+    )
     for held in (Permissions(), Permissions.of(deny=["Bash(rm:*)"])):
-        assert RulePolicy(held, root=str(tmp_path), home="/", tier=lambda: "off").view(workspace, "grep", brief) is workspace
+        assert (
+            RulePolicy(held, root=str(tmp_path), home="/", tier=lambda: "off").view(
+                workspace, "grep", brief
+            )
+            is workspace
+        )

@@ -14,7 +14,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from mudroom.sandboxes.probe import Terms, choose
+from mudroom.sandboxes.detect import Terms, choose
 
 SECONDS, TOGETHER = 2, 25
 """The longest that one command may take; and how many are run within the same walls, one after the other."""
@@ -22,11 +22,21 @@ SECONDS, TOGETHER = 2, 25
 
 async def main(folder: Path) -> None:
     programs = str(folder / "bin")
-    environ = {"PATH": f"{programs}:/usr/bin:/bin", "VIRTUAL_ENV": programs, "LANG": "C.UTF-8", "HOME": str(folder / "home")}
-    sandbox, _ = choose(Terms(root=str(folder / "work"), mode="auto", home=str(folder / "records"), environ=environ))
+    environ = {
+        "PATH": f"{programs}:/usr/bin:/bin",
+        "VIRTUAL_ENV": programs,
+        "LANG": "C.UTF-8",
+        "HOME": str(folder / "home"),
+    }
+    sandbox, _ = choose(
+        Terms(root=str(folder / "work"), mode="auto", home=str(folder / "records"), environ=environ)
+    )
     texts: list[str] = json.load(sys.stdin)
     for at in range(0, len(texts), TOGETHER):
-        lines = [f"mark; x=evil y=-exec timeout -s KILL {SECONDS} bash -c {shlex.quote(text)}" for text in texts[at : at + TOGETHER]]
+        lines = [
+            f"mark; x=evil y=-exec timeout -s KILL {SECONDS} bash -c {shlex.quote(text)}"
+            for text in texts[at : at + TOGETHER]
+        ]
         await sandbox.run("\n".join(lines), timeout=SECONDS * TOGETHER + 60, sink=lambda _: None)
     sandbox.close()
     print(sandbox.tier)

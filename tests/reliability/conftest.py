@@ -28,7 +28,16 @@ def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if shutil.which("gcc") is None:
         pytest.skip("no gcc to make a disk that fails")
     library = tmp_path_factory.mktemp("shim") / "disk.so"
-    words = ("gcc", "-shared", "-fPIC", "-O1", "-o", str(library), str(Path(__file__).with_name("disk.c")), "-ldl")
+    words = (
+        "gcc",
+        "-shared",
+        "-fPIC",
+        "-O1",
+        "-o",
+        str(library),
+        str(Path(__file__).with_name("disk.c")),
+        "-ldl",
+    )
     subprocess.run(words, check=True, capture_output=True)
     return library
 
@@ -37,8 +46,16 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     if not os.environ.get("MUDROOM_LONG"):
         return
     passed = [report for report in terminalreporter.getreports("passed") if report.when == "call"]
-    told = [str(value).split("\t", 1) for report in passed for name, value in report.user_properties if name == "figure"]
-    cases = Counter(report.nodeid.partition("[")[0].rpartition("::")[2].removeprefix("test_").replace("_", " ") for report in passed)
+    told = [
+        str(value).split("\t", 1)
+        for report in passed
+        for name, value in report.user_properties
+        if name == "figure"
+    ]
+    cases = Counter(
+        report.nodeid.partition("[")[0].rpartition("::")[2].removeprefix("test_").replace("_", " ")
+        for report in passed
+    )
     rows = [*told, *([name, f"{count} cases"] for name, count in cases.items() if count > 4)]
     terminalreporter.section("figures")
     for what, value in rows:

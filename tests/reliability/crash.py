@@ -28,9 +28,9 @@ from mudroom import Assistant, Session
 from mudroom._core.events import RunFinished, RunStarted, Stored
 from mudroom._core.ports import Finished
 from mudroom._core.tools import Tool, ToolResult
-from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom.journals.sqlite.journal import SqliteJournal, read_only
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.toolkit import builtin
+from mudroom.tools import builtin
 
 SESSION = "00000000-0000-4000-8000-000000000000"
 CHILDREN = "abc"
@@ -124,7 +124,10 @@ def parent(turn: int) -> Answer:
     return [
         [call("task", prompt=f"CHILD {name}") for name in CHILDREN],
         [call("bash", command=effect("parent")), call("read", file_path="a.txt")],
-        [call("edit", file_path="a.txt", old_string="last", new_string="very last"), call("write", file_path="sum.txt", content="3\n")],
+        [
+            call("edit", file_path="a.txt", old_string="last", new_string="very last"),
+            call("write", file_path="sum.txt", content="3\n"),
+        ],
         "all three are done",
     ][turn]
 
@@ -133,13 +136,25 @@ def child(name: str, turn: int) -> Answer:
     file, deep = f"{name}.txt", f"deep/{name}/{name}.txt"
     return [
         [call("write", file_path=file, content=f"one {name}\n")],
-        [call("edit", file_path=file, old_string="one", new_string="one two"), call("read", file_path="given.txt")],
+        [
+            call("edit", file_path=file, old_string="one", new_string="one two"),
+            call("read", file_path="given.txt"),
+        ],
         [call("bash", command=effect(f"{name}1"))],
-        [call("edit", file_path=file, old_string="two", new_string="two three"), call("todo", todos=[])],
+        [
+            call("edit", file_path=file, old_string="two", new_string="two three"),
+            call("todo", todos=[]),
+        ],
         [call("write", file_path=deep, content="first\n"), call("read", file_path=file)],
         [call("bash", command=effect(f"{name}2")), call("bash", command=effect(f"{name}3"))],
-        [call("edit", file_path=deep, old_string="first", new_string="first second"), call("glob", pattern="given*")],
-        [call("edit", file_path=deep, old_string="second", new_string="second third"), call("grep", pattern="given", path="given.txt")],
+        [
+            call("edit", file_path=deep, old_string="first", new_string="first second"),
+            call("glob", pattern="given*"),
+        ],
+        [
+            call("edit", file_path=deep, old_string="second", new_string="second third"),
+            call("grep", pattern="given", path="given.txt"),
+        ],
         [call("write", file_path=file, content=f"at last {name}\n")],
         f"child {name} is done",
     ][turn]
@@ -161,10 +176,20 @@ async def live(home: str, work: str, bought: str, points: Points) -> str:
     """Run to the end; the report as JSON."""
     path = Path(home, "sessions", f"{SESSION}.db")
     recorded = list(read_only(path).read()) if path.exists() else []
-    journal: Any = Journal(SqliteJournal.open(path, session=SESSION, create=not path.exists()), points)
+    journal: Any = Journal(
+        SqliteJournal.open(path, session=SESSION, create=not path.exists()), points
+    )
     tools = [watched(builtin()[name], points) for name in ("write", "edit", "bash")]
     resume = SESSION if recorded else ""
-    session = Session(model=ScriptedModel(script(bought)), cwd=work, home=home, journal=journal, tools=tools, resume=resume, id=SESSION)
+    session = Session(
+        model=ScriptedModel(script(bought)),
+        cwd=work,
+        home=home,
+        journal=journal,
+        tools=tools,
+        resume=resume,
+        id=SESSION,
+    )
     async with session:
         if any(isinstance(event, RunStarted) for event in recorded):
             await session.finish()

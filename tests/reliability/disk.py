@@ -13,7 +13,7 @@ from pathlib import Path
 
 from mudroom import MudroomError, Session
 from mudroom._core.events import RunStarted, Stored
-from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom.journals.sqlite.journal import SqliteJournal, read_only
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 SESSION = "00000000-0000-4000-8000-000000000000"
@@ -39,7 +39,9 @@ class Telling:
 
 def script(request: Request) -> Answer:
     if request.prompt == "CHILD":
-        return [[call("write", file_path="child.txt", content="one\n")], "the child is done"][request.turn]
+        return [[call("write", file_path="child.txt", content="one\n")], "the child is done"][
+            request.turn
+        ]
     return [
         [call("task", prompt="CHILD"), call("write", file_path="a.txt", content="one\n")],
         [call("edit", file_path="a.txt", old_string="one", new_string="two")],
@@ -56,7 +58,14 @@ async def main(home: str, work: str) -> str:
     journal = SqliteJournal.open(path, session=SESSION, create=not begun)
     acks = os.open(os.environ["DISK_ACKS"], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     resume = SESSION if recorded else ""
-    session = Session(model=ScriptedModel(script), cwd=work, home=home, journal=Telling(journal, acks), resume=resume, id=SESSION)
+    session = Session(
+        model=ScriptedModel(script),
+        cwd=work,
+        home=home,
+        journal=Telling(journal, acks),
+        resume=resume,
+        id=SESSION,
+    )
     async with session:
         if any(isinstance(event, RunStarted) for event in recorded):
             report = await session.finish()

@@ -33,7 +33,10 @@ def descendants() -> int:
     found = 0
     for process in Path("/proc").iterdir():
         try:
-            found += process.name.isdecimal() and int((process / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid()
+            found += (
+                process.name.isdecimal()
+                and int((process / "stat").read_text().rpartition(")")[2].split()[1]) == os.getpid()
+            )
         except OSError:
             continue
     return found
@@ -53,9 +56,17 @@ def family(count: int, seconds: float) -> ScriptedModel:
 
     async def script(request: Request) -> Answer:
         if request.prompt == "PARENT":
-            return [call("task", prompt=f"CHILD {n}") for n in range(count)] if request.turn == 0 else "All are done."
+            return (
+                [call("task", prompt=f"CHILD {n}") for n in range(count)]
+                if request.turn == 0
+                else "All are done."
+            )
         await asyncio.sleep(seconds * chance.uniform(0.2, 1.0))
-        return call("read", file_path="mud.txt", offset=request.turn + 1) if request.turn < TURNS else "A report of what I read."
+        return (
+            call("read", file_path="mud.txt", offset=request.turn + 1)
+            if request.turn < TURNS
+            else "A report of what I read."
+        )
 
     return ScriptedModel(script)
 
@@ -83,7 +94,11 @@ async def run(kind: str, folder: Path, count: int, seconds: float) -> dict[str, 
 
 def kept() -> dict[str, int]:
     """What a run may not leave behind."""
-    return {"tasks_left": len(asyncio.all_tasks()), "files_left": len(os.listdir("/proc/self/fd")), "processes_left": descendants()}
+    return {
+        "tasks_left": len(asyncio.all_tasks()),
+        "files_left": len(os.listdir("/proc/self/fd")),
+        "processes_left": descendants(),
+    }
 
 
 async def once(kind: str, folder: Path, count: int, seconds: float) -> dict[str, object]:
@@ -92,7 +107,13 @@ async def once(kind: str, folder: Path, count: int, seconds: float) -> dict[str,
     model.requests = _Nothing()  # pyright: ignore[reportAttributeAccessIssue]  the record of all that was asked is not what is measured
     watching, began = asyncio.create_task(lags(late)), time.perf_counter()
     budget = Budget(turns=count + 10)
-    async with Session(model=model, cwd=str(folder), home=str(folder.parent / "home"), max_children=count, budget=budget) as session:
+    async with Session(
+        model=model,
+        cwd=str(folder),
+        home=str(folder.parent / "home"),
+        max_children=count,
+        budget=budget,
+    ) as session:
         report = await session.run("PARENT")
         memory.append(resident())
     watching.cancel()
@@ -124,5 +145,18 @@ class _Nothing(list[Request]):
 if __name__ == "__main__":
     work = Path(sys.argv[2], "work")
     work.mkdir(parents=True)
-    (work / "mud.txt").write_text("a line of mud, as long as lines are in the books that people write\n" * 120)
-    print(json.dumps(asyncio.run(run(sys.argv[1], work, int(sys.argv[3]), float(sys.argv[4]) if len(sys.argv) > 4 else 0.0))))
+    (work / "mud.txt").write_text(
+        "a line of mud, as long as lines are in the books that people write\n" * 120
+    )
+    print(
+        json.dumps(
+            asyncio.run(
+                run(
+                    sys.argv[1],
+                    work,
+                    int(sys.argv[3]),
+                    float(sys.argv[4]) if len(sys.argv) > 4 else 0.0,
+                )
+            )
+        )
+    )

@@ -14,11 +14,25 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import AnyEvent, Assistant, Budget, Call, Effect, MudroomError, Reason, Report, Session, Tool, ToolContext, ToolResult
+from mudroom import (
+    AnyEvent,
+    Assistant,
+    Budget,
+    Call,
+    Effect,
+    MudroomError,
+    Reason,
+    Report,
+    Result,
+    Session,
+    Tool,
+    ToolContext,
+    ToolResult,
+)
 from mudroom._core.events import Changing, Delta, RunFinished
-from mudroom.journals.sqlite import read_only
+from mudroom.journals.sqlite.journal import read_only
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.testing.history import violations
+from mudroom.testing.invariants import violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 RUNS = 500 if LONG else 40
@@ -42,7 +56,10 @@ class Life:
         if not request.tools:
             return "What I have."
         if request.prompt == "PARENT":
-            return [call("task", prompt=f"CHILD {name}") for name in "abc"] + [self.writing("p", 0), self.command("p", 0)]
+            return [call("task", prompt=f"CHILD {name}") for name in "abc"] + [
+                self.writing("p", 0),
+                self.command("p", 0),
+            ]
         name, turn = request.prompt[-1], request.turn
         return [*(self.writing(f"{name}{n}", turn) for n in range(4)), self.command(name, turn)]
 
@@ -51,17 +68,24 @@ class Life:
 
     def command(self, name: str, turn: int) -> Call:
         line = f"echo {self.mark}{name}{turn} >> effects.txt"
-        return call("bash", command=f": {self.mark}; (sleep 60 & setsid sleep 60 &) ; for n in 1 2 3; do {line}; sleep 0.02; done")
+        return call(
+            "bash",
+            command=f": {self.mark}; (sleep 60 & setsid sleep 60 &) ; for n in 1 2 3; do {line}; sleep 0.02; done",
+        )
 
     async def live(self) -> None:
         seconds = self.moment if self.how == "timeout" else None
         model, folders = ScriptedModel(self.script), (str(self.work), str(self.home))
-        async with Session(model=model, cwd=folders[0], home=folders[1], budget=Budget(seconds=seconds)) as session:
+        async with Session(
+            model=model, cwd=folders[0], home=folders[1], budget=Budget(seconds=seconds)
+        ) as session:
             running = asyncio.create_task(session.run("PARENT"))
             await asyncio.sleep(self.moment)
             report = await self.end(session, running)
             acknowledged = self.world()
-            assert report is None or report.reason is (Reason.TIMEOUT if self.how == "timeout" else Reason.CANCELLED)
+            assert report is None or report.reason is (
+                Reason.TIMEOUT if self.how == "timeout" else Reason.CANCELLED
+            )
             await self.nothing_is_left(time.monotonic() + 2)
             assert self.world() == acknowledged, "an effect after the cancel was acknowledged"
             session.budget = Budget(depth=1)
@@ -95,7 +119,11 @@ class Life:
         await asyncio.sleep(0.05)
 
     def judge(self, path: Path) -> None:
-        lines = Counter((self.work / "effects.txt").read_text().split() if (self.work / "effects.txt").exists() else ())
+        lines = Counter(
+            (self.work / "effects.txt").read_text().split()
+            if (self.work / "effects.txt").exists()
+            else ()
+        )
         assert max(lines.values(), default=0) <= 3, "a command ran twice"
         assert not violations(read_only(path).read())
 
@@ -108,7 +136,8 @@ def sendable(request: Request) -> None:
             assert not waiting
             waiting = [made.id for made in message.calls]
         else:
-            assert [block.call_id for block in message.content if hasattr(block, "call_id")] == waiting  # pyright: ignore
+            answered = [block.call_id for block in message.content if isinstance(block, Result)]
+            assert answered == waiting
             waiting = []
     assert not waiting
 
@@ -134,19 +163,30 @@ async def test_s8_cancel_is_a_barrier(tmp_path: Path, first: int) -> None:
             group.create_task(Life(tmp_path / str(seed), seed).live())
 
 
-async def test_s8_a_write_that_has_begun_is_waited_for_and_none_begins_later(tmp_path: Path) -> None:
+async def test_s8_a_write_that_has_begun_is_waited_for_and_none_begins_later(
+    tmp_path: Path,
+) -> None:
     async def write(context: ToolContext, number: int) -> ToolResult:
         await asyncio.to_thread(context.workspace.replace, f"{number}.txt", b"x" * 60_000_000)
         return ToolResult("written")
 
-    big = Tool(name="big", description="", parameters={"type": "object"}, parse=lambda given: given["n"], run=write, effect=Effect.KEYED)
+    big = Tool(
+        name="big",
+        description="",
+        parameters={"type": "object"},
+        parse=lambda given: given["n"],
+        run=write,
+        effect=Effect.KEYED,
+    )
     model = ScriptedModel([[call("big", n=n) for n in range(4)], "I go on."])
 
     def cancel(event: AnyEvent) -> None:
         if isinstance(event, Changing):
             session.cancel()
 
-    async with Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", tools=[big]) as session:
+    async with Session(
+        model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", tools=[big]
+    ) as session:
         session.watch(cancel)
         assert (await session.run("PARENT")).reason is Reason.CANCELLED
         acknowledged = sorted(path.name for path in tmp_path.iterdir())
@@ -172,8 +212,21 @@ async def test_s8_a_write_in_a_thread_that_comes_too_late_is_refused(tmp_path: P
         return ToolResult("written")
 
     loop, home = asyncio.get_running_loop(), str(tmp_path / "home")
-    tool = Tool(name="late", description="", parameters={"type": "object"}, parse=dict, run=write, effect=Effect.KEYED)
-    async with Session(model=ScriptedModel([call("late")]), cwd=str(tmp_path), home=home, journal="memory", tools=[tool]) as session:
+    tool = Tool(
+        name="late",
+        description="",
+        parameters={"type": "object"},
+        parse=dict,
+        run=write,
+        effect=Effect.KEYED,
+    )
+    async with Session(
+        model=ScriptedModel([call("late")]),
+        cwd=str(tmp_path),
+        home=home,
+        journal="memory",
+        tools=[tool],
+    ) as session:
         running = asyncio.create_task(session.run("PARENT"))
         await begun.wait()
         session.cancel()
@@ -198,7 +251,9 @@ async def test_s10_a_cancel_while_a_run_ends_is_no_second_end(tmp_path: Path) ->
         return "too late"
 
     budget = Budget(turns=1)
-    async with Session(model=ScriptedModel(script), cwd=str(tmp_path), home=str(tmp_path / "home"), budget=budget) as session:
+    async with Session(
+        model=ScriptedModel(script), cwd=str(tmp_path), home=str(tmp_path / "home"), budget=budget
+    ) as session:
         session.watch(events.append)
         for end in ("outer", "own"):
             running = asyncio.create_task(session.run("PARENT"))
@@ -210,7 +265,9 @@ async def test_s10_a_cancel_while_a_run_ends_is_no_second_end(tmp_path: Path) ->
                     await running
             else:
                 assert (await running).reason is Reason.MAX_TURNS
-    assert [event.report.reason for event in events if isinstance(event, RunFinished)] == [Reason.MAX_TURNS] * 2
+    assert [event.report.reason for event in events if isinstance(event, RunFinished)] == [
+        Reason.MAX_TURNS
+    ] * 2
     assert not violations(event for event in events if not isinstance(event, Delta))
 
 
@@ -222,6 +279,10 @@ async def test_f20_a_tool_that_lets_a_cancel_out_of_itself_is_a_failed_call(tmp_
         return ToolResult("never")
 
     odd = Tool(name="odd", description="", parameters={"type": "object"}, parse=dict, run=cancelled)
-    model = ScriptedModel(lambda request: call("odd") if request.turn == 0 else request.results[0].text)
-    async with Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", tools=[odd]) as session:
+    model = ScriptedModel(
+        lambda request: call("odd") if request.turn == 0 else request.results[0].text
+    )
+    async with Session(
+        model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory", tools=[odd]
+    ) as session:
         assert "odd failed" in (await session.run("PARENT")).text

@@ -24,10 +24,10 @@ import pytest
 
 from mudroom import Reason, Report
 from mudroom._core.events import CallFinished, CallStarted, RunFinished, Stored, TurnFinished
-from mudroom._engine.tree import transcript
-from mudroom.journals.sqlite import read_only
-from mudroom.replaying import replay
-from mudroom.testing.history import violations
+from mudroom.journals.sqlite.journal import read_only
+from mudroom.projections.transcript import transcript
+from mudroom.replay import replay
+from mudroom.testing.invariants import violations
 
 PROGRAM = Path(__file__).with_name("crash.py")
 LONG = bool(os.environ.get("MUDROOM_LONG"))
@@ -57,7 +57,13 @@ class Cradle:
 
     def __init__(self, env: dict[str, str]) -> None:
         words = [sys.executable, str(PROGRAM)]
-        self._program = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **env})
+        self._program = subprocess.Popen(
+            words,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **env},
+        )
 
     def live(self, *words: str) -> tuple[int, int, str]:
         """Exit code, points passed, and the report, or what went wrong."""
@@ -76,7 +82,12 @@ class Cradle:
 
 @contextmanager
 def cradle(folder: Path, shim: Path | None = None, *, count: str = "") -> Generator[Cradle]:
-    one = Cradle({"LD_PRELOAD": str(shim), "DISK_FOLDER": f"{folder}/"} | ({"DISK_COUNT": count} if count else {}) if shim else {})
+    one = Cradle(
+        {"LD_PRELOAD": str(shim), "DISK_FOLDER": f"{folder}/"}
+        | ({"DISK_COUNT": count} if count else {})
+        if shim
+        else {}
+    )
     try:
         yield one
     finally:
@@ -87,7 +98,12 @@ class Life:
     """One session's folder, and the deaths it goes through."""
 
     def __init__(self, folder: Path, program: Cradle) -> None:
-        self.home, self.work, self.bought, self.program = folder / "home", folder / "work", folder.with_suffix(".bought"), program
+        self.home, self.work, self.bought, self.program = (
+            folder / "home",
+            folder / "work",
+            folder.with_suffix(".bought"),
+            program,
+        )
         self.work.mkdir(parents=True)
         self.bought.touch()
         (self.work / "given.txt").write_text("given\n")
@@ -95,7 +111,13 @@ class Life:
 
     def go(self, death: Death = ALIVE) -> tuple[int, Report | None]:
         """Run until it dies, or to the end: the points it passed, and its report."""
-        words = [str(self.home), str(self.work), str(self.bought), str(death.point), str(death.disk)]
+        words = [
+            str(self.home),
+            str(self.work),
+            str(self.bought),
+            str(death.point),
+            str(death.disk),
+        ]
         code, points, said = self.program.live(*words)
         self.deaths += code == -9
         assert code in (0, -9), said
@@ -109,13 +131,24 @@ class Life:
         assert report and told(report) == told(undisturbed)
         assert {path: (self.work / path).read_text() for path in FILES} == FILES
         assert not [*self.work.rglob(".mudroom*"), *self.home.rglob("*.new")]
-        effects = Counter((self.work / "effects.txt").read_text().split()) if (self.work / "effects.txt").exists() else Counter[str]()
+        effects = (
+            Counter((self.work / "effects.txt").read_text().split())
+            if (self.work / "effects.txt").exists()
+            else Counter[str]()
+        )
         assert max(effects.values(), default=0) <= 1
         events = self.events()
-        assert not violations(events, effects={f"echo {name} | tee -a effects.txt": times for name, times in effects.items()})
+        assert not violations(
+            events,
+            effects={f"echo {name} | tee -a effects.txt": times for name, times in effects.items()},
+        )
         self.check_answers(events)
-        intents = Counter((event.run, event.call.id) for event in events if isinstance(event, CallStarted))
-        results = Counter((event.run, event.call_id) for event in events if isinstance(event, CallFinished))
+        intents = Counter(
+            (event.run, event.call.id) for event in events if isinstance(event, CallStarted)
+        )
+        results = Counter(
+            (event.run, event.call_id) for event in events if isinstance(event, CallFinished)
+        )
         assert intents == results
         assert set(results.values()) == {1}
         ended = [event for event in events if isinstance(event, RunFinished)]
@@ -126,7 +159,9 @@ class Life:
 
     def check_answers(self, events: list[Stored]) -> None:
         """One answer a turn; what was bought and not heard is at most one answer for each run that was alive at a death."""
-        answers = Counter((event.run, event.turn) for event in events if isinstance(event, TurnFinished))
+        answers = Counter(
+            (event.run, event.turn) for event in events if isinstance(event, TurnFinished)
+        )
         assert set(answers.values()) == {1}
         bought = Counter(self.bought.read_text().splitlines())
         assert len(bought) == len(answers)
@@ -135,16 +170,27 @@ class Life:
 
     def check_unknown(self, events: list[Stored], effects: Counter[str]) -> None:
         """A command that is not known to have run is told to be so; one that is said to have run did."""
-        commands = [event.call for event in events if isinstance(event, CallStarted) and event.call.name == "bash"]
+        commands = [
+            event.call
+            for event in events
+            if isinstance(event, CallStarted) and event.call.name == "bash"
+        ]
         assert len(commands) == len(EFFECTS)
-        unknown = [event for event in events if isinstance(event, CallFinished) and event.name == "bash" and event.result.error]
+        unknown = [
+            event
+            for event in events
+            if isinstance(event, CallFinished) and event.name == "bash" and event.result.error
+        ]
         assert len(commands) - len(unknown) <= sum(effects.values()) <= len(commands)
         assert len(unknown) <= 4 * self.deaths
 
 
 def told(report: Report) -> Mapping[str, object]:
     """What of a report does not depend on how often its process died: all but seconds, failed calls, and tokens, as their words count."""
-    fields = {name: getattr(report, name) for name in ("text", "reason", "run_id", "recovered", "outputs", "turns", "calls", "error")}
+    fields = {
+        name: getattr(report, name)
+        for name in ("text", "reason", "run_id", "recovered", "outputs", "turns", "calls", "error")
+    }
     return fields | {"read": {*report.files_read}, "changed": {*report.files_changed}}
 
 
@@ -168,7 +214,9 @@ def survive(folder: Path, program: Cradle, deaths: tuple[Death, ...], undisturbe
     shutil.rmtree(folder)
 
 
-def several(folder: Path, lives: list[tuple[Death, ...]], undisturbed: Report, shim: Path | None = None) -> None:
+def several(
+    folder: Path, lives: list[tuple[Death, ...]], undisturbed: Report, shim: Path | None = None
+) -> None:
     """Live them all, two at a time."""
 
     def some(which: int) -> None:
@@ -181,28 +229,43 @@ def several(folder: Path, lives: list[tuple[Death, ...]], undisturbed: Report, s
 
 
 @pytest.mark.timeout(3_000)
-def test_s1_to_s4_killed_at_a_point_it_goes_on(undisturbed: tuple[int, Report], tmp_path: Path, figure: Figure) -> None:
+def test_s1_to_s4_killed_at_a_point_it_goes_on(
+    undisturbed: tuple[int, Report], tmp_path: Path, figure: Figure
+) -> None:
     points, report = undisturbed
     assert points >= 300
     lives = [(Death(point),) for point in range(1, points + 1, 1 if LONG else 23)]
     several(tmp_path, list(lives), report)
-    figure("killed around every append and every effect", f"{len(lives)} points, nothing lost or done twice")
+    figure(
+        "killed around every append and every effect",
+        f"{len(lives)} points, nothing lost or done twice",
+    )
 
 
 @pytest.mark.timeout(6_000)
-def test_s1_to_s4_killed_within_a_write_it_goes_on(undisturbed: tuple[int, Report], tmp_path: Path, shim: Path, figure: Figure) -> None:
+def test_s1_to_s4_killed_within_a_write_it_goes_on(
+    undisturbed: tuple[int, Report], tmp_path: Path, shim: Path, figure: Figure
+) -> None:
     count = tmp_path / "count"
     with cradle(tmp_path / "counted", shim, count=str(count)) as program:
         Life(tmp_path / "counted", program).go()
     operations = int(count.read_text())
     assert operations >= 300
-    lives = [(Death(disk=operation),) for operation in range(1, operations + 1, 1 if LONG else operations // 9)]
+    lives = [
+        (Death(disk=operation),)
+        for operation in range(1, operations + 1, 1 if LONG else operations // 9)
+    ]
     several(tmp_path / "lives", list(lives), undisturbed[1], shim)
-    figure("killed at every write, sync, rename and open of the disk", f"{len(lives)} points, nothing lost or done twice")
+    figure(
+        "killed at every write, sync, rename and open of the disk",
+        f"{len(lives)} points, nothing lost or done twice",
+    )
 
 
 @pytest.mark.timeout(9_000)
-def test_s1_to_s4_killed_twice_it_goes_on(undisturbed: tuple[int, Report], tmp_path: Path, figure: Figure) -> None:
+def test_s1_to_s4_killed_twice_it_goes_on(
+    undisturbed: tuple[int, Report], tmp_path: Path, figure: Figure
+) -> None:
     (points, report), chance = undisturbed, random.Random(11)
     firsts = [chance.randrange(1, points - 20) for _ in range(2_000 if LONG else 6)]
     pairs = [(Death(first), Death(chance.randrange(1, points - first))) for first in firsts]

@@ -17,8 +17,8 @@ from typing import NamedTuple
 import pytest
 
 from mudroom._core.events import CallFinished, Stored
-from mudroom.journals.sqlite import SqliteJournal, read_only
-from mudroom.testing.history import violations
+from mudroom.journals.sqlite.journal import SqliteJournal, read_only
+from mudroom.testing.invariants import violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 HERE = Path(__file__).parent
@@ -59,7 +59,9 @@ class Disk:
         }
         env |= {"DISK_COUNT": f"{self.folder}.count"} | ({"DISK_LOG": str(log)} if log else {})
         words = [sys.executable, str(HERE / "disk.py"), str(self.home), str(self.work)]
-        ran = subprocess.run(words, capture_output=True, text=True, timeout=100, check=False, env=env)
+        ran = subprocess.run(
+            words, capture_output=True, text=True, timeout=100, check=False, env=env
+        )
         return ran.stdout + ran.stderr
 
     @property
@@ -71,7 +73,11 @@ class Disk:
         return int((self.acks.read_text().split() or ["0"])[-1]) if self.acks.exists() else 0
 
     def events(self) -> list[Stored]:
-        return list(read_only(self.journal).read()) if self.journal.exists() and self.journal.stat().st_size else []
+        return (
+            list(read_only(self.journal).read())
+            if self.journal.exists() and self.journal.stat().st_size
+            else []
+        )
 
 
 def steps(log: bytes) -> Iterator[Step]:
@@ -79,7 +85,9 @@ def steps(log: bytes) -> Iterator[Step]:
     while at < len(log):
         kind, name, offset, size = struct.unpack_from("=4q", log, at)
         at += 32
-        path = log[at : at + name].decode().removesuffix(".new")  # the same file before it gets its name
+        path = (
+            log[at : at + name].decode().removesuffix(".new")
+        )  # the same file before it gets its name
         yield Step(kind, path, offset, log[at + name : at + name + size])
         at += name + size
 
@@ -128,7 +136,9 @@ class Platter:
 
 @pytest.mark.timeout(2_000)
 @pytest.mark.parametrize("how", ["dropped", "cut", "zeroed", "some lost"])
-async def test_s1_s6_a_loss_of_power_costs_nothing_acknowledged(tmp_path: Path, shim: Path, how: str, figure: Figure) -> None:
+async def test_s1_s6_a_loss_of_power_costs_nothing_acknowledged(
+    tmp_path: Path, shim: Path, how: str, figure: Figure
+) -> None:
     disk, chance, tried = Disk(tmp_path / "disk", shim), random.Random(2), 0
     log = tmp_path / "log"
     assert "ended: all is done" in disk.run(log=log)
@@ -154,7 +164,9 @@ async def test_s1_s6_a_loss_of_power_costs_nothing_acknowledged(tmp_path: Path, 
 
 
 @pytest.mark.timeout(3_000)
-def test_s1_the_nth_operation_fails_and_nothing_is_called_saved_that_is_not(tmp_path: Path, shim: Path, figure: Figure) -> None:
+def test_s1_the_nth_operation_fails_and_nothing_is_called_saved_that_is_not(
+    tmp_path: Path, shim: Path, figure: Figure
+) -> None:
     disk = Disk(tmp_path / "whole", shim)
     assert "ended: all is done" in disk.run()
     operations, stopped, nth = disk.operations, 0, 1
@@ -163,13 +175,24 @@ def test_s1_the_nth_operation_fails_and_nothing_is_called_saved_that_is_not(tmp_
         said = disk.run(fail=nth)
         assert "Traceback" not in said and ("ended: " in said or "stopped: " in said), said
         stopped += "stopped: " in said
-        assert len(disk.events()) >= disk.acknowledged, f"called saved, and lost, when operation {nth} failed: {said}"
+        assert len(disk.events()) >= disk.acknowledged, (
+            f"called saved, and lost, when operation {nth} failed: {said}"
+        )
         again = disk.run()
         assert "ended: " in again, f"after operation {nth} failed: {said}{again}"
         events = disk.events()
         assert not violations(events), f"after operation {nth} failed: {said}"
-        written = [event for event in events if isinstance(event, CallFinished) and event.name == "write" and not event.result.error]
-        assert all((disk.work / path).exists() for event in written for path in event.result.changes)
+        written = [
+            event
+            for event in events
+            if isinstance(event, CallFinished) and event.name == "write" and not event.result.error
+        ]
+        assert all(
+            (disk.work / path).exists() for event in written for path in event.result.changes
+        )
         nth += 1 if LONG else 31
-    figure("disk operations failed one by one", f"{operations if LONG else operations // 31}, {stopped} clear stops, all went on")
+    figure(
+        "disk operations failed one by one",
+        f"{operations if LONG else operations // 31}, {stopped} clear stops, all went on",
+    )
     assert stopped or not LONG

@@ -19,10 +19,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from mudroom import JournalError
 from mudroom._core.events import Stored, Told
 from mudroom.errors import JournalBusy
-from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom.journals.sqlite.journal import SqliteJournal, read_only
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
-TEXTS = st.lists(st.text(st.characters(exclude_categories=("Cs",)), max_size=300), min_size=1, max_size=5)
+TEXTS = st.lists(
+    st.text(st.characters(exclude_categories=("Cs",)), max_size=300), min_size=1, max_size=5
+)
 
 
 class JournalMachine(RuleBasedStateMachine):
@@ -34,7 +36,9 @@ class JournalMachine(RuleBasedStateMachine):
         self.folder = Path(tempfile.mkdtemp(prefix="journal-"))
         self.path, self.forks = self.folder / "s1.db", 0
         self.events: list[Stored] = []
-        self.journal: SqliteJournal | None = SqliteJournal.open(self.path, session="s1", create=True)
+        self.journal: SqliteJournal | None = SqliteJournal.open(
+            self.path, session="s1", create=True
+        )
 
     def teardown(self) -> None:
         if self.journal:
@@ -46,7 +50,9 @@ class JournalMachine(RuleBasedStateMachine):
     @rule(texts=TEXTS)
     def append(self, texts: list[str]) -> None:
         assert self.journal
-        new = [Told(at=float(len(self.events) + n), run="1", text=text) for n, text in enumerate(texts)]
+        new = [
+            Told(at=float(len(self.events) + n), run="1", text=text) for n, text in enumerate(texts)
+        ]
         self.loop.run_until_complete(self.journal.append(*new))
         self.events += new
 

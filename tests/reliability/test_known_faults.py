@@ -22,16 +22,28 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, AnyEvent, Budget, Call, Effect, JournalError, Reason, Session, Text, Tool, ToolResult
+from mudroom import (
+    Agent,
+    AnyEvent,
+    Budget,
+    Call,
+    Effect,
+    JournalError,
+    Reason,
+    Session,
+    Text,
+    Tool,
+    ToolResult,
+)
 from mudroom._core.events import CallFinished, CallStarted, Delta, RunFinished, Stored, TurnFinished
-from mudroom._engine.guard import STOP
+from mudroom._engine.loop_detection import STOP
 from mudroom.errors import JournalBusy, JournalDamaged, ModelRefused
-from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom.journals.sqlite.journal import SqliteJournal, read_only
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.history import violations
-from mudroom.testing.server import Asked, Fault, ModelServer, Said
-from mudroom.testing.strict import strictly
+from mudroom.testing.invariants import violations
+from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
+from mudroom.testing.strict_provider import strictly
 
 MODEL = "anthropic:claude-sonnet-4-5"
 
@@ -51,11 +63,17 @@ class House:
         assert not violations(event for event in self.events if not isinstance(event, Delta))
 
     def results(self, name: str) -> list[str]:
-        return [event.result.text for event in self.events if isinstance(event, CallFinished) and event.name == name]
+        return [
+            event.result.text
+            for event in self.events
+            if isinstance(event, CallFinished) and event.name == name
+        ]
 
 
 @asynccontextmanager
-async def house(folder: Path, answer: Callable[[Asked], Said | Awaitable[Said]], **settings: Any) -> AsyncGenerator[House]:
+async def house(
+    folder: Path, answer: Callable[[Asked], Said | Awaitable[Said]], **settings: Any
+) -> AsyncGenerator[House]:
     def answered(asked: Asked) -> Said | Awaitable[Said]:
         return "I go on." if b"AGAIN" in asked.body else answer(asked)
 
@@ -96,7 +114,9 @@ async def begun(folder: Path, name: str) -> None:
 
 
 async def test_f1_a_call_cut_off_by_an_interrupt_has_a_result(work: Path) -> None:
-    async with house(work, once(bash("touch begun; sleep 60"), Call("r", "todo", {"todos": []}))) as at:
+    async with house(
+        work, once(bash("touch begun; sleep 60"), Call("r", "todo", {"todos": []}))
+    ) as at:
         running = asyncio.create_task(at.session.run("Go."))
         await begun(work, "begun")
         at.session.cancel()
@@ -108,7 +128,14 @@ async def test_f2_a_call_that_was_denied_has_a_result_and_its_call(work: Path) -
     async def run(_context: object, _arguments: object) -> ToolResult:
         raise AssertionError("it was denied")
 
-    tool = Tool(name="risky", description="", parameters={"type": "object"}, parse=dict, run=run, needs_confirmation=True)
+    tool = Tool(
+        name="risky",
+        description="",
+        parameters={"type": "object"},
+        parse=dict,
+        run=run,
+        needs_confirmation=True,
+    )
     async with house(work, once(Call("c", "risky", {})), tools=[tool]) as at:
         assert (await at.session.run("Go.")).text == "Done."
         assert "not allowed" in at.results("risky")[0]
@@ -129,22 +156,34 @@ async def test_f4_no_tool_is_offered_twice(work: Path) -> None:
 
     def answer(asked: Asked) -> Said:
         tools.append(asked.tools)
-        return (Call("t", "task", {"prompt": "CHILD", "agent": "odd"}),) if "task" in asked.tools and not asked.turn else "Done."
+        return (
+            (Call("t", "task", {"prompt": "CHILD", "agent": "odd"}),)
+            if "task" in asked.tools and not asked.turn
+            else "Done."
+        )
 
     async with house(work, answer, agents=[agent]) as at:
         assert (await at.session.run("Go.")).ok
-    assert len(tools) == 3 and all(len(set(names)) == len(names) for names in tools) and "read" in tools[1]
+    assert (
+        len(tools) == 3
+        and all(len(set(names)) == len(names) for names in tools)
+        and "read" in tools[1]
+    )
 
 
 async def test_f5_an_empty_block_of_a_stream_is_not_sent_back(work: Path) -> None:
-    async with house(work, once(Text(""), Text("  \n"), Call("c", "todo", {"todos": []}), Text(""))) as at:
+    async with house(
+        work, once(Text(""), Text("  \n"), Call("c", "todo", {"todos": []}), Text(""))
+    ) as at:
         assert (await at.session.run("Go.")).text == "Done."
         await at.goes_on()
 
 
 async def recorded(folder: Path, script: Callable[[Request], Answer]) -> tuple[Path, list[Stored]]:
     """A session that is over: its file and its events."""
-    async with Session(model=ScriptedModel(script), cwd=str(folder), home=str(folder.parent / "home")) as session:
+    async with Session(
+        model=ScriptedModel(script), cwd=str(folder), home=str(folder.parent / "home")
+    ) as session:
         assert (await session.run("PARENT")).ok
         path = folder.parent / "home" / "sessions" / f"{session.id}.db"
     return path, list(read_only(path).read())
@@ -152,11 +191,21 @@ async def recorded(folder: Path, script: Callable[[Request], Answer]) -> tuple[P
 
 def family(request: Request) -> Answer:
     if request.prompt == "PARENT":
-        return [call("task", prompt=f"CHILD {n}") for n in "abc"] if request.turn == 0 else "PARENT is done."
-    return [call("bash", command=f"echo {request.prompt[-1]} >> effects.txt")] if request.turn == 0 else f"report of {request.prompt}"
+        return (
+            [call("task", prompt=f"CHILD {n}") for n in "abc"]
+            if request.turn == 0
+            else "PARENT is done."
+        )
+    return (
+        [call("bash", command=f"echo {request.prompt[-1]} >> effects.txt")]
+        if request.turn == 0
+        else f"report of {request.prompt}"
+    )
 
 
-async def test_f6_a_torn_tail_costs_nothing_that_was_acknowledged(work: Path, tmp_path: Path) -> None:
+async def test_f6_a_torn_tail_costs_nothing_that_was_acknowledged(
+    work: Path, tmp_path: Path
+) -> None:
     journal = SqliteJournal.open(tmp_path / "a.db", session="s1", create=True)
     _, events = await recorded(work, family)
     for event in events:
@@ -182,19 +231,30 @@ async def test_f7_damage_inside_is_loud_and_names_its_place(work: Path, tmp_path
     with pytest.raises(JournalDamaged, match="record 5 is damaged"):
         list(read_only(path).read())
     with pytest.raises(JournalError, match="record 5"):
-        async with Session(model=ScriptedModel(family), home=str(tmp_path / "home"), resume=path.stem):
+        async with Session(
+            model=ScriptedModel(family), home=str(tmp_path / "home"), resume=path.stem
+        ):
             pass
     assert len(events) > 5
 
 
 async def test_f8_a_second_process_is_refused_with_the_pid_of_the_first(work: Path) -> None:
-    settings: dict[str, Any] = {"model": "offline", "cwd": str(work), "home": str(work.parent / "home")}
+    settings: dict[str, Any] = {
+        "model": "offline",
+        "cwd": str(work),
+        "home": str(work.parent / "home"),
+    }
     async with Session(**settings) as session:
-        code = "import sys; from mudroom.journals.sqlite import SqliteJournal as S; S.open(sys.argv[1], session=sys.argv[2], create=False)"
+        code = "import sys; from mudroom.journals.sqlite.journal import SqliteJournal as S; S.open(sys.argv[1], session=sys.argv[2], create=False)"
         words = code, str(work.parent / "home" / "sessions" / f"{session.id}.db"), session.id
-        other = await asyncio.create_subprocess_exec(sys.executable, "-c", *words, stderr=asyncio.subprocess.PIPE)
+        other = await asyncio.create_subprocess_exec(
+            sys.executable, "-c", *words, stderr=asyncio.subprocess.PIPE
+        )
         _, err = await other.communicate()
-        assert other.returncode == 1 and f"process {os.getpid()} is writing this session".encode() in err
+        assert (
+            other.returncode == 1
+            and f"process {os.getpid()} is writing this session".encode() in err
+        )
         with pytest.raises(JournalBusy):
             async with Session(**settings, resume=session.id):
                 pass
@@ -205,7 +265,9 @@ async def test_f9_a_call_of_a_stream_that_was_cut_never_runs(work: Path, part: i
     blocks = (Text("I shall."), bash("echo x >> effects.txt"), bash("echo y >> effects.txt", "b2"))
 
     def answer(asked: Asked) -> Said:
-        return Fault(blocks, cut=part * 180) if asked.n == 1 else blocks if asked.n == 2 else "Done."
+        return (
+            Fault(blocks, cut=part * 180) if asked.n == 1 else blocks if asked.n == 2 else "Done."
+        )
 
     async with house(work, answer) as at:
         assert (await at.session.run("Go.")).ok
@@ -236,8 +298,14 @@ def states(folder: Path) -> Counter[str]:
     found: Counter[str] = Counter()
     for process in Path("/proc").iterdir():
         try:
-            status = (process / "stat").read_text().rpartition(")")[2].split() if process.name.isdecimal() else []
-            if status and (int(status[1]) == os.getpid() or os.readlink(process / "cwd") == str(folder)):
+            status = (
+                (process / "stat").read_text().rpartition(")")[2].split()
+                if process.name.isdecimal()
+                else []
+            )
+            if status and (
+                int(status[1]) == os.getpid() or os.readlink(process / "cwd") == str(folder)
+            ):
                 found[status[0]] += 1
         except OSError:
             continue
@@ -251,7 +319,10 @@ async def test_f12_no_zombie_is_left(work: Path) -> None:
 
 
 async def test_f13_what_a_session_started_does_not_outlive_it(work: Path) -> None:
-    async with house(work, once(bash("nohup sleep 50 > /dev/null 2>&1 & setsid sleep 50 & disown -a; touch begun"))) as at:
+    async with house(
+        work,
+        once(bash("nohup sleep 50 > /dev/null 2>&1 & setsid sleep 50 & disown -a; touch begun")),
+    ) as at:
         assert (await at.session.run("Go.")).ok
     deadline = time.monotonic() + 2
     while any(os.path.realpath(link) == str(work) for link in Path("/proc").glob("[0-9]*/cwd")):
@@ -262,7 +333,13 @@ async def test_f13_what_a_session_started_does_not_outlive_it(work: Path) -> Non
 async def test_f14_a_program_whose_terminal_is_gone_ends(work: Path) -> None:
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 80, 0, 0))
-    env = {"PATH": os.environ["PATH"], "HOME": str(work), "MUDROOM_HOME": str(work / "home"), "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+    env = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(work),
+        "MUDROOM_HOME": str(work / "home"),
+        "TERM": "xterm",
+        "PROMPT_TOOLKIT_NO_CPR": "1",
+    }
 
     def own_terminal() -> None:
         os.setsid()
@@ -270,7 +347,9 @@ async def test_f14_a_program_whose_terminal_is_gone_ends(work: Path) -> None:
 
     words = (sys.executable, "-m", "mudroom", "--model", "offline")
     terminal: dict[str, Any] = {"stdin": theirs, "stdout": theirs, "stderr": theirs}
-    process = await asyncio.create_subprocess_exec(*words, cwd=work, env=env, preexec_fn=own_terminal, **terminal)
+    process = await asyncio.create_subprocess_exec(
+        *words, cwd=work, env=env, preexec_fn=own_terminal, **terminal
+    )
     os.close(theirs)
     await asyncio.to_thread(os.read, ours, 1)
     await asyncio.sleep(0.5)
@@ -283,17 +362,34 @@ async def look(_context: object, given: dict[str, Any]) -> ToolResult:
     return ToolResult(Path(given["path"]).read_text() if "path" in given else "nothing new")
 
 
-LOOK = Tool(name="look", description="", parameters={"type": "object"}, parse=dict, run=look, effect=Effect.PURE)
+LOOK = Tool(
+    name="look",
+    description="",
+    parameters={"type": "object"},
+    parse=dict,
+    run=look,
+    effect=Effect.PURE,
+)
 """What looks at once: on virtual time nothing may wait for a thread."""
 
 
-def on_virtual_time(folder: Path, script: Callable[[Request], Answer | Awaitable[Answer]], **settings: Any) -> tuple[Any, list[Stored]]:
+def on_virtual_time(
+    folder: Path, script: Callable[[Request], Answer | Awaitable[Answer]], **settings: Any
+) -> tuple[Any, list[Stored]]:
     """The report of a run with a scripted model, and its record."""
     events: list[AnyEvent] = []
 
     async def work() -> Any:
-        where: dict[str, Any] = {"tools": [LOOK], "cwd": str(folder), "home": str(folder.parent / "home"), "journal": "memory"}
-        async with asyncio.timeout(5_000), Session(model=ScriptedModel(script), **where, **settings) as session:
+        where: dict[str, Any] = {
+            "tools": [LOOK],
+            "cwd": str(folder),
+            "home": str(folder.parent / "home"),
+            "journal": "memory",
+        }
+        async with (
+            asyncio.timeout(5_000),
+            Session(model=ScriptedModel(script), **where, **settings) as session,
+        ):
             session.watch(events.append)
             return await session.run("PARENT")
 
@@ -308,7 +404,11 @@ def test_f15_a_parent_hears_of_every_child_in_whatever_order_they_end(work: Path
 
     async def script(request: Request) -> Answer:
         if request.prompt == "PARENT":
-            return [call("task", prompt=f"CHILD {n}") for n in range(100)] if request.turn == 0 else str(len(request.results))
+            return (
+                [call("task", prompt=f"CHILD {n}") for n in range(100)]
+                if request.turn == 0
+                else str(len(request.results))
+            )
         await asyncio.sleep(chance.choice((0, 0, 1e-9, 0.5, chance.random())))
         return "done"
 
@@ -327,17 +427,29 @@ def test_f16_a_child_whose_model_never_answers_is_given_up(work: Path) -> None:
 def test_f17_a_child_that_fails_costs_its_siblings_nothing(work: Path) -> None:
     async def script(request: Request) -> Answer:
         if request.prompt == "PARENT":
-            return [call("task", prompt=f"CHILD {n}") for n in range(5)] if request.turn == 0 else str(request.results)
+            return (
+                [call("task", prompt=f"CHILD {n}") for n in range(5)]
+                if request.turn == 0
+                else str(request.results)
+            )
         if request.prompt == "CHILD 2":
             return ModelRefused("no") if request.n % 2 else RuntimeError("a fault of the adapter")
         await asyncio.sleep(5)
         return f"report of {request.prompt}"
 
     report, _ = on_virtual_time(work, script)
-    assert report.ok and [f"report of CHILD {n}" in report.text for n in range(5)] == [True, True, False, True, True]
+    assert report.ok and [f"report of CHILD {n}" in report.text for n in range(5)] == [
+        True,
+        True,
+        False,
+        True,
+        True,
+    ]
 
 
-async def resumed(work: Path, cut: Callable[[Stored], bool], script: Callable[[Request], Answer]) -> tuple[list[str], list[Stored]]:
+async def resumed(
+    work: Path, cut: Callable[[Stored], bool], script: Callable[[Request], Answer]
+) -> tuple[list[str], list[Stored]]:
     """Record the family, go on from a copy that ends right before the first event that is `cut`; what was asked then, and the record."""
     path, events = await recorded(work, family)
     shutil.rmtree(work.parent / "home" / "sessions")
@@ -346,10 +458,16 @@ async def resumed(work: Path, cut: Callable[[Stored], bool], script: Callable[[R
     await journal.append(*events[:end])
     await journal.close()
     model = ScriptedModel(script)
-    async with Session(model=model, cwd=str(work), home=str(work.parent / "home"), resume=path.stem) as session:
-        assert (await session.finish() or pytest.fail("nothing was unfinished")).text == "PARENT is done."
+    async with Session(
+        model=model, cwd=str(work), home=str(work.parent / "home"), resume=path.stem
+    ) as session:
+        assert (
+            await session.finish() or pytest.fail("nothing was unfinished")
+        ).text == "PARENT is done."
         assert (await session.run("AGAIN")).ok
-    return [f"{request.prompt} {request.turn}" for request in model.requests], list(read_only(path).read())
+    return [f"{request.prompt} {request.turn}" for request in model.requests], list(
+        read_only(path).read()
+    )
 
 
 def going_on(request: Request) -> Answer:
@@ -364,11 +482,25 @@ async def test_f18_a_resume_runs_no_finished_sibling_again(work: Path) -> None:
     asked, record = await resumed(work, second_turn_of_the_last_child, going_on)
     assert "CHILD c 1" in asked and "CHILD c 0" not in asked, "its first answer was stored"
     finished = [event.run for event in record if isinstance(event, RunFinished)]
-    assert not violations(record) and sorted(Counter(finished)) == ["1", "1.1.1", "1.1.2", "1.1.3", "2"]
+    assert not violations(record) and sorted(Counter(finished)) == [
+        "1",
+        "1.1.1",
+        "1.1.2",
+        "1.1.3",
+        "2",
+    ]
     for name in "ab":
-        before = [n for n, event in enumerate(record) if isinstance(event, RunFinished) and event.report.text == f"report of CHILD {name}"]
-        assert (f"CHILD {name} 0" in asked) == (before[0] > asked.index("CHILD c 1") and f"CHILD {name} 0" in asked)
-    assert Counter((work / "effects.txt").read_text().split()).most_common(1)[0][1] == 1, "a command ran twice"
+        before = [
+            n
+            for n, event in enumerate(record)
+            if isinstance(event, RunFinished) and event.report.text == f"report of CHILD {name}"
+        ]
+        assert (f"CHILD {name} 0" in asked) == (
+            before[0] > asked.index("CHILD c 1") and f"CHILD {name} 0" in asked
+        )
+    assert Counter((work / "effects.txt").read_text().split()).most_common(1)[0][1] == 1, (
+        "a command ran twice"
+    )
 
 
 async def test_f19_a_child_s_messages_never_get_into_its_parent_s_history(work: Path) -> None:
@@ -386,11 +518,17 @@ async def test_f19_a_child_s_messages_never_get_into_its_parent_s_history(work: 
 def test_f20_a_child_has_the_limit_that_was_set_and_says_so(work: Path) -> None:
     def script(request: Request) -> Answer:
         if request.prompt == "PARENT":
-            return [call("task", prompt="CHILD", max_turns=3)] if request.turn == 0 else request.results[0].text
+            return (
+                [call("task", prompt="CHILD", max_turns=3)]
+                if request.turn == 0
+                else request.results[0].text
+            )
         return [call("look", turn=request.turn)] if request.tools else "what I have"
 
     report, record = on_virtual_time(work, script)
-    assert report.text.startswith("[MAX_TURNS: stopped after 3 turns, its limit; what follows is its summary")
+    assert report.text.startswith(
+        "[MAX_TURNS: stopped after 3 turns, its limit; what follows is its summary"
+    )
     assert sum(isinstance(event, TurnFinished) and event.run == "1.1.1" for event in record) == 4
 
 
@@ -398,19 +536,35 @@ def test_f22_children_that_fail_are_not_made_for_ever(work: Path) -> None:
     def script(request: Request) -> Answer:
         if request.prompt != "PARENT":
             return ModelRefused("no")
-        return [call("task", prompt=f"CHILD {request.turn} {n}") for n in range(3)] if request.tools else "I give up."
+        return (
+            [call("task", prompt=f"CHILD {request.turn} {n}") for n in range(3)]
+            if request.tools
+            else "I give up."
+        )
 
     report, record = on_virtual_time(work, script, budget=Budget(turns=20, children=7))
     children = {event.run for event in record if "." in event.run}
-    assert len(children) == 7 and report.reason in (Reason.MAX_TURNS, Reason.LOOP) and report.turns <= 21
-    refused = [event.result.text for event in record if isinstance(event, CallFinished) and "budget of 7 children" in event.result.text]
+    assert (
+        len(children) == 7
+        and report.reason in (Reason.MAX_TURNS, Reason.LOOP)
+        and report.turns <= 21
+    )
+    refused = [
+        event.result.text
+        for event in record
+        if isinstance(event, CallFinished) and "budget of 7 children" in event.result.text
+    ]
     assert refused
 
 
 async def test_f23_a_conversation_that_is_too_large_ends_and_does_not_loop(work: Path) -> None:
-    async with house(work, lambda asked: Fault(status=413, body=b'{"error": "prompt is too long"}')) as at:
+    async with house(
+        work, lambda asked: Fault(status=413, body=b'{"error": "prompt is too long"}')
+    ) as at:
         report = await at.session.run("Go.")
-        assert report.reason is Reason.ERROR and "too large" in report.error and at.server.count == 1
+        assert (
+            report.reason is Reason.ERROR and "too large" in report.error and at.server.count == 1
+        )
         await at.goes_on()
 
 
@@ -419,20 +573,28 @@ def test_f24_the_same_call_again_and_again_is_ended(work: Path) -> None:
         return [call("look")] if request.tools else "I was going in circles."
 
     report, _ = on_virtual_time(work, script, budget=Budget(turns=5 * STOP))
-    assert report.reason is Reason.LOOP and report.turns == STOP + 1 and report.text == "I was going in circles."
+    assert (
+        report.reason is Reason.LOOP
+        and report.turns == STOP + 1
+        and report.text == "I was going in circles."
+    )
 
 
 def test_f24_polling_that_sees_a_change_is_no_circle(work: Path) -> None:
     def script(request: Request) -> Answer:
         (work / "state").write_text(f"{request.turn // 3} done")
-        return [call("look", path=str(work / "state"))] if request.turn < 3 * STOP else "It is there."
+        return (
+            [call("look", path=str(work / "state"))] if request.turn < 3 * STOP else "It is there."
+        )
 
     assert on_virtual_time(work, script)[0].text == "It is there."
 
 
 async def test_f25_endless_output_costs_no_memory(work: Path) -> None:
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    async with house(work, once(*(bash("yes mud | head -c 30000000", f"b{n}") for n in range(3)))) as at:
+    async with house(
+        work, once(*(bash("yes mud | head -c 30000000", f"b{n}") for n in range(3)))
+    ) as at:
         assert (await at.session.run("Go.")).ok
         assert all(len(text) <= 50_000 for text in at.results("bash"))
         assert (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) < 32_000
@@ -443,7 +605,12 @@ async def test_f26_output_that_is_no_text_does_no_harm(work: Path) -> None:
     (work / "odd.txt").write_bytes(b"\xff\xfe\x00 \xed\xa0\xbd \x1b[31m caf\xe9")
     odd = Call("r", "read", {"file_path": "odd.txt"})
     async with house(
-        work, once(bash("printf '\\xff\\xed\\xa0\\xbd\\0 caf\\xe9'"), odd, bash("cat /dev/urandom | head -c 5000", "b2"))
+        work,
+        once(
+            bash("printf '\\xff\\xed\\xa0\\xbd\\0 caf\\xe9'"),
+            odd,
+            bash("cat /dev/urandom | head -c 5000", "b2"),
+        ),
     ) as at:
         assert (await at.session.run("Go.")).text == "Done."
         assert sum(isinstance(event, CallStarted) for event in at.events) == 3

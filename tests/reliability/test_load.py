@@ -21,7 +21,12 @@ PROGRAM = Path(__file__).with_name("load.py")
 
 
 def cost(folder: Path, *words: str) -> dict[str, Any]:
-    ran = subprocess.run([sys.executable, str(PROGRAM), words[0], str(folder), *words[1:]], capture_output=True, text=True, check=False)
+    ran = subprocess.run(
+        [sys.executable, str(PROGRAM), words[0], str(folder), *words[1:]],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 
@@ -41,14 +46,23 @@ def test_many_children_in_one_process(tmp_path: Path, figure: Figure) -> None:
     )
     nothing_is_left(found)
     assert found["peak_mb"] < 1_000
-    assert found["lag_p99_ms"] < 100 or not LONG, "the short form shares its processors with other tests"
+    assert found["lag_p99_ms"] < 100 or not LONG, (
+        "the short form shares its processors with other tests"
+    )
 
 
 @pytest.mark.timeout(3_000)
-def test_f12_f25_many_commands_leave_no_zombie_and_memory_is_flat(tmp_path: Path, figure: Figure) -> None:
+def test_f12_f25_many_commands_leave_no_zombie_and_memory_is_flat(
+    tmp_path: Path, figure: Figure
+) -> None:
     commands = 10_000 if LONG else 60
     found = cost(tmp_path / "load", "commands", str(commands))
     memory = found["memory"]
-    figure(f"{commands:,} commands", f"{memory[0]} MB at first, {memory[-1]} MB at last, {commands / found['seconds']:.0f} a second")
+    figure(
+        f"{commands:,} commands",
+        f"{memory[0]} MB at first, {memory[-1]} MB at last, {commands / found['seconds']:.0f} a second",
+    )
     nothing_is_left(found)
-    assert memory[-1] < memory[len(memory) // 10] * 1.05 + 2 + commands * 0.002, "2 kB a command is the conversation itself"
+    assert memory[-1] < memory[len(memory) // 10] * 1.05 + 2 + commands * 0.002, (
+        "2 kB a command is the conversation itself"
+    )

@@ -10,18 +10,24 @@ import pytest
 from mudroom import AnyEvent, Call, Reason, Report, Session
 from mudroom._core.events import Delta
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.faults import DIALECTS, Mood, moods
-from mudroom.testing.history import violations
-from mudroom.testing.server import Asked, ModelServer, Said
-from mudroom.testing.strict import strictly
+from mudroom.testing.invariants import violations
+from mudroom.testing.model_server import Asked, ModelServer, Said
+from mudroom.testing.provider_faults import DIALECTS, Mood, moods
+from mudroom.testing.strict_provider import strictly
 
 CELLS = [(dialect, name) for dialect in DIALECTS for name in moods(dialect)]
-MODELS = {"anthropic": "anthropic:claude-sonnet-4-5", "openai": "openai:gpt-5", "google": "google:gemini-flash-latest"}
+MODELS = {
+    "anthropic": "anthropic:claude-sonnet-4-5",
+    "openai": "openai:gpt-5",
+    "google": "google:gemini-flash-latest",
+}
 
 
 def environ(url: str) -> dict[str, str]:
     names = {"ANTHROPIC": url, "OPENAI": f"{url}/v1", "GEMINI": f"{url}/v1beta"}
-    return {f"{name}_API_KEY": "sk-planted" for name in names} | {f"{name}_BASE_URL": at for name, at in names.items()}
+    return {f"{name}_API_KEY": "sk-planted" for name in names} | {
+        f"{name}_BASE_URL": at for name, at in names.items()
+    }
 
 
 class Bad:
@@ -44,7 +50,13 @@ class Bad:
         async with ModelServer(strictly(self.answer)) as server:
             where = str(folder), str(folder / "home")
             model = MODELS[dialect]
-            async with Session(model=model, environ=environ(server.url), cwd=where[0], home=where[1], journal="memory") as session:
+            async with Session(
+                model=model,
+                environ=environ(server.url),
+                cwd=where[0],
+                home=where[1],
+                journal="memory",
+            ) as session:
                 session.watch(self.events.append)
                 first, requests = await session.run("PARENT"), server.count
                 self.prompt = 2
@@ -53,7 +65,9 @@ class Bad:
 
 
 @pytest.mark.parametrize(("dialect", "name"), CELLS, ids=lambda part: part)
-def test_s7_a_bad_mood_ends_in_a_typed_outcome_and_the_session_goes_on(tmp_path: Path, dialect: str, name: str) -> None:
+def test_s7_a_bad_mood_ends_in_a_typed_outcome_and_the_session_goes_on(
+    tmp_path: Path, dialect: str, name: str
+) -> None:
     mood = moods(dialect)[name]
     bad = Bad(mood)
     report, after, requests = run_virtual(bad.live(tmp_path, dialect))
@@ -65,4 +79,6 @@ def test_s7_a_bad_mood_ends_in_a_typed_outcome_and_the_session_goes_on(tmp_path:
     else:
         assert mood.error in report.error and report.error
     assert mood.requests is None or requests == mood.requests
-    assert not violations((event for event in bad.events if not isinstance(event, Delta)), timed=False)
+    assert not violations(
+        (event for event in bad.events if not isinstance(event, Delta)), timed=False
+    )

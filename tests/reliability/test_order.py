@@ -11,19 +11,25 @@ import pytest
 from mudroom import Effect, Session, Tool, ToolResult
 from mudroom._core.events import CallFinished, CallStarted, Changing, Stored, TurnFinished
 from mudroom._core.messages import Result, User
-from mudroom.journals.folder import session_path
 from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom.journals.sqlite.journal import SqliteJournal, read_only
+from mudroom.journals.sqlite.store import session_path
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.history import violations
+from mudroom.testing.invariants import violations
 
 
-async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_before_the_next(tmp_path: Path) -> None:
+async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_before_the_next(
+    tmp_path: Path,
+) -> None:
     journal, seen = MemoryJournal(), list[type[Stored]]()
 
     async def run(_context: object, _arguments: object) -> ToolResult:
-        seen.extend(type(event) for event in journal.read() if isinstance(event, TurnFinished | CallStarted | CallFinished))
+        seen.extend(
+            type(event)
+            for event in journal.read()
+            if isinstance(event, TurnFinished | CallStarted | CallFinished)
+        )
         return ToolResult("done")
 
     def script(request: Request) -> Answer:
@@ -34,19 +40,35 @@ async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_
             for block in message.content
             if isinstance(block, Result)
         }
-        assert given <= {event.call_id for event in journal.read() if isinstance(event, CallFinished)}, "a result was sent and not recorded"
+        assert given <= {
+            event.call_id for event in journal.read() if isinstance(event, CallFinished)
+        }, "a result was sent and not recorded"
         return call("act") if request.turn < 2 else "end"
 
     tool = Tool(name="act", description="", parameters={"type": "object"}, parse=dict, run=run)
     async with Session(
-        model=ScriptedModel(script), cwd=str(tmp_path), home=str(tmp_path / "home"), journal=journal, tools=[tool]
+        model=ScriptedModel(script),
+        cwd=str(tmp_path),
+        home=str(tmp_path / "home"),
+        journal=journal,
+        tools=[tool],
     ) as session:
         assert (await session.run("PARENT")).ok
-    assert seen == [TurnFinished, CallStarted, TurnFinished, CallStarted, CallFinished, TurnFinished, CallStarted]
+    assert seen == [
+        TurnFinished,
+        CallStarted,
+        TurnFinished,
+        CallStarted,
+        CallFinished,
+        TurnFinished,
+        CallStarted,
+    ]
 
 
 @pytest.mark.parametrize(("seconds", "at_once"), [(0.5, False), (1.5, True)])
-def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_once(tmp_path: Path, seconds: float, at_once: bool) -> None:
+def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_once(
+    tmp_path: Path, seconds: float, at_once: bool
+) -> None:
     journal, shown, recorded = MemoryJournal(), list[str](), list[bool]()
 
     async def look(_context: object, _arguments: object) -> ToolResult:
@@ -61,15 +83,37 @@ def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_o
         return "end"
 
     async def main() -> None:
-        tool = Tool(name="look", description="", parameters={"type": "object"}, parse=dict, run=look, effect=Effect.PURE)
+        tool = Tool(
+            name="look",
+            description="",
+            parameters={"type": "object"},
+            parse=dict,
+            run=look,
+            effect=Effect.PURE,
+        )
         cwd, home = str(tmp_path), str(tmp_path / "home")
-        async with Session(model=ScriptedModel(script), cwd=cwd, home=home, journal=journal, tools=[tool], sandbox="off") as session:
-            session.watch(lambda event: shown.append(event.result.text) if isinstance(event, CallFinished) else None)
+        async with Session(
+            model=ScriptedModel(script),
+            cwd=cwd,
+            home=home,
+            journal=journal,
+            tools=[tool],
+            sandbox="off",
+        ) as session:
+            session.watch(
+                lambda event: (
+                    shown.append(event.result.text) if isinstance(event, CallFinished) else None
+                )
+            )
             assert (await session.run("PARENT")).ok
 
     run_virtual(main())
     assert recorded == [at_once]
-    kinds = [type(event) for event in journal.read() if isinstance(event, CallStarted | CallFinished | TurnFinished)]
+    kinds = [
+        type(event)
+        for event in journal.read()
+        if isinstance(event, CallStarted | CallFinished | TurnFinished)
+    ]
     assert kinds == [TurnFinished, CallStarted, CallFinished, TurnFinished]
 
 
@@ -83,30 +127,46 @@ def changing(request: Request) -> Answer:
 
 @pytest.mark.parametrize("done", ["no", "yes", "by somebody else"])
 @pytest.mark.parametrize(("nth", "before", "after"), [(0, "", "one\n"), (1, "one\n", "one two\n")])
-async def test_s3_a_write_that_was_under_way_takes_effect_once(tmp_path: Path, nth: int, before: str, after: str, done: str) -> None:
+async def test_s3_a_write_that_was_under_way_takes_effect_once(
+    tmp_path: Path, nth: int, before: str, after: str, done: str
+) -> None:
     work, home = tmp_path / "work", tmp_path / "home"
     work.mkdir()
-    async with Session(model=ScriptedModel(changing), cwd=str(work), home=str(tmp_path / "first")) as session:
+    async with Session(
+        model=ScriptedModel(changing), cwd=str(work), home=str(tmp_path / "first")
+    ) as session:
         await session.run("PARENT")
     events = list(read_only(session_path(tmp_path / "first", session.id)).read())
     place = [n for n, event in enumerate(events) if isinstance(event, Changing)][nth]
     announced = events[place]
     assert isinstance(announced, Changing)
-    assert [announced.before, announced.after] == [sha256(text.encode()).hexdigest() if text else "" for text in (before, after)]
+    assert [announced.before, announced.after] == [
+        sha256(text.encode()).hexdigest() if text else "" for text in (before, after)
+    ]
     journal = SqliteJournal.open(session_path(home, session.id), session=session.id, create=True)
     await journal.append(*events[: place + 1])
     await journal.close()
-    (work / "a.txt").write_text({"no": before, "yes": after, "by somebody else": "theirs one\n"}[done])
+    (work / "a.txt").write_text(
+        {"no": before, "yes": after, "by somebody else": "theirs one\n"}[done]
+    )
     if done == "no" and not before:
         (work / "a.txt").unlink()
     (work / ".mudroom-unfinished-999999999-00").touch()
     async with Session(model=ScriptedModel(changing), home=str(home), resume=session.id) as resumed:
         await resumed.finish()
     found = list(read_only(session_path(home, session.id)).read())
-    result = next(event.result for event in found if isinstance(event, CallFinished) and event.call_id == announced.call_id)
+    result = next(
+        event.result
+        for event in found
+        if isinstance(event, CallFinished) and event.call_id == announced.call_id
+    )
     assert result.error is (done == "by somebody else"), result.text
     assert (result.changes == ("a.txt",)) is not result.error
-    tries = [event for event in found if isinstance(event, Changing) and event.call_id == announced.call_id]
+    tries = [
+        event
+        for event in found
+        if isinstance(event, Changing) and event.call_id == announced.call_id
+    ]
     assert len(tries) == (2 if done == "no" else 1)
     last = "one two\n" if done != "by somebody else" else ("theirs one two\n", "theirs one\n")[nth]
     assert (work / "a.txt").read_text() == last

@@ -10,12 +10,20 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom import Budget, Reason, Session
-from mudroom._core.events import CallFinished, CallStarted, RunFinished, RunStarted, Stored, TurnFinished, TurnStarted
-from mudroom._engine.tree import transcript
-from mudroom.journals.folder import session_path
-from mudroom.journals.sqlite import SqliteJournal, read_only
+from mudroom._core.events import (
+    CallFinished,
+    CallStarted,
+    RunFinished,
+    RunStarted,
+    Stored,
+    TurnFinished,
+    TurnStarted,
+)
+from mudroom.journals.sqlite.journal import SqliteJournal, read_only
+from mudroom.journals.sqlite.store import session_path
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.testing.history import violations
+from mudroom.projections.transcript import transcript
+from mudroom.testing.invariants import violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 REFUSED = "No child was started: the budget of 7 children is used up. Ask for less, or do the rest yourself."
@@ -25,7 +33,10 @@ def script(request: Request) -> Answer:
     if request.prompt == "GRANDCHILD":
         return [[call("todo", todos=[])], "I am small."][request.turn]
     if request.prompt == "CHILD":
-        return [[call("task", prompt="GRANDCHILD"), call("task", prompt="GRANDCHILD")], "They are small."][request.turn]
+        return [
+            [call("task", prompt="GRANDCHILD"), call("task", prompt="GRANDCHILD")],
+            "They are small.",
+        ][request.turn]
     if request.prompt == "LATE":
         return "I came late."
     return [
@@ -39,13 +50,17 @@ def script(request: Request) -> Answer:
 @pytest.fixture
 async def recorded(tmp_path: Path) -> tuple[str, list[Stored]]:
     home, budget = str(tmp_path / "home"), Budget(children=7, depth=2)
-    async with Session(model=ScriptedModel(script), cwd=str(tmp_path), home=home, budget=budget, sandbox="off") as session:
+    async with Session(
+        model=ScriptedModel(script), cwd=str(tmp_path), home=home, budget=budget, sandbox="off"
+    ) as session:
         await session.run("PARENT")
     return session.id, list(read_only(session_path(tmp_path / "home", session.id)).read())
 
 
 @pytest.mark.timeout(600)
-async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(tmp_path: Path, recorded: tuple[str, list[Stored]]) -> None:
+async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(
+    tmp_path: Path, recorded: tuple[str, list[Stored]]
+) -> None:
     session, events = recorded
     assert not violations(events)
     begun = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
@@ -54,13 +69,19 @@ async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(tmp
         journal = SqliteJournal.open(session_path(home, session), session=session, create=True)
         await journal.append(*events[:cut])
         await journal.close()
-        async with Session(model=ScriptedModel(script), home=str(home), resume=session, sandbox="off") as resumed:
+        async with Session(
+            model=ScriptedModel(script), home=str(home), resume=session, sandbox="off"
+        ) as resumed:
             report = await resumed.finish()
         found = list(read_only(session_path(home, session)).read())
         assert not violations(found), f"cut off after {cut} records"
         assert report is None or report.text == "All are done."
         assert sum(isinstance(event, RunStarted) for event in found) == 8
-        assert [event.result.text for event in found if isinstance(event, CallFinished) and event.run == "1"][-1] == REFUSED
+        assert [
+            event.result.text
+            for event in found
+            if isinstance(event, CallFinished) and event.run == "1"
+        ][-1] == REFUSED
 
 
 async def test_s9_a_child_has_the_time_it_had_left(tmp_path: Path) -> None:
@@ -70,46 +91,90 @@ async def test_s9_a_child_has_the_time_it_had_left(tmp_path: Path) -> None:
         return [[call("task", prompt="CHILD")], "We are done."][request.turn]
 
     home = str(tmp_path / "home")
-    async with Session(model=ScriptedModel(brief), cwd=str(tmp_path), home=home, budget=Budget(seconds=10), sandbox="off") as session:
+    async with Session(
+        model=ScriptedModel(brief),
+        cwd=str(tmp_path),
+        home=home,
+        budget=Budget(seconds=10),
+        sandbox="off",
+    ) as session:
         await session.run("PARENT")
     events = list(read_only(session_path(home, session.id)).read())
-    cut = next(n for n, event in enumerate(events) if isinstance(event, TurnFinished) and event.run != "1") + 1
+    cut = (
+        next(
+            n
+            for n, event in enumerate(events)
+            if isinstance(event, TurnFinished) and event.run != "1"
+        )
+        + 1
+    )
     late = [*events[: cut - 1], replace(events[cut - 1], at=events[cut - 1].at + 6)]
-    journal = SqliteJournal.open(session_path(tmp_path, session.id), session=session.id, create=True)
+    journal = SqliteJournal.open(
+        session_path(tmp_path, session.id), session=session.id, create=True
+    )
     await journal.append(*late)
     await journal.close()
-    async with Session(model=ScriptedModel(brief), home=str(tmp_path), resume=session.id, sandbox="off") as resumed:
+    async with Session(
+        model=ScriptedModel(brief), home=str(tmp_path), resume=session.id, sandbox="off"
+    ) as resumed:
         report = await resumed.finish()
     assert report and report.text == "We are done."
-    found = {event.run: event.report for event in read_only(session_path(tmp_path, session.id)).read() if isinstance(event, RunFinished)}
+    found = {
+        event.run: event.report
+        for event in read_only(session_path(tmp_path, session.id)).read()
+        if isinstance(event, RunFinished)
+    }
     assert (found["1.1.1"].reason, found["1.1.1"].text) == (Reason.GOAL, "I am done.")
     assert found["1.1.1"].seconds > 6
 
 
 @pytest.mark.parametrize("reason", [Reason.MAX_TURNS, Reason.CANCELLED])
 @pytest.mark.parametrize("answered", [False, True])
-async def test_s10_a_run_that_died_in_its_last_turn_sums_up_and_ends(tmp_path: Path, answered: bool, reason: Reason) -> None:
+async def test_s10_a_run_that_died_in_its_last_turn_sums_up_and_ends(
+    tmp_path: Path, answered: bool, reason: Reason
+) -> None:
     def endless(request: Request) -> Answer:
         return ["I read on.", call("todo", todos=[])] if request.tools else "The sum of it."
 
     home = str(tmp_path / "home")
-    async with Session(model=ScriptedModel(endless), cwd=str(tmp_path), home=home, budget=Budget(turns=2), sandbox="off") as session:
+    async with Session(
+        model=ScriptedModel(endless),
+        cwd=str(tmp_path),
+        home=home,
+        budget=Budget(turns=2),
+        sandbox="off",
+    ) as session:
         first = await session.run("PARENT")
     events = list(read_only(session_path(home, session.id)).read())
     kind = TurnFinished if answered else TurnStarted
-    cut = next(n for n, event in enumerate(events) if isinstance(event, kind) and event.turn == 3) + 1
-    journal = SqliteJournal.open(session_path(tmp_path, session.id), session=session.id, create=True)
-    lived = [replace(event, grace=reason) if isinstance(event, TurnStarted) and event.grace else event for event in events[:cut]]
+    cut = (
+        next(n for n, event in enumerate(events) if isinstance(event, kind) and event.turn == 3) + 1
+    )
+    journal = SqliteJournal.open(
+        session_path(tmp_path, session.id), session=session.id, create=True
+    )
+    lived = [
+        replace(event, grace=reason) if isinstance(event, TurnStarted) and event.grace else event
+        for event in events[:cut]
+    ]
     await journal.append(*lived)
     await journal.close()
     model = ScriptedModel(endless)
-    async with Session(model=model, home=str(tmp_path), resume=session.id, sandbox="off") as resumed:
+    async with Session(
+        model=model, home=str(tmp_path), resume=session.id, sandbox="off"
+    ) as resumed:
         report = await resumed.finish()
-    assert report and (report.reason, report.recovered, report.text) == (reason, True, "The sum of it.")
+    assert report and (report.reason, report.recovered, report.text) == (
+        reason,
+        True,
+        "The sum of it.",
+    )
     assert report.turns == first.turns == 3
     found = list(read_only(session_path(tmp_path, session.id)).read())
     assert not violations(found)
-    assert transcript(found, "1")[:-1] == transcript(events, "1")[:-1], "what was told once is told once"
+    assert transcript(found, "1")[:-1] == transcript(events, "1")[:-1], (
+        "what was told once is told once"
+    )
     asked = [request.messages for request in model.requests]
     assert asked == ([] if answered else [transcript(events, "1")[:-1]])
 
@@ -119,19 +184,31 @@ async def test_a_record_of_ten_thousand_events_goes_on_within_a_second(tmp_path:
         return [call("todo", todos=[])] if request.turn == 0 else "The end."
 
     home = str(tmp_path / "home")
-    async with Session(model=ScriptedModel(one), cwd=str(tmp_path), home=home, sandbox="off") as session:
+    async with Session(
+        model=ScriptedModel(one), cwd=str(tmp_path), home=home, sandbox="off"
+    ) as session:
         await session.run("PARENT")
     events = list(read_only(session_path(home, session.id)).read())
     begun = next(n for n, event in enumerate(events) if isinstance(event, TurnStarted))
     turn = [event for event in events if event.run == "1" and event.turn == 1]
-    journal = SqliteJournal.open(session_path(tmp_path, session.id), session=session.id, create=True)
-    await journal.append(*events[:begun], *(again(event, n) for n in range(1, 2_501) for event in turn))
+    journal = SqliteJournal.open(
+        session_path(tmp_path, session.id), session=session.id, create=True
+    )
+    await journal.append(
+        *events[:begun], *(again(event, n) for n in range(1, 2_501) for event in turn)
+    )
     await journal.close()
     began = time.process_time()
-    async with Session(model=ScriptedModel(one), home=str(tmp_path), resume=session.id, sandbox="off") as resumed:
+    async with Session(
+        model=ScriptedModel(one), home=str(tmp_path), resume=session.id, sandbox="off"
+    ) as resumed:
         report = await resumed.finish()
     assert time.process_time() - began < 1.0
-    assert report and (report.text, report.turns, report.calls) == ("The end.", 2_501, {"todo": 2_500})
+    assert report and (report.text, report.turns, report.calls) == (
+        "The end.",
+        2_501,
+        {"todo": 2_500},
+    )
 
 
 def again(event: Stored, n: int) -> Stored:
@@ -139,7 +216,9 @@ def again(event: Stored, n: int) -> Stored:
     match event:
         case TurnFinished():
             (asked,) = event.message.calls
-            return replace(event, turn=n, message=replace(event.message, content=(replace(asked, id=f"c{n}"),)))
+            return replace(
+                event, turn=n, message=replace(event.message, content=(replace(asked, id=f"c{n}"),))
+            )
         case CallStarted():
             return replace(event, turn=n, call=replace(event.call, id=f"c{n}"))
         case CallFinished():

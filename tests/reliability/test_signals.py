@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from mudroom import Call
-from mudroom.journals.sqlite import read_only
-from mudroom.testing.history import violations
-from mudroom.testing.server import Asked, ModelServer, Said
+from mudroom.journals.sqlite.journal import read_only
+from mudroom.testing.invariants import violations
+from mudroom.testing.model_server import Asked, ModelServer, Said
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 
@@ -47,7 +47,10 @@ def alive(mark: str) -> list[str]:
 @pytest.mark.parametrize("seed", range(50 if LONG else 4))
 async def test_s8_ctrl_c_and_sigterm_leave_nothing_running(tmp_path: Path, seed: int) -> None:
     chance, mark = random.Random(seed), f"mark-{os.getpid()}-{seed}-"
-    command, begun = f": {mark}; (setsid sleep 61 &); echo x >> effects.txt; sleep 60", asyncio.Event()
+    command, begun = (
+        f": {mark}; (setsid sleep 61 &); echo x >> effects.txt; sleep 60",
+        asyncio.Event(),
+    )
 
     def answer(asked: Asked) -> Said:
         begun.set()
@@ -62,7 +65,9 @@ async def test_s8_ctrl_c_and_sigterm_leave_nothing_running(tmp_path: Path, seed:
     async with ModelServer(answer) as server:
         words = (sys.executable, "-m", "mudroom", "--model", "anthropic:claude-sonnet-4-5", "-p")
         env, pipe = environ(tmp_path, server.url), asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(*words, "PARENT", cwd=work, env=env, stdout=pipe, stderr=pipe)
+        process = await asyncio.create_subprocess_exec(
+            *words, "PARENT", cwd=work, env=env, stdout=pipe, stderr=pipe
+        )
         await begun.wait()
         await asyncio.sleep(chance.random() * 0.5)
         process.send_signal(number)
@@ -73,7 +78,9 @@ async def test_s8_ctrl_c_and_sigterm_leave_nothing_running(tmp_path: Path, seed:
         while left := alive(mark):
             assert time.monotonic() < sent + 2, left
             await asyncio.sleep(0.02)
-        process = await asyncio.create_subprocess_exec(*words, "Again", "-c", cwd=work, env=env, stdout=pipe, stderr=pipe)
+        process = await asyncio.create_subprocess_exec(
+            *words, "Again", "-c", cwd=work, env=env, stdout=pipe, stderr=pipe
+        )
         out, err = await process.communicate()
         assert (process.returncode, out) == (0, b"I go on.\n"), err
     assert not violations(read_only(next((tmp_path / "home").glob("sessions/*.db"))).read())

@@ -12,12 +12,12 @@ from mudroom import Assistant, Reason, Report, Session
 from mudroom._core.events import AnyEvent, Delta, Stored
 from mudroom._core.messages import Message, StopReason, Text, Usage
 from mudroom._core.ports import Piece, Retry, Setup
-from mudroom._engine.turn import PATIENCE, SILENCE
+from mudroom._engine.model_call import PATIENCE, SILENCE
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.dialects import Reply, anthropic_stream
-from mudroom.testing.history import violations
-from mudroom.testing.server import Asked, Fault, ModelServer, Said
+from mudroom.testing.invariants import violations
+from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
+from mudroom.testing.wire_formats import Reply, anthropic_stream
 
 Parts = Callable[[], AsyncIterator[Piece | Retry | Assistant]]
 
@@ -74,13 +74,22 @@ PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 def test_a_stream_that_only_pings_for_half_an_hour_is_alive(tmp_path: Path) -> None:
     async def work() -> Report:
         async def answer(asked: Asked) -> Said:
-            whole = anthropic_stream(Reply((Text("Done."),), "m", "msg", Usage(1, 1), StopReason.END))
-            return Fault(body=PING * 20 + b"".join(whole), kind="text/event-stream", drip=len(PING), pause=100.0)
+            whole = anthropic_stream(
+                Reply((Text("Done."),), "m", "msg", Usage(1, 1), StopReason.END)
+            )
+            return Fault(
+                body=PING * 20 + b"".join(whole),
+                kind="text/event-stream",
+                drip=len(PING),
+                pause=100.0,
+            )
 
         async with ModelServer(answer) as server:
             environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
             model, home = "anthropic:claude-sonnet-4-5", str(tmp_path / "home")
-            async with Session(model=model, environ=environ, cwd=str(tmp_path), home=home, journal="memory") as session:
+            async with Session(
+                model=model, environ=environ, cwd=str(tmp_path), home=home, journal="memory"
+            ) as session:
                 return await session.run("PARENT")
 
     assert run_virtual(work()).text == "Done."
@@ -91,7 +100,12 @@ def ran(folder: Path, model: object) -> tuple[Report, float, list[Stored]]:
     events: list[AnyEvent] = []
 
     async def work() -> tuple[Report, float]:
-        async with Session(model=model, cwd=str(folder), home=str(folder / "home"), journal="memory") as session:  # pyright: ignore[reportArgumentType]
+        async with Session(
+            model=model,  # pyright: ignore[reportArgumentType]
+            cwd=str(folder),
+            home=str(folder / "home"),
+            journal="memory",
+        ) as session:
             session.watch(events.append)
             report = await session.run("PARENT")
             return report, asyncio.get_running_loop().time()
@@ -102,7 +116,9 @@ def ran(folder: Path, model: object) -> tuple[Report, float, list[Stored]]:
     return report, seconds, record
 
 
-@pytest.mark.parametrize(("parts", "at"), [(never, SILENCE + PATIENCE), (stops_in_the_middle, SILENCE)])
+@pytest.mark.parametrize(
+    ("parts", "at"), [(never, SILENCE + PATIENCE), (stops_in_the_middle, SILENCE)]
+)
 def test_s10_a_silent_model_ends_the_run(tmp_path: Path, parts: Parts, at: float) -> None:
     report, seconds, _ = ran(tmp_path, Slow(parts))
     assert (report.reason, report.error) == (Reason.TIMEOUT, "the model fell silent")
@@ -126,4 +142,6 @@ def test_s10_a_parent_hears_that_its_child_fell_silent_and_goes_on(tmp_path: Pat
 
     report, _, _ = ran(tmp_path, ScriptedModel(script))
     assert report.ok
-    assert report.text.startswith("[TIMEOUT: the model fell silent; what follows is partial]\nI begin.")
+    assert report.text.startswith(
+        "[TIMEOUT: the model fell silent; what follows is partial]\nI begin."
+    )

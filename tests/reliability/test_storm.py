@@ -11,9 +11,9 @@ import pytest
 from mudroom import AnyEvent, Call, Report, Session
 from mudroom._core.events import Delta, RunFinished
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.history import violations
-from mudroom.testing.server import Asked, Fault, ModelServer, Said
-from mudroom.testing.strict import strictly
+from mudroom.testing.invariants import violations
+from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
+from mudroom.testing.strict_provider import strictly
 
 Figure = Callable[[str, str], None]
 CHILDREN, RATE = 64, 4
@@ -23,7 +23,13 @@ class Limited:
     """Takes `RATE` requests in each second; of the others it wants none before the next second, and notes who comes all the same."""
 
     def __init__(self, status: int, refusal: float) -> None:
-        self.status, self.refusal, self.second, self.taken, self.shut = status, refusal, -1, 0, (0.0, 0.0)
+        self.status, self.refusal, self.second, self.taken, self.shut = (
+            status,
+            refusal,
+            -1,
+            0,
+            (0.0, 0.0),
+        )
         self.broken = self.refused = 0
 
     async def answer(self, asked: Asked) -> Said:
@@ -45,15 +51,24 @@ class Limited:
         return (Call("r", "todo", {"todos": []}),) if not asked.turn else "A report."
 
 
-@pytest.mark.parametrize(("status", "refusal"), [(429, 0.02), (529, 0.02), (503, 0.02), (429, 0.15)])
-def test_f21_64_children_and_four_requests_a_second(tmp_path: Path, status: int, refusal: float, figure: Figure) -> None:
+@pytest.mark.parametrize(
+    ("status", "refusal"), [(429, 0.02), (529, 0.02), (503, 0.02), (429, 0.15)]
+)
+def test_f21_64_children_and_four_requests_a_second(
+    tmp_path: Path, status: int, refusal: float, figure: Figure
+) -> None:
     server, events = Limited(status, refusal), list[AnyEvent]()
 
     async def work() -> tuple[Report, int, float]:
         async with ModelServer(strictly(server.answer)) as serving:
-            environ, home = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": serving.url}, str(tmp_path / "home")
+            environ, home = (
+                {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": serving.url},
+                str(tmp_path / "home"),
+            )
             model = "anthropic:claude-sonnet-4-5"
-            async with Session(model=model, environ=environ, cwd=str(tmp_path), home=home, journal="memory") as session:
+            async with Session(
+                model=model, environ=environ, cwd=str(tmp_path), home=home, journal="memory"
+            ) as session:
                 session.watch(events.append)
                 report = await session.run("PARENT")
             return report, serving.count, asyncio.get_running_loop().time()
@@ -61,7 +76,10 @@ def test_f21_64_children_and_four_requests_a_second(tmp_path: Path, status: int,
     report, requests, seconds = run_virtual(work())
     needed = 2 + 2 * CHILDREN
     told = f"{requests / needed:.2f} requests per needed one, {seconds:.0f} s for {needed / RATE:.0f} s of work"
-    figure(f"{CHILDREN} children at {RATE} requests a second, {status} after {refusal * 1000:.0f} ms", told)
+    figure(
+        f"{CHILDREN} children at {RATE} requests a second, {status} after {refusal * 1000:.0f} ms",
+        told,
+    )
     assert report.ok and report.text == "All are done."
     ended = [event.report for event in events if isinstance(event, RunFinished)]
     assert len(ended) == CHILDREN + 1 and all(report.ok for report in ended), "a child was lost"

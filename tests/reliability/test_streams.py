@@ -14,24 +14,38 @@ import pytest
 from mudroom import AnyEvent, Call, Report, Session, Text, Tool, ToolResult
 from mudroom._core.events import CallStarted, Delta, Retried, TurnFinished
 from mudroom._core.messages import StopReason, Usage
-from mudroom.testing import dialects
+from mudroom.testing import wire_formats
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.dialects import Reply
-from mudroom.testing.faults import DIALECTS
-from mudroom.testing.history import violations
-from mudroom.testing.server import Asked, Fault, ModelServer, Said
-from mudroom.testing.strict import strictly
+from mudroom.testing.invariants import violations
+from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
+from mudroom.testing.provider_faults import DIALECTS
+from mudroom.testing.strict_provider import strictly
+from mudroom.testing.wire_formats import Reply
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 Figure = Callable[[str, str], None]
-MODELS = {"anthropic": "anthropic:claude-sonnet-4-5", "openai": "openai:gpt-5", "google": "google:gemini-flash-latest"}
-SAID = (Text("I act on it now. 现在。"), Call("c1", "act", {"much": "a long argument"}), Call("c2", "act", {"much": "另一个"}))
-STREAMS = {"anthropic": dialects.anthropic_stream, "openai": dialects.openai_stream, "google": dialects.google_stream}
+MODELS = {
+    "anthropic": "anthropic:claude-sonnet-4-5",
+    "openai": "openai:gpt-5",
+    "google": "google:gemini-flash-latest",
+}
+SAID = (
+    Text("I act on it now. 现在。"),
+    Call("c1", "act", {"much": "a long argument"}),
+    Call("c2", "act", {"much": "另一个"}),
+)
+STREAMS = {
+    "anthropic": wire_formats.anthropic_stream,
+    "openai": wire_formats.openai_stream,
+    "google": wire_formats.google_stream,
+}
 
 
 def length(dialect: str) -> int:
     """Bytes of the answer as the server streams it."""
-    reply = Reply(SAID, MODELS[dialect].partition(":")[2], "msg_1", Usage(100, 10), StopReason.CALLS)
+    reply = Reply(
+        SAID, MODELS[dialect].partition(":")[2], "msg_1", Usage(100, 10), StopReason.CALLS
+    )
     return len(b"".join(STREAMS[dialect](reply)))
 
 
@@ -42,7 +56,9 @@ async def live(folder: Path, dialect: str, fault: Fault) -> tuple[Report, int, l
     async def run(_context: object, _arguments: object) -> ToolResult:
         nonlocal acted
         acted += 1
-        assert any(isinstance(event, TurnFinished) for event in events), "a call ran before its message had ended"
+        assert any(isinstance(event, TurnFinished) for event in events), (
+            "a call ran before its message had ended"
+        )
         return ToolResult("done")
 
     def answer(asked: Asked) -> Said:
@@ -50,10 +66,22 @@ async def live(folder: Path, dialect: str, fault: Fault) -> tuple[Report, int, l
 
     tool = Tool(name="act", description="", parameters={"type": "object"}, parse=dict, run=run)
     async with ModelServer(strictly(answer)) as server:
-        bases = {"ANTHROPIC": server.url, "OPENAI": f"{server.url}/v1", "GEMINI": f"{server.url}/v1beta"}
-        environ = {f"{name}_API_KEY": "k" for name in bases} | {f"{name}_BASE_URL": at for name, at in bases.items()}
-        where = {"cwd": str(folder), "home": str(folder / "home")}
-        async with Session(model=MODELS[dialect], environ=environ, journal="memory", tools=[tool], **where) as session:  # pyright: ignore[reportArgumentType]
+        bases = {
+            "ANTHROPIC": server.url,
+            "OPENAI": f"{server.url}/v1",
+            "GEMINI": f"{server.url}/v1beta",
+        }
+        environ = {f"{name}_API_KEY": "k" for name in bases} | {
+            f"{name}_BASE_URL": at for name, at in bases.items()
+        }
+        async with Session(
+            model=MODELS[dialect],
+            environ=environ,
+            journal="memory",
+            tools=[tool],
+            cwd=str(folder),
+            home=str(folder / "home"),
+        ) as session:
             session.watch(events.append)
             report = await session.run("PARENT")
         return report, server.count, events, acted
@@ -62,14 +90,25 @@ async def live(folder: Path, dialect: str, fault: Fault) -> tuple[Report, int, l
 @pytest.mark.timeout(5_000)
 @pytest.mark.parametrize("end", ["close", "reset", "eof", "stall"])
 @pytest.mark.parametrize("dialect", DIALECTS)
-def test_f9_a_stream_that_breaks_at_any_byte_is_asked_for_once_more(tmp_path: Path, dialect: str, end: str, figure: Figure) -> None:
+def test_f9_a_stream_that_breaks_at_any_byte_is_asked_for_once_more(
+    tmp_path: Path, dialect: str, end: str, figure: Figure
+) -> None:
     whole = length(dialect)
     cuts = range(0, whole - 20, 1 if LONG else whole // 6)
     for cut in cuts:
-        report, requests, events, acted = run_virtual(live(tmp_path, dialect, Fault(SAID, cut=cut, end=end)))
-        assert (report.reason, report.text, acted) == ("GOAL", "The end.", 2), f"broken at byte {cut}: {report.error}"
+        report, requests, events, acted = run_virtual(
+            live(tmp_path, dialect, Fault(SAID, cut=cut, end=end))
+        )
+        assert (report.reason, report.text, acted) == ("GOAL", "The end.", 2), (
+            f"broken at byte {cut}: {report.error}"
+        )
         retried = sum(isinstance(event, Retried) for event in events)
         assert requests == 2 + retried and retried <= 1, f"broken at byte {cut}"
         assert report.turns == 2 and sum(isinstance(event, CallStarted) for event in events) == 2
-        assert not violations((event for event in events if not isinstance(event, Delta)), timed=False)
-    figure(f"a stream of {dialect} broken ({end})", f"at {len(cuts)} of {whole} bytes, one retry at most")
+        assert not violations(
+            (event for event in events if not isinstance(event, Delta)), timed=False
+        )
+    figure(
+        f"a stream of {dialect} broken ({end})",
+        f"at {len(cuts)} of {whole} bytes, one retry at most",
+    )

@@ -8,7 +8,7 @@ import sys
 import threading
 from pathlib import Path
 
-from mudroom.protected import is_protected
+from mudroom._platform.protected_names import is_protected
 from mudroom.workspaces.shared import SharedWorkspace
 
 
@@ -31,7 +31,13 @@ def test_s3_a_sweep_spares_what_a_sibling_is_writing(tmp_path: Path) -> None:
 
 
 def test_s3_a_sweep_takes_what_a_dead_process_left(tmp_path: Path) -> None:
-    dead = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True).stdout.decode().strip()
+    dead = (
+        subprocess.run(
+            [sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, check=True
+        )
+        .stdout.decode()
+        .strip()
+    )
     (tmp_path / f".mudroom-unfinished-{dead}-00ff").touch()
     (tmp_path / f".mudroom-unfinished-{os.getpid()}-00ff").touch()
     SharedWorkspace(str(tmp_path)).sweep("a.txt")
@@ -39,4 +45,8 @@ def test_s3_a_sweep_takes_what_a_dead_process_left(tmp_path: Path) -> None:
 
 
 def test_what_is_there_for_a_moment_is_no_wall_of_a_sandbox() -> None:
-    assert is_protected(".mudroom") and is_protected(".Mudroom.toml") and not is_protected(".mudroom-unfinished-12-00ff")
+    assert (
+        is_protected(".mudroom")
+        and is_protected(".Mudroom.toml")
+        and not is_protected(".mudroom-unfinished-12-00ff")
+    )

@@ -6,10 +6,17 @@ import struct
 
 import pytest
 
-from mudroom.sandboxes._filter import MACHINES, MISSING, REFUSED, program
+from mudroom.sandboxes.linux.seccomp import MACHINES, MISSING, REFUSED, program
 
 ALLOW, EPERM, ENOSYS, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
-NAMES = {"socket": (41, 198), "socketpair": (53, 199), "clone": (56, 220), "unshare": (272, 97), "ioctl": (16, 29), "read": (0, 63)}
+NAMES = {
+    "socket": (41, 198),
+    "socketpair": (53, 199),
+    "clone": (56, 220),
+    "unshare": (272, 97),
+    "ioctl": (16, 29),
+    "read": (0, 63),
+}
 
 
 def verdict(code: bytes, number: int, arch: int, *arguments: int) -> int:
@@ -25,7 +32,9 @@ def verdict(code: bytes, number: int, arch: int, *arguments: int) -> int:
         if operation == 0x20:
             register = struct.unpack_from("=I", data, value)[0]
         else:
-            held = {0x15: register == value, 0x35: register >= value, 0x45: bool(register & value)}[operation]
+            held = {0x15: register == value, 0x35: register >= value, 0x45: bool(register & value)}[
+                operation
+            ]
             at += true if held else false
 
 
@@ -36,7 +45,9 @@ def machine(request: pytest.FixtureRequest) -> str:
 
 def says(machine: str, name: str, *arguments: int, internet: bool = False) -> int:
     number = {**REFUSED, **MISSING, **NAMES}[name][0 if machine == "x86_64" else 1]
-    return verdict(program(internet=internet, machine=machine), number, MACHINES[machine], *arguments)
+    return verdict(
+        program(internet=internet, machine=machine), number, MACHINES[machine], *arguments
+    )
 
 
 def test_ordinary_calls_pass(machine: str) -> None:
@@ -58,7 +69,10 @@ def test_another_machines_calls_end_the_process(machine: str) -> None:
 
 
 def test_the_numbers_of_x32_do_not_exist() -> None:
-    assert verdict(program(internet=True, machine="x86_64"), 0x40000000 | 41, MACHINES["x86_64"], 2) == ENOSYS
+    assert (
+        verdict(program(internet=True, machine="x86_64"), 0x40000000 | 41, MACHINES["x86_64"], 2)
+        == ENOSYS
+    )
 
 
 @pytest.mark.parametrize("family", range(50))
@@ -73,7 +87,9 @@ def test_only_the_low_half_of_a_family_counts(machine: str) -> None:
     assert says(machine, "socket", (7 << 32) | 1, internet=True) == EPERM
 
 
-@pytest.mark.parametrize("flag", [0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000])
+@pytest.mark.parametrize(
+    "flag", [0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000]
+)
 def test_no_new_namespace(machine: str, flag: int) -> None:
     for name in ("clone", "unshare"):
         assert says(machine, name, flag | 17 if name == "clone" else flag) == EPERM

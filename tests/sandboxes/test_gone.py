@@ -11,11 +11,11 @@ import pytest
 
 from mudroom._core.ports import Finished, Sandbox
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes import probe
-from mudroom.sandboxes.bubblewrap import Bubblewrap
-from mudroom.sandboxes.landlock import Landlocked
+from mudroom.sandboxes import detect
+from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
+from mudroom.sandboxes.linux.landlock import Landlocked
 
-FOUND = probe.look(probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
+FOUND = detect.look(detect.find(os.environ, "/nonexistent"), tempfile.gettempdir())
 
 
 @pytest.fixture(params=["full", "file"])
@@ -25,7 +25,13 @@ def box(request: pytest.FixtureRequest, tmp_path: Path) -> Sandbox:
     if FOUND.no_full if request.param == "full" else FOUND.no_file:
         pytest.skip("there are no such walls here")
     if request.param == "full":
-        return Bubblewrap(root, FOUND.bwrap, away=away, environ={"PATH": os.defpath}, keeps_root=bool(FOUND.no_other))
+        return Bubblewrap(
+            root,
+            FOUND.bwrap,
+            away=away,
+            environ={"PATH": os.defpath},
+            keeps_root=bool(FOUND.no_other),
+        )
     return Landlocked(root, away=away, environ={"PATH": os.defpath})
 
 

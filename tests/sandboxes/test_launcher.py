@@ -12,7 +12,7 @@ import pytest
 
 from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes._launcher import Launcher, Limits, Walls
+from mudroom.sandboxes.linux.daemon_client import Launcher, Limits, Walls
 
 BASH = "/bin/bash"
 
@@ -20,12 +20,16 @@ BASH = "/bin/bash"
 @pytest.fixture
 def launcher(tmp_path: Path) -> Launcher:
     """Without walls: what is tested here is the starting and ending."""
-    return Launcher(Walls(root=str(tmp_path), away=str(tmp_path / "away"), tier="none", limits=Limits()))
+    return Launcher(
+        Walls(root=str(tmp_path), away=str(tmp_path / "away"), tier="none", limits=Limits())
+    )
 
 
 async def run(launcher: Launcher, command: str, timeout: float = 20) -> tuple[Finished, str]:
     output = bytearray()
-    finished = await launcher.run([BASH, "-c", command], {"PATH": os.environ["PATH"]}, timeout=timeout, sink=output.extend)
+    finished = await launcher.run(
+        [BASH, "-c", command], {"PATH": os.environ["PATH"]}, timeout=timeout, sink=output.extend
+    )
     return finished, output.decode()
 
 
@@ -44,11 +48,16 @@ async def test_a_signal_is_a_negative_code(launcher: Launcher) -> None:
 
 async def test_a_time_limit(launcher: Launcher) -> None:
     await run(launcher, "true")
-    assert await run(launcher, "echo before; sleep 60", 1) == (Finished(-9, timed_out=True), "before\n")
+    assert await run(launcher, "echo before; sleep 60", 1) == (
+        Finished(-9, timed_out=True),
+        "before\n",
+    )
 
 
 async def test_many_at_once_keep_their_outputs_apart(launcher: Launcher) -> None:
-    found = await asyncio.gather(*(run(launcher, f"sleep 0.0{n % 9}; echo {n}; exit {n % 5}") for n in range(64)))
+    found = await asyncio.gather(
+        *(run(launcher, f"sleep 0.0{n % 9}; echo {n}; exit {n % 5}") for n in range(64))
+    )
     assert found == [(Finished(n % 5), f"{n}\n") for n in range(64)]
 
 
@@ -59,7 +68,12 @@ async def test_large_output_arrives_whole(launcher: Launcher) -> None:
         nonlocal size
         size += len(chunk)
 
-    await launcher.run([BASH, "-c", "head -c 20000000 /dev/zero"], {"PATH": os.environ["PATH"]}, timeout=30, sink=count)
+    await launcher.run(
+        [BASH, "-c", "head -c 20000000 /dev/zero"],
+        {"PATH": os.environ["PATH"]},
+        timeout=30,
+        sink=count,
+    )
     assert size == 20_000_000
 
 
@@ -80,7 +94,9 @@ async def test_it_ends_with_its_owner(tmp_path: Path) -> None:
 
 
 async def test_a_program_that_is_not_there_is_an_error(launcher: Launcher) -> None:
-    with pytest.raises(WorkspaceError, match=r"was not run: its sandbox could not be built \(FileNotFoundError"):
+    with pytest.raises(
+        WorkspaceError, match=r"was not run: its sandbox could not be built \(FileNotFoundError"
+    ):
         await launcher.run(["/nonexistent"], {}, timeout=5, sink=lambda chunk: None)
 
 
@@ -89,7 +105,9 @@ async def test_a_sink_that_raises_ends_the_command(launcher: Launcher) -> None:
         raise OSError("disk full")
 
     with pytest.raises(OSError, match="disk full"):
-        await launcher.run([BASH, "-c", "echo x; sleep 60"], {"PATH": os.environ["PATH"]}, timeout=20, sink=broken)
+        await launcher.run(
+            [BASH, "-c", "echo x; sleep 60"], {"PATH": os.environ["PATH"]}, timeout=20, sink=broken
+        )
 
 
 async def test_descriptors_do_not_pile_up(launcher: Launcher) -> None:
@@ -107,10 +125,18 @@ async def test_a_command_too_long_for_a_message_is_said(launcher: Launcher) -> N
         await run(launcher, "x" * 200_000)
 
 
-async def test_what_the_user_changes_right_after_a_command_is_never_taken_for_the_commands(tmp_path: Path) -> None:
+async def test_what_the_user_changes_right_after_a_command_is_never_taken_for_the_commands(
+    tmp_path: Path,
+) -> None:
     """Also when the watcher of the one has not quite gone as the next one begins."""
     (tmp_path / "proj").mkdir()
-    walls = Walls(root=str(tmp_path / "proj"), away=str(tmp_path / "away"), tier="none", limits=Limits(), restore=True)
+    walls = Walls(
+        root=str(tmp_path / "proj"),
+        away=str(tmp_path / "away"),
+        tier="none",
+        limits=Limits(),
+        restore=True,
+    )
     launcher = Launcher(walls)
     for n in range(100):
         assert await run(launcher, "true") == (Finished(0), "")

@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandboxes import probe
-from mudroom.temporary import sweep
+from mudroom._platform.scratch_dirs import sweep
+from mudroom.sandboxes import detect
 
-FOUND = probe.look(probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
+FOUND = detect.look(detect.find(os.environ, "/nonexistent"), tempfile.gettempdir())
 
 _SESSION = """
 import asyncio, os, sys
-from mudroom.sandboxes.probe import Terms, choose
+from mudroom.sandboxes.detect import Terms, choose
 tier, root, home = sys.argv[1:4]
 environ = {"PATH": os.defpath, "HOME": home}
 box, _ = choose(Terms(root=root, mode=tier, home=home, environ=environ))
@@ -40,8 +40,18 @@ class Session:
         (folder / "home").mkdir(exist_ok=True)
         self._began = folder / "proj" / "began"
         command = command.replace("NAP", f"sleep {self._name}")
-        argv = [sys.executable, "-c", _SESSION, tier, str(folder / "proj"), str(folder / "home"), command]
-        self.process = subprocess.Popen(argv, env={**os.environ, "TMPDIR": str(folder / "tmp")}, stdout=subprocess.PIPE)
+        argv = [
+            sys.executable,
+            "-c",
+            _SESSION,
+            tier,
+            str(folder / "proj"),
+            str(folder / "home"),
+            command,
+        ]
+        self.process = subprocess.Popen(
+            argv, env={**os.environ, "TMPDIR": str(folder / "tmp")}, stdout=subprocess.PIPE
+        )
         assert self.process.stdout
         self.process.stdout.readline()
 
@@ -88,7 +98,9 @@ def until(condition: object, seconds: float = 10.0) -> None:
         time.sleep(0.005)
 
 
-def test_nothing_is_left_of_a_session_killed_while_a_command_runs(tier: str, tmp_path: Path) -> None:
+def test_nothing_is_left_of_a_session_killed_while_a_command_runs(
+    tier: str, tmp_path: Path
+) -> None:
     session = Session(tier, tmp_path, "touch began; NAP & setsid NAP & NAP")
     session.began()
     session.kill()
@@ -127,7 +139,12 @@ def test_the_next_session_sweeps_by_itself(tier: str, tmp_path: Path) -> None:
     second = Session(tier, tmp_path, "touch began; NAP")
     try:
         second.began()
-        until(lambda: not first.left() and not list((tmp_path / "tmp").glob(f"mudroom-{first.process.pid}-*")))
+        until(
+            lambda: (
+                not first.left()
+                and not list((tmp_path / "tmp").glob(f"mudroom-{first.process.pid}-*"))
+            )
+        )
         assert second.left()
     finally:
         second.kill()
@@ -135,11 +152,19 @@ def test_the_next_session_sweeps_by_itself(tier: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(bool(FOUND.no_full), reason=FOUND.no_full)
-async def test_the_folder_of_a_killed_launching_program_goes_with_the_next_sweep(tmp_path: Path) -> None:
-    from mudroom.sandboxes.bubblewrap import Bubblewrap
+async def test_the_folder_of_a_killed_launching_program_goes_with_the_next_sweep(
+    tmp_path: Path,
+) -> None:
+    from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
 
     (tmp_path / "proj").mkdir()
-    box = Bubblewrap(str(tmp_path / "proj"), FOUND.bwrap, away="", environ={"PATH": os.defpath}, keeps_root=bool(FOUND.no_other))
+    box = Bubblewrap(
+        str(tmp_path / "proj"),
+        FOUND.bwrap,
+        away="",
+        environ={"PATH": os.defpath},
+        keeps_root=bool(FOUND.no_other),
+    )
     await box.run("true", timeout=20, sink=lambda _: None)
     ending = box._launcher._ending
     found = ending.peek() if ending else None
@@ -155,7 +180,7 @@ async def test_the_folder_of_a_killed_launching_program_goes_with_the_next_sweep
 @pytest.mark.skipif(bool(FOUND.no_file), reason=FOUND.no_file)
 async def test_a_killed_watchers_command_does_not_go_on(tmp_path: Path) -> None:
     """Neither the command nor who got away from it: they fall to the launching program."""
-    from mudroom.sandboxes.landlock import Landlocked
+    from mudroom.sandboxes.linux.landlock import Landlocked
 
     (tmp_path / "proj").mkdir()
     box = Landlocked(str(tmp_path / "proj"), away="", environ={"PATH": os.defpath})
@@ -167,7 +192,11 @@ async def test_a_killed_watchers_command_does_not_go_on(tmp_path: Path) -> None:
         while len(asleep) < 3:
             await asyncio.sleep(0.01)
             asleep = [pid for pid in numbers() if f"sleep\0{name}\0" in arguments(pid)]
-    direct = next(pid for pid in asleep if os.getsid(pid) not in (os.getsid(other) for other in asleep if other != pid))
+    direct = next(
+        pid
+        for pid in asleep
+        if os.getsid(pid) not in (os.getsid(other) for other in asleep if other != pid)
+    )
     shell = int(Path(f"/proc/{direct}/stat").read_text().rpartition(")")[2].split()[1])
     watcher = int(Path(f"/proc/{shell}/stat").read_text().rpartition(")")[2].split()[1])
     os.kill(watcher, signal.SIGKILL)

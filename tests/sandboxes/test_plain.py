@@ -13,8 +13,8 @@ import pytest
 
 from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes._environment import without_secrets
-from mudroom.sandboxes.plain import PlainSandbox
+from mudroom.sandboxes.environment import without_secrets
+from mudroom.sandboxes.unsandboxed import PlainSandbox
 
 
 class Sandboxed:
@@ -25,9 +25,13 @@ class Sandboxed:
         self.sandbox = PlainSandbox(str(folder))
         self.output = bytearray()
 
-    async def run(self, command: str, timeout: float = 10.0, sink: Callable[[bytes], None] | None = None) -> Finished:
+    async def run(
+        self, command: str, timeout: float = 10.0, sink: Callable[[bytes], None] | None = None
+    ) -> Finished:
         return await self.sandbox.run(
-            command.replace("NAP", f"bash -c 'sleep 60; : {self.name}'"), timeout=timeout, sink=sink or self._take
+            command.replace("NAP", f"bash -c 'sleep 60; : {self.name}'"),
+            timeout=timeout,
+            sink=sink or self._take,
         )
 
     def _take(self, chunk: bytes) -> None:
@@ -73,7 +77,9 @@ async def test_output_is_merged_in_order_and_the_code_is_the_commands(box: Sandb
     assert box.output == b"one\ntwo\nthree\n"
 
 
-async def test_commands_are_bash_in_the_folder_with_an_empty_stdin(box: Sandboxed, tmp_path: Path) -> None:
+async def test_commands_are_bash_in_the_folder_with_an_empty_stdin(
+    box: Sandboxed, tmp_path: Path
+) -> None:
     await box.run('[[ -n $BASH_VERSION ]] && pwd; read -r x || echo "no input"')
     assert box.output.decode() == f"{tmp_path}\nno input\n"
 
@@ -82,7 +88,14 @@ async def test_a_signal_is_a_negative_code(box: Sandboxed) -> None:
     assert (await box.run("kill -TERM $$")).code == -15
 
 
-@pytest.mark.parametrize("command", ["NAP & echo started", "cat <(NAP) & echo started", "echo started; NAP >/dev/null 2>&1 & disown"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "NAP & echo started",
+        "cat <(NAP) & echo started",
+        "echo started; NAP >/dev/null 2>&1 & disown",
+    ],
+)
 async def test_it_returns_though_a_grandchild_holds_the_pipe(box: Sandboxed, command: str) -> None:
     began = time.monotonic()
     assert await box.run(command) == Finished(0)
@@ -134,7 +147,9 @@ async def test_cancelling_ends_the_whole_tree(box: Sandboxed) -> None:
 
 
 async def test_a_process_that_forks_all_the_time_is_ended(box: Sandboxed) -> None:
-    await box.run(f"while :; do (bash -c 'sleep 1; : {box.name}' &) ; sleep 0.01; done", timeout=0.4)
+    await box.run(
+        f"while :; do (bash -c 'sleep 1; : {box.name}' &) ; sleep 0.01; done", timeout=0.4
+    )
     assert box.survivors() == []
 
 
@@ -223,7 +238,18 @@ SECRETS = [
     "SSH_PRIVATE_KEY",
     "KEY_PASSPHRASE",
 ]
-KEPT = ["PATH", "HOME", "PWD", "OLDPWD", "LANG", "VIRTUAL_ENV", "TOKENIZERS_PARALLELISM", "SSH_AUTH_SOCK", "KEYBOARD", "MONKEY"]
+KEPT = [
+    "PATH",
+    "HOME",
+    "PWD",
+    "OLDPWD",
+    "LANG",
+    "VIRTUAL_ENV",
+    "TOKENIZERS_PARALLELISM",
+    "SSH_AUTH_SOCK",
+    "KEYBOARD",
+    "MONKEY",
+]
 
 
 def test_variables_that_look_like_secrets_are_left_out() -> None:
@@ -241,7 +267,13 @@ async def test_commands_get_no_secret_no_pager_no_colours(tmp_path: Path) -> Non
     seen = dict(line.split("=", 1) for line in box.output.decode().splitlines() if "=" in line)
     assert "s3cret" not in box.output.decode()
     assert "FORCE_COLOR" not in seen
-    assert (seen["TERM"], seen["PAGER"], seen["GIT_PAGER"], seen["GIT_TERMINAL_PROMPT"], seen["NO_COLOR"]) == (
+    assert (
+        seen["TERM"],
+        seen["PAGER"],
+        seen["GIT_PAGER"],
+        seen["GIT_TERMINAL_PROMPT"],
+        seen["NO_COLOR"],
+    ) == (
         "dumb",
         "cat",
         "cat",

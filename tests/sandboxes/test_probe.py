@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from mudroom.errors import UsageError, WorkspaceError
-from mudroom.sandboxes.plain import PlainSandbox
-from mudroom.sandboxes.probe import Asking, Found, Refusing, Terms, choose, find, look, probe
+from mudroom.sandboxes.detect import Asking, Found, Refusing, Terms, choose, find, look, probe
+from mudroom.sandboxes.unsandboxed import PlainSandbox
 
 
 def program(folder: Path, text: str) -> str:
@@ -22,18 +22,28 @@ def program(folder: Path, text: str) -> str:
 
 
 def terms(base: Path, mode: str, *, person: bool = False, path: str = "/nonexistent") -> Terms:
-    return Terms(root=str(base), mode=mode, home=str(base / "home"), environ={"PATH": path}, person=person)
+    return Terms(
+        root=str(base), mode=mode, home=str(base / "home"), environ={"PATH": path}, person=person
+    )
 
 
 @pytest.mark.parametrize(
-    ("found", "tier"), [(Found("/b"), "full"), (Found("", "no"), "file"), (Found("", "no", "no"), ""), (Found("/b", "", "no"), "full")]
+    ("found", "tier"),
+    [
+        (Found("/b"), "full"),
+        (Found("", "no"), "file"),
+        (Found("", "no", "no"), ""),
+        (Found("/b", "", "no"), "full"),
+    ],
 )
 def test_the_best_tier_is_taken(found: Found, tier: str) -> None:
     assert found.tier == tier
 
 
 def test_a_bubblewrap_that_fails_is_named_with_its_words(tmp_path: Path) -> None:
-    found = look(program(tmp_path / "bin", "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1"))
+    found = look(
+        program(tmp_path / "bin", "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1")
+    )
     assert found.no_full.endswith("bin/bwrap fails: bwrap: setting up uid map: Permission denied")
     assert found.bwrap == ""
 
@@ -80,7 +90,10 @@ def test_a_home_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> N
 
 
 def test_full_where_there_is_none_is_an_error_with_a_remedy(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no sandbox full here: bubblewrap .* is not installed\. Install bubblewrap .* --sandbox"):
+    with pytest.raises(
+        UsageError,
+        match=r"no sandbox full here: bubblewrap .* is not installed\. Install bubblewrap .* --sandbox",
+    ):
         choose(terms(tmp_path, "full"))
 
 
@@ -91,7 +104,10 @@ def test_an_unknown_mode_is_an_error(tmp_path: Path) -> None:
 
 def test_off_is_loud(tmp_path: Path) -> None:
     sandbox, told = choose(terms(tmp_path, "off"))
-    assert (sandbox.tier, told) == ("off", "sandbox off: commands run with all your rights, on all your files and the network")
+    assert (sandbox.tier, told) == (
+        "off",
+        "sandbox off: commands run with all your rights, on all your files and the network",
+    )
 
 
 def nothing(base: Path) -> None:
@@ -100,14 +116,20 @@ def nothing(base: Path) -> None:
     probe(str(base), {"PATH": "/nonexistent"}, str(base / "home"))
     memory = base / "home" / "sandbox.json"
     known = json.loads(memory.read_text())
-    memory.write_text(json.dumps({**known, "found": {"bwrap": "", "no_full": "no bwrap", "no_file": "no Landlock"}}))
+    memory.write_text(
+        json.dumps(
+            {**known, "found": {"bwrap": "", "no_full": "no bwrap", "no_file": "no Landlock"}}
+        )
+    )
 
 
 async def test_without_walls_a_person_is_asked(tmp_path: Path) -> None:
     nothing(tmp_path)
     sandbox, told = choose(terms(tmp_path, "auto", person=True))
     assert sandbox.tier == "ask" and isinstance(sandbox, Asking)
-    assert told.startswith("sandbox ask: neither a full sandbox (no bwrap) nor a file sandbox (no Landlock)")
+    assert told.startswith(
+        "sandbox ask: neither a full sandbox (no bwrap) nor a file sandbox (no Landlock)"
+    )
     output = bytearray()
     assert (await sandbox.run("echo x", timeout=5, sink=output.extend)).code == 0
     assert output == b"x\n"
@@ -118,7 +140,10 @@ async def test_without_walls_and_without_a_person_nothing_runs(tmp_path: Path) -
     sandbox, told = choose(terms(tmp_path, "auto"))
     assert sandbox.tier == "refuse" and isinstance(sandbox, Refusing)
     assert "so no command runs" in told
-    with pytest.raises(WorkspaceError, match=r"no command can run: .* nobody is here to confirm it\. .*install bubblewrap.*--sandbox off"):
+    with pytest.raises(
+        WorkspaceError,
+        match=r"no command can run: .* nobody is here to confirm it\. .*install bubblewrap.*--sandbox off",
+    ):
         await sandbox.run(f"touch {tmp_path}/ran", timeout=5, sink=lambda chunk: None)
     assert not (tmp_path / "ran").exists()
 

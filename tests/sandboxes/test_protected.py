@@ -4,11 +4,31 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom.protected import NAMES, is_protected, protected_part
+from mudroom._platform.protected_names import NAMES, is_protected, protected_part
 
 GIT = [".git", ".gitmodules", ".gitconfig", ".githooks", ".husky"]
-SHELLS = [".bashrc", ".bash_profile", ".bash_login", ".bash_logout", ".profile", ".zshrc", ".zshenv", ".zprofile", ".zlogin", ".zlogout"]
-AGENTS = [".claude", ".agents", ".codex", ".gemini", ".cursor", ".windsurf", ".opencode", ".mcp.json"]
+SHELLS = [
+    ".bashrc",
+    ".bash_profile",
+    ".bash_login",
+    ".bash_logout",
+    ".profile",
+    ".zshrc",
+    ".zshenv",
+    ".zprofile",
+    ".zlogin",
+    ".zlogout",
+]
+AGENTS = [
+    ".claude",
+    ".agents",
+    ".codex",
+    ".gemini",
+    ".cursor",
+    ".windsurf",
+    ".opencode",
+    ".mcp.json",
+]
 EDITORS = [".vscode", ".idea", ".devcontainer", ".ripgreprc"]
 ALL = [*GIT, *SHELLS, ".envrc", *AGENTS, *EDITORS]
 
@@ -25,6 +45,17 @@ def test_there_is_no_other() -> None:
     assert set(ALL) == NAMES
 
 
-@pytest.mark.parametrize("name", ["AGENTS.md", "CLAUDE.md", ".gitignore", ".gitattributes", "git", ".github", ".mudroom-unfinished-1"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "AGENTS.md",
+        "CLAUDE.md",
+        ".gitignore",
+        ".gitattributes",
+        "git",
+        ".github",
+        ".mudroom-unfinished-1",
+    ],
+)
 def test_what_an_agent_may_write_is_not(name: str) -> None:
     assert not is_protected(name) and protected_part(f"a/{name}") == ""

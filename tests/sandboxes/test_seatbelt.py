@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from mudroom.protected import NAMES
-from mudroom.sandboxes.seatbelt import argv, profile
+from mudroom._platform.protected_names import NAMES
+from mudroom.sandboxes.macos.seatbelt import argv, profile
 
 TEXT = profile("/Users/x/proj", "/private/tmp/mudroom-1", readable=["/Users/x/.pyenv"])
 
@@ -33,16 +33,24 @@ def test_the_network_is_closed_until_it_is_granted() -> None:
 
 @pytest.mark.parametrize("path", ["/Users/x/proj", "/Users/x", "/Users", "/"])
 def test_no_folder_above_may_be_renamed(path: str) -> None:
-    assert place(f'(deny file-write-unlink file-write-create (literal "{path}"))') > place("(allow file-read* file-write*")
+    assert place(f'(deny file-write-unlink file-write-create (literal "{path}"))') > place(
+        "(allow file-read* file-write*"
+    )
 
 
-@pytest.mark.parametrize("name", [*sorted(NAMES - {".git"}), ".mudroom.toml", ".MudRoom", ".VSCODE"])
+@pytest.mark.parametrize(
+    "name", [*sorted(NAMES - {".git"}), ".mudroom.toml", ".MudRoom", ".VSCODE"]
+)
 def test_protected_names_are_denied_in_any_case_and_below(name: str) -> None:
     denied = re.search(r'\(deny file-write\* \(regex #"(.*)"\)\)', TEXT)
     assert denied and place("(deny file-write* (regex") > place("(allow file-read* file-write*")
     for path in (f"/Users/x/proj/{name}", f"/Users/x/proj/{name}/deep/file"):
         assert re.match(denied[1], path), path
-    assert not re.match(denied[1], f"/Users/x/proj/{name}x") or name.startswith(".mudroom") or name == ".MudRoom"
+    assert (
+        not re.match(denied[1], f"/Users/x/proj/{name}x")
+        or name.startswith(".mudroom")
+        or name == ".MudRoom"
+    )
     assert not re.match(denied[1], "/Users/x/proj/src/main.py")
     assert not re.match(denied[1], f"/Users/xyproj/{name}")
 
@@ -73,16 +81,32 @@ LINES = [
     *(
         f'(allow file-read* (subpath "{path}"))'
         for path in (
-            *("/usr", "/bin", "/sbin", "/System", "/Library", "/opt", "/private/etc/ssl", "/private/var/db/timezone", "/dev"),
+            *(
+                "/usr",
+                "/bin",
+                "/sbin",
+                "/System",
+                "/Library",
+                "/opt",
+                "/private/etc/ssl",
+                "/private/var/db/timezone",
+                "/dev",
+            ),
             "/Users/x/.pyenv",
         )
     ),
     '(allow file-read* file-write* (subpath "/Users/x/proj"))',
     '(allow file-read* file-write* (subpath "/private/tmp/mudroom-1"))',
     '(allow file-write-data (literal "/dev/null") (literal "/dev/zero"))',
-    *(f'(deny file-write-unlink file-write-create (literal "{path}"))' for path in ("/Users/x/proj", "/Users/x", "/Users", "/")),
+    *(
+        f'(deny file-write-unlink file-write-create (literal "{path}"))'
+        for path in ("/Users/x/proj", "/Users/x", "/Users", "/")
+    ),
     '(deny file-write-unlink (literal "/Users/x/proj/.git"))',
-    *(f'(deny file-write* (subpath "/Users/x/proj/.git/{name}"))' for name in ("hooks", "config", "config.worktree", "commondir")),
+    *(
+        f'(deny file-write* (subpath "/Users/x/proj/.git/{name}"))'
+        for name in ("hooks", "config", "config.worktree", "commondir")
+    ),
 ]
 
 

@@ -15,17 +15,23 @@ import pytest
 
 from mudroom._core.ports import Finished
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes import probe
-from mudroom.sandboxes.bubblewrap import Bubblewrap
+from mudroom.sandboxes import detect
+from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
 
-FOUND = probe.look(probe.find(os.environ, "/nonexistent"), tempfile.gettempdir())
+FOUND = detect.look(detect.find(os.environ, "/nonexistent"), tempfile.gettempdir())
 ROOT = os.geteuid() == 0
 
 pytestmark = pytest.mark.skipif(bool(FOUND.no_full), reason=FOUND.no_full)
 
 
 def built(root: Path, bwrap: str = FOUND.bwrap) -> Bubblewrap:
-    return Bubblewrap(str(root), bwrap, away=f"{root}-away", environ={"PATH": os.defpath}, keeps_root=bool(FOUND.no_other))
+    return Bubblewrap(
+        str(root),
+        bwrap,
+        away=f"{root}-away",
+        environ={"PATH": os.defpath},
+        keeps_root=bool(FOUND.no_other),
+    )
 
 
 @pytest.fixture
@@ -63,15 +69,21 @@ def alive(pid: int) -> bool:
 
 
 async def test_many_at_once_keep_their_outputs_and_codes_apart(box: Bubblewrap) -> None:
-    found = await asyncio.gather(*(run(box, f"sleep 0.0{n % 9}; echo {n}; exit {n % 5}") for n in range(40)))
+    found = await asyncio.gather(
+        *(run(box, f"sleep 0.0{n % 9}; echo {n}; exit {n % 5}") for n in range(40))
+    )
     assert found == [(Finished(n % 5), f"{n}\n") for n in range(40)]
 
 
 async def test_no_command_sees_another(box: Bubblewrap) -> None:
     """Processes, temporary files, terminals, shared memory: each has its own, side by side and one after the other."""
-    one = asyncio.create_task(run(box, "echo x > /tmp/mark; echo x > /dev/shm/mark; hostname; touch began; sleep 1.2345"))
+    one = asyncio.create_task(
+        run(box, "echo x > /tmp/mark; echo x > /dev/shm/mark; hostname; touch began; sleep 1.2345")
+    )
     await until((Path(box._root) / "began").exists)
-    assert (await run(box, "ls /dev/shm /dev/pts; grep -l [1].2345 /proc/[0-9]*/cmdline"))[1].split() == ["/dev/pts:", "ptmx", "/dev/shm:"]
+    assert (await run(box, "ls /dev/shm /dev/pts; grep -l [1].2345 /proc/[0-9]*/cmdline"))[
+        1
+    ].split() == ["/dev/pts:", "ptmx", "/dev/shm:"]
     assert "x" not in (await run(box, "cat /tmp/mark /dev/shm/mark 2> /dev/null"))[1]
     assert (await one)[0] == Finished(0)
     assert (await run(box, "cat /tmp/mark /dev/shm/mark"))[0].code != 0
@@ -128,7 +140,13 @@ async def test_a_toolchain_that_has_gone_is_no_reason_to_fail(tmp_path: Path) ->
     (tmp_path / "proj").mkdir()
     (tmp_path / "venv").mkdir()
     environ = {"PATH": os.defpath, "VIRTUAL_ENV": str(tmp_path / "venv")}
-    box = Bubblewrap(str(tmp_path / "proj"), FOUND.bwrap, away=f"{tmp_path}/away", environ=environ, keeps_root=bool(FOUND.no_other))
+    box = Bubblewrap(
+        str(tmp_path / "proj"),
+        FOUND.bwrap,
+        away=f"{tmp_path}/away",
+        environ=environ,
+        keeps_root=bool(FOUND.no_other),
+    )
     assert (await run(box, f"ls -d {tmp_path}/venv"))[0].code == 0
     os.rmdir(tmp_path / "venv")
     assert (await run(box, "echo on"))[1] == "on\n"
@@ -157,13 +175,19 @@ def scripted(text: str) -> str:
 
 async def test_who_waits_at_the_gate_when_its_keeper_dies_dies_with_it(box: Bubblewrap) -> None:
     """The end of the keeper is no leave to go on without limits and without a guard, and none to wait for ever."""
-    bwrap = scripted('setsid sleep 71.3456 & echo $! > child; echo $$ > pid; echo "{" >&3; read -n1 -u4; touch ran; sleep 71.3456')
+    bwrap = scripted(
+        'setsid sleep 71.3456 & echo $! > child; echo $$ > pid; echo "{" >&3; read -n1 -u4; touch ran; sleep 71.3456'
+    )
     folder = Path(bwrap).parent
     try:
-        begun = asyncio.create_task(built(Path(box._root), bwrap).run("true", timeout=20, sink=lambda _: None))
+        begun = asyncio.create_task(
+            built(Path(box._root), bwrap).run("true", timeout=20, sink=lambda _: None)
+        )
         await until(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
         pid = int((folder / "pid").read_text())
-        os.kill(int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL)
+        os.kill(
+            int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1]), signal.SIGKILL
+        )
         await asyncio.wait([begun])
         child = int((folder / "child").read_text())
         await until(lambda: not alive(pid) and not alive(child))
@@ -176,7 +200,9 @@ async def test_a_cancel_before_bwrap_told_its_childs_number_ends_the_child(box: 
     bwrap = scripted("setsid sleep 71.2345 & echo $! > child; wait")
     folder = Path(bwrap).parent
     try:
-        begun = asyncio.create_task(built(Path(box._root), bwrap).run("true", timeout=20, sink=lambda _: None))
+        begun = asyncio.create_task(
+            built(Path(box._root), bwrap).run("true", timeout=20, sink=lambda _: None)
+        )
         await until(lambda: (folder / "child").exists() and (folder / "child").read_text().strip())
         begun.cancel()
         await asyncio.wait([begun])
@@ -201,9 +227,11 @@ async def test_a_bwrap_that_gives_up_is_an_error(box: Bubblewrap, text: str) -> 
 @pytest.mark.skipif(not ROOT, reason="root only")
 async def test_root_that_cannot_be_another_user_runs_nothing_unless_it_was_said() -> None:
     """procfs cannot map owners, as overlayfs cannot: that is found out before, said, and never passed over in silence."""
-    weak = probe.look(FOUND.bwrap, "/proc/self/task")
+    weak = detect.look(FOUND.bwrap, "/proc/self/task")
     assert "cannot be made another user's" in weak.no_other
-    box = Bubblewrap("/proc/self/task", FOUND.bwrap, away="/nonexistent", environ={"PATH": os.defpath})
+    box = Bubblewrap(
+        "/proc/self/task", FOUND.bwrap, away="/nonexistent", environ={"PATH": os.defpath}
+    )
     with pytest.raises(WorkspaceError, match="was not run: its sandbox could not be built"):
         await box.run("true", timeout=20, sink=lambda _: None)
 
@@ -211,8 +239,18 @@ async def test_root_that_cannot_be_another_user_runs_nothing_unless_it_was_said(
 @pytest.mark.skipif(not ROOT, reason="root only")
 def test_that_commands_keep_roots_number_is_told(tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    _, told = probe.choose(probe.Terms(root="/proc", mode="full", home=str(tmp_path / "home"), environ=environ))
-    assert told.startswith("sandbox full, but commands keep root's number, because the workspace cannot be made another user's (")
+    _, told = detect.choose(
+        detect.Terms(root="/proc", mode="full", home=str(tmp_path / "home"), environ=environ)
+    )
+    assert told.startswith(
+        "sandbox full, but commands keep root's number, because the workspace cannot be made another user's ("
+    )
     for mode in ("full", "auto"):
-        _, told = probe.choose(probe.Terms(root=str(tmp_path), mode=mode, home=str(tmp_path / "home"), environ=environ))
-        assert bool(told) == bool(FOUND.no_other), "told for this folder's file system, not for the last one's"
+        _, told = detect.choose(
+            detect.Terms(
+                root=str(tmp_path), mode=mode, home=str(tmp_path / "home"), environ=environ
+            )
+        )
+        assert bool(told) == bool(FOUND.no_other), (
+            "told for this folder's file system, not for the last one's"
+        )

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mudroom import Session
-from mudroom._engine.answers import EMIT
+from mudroom._engine.structured_output import EMIT
 from mudroom.models.scripted import Script, ScriptedModel, call
 
 Opened = tuple[Session, ScriptedModel]
@@ -32,7 +32,12 @@ def scripted(tmp_path: Path) -> Open:
     @asynccontextmanager
     async def opened(script: Script, **settings: Any) -> AsyncGenerator[Opened]:
         model = ScriptedModel(script)
-        given: dict[str, Any] = {"journal": "memory", "home": str(tmp_path / "home"), "environ": dict[str, str](), **settings}
+        given: dict[str, Any] = {
+            "journal": "memory",
+            "home": str(tmp_path / "home"),
+            "environ": dict[str, str](),
+            **settings,
+        }
         async with Session(model=model, cwd=str(folder), **given) as session:
             yield session, model
 

@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from mudroom import Agent, Budget, Output, Reason, UsageError
-from mudroom._engine.answers import REPAIRS
+from mudroom._engine.structured_output import REPAIRS
 from mudroom.models.scripted import Request, call
 
 from .conftest import Open, emit
@@ -47,7 +47,11 @@ FAR = {"type": "object", "properties": {"a": {"$ref": "http://127.0.0.1:1/schema
 TYPES: list[Any] = [Data, Struct, Typed, Model]
 
 
-@pytest.mark.parametrize("wanted", TYPES, ids=lambda wanted: wanted.__mro__[-2].__name__ if wanted is not Typed else "TypedDict")
+@pytest.mark.parametrize(
+    "wanted",
+    TYPES,
+    ids=lambda wanted: wanted.__mro__[-2].__name__ if wanted is not Typed else "TypedDict",
+)
 async def test_c3_a_type_comes_back_as_that_type(scripted: Open, wanted: Any) -> None:
     async with scripted([[emit("title", "On Mud"), emit("pages", 3)], "unused"]) as (session, _):
         report = await session.task("Read it.", outputs=wanted)
@@ -64,7 +68,9 @@ async def test_c3_a_json_schema_comes_back_as_a_dict(scripted: Open) -> None:
 
 async def test_c3_names_with_descriptions_come_back_as_texts(scripted: Open) -> None:
     async with scripted([[emit("title", "On Mud"), emit("pages", 3)]]) as (session, model):
-        report = await session.task("Read it.", outputs={"title": "the title", "pages": "how many pages"})
+        report = await session.task(
+            "Read it.", outputs={"title": "the title", "pages": "how many pages"}
+        )
     assert report.outputs == {"title": "On Mud", "pages": "3"}
     assert "self.emitvalue" in model.requests[0].tools
 
@@ -75,8 +81,13 @@ async def test_c3_what_has_a_default_may_be_left_out(scripted: Open) -> None:
     assert report.outputs == Data("On Mud", 0)
 
 
-async def test_c3_a_run_whose_values_may_all_be_left_out_still_does_its_work_first(scripted: Open) -> None:
-    async with scripted([[call("read", file_path="paper.md")], [emit("pages", 1)], "Done."]) as (session, _):
+async def test_c3_a_run_whose_values_may_all_be_left_out_still_does_its_work_first(
+    scripted: Open,
+) -> None:
+    async with scripted([[call("read", file_path="paper.md")], [emit("pages", 1)], "Done."]) as (
+        session,
+        _,
+    ):
         report = await session.task("Read it.", outputs=Typed)
     assert report.outputs == {"pages": 1}
 
@@ -94,7 +105,9 @@ async def test_c3_a_nested_type_is_checked_to_the_bottom(scripted: Open) -> None
 
 
 @pytest.mark.parametrize("wanted", [*TYPES, SCHEMA], ids=str)
-async def test_c3_a_wrong_value_is_an_error_result_with_path_and_reason_and_can_be_mended(scripted: Open, wanted: Any) -> None:
+async def test_c3_a_wrong_value_is_an_error_result_with_path_and_reason_and_can_be_mended(
+    scripted: Open, wanted: Any
+) -> None:
     script = [[emit("title", "T"), emit("pages", "many")], [emit("pages", 2)]]
     async with scripted(script) as (session, model):
         report = await session.task("Read it.", outputs=wanted)
@@ -107,7 +120,11 @@ async def test_c3_a_wrong_value_is_an_error_result_with_path_and_reason_and_can_
 
 async def test_c3_repairs_are_bounded_then_error_with_what_was_valid(scripted: Open) -> None:
     def answer(request: Request) -> Any:
-        return [emit("title", "T"), emit("pages", f"wrong {request.n}")] if request.n == 1 else [emit("pages", f"wrong {request.n}")]
+        return (
+            [emit("title", "T"), emit("pages", f"wrong {request.n}")]
+            if request.n == 1
+            else [emit("pages", f"wrong {request.n}")]
+        )
 
     schema = {**SCHEMA, "required": ["title", "pages"]}
     async with scripted(answer) as (session, model):
@@ -139,7 +156,10 @@ async def test_c3_map_gives_typed_reports_in_the_order_of_the_prompts(scripted: 
 
 async def test_c3_outputs_of_a_child_reach_its_parent_model_as_json(scripted: Open) -> None:
     child = Agent(
-        name="reader", description="reads", instructions="Read.", outputs={"title": Output("t"), "n": Output(schema={"type": "integer"})}
+        name="reader",
+        description="reads",
+        instructions="Read.",
+        outputs={"title": Output("t"), "n": Output(schema={"type": "integer"})},
     )
 
     def answer(request: Request) -> Any:
@@ -153,9 +173,20 @@ async def test_c3_outputs_of_a_child_reach_its_parent_model_as_json(scripted: Op
 
 
 @pytest.mark.parametrize(
-    "wanted", [int, {"a": 1}, {"type": "array", "properties": {}}, "title", BAD, FAR, {"$ref": "http://127.0.0.1:1/schema"}]
+    "wanted",
+    [
+        int,
+        {"a": 1},
+        {"type": "array", "properties": {}},
+        "title",
+        BAD,
+        FAR,
+        {"$ref": "http://127.0.0.1:1/schema"},
+    ],
 )
-async def test_c3_what_describes_no_values_is_refused_before_any_model_call(scripted: Open, wanted: Any) -> None:
+async def test_c3_what_describes_no_values_is_refused_before_any_model_call(
+    scripted: Open, wanted: Any
+) -> None:
     async with scripted([]) as (session, model):
         with pytest.raises(UsageError, match="outputs"):
             await session.task("x", outputs=wanted)

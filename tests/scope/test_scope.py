@@ -38,7 +38,7 @@ from mudroom._core.events import CallFinished, RunFinished, RunStarted, TurnStar
 from mudroom._core.messages import Message
 from mudroom.errors import ModelRefused, UnknownName
 from mudroom.models.scripted import Request, ScriptedModel, call
-from mudroom.testing.server import Asked, ModelServer, Said
+from mudroom.testing.model_server import Asked, ModelServer, Said
 
 from .conftest import Open, emit
 
@@ -47,8 +47,12 @@ OUTPUTS = OutputConfig(outputs={"title": "the document's title", "author": "its 
 HERE = ContextState(doc_path="paper.md")
 
 
-async def scope_of(session: Session, prompt: PromptConfig = PROMPT, run: RunConfig | None = None, **more: Any) -> SubAgentScope:
-    return await SubAgentScope.create("doc-extractor", session, prompt, ModelConfig(), run or RunConfig(), **more)
+async def scope_of(
+    session: Session, prompt: PromptConfig = PROMPT, run: RunConfig | None = None, **more: Any
+) -> SubAgentScope:
+    return await SubAgentScope.create(
+        "doc-extractor", session, prompt, ModelConfig(), run or RunConfig(), **more
+    )
 
 
 def words(message: Message) -> str:
@@ -57,7 +61,13 @@ def words(message: Message) -> str:
 
 def test_b1_create_takes_the_configs_in_the_seeds_order_and_is_awaitable() -> None:
     parameters = list(inspect.signature(SubAgentScope.create).parameters)
-    assert parameters[:5] == ["name", "runtime_context", "prompt_config", "model_config", "run_config"]
+    assert parameters[:5] == [
+        "name",
+        "runtime_context",
+        "prompt_config",
+        "model_config",
+        "run_config",
+    ]
     assert parameters[5:] == ["tool_config", "output_config", "on_message"]
     assert inspect.iscoroutinefunction(SubAgentScope.create)
 
@@ -69,7 +79,10 @@ def test_b1_every_name_is_exported_from_mudroom() -> None:
 
 async def test_b1_the_whole_example_of_the_seed_works(scripted: Open) -> None:
     heard: list[str] = []
-    script = [[call("read", file_path="paper.md")], [emit("title", "On Mud"), emit("author", "A. Boot")]]
+    script = [
+        [call("read", file_path="paper.md")],
+        [emit("title", "On Mud"), emit("author", "A. Boot")],
+    ]
     async with scripted(script) as (session, model):
         scope = await SubAgentScope.create(
             "doc-extractor",
@@ -88,30 +101,50 @@ async def test_b1_the_whole_example_of_the_seed_works(scripted: Open) -> None:
 
 
 async def test_b2_the_terminate_modes_are_the_seeds_four_and_honest_others(scripted: Open) -> None:
-    assert {"ERROR", "TIMEOUT", "GOAL", "MAX_TURNS", "CANCELLED", "BUDGET", "LOOP"} <= {mode.value for mode in SubagentTerminateMode}
+    assert {"ERROR", "TIMEOUT", "GOAL", "MAX_TURNS", "CANCELLED", "BUDGET", "LOOP"} <= {
+        mode.value for mode in SubagentTerminateMode
+    }
 
 
-async def test_b3_output_holds_emitted_vars_terminate_reason_and_the_whole_report(scripted: Open) -> None:
+async def test_b3_output_holds_emitted_vars_terminate_reason_and_the_whole_report(
+    scripted: Open,
+) -> None:
     async with scripted([[emit("title", "T"), emit("author", "A")]]) as (session, _):
         scope = await scope_of(session, output_config=OUTPUTS)
-        assert (scope.output.emitted_vars, scope.output.terminate_reason, scope.output.report) == ({}, Reason.ERROR, None)
+        assert (scope.output.emitted_vars, scope.output.terminate_reason, scope.output.report) == (
+            {},
+            Reason.ERROR,
+            None,
+        )
         await scope.run_non_interactive(HERE)
     report = scope.output.report
     assert report is not None
-    assert (report.outputs, report.reason, report.turns) == (scope.output.emitted_vars, scope.output.terminate_reason, 1)
+    assert (report.outputs, report.reason, report.turns) == (
+        scope.output.emitted_vars,
+        scope.output.terminate_reason,
+        1,
+    )
 
 
-@pytest.mark.parametrize(("given", "said"), [({}, "neither"), ({"system_prompt": "a", "initial_messages": []}, "both")])
-async def test_b4_exactly_one_of_system_prompt_and_initial_messages(scripted: Open, given: dict[str, Any], said: str) -> None:
+@pytest.mark.parametrize(
+    ("given", "said"), [({}, "neither"), ({"system_prompt": "a", "initial_messages": []}, "both")]
+)
+async def test_b4_exactly_one_of_system_prompt_and_initial_messages(
+    scripted: Open, given: dict[str, Any], said: str
+) -> None:
     async with scripted([]) as (session, model):
         scope = await scope_of(session, PromptConfig(**given))
-        with pytest.raises(UsageError, match=f"PromptConfig .* system_prompt and initial_messages, not {said}"):
+        with pytest.raises(
+            UsageError, match=f"PromptConfig .* system_prompt and initial_messages, not {said}"
+        ):
             await scope.run_non_interactive(ContextState())
     assert scope.output.terminate_reason is Reason.ERROR
     assert not model.requests
 
 
-async def test_b5_model_config_sets_temperature_and_top_p_and_inherits_the_model(scripted: Open) -> None:
+async def test_b5_model_config_sets_temperature_and_top_p_and_inherits_the_model(
+    scripted: Open,
+) -> None:
     def answer(asked: Asked) -> Said:
         return "Done."
 
@@ -119,9 +152,11 @@ async def test_b5_model_config_sets_temperature_and_top_p_and_inherits_the_model
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
         async with Session(model="anthropic:m-1", journal="memory", environ=environ) as session:
             config = ModelConfig(model="inherit", temp=0.2, top_p=0.9)
-            await (await SubAgentScope.create("a", session, PromptConfig(system_prompt="x"), config, RunConfig())).run_non_interactive(
-                ContextState()
-            )
+            await (
+                await SubAgentScope.create(
+                    "a", session, PromptConfig(system_prompt="x"), config, RunConfig()
+                )
+            ).run_non_interactive(ContextState())
     body = server.requests[0].json
     assert (body["model"], body["temperature"], body["top_p"]) == ("m-1", 0.2, 0.9)
 
@@ -129,17 +164,28 @@ async def test_b5_model_config_sets_temperature_and_top_p_and_inherits_the_model
 async def test_b5_a_model_string_takes_the_place_of_the_sessions_model(scripted: Open) -> None:
     async with scripted([]) as (session, _):
         config = ModelConfig(model="nobody:knows")
-        scope = await SubAgentScope.create("a", session, PromptConfig(system_prompt="x"), config, RunConfig())
+        scope = await SubAgentScope.create(
+            "a", session, PromptConfig(system_prompt="x"), config, RunConfig()
+        )
         with pytest.raises(UnknownName, match="nobody"):
             await scope.run_non_interactive(ContextState())
 
 
 async def test_b6_max_turns_ends_it_as_max_turns(scripted: Open) -> None:
     def answer(request: Request) -> Any:
-        return [call("read", file_path="paper.md", offset=request.n)] if request.tools else "So far: nothing."
+        return (
+            [call("read", file_path="paper.md", offset=request.n)]
+            if request.tools
+            else "So far: nothing."
+        )
 
     async with scripted(answer) as (session, model):
-        scope = await scope_of(session, run=RunConfig(max_turns=2), tool_config=ToolConfig(tools=["read"]), output_config=OUTPUTS)
+        scope = await scope_of(
+            session,
+            run=RunConfig(max_turns=2),
+            tool_config=ToolConfig(tools=["read"]),
+            output_config=OUTPUTS,
+        )
         await scope.run_non_interactive(HERE)
     assert scope.output.terminate_reason is Reason.MAX_TURNS
     assert scope.output.report is not None
@@ -149,10 +195,14 @@ async def test_b6_max_turns_ends_it_as_max_turns(scripted: Open) -> None:
 
 async def test_b6_tokens_are_a_budget_too(scripted: Open) -> None:
     def answer(request: Request) -> Any:
-        return [call("read", file_path="paper.md", offset=request.n)] if request.tools else "So far."
+        return (
+            [call("read", file_path="paper.md", offset=request.n)] if request.tools else "So far."
+        )
 
     async with scripted(answer) as (session, _):
-        scope = await scope_of(session, run=RunConfig(max_input_tokens=1), tool_config=ToolConfig(tools=["read"]))
+        scope = await scope_of(
+            session, run=RunConfig(max_input_tokens=1), tool_config=ToolConfig(tools=["read"])
+        )
         await scope.run_non_interactive(HERE)
     assert scope.output.terminate_reason is Reason.BUDGET
 
@@ -185,11 +235,21 @@ async def test_b7_tools_are_named_as_other_systems_do_or_given_or_declared(scrip
         return given["n"] / 2
 
     schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
-    half: dict[str, Any] = {"name": "half", "description": "Half a number.", "parameters": schema, "handler": halved}
+    half: dict[str, Any] = {
+        "name": "half",
+        "description": "Half a number.",
+        "parameters": schema,
+        "handler": halved,
+    }
     bare = {"name": "third", "description": "A third.", "parameters": schema}
-    script = [[call("double", n=4), call("half", n=5), call("third", n=9), call("half", n="x")], "Done."]
+    script = [
+        [call("double", n=4), call("half", n=5), call("third", n=9), call("half", n="x")],
+        "Done.",
+    ]
     async with scripted(script) as (session, model):
-        scope = await scope_of(session, tool_config=ToolConfig(tools=["Read_File", double, half, bare]))
+        scope = await scope_of(
+            session, tool_config=ToolConfig(tools=["Read_File", double, half, bare])
+        )
         await scope.run_non_interactive(HERE)
     assert model.requests[0].tools == ("read", "double", "half", "third")
     results = model.requests[1].results
@@ -206,7 +266,9 @@ async def test_b7_without_a_tool_config_it_has_no_tools(scripted: Open) -> None:
     assert model.requests[0].tools == ()
 
 
-async def test_b8_an_undeclared_name_is_an_error_that_lists_the_declared_ones(scripted: Open) -> None:
+async def test_b8_an_undeclared_name_is_an_error_that_lists_the_declared_ones(
+    scripted: Open,
+) -> None:
     script = [[emit("titel", "x")], [emit("title", "T"), emit("author", "A")]]
     async with scripted(script) as (session, model):
         scope = await scope_of(session, output_config=OUTPUTS)
@@ -237,12 +299,22 @@ async def test_b8_emitting_twice_overwrites(scripted: Open) -> None:
 async def test_b8_the_dot_is_mapped_on_the_wire_and_back(scripted: Open, tmp_path: Path) -> None:
     def answer(asked: Asked) -> Said:
         wire = asked.tools[-1]
-        return (mudroom.Call(f"c{asked.n}", wire, {"emit_variable_name": "title", "emit_variable_value": "T"}),)
+        return (
+            mudroom.Call(
+                f"c{asked.n}", wire, {"emit_variable_name": "title", "emit_variable_value": "T"}
+            ),
+        )
 
     async with ModelServer(answer) as server:
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
-        async with Session(model="anthropic:m-1", journal="memory", environ=environ, cwd=str(tmp_path)) as session:
-            scope = await scope_of(session, PromptConfig(system_prompt="x"), output_config=OutputConfig(outputs={"title": "t"}))
+        async with Session(
+            model="anthropic:m-1", journal="memory", environ=environ, cwd=str(tmp_path)
+        ) as session:
+            scope = await scope_of(
+                session,
+                PromptConfig(system_prompt="x"),
+                output_config=OutputConfig(outputs={"title": "t"}),
+            )
             await scope.run_non_interactive(ContextState())
     assert server.requests[0].tools == ["self_emitvalue"]
     assert scope.output.emitted_vars == {"title": "T"}
@@ -251,7 +323,9 @@ async def test_b8_the_dot_is_mapped_on_the_wire_and_back(scripted: Open, tmp_pat
 async def test_b9_missing_keys_are_named_before_any_model_call(scripted: Open) -> None:
     async with scripted([]) as (session, model):
         scope = await scope_of(session, PromptConfig(system_prompt="${a} ${doc_path} ${b} ${a}"))
-        with pytest.raises(UsageError, match=r"^Missing context values for the following keys: a, b$"):
+        with pytest.raises(
+            UsageError, match=r"^Missing context values for the following keys: a, b$"
+        ):
             await scope.run_non_interactive(HERE)
     assert not model.requests
     assert scope.output.terminate_reason is Reason.ERROR
@@ -261,7 +335,11 @@ async def test_b9_context_state_gets_sets_and_lists_keys(scripted: Open) -> None
     state = ContextState(doc_path="old")
     state.set("doc_path", "new.md")
     state.set("n", 3)
-    assert (state.get("doc_path"), state.get("nothing"), state.get_keys()) == ("new.md", None, ["doc_path", "n"])
+    assert (state.get("doc_path"), state.get("nothing"), state.get_keys()) == (
+        "new.md",
+        None,
+        ["doc_path", "n"],
+    )
     async with scripted(["Done."]) as (session, model):
         await (await scope_of(session)).run_non_interactive(state)
     assert "author from new.md." in model.requests[0].system
@@ -272,11 +350,20 @@ def confirming(**parameters: Any) -> Tool:
         raise AssertionError("it must not run")
 
     schema = {"type": "object", "properties": parameters, "required": list(parameters)}
-    return Tool(name="launch", description="Launch.", parameters=schema, parse=dict, run=run, needs_confirmation=True)
+    return Tool(
+        name="launch",
+        description="Launch.",
+        parameters=schema,
+        parse=dict,
+        run=run,
+        needs_confirmation=True,
+    )
 
 
 async def test_b10_a_tool_that_needs_confirmation_is_refused_at_creation(scripted: Open) -> None:
-    message = 'Tool "launch" requires user confirmation and cannot be used in a non-interactive subagent.'
+    message = (
+        'Tool "launch" requires user confirmation and cannot be used in a non-interactive subagent.'
+    )
     async with scripted([], tools=[confirming()]) as (session, _):
         for asked in ("launch", confirming()):
             with pytest.raises(UsageError) as raised:
@@ -290,7 +377,9 @@ async def test_b10_a_tool_with_required_parameters_is_assumed_safe_with_a_warnin
     script = [[call("launch", code="0")], "I could not."]
     with caplog.at_level(logging.WARNING, "mudroom"):
         async with scripted(script) as (session, model):
-            scope = await scope_of(session, tool_config=ToolConfig(tools=[confirming(code={"type": "string"})]))
+            scope = await scope_of(
+                session, tool_config=ToolConfig(tools=[confirming(code={"type": "string"})])
+            )
             await scope.run_non_interactive(HERE)
     warning = 'Cannot check tool "launch" for interactivity because it requires parameters. Assuming it is safe for non-interactive use.'
     assert [record.getMessage() for record in caplog.records] == [warning]
@@ -304,7 +393,9 @@ async def test_b10_nobody_is_asked_even_where_the_session_has_somebody(scripted:
             raise AssertionError("asked")
 
     async with scripted([[call("launch", code="0")], "Done."], approver=Yes()) as (session, model):
-        scope = await scope_of(session, tool_config=ToolConfig(tools=[confirming(code={"type": "string"})]))
+        scope = await scope_of(
+            session, tool_config=ToolConfig(tools=[confirming(code={"type": "string"})])
+        )
         await scope.run_non_interactive(HERE)
     assert model.requests[1].results[0].error
 
@@ -321,18 +412,32 @@ async def test_b11_the_history_begins_with_the_environment_and_its_answer(script
 
 
 async def test_b11_initial_messages_come_after_the_environment(scripted: Open) -> None:
-    given = [{"role": "user", "content": "Q"}, {"role": "assistant", "content": "A"}, User((Text("Q2"),)), Assistant((Text("A2"),))]
+    given = [
+        {"role": "user", "content": "Q"},
+        {"role": "assistant", "content": "A"},
+        User((Text("Q2"),)),
+        Assistant((Text("A2"),)),
+    ]
     async with scripted(["Done."]) as (session, model):
-        await (await scope_of(session, PromptConfig(initial_messages=given))).run_non_interactive(ContextState())
+        await (await scope_of(session, PromptConfig(initial_messages=given))).run_non_interactive(
+            ContextState()
+        )
     assert [words(message) for message in model.requests[0].messages[1:]] == [
-        "Got it. Thanks for the context!", "Q", "A", "Q2", "A2", "Get Started!",
-    ]  # fmt: skip
+        "Got it. Thanks for the context!",
+        "Q",
+        "A",
+        "Q2",
+        "A2",
+        "Get Started!",
+    ]
     assert model.requests[0].system == ""
 
 
 async def test_b11_a_wrong_initial_message_is_named(scripted: Open) -> None:
     async with scripted([]) as (session, _):
-        scope = await scope_of(session, PromptConfig(initial_messages=[{"role": "king", "content": "Q"}]))
+        scope = await scope_of(
+            session, PromptConfig(initial_messages=[{"role": "king", "content": "Q"}])
+        )
         with pytest.raises(UsageError, match=r"initial_messages: .*king"):
             await scope.run_non_interactive(ContextState())
 
@@ -360,7 +465,11 @@ async def test_b12_time_is_checked_after_a_call_too(scripted: Open) -> None:
         return [call("dawdle")] if request.tools else "Late."
 
     async with scripted(answer) as (session, model):
-        scope = await scope_of(session, run=RunConfig(max_time_minutes=0.05 / 60), tool_config=ToolConfig(tools=[dawdle]))
+        scope = await scope_of(
+            session,
+            run=RunConfig(max_time_minutes=0.05 / 60),
+            tool_config=ToolConfig(tools=[dawdle]),
+        )
         await scope.run_non_interactive(HERE)
     assert scope.output.terminate_reason is Reason.TIMEOUT
     assert len([request for request in model.requests if request.tools]) == 1
@@ -391,9 +500,13 @@ async def test_b12_a_model_call_that_fails_for_good_raises_and_leaves_error(scri
     assert scope.output.terminate_reason is Reason.ERROR
 
 
-async def test_b13_when_all_calls_failed_the_model_is_told_to_try_another_way(scripted: Open) -> None:
+async def test_b13_when_all_calls_failed_the_model_is_told_to_try_another_way(
+    scripted: Open,
+) -> None:
     async with scripted([[call("read", file_path="none.md")], "Done."]) as (session, model):
-        await (await scope_of(session, tool_config=ToolConfig(tools=["read"]))).run_non_interactive(HERE)
+        await (await scope_of(session, tool_config=ToolConfig(tools=["read"]))).run_non_interactive(
+            HERE
+        )
     assert "All tool calls of this turn failed" in words(model.requests[1].messages[-1])
 
 
@@ -405,8 +518,13 @@ async def test_b14_all_emitted_is_goal_at_once_without_another_model_call(script
     assert len(model.requests) == 1
 
 
-async def test_b14_a_model_that_stops_with_outputs_missing_is_nudged_by_their_names(scripted: Open) -> None:
-    async with scripted(["I am done.", [emit("title", "T")], "Now?", [emit("author", "A")]]) as (session, model):
+async def test_b14_a_model_that_stops_with_outputs_missing_is_nudged_by_their_names(
+    scripted: Open,
+) -> None:
+    async with scripted(["I am done.", [emit("title", "T")], "Now?", [emit("author", "A")]]) as (
+        session,
+        model,
+    ):
         scope = await scope_of(session, output_config=OUTPUTS)
         await scope.run_non_interactive(HERE)
     assert "title, author" in words(model.requests[1].messages[-1])
@@ -414,7 +532,9 @@ async def test_b14_a_model_that_stops_with_outputs_missing_is_nudged_by_their_na
     assert scope.output.terminate_reason is Reason.GOAL
 
 
-async def test_b14_without_outputs_a_model_that_calls_nothing_has_reached_its_goal(scripted: Open) -> None:
+async def test_b14_without_outputs_a_model_that_calls_nothing_has_reached_its_goal(
+    scripted: Open,
+) -> None:
     async with scripted(["Done."]) as (session, _):
         scope = await scope_of(session)
         await scope.run_non_interactive(HERE)
@@ -423,12 +543,20 @@ async def test_b14_without_outputs_a_model_that_calls_nothing_has_reached_its_go
     assert scope.output.report.text == "Done."
 
 
-async def test_b15_the_system_prompt_gets_the_output_rules_and_the_non_interactive_rules(scripted: Open) -> None:
+async def test_b15_the_system_prompt_gets_the_output_rules_and_the_non_interactive_rules(
+    scripted: Open,
+) -> None:
     async with scripted([[emit("title", "T"), emit("author", "A")]]) as (session, model):
         await (await scope_of(session, output_config=OUTPUTS)).run_non_interactive(HERE)
     system = model.requests[0].system
     assert system.startswith("Extract title and author from paper.md.")
-    for part in ("self.emitvalue", "- title: the document's title", "- author: its author", "non-interactive", "cannot ask the user"):
+    for part in (
+        "self.emitvalue",
+        "- title: the document's title",
+        "- author: its author",
+        "non-interactive",
+        "cannot ask the user",
+    ):
         assert part in system
 
 
@@ -437,26 +565,37 @@ async def test_b16_prompt_id_is_session_subagent_turn_on_every_event(scripted: O
     script = [[call("read", file_path="paper.md")], [emit("title", "T"), emit("author", "A")]]
     async with scripted(script) as (session, _):
         session.watch(events.append)
-        await (await scope_of(session, tool_config=ToolConfig(tools=["read"]), output_config=OUTPUTS)).run_non_interactive(HERE)
+        await (
+            await scope_of(session, tool_config=ToolConfig(tools=["read"]), output_config=OUTPUTS)
+        ).run_non_interactive(HERE)
         ids = {event.prompt_id for event in events if event.run}
         assert ids == {f"{session.id}#doc-extractor#{turn}" for turn in (0, 1, 2)}
-    calls = [event.prompt_id.rpartition("#")[2] for event in events if isinstance(event, CallFinished)]
+    calls = [
+        event.prompt_id.rpartition("#")[2] for event in events if isinstance(event, CallFinished)
+    ]
     assert calls == ["1", "2", "2"]
 
 
-async def test_b17_it_is_a_face_of_the_one_loop_in_the_sessions_journal_and_budget(scripted: Open) -> None:
+async def test_b17_it_is_a_face_of_the_one_loop_in_the_sessions_journal_and_budget(
+    scripted: Open,
+) -> None:
     events: list[AnyEvent] = []
     async with scripted(["Done.", "The root's."]) as (session, _):
         session.watch(events.append)
         await (await scope_of(session)).run_non_interactive(HERE)
         report = await session.run("And you?")
     started = [event.brief for event in events if isinstance(event, RunStarted)]
-    assert [(brief.agent.name, brief.depth) for brief in started] == [("doc-extractor", 1), ("main", 0)]
+    assert [(brief.agent.name, brief.depth) for brief in started] == [
+        ("doc-extractor", 1),
+        ("main", 0),
+    ]
     assert len([event for event in events if isinstance(event, RunFinished)]) == 2
     assert report.text == "The root's."
 
 
-async def test_b17_nothing_of_the_conversation_reaches_a_scope_nor_the_other_way(scripted: Open) -> None:
+async def test_b17_nothing_of_the_conversation_reaches_a_scope_nor_the_other_way(
+    scripted: Open,
+) -> None:
     async with scripted(["SECRET-ANSWER", "Done.", "Bye."]) as (session, model):
         await session.run("SECRET-PROMPT")
         await (await scope_of(session)).run_non_interactive(HERE)
@@ -470,7 +609,9 @@ async def test_b12_on_message_gets_each_text_and_each_tool_line(scripted: Open) 
     long = "x" * 400
     script = [["Looking.", call("grep", pattern=long)], "Done."]
     async with scripted(script) as (session, _):
-        scope = await scope_of(session, tool_config=ToolConfig(tools=["grep"]), on_message=heard.append)
+        scope = await scope_of(
+            session, tool_config=ToolConfig(tools=["grep"]), on_message=heard.append
+        )
         await scope.run_non_interactive(HERE)
     arguments = str({"pattern": long})[:250]
     assert heard == ["Looking.", f"**Executing tool: grep with args {arguments}**", "Done."]
@@ -479,12 +620,17 @@ async def test_b12_on_message_gets_each_text_and_each_tool_line(scripted: Open) 
 async def test_session_scope_is_create_and_run_in_one_call(scripted: Open) -> None:
     async with scripted([[emit("title", "T"), emit("author", "A")]]) as (session, _):
         output = await session.scope("doc-extractor", PROMPT, output_config=OUTPUTS, context=HERE)
-    assert (output.emitted_vars, output.terminate_reason) == ({"title": "T", "author": "A"}, Reason.GOAL)
+    assert (output.emitted_vars, output.terminate_reason) == (
+        {"title": "T", "author": "A"},
+        Reason.GOAL,
+    )
 
 
 async def test_a_scope_has_no_tool_to_start_children(scripted: Open) -> None:
     async with scripted(["Done."]) as (session, model):
-        await (await scope_of(session, tool_config=ToolConfig(tools=["task", "read"]))).run_non_interactive(HERE)
+        await (
+            await scope_of(session, tool_config=ToolConfig(tools=["task", "read"]))
+        ).run_non_interactive(HERE)
     assert model.requests[0].tools == ("read",)
 
 
@@ -497,5 +643,7 @@ async def test_scopes_run_side_by_side(scripted: Open) -> None:
         async with asyncio.TaskGroup() as group:
             for n, scope in enumerate(scopes):
                 group.create_task(scope.run_non_interactive(ContextState(doc_path=f"d{n}.md")))
-    assert [scope.output.emitted_vars["title"] for scope in scopes] == [f"d{n}.md" for n in range(5)]
+    assert [scope.output.emitted_vars["title"] for scope in scopes] == [
+        f"d{n}.md" for n in range(5)
+    ]
     assert isinstance(model, ScriptedModel)

@@ -15,15 +15,37 @@ from mudroom.scope import template
 KEYS = st.from_regex(r"[A-Za-z_]\w{0,8}", fullmatch=True)
 HOSTILE = st.one_of(
     st.text(max_size=80),
-    st.sampled_from(["${", "${}", "${a}", "$${a}", "${${a}}", "}", "\\1", r"\g<0>", "${ключ}", "\0", "%s", "{a}", "${a", "\ud7ff￿"]),
+    st.sampled_from(
+        [
+            "${",
+            "${}",
+            "${a}",
+            "$${a}",
+            "${${a}}",
+            "}",
+            "\\1",
+            r"\g<0>",
+            "${ключ}",
+            "\0",
+            "%s",
+            "{a}",
+            "${a",
+            "\ud7ff￿",
+        ]
+    ),
     st.integers(),
     st.none(),
 )
 
 
 @settings(max_examples=200, deadline=None)
-@given(values=st.dictionaries(KEYS, HOSTILE, min_size=1, max_size=5), between=st.lists(st.text(max_size=20), min_size=6, max_size=6))
-def test_b9_each_place_is_replaced_by_its_value_and_by_nothing_else(values: dict[str, object], between: list[str]) -> None:
+@given(
+    values=st.dictionaries(KEYS, HOSTILE, min_size=1, max_size=5),
+    between=st.lists(st.text(max_size=20), min_size=6, max_size=6),
+)
+def test_b9_each_place_is_replaced_by_its_value_and_by_nothing_else(
+    values: dict[str, object], between: list[str]
+) -> None:
     plain = [part.replace("$", "").replace("{", "") for part in between]
     text, wanted = plain[0], plain[0]
     for part, (key, value) in zip(plain[1:], values.items(), strict=False):

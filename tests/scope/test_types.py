@@ -42,7 +42,9 @@ async def checked(session: Session) -> None:
     assert_type((await session.task("x")).outputs, dict[str, Any])
 
 
-async def test_c3_report_outputs_are_typed_for_the_checker_and_so_at_run_time(scripted: Open) -> None:
+async def test_c3_report_outputs_are_typed_for_the_checker_and_so_at_run_time(
+    scripted: Open,
+) -> None:
     def answer(request: Request) -> Any:
         return [emit("title", "T")] if "self.emitvalue" in request.tools else "Done."
 

@@ -34,12 +34,21 @@ class Machine:
         making = f"{{ {venv}; }} && mkdir -p .venv/bin && cp {self.bin}/pip .venv/bin/pip"
         version = "exit 0" if new else "exit 1"
         self.has("pip", "exit 0")
-        self.has("python3", f'case "$1" in -c) {version};; --version) echo "Python 3.9.2";; -m) {making};; esac')
+        self.has(
+            "python3",
+            f'case "$1" in -c) {version};; --version) echo "Python 3.9.2";; -m) {making};; esac',
+        )
 
     def run(self) -> subprocess.CompletedProcess[str]:
         """Run the script as a person would."""
         env = {"PATH": str(self.bin)}
-        return subprocess.run(["/bin/sh", "scripts/venv", "run"], cwd=self.project, env=env, capture_output=True, text=True)
+        return subprocess.run(
+            ["/bin/sh", "scripts/venv", "run"],
+            cwd=self.project,
+            env=env,
+            capture_output=True,
+            text=True,
+        )
 
     @property
     def called(self) -> str:
@@ -55,14 +64,24 @@ def machine(tmp_path: Path) -> Machine:
 def test_it_installs_with_hashes_and_then_the_project_itself(machine: Machine) -> None:
     machine.python()
     done = machine.run()
-    assert done.returncode == 0 and done.stderr == "installing into .venv (once)\n" and done.stdout == ""
-    assert "--require-hashes -r requirements/run.txt" in machine.called and "--no-deps --no-build-isolation -e ." in machine.called
+    assert (
+        done.returncode == 0
+        and done.stderr == "installing into .venv (once)\n"
+        and done.stdout == ""
+    )
+    assert (
+        "--require-hashes -r requirements/run.txt" in machine.called
+        and "--no-deps --no-build-isolation -e ." in machine.called
+    )
 
 
 def test_an_old_python_is_named_with_the_remedy(machine: Machine) -> None:
     machine.python(new=False)
     done = machine.run()
-    assert done.returncode == 1 and "needs Python 3.11 or newer; python3 is Python 3.9.2. Set PYTHON" in done.stderr
+    assert (
+        done.returncode == 1
+        and "needs Python 3.11 or newer; python3 is Python 3.9.2. Set PYTHON" in done.stderr
+    )
     assert not (machine.project / ".venv").exists()
 
 
@@ -81,7 +100,10 @@ def test_without_venv_root_has_it_installed(machine: Machine) -> None:
     machine.has("apt-get", f'case "$*" in *python3-venv*) touch {machine.bin}/venv-is-there;; esac')
     done = machine.run()
     assert done.returncode == 0, done.stderr
-    assert "apt-get install -q -y python3-venv" in machine.called and "python3 -m venv --clear .venv" in machine.called
+    assert (
+        "apt-get install -q -y python3-venv" in machine.called
+        and "python3 -m venv --clear .venv" in machine.called
+    )
 
 
 def test_where_there_is_no_apt_root_is_told_too(machine: Machine) -> None:

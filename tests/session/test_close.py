@@ -16,7 +16,9 @@ def children() -> set[str]:
 async def test_what_starts_commands_ends_with_the_session(tmp_path: Path) -> None:
     before = children()
     model = ScriptedModel([[call("bash", command="echo hello")], "done"])
-    async with Session(model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory") as session:
+    async with Session(
+        model=model, cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory"
+    ) as session:
         report = await session.run("say hello")
     assert report.calls == {"bash": 1} and not report.failed
     assert children() <= before

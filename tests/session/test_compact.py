@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from mudroom import Reason, Session, UsageError
+from mudroom import Reason, Result, Session, Text, UsageError
 from mudroom._core.events import RunFinished, RunStarted, Stored
-from mudroom._engine.compact import WORD
+from mudroom._engine.compaction import WORD
 from mudroom.errors import ModelRefused
 from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite import find, read_only
+from mudroom.journals.sqlite.journal import find, read_only
 from mudroom.models.scripted import Request, ScriptedModel, call
-from mudroom.replaying import replay
+from mudroom.replay import replay
 
 
 @pytest.fixture
@@ -25,7 +25,12 @@ def apart(tmp_path: Path) -> dict[str, Any]:
 
 
 def words(request: Request) -> list[str]:
-    return [block.text for message in request.messages for block in message.content if hasattr(block, "text")]  # pyright: ignore
+    return [
+        block.text
+        for message in request.messages
+        for block in message.content
+        if isinstance(block, Text | Result)
+    ]
 
 
 SCRIPT = [[call("read", path="notes.txt")], "two lines", "they counted the lines: two", "as I said"]
@@ -39,11 +44,16 @@ async def test_the_conversation_goes_on_from_the_summary_alone(apart: dict[str, 
         await session.run("what did you say?")
     assert (report.text, report.reason) == ("they counted the lines: two", Reason.GOAL)
     asked, after = model.requests[-2:]
-    assert words(asked)[0] == "how many lines?" and words(asked)[-1] == f"{WORD}\nAbove all keep: the number of lines"
+    assert (
+        words(asked)[0] == "how many lines?"
+        and words(asked)[-1] == f"{WORD}\nAbove all keep: the number of lines"
+    )
     assert words(after) == [words(asked)[-1], "they counted the lines: two", "what did you say?"]
 
 
-async def test_the_record_keeps_what_was_said_and_a_resumed_session_knows_the_summary(apart: dict[str, Any]) -> None:
+async def test_the_record_keeps_what_was_said_and_a_resumed_session_knows_the_summary(
+    apart: dict[str, Any],
+) -> None:
     async with Session(model=ScriptedModel(SCRIPT), **apart) as session:
         await session.run("how many lines?")
         await session.compact()
@@ -51,7 +61,9 @@ async def test_the_record_keeps_what_was_said_and_a_resumed_session_knows_the_su
     async with Session(model=model, resume=session.id, **apart) as again:
         await again.run("what did you say?")
     assert words(model.requests[0]) == [WORD, "they counted the lines: two", "what did you say?"]
-    prompts = [event.brief.prompt for event in recorded(apart, session.id) if isinstance(event, RunStarted)]
+    prompts = [
+        event.brief.prompt for event in recorded(apart, session.id) if isinstance(event, RunStarted)
+    ]
     assert prompts == ["how many lines?", WORD, "what did you say?"]
 
 
@@ -65,17 +77,31 @@ async def test_a_summary_that_failed_changes_nothing(apart: dict[str, Any]) -> N
     assert words(model.requests[-1]) == ["how many lines?", "two lines", "what did you say?"]
     async with Session(model=model, resume=session.id, **apart) as again:
         await again.run("and now?")
-    assert words(model.requests[-1]) == ["how many lines?", "two lines", "what did you say?", "as I said", "and now?"]
+    assert words(model.requests[-1]) == [
+        "how many lines?",
+        "two lines",
+        "what did you say?",
+        "as I said",
+        "and now?",
+    ]
 
 
 async def test_a_summary_acts_on_nothing(apart: dict[str, Any]) -> None:
-    model = ScriptedModel(["two lines", [call("bash", command="touch made"), call("task", prompt="do it")], "in short: two"])
+    model = ScriptedModel(
+        [
+            "two lines",
+            [call("bash", command="touch made"), call("task", prompt="do it")],
+            "in short: two",
+        ]
+    )
     async with Session(model=model, **apart) as session:
         await session.run("how many lines?")
         report = await session.compact()
     assert (report.text, report.recovered) == ("in short: two", True)
     assert not Path(apart["cwd"], "made").exists()
-    assert [event.run for event in recorded(apart, session.id) if isinstance(event, RunStarted)] == ["1", "2"]
+    assert [
+        event.run for event in recorded(apart, session.id) if isinstance(event, RunStarted)
+    ] == ["1", "2"]
 
 
 async def test_a_summary_that_a_crash_cut_off_is_made_on_return(apart: dict[str, Any]) -> None:
@@ -86,15 +112,21 @@ async def test_a_summary_that_a_crash_cut_off_is_made_on_return(apart: dict[str,
     cut = [event for event in events if event.run != "2" or isinstance(event, RunStarted)]
     journal = MemoryJournal()
     await journal.append(*cut)
-    model = ScriptedModel(lambda request: "in short: two" if WORD in words(request)[-1] else "as I said")
-    async with Session(model=model, **dict[str, Any](apart, journal=journal, resume=session.id)) as again:
+    model = ScriptedModel(
+        lambda request: "in short: two" if WORD in words(request)[-1] else "as I said"
+    )
+    async with Session(
+        model=model, **dict[str, Any](apart, journal=journal, resume=session.id)
+    ) as again:
         assert again.unfinished == ("2",)
         await again.run("what did you say?")
     assert (words(model.requests[0])[0], words(model.requests[0])[-1]) == ("how many lines?", WORD)
     assert words(model.requests[1]) == [WORD, "in short: two", "what did you say?"]
 
 
-async def test_rewinding_to_before_a_summary_gives_the_whole_conversation_back(apart: dict[str, Any]) -> None:
+async def test_rewinding_to_before_a_summary_gives_the_whole_conversation_back(
+    apart: dict[str, Any],
+) -> None:
     model = ScriptedModel(["two lines", "in short: two", "still two"])
     async with Session(model=model, **apart) as session:
         await session.run("how many lines?")
@@ -114,8 +146,12 @@ async def test_a_compacted_session_replays_byte_for_byte(apart: dict[str, Any]) 
     events = recorded(apart, session.id)
     again = await replay(events)
     assert [event.report.text for event in again if isinstance(event, RunFinished)] == [
-        "two lines", "they counted the lines: two", "as I said", "in shorter", "bye",
-    ]  # fmt: skip
+        "two lines",
+        "they counted the lines: two",
+        "as I said",
+        "in shorter",
+        "bye",
+    ]
 
 
 async def test_nothing_was_said_yet(apart: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, AnyEvent, Budget, JournalError, Reason, Session, UsageError
+from mudroom import Agent, AnyEvent, Budget, JournalError, Reason, Result, Session, Text, UsageError
 from mudroom._core.events import CallStarted, RunFinished, SessionClosed, SessionOpened, Stored
 from mudroom.errors import UnknownName
 from mudroom.journals.memory import MemoryJournal
@@ -24,7 +24,13 @@ def apart(tmp_path: Path) -> dict[str, Any]:
     """Settings of a session that touches nothing of this machine's user."""
     (tmp_path / "work").mkdir()
     (tmp_path / "work" / "notes.txt").write_text("one\ntwo\n")
-    return {"cwd": str(tmp_path / "work"), "home": str(tmp_path / "home"), "environ": {}, "sandbox": "off", "journal": "memory"}
+    return {
+        "cwd": str(tmp_path / "work"),
+        "home": str(tmp_path / "home"),
+        "environ": {},
+        "sandbox": "off",
+        "journal": "memory",
+    }
 
 
 def opened(apart: dict[str, Any], script: Script = ("hello",), **settings: Any) -> Session:
@@ -34,14 +40,24 @@ def opened(apart: dict[str, Any], script: Script = ("hello",), **settings: Any) 
 
 
 def words(request: Request) -> list[str]:
-    return [block.text for message in request.messages for block in message.content if hasattr(block, "text")]  # pyright: ignore
+    return [
+        block.text
+        for message in request.messages
+        for block in message.content
+        if isinstance(block, Text | Result)
+    ]
 
 
 async def test_a_conversation_goes_on(apart: dict[str, Any]) -> None:
     model = ScriptedModel([[call("read", path="notes.txt")], "two lines", "I said two lines"])
     async with Session(model=model, **apart) as session:
         first, second = await session.run("how many lines?"), await session.run("what did you say?")
-    assert (first.text, second.text, first.run_id, second.run_id) == ("two lines", "I said two lines", "1", "2")
+    assert (first.text, second.text, first.run_id, second.run_id) == (
+        "two lines",
+        "I said two lines",
+        "1",
+        "2",
+    )
     said = words(model.requests[-1])
     assert (said[0], said[-2:]) == ("how many lines?", ["two lines", "what did you say?"])
 
@@ -53,14 +69,21 @@ async def test_prompts_are_taken_one_at_a_time(apart: dict[str, Any]) -> None:
     assert [report.text for report in reports] == ["answer 0", "answer 1", "answer 2"]
 
 
-async def test_a_task_runs_beside_the_conversation_in_a_context_of_its_own(apart: dict[str, Any]) -> None:
+async def test_a_task_runs_beside_the_conversation_in_a_context_of_its_own(
+    apart: dict[str, Any],
+) -> None:
     model = ScriptedModel(lambda request: f"heard {words(request)[-1]}")
     async with Session(model=model, **apart) as session:
         await session.run("a secret")
         report = await session.task("a task", agent="explore")
         after = await session.run("go on")
     assert (report.text, report.agent, after.text) == ("heard a task", "explore", "heard go on")
-    assert words(model.requests[1]) == ["a task"] and model.requests[1].tools == ("read", "glob", "grep", "todo")
+    assert words(model.requests[1]) == ["a task"] and model.requests[1].tools == (
+        "read",
+        "glob",
+        "grep",
+        "todo",
+    )
     assert words(model.requests[2]) == ["a secret", "heard a secret", "go on"]
 
 
@@ -77,7 +100,9 @@ def test_map_runs_so_many_at_a_time_and_keeps_the_order(apart: dict[str, Any]) -
 
     async def story() -> list[str]:
         async with Session(model=ScriptedModel(answer), **apart) as session:
-            return [report.text for report in await session.map([str(n) for n in range(9)], parallel=4)]
+            return [
+                report.text for report in await session.map([str(n) for n in range(9)], parallel=4)
+            ]
 
     assert run_virtual(story()) == [f"did {n}" for n in range(9)] and peak == 4
 
@@ -91,14 +116,21 @@ class Count:
 
 
 def emits(**values: Any) -> list[Any]:
-    return [call("self.emitvalue", emit_variable_name=name, emit_variable_value=value) for name, value in values.items()]
+    return [
+        call("self.emitvalue", emit_variable_name=name, emit_variable_value=value)
+        for name, value in values.items()
+    ]
 
 
 async def test_typed_outputs_come_back_as_their_type(apart: dict[str, Any]) -> None:
     model = ScriptedModel([emits(lines=2, file="notes.txt"), "never asked"])
     async with Session(model=model, **apart) as session:
         report = await session.task("count", outputs=Count)
-    assert report.outputs == Count(2, "notes.txt") and report.reason is Reason.GOAL and len(model.requests) == 1
+    assert (
+        report.outputs == Count(2, "notes.txt")
+        and report.reason is Reason.GOAL
+        and len(model.requests) == 1
+    )
 
 
 async def test_a_wrong_value_is_told_and_mended(apart: dict[str, Any]) -> None:
@@ -146,7 +178,9 @@ class FullDisk:
 
     async def append(self, *events: Stored) -> None:
         if len(self.taken) + len(events) > self.room:
-            raise JournalError("the record cannot be written", where="disk", remedy="Make room.") from OSError(errno.ENOSPC, "full")
+            raise JournalError(
+                "the record cannot be written", where="disk", remedy="Make room."
+            ) from OSError(errno.ENOSPC, "full")
         self.taken.extend(events)
 
     def read(self) -> Iterator[Stored]:
@@ -162,7 +196,11 @@ async def test_a_record_that_cannot_be_written_stops_the_run_and_nothing_is_done
 ) -> None:
     def script(request: Request) -> Any:
         if request.prompt == "PARENT":
-            return "end" if request.turn else [call("task", prompt="CHILD"), call("bash", command="echo x >> effects")]
+            return (
+                "end"
+                if request.turn
+                else [call("task", prompt="CHILD"), call("bash", command="echo x >> effects")]
+            )
         return "done" if request.turn else [call("write", path="new.txt", content="x")]
 
     journal, shown = FullDisk(room), list[AnyEvent]()
@@ -174,12 +212,16 @@ async def test_a_record_that_cannot_be_written_stops_the_run_and_nothing_is_done
     folder = Path(apart["cwd"])
     assert (folder / "effects").exists() <= ("bash" in begun)
     assert (folder / "new.txt").exists() <= ("write" in begun)
-    assert not [event for event in shown if isinstance(event, RunFinished) and event not in journal.taken], "nothing is called done"
+    assert not [
+        event for event in shown if isinstance(event, RunFinished) and event not in journal.taken
+    ], "nothing is called done"
 
 
 async def test_the_budget_of_a_session_holds_for_each_prompt(apart: dict[str, Any]) -> None:
     def script(request: Request) -> Any:
-        return [call("read", path="notes.txt", limit=request.turn + 1)] if request.tools else "so far"
+        return (
+            [call("read", path="notes.txt", limit=request.turn + 1)] if request.tools else "so far"
+        )
 
     async with Session(model=ScriptedModel(script), budget=Budget(turns=2), **apart) as session:
         assert [(await session.run("read")).turns for _ in range(2)] == [3, 3]
@@ -191,9 +233,15 @@ def test_run_sync_is_for_programs_without_an_event_loop(apart: dict[str, Any]) -
 
 async def test_an_agent_of_ones_own_may_take_the_prompts(apart: dict[str, Any]) -> None:
     model = ScriptedModel(["hello"])
-    async with Session(model=model, root=Agent(name="guide", instructions="You guide.", tools=("read",)), **apart) as session:
+    async with Session(
+        model=model, root=Agent(name="guide", instructions="You guide.", tools=("read",)), **apart
+    ) as session:
         report = await session.run("hi")
-    assert report.agent == "guide" and model.requests[0].tools == ("read",) and model.requests[0].system.startswith("You guide.")
+    assert (
+        report.agent == "guide"
+        and model.requests[0].tools == ("read",)
+        and model.requests[0].system.startswith("You guide.")
+    )
 
 
 async def test_what_cannot_be_is_said_at_once_with_the_remedy(apart: dict[str, Any]) -> None:
@@ -212,7 +260,9 @@ async def test_what_cannot_be_is_said_at_once_with_the_remedy(apart: dict[str, A
             await session.task("x", agent="exploer")
 
 
-async def test_a_session_without_any_key_uses_the_offline_model_and_says_so(apart: dict[str, Any]) -> None:
+async def test_a_session_without_any_key_uses_the_offline_model_and_says_so(
+    apart: dict[str, Any],
+) -> None:
     async with opened(apart, model="auto") as session:
         assert session.model.startswith("offline")
         assert "ANTHROPIC_API_KEY" in session.notices[0] and "offline" in session.notices[0]

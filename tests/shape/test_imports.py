@@ -5,13 +5,27 @@ from __future__ import annotations
 import subprocess
 import sys
 
-SLOW = {"aiohttp", "asyncio", "rich", "prompt_toolkit", "yaml", "jsonschema_rs", "pathspec", "pydantic", "sqlite3", "msgspec", "click"}
+SLOW = {
+    "aiohttp",
+    "asyncio",
+    "rich",
+    "prompt_toolkit",
+    "yaml",
+    "jsonschema_rs",
+    "pathspec",
+    "pydantic",
+    "sqlite3",
+    "msgspec",
+    "click",
+}
 
 
 def loaded(code: str) -> set[str]:
     """Top-level modules a fresh interpreter holds after `code`."""
     program = f"import sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted({{m.partition('.')[0] for m in set(sys.modules) - before}}))"
-    ran = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
+    )
     return set(ran.stdout.split("\n")[-2].split())
 
 
@@ -21,7 +35,9 @@ def test_importing_mudroom_loads_nothing_slow() -> None:
 
 def test_importing_mudroom_prints_and_reads_nothing() -> None:
     program = "import sys, builtins\nbuiltins.open = None\nimport mudroom"
-    ran = subprocess.run([sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True)
+    ran = subprocess.run(
+        [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
+    )
     assert ran.stdout == ran.stderr == ""
 
 
@@ -31,4 +47,11 @@ def test_the_version_needs_click_alone() -> None:
 
 
 def test_a_session_does_without_screens() -> None:
-    assert not loaded("from mudroom import Session") & {"rich", "prompt_toolkit", "yaml", "pydantic", "click", "pathspec"}
+    assert not loaded("from mudroom import Session") & {
+        "rich",
+        "prompt_toolkit",
+        "yaml",
+        "pydantic",
+        "click",
+        "pathspec",
+    }

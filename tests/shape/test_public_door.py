@@ -33,7 +33,12 @@ def test_at_most_forty_public_names() -> None:
 def test_names_for_checkers_are_those_for_programs() -> None:
     tree = ast.parse(inspect.getsource(mudroom))
     guarded = next(node for node in tree.body if isinstance(node, ast.If))
-    assert {alias.name for node in guarded.body if isinstance(node, ast.ImportFrom) for alias in node.names} == set(mudroom.__all__)
+    assert {
+        alias.name
+        for node in guarded.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    } == set(mudroom.__all__)
 
 
 def test_the_public_surface_is_the_one_written_down() -> None:

@@ -22,9 +22,17 @@ def lines(path: Path) -> int:
 
 def test_core_and_engine_stay_small() -> None:
     files = [path for folder in ("_core", "_engine") for path in (SOURCE / folder).rglob("*.py")]
-    examples = sum(found.count("\n") for path in files for found in EXAMPLE.findall(path.read_text(encoding="utf-8")))
-    total = sum(lines(path) for path in files) - examples  # examples are run by tests/docs and are no part of the engine
-    assert total <= LINES_OF_THE_CORE, f"{total} lines: move what is a port, a tool or a screen out of the engine"
+    examples = sum(
+        found.count("\n")
+        for path in files
+        for found in EXAMPLE.findall(path.read_text(encoding="utf-8"))
+    )
+    total = (
+        sum(lines(path) for path in files) - examples
+    )  # examples are run by tests/docs and are no part of the engine
+    assert total <= LINES_OF_THE_CORE, (
+        f"{total} lines: move what is a port, a tool or a screen out of the engine"
+    )
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
@@ -42,7 +50,9 @@ def test_functions_stay_small(path: Path) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
 def test_every_module_says_what_it_is_for(path: Path) -> None:
-    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), "its first line says what it is for"
+    assert ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))), (
+        "its first line says what it is for"
+    )
 
 
 def test_no_manager_no_helper() -> None:

@@ -23,7 +23,7 @@ from mudroom._core.events import (
     TurnStarted,
 )
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.testing.history import violations
+from mudroom.testing.invariants import violations
 
 COMMAND = "echo ran >> effects.txt"
 SEEN = {COMMAND: 1}
@@ -32,14 +32,22 @@ Events = list[Stored]
 
 def script(request: Request) -> Answer:
     if request.prompt == "CHILD":
-        return [[call("bash", command=COMMAND), call("write", file_path="a.txt", content="a")], "the child's report"][request.turn]
+        return [
+            [call("bash", command=COMMAND), call("write", file_path="a.txt", content="a")],
+            "the child's report",
+        ][request.turn]
     return [[call("task", prompt="CHILD")], [call("read", file_path="a.txt")], "done"][request.turn]
 
 
 @pytest.fixture
 async def recorded(tmp_path: Path) -> Events:
     events: list[AnyEvent] = []
-    async with Session(model=ScriptedModel(script), cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory") as session:
+    async with Session(
+        model=ScriptedModel(script),
+        cwd=str(tmp_path),
+        home=str(tmp_path / "home"),
+        journal="memory",
+    ) as session:
         session.watch(events.append)
         await session.run("PARENT")
     return [event for event in events if not isinstance(event, Delta)]
@@ -58,15 +66,23 @@ def drop(kind: type[Stored], run: str, nth: int = 0) -> Callable[[Events], None]
 
 
 def twice(kind: type[Stored], run: str, nth: int = 0) -> Callable[[Events], None]:
-    return lambda events: events.insert(at(events, kind, run, nth), events[at(events, kind, run, nth)])
+    return lambda events: events.insert(
+        at(events, kind, run, nth), events[at(events, kind, run, nth)]
+    )
 
 
-def move(kind: type[Stored], run: str, nth: int, *, before: type[Stored], of: str) -> Callable[[Events], None]:
-    return lambda events: events.insert(at(events, before, of), events.pop(at(events, kind, run, nth)))
+def move(
+    kind: type[Stored], run: str, nth: int, *, before: type[Stored], of: str
+) -> Callable[[Events], None]:
+    return lambda events: events.insert(
+        at(events, before, of), events.pop(at(events, kind, run, nth))
+    )
 
 
 def resumed_in_a_command(events: Events) -> None:
-    place = next(n for n, e in enumerate(events) if isinstance(e, CallFinished) and e.name == "bash")
+    place = next(
+        n for n, e in enumerate(events) if isinstance(e, CallFinished) and e.name == "bash"
+    )
     events.insert(place, Resumed(at=0, run="1.1.1"))
 
 
@@ -93,13 +109,17 @@ def delivered(**fields: object) -> Callable[[Events], None]:
 def a_turn_less_granted(events: Events) -> None:
     event = events[at(events, RunStarted, "1")]
     assert isinstance(event, RunStarted)
-    events[at(events, RunStarted, "1")] = replace(event, brief=replace(event.brief, budget=replace(event.brief.budget, turns=2)))
+    events[at(events, RunStarted, "1")] = replace(
+        event, brief=replace(event.brief, budget=replace(event.brief.budget, turns=2))
+    )
 
 
 def no_child_granted(events: Events) -> None:
     event = events[at(events, RunStarted, "1")]
     assert isinstance(event, RunStarted)
-    events[at(events, RunStarted, "1")] = replace(event, brief=replace(event.brief, budget=replace(event.brief.budget, children=0)))
+    events[at(events, RunStarted, "1")] = replace(
+        event, brief=replace(event.brief, budget=replace(event.brief.budget, children=0))
+    )
 
 
 def graced(events: Events) -> None:
@@ -108,7 +128,7 @@ def graced(events: Events) -> None:
 
 
 def lost_on_the_way(events: Events) -> None:
-    from mudroom._engine.recall import INTERRUPTED
+    from mudroom._engine.resume import INTERRUPTED
 
     delivered(text=INTERRUPTED, error=True, detail={})(events)
 
@@ -118,7 +138,9 @@ def same_ids(events: Events) -> None:
     event = events[place]
     assert isinstance(event, TurnFinished)
     first, second = event.message.calls
-    events[place] = replace(event, message=replace(event.message, content=(first, replace(second, id=first.id))))
+    events[place] = replace(
+        event, message=replace(event.message, content=(first, replace(second, id=first.id)))
+    )
 
 
 def died_for_an_hour(events: Events) -> None:
@@ -135,19 +157,33 @@ def a_minute_forgotten(events: Events) -> None:
 def granted_a_minute(events: Events) -> None:
     event = events[at(events, RunStarted, "1")]
     assert isinstance(event, RunStarted)
-    events[at(events, RunStarted, "1")] = replace(event, brief=replace(event.brief, budget=replace(event.brief.budget, seconds=60)))
+    events[at(events, RunStarted, "1")] = replace(
+        event, brief=replace(event.brief, budget=replace(event.brief.budget, seconds=60))
+    )
     report("1", reason=Reason.TIMEOUT)(events)
 
 
 DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
     "an act without its intent": ("S1", drop(CallStarted, "1.1.1")),
     "a result before its intent": ("S1", move(CallFinished, "1", 0, before=CallStarted, of="1")),
-    "a change outside of its call": ("S1", move(Changing, "1.1.1", 0, before=CallStarted, of="1.1.1")),
-    "a child before its call's intent": ("S1", move(CallStarted, "1", 0, before=RunFinished, of="1.1.1")),
+    "a change outside of its call": (
+        "S1",
+        move(Changing, "1.1.1", 0, before=CallStarted, of="1.1.1"),
+    ),
+    "a child before its call's intent": (
+        "S1",
+        move(CallStarted, "1", 0, before=RunFinished, of="1.1.1"),
+    ),
     "an event before its run": ("S1", drop(RunStarted, "1.1.1")),
-    "a call before its answer was stored": ("S2", move(TurnFinished, "1", 0, before=CallFinished, of="1")),
+    "a call before its answer was stored": (
+        "S2",
+        move(TurnFinished, "1", 0, before=CallFinished, of="1"),
+    ),
     "an answer bought twice": ("S2", twice(TurnFinished, "1")),
-    "a turn asked for again after its answer": ("S2", move(TurnStarted, "1", 0, before=RunStarted, of="1.1.1")),
+    "a turn asked for again after its answer": (
+        "S2",
+        move(TurnStarted, "1", 0, before=RunStarted, of="1.1.1"),
+    ),
     "two turns at a time": ("S2", twice(TurnStarted, "1")),
     "a call begun twice": ("S3", twice(CallStarted, "1.1.1")),
     "a command run again after an interruption": ("S3", resumed_in_a_command),
@@ -167,7 +203,10 @@ DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
     "time that was up before it was": ("S10", granted_a_minute),
     "a run without an end": ("S10", drop(RunFinished, "1")),
     "a run with two ends": ("S10", twice(RunFinished, "1.1.1")),
-    "a child that outlives its parent": ("S10", move(RunFinished, "1", 0, before=RunFinished, of="1.1.1")),
+    "a child that outlives its parent": (
+        "S10",
+        move(RunFinished, "1", 0, before=RunFinished, of="1.1.1"),
+    ),
     "an act after the last word": ("S10", graced),
 }
 
@@ -192,7 +231,9 @@ def test_of_a_record_on_virtual_time_the_times_are_not_judged(recorded: Events) 
 def test_effects_are_held_against_the_record(recorded: Events) -> None:
     assert [found.promise for found in violations(recorded, effects={COMMAND: 2})] == ["S3"]
     assert [found.promise for found in violations(recorded, effects={})] == ["S1"]
-    assert [found.promise for found in violations(recorded, effects={**SEEN, "rm -rf nobody-asked": 1})] == ["S3"]
+    assert [
+        found.promise for found in violations(recorded, effects={**SEEN, "rm -rf nobody-asked": 1})
+    ] == ["S3"]
 
 
 def test_a_record_of_a_killed_session_may_be_open(recorded: Events) -> None:

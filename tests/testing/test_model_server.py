@@ -12,11 +12,14 @@ import pytest
 
 from mudroom._core.messages import Call, Text
 from mudroom.testing.clock import FakeClock, LoopClock, run_virtual
-from mudroom.testing.server import Asked, Fault, ModelServer, Said, family
+from mudroom.testing.model_server import Asked, Fault, ModelServer, Said, family
 
 TOOLS = {
     "anthropic": [{"name": "read"}, {"name": "task"}],
-    "openai": [{"type": "function", "function": {"name": "read"}}, {"type": "function", "function": {"name": "task"}}],
+    "openai": [
+        {"type": "function", "function": {"name": "read"}},
+        {"type": "function", "function": {"name": "task"}},
+    ],
     "google": [{"functionDeclarations": [{"name": "read"}, {"name": "task"}]}],
 }
 PATHS = {
@@ -29,17 +32,27 @@ PATHS = {
 def body(dialect: str, *, turns: int = 0, stream: bool = False) -> dict[str, Any]:
     role, messages = ("model", "contents") if dialect == "google" else ("assistant", "messages")
     said: list[dict[str, Any]] = [{"role": "user"}, *({"role": role} for _ in range(turns))]
-    return {"model": "m", "tools": TOOLS[dialect], messages: said, **({"stream": True} if stream else {})}
+    return {
+        "model": "m",
+        "tools": TOOLS[dialect],
+        messages: said,
+        **({"stream": True} if stream else {}),
+    }
 
 
 async def post(server: ModelServer, path: str, sent: dict[str, Any]) -> tuple[int, str, str]:
-    async with aiohttp.ClientSession() as session, session.post(server.url + path, json=sent) as answer:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(server.url + path, json=sent) as answer,
+    ):
         return answer.status, answer.content_type, await answer.text()
 
 
 @pytest.mark.parametrize("dialect", PATHS)
 async def test_a_script_sees_the_request_in_every_dialect(dialect: str) -> None:
-    async with ModelServer(lambda asked: f"{asked.dialect} {asked.model} {asked.tools} {asked.turn} {asked.streamed}") as server:
+    async with ModelServer(
+        lambda asked: f"{asked.dialect} {asked.model} {asked.tools} {asked.turn} {asked.streamed}"
+    ) as server:
         _, kind, text = await post(server, PATHS[dialect], body(dialect, turns=2))
         assert kind == "application/json"
         assert f"{dialect} m ['read', 'task'] 2 False" in text
@@ -57,8 +70,14 @@ async def test_a_stream_is_sent_when_one_is_asked_for(dialect: str) -> None:
 
 
 async def test_faults_answer_as_told_and_others_do_not_know() -> None:
-    async with ModelServer(lambda _: Fault(status=429, headers={"Retry-After": "3"}, body=b"slow")) as server:
-        assert await post(server, "/v1/messages", body("anthropic")) == (429, "application/json", "slow")
+    async with ModelServer(
+        lambda _: Fault(status=429, headers={"Retry-After": "3"}, body=b"slow")
+    ) as server:
+        assert await post(server, "/v1/messages", body("anthropic")) == (
+            429,
+            "application/json",
+            "slow",
+        )
         assert (await post(server, "/v1/other", {}))[0] == 404
         assert (server.count, server.flying, server.peak) == (1, 0, 1)
 
@@ -68,7 +87,13 @@ def test_the_family_script_makes_tasks_then_reads_then_reports() -> None:
 
     def said(dialect: str, turns: int, *, parent: bool) -> Said:
         tools = TOOLS[dialect] if parent else TOOLS[dialect][:1]
-        asked = Asked(dialect, PATHS[dialect], {}, json.dumps({**body(dialect, turns=turns), "tools": tools}).encode(), 1)
+        asked = Asked(
+            dialect,
+            PATHS[dialect],
+            {},
+            json.dumps({**body(dialect, turns=turns), "tools": tools}).encode(),
+            1,
+        )
         answer = script(asked)
         assert not hasattr(answer, "__await__")
         return answer  # pyright: ignore[reportReturnType]
@@ -76,13 +101,24 @@ def test_the_family_script_makes_tasks_then_reads_then_reports() -> None:
     tasks = said("anthropic", 0, parent=True)
     assert [block.name for block in tasks if isinstance(block, Call)] == ["task"] * 3  # pyright: ignore
     assert isinstance(said("anthropic", 1, parent=True), str)
-    assert [block.name for block in said("openai", 1, parent=False) if isinstance(block, Call)] == ["read"]  # pyright: ignore
+    reads = said("openai", 1, parent=False)
+    assert [block.name for block in reads if isinstance(block, Call)] == ["read"]  # pyright: ignore
     assert len(str(said("openai", 2, parent=False))) == 80
 
 
 def test_the_server_is_a_process_of_its_own_until_stdin_ends() -> None:
-    command = [sys.executable, "-m", "mudroom.testing.server", "--children", "2", "--turns", "1"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    command = [
+        sys.executable,
+        "-m",
+        "mudroom.testing.model_server",
+        "--children",
+        "2",
+        "--turns",
+        "1",
+    ]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert process.stdin is not None
         assert process.stdout.readline().startswith("http://127.0.0.1:")

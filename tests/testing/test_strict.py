@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mudroom.testing.server import Asked
-from mudroom.testing.strict import refusal
+from mudroom.testing.model_server import Asked
+from mudroom.testing.strict_provider import refusal
 
 CALL: dict[str, Any] = {"type": "tool_use", "id": "a", "name": "read", "input": {}}
 RESULT: dict[str, Any] = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
@@ -20,8 +20,14 @@ OPENAI_CALL: dict[str, Any] = {
 }
 OPENAI_RESULT: dict[str, Any] = {"role": "tool", "tool_call_id": "a", "content": "x"}
 OPENAI_PROMPT: dict[str, Any] = {"role": "user", "content": "Go."}
-GOOGLE_CALL: dict[str, Any] = {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]}
-GOOGLE_RESULT: dict[str, Any] = {"role": "user", "parts": [{"functionResponse": {"name": "read", "response": {}}}]}
+GOOGLE_CALL: dict[str, Any] = {
+    "role": "model",
+    "parts": [{"functionCall": {"name": "read", "args": {}}}],
+}
+GOOGLE_RESULT: dict[str, Any] = {
+    "role": "user",
+    "parts": [{"functionResponse": {"name": "read", "response": {}}}],
+}
 GOOGLE_PROMPT: dict[str, Any] = {"role": "user", "parts": [{"text": "Go."}]}
 
 NOTHING: dict[str, Any] = {"role": "user", "parts": []}
@@ -39,13 +45,27 @@ def refused(dialect: str, *messages: dict[str, Any]) -> list[str]:
 @pytest.mark.parametrize(
     ("dialect", "messages"),
     [
-        ("anthropic", (PROMPT, said("assistant", CALL), said("user", RESULT, {"type": "text", "text": "hm"}))),
+        (
+            "anthropic",
+            (PROMPT, said("assistant", CALL), said("user", RESULT, {"type": "text", "text": "hm"})),
+        ),
         ("anthropic", (PROMPT, PROMPT)),
-        ("openai", ({"role": "system", "content": ""}, OPENAI_PROMPT, OPENAI_CALL, OPENAI_RESULT, OPENAI_PROMPT)),
+        (
+            "openai",
+            (
+                {"role": "system", "content": ""},
+                OPENAI_PROMPT,
+                OPENAI_CALL,
+                OPENAI_RESULT,
+                OPENAI_PROMPT,
+            ),
+        ),
         ("google", (GOOGLE_PROMPT, GOOGLE_CALL, GOOGLE_RESULT, GOOGLE_CALL, GOOGLE_RESULT)),
     ],
 )
-def test_a_conversation_in_order_is_taken(dialect: str, messages: tuple[dict[str, Any], ...]) -> None:
+def test_a_conversation_in_order_is_taken(
+    dialect: str, messages: tuple[dict[str, Any], ...]
+) -> None:
     assert refused(dialect, *messages) == []
 
 
@@ -55,10 +75,22 @@ def test_a_conversation_in_order_is_taken(dialect: str, messages: tuple[dict[str
         ("anthropic", (PROMPT, said("assistant", CALL)), "no results for calls"),
         ("anthropic", (PROMPT, said("assistant", CALL), PROMPT), "results of"),
         ("anthropic", (PROMPT, said("user", RESULT)), "results of"),
-        ("anthropic", (PROMPT, said("assistant", CALL), said("user", RESULT, RESULT)), "results of"),
-        ("anthropic", (PROMPT, said("assistant", CALL, CALL), said("user", RESULT, RESULT)), "not new"),
+        (
+            "anthropic",
+            (PROMPT, said("assistant", CALL), said("user", RESULT, RESULT)),
+            "results of",
+        ),
+        (
+            "anthropic",
+            (PROMPT, said("assistant", CALL, CALL), said("user", RESULT, RESULT)),
+            "not new",
+        ),
         ("anthropic", (PROMPT, *(said("assistant", CALL), said("user", RESULT)) * 2), "not new"),
-        ("anthropic", (PROMPT, said("assistant", CALL), said("user", {"type": "text", "text": "hm"}, RESULT)), "empty block"),
+        (
+            "anthropic",
+            (PROMPT, said("assistant", CALL), said("user", {"type": "text", "text": "hm"}, RESULT)),
+            "empty block",
+        ),
         ("anthropic", (said("user", {"type": "text", "text": " "}),), "empty block"),
         ("anthropic", (PROMPT, said("assistant")), "empty block"),
         ("anthropic", (said("assistant", {"type": "text", "text": "Hi."}),), "first message"),
@@ -70,10 +102,15 @@ def test_a_conversation_in_order_is_taken(dialect: str, messages: tuple[dict[str
         ("google", (NOTHING,), "empty block"),
     ],
 )
-def test_what_providers_refuse_is_refused(dialect: str, messages: tuple[dict[str, Any], ...], why: str) -> None:
+def test_what_providers_refuse_is_refused(
+    dialect: str, messages: tuple[dict[str, Any], ...], why: str
+) -> None:
     assert any(why in reason for reason in refused(dialect, *messages))
 
 
-@pytest.mark.parametrize("body", [b'{"messages": [\xff]}', b'{"messages": ["\\ud83d"]}', b'{"messages": ["\\u0000"]}', b"{"])
+@pytest.mark.parametrize(
+    "body",
+    [b'{"messages": [\xff]}', b'{"messages": ["\\ud83d"]}', b'{"messages": ["\\u0000"]}', b"{"],
+)
 def test_bytes_that_no_provider_reads_are_refused(body: bytes) -> None:
     assert len(refusal(Asked("anthropic", "/", {}, body, 1))) == 1

@@ -27,10 +27,38 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import Assistant, Call, StopReason, Text, Thinking, Usage
 from mudroom._core.tools import ToolResult
-from mudroom.journals.sqlite import SqliteJournal
+from mudroom.journals.sqlite.journal import SqliteJournal
 
-WORDS = ("the", "loop", "holds", "every", "run", "to", "its", "brief", "and", "a", "child", "reads", "what", "parent", "never", "sees")
-AREAS = ("journal", "models", "sandbox", "toolkit", "engine", "workers", "session", "config", "screens", "agents")
+WORDS = (
+    "the",
+    "loop",
+    "holds",
+    "every",
+    "run",
+    "to",
+    "its",
+    "brief",
+    "and",
+    "a",
+    "child",
+    "reads",
+    "what",
+    "parent",
+    "never",
+    "sees",
+)
+AREAS = (
+    "journal",
+    "models",
+    "sandbox",
+    "toolkit",
+    "engine",
+    "workers",
+    "session",
+    "config",
+    "screens",
+    "agents",
+)
 
 
 @dataclass
@@ -53,10 +81,22 @@ class Script:
         return "\n".join(f"{n:>6}\t{self.words(9)}" for n in range(1, number + 1)) + "\n"
 
     def opened(self) -> None:
-        self.events.append(SessionOpened(at=self.at, session=self.session, cwd="/home/someone/garden", version="0.1.0", sandbox="full"))
+        self.events.append(
+            SessionOpened(
+                at=self.at,
+                session=self.session,
+                cwd="/home/someone/garden",
+                version="0.1.0",
+                sandbox="full",
+            )
+        )
 
     def started(self, run: str, prompt: str, at: float, **brief: Any) -> None:
-        agent = Agent(name=brief.pop("agent", "main"), instructions=f"You work in a garden. {self.words(60)}.", budget=Budget(turns=30))
+        agent = Agent(
+            name=brief.pop("agent", "main"),
+            instructions=f"You work in a garden. {self.words(60)}.",
+            budget=Budget(turns=30),
+        )
         given = Brief(
             run_id=run,
             agent=agent,
@@ -68,7 +108,9 @@ class Script:
         )
         self.events.append(RunStarted(at=at, run=run, brief=given))
 
-    def turn(self, run: str, number: int, at: float, took: float, content: tuple[Any, ...], read: int) -> None:
+    def turn(
+        self, run: str, number: int, at: float, took: float, content: tuple[Any, ...], read: int
+    ) -> None:
         calls = any(isinstance(block, Call) for block in content)
         self.events.append(TurnStarted(at=at, run=run, turn=number))
         message = Assistant(
@@ -77,16 +119,43 @@ class Script:
             usage=Usage(read, self.chance.randint(40, 400), cache_read_tokens=read * 3 // 4),
             model="claude-sonnet-4-5",
         )
-        self.events.append(TurnFinished(at=at + took, run=run, turn=number, message=message, seconds=took))
-
-    def call(self, run: str, turn: int, at: float, took: float, call: Call, result: ToolResult, *, refused: bool = False) -> None:
-        self.events.append(CallStarted(at=at, run=run, turn=turn, call=call))
         self.events.append(
-            CallFinished(at=at + took, run=run, turn=turn, call_id=call.id, name=call.name, result=result, seconds=took, refused=refused)
+            TurnFinished(at=at + took, run=run, turn=number, message=message, seconds=took)
         )
 
-    def finished(self, run: str, at: float, text: str, reason: Reason = Reason.GOAL, **report: Any) -> None:
-        self.events.append(RunFinished(at=at, run=run, report=Report(text=text, reason=reason, run_id=run, **report)))
+    def call(
+        self,
+        run: str,
+        turn: int,
+        at: float,
+        took: float,
+        call: Call,
+        result: ToolResult,
+        *,
+        refused: bool = False,
+    ) -> None:
+        self.events.append(CallStarted(at=at, run=run, turn=turn, call=call))
+        self.events.append(
+            CallFinished(
+                at=at + took,
+                run=run,
+                turn=turn,
+                call_id=call.id,
+                name=call.name,
+                result=result,
+                seconds=took,
+                refused=refused,
+            )
+        )
+
+    def finished(
+        self, run: str, at: float, text: str, reason: Reason = Reason.GOAL, **report: Any
+    ) -> None:
+        self.events.append(
+            RunFinished(
+                at=at, run=run, report=Report(text=text, reason=reason, run_id=run, **report)
+            )
+        )
 
     def pick(self, n: int, file: str) -> tuple[Call, ToolResult]:
         """Some call and what came of it."""
@@ -96,9 +165,13 @@ class Script:
 
         match n % 6:
             case 0:
-                return call("read", file_path=file), ToolResult(self.lines(self.chance.randint(20, 60)), reads=(file,))
+                return call("read", file_path=file), ToolResult(
+                    self.lines(self.chance.randint(20, 60)), reads=(file,)
+                )
             case 1:
-                return call("grep", pattern="def (run|walk)", path="src"), ToolResult(f"{file}:12:    def run(self) -> None:\n" * 8)
+                return call("grep", pattern="def (run|walk)", path="src"), ToolResult(
+                    f"{file}:12:    def run(self) -> None:\n" * 8
+                )
             case 2:
                 return call("bash", command=f"pytest -q {file}"), ToolResult(
                     "\x1b[32m.....F..\x1b[0m\n1 failed, 7 passed in 0.41s\n", error=n % 4 == 0
@@ -106,33 +179,69 @@ class Script:
             case 3:
                 old = "def walk(self):\n    for each in self.all:\n        yield each\n"
                 new = "def walk(self) -> Iterator[Run]:\n    for each in self.all:\n        yield each\n        yield from each.walk()\n"
-                return call("edit", file_path=file, old_string=old, new_string=new), ToolResult(f"edited {file} (line 12)", changes=(file,))
+                return call("edit", file_path=file, old_string=old, new_string=new), ToolResult(
+                    f"edited {file} (line 12)", changes=(file,)
+                )
             case 4:
-                todos = [{"content": self.words(5), "status": status} for status in ("completed", "completed", "in_progress", "pending")]
+                todos = [
+                    {"content": self.words(5), "status": status}
+                    for status in ("completed", "completed", "in_progress", "pending")
+                ]
                 return call("todo", todos=todos), ToolResult("(2/4 completed)")
             case _:
-                return call("glob", pattern="src/**/*.py"), ToolResult("\n".join(f"src/{area}/{n}.py" for area in AREAS))
+                return call("glob", pattern="src/**/*.py"), ToolResult(
+                    "\n".join(f"src/{area}/{n}.py" for area in AREAS)
+                )
 
     def child(self, run: str, call_id: str, at: float, turns: int = 6) -> tuple[float, str]:
         """A child of three calls a turn; when it ended, and its report."""
         parent, n = run.split(".")[0], int(run.rpartition(".")[2])
         area, agent = AREAS[n % len(AREAS)], ("explore", "general", "reviewer")[n % 3]
         prompt = f"Read all of src/{area} and say what each file promises.\nName every function that breaks its promise.\n{self.words(30)}."
-        self.started(run, prompt, at, agent=agent, parent=parent, call_id=call_id, description=f"promises of {area} {n}", depth=1)
+        self.started(
+            run,
+            prompt,
+            at,
+            agent=agent,
+            parent=parent,
+            call_id=call_id,
+            description=f"promises of {area} {n}",
+            depth=1,
+        )
         read, now = 2_000, at
         for number in range(1, turns + 1):
             calls = [self.pick(n + number + k, f"src/{area}/{self.words(1)}.py") for k in range(3)]
             took = self.chance.uniform(0.6, 4.0)
             if n % 17 == 5 and number == 2:
-                self.events.append(Retried(at=now + 0.2, run=run, turn=number, attempt=1, delay=1.5, status=529, error="overloaded"))
+                self.events.append(
+                    Retried(
+                        at=now + 0.2,
+                        run=run,
+                        turn=number,
+                        attempt=1,
+                        delay=1.5,
+                        status=529,
+                        error="overloaded",
+                    )
+                )
             content = (
                 Thinking(self.words(30)),
-                Text(f"I look at `{area}` now: **{self.words(6)}**.\n\n- {self.words(5)}\n- {self.words(6)}"),
+                Text(
+                    f"I look at `{area}` now: **{self.words(6)}**.\n\n- {self.words(5)}\n- {self.words(6)}"
+                ),
             )
             self.turn(run, number, now, took, (*content, *(call for call, _ in calls)), read)
             now += took
             for call, result in calls:
-                self.call(run, number, now, spent := self.chance.uniform(0.01, 1.2), call, result, refused=n % 23 == 7 and number == 3)
+                self.call(
+                    run,
+                    number,
+                    now,
+                    spent := self.chance.uniform(0.01, 1.2),
+                    call,
+                    result,
+                    refused=n % 23 == 7 and number == 3,
+                )
                 now += spent * 0.4
                 read += len(result.text) // 4
             now += 0.8
@@ -140,7 +249,16 @@ class Script:
         self.turn(run, turns + 1, now, 1.4, (Text(text),), read)
         reason = Reason.MAX_TURNS if n % 31 == 9 else Reason.ERROR if n % 41 == 11 else Reason.GOAL
         error = "the provider refused: HTTP 401" if reason is Reason.ERROR else ""
-        self.finished(run, now + 1.4, text, reason, turns=turns + 1, calls={"read": turns * 3}, error=error, usd=0.012)
+        self.finished(
+            run,
+            now + 1.4,
+            text,
+            reason,
+            turns=turns + 1,
+            calls={"read": turns * 3},
+            error=error,
+            usd=0.012,
+        )
         return now + 1.4, text
 
     def root(self, run: str, prompt: str, waves: int, wide: int, **brief: Any) -> None:
@@ -149,10 +267,21 @@ class Script:
         self.started(run, prompt, start, **brief)
         for number in range(1, waves + 1):
             calls = [
-                Call(next(self.ids), "task", {"prompt": f"Part {number}.{k}: {self.words(12)}", "agent": "explore"})
+                Call(
+                    next(self.ids),
+                    "task",
+                    {"prompt": f"Part {number}.{k}: {self.words(12)}", "agent": "explore"},
+                )
                 for k in range(1, wide + 1)
             ]
-            self.turn(run, number, self.at, 2.2, (Text(f"Wave {number}: {wide} children."), *calls), context)
+            self.turn(
+                run,
+                number,
+                self.at,
+                2.2,
+                (Text(f"Wave {number}: {wide} children."), *calls),
+                context,
+            )
             self.at += 2.2
             parts: list[tuple[float, list[Stored]]] = []
             kept, self.events = self.events, []
@@ -160,21 +289,37 @@ class Script:
                 begun = self.at + self.chance.uniform(0, 3)
                 self.events.append(CallStarted(at=self.at, run=run, turn=number, call=call))
                 ended, text = self.child(f"{run}.{number}.{k}", call.id, begun)
-                result = ToolResult(f"{text}\n[evidence: 18 tool calls]", detail={"run": f"{run}.{number}.{k}"})
+                result = ToolResult(
+                    f"{text}\n[evidence: 18 tool calls]", detail={"run": f"{run}.{number}.{k}"}
+                )
                 self.events.append(
-                    CallFinished(at=ended, run=run, turn=number, call_id=call.id, name="task", result=result, seconds=ended - begun)
+                    CallFinished(
+                        at=ended,
+                        run=run,
+                        turn=number,
+                        call_id=call.id,
+                        name="task",
+                        result=result,
+                        seconds=ended - begun,
+                    )
                 )
                 parts.append((ended, self.events))
                 context += len(result.text) // 4
                 self.events = []
-            self.events = kept + sorted((event for _, some in parts for event in some), key=lambda event: event.at)
+            self.events = kept + sorted(
+                (event for _, some in parts for event in some), key=lambda event: event.at
+            )
             self.at = max(ended for ended, _ in parts)
-        self.events.append(Told(at=self.at, run=run, turn=waves, text="All tool calls of this turn are done."))
+        self.events.append(
+            Told(at=self.at, run=run, turn=waves, text="All tool calls of this turn are done.")
+        )
         found = f"- **journal**: {self.words(10)}\n- `engine`: {self.words(10)}"
         answer = f"## What I found\n\n{self.words(60)}.\n\n{found}\n\n```\n$ make test\n```"
         self.turn(run, waves + 1, self.at, 5.0, (Text(answer),), context)
         self.at += 5.0
-        self.finished(run, self.at, answer, turns=waves + 1, calls={"task": waves * wide}, usd=2.4 + 0.31)
+        self.finished(
+            run, self.at, answer, turns=waves + 1, calls={"task": waves * wide}, usd=2.4 + 0.31
+        )
 
     def closed(self) -> None:
         self.events.append(SessionClosed(at=self.at))
@@ -184,7 +329,12 @@ def large() -> Script:
     """200 children, more than 10,000 events."""
     script = Script()
     script.opened()
-    script.root("1", "Find every promise this project makes in its docstrings, and say which of them no test holds it to.", 4, 50)
+    script.root(
+        "1",
+        "Find every promise this project makes in its docstrings, and say which of them no test holds it to.",
+        4,
+        50,
+    )
     script.closed()
     return script
 
@@ -195,7 +345,9 @@ HOSTILE = '</script><script>window.hurt = 1</script><img src=x onerror="window.h
 def hostile() -> Script:
     """Text from a model or a tool that tries to be markup, in every place where text can stand."""
     script = Script(session="5e55a1d0-0000-4000-8000-00000000bad1")
-    script.events.append(SessionOpened(at=script.at, session=script.session, cwd=HOSTILE, version=HOSTILE))
+    script.events.append(
+        SessionOpened(at=script.at, session=script.session, cwd=HOSTILE, version=HOSTILE)
+    )
     script.started("1", HOSTILE, script.at, agent=HOSTILE, description=HOSTILE)
     names = ("bash", "edit", "write", "todo", "task", "read", HOSTILE)
     given: list[dict[str, Any]] = [
@@ -207,18 +359,40 @@ def hostile() -> Script:
         {"file_path": HOSTILE},
         {HOSTILE: HOSTILE, "deep": [HOSTILE, {HOSTILE: [None]}]},
     ]
-    calls = [Call(f"c{n}{HOSTILE}", name, arguments) for n, (name, arguments) in enumerate(zip(names, given, strict=True))]
-    script.turn("1", 1, script.at, 1.0, (Thinking(HOSTILE), Text(f"# {HOSTILE}\n```\n{HOSTILE}\n```\n- {HOSTILE}"), *calls), 100)
+    calls = [
+        Call(f"c{n}{HOSTILE}", name, arguments)
+        for n, (name, arguments) in enumerate(zip(names, given, strict=True))
+    ]
+    script.turn(
+        "1",
+        1,
+        script.at,
+        1.0,
+        (Thinking(HOSTILE), Text(f"# {HOSTILE}\n```\n{HOSTILE}\n```\n- {HOSTILE}"), *calls),
+        100,
+    )
     for call in calls:
-        script.call("1", 1, script.at + 1, 0.5, call, ToolResult(HOSTILE, error=True, spill=HOSTILE))
+        script.call(
+            "1", 1, script.at + 1, 0.5, call, ToolResult(HOSTILE, error=True, spill=HOSTILE)
+        )
     script.events.append(Told(at=script.at + 2, run="1", turn=1, text=HOSTILE, origin=HOSTILE))
-    script.finished("1", script.at + 3, HOSTILE, error=HOSTILE, outputs={HOSTILE: HOSTILE}, files_read=(HOSTILE,), calls={HOSTILE: 1})
+    script.finished(
+        "1",
+        script.at + 3,
+        HOSTILE,
+        error=HOSTILE,
+        outputs={HOSTILE: HOSTILE},
+        files_read=(HOSTILE,),
+        calls={HOSTILE: 1},
+    )
     return script
 
 
 async def record(home: Path, script: Script) -> None:
     """Write a session's file."""
-    journal = SqliteJournal.open(home / "sessions" / f"{script.session}.db", session=script.session, create=True)
+    journal = SqliteJournal.open(
+        home / "sessions" / f"{script.session}.db", session=script.session, create=True
+    )
     try:
         await journal.append(*script.events)
     finally:
@@ -228,4 +402,6 @@ async def record(home: Path, script: Script) -> None:
 @pytest.fixture
 def scripts() -> Iterator[Any]:
     """What makes sessions: Script, large, hostile, record, HOSTILE."""
-    yield types.SimpleNamespace(Script=Script, large=large, hostile=hostile, record=record, HOSTILE=HOSTILE)
+    yield types.SimpleNamespace(
+        Script=Script, large=large, hostile=hostile, record=record, HOSTILE=HOSTILE
+    )

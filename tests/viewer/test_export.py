@@ -12,13 +12,17 @@ from typing import Any
 
 import aiohttp
 
-from mudroom.cli.view import drawable
-from mudroom.viewer.exporting import single_file
+from mudroom.cli.actions.serve_viewer import drawable
+from mudroom.viewer.export import single_file
 from mudroom.viewer.sources import Given
 
 
 def data(page: str) -> Any:
-    found = re.search(r'<script type="application/json" id="given" data-session="([^"]*)">(.*?)</script>', page, re.DOTALL)
+    found = re.search(
+        r'<script type="application/json" id="given" data-session="([^"]*)">(.*?)</script>',
+        page,
+        re.DOTALL,
+    )
     assert found
     return json.loads(found[2])
 
@@ -26,17 +30,30 @@ def data(page: str) -> Any:
 def mudroom(home: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
     """The real command line, in a home of its own."""
     environ = {**os.environ, "MUDROOM_HOME": str(home), **environ}
-    return subprocess.run([sys.executable, "-m", "mudroom", *words], env=environ, capture_output=True, text=True, cwd=home)
+    return subprocess.run(
+        [sys.executable, "-m", "mudroom", *words],
+        env=environ,
+        capture_output=True,
+        text=True,
+        cwd=home,
+    )
 
 
 def test_the_file_holds_every_event_and_asks_for_nothing(scripts: Any) -> None:
     script = scripts.large()
     page = "".join(single_file(Given(script.session, script.events), script.session))
     given = data(page)
-    assert [number for number, _ in given["events"]] == list(range(1, len(script.events) + 1)) and given["trouble"] == ""
-    shell = page.replace(page[page.index('id="given"') : page.index("</script>", page.index('id="given"'))], "")
+    assert [number for number, _ in given["events"]] == list(
+        range(1, len(script.events) + 1)
+    ) and given["trouble"] == ""
+    shell = page.replace(
+        page[page.index('id="given"') : page.index("</script>", page.index('id="given"'))], ""
+    )
     assert not re.search(r"""(?:src|href)=["'](?!#|data:)|@import|url\((?!#)""", shell)
-    assert "default-src 'none'" in page and "unsafe" not in page.split("</head>")[0].split("<style>")[0]
+    assert (
+        "default-src 'none'" in page
+        and "unsafe" not in page.split("</head>")[0].split("<style>")[0]
+    )
 
 
 def test_hostile_text_stays_inside_its_element(scripts: Any) -> None:
@@ -51,8 +68,13 @@ async def test_the_commands_write_it(scripts: Any, tmp_path: Path) -> None:
     done = mudroom(tmp_path, "export", "5e55a1d0", "--html", "run.html")
     target = tmp_path / "run.html"
     assert done.returncode == 0 and "needs no server" in done.stderr and not done.stdout
-    assert data(target.read_text(encoding="utf-8"))["events"] and target.stat().st_mode & 0o777 == 0o600
-    assert mudroom(tmp_path, "view", "5e55a1d0", "--export", "-").stdout == target.read_text(encoding="utf-8")
+    assert (
+        data(target.read_text(encoding="utf-8"))["events"]
+        and target.stat().st_mode & 0o777 == 0o600
+    )
+    assert mudroom(tmp_path, "view", "5e55a1d0", "--export", "-").stdout == target.read_text(
+        encoding="utf-8"
+    )
     unknown = mudroom(tmp_path, "view", "nosuch", "--export", "-")
     assert unknown.returncode == 2 and "unknown session 'nosuch'" in unknown.stderr
 
@@ -68,7 +90,12 @@ async def test_secrets_do_not_leave_with_the_file(scripts: Any, tmp_path: Path) 
 
 def test_a_log_of_another_program_becomes_a_file_too(tmp_path: Path) -> None:
     log = tmp_path / "c0ffee.jsonl"
-    row = {"type": "user", "sessionId": "c0ffee", "timestamp": "2026-09-01T10:00:00Z", "message": {"role": "user", "content": "Why?"}}
+    row = {
+        "type": "user",
+        "sessionId": "c0ffee",
+        "timestamp": "2026-09-01T10:00:00Z",
+        "message": {"role": "user", "content": "Why?"},
+    }
     log.write_text(json.dumps(row) + "\n", encoding="utf-8")
     done = mudroom(tmp_path, "view", "--from", "claude", str(log), "--export", "-")
     assert [event["type"] for _, event in data(done.stdout)["events"]] == [
@@ -82,14 +109,25 @@ def test_a_log_of_another_program_becomes_a_file_too(tmp_path: Path) -> None:
 async def test_the_viewer_is_served_until_it_is_interrupted(scripts: Any, tmp_path: Path) -> None:
     await scripts.record(tmp_path, scripts.hostile())
     viewer = await asyncio.create_subprocess_exec(
-        sys.executable, "-m", "mudroom", "view", "--no-open", "--port", "0",
-        env={**os.environ, "MUDROOM_HOME": str(tmp_path)}, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
+        sys.executable,
+        "-m",
+        "mudroom",
+        "view",
+        "--no-open",
+        "--port",
+        "0",
+        env={**os.environ, "MUDROOM_HOME": str(tmp_path)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
     assert viewer.stdout and viewer.stderr
     async with asyncio.timeout(20):
         url = (await viewer.stdout.readline()).decode().strip()
         assert re.fullmatch(r"http://127\.0\.0\.1:\d+/\?token=\S+#session=5e55a1d0-\S+", url)
-        async with aiohttp.ClientSession() as session, session.get(url.replace("/?", "/api/sessions?")) as answer:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(url.replace("/?", "/api/sessions?")) as answer,
+        ):
             assert [each["id"][:8] for each in await answer.json()] == ["5e55a1d0"]
         viewer.send_signal(signal.SIGINT)
         assert await viewer.wait() == 0 and b"Traceback" not in await viewer.stderr.read()
@@ -97,4 +135,6 @@ async def test_the_viewer_is_served_until_it_is_interrupted(scripts: Any, tmp_pa
 
 def test_a_browser_is_opened_only_where_there_is_a_screen() -> None:
     assert drawable({"DISPLAY": ":0"}, "linux") and drawable({}, "darwin")
-    assert not drawable({}, "linux") and not drawable({"DISPLAY": ":0", "SSH_CONNECTION": "x"}, "linux")
+    assert not drawable({}, "linux") and not drawable(
+        {"DISPLAY": ":0", "SSH_CONNECTION": "x"}, "linux"
+    )

@@ -9,10 +9,11 @@ import pytest
 
 from mudroom._core.agents import Reason
 from mudroom._core.events import CallFinished, RunFinished, RunStarted, Stored, Told, TurnFinished
-from mudroom._engine.ledger import ledger
-from mudroom._engine.tree import State, Tree, transcript
 from mudroom.errors import UsageError
-from mudroom.viewer.foreign import claude, codex
+from mudroom.importers import claude, codex
+from mudroom.projections.ledger import ledger
+from mudroom.projections.run_tree import State, Tree
+from mudroom.projections.transcript import transcript
 
 Row = dict[str, Any]
 
@@ -35,24 +36,51 @@ class Lines:
 
     def __init__(self, **common: Any) -> None:
         self.rows: list[Row] = []
-        self.common = {"sessionId": "c0ffee", "cwd": "/home/someone/garden", "version": "2.1.0", **common}
+        self.common = {
+            "sessionId": "c0ffee",
+            "cwd": "/home/someone/garden",
+            "version": "2.1.0",
+            **common,
+        }
 
     def add(self, kind: str, content: Any, at: int, **more: Any) -> "Lines":
         message = {"role": kind, "content": content} | more.pop("message", {})
         stamp = f"2026-09-01T10:00:{at:02}.000Z"
-        row = {"type": kind, "uuid": f"u{len(self.rows)}", "timestamp": stamp, "message": message, **self.common, **more}
+        row = {
+            "type": kind,
+            "uuid": f"u{len(self.rows)}",
+            "timestamp": stamp,
+            "message": message,
+            **self.common,
+            **more,
+        }
         self.rows.append(row)
         return self
 
     def says(self, at: int, *blocks: Row, name: str = "m1", **usage: int) -> "Lines":
-        used = {"input_tokens": 10, "cache_read_input_tokens": 90, "cache_creation_input_tokens": 0, "output_tokens": 7} | usage
+        used = {
+            "input_tokens": 10,
+            "cache_read_input_tokens": 90,
+            "cache_creation_input_tokens": 0,
+            "output_tokens": 7,
+        } | usage
         for block in blocks:  # one line a block, as they are written
-            self.add("assistant", [block], at, message={"id": name, "model": "claude-sonnet-4-5", "usage": used})
+            self.add(
+                "assistant",
+                [block],
+                at,
+                message={"id": name, "model": "claude-sonnet-4-5", "usage": used},
+            )
         return self
 
     def result(self, at: int, call: str, text: Any, **more: Any) -> "Lines":
         error = more.pop("is_error", False)
-        return self.add("user", [{"type": "tool_result", "tool_use_id": call, "content": text, "is_error": error}], at, **more)
+        return self.add(
+            "user",
+            [{"type": "tool_result", "tool_use_id": call, "content": text, "is_error": error}],
+            at,
+            **more,
+        )
 
 
 def use(call: str, name: str, **given: Any) -> Row:
@@ -66,18 +94,26 @@ def words(text: str) -> Row:
 def child_lines(prompt: str, agent: str, *, side: bool = True) -> list[Row]:
     lines = Lines(isSidechain=side, agentId=agent)
     lines.add("user", prompt, 3).says(4, use("r1", "Read", file_path="a.py"), name=f"{agent}1")
-    lines.result(5, "r1", "1\timport pytest\n" * 40).says(6, words("It uses pytest."), name=f"{agent}2")
+    lines.result(5, "r1", "1\timport pytest\n" * 40).says(
+        6, words("It uses pytest."), name=f"{agent}2"
+    )
     return lines.rows
 
 
 def parent_lines() -> Lines:
     lines = Lines()
     asked = use("t1", "Task", prompt="Look.", subagent_type="Explore", description="look")
-    lines.add("user", "Which testing framework?", 0).add("user", "<system-reminder>be kind</system-reminder>", 0, isMeta=True)
+    lines.add("user", "Which testing framework?", 0).add(
+        "user", "<system-reminder>be kind</system-reminder>", 0, isMeta=True
+    )
     lines.says(1, {"type": "thinking", "thinking": "Hm."}, words("I ask a child."), asked)
-    lines.result(8, "t1", [words("It uses pytest.")], toolUseResult={"agentId": "a1", "status": "completed"})
+    lines.result(
+        8, "t1", [words("It uses pytest.")], toolUseResult={"agentId": "a1", "status": "completed"}
+    )
     lines.says(9, words("pytest."), name="m2").add("user", "Thanks. And the version?", 20)
-    return lines.says(21, use("b1", "Bash", command="pytest --version"), name="m3").result(22, "b1", "boom", is_error=True)
+    return lines.says(21, use("b1", "Bash", command="pytest --version"), name="m3").result(
+        22, "b1", "boom", is_error=True
+    )
 
 
 @pytest.mark.parametrize("layout", ["folder", "described", "same file", "by its prompt"])
@@ -89,17 +125,33 @@ def test_a_session_of_claudes_with_its_child(tmp_path: Path, layout: str) -> Non
     else:
         write(folder / "agent-a1.jsonl", child_lines("Look.", "a1"))
     if layout != "folder":
-        rows = [{key: value for key, value in row.items() if key != "toolUseResult"} for row in rows]
+        rows = [
+            {key: value for key, value in row.items() if key != "toolUseResult"} for row in rows
+        ]
     if layout == "described":
         write(folder / "agent-a1.meta.json", [{"toolUseId": "t1", "agentType": "Explore"}])
     write(file, [{"type": "summary", "summary": "x"}, *rows])
     session, events = claude(file)
     tree = folded(events)
-    assert session == "c0ffee" and list(tree.runs) == ["1", "1.1.1", "2"] and tree.runs["2"].continues == "1"
+    assert (
+        session == "c0ffee"
+        and list(tree.runs) == ["1", "1.1.1", "2"]
+        and tree.runs["2"].continues == "1"
+    )
     child = tree.runs["1.1.1"]
-    assert (child.parent, child.call_id, child.agent, child.description, child.state) == ("1", "t1", "Explore", "look", State.DONE)
+    assert (child.parent, child.call_id, child.agent, child.description, child.state) == (
+        "1",
+        "t1",
+        "Explore",
+        "look",
+        State.DONE,
+    )
     assert child.report and child.report.text == "It uses pytest." and child.tools == 1
-    assert tree.runs["1"].turn == 2 and tree.runs["1"].usage.input_tokens == 200 and tree.runs["1"].usage.output_tokens == 14
+    assert (
+        tree.runs["1"].turn == 2
+        and tree.runs["1"].usage.input_tokens == 200
+        and tree.runs["1"].usage.output_tokens == 14
+    )
     assert tree.runs["2"].failed == 1
     assert ledger(events).children == 1 and ledger(events).taken_lines == 40
 
@@ -115,7 +167,15 @@ def test_every_call_of_claudes_has_one_result_and_every_turn_its_blocks(tmp_path
 
 
 def test_a_torn_and_mixed_log_is_read_as_far_as_it_can_be(tmp_path: Path) -> None:
-    file = write(tmp_path / "s.jsonl", [*parent_lines().rows, {"type": "user"}, {"type": "assistant", "message": 7}, {"type": "progress"}])
+    file = write(
+        tmp_path / "s.jsonl",
+        [
+            *parent_lines().rows,
+            {"type": "user"},
+            {"type": "assistant", "message": 7},
+            {"type": "progress"},
+        ],
+    )
     with file.open("a") as log:
         log.write('[1]\nnull\n"x"\n{"type": "assistant", "mess')
     assert list(folded(claude(file)[1]).runs) == ["1", "2"]
@@ -125,9 +185,20 @@ def chained(*lines: tuple[str, str | None, str, Any]) -> list[Row]:
     """Lines as (uuid, parentUuid, "user" or "assistant", content); another kind is a line of the program's own."""
     rows: list[Row] = []
     for n, (uuid, parent, kind, content) in enumerate(lines):
-        message = {"role": kind, "content": content} | ({"id": f"m-{uuid}"} if kind == "assistant" else {})
+        message = {"role": kind, "content": content} | (
+            {"id": f"m-{uuid}"} if kind == "assistant" else {}
+        )
         stamp = f"2026-09-01T10:00:{n:02}.000Z"
-        rows.append({"type": kind, "uuid": uuid, "parentUuid": parent, "timestamp": stamp, "sessionId": "c0ffee", "message": message})
+        rows.append(
+            {
+                "type": kind,
+                "uuid": uuid,
+                "parentUuid": parent,
+                "timestamp": stamp,
+                "sessionId": "c0ffee",
+                "message": message,
+            }
+        )
     return rows
 
 
@@ -150,7 +221,11 @@ def test_after_going_back_a_prompt_goes_on_from_where_one_went_back_to(tmp_path:
         "3": ("Two, better.", "1"),
         "4": ("Three.", "3"),
     }
-    assert tree.runs["3"].report and tree.runs["3"].report.text == "Right way." and tree.runs["2"].tools == 1
+    assert (
+        tree.runs["3"].report
+        and tree.runs["3"].report.text == "Right way."
+        and tree.runs["2"].tools == 1
+    )
 
 
 def test_calls_side_by_side_and_a_shortened_past_are_no_going_back(tmp_path: Path) -> None:
@@ -164,9 +239,17 @@ def test_calls_side_by_side_and_a_shortened_past_are_no_going_back(tmp_path: Pat
         ("g", None, "system", ""),
         ("h", "g", "user", "Two."),
     )
-    rows[6] |= {"subtype": "compact_boundary", "content": "Conversation compacted", "logicalParentUuid": "f"}
+    rows[6] |= {
+        "subtype": "compact_boundary",
+        "content": "Conversation compacted",
+        "logicalParentUuid": "f",
+    }
     tree = folded(claude(write(tmp_path / "s.jsonl", rows))[1])
-    assert list(tree.runs) == ["1", "2"] and tree.runs["2"].continues == "1" and tree.runs["1"].tools == 2
+    assert (
+        list(tree.runs) == ["1", "2"]
+        and tree.runs["2"].continues == "1"
+        and tree.runs["1"].tools == 2
+    )
 
 
 def codex_rows(**meta: Any) -> list[Row]:
@@ -177,50 +260,123 @@ def codex_rows(**meta: Any) -> list[Row]:
         return row(at, "response_item", {"type": kind, **payload})
 
     def message(at: int, role: str, text: str) -> Row:
-        return item(at, "message", role=role, content=[{"type": "output_text" if role == "assistant" else "input_text", "text": text}])
+        return item(
+            at,
+            "message",
+            role=role,
+            content=[
+                {"type": "output_text" if role == "assistant" else "input_text", "text": text}
+            ],
+        )
 
-    used = {"input_tokens": 500, "cached_input_tokens": 400, "output_tokens": 20, "reasoning_output_tokens": 5}
+    used = {
+        "input_tokens": 500,
+        "cached_input_tokens": 400,
+        "output_tokens": 20,
+        "reasoning_output_tokens": 5,
+    }
     return [
-        row(0, "session_meta", {"id": "parent-id", "cwd": "/garden", "cli_version": "0.99.0", "instructions": "Be brief."} | meta),
+        row(
+            0,
+            "session_meta",
+            {
+                "id": "parent-id",
+                "cwd": "/garden",
+                "cli_version": "0.99.0",
+                "instructions": "Be brief.",
+            }
+            | meta,
+        ),
         message(0, "user", "<environment_context>linux</environment_context>"),
         message(0, "user", "Which testing framework?"),
         row(0, "turn_context", {"model": "gpt-5-codex"}),
         item(2, "reasoning", summary=[{"type": "summary_text", "text": "Look first."}]),
-        item(3, "function_call", name="shell", arguments='{"command": ["bash", "-lc", "ls tests"]}', call_id="c1"),
+        item(
+            3,
+            "function_call",
+            name="shell",
+            arguments='{"command": ["bash", "-lc", "ls tests"]}',
+            call_id="c1",
+        ),
         item(3, "function_call", name="shell", arguments="{broken", call_id="c2"),
         row(3, "event_msg", {"type": "token_count", "info": {"last_token_usage": used}}),
-        item(4, "function_call_output", call_id="c1", output='{"output": "test_a.py", "metadata": {"exit_code": 2}}'),
+        item(
+            4,
+            "function_call_output",
+            call_id="c1",
+            output='{"output": "test_a.py", "metadata": {"exit_code": 2}}',
+        ),
         item(4, "function_call_output", call_id="c2", output="no such thing"),
-        item(5, "function_call", name="spawn_agent", arguments='{"message": "Look deeper."}', call_id="c3"),
+        item(
+            5,
+            "function_call",
+            name="spawn_agent",
+            arguments='{"message": "Look deeper."}',
+            call_id="c3",
+        ),
         item(6, "function_call_output", call_id="c3", output='{"agent_id": "child-id"}'),
         message(9, "assistant", "pytest."),
     ]
 
 
 def test_a_session_of_codexs_with_its_child(tmp_path: Path) -> None:
-    spawn = {"subagent": {"thread_spawn": {"parent_thread_id": "parent-id", "depth": 1, "agent_role": "explorer"}}}
+    spawn = {
+        "subagent": {
+            "thread_spawn": {"parent_thread_id": "parent-id", "depth": 1, "agent_role": "explorer"}
+        }
+    }
     write(tmp_path / "rollout-2-child.jsonl", codex_rows(id="child-id", source=spawn))
     write(tmp_path / "rollout-1-parent.jsonl", codex_rows())
     session, events = codex(tmp_path)
     tree = folded(events)
     assert session == "parent-id" and list(tree.runs) == ["1", "1.2.1"]
     root, child = tree.runs["1"], tree.runs["1.2.1"]
-    assert root.model == "gpt-5-codex" and root.usage.input_tokens == 500 and root.usage.cache_read_tokens == 400
-    assert (child.agent, child.parent, child.call_id, child.prompt) == ("explorer", "1", "c3", "Which testing framework?")
-    calls = [block for event in events if isinstance(event, TurnFinished) and event.run == "1" for block in event.message.calls]
+    assert (
+        root.model == "gpt-5-codex"
+        and root.usage.input_tokens == 500
+        and root.usage.cache_read_tokens == 400
+    )
+    assert (child.agent, child.parent, child.call_id, child.prompt) == (
+        "explorer",
+        "1",
+        "c3",
+        "Which testing framework?",
+    )
+    calls = [
+        block
+        for event in events
+        if isinstance(event, TurnFinished) and event.run == "1"
+        for block in event.message.calls
+    ]
     assert calls[0].arguments["command"] == "ls tests" and calls[1].malformed == "{broken"
     ended = [event for event in events if isinstance(event, CallFinished) and event.run == "1"]
-    assert [(event.name, event.result.error) for event in ended] == [("bash", True), ("bash", False), ("task", False)]
-    assert next(event for event in events if isinstance(event, RunStarted)).brief.agent.instructions == "Be brief."
+    assert [(event.name, event.result.error) for event in ended] == [
+        ("bash", True),
+        ("bash", False),
+        ("task", False),
+    ]
+    assert (
+        next(event for event in events if isinstance(event, RunStarted)).brief.agent.instructions
+        == "Be brief."
+    )
     last = [event for event in events if isinstance(event, RunFinished)][-1]
     assert last.report.text == "pytest." and last.report.reason is Reason.GOAL
 
 
 def test_a_prompt_of_codexs_goes_on_from_what_was_not_taken_back(tmp_path: Path) -> None:
     one, two = codex_rows()[:3], codex_rows()[2:]
-    back = {"timestamp": "2026-09-01T10:00:20.000Z", "type": "event_msg", "payload": {"type": "thread_rolled_back", "num_turns": 2}}
+    back = {
+        "timestamp": "2026-09-01T10:00:20.000Z",
+        "type": "event_msg",
+        "payload": {"type": "thread_rolled_back", "num_turns": 2},
+    }
     tree = folded(codex(write(tmp_path / "rollout-1.jsonl", [*one, *two, *two, back, *two]))[1])
-    assert {run.run_id: run.continues for run in tree.walk()} == {"1": "", "2": "1", "3": "2", "4": "1"}
+    assert {run.run_id: run.continues for run in tree.walk()} == {
+        "1": "",
+        "2": "1",
+        "3": "2",
+        "4": "1",
+    }
 
 
 @pytest.mark.parametrize("read", [claude, codex])

@@ -15,8 +15,8 @@ import pytest
 
 from mudroom._core.events import SessionClosed, SessionOpened, Told
 from mudroom.errors import UsageError
-from mudroom.journals.sqlite import SqliteJournal
-from mudroom.testing.samples import every_event
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.testing.sample_events import every_event
 from mudroom.viewer import server
 from mudroom.viewer.server import Door, viewer
 from mudroom.viewer.sources import Given, Home
@@ -33,7 +33,11 @@ class Client:
         self.token = {"Authorization": f"Bearer {door.token}"}
 
     async def get(self, path: str, headers: dict[str, str] | None = None) -> tuple[int, str, Any]:
-        async with self._session.get(self.base + path, headers=self.token if headers is None else headers, allow_redirects=False) as answer:
+        async with self._session.get(
+            self.base + path,
+            headers=self.token if headers is None else headers,
+            allow_redirects=False,
+        ) as answer:
             return answer.status, await answer.text(), answer.headers
 
     async def json(self, path: str) -> Any:
@@ -81,15 +85,30 @@ async def client(tmp_path: Path) -> AsyncGenerator[Client]:
         yield client
 
 
-@pytest.mark.parametrize("path", ["/", "/app.js", "/api/sessions", f"/api/sessions/{SESSION}/events", f"/api/sessions/{SESSION}/live"])
-@pytest.mark.parametrize("given", [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "mudroom-7575=wrong"}])
-async def test_without_the_token_nothing_is_told(client: Client, path: str, given: dict[str, str]) -> None:
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/app.js",
+        "/api/sessions",
+        f"/api/sessions/{SESSION}/events",
+        f"/api/sessions/{SESSION}/live",
+    ],
+)
+@pytest.mark.parametrize(
+    "given", [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "mudroom-7575=wrong"}]
+)
+async def test_without_the_token_nothing_is_told(
+    client: Client, path: str, given: dict[str, str]
+) -> None:
     status, text, _ = await client.get(path, given)
     assert status == 401 and "token is missing or wrong" in text
     assert (await client.get(f"{path}?token=wrong", given))[0] == 401
 
 
-async def test_the_token_in_the_address_becomes_a_cookie_that_scripts_and_other_sites_cannot_use(client: Client) -> None:
+async def test_the_token_in_the_address_becomes_a_cookie_that_scripts_and_other_sites_cannot_use(
+    client: Client,
+) -> None:
     status, _, headers = await client.get(f"/?token={client.door.token}", {})
     assert (status, headers["Location"]) == (303, "/")
     cookie = headers["Set-Cookie"]
@@ -98,38 +117,67 @@ async def test_the_token_in_the_address_becomes_a_cookie_that_scripts_and_other_
 
 
 @pytest.mark.parametrize(
-    "host", ["evil.example:{port}", "127.0.0.1:1", "localhost", "", "127.0.0.1.evil.example:{port}", "10.0.0.7:{port}"]
+    "host",
+    [
+        "evil.example:{port}",
+        "127.0.0.1:1",
+        "localhost",
+        "",
+        "127.0.0.1.evil.example:{port}",
+        "10.0.0.7:{port}",
+    ],
 )
 async def test_a_foreign_host_is_refused(client: Client, host: str) -> None:
     named = host.format(port=client.door.port)
     assert (await client.get("/api/sessions", {**client.token, "Host": named}))[0] == 421
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"]
+)
 async def test_a_foreign_origin_is_refused(client: Client, origin: str) -> None:
     named = origin.format(port=client.door.port)
     assert (await client.get("/api/sessions", {**client.token, "Origin": named}))[0] == 403
     assert (await client.get("/api/sessions", {**client.token, "Origin": client.base}))[0] == 200
 
 
-async def test_bound_to_every_address_it_answers_to_numbers_but_to_no_name_of_another(tmp_path: Path) -> None:
+async def test_bound_to_every_address_it_answers_to_numbers_but_to_no_name_of_another(
+    tmp_path: Path,
+) -> None:
     async with looking(Home(tmp_path), host="0.0.0.0") as client:
         port = client.door.port
-        assert (await client.get("/api/sessions", {**client.token, "Host": f"10.0.0.7:{port}"}))[0] == 200
-        assert (await client.get("/api/sessions", {**client.token, "Host": f"evil.example:{port}"}))[0] == 421
+        assert (await client.get("/api/sessions", {**client.token, "Host": f"10.0.0.7:{port}"}))[
+            0
+        ] == 200
+        assert (
+            await client.get("/api/sessions", {**client.token, "Host": f"evil.example:{port}"})
+        )[0] == 421
         assert (await client.get("/api/sessions", {"Host": f"10.0.0.7:{port}"}))[0] == 401
 
 
-@pytest.mark.parametrize("path", ["/", "/app.js", "/api/sessions", "/nothing", f"/api/sessions/{SESSION}/events"])
+@pytest.mark.parametrize(
+    "path", ["/", "/app.js", "/api/sessions", "/nothing", f"/api/sessions/{SESSION}/events"]
+)
 async def test_every_answer_forbids_what_is_not_ours(client: Client, path: str) -> None:
     _, _, headers = await client.get(path)
     policy = headers["Content-Security-Policy"]
-    assert "default-src 'none'" in policy and "unsafe" not in policy and "require-trusted-types-for 'script'" in policy
+    assert (
+        "default-src 'none'" in policy
+        and "unsafe" not in policy
+        and "require-trusted-types-for 'script'" in policy
+    )
     assert headers["X-Content-Type-Options"] == "nosniff" and headers["Cache-Control"] == "no-store"
 
 
 @pytest.mark.parametrize(
-    "path", ["/server.py", "/..%2fserver.py", "/page%2f..%2f..%2fguard.py", "/api/sessions/..%2f..%2fetc/events", "/api/sessions/x/events"]
+    "path",
+    [
+        "/server.py",
+        "/..%2fserver.py",
+        "/page%2f..%2f..%2fguard.py",
+        "/api/sessions/..%2f..%2fetc/events",
+        "/api/sessions/x/events",
+    ],
 )
 async def test_nothing_but_its_parts_and_the_sessions_is_served(client: Client, path: str) -> None:
     assert (await client.get(path))[0] == 404
@@ -137,10 +185,17 @@ async def test_nothing_but_its_parts_and_the_sessions_is_served(client: Client, 
 
 async def test_sessions_are_listed_with_what_became_of_them(client: Client) -> None:
     (listed,) = await client.json("/api/sessions")
-    assert listed["id"] == SESSION and listed["folder"] == "/home/someone/project" and not listed["live"] and listed["children"] == 1
+    assert (
+        listed["id"] == SESSION
+        and listed["folder"] == "/home/someone/project"
+        and not listed["live"]
+        and listed["children"] == 1
+    )
 
 
-async def test_what_a_program_gave_away_is_listed_as_what_it_is(tmp_path: Path, scripts: Any) -> None:
+async def test_what_a_program_gave_away_is_listed_as_what_it_is(
+    tmp_path: Path, scripts: Any
+) -> None:
     script = scripts.Script()
     script.opened()
     script.started("1", "Find the author.", script.at, agent="explore", depth=1)
@@ -149,14 +204,22 @@ async def test_what_a_program_gave_away_is_listed_as_what_it_is(tmp_path: Path, 
     await scripts.record(tmp_path, script)
     async with looking(Home(tmp_path)) as client:
         (listed,) = await client.json("/api/sessions")
-    assert (listed["reason"], listed["prompt"], listed["children"]) == ("GOAL", "Find the author.", 0)
+    assert (listed["reason"], listed["prompt"], listed["children"]) == (
+        "GOAL",
+        "Find the author.",
+        0,
+    )
     assert listed["model"] == "anthropic:claude-sonnet-4-5"
 
 
 async def test_events_come_from_a_number_on(client: Client) -> None:
     whole = await client.json(f"/api/sessions/{SESSION}/events")
     assert [number for number, _ in whole["events"]] == list(range(1, len(every_event()) + 1))
-    assert whole["events"][0][1]["type"] == "session_opened" and whole["more"] is False and whole["trouble"] == ""
+    assert (
+        whole["events"][0][1]["type"] == "session_opened"
+        and whole["more"] is False
+        and whole["trouble"] == ""
+    )
     rest = await client.json(f"/api/sessions/{SESSION}/events?after=5")
     assert rest["events"] == whole["events"][5:]
     assert (await client.get(f"/api/sessions/{SESSION}/events?after=-1"))[0] == 400
@@ -174,12 +237,18 @@ async def test_a_long_record_comes_in_pages(tmp_path: Path) -> None:
 async def test_what_is_recorded_while_one_looks_comes_at_once(tmp_path: Path) -> None:
     writer = journal(tmp_path)
     await writer.append(told("before"))
-    async with looking(Home(tmp_path)) as client, client.live(f"/api/sessions/{SESSION}/live") as events:
+    async with (
+        looking(Home(tmp_path)) as client,
+        client.live(f"/api/sessions/{SESSION}/live") as events,
+    ):
         assert (await anext(events))[1]["text"] == "before"
         assert (await client.json("/api/sessions"))[0]["live"]
         await writer.append(told("one"), told("two"))
         async with asyncio.timeout(1.5):
-            assert [(await anext(events)), (await anext(events))] == [(2, _told("one")), (3, _told("two"))]
+            assert [(await anext(events)), (await anext(events))] == [
+                (2, _told("one")),
+                (3, _told("two")),
+            ]
         await writer.close()
 
 
@@ -190,7 +259,7 @@ def _told(text: str) -> dict[str, Any]:
 WRITER = """
 import asyncio, sys
 from mudroom._core.events import Told
-from mudroom.journals.sqlite import SqliteJournal
+from mudroom.journals.sqlite.journal import SqliteJournal
 async def write():
     journal = SqliteJournal.open(sys.argv[1], session=sys.argv[2], create=True)
     for line in sys.stdin:
@@ -204,11 +273,16 @@ asyncio.run(write())
 async def test_what_another_process_records_comes_too(tmp_path: Path) -> None:
     pipe = asyncio.subprocess.PIPE
     path = tmp_path / "sessions" / f"{SESSION}.db"
-    writer = await asyncio.create_subprocess_exec(sys.executable, "-c", WRITER, str(path), SESSION, stdin=pipe, stdout=pipe)
+    writer = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", WRITER, str(path), SESSION, stdin=pipe, stdout=pipe
+    )
     assert writer.stdin and writer.stdout
     writer.stdin.write(b"first\n")
     assert await writer.stdout.readline() == b"written\n"
-    async with looking(Home(tmp_path)) as client, client.live(f"/api/sessions/{SESSION}/live?after=1") as events:
+    async with (
+        looking(Home(tmp_path)) as client,
+        client.live(f"/api/sessions/{SESSION}/live?after=1") as events,
+    ):
         assert (await client.json("/api/sessions"))[0]["live"]
         writer.stdin.write(b"second\n")
         async with asyncio.timeout(3):
@@ -227,14 +301,21 @@ async def test_a_stream_goes_on_after_the_last_event_id(client: Client) -> None:
 
 async def test_a_damaged_record_is_shown_as_far_as_it_can_be_read(tmp_path: Path) -> None:
     writer = journal(tmp_path)
-    await writer.append(SessionOpened(at=1.0, session=SESSION, cwd="/", version="1"), told("good"), told("bad"), SessionClosed(at=2.0))
+    await writer.append(
+        SessionOpened(at=1.0, session=SESSION, cwd="/", version="1"),
+        told("good"),
+        told("bad"),
+        SessionClosed(at=2.0),
+    )
     await writer.close()
     with sqlite3.connect(tmp_path / "sessions" / f"{SESSION}.db") as connection:
         connection.execute("UPDATE events SET body = CAST('{}' AS BLOB) WHERE seq = 3")
     connection.close()
     async with looking(Home(tmp_path)) as client:
         page = await client.json(f"/api/sessions/{SESSION}/events")
-        assert [number for number, _ in page["events"]] == [1, 2] and "record 3 is damaged" in page["trouble"]
+        assert [number for number, _ in page["events"]] == [1, 2] and "record 3 is damaged" in page[
+            "trouble"
+        ]
         async with client.live(f"/api/sessions/{SESSION}/live?after=2") as events:
             assert "record 3 is damaged" in (await anext(events))[1]
             assert [event async for event in events] == []  # and nothing follows
@@ -249,7 +330,10 @@ async def test_the_viewer_never_changes_what_it_shows(client: Client, tmp_path: 
 
 
 async def test_the_next_free_port_is_taken(tmp_path: Path) -> None:
-    async with viewer(Home(tmp_path), port=0) as first, viewer(Home(tmp_path), port=first.port) as second:
+    async with (
+        viewer(Home(tmp_path), port=0) as first,
+        viewer(Home(tmp_path), port=first.port) as second,
+    ):
         assert first.port < second.port < first.port + server.PORTS
         assert first.token != second.token and first.token in first.url
 
@@ -271,7 +355,9 @@ async def test_an_open_stream_does_not_keep_the_viewer_from_closing(tmp_path: Pa
         answer.close()
 
 
-async def test_looking_at_a_session_where_nothing_happens_costs_next_to_nothing(tmp_path: Path) -> None:
+async def test_looking_at_a_session_where_nothing_happens_costs_next_to_nothing(
+    tmp_path: Path,
+) -> None:
     source = Home(tmp_path)
     writer = journal(tmp_path)
     await writer.append(told("x"))

@@ -52,7 +52,9 @@ def refused(space: SharedWorkspace, path: str, outside: Path) -> None:
     assert os.listdir(outside) == ["key"]
 
 
-def test_43_a_sibling_whose_name_begins_alike_is_outside(space: SharedWorkspace, outside: Path) -> None:
+def test_43_a_sibling_whose_name_begins_alike_is_outside(
+    space: SharedWorkspace, outside: Path
+) -> None:
     refused(space, str(outside / "key"), outside)
     refused(space, "../proj-secret/key", outside)
     with pytest.raises(WorkspaceError, match=r"is outside the workspace .*\. Use a path inside"):
@@ -60,7 +62,9 @@ def test_43_a_sibling_whose_name_begins_alike_is_outside(space: SharedWorkspace,
 
 
 @pytest.mark.parametrize("absolute", [True, False])
-def test_45_a_link_that_leads_out_is_not_followed(space: SharedWorkspace, outside: Path, absolute: bool) -> None:
+def test_45_a_link_that_leads_out_is_not_followed(
+    space: SharedWorkspace, outside: Path, absolute: bool
+) -> None:
     target = str(outside) if absolute else "../proj-secret"
     os.symlink(target, f"{space.root}/folder")
     os.symlink(f"{target}/key", f"{space.root}/file")
@@ -69,12 +73,17 @@ def test_45_a_link_that_leads_out_is_not_followed(space: SharedWorkspace, outsid
         refused(space, path, outside)
 
 
-def test_45_a_link_that_stays_inside_is_followed_by_the_kernel_only(tmp_path: Path, outside: Path) -> None:
+def test_45_a_link_that_stays_inside_is_followed_by_the_kernel_only(
+    tmp_path: Path, outside: Path
+) -> None:
     root = tmp_path / "proj"
     root.mkdir()
     (root / "real").write_text("old")
     (root / "link").symlink_to("real")
-    followed, strict = SharedWorkspace(str(root), kernel=True), SharedWorkspace(str(root), kernel=False)
+    followed, strict = (
+        SharedWorkspace(str(root), kernel=True),
+        SharedWorkspace(str(root), kernel=False),
+    )
     followed.replace("link", b"new")
     assert (root / "real").read_text() == "new"
     assert (root / "link").is_symlink()
@@ -93,7 +102,9 @@ def _swap(one: str, other: str, stop: threading.Event) -> None:
         libc.renameat2(-100, one.encode(), -100, other.encode(), 2)
 
 
-def test_46_a_folder_swapped_for_a_link_while_it_is_opened_leaks_nothing(space: SharedWorkspace, outside: Path) -> None:
+def test_46_a_folder_swapped_for_a_link_while_it_is_opened_leaks_nothing(
+    space: SharedWorkspace, outside: Path
+) -> None:
     os.symlink(str(outside), f"{space.root}/out")
     stop = threading.Event()
     thread = threading.Thread(target=_swap, args=(f"{space.root}/in", f"{space.root}/out", stop))
@@ -132,7 +143,9 @@ def test_46_a_write_in_the_same_race_stays_inside(space: SharedWorkspace, outsid
     assert os.listdir(outside) == ["key"]
 
 
-def test_46_walk_in_the_same_race_lists_nothing_outside(space: SharedWorkspace, outside: Path) -> None:
+def test_46_walk_in_the_same_race_lists_nothing_outside(
+    space: SharedWorkspace, outside: Path
+) -> None:
     (outside / "only_outside").write_text("")
     os.symlink(str(outside), f"{space.root}/out")
     stop = threading.Event()
@@ -146,7 +159,9 @@ def test_46_walk_in_the_same_race_lists_nothing_outside(space: SharedWorkspace, 
     assert not [path for path in seen if path.endswith("only_outside")]
 
 
-def test_48_pipes_sockets_and_devices_are_refused_and_never_wait(space: SharedWorkspace, outside: Path) -> None:
+def test_48_pipes_sockets_and_devices_are_refused_and_never_wait(
+    space: SharedWorkspace, outside: Path
+) -> None:
     os.mkfifo(f"{space.root}/pipe")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{space.root}/socket")
@@ -177,7 +192,9 @@ def test_a_path_no_system_takes_is_refused_with_a_word(space: SharedWorkspace, p
             act(path)
 
 
-def test_a_gitignore_that_is_a_link_or_a_pipe_is_not_read(space: SharedWorkspace, outside: Path) -> None:
+def test_a_gitignore_that_is_a_link_or_a_pipe_is_not_read(
+    space: SharedWorkspace, outside: Path
+) -> None:
     (outside / "patterns").write_text("*\n")
     os.symlink(str(outside / "patterns"), f"{space.root}/.gitignore")
     os.mkfifo(f"{space.root}/in/.gitignore")

@@ -32,7 +32,12 @@ def names(space: SharedWorkspace, path: str = ".", *, ignored: bool = False) -> 
 
 
 def test_absolute_and_relative_paths_are_located_alike(space: SharedWorkspace) -> None:
-    assert space.locate("a/b.py") == space.locate(f"{space.root}/a/b.py") == space.locate("a/../a/./b.py") == "a/b.py"
+    assert (
+        space.locate("a/b.py")
+        == space.locate(f"{space.root}/a/b.py")
+        == space.locate("a/../a/./b.py")
+        == "a/b.py"
+    )
     assert space.locate(".") == space.locate(space.root) == "."
 
 
@@ -41,7 +46,11 @@ def test_a_root_named_through_a_link_is_accepted_in_both_spellings(tmp_path: Pat
     (tmp_path / "link").symlink_to("real")
     space = SharedWorkspace(str(tmp_path / "link"))
     assert space.root == str(tmp_path / "real")
-    assert space.locate(str(tmp_path / "link" / "x")) == space.locate(str(tmp_path / "real" / "x")) == "x"
+    assert (
+        space.locate(str(tmp_path / "link" / "x"))
+        == space.locate(str(tmp_path / "real" / "x"))
+        == "x"
+    )
 
 
 def test_a_missing_root_is_an_error_with_a_remedy(tmp_path: Path) -> None:
@@ -173,11 +182,23 @@ def test_walk_lists_what_git_lists(tmp_path: Path) -> None:
         space.replace(path, b"")
     for path, patterns in IGNORES.items():
         (tmp_path / path).write_text(patterns)
-    command = ["git", "-C", str(tmp_path), "-c", "core.excludesFile=/dev/null", "ls-files", "-z", "-co", "--exclude-standard"]
+    command = [
+        "git",
+        "-C",
+        str(tmp_path),
+        "-c",
+        "core.excludesFile=/dev/null",
+        "ls-files",
+        "-z",
+        "-co",
+        "--exclude-standard",
+    ]
     listed = subprocess.run(command, check=True, capture_output=True, text=True).stdout.split("\0")
     assert sorted(names(space)) == sorted(filter(None, listed))
     assert set(FILES) < set(names(space, ignored=True))
-    assert names(space, "sub/deep") == [path for path in names(space) if path.startswith("sub/deep/")]
+    assert names(space, "sub/deep") == [
+        path for path in names(space) if path.startswith("sub/deep/")
+    ]
 
 
 def test_walk_goes_on_past_a_folder_that_may_not_be_read(space: SharedWorkspace) -> None:

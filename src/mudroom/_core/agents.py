@@ -120,9 +120,19 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def limits(tools: Iterable[str] | None) -> tuple[str, ...]:
     """Of patterns of tools those with brackets, which are rules for calls; not what allows some calls of a tool that is there whole."""
     patterns = tuple(tools or ())
-    whole = [canonical(pattern) for pattern in patterns if "(" not in pattern and not pattern.startswith("!")]
-    inside = ((pattern, canonical(pattern.partition("(")[0])) for pattern in patterns if "(" in pattern)
-    return tuple(pattern for pattern, tool in inside if pattern.startswith("!") or not any(fnmatchcase(tool, name) for name in whole))
+    whole = [
+        canonical(pattern)
+        for pattern in patterns
+        if "(" not in pattern and not pattern.startswith("!")
+    ]
+    inside = (
+        (pattern, canonical(pattern.partition("(")[0])) for pattern in patterns if "(" in pattern
+    )
+    return tuple(
+        pattern
+        for pattern, tool in inside
+        if pattern.startswith("!") or not any(fnmatchcase(tool, name) for name in whole)
+    )
 
 
 class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -79,7 +79,10 @@ class Meter:
     def bound(self, budget: Budget) -> None:
         """Hold the run to other limits from now on."""
         limits = ((limit, getattr(budget, limit)) for limit in SHARED)
-        self.budget, self._limits = budget, tuple((limit, most) for limit, most in limits if most is not None)
+        self.budget, self._limits = (
+            budget,
+            tuple((limit, most) for limit, most in limits if most is not None),
+        )
 
     def carve(self, wish: Budget, seconds: float = 0.0) -> Meter:
         """A meter for a child, with all it wishes set aside. `seconds`: the age of this run.
@@ -93,12 +96,16 @@ class Meter:
         for limit in SHARED:
             asked, left = getattr(wish, limit), self.left(limit)
             if left is not None and (left <= 0 or (asked is not None and asked > left)):
-                raise ValueError(f"{limit}: {asked if asked is not None else 'some'} wanted, {max(left, 0):g} left")
+                raise ValueError(
+                    f"{limit}: {asked if asked is not None else 'some'} wanted, {max(left, 0):g} left"
+                )
             granted[limit] = asked
         time = None if self.budget.seconds is None else max(0.0, self.budget.seconds - seconds)
         depth = None if self.budget.depth is None else max(0, self.budget.depth - 1)
         granted |= {"turns": wish.turns, "seconds": _least(wish.seconds, time)}
-        child = Meter(Budget(children=wish.children, depth=_least(wish.depth, depth), **granted), self)
+        child = Meter(
+            Budget(children=wish.children, depth=_least(wish.depth, depth), **granted), self
+        )
         for meter in self._upward():
             meter.children += 1
         self._carved.add(child)
@@ -149,7 +156,14 @@ class Meter:
     def left(self, limit: Limit) -> float | None:
         """What is left of a shared limit in this run and its ancestors, less what is set aside for children; None for no limit."""
         limited = ((meter, getattr(meter.budget, limit)) for meter in self._upward())
-        return min((most - meter.spent(limit) - meter._set_aside(limit) for meter, most in limited if most is not None), default=None)
+        return min(
+            (
+                most - meter.spent(limit) - meter._set_aside(limit)
+                for meter, most in limited
+                if most is not None
+            ),
+            default=None,
+        )
 
     def spent(self, limit: Limit) -> float:
         """What the run and all below it have spent of a shared limit."""

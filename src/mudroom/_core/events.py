@@ -157,9 +157,21 @@ class Delta(Event, frozen=True, tag="delta"):
 
 
 Stored = (
-    SessionOpened | SessionClosed | RunStarted | Resumed | Told | TurnStarted | TurnFinished | TurnFailed | Retried
-    | Judged | CallStarted | Changing | CallFinished | RunFinished
-)  # fmt: skip
+    SessionOpened
+    | SessionClosed
+    | RunStarted
+    | Resumed
+    | Told
+    | TurnStarted
+    | TurnFinished
+    | TurnFailed
+    | Retried
+    | Judged
+    | CallStarted
+    | Changing
+    | CallFinished
+    | RunFinished
+)
 AnyEvent = Stored | Delta
 """One fact, as a watcher is told it; the page "journal and ledger" has the list.
 

@@ -9,12 +9,12 @@ from msgspec.structs import replace
 from .._core.agents import Reason, Report
 from .._core.events import Resumed, RunStarted
 from ..errors import JournalError, ModelError
-from . import ending
-from .calls import act
-from .context import RunContext
-from .guard import STOP, WARN, WORD
-from .recall import recall
-from .turn import ask
+from . import finish
+from .loop_detection import STOP, WARN, WORD
+from .model_call import ask
+from .resume import recall
+from .run_context import RunContext
+from .tool_calls import act
 
 
 async def run(ctx: RunContext) -> Report:
@@ -38,7 +38,7 @@ async def run(ctx: RunContext) -> Report:
         raise
     except Exception as unforeseen:  # noqa: BLE001  whatever it is, the run must have an end (S10)
         fault, error = unforeseen, f"{type(unforeseen).__name__}: {unforeseen}"
-    report, cancelled = await ending.conclude(ctx, reason, error)
+    report, cancelled = await finish.conclude(ctx, reason, error)
     if (cancelled or reason is Reason.CANCELLED) and not ctx.stopping:
         raise asyncio.CancelledError
     if fault and not ctx.brief.parent:
@@ -62,7 +62,7 @@ async def converse(ctx: RunContext) -> tuple[Reason, str]:
     while ctx.grace is None:
         if ctx.unheeded is None:
             if (limit := ctx.meter.exceeded(ctx.age)) is not None:
-                return ending.REASONS[limit], ""
+                return finish.REASONS[limit], ""
             ctx.warn()
             await ask(ctx)
         if (end := await heed(ctx)) is not None:
@@ -80,8 +80,8 @@ async def heed(ctx: RunContext) -> tuple[Reason, str] | None:
             return Reason.GOAL, ""
         if ctx.answers.hopeless:
             return Reason.ERROR, f"the outputs it emitted were wrong {ctx.answers.wrong} times"
-    elif message.stop in ending.BROKEN_OFF:
-        return Reason.ERROR, ending.BROKEN_OFF[message.stop]
+    elif message.stop in finish.BROKEN_OFF:
+        return Reason.ERROR, finish.BROKEN_OFF[message.stop]
     elif word := ctx.answers.nudge:
         ctx.tell(word)
     elif not ctx.inbox:

@@ -15,7 +15,7 @@ from .._core.agents import Agent, Brief, Reason, Report, limits
 from .._core.budgets import Budget, Meter
 from .._core.tools import Effect, Tool, ToolResult, canonical
 from ..errors import suggest
-from .context import CallContext, RunContext
+from .run_context import CallContext, RunContext
 
 REPORT_CAP = 8_000
 """Characters of a child's report in its parent's context; the rest is in a file."""
@@ -82,7 +82,9 @@ def chosen(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[str, .
 
 
 def _fits(name: str, patterns: set[str]) -> bool:
-    return name in patterns or any(fnmatchcase(name, pattern) for pattern in patterns if "*" in pattern)
+    return name in patterns or any(
+        fnmatchcase(name, pattern) for pattern in patterns if "*" in pattern
+    )
 
 
 def _parse(arguments: dict[str, Any]) -> TaskArguments:
@@ -96,15 +98,22 @@ def _parse(arguments: dict[str, Any]) -> TaskArguments:
 
 async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
     ctx = context.run
-    agents = {_plain(name): ctx.parts.agents[name] for name in chosen(ctx.parts.agents, ctx.brief.agent.children)}
+    agents = {
+        _plain(name): ctx.parts.agents[name]
+        for name in chosen(ctx.parts.agents, ctx.brief.agent.children)
+    }
     agent = agents.get(_plain(arguments.agent))
     if agent is None:
         names = [agent.name for agent in agents.values()]
-        return ToolResult(f"There is no agent {arguments.agent!r}. {suggest(arguments.agent, names)}", error=True)
+        return ToolResult(
+            f"There is no agent {arguments.agent!r}. {suggest(arguments.agent, names)}", error=True
+        )
     try:
         brief, meter = _brief(context, agent, arguments)
     except ValueError as error:
-        return ToolResult(f"No child was started: {error}. Ask for less, or do the rest yourself.", error=True)
+        return ToolResult(
+            f"No child was started: {error}. Ask for less, or do the rest yourself.", error=True
+        )
     try:
         report = await ctx.worker.run(brief, meter)
     finally:
@@ -122,7 +131,10 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
 
 def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tuple[Brief, Meter]:
     ctx = context.run
-    model, wish = _model(ctx, agent, arguments), Budget(turns=arguments.max_turns).over(agent.budget).over(ctx.parts.child_budget)
+    model, wish = (
+        _model(ctx, agent, arguments),
+        Budget(turns=arguments.max_turns).over(agent.budget).over(ctx.parts.child_budget),
+    )
     meter = ctx.meter.carve(wish, ctx.age)
     brief = Brief(
         run_id=f"{ctx.run_id}.{ctx.turn}.{context.place}",
@@ -131,12 +143,19 @@ def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tupl
         agent=agent,
         prompt=arguments.prompt,
         description=arguments.description or arguments.prompt.strip().splitlines()[0][:60],
-        tools=narrowed(chosen(ctx.brief.tools, ctx.brief.agent.child_tools), agent.tools, depth=meter.budget.depth or 0),
+        tools=narrowed(
+            chosen(ctx.brief.tools, ctx.brief.agent.child_tools),
+            agent.tools,
+            depth=meter.budget.depth or 0,
+        ),
         model=model,
         budget=meter.budget,
         depth=ctx.brief.depth + 1,
         mode=(agent.mode or ctx.brief.mode).within(ctx.brief.mode),
-        limits=(*ctx.brief.limits, *filter(None, (ctx.brief.agent.limits, limits(ctx.brief.agent.child_tools)))),
+        limits=(
+            *ctx.brief.limits,
+            *filter(None, (ctx.brief.agent.limits, limits(ctx.brief.agent.child_tools))),
+        ),
     )
     return brief, meter
 
@@ -181,7 +200,9 @@ def evidence(report: Report) -> str:
     ran = sum(report.calls.values())
     by_tool = ", ".join(f"{name} {n}" for name, n in report.calls.items())
     did = [
-        f"{ran} tool call{'s' if ran > 1 else ''} ({by_tool})" if ran else "it called no tool: nothing it says was looked up",
+        f"{ran} tool call{'s' if ran > 1 else ''} ({by_tool})"
+        if ran
+        else "it called no tool: nothing it says was looked up",
         _files("read", report.files_read) if ran else "",
         _files("changed", report.files_changed) if ran else "",
         f"{report.usage.total_tokens:,} tokens",

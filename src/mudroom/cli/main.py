@@ -14,7 +14,11 @@ DEBUG = "MUDROOM_DEBUG"
 def main(arguments: list[str] | None = None) -> None:
     """Run a command line, by default this process's own, and exit with its code."""
     arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments in (["--version"], ["-V"], ["-v"]):  # asked by scripts, often: not worth the cost of any import
+    if arguments in (
+        ["--version"],
+        ["-V"],
+        ["-v"],
+    ):  # asked by scripts, often: not worth the cost of any import
         print(f"mudroom {__version__}")
         return
     for name in ("stdout", "stderr"):
@@ -32,7 +36,7 @@ def run(arguments: list[str]) -> int:
     """Run a command line; the exit code: 0 done, 1 failed, 2 wrong usage, 75 try later, 130 and 143 stopped by a signal."""
     from click.exceptions import Exit
 
-    from .screens import say, silence
+    from .output.progress import say, silence
 
     try:
         code = _invoke(arguments)
@@ -73,14 +77,17 @@ def _verdict(error: Exception) -> tuple[str, int]:
         case OSError(strerror=str(words)):
             return f"{words}: {error.filename}" if error.filename else words, 1
         case _:
-            return f"{type(error).__name__}: {error}. This is a fault of mudroom's; {DEBUG}=1 shows where it arose.", 1
+            return (
+                f"{type(error).__name__}: {error}. This is a fault of mudroom's; {DEBUG}=1 shows where it arose.",
+                1,
+            )
 
 
 def _invoke(arguments: list[str]) -> int:
-    from .options import COMMANDS, front
+    from .commands.root import COMMANDS, front
 
     if asked := os.environ.get("_MUDROOM_COMPLETE"):
-        from .completing import answer
+        from .commands.shell_completion import answer
 
         return answer(asked, front, COMMANDS)
     if arguments and arguments[0] in COMMANDS:

@@ -19,13 +19,17 @@ def encode(event: Stored) -> bytes:
     Raises JournalError for what is no stored event, or nests too deeply to be written.
     """
     if isinstance(event, Delta):
-        raise JournalError("a delta is shown, never stored", remedy="Append the whole answer instead.")
+        raise JournalError(
+            "a delta is shown, never stored", remedy="Append the whole answer instead."
+        )
     try:
         return _encoder.encode(event)
     except UnicodeEncodeError:
         return _encoder.encode(clean(msgspec.to_builtins(event, enc_hook=repr)))
     except RecursionError as error:
-        raise JournalError("an event nests too deeply to be recorded", where=f"run {event.run}") from error
+        raise JournalError(
+            "an event nests too deeply to be recorded", where=f"run {event.run}"
+        ) from error
 
 
 def decode(body: bytes) -> Stored:
@@ -39,7 +43,11 @@ def decode(body: bytes) -> Stored:
 def clean(value: Any) -> Any:
     """The same value with text that UTF-8 can hold: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
     if isinstance(value, str):
-        return value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return (
+            value
+            if value.isascii()
+            else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        )
     if isinstance(value, dict):
         return {clean(key): clean(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list | tuple):

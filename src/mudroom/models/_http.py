@@ -14,8 +14,19 @@ import msgspec
 from .._core.messages import Assistant
 from .._core.ports import Clock, Piece, Retry
 from ..errors import ModelGarbled
-from ._failures import Failure, Origin, delay_asked, from_answer, from_exception, garbled, given_up, redacted, said, secrets_of
-from ._gate import Closed, Gate, Pass
+from ._errors import (
+    Failure,
+    Origin,
+    delay_asked,
+    from_answer,
+    from_exception,
+    garbled,
+    given_up,
+    redacted,
+    said,
+    secrets_of,
+)
+from ._rate_limit import Closed, Gate, Pass
 from ._sse import Sse
 
 if TYPE_CHECKING:
@@ -84,11 +95,23 @@ class Http:
     """
 
     def __init__(
-        self, *, clock: Clock, origin: Origin = _SOMEBODY, silence: float = 120.0, connect: float = 10.0, tries: int = _TRIES,
-        connections: int = 1000, chance: Callable[[], float] = random.random,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        clock: Clock,
+        origin: Origin = _SOMEBODY,
+        silence: float = 120.0,
+        connect: float = 10.0,
+        tries: int = _TRIES,
+        connections: int = 1000,
+        chance: Callable[[], float] = random.random,
+    ) -> None:
         self.clock, self.origin = clock, origin
-        self._silence, self._connect, self._tries, self._connections = silence, connect, tries, connections
+        self._silence, self._connect, self._tries, self._connections = (
+            silence,
+            connect,
+            tries,
+            connections,
+        )
         self._chance, self._gate = chance, Gate(clock)
         self._session: aiohttp.ClientSession | None = None
         self._proxies: dict[str, str | None] = {}
@@ -123,14 +146,18 @@ class Http:
         if session is not None:
             await session.close()
 
-    async def _try(self, url: str, headers: Mapping[str, str], body: bytes, reader: Reader) -> AsyncGenerator[Piece | Assistant, None]:
+    async def _try(
+        self, url: str, headers: Mapping[str, str], body: bytes, reader: Reader
+    ) -> AsyncGenerator[Piece | Assistant, None]:
         import aiohttp
 
         session, sse = self._session or self._open(), Sse()
         data = body if len(body) < _LARGE else BytesIO(body)
         sent = await self._enter(url)
         try:
-            async with session.post(url, data=data, headers=headers, proxy=self._proxy(url), allow_redirects=False) as answer:
+            async with session.post(
+                url, data=data, headers=headers, proxy=self._proxy(url), allow_redirects=False
+            ) as answer:
                 if answer.status != 200 or answer.content_type in _NO_STREAM:
                     raise await self._unstreamed(url, answer, secrets_of(headers))
                 self._gate.admitted(sent)
@@ -162,12 +189,18 @@ class Http:
         except Closed as closed:
             raise from_answer(self.origin, url, 429, "", wait=closed.seconds) from None
 
-    async def _unstreamed(self, url: str, answer: aiohttp.ClientResponse, secrets: tuple[str, ...]) -> Failure:
+    async def _unstreamed(
+        self, url: str, answer: aiohttp.ClientResponse, secrets: tuple[str, ...]
+    ) -> Failure:
         body = await answer.content.read(_BOUND)
         while len(body) < _BOUND and (more := await answer.content.read(_BOUND - len(body))):
             body += more
         if answer.status == 200:
-            return garbled(self.origin, url, f"it sent {answer.content_type} instead of a stream: {said(body, secrets)}")
+            return garbled(
+                self.origin,
+                url,
+                f"it sent {answer.content_type} instead of a stream: {said(body, secrets)}",
+            )
         wait = delay_asked(answer.headers, self.clock.now())
         return from_answer(self.origin, url, answer.status, said(body, secrets), wait=wait)
 
@@ -185,14 +218,20 @@ class Http:
         most = min(self._tries, _TRIES_WHEN_DOWN) if failure.down else self._tries
         if not failure.again or attempt >= most or failure.wait > self._gate.patience:
             return None
-        return max(failure.wait, self._chance() * min(_LONGEST_DELAY, _FIRST_DELAY * 2 ** (attempt - 1)))
+        return max(
+            failure.wait, self._chance() * min(_LONGEST_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
+        )
 
     def _open(self) -> aiohttp.ClientSession:
         import aiohttp
 
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=0, limit_per_host=self._connections, keepalive_timeout=30),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=self._connect, sock_read=self._silence),
+            connector=aiohttp.TCPConnector(
+                limit=0, limit_per_host=self._connections, keepalive_timeout=30
+            ),
+            timeout=aiohttp.ClientTimeout(
+                total=None, sock_connect=self._connect, sock_read=self._silence
+            ),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent",),
         )

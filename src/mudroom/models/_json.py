@@ -69,7 +69,10 @@ def _cleaned(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
-        return {clean(str(key)): _cleaned(item) for key, item in cast("Mapping[Any, Any]", value).items()}
+        return {
+            clean(str(key)): _cleaned(item)
+            for key, item in cast("Mapping[Any, Any]", value).items()
+        }
     if isinstance(value, list | tuple):
         return [_cleaned(item) for item in cast("list[Any]", value)]
     return value

@@ -9,14 +9,24 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import astuple
 
-from .._core.messages import Assistant, Call, Message, Result, StopReason, Text, Thinking, Usage, User
+from .._core.messages import (
+    Assistant,
+    Call,
+    Message,
+    Result,
+    StopReason,
+    Text,
+    Thinking,
+    Usage,
+    User,
+)
 from .._core.ports import Piece, Retry, Setup
 from .._core.tools import Tool
 from ..errors import ModelGarbled
-from ._heads import Heads
 from ._http import Cut, Http, Refused
 from ._json import arguments, clean, decoder, encode
-from .names import ILLEGAL, Names
+from ._request_prefix import Heads
+from ._tool_names import ILLEGAL, Names
 
 WIRE = "anthropic"
 HOME = "https://api.anthropic.com"
@@ -36,13 +46,22 @@ class AnthropicModel:
     """
 
     def __init__(
-        self, model: str, *, http: Http, key: str = "", auth_token: str = "", base_url: str = HOME,
-        headers: Mapping[str, str] | None = None, name: str | None = None,
-    ) -> None:  # fmt: skip
+        self,
+        model: str,
+        *,
+        http: Http,
+        key: str = "",
+        auth_token: str = "",
+        base_url: str = HOME,
+        headers: Mapping[str, str] | None = None,
+        name: str | None = None,
+    ) -> None:
         self.model, self.http, self.name = model, http, name or f"anthropic:{model}"
         self.url = base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
         own = {"Content-Type": "application/json", "anthropic-version": _VERSION}
-        own |= ({"x-api-key": key} if key else {}) | ({"Authorization": f"Bearer {auth_token}"} if auth_token else {})
+        own |= ({"x-api-key": key} if key else {}) | (
+            {"Authorization": f"Bearer {auth_token}"} if auth_token else {}
+        )
         self.headers = {**own, **(headers or {})}
         self.heads = Heads(lambda setup, names: _head(model, setup, names))
 
@@ -65,7 +84,11 @@ class AnthropicChat:
 
     def add(self, message: Message) -> None:
         """Append a message; one in which nothing may be sent is passed over."""
-        blocks = _from_user(message) if isinstance(message, User) else _from_assistant(message, self._head.names)
+        blocks = (
+            _from_user(message)
+            if isinstance(message, User)
+            else _from_assistant(message, self._head.names)
+        )
         if not blocks:
             return
         if self._last:
@@ -77,7 +100,12 @@ class AnthropicChat:
     def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
         """Ask for the next answer. Raises ModelError."""
         model, names = self._model, self._head.names
-        return model.http.converse(model.url, model.headers, self.body(tools=tools), lambda: AnthropicReader(model.model, names))
+        return model.http.converse(
+            model.url,
+            model.headers,
+            self.body(tools=tools),
+            lambda: AnthropicReader(model.model, names),
+        )
 
     def body(self, *, tools: bool = True) -> bytes:
         """The request as it is sent."""
@@ -91,7 +119,11 @@ _UNMARKED = frozenset({"thinking", "redacted_thinking"})
 
 
 def _head(model: str, setup: Setup, names: Names) -> bytes:
-    fields: dict[str, Any] = {"model": model, "max_tokens": setup.max_tokens or _most_tokens(model), "stream": True}
+    fields: dict[str, Any] = {
+        "model": model,
+        "max_tokens": setup.max_tokens or _most_tokens(model),
+        "stream": True,
+    }
     fields |= _sampling(model, setup)
     if tools := [_declare(tool, names) for tool in setup.tools]:
         tools[-1] |= _MARK
@@ -102,7 +134,11 @@ def _head(model: str, setup: Setup, names: Names) -> bytes:
 
 
 def _declare(tool: Tool, names: Names) -> dict[str, Any]:
-    return {"name": names.wire(tool.name), "description": tool.description, "input_schema": tool.parameters}
+    return {
+        "name": names.wire(tool.name),
+        "description": tool.description,
+        "input_schema": tool.parameters,
+    }
 
 
 def _version(model: str) -> tuple[int, int]:
@@ -123,7 +159,14 @@ def _sampling(model: str, setup: Setup) -> dict[str, float]:
     return given
 
 
-_LIMITS = {(4, 6): 64_000, (4, 5): 32_000, (4, 0): 16_000, (3, 5): 8_192, (3, 0): 4_096, (0, 0): 8_192}
+_LIMITS = {
+    (4, 6): 64_000,
+    (4, 5): 32_000,
+    (4, 0): 16_000,
+    (3, 5): 8_192,
+    (3, 0): 4_096,
+    (0, 0): 8_192,
+}
 
 
 def _most_tokens(model: str) -> int:
@@ -135,7 +178,11 @@ def _most_tokens(model: str) -> int:
 def _from_user(message: User) -> list[dict[str, Any]]:
     """Results first, as the API wants them; then the words."""
     results = [_result(block) for block in message.content if isinstance(block, Result)]
-    return results + [_text(text) for block in message.content if isinstance(block, Text) and (text := clean(block.text)).strip()]
+    return results + [
+        _text(text)
+        for block in message.content
+        if isinstance(block, Text) and (text := clean(block.text)).strip()
+    ]
 
 
 def _from_assistant(message: Assistant, names: Names) -> list[dict[str, Any]]:
@@ -146,13 +193,22 @@ def _from_assistant(message: Assistant, names: Names) -> list[dict[str, Any]]:
                 blocks += [_text(text)] if (text := clean(block.text)).strip() else []
             case Call():
                 given = {"INVALID_JSON": block.malformed} if block.malformed else block.arguments
-                blocks.append({"type": "tool_use", "id": _id(block.id), "name": names.wire(block.name), "input": given})
+                blocks.append(
+                    {
+                        "type": "tool_use",
+                        "id": _id(block.id),
+                        "name": names.wire(block.name),
+                        "input": given,
+                    }
+                )
             case Thinking() if message.wire != WIRE:
                 pass
             case Thinking() if block.redacted:
                 blocks.append({"type": "redacted_thinking", "data": block.redacted})
             case Thinking():
-                blocks.append({"type": "thinking", "thinking": block.text, "signature": block.signature})
+                blocks.append(
+                    {"type": "thinking", "thinking": block.text, "signature": block.signature}
+                )
     return blocks
 
 
@@ -227,20 +283,35 @@ class _Event(Struct):
 
 _decode = decoder(_Event)
 _STOPS = {
-    "end_turn": StopReason.END, "stop_sequence": StopReason.END, "tool_use": StopReason.CALLS, "max_tokens": StopReason.LENGTH,
-    "model_context_window_exceeded": StopReason.LENGTH, "refusal": StopReason.REFUSAL,
-}  # fmt: skip
+    "end_turn": StopReason.END,
+    "stop_sequence": StopReason.END,
+    "tool_use": StopReason.CALLS,
+    "max_tokens": StopReason.LENGTH,
+    "model_context_window_exceeded": StopReason.LENGTH,
+    "refusal": StopReason.REFUSAL,
+}
 _STATUS = {
-    "invalid_request_error": 400, "authentication_error": 401, "billing_error": 402, "permission_error": 403, "not_found_error": 404,
-    "request_too_large": 413, "rate_limit_error": 429, "timeout_error": 504, "overloaded_error": 529,
-}  # fmt: skip
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
 
 
 class _Growing:
     """A block while it arrives. The kinds of a provider's own tools are kept out of the message."""
 
     def __init__(self, block: _Block) -> None:
-        self.start, self.pieces, self.signature = block, [block.text or block.thinking], block.signature
+        self.start, self.pieces, self.signature = (
+            block,
+            [block.text or block.thinking],
+            block.signature,
+        )
 
     def grow(self, delta: _Change) -> Piece | None:
         """Take a delta; the piece to show, if there is one."""
@@ -294,7 +365,11 @@ class AnthropicReader:
         self._events += 1
         if event.type == "content_block_delta":
             growing = self._blocks.get(event.index)
-            piece = growing.grow(event.delta) if growing is not None and event.delta is not None else None
+            piece = (
+                growing.grow(event.delta)
+                if growing is not None and event.delta is not None
+                else None
+            )
             return (piece,) if piece is not None else ()
         return self._frame(event)
 
@@ -309,7 +384,14 @@ class AnthropicReader:
         stop = _STOPS.get(self._stop or "end_turn", StopReason.OTHER)
         if stop is StopReason.END and any(isinstance(block, Call) for block in content):
             stop = StopReason.CALLS
-        return Assistant(content, stop, _usage(self._usage), self._envelope.model or self._model, WIRE, self._envelope.id)
+        return Assistant(
+            content,
+            stop,
+            _usage(self._usage),
+            self._envelope.model or self._model,
+            WIRE,
+            self._envelope.id,
+        )
 
     def _frame(self, event: _Event) -> Sequence[Piece]:
         match event.type:
@@ -320,7 +402,9 @@ class AnthropicReader:
                 raise ModelGarbled("two messages in one stream")
             case "content_block_start" if event.content_block is not None:
                 self._blocks[event.index] = _Growing(event.content_block)
-                return (Piece("text", event.content_block.text),) if event.content_block.text else ()
+                return (
+                    (Piece("text", event.content_block.text),) if event.content_block.text else ()
+                )
             case "message_delta":
                 self._stop = event.delta.stop_reason if event.delta is not None else None
                 self._count(event.usage)
@@ -337,7 +421,9 @@ class AnthropicReader:
         """Take figures as they stand: each event reports totals, and may leave some out."""
         if counts is not None:
             *figures, details = astuple(counts)
-            self._usage.update([(name, n) for name, n in zip(_COUNTED, figures, strict=True) if n is not None])
+            self._usage.update(
+                [(name, n) for name, n in zip(_COUNTED, figures, strict=True) if n is not None]
+            )
             if details and (thought := details.get("thinking_tokens")) is not None:
                 self._usage["thinking"] = thought
 
@@ -348,12 +434,17 @@ def _distinct(blocks: list[Text | Thinking | Call]) -> tuple[Text | Thinking | C
     for at, block in enumerate(blocks):
         if isinstance(block, Call):
             if not block.id or block.id in seen:
-                block = blocks[at] = Call(f"{block.id or 'call'}_{at}", block.name, block.arguments, block.malformed)
+                block = blocks[at] = Call(
+                    f"{block.id or 'call'}_{at}", block.name, block.arguments, block.malformed
+                )
             seen.add(block.id)
     return tuple(blocks)
 
 
 def _usage(counts: Mapping[str, int]) -> Usage:
-    read, written = counts.get("cache_read_input_tokens", 0), counts.get("cache_creation_input_tokens", 0)
+    read, written = (
+        counts.get("cache_read_input_tokens", 0),
+        counts.get("cache_creation_input_tokens", 0),
+    )
     prompt = counts.get("input_tokens", 0) + read + written
     return Usage(prompt, counts.get("output_tokens", 0), read, written, counts.get("thinking", 0))

@@ -9,14 +9,24 @@ from urllib.parse import quote
 
 from msgspec import Struct
 
-from .._core.messages import Assistant, Call, Message, Result, StopReason, Text, Thinking, Usage, User
+from .._core.messages import (
+    Assistant,
+    Call,
+    Message,
+    Result,
+    StopReason,
+    Text,
+    Thinking,
+    Usage,
+    User,
+)
 from .._core.ports import Piece, Retry, Setup
 from .._core.tools import Tool
 from ..errors import ModelGarbled
-from ._heads import Heads
 from ._http import Cut, Http, Refused
 from ._json import arguments, clean, decoder, encode
-from .names import Names
+from ._request_prefix import Heads
+from ._tool_names import Names
 
 WIRE = "google"
 HOME = "https://generativelanguage.googleapis.com/v1beta"
@@ -50,7 +60,9 @@ class GoogleModel:
     ) -> None:
         self.model, self.http = model.removeprefix("models/"), http
         self.name = name or f"google:{self.model}"
-        self.url = f"{base_url.rstrip('/')}/models/{quote(self.model)}:streamGenerateContent?alt=sse"
+        self.url = (
+            f"{base_url.rstrip('/')}/models/{quote(self.model)}:streamGenerateContent?alt=sse"
+        )
         sealed = {"x-goog-api-key": key} if key else {}
         self.headers = {"Content-Type": "application/json", **sealed, **(headers or {})}
         self.heads = Heads(lambda setup, names: _head(model, setup, names))
@@ -76,7 +88,14 @@ class GoogleChat:
         if isinstance(message, User):
             role, parts = "user", list(_from_user(message, self._head.names))
         else:
-            role, parts = "model", list(_from_assistant(message, self._head.names, strict=self._model.model.startswith("gemini-3")))
+            role, parts = (
+                "model",
+                list(
+                    _from_assistant(
+                        message, self._head.names, strict=self._model.model.startswith("gemini-3")
+                    )
+                ),
+            )
         if not parts:
             return
         if self._kept:
@@ -86,11 +105,20 @@ class GoogleChat:
     def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
         """Ask for the next answer. Raises ModelError."""
         model = self._model
-        return model.http.converse(model.url, model.headers, self.body(tools=tools), lambda: GoogleReader(model.model, self._head.names))
+        return model.http.converse(
+            model.url,
+            model.headers,
+            self.body(tools=tools),
+            lambda: GoogleReader(model.model, self._head.names),
+        )
 
     def body(self, *, tools: bool = True) -> bytes:
         """The request as it is sent."""
-        tail = b"]}" if tools or not self._head.offers else b'],"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}'
+        tail = (
+            b"]}"
+            if tools or not self._head.offers
+            else b'],"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}'
+        )
         return b"".join((self._head.data, self._kept, tail))
 
 
@@ -99,9 +127,17 @@ def _head(model: str, setup: Setup, names: Names) -> bytes:
     if system := clean(setup.system):
         fields["systemInstruction"] = {"parts": [{"text": system}]}
     if setup.tools:
-        fields["tools"] = [{"functionDeclarations": [_declare(tool, names) for tool in setup.tools]}]
-    sampling = {"maxOutputTokens": setup.max_tokens or _most_tokens(model), "temperature": setup.temperature, "topP": setup.top_p}
-    fields["generationConfig"] = {key: value for key, value in sampling.items() if value is not None}
+        fields["tools"] = [
+            {"functionDeclarations": [_declare(tool, names) for tool in setup.tools]}
+        ]
+    sampling = {
+        "maxOutputTokens": setup.max_tokens or _most_tokens(model),
+        "temperature": setup.temperature,
+        "topP": setup.top_p,
+    }
+    fields["generationConfig"] = {
+        key: value for key, value in sampling.items() if value is not None
+    }
     return encode(fields)[:-1] + b',"contents":['
 
 
@@ -111,7 +147,11 @@ def _most_tokens(model: str) -> int:
 
 
 def _declare(tool: Tool, names: Names) -> dict[str, Any]:
-    return {"name": names.wire(tool.name), "description": tool.description, "parametersJsonSchema": tool.parameters}
+    return {
+        "name": names.wire(tool.name),
+        "description": tool.description,
+        "parametersJsonSchema": tool.parameters,
+    }
 
 
 def _from_user(message: User, names: Names) -> Iterator[dict[str, Any]]:
@@ -119,7 +159,13 @@ def _from_user(message: User, names: Names) -> Iterator[dict[str, Any]]:
     for block in message.content:
         if isinstance(block, Result):
             response = {"error" if block.error else "result": block.text}
-            yield {"functionResponse": {**_id(block.call_id), "name": names.wire(block.name), "response": response}}
+            yield {
+                "functionResponse": {
+                    **_id(block.call_id),
+                    "name": names.wire(block.name),
+                    "response": response,
+                }
+            }
     for block in message.content:
         if isinstance(block, Text) and (text := clean(block.text)):
             yield {"text": text}
@@ -207,7 +253,10 @@ _decode = decoder(_Chunk)
 _STOPS = {
     "STOP": StopReason.END,
     "MAX_TOKENS": StopReason.LENGTH,
-    **dict.fromkeys(("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"), StopReason.REFUSAL),
+    **dict.fromkeys(
+        ("SAFETY", "RECITATION", "LANGUAGE", "BLOCKLIST", "PROHIBITED_CONTENT", "SPII"),
+        StopReason.REFUSAL,
+    ),
 }
 
 
@@ -234,7 +283,9 @@ class GoogleReader:
     def feed(self, data: bytes) -> Sequence[Piece]:
         """Take one payload. Raises Refused for an error sent in place of it, DecodeError for what is no chunk."""
         chunk = _decode(data)
-        self._foreign = not (self._known or chunk.candidates or chunk.prompt_feedback or chunk.usage_metadata)
+        self._foreign = not (
+            self._known or chunk.candidates or chunk.prompt_feedback or chunk.usage_metadata
+        )
         self._known = not self._foreign
         if chunk.error:
             raise Refused(chunk.error.code, chunk.error.message)
@@ -257,11 +308,15 @@ class GoogleReader:
             raise Cut
         if self._finish == "MALFORMED_FUNCTION_CALL" and not self._blocks:
             raise Refused(502, "the model wrote a malformed function call")
-        content = tuple(block if isinstance(block, Call) else _cleaned(block) for block in self._blocks)
+        content = tuple(
+            block if isinstance(block, Call) else _cleaned(block) for block in self._blocks
+        )
         stop = _STOPS.get(self._finish, StopReason.OTHER if content else StopReason.REFUSAL)
         if stop is StopReason.END and any(isinstance(block, Call) for block in content):
             stop = StopReason.CALLS
-        return Assistant(content, stop=stop, usage=self._usage, model=self._model, wire=WIRE, id=self._id)
+        return Assistant(
+            content, stop=stop, usage=self._usage, model=self._model, wire=WIRE, id=self._id
+        )
 
     def _candidate(self, candidate: _Candidate) -> list[Piece]:
         if candidate.finish_reason:
@@ -280,13 +335,19 @@ class GoogleReader:
     def _call(self, call: _FunctionCall, signature: str) -> Piece:
         text = encode(call.args or {}).decode()
         call_id = call.id or f"{_OURS}{uuid.uuid4().hex[:20]}"
-        self._blocks.append(Call(call_id, self._names.ours(call.name), arguments(text)[0], signature=signature))
+        self._blocks.append(
+            Call(call_id, self._names.ours(call.name), arguments(text)[0], signature=signature)
+        )
         return Piece("call", text)
 
     def _words(self, kind: type[Text] | type[Thinking], text: str, signature: str) -> None:
         """Join words to those before them, unless a signature has sealed those. An empty part only brings a signature."""
         last = self._blocks[-1] if self._blocks else None
-        if isinstance(last, (Text, Thinking)) and not last.signature and (isinstance(last, kind) or not text):
+        if (
+            isinstance(last, (Text, Thinking))
+            and not last.signature
+            and (isinstance(last, kind) or not text)
+        ):
             self._blocks[-1] = type(last)(last.text + text, signature=signature)
         elif text:
             self._blocks.append(kind(text, signature=signature))

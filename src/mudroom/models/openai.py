@@ -10,11 +10,11 @@ from urllib.parse import urlsplit
 from .._core.messages import Assistant, Call, Message, Result, Text, Thinking, User
 from .._core.ports import Piece, Retry, Setup
 from .._core.tools import Tool
-from ._heads import Heads
 from ._http import Http
 from ._json import clean, encode
-from ._openai_answer import SEALED, WIRE, OpenAIReader
-from .names import Names
+from ._openai_stream import SEALED, WIRE, OpenAIReader
+from ._request_prefix import Heads
+from ._tool_names import Names
 
 HOME = "https://api.openai.com/v1"
 
@@ -73,14 +73,21 @@ class OpenAIChat:
     def add(self, message: Message) -> None:
         """Append a message."""
         names, wire, strict = self._head.names, self._model.wire, self._model.strict
-        for entry in _from_user(message, joined=strict) if isinstance(message, User) else _from_assistant(message, names, wire):
+        for entry in (
+            _from_user(message, joined=strict)
+            if isinstance(message, User)
+            else _from_assistant(message, names, wire)
+        ):
             self._append(entry)
 
     def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
         """Ask for the next answer. Raises ModelError."""
         model = self._model
         return model.http.converse(
-            model.url, model.headers, self.body(tools=tools), lambda: OpenAIReader(model.model, self._head.names, model.wire)
+            model.url,
+            model.headers,
+            self.body(tools=tools),
+            lambda: OpenAIReader(model.model, self._head.names, model.wire),
         )
 
     def body(self, *, tools: bool = True) -> bytes:
@@ -123,7 +130,11 @@ def _most_tokens(model: str, *, at_home: bool) -> int:
 
 
 def _declare(tool: Tool, names: Names) -> dict[str, Any]:
-    function = {"name": names.wire(tool.name), "description": tool.description, "parameters": tool.parameters}
+    function = {
+        "name": names.wire(tool.name),
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
     return {"type": "function", "function": function}
 
 
@@ -136,7 +147,11 @@ def _from_user(message: User, *, joined: bool) -> list[dict[str, Any]]:
             if block.error and not text.lower().startswith("error"):
                 text = f"Error: {text}"
             wired.append({"role": "tool", "tool_call_id": block.call_id, "content": text})
-    words = "\n\n".join(text for block in message.content if isinstance(block, Text) and (text := clean(block.text)).strip())
+    words = "\n\n".join(
+        text
+        for block in message.content
+        if isinstance(block, Text) and (text := clean(block.text)).strip()
+    )
     if words and wired and joined:
         wired[-1]["content"] += f"\n\n{words}"
     elif words:
@@ -146,12 +161,20 @@ def _from_user(message: User, *, joined: bool) -> list[dict[str, Any]]:
 
 def _from_assistant(message: Assistant, names: Names, wire: str) -> list[dict[str, Any]]:
     """One message, or none when nothing in it may be sent. Reasoning goes back where it came from, if it came by the name of SEALED."""
-    texts = [text for block in message.content if isinstance(block, Text) and (text := clean(block.text)).strip()]
+    texts = [
+        text
+        for block in message.content
+        if isinstance(block, Text) and (text := clean(block.text)).strip()
+    ]
     calls = [_from_call(call, names) for call in message.calls]
     if not texts and not calls:
         return []
     entry: dict[str, Any] = {"role": "assistant", "content": "\n\n".join(texts) or None}
-    thoughts = "".join(block.text for block in message.content if isinstance(block, Thinking) and block.signature == SEALED)
+    thoughts = "".join(
+        block.text
+        for block in message.content
+        if isinstance(block, Thinking) and block.signature == SEALED
+    )
     if thoughts and message.wire == wire:
         entry[SEALED] = thoughts
     if calls:

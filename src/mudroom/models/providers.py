@@ -34,47 +34,95 @@ class Provider(Struct, frozen=True, kw_only=True):
     local: bool = False
 
 
-def _compatible(name: str, base_url: str, *keys: str, model: str = "", prefixes: tuple[str, ...] = ()) -> Provider:
+def _compatible(
+    name: str, base_url: str, *keys: str, model: str = "", prefixes: tuple[str, ...] = ()
+) -> Provider:
     stem = name.upper()
     return Provider(
-        name=name, base_url=base_url, keys=keys or (f"{stem}_API_KEY",), urls=(f"{stem}_BASE_URL",), models=(f"{stem}_MODEL",),
-        model=model, prefixes=prefixes,
-    )  # fmt: skip
+        name=name,
+        base_url=base_url,
+        keys=keys or (f"{stem}_API_KEY",),
+        urls=(f"{stem}_BASE_URL",),
+        models=(f"{stem}_MODEL",),
+        model=model,
+        prefixes=prefixes,
+    )
 
 
 def _local(name: str, base_url: str, model: str = "", urls: tuple[str, ...] = ()) -> Provider:
     stem = name.upper()
     return Provider(
-        name=name, base_url=base_url, keys=(f"{stem}_API_KEY",), urls=urls or (f"{stem}_BASE_URL",), models=(f"{stem}_MODEL",),
-        model=model, local=True,
-    )  # fmt: skip
+        name=name,
+        base_url=base_url,
+        keys=(f"{stem}_API_KEY",),
+        urls=urls or (f"{stem}_BASE_URL",),
+        models=(f"{stem}_MODEL",),
+        model=model,
+        local=True,
+    )
 
 
 _TABLE = (
     Provider(
-        name="anthropic", wire="anthropic", base_url="https://api.anthropic.com", keys=("ANTHROPIC_API_KEY",),
-        tokens=("ANTHROPIC_AUTH_TOKEN",), urls=("ANTHROPIC_BASE_URL",), models=("ANTHROPIC_MODEL",),
-        headers=("ANTHROPIC_CUSTOM_HEADERS",), model="claude-sonnet-5-5", prefixes=("claude-",),
+        name="anthropic",
+        wire="anthropic",
+        base_url="https://api.anthropic.com",
+        keys=("ANTHROPIC_API_KEY",),
+        tokens=("ANTHROPIC_AUTH_TOKEN",),
+        urls=("ANTHROPIC_BASE_URL",),
+        models=("ANTHROPIC_MODEL",),
+        headers=("ANTHROPIC_CUSTOM_HEADERS",),
+        model="claude-sonnet-5-5",
+        prefixes=("claude-",),
     ),
     Provider(
-        name="openai", base_url="https://api.openai.com/v1", keys=("OPENAI_API_KEY",), urls=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
-        models=("OPENAI_MODEL",), model="gpt-6.1-sol", prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4", "ft:gpt-"),
+        name="openai",
+        base_url="https://api.openai.com/v1",
+        keys=("OPENAI_API_KEY",),
+        urls=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+        models=("OPENAI_MODEL",),
+        model="gpt-6.1-sol",
+        prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4", "ft:gpt-"),
     ),
     Provider(
-        name="google", wire="google", base_url="https://generativelanguage.googleapis.com/v1beta",
-        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"), urls=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"), models=("GEMINI_MODEL",),
-        model="gemini-flash-latest", prefixes=("gemini-", "gemma-"),
+        name="google",
+        wire="google",
+        base_url="https://generativelanguage.googleapis.com/v1beta",
+        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        urls=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
+        models=("GEMINI_MODEL",),
+        model="gemini-flash-latest",
+        prefixes=("gemini-", "gemma-"),
     ),
-    _local("ollama", "http://127.0.0.1:11434/v1", "qwen3:8b", urls=("OLLAMA_BASE_URL", "OLLAMA_HOST")),
+    _local(
+        "ollama", "http://127.0.0.1:11434/v1", "qwen3:8b", urls=("OLLAMA_BASE_URL", "OLLAMA_HOST")
+    ),
     _compatible("openrouter", "https://openrouter.ai/api/v1", model="openrouter/auto"),
     _compatible("groq", "https://api.groq.com/openai/v1", model="openai/gpt-oss-120b"),
     _compatible("xai", "https://api.x.ai/v1", model="grok-4", prefixes=("grok-",)),
-    _compatible("mistral", "https://api.mistral.ai/v1", model="mistral-large-latest", prefixes=("mistral-", "codestral-", "devstral-")),
-    _compatible("deepseek", "https://api.deepseek.com/v1", model="deepseek-chat", prefixes=("deepseek-",)),
+    _compatible(
+        "mistral",
+        "https://api.mistral.ai/v1",
+        model="mistral-large-latest",
+        prefixes=("mistral-", "codestral-", "devstral-"),
+    ),
+    _compatible(
+        "deepseek", "https://api.deepseek.com/v1", model="deepseek-chat", prefixes=("deepseek-",)
+    ),
     _compatible("together", "https://api.together.xyz/v1", model="openai/gpt-oss-120b"),
-    _compatible("fireworks", "https://api.fireworks.ai/inference/v1", model="accounts/fireworks/models/gpt-oss-120b"),
+    _compatible(
+        "fireworks",
+        "https://api.fireworks.ai/inference/v1",
+        model="accounts/fireworks/models/gpt-oss-120b",
+    ),
     _compatible("cerebras", "https://api.cerebras.ai/v1", model="gpt-oss-120b"),
-    _compatible("moonshotai", "https://api.moonshot.ai/v1", "MOONSHOTAI_API_KEY", "MOONSHOT_API_KEY", model="kimi-latest"),
+    _compatible(
+        "moonshotai",
+        "https://api.moonshot.ai/v1",
+        "MOONSHOTAI_API_KEY",
+        "MOONSHOT_API_KEY",
+        model="kimi-latest",
+    ),
     _compatible("zai", "https://api.z.ai/api/paas/v4", model="glm-4.6", prefixes=("glm-",)),
     _local("lmstudio", "http://127.0.0.1:1234/v1"),
     _local("vllm", "http://127.0.0.1:8000/v1"),
@@ -84,19 +132,48 @@ _TABLE = (
     *(
         Provider(name=name, wire="library")
         for name in (
-            "alibaba", "azure", "bedrock", "cohere", "crusoe", "gateway", "github", "github-copilot", "google-cloud", "google-vertex",
-            "heroku", "huggingface", "litellm", "meta", "nebius", "openai-responses", "ovhcloud", "sambanova", "snowflake", "vercel",
+            "alibaba",
+            "azure",
+            "bedrock",
+            "cohere",
+            "crusoe",
+            "gateway",
+            "github",
+            "github-copilot",
+            "google-cloud",
+            "google-vertex",
+            "heroku",
+            "huggingface",
+            "litellm",
+            "meta",
+            "nebius",
+            "openai-responses",
+            "ovhcloud",
+            "sambanova",
+            "snowflake",
+            "vercel",
         )
     ),
-)  # fmt: skip
+)
 PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _TABLE}
 _OTHER_NAMES = {
-    "gemini": "google", "google-gla": "google", "claude": "anthropic", "openai-chat": "openai", "x-ai": "xai", "grok": "xai",
-    "lm-studio": "lmstudio", "llama.cpp": "llamacpp", "moonshot": "moonshotai", "z-ai": "zai", "mistralai": "mistral",
-}  # fmt: skip
+    "gemini": "google",
+    "google-gla": "google",
+    "claude": "anthropic",
+    "openai-chat": "openai",
+    "x-ai": "xai",
+    "grok": "xai",
+    "lm-studio": "lmstudio",
+    "llama.cpp": "llamacpp",
+    "moonshot": "moonshotai",
+    "z-ai": "zai",
+    "mistralai": "mistral",
+}
 _SHORT = {
-    "sonnet": "claude-sonnet-5-5", "opus": "claude-opus-5-5", "haiku": "claude-haiku-5-5",
-}  # fmt: skip
+    "sonnet": "claude-sonnet-5-5",
+    "opus": "claude-opus-5-5",
+    "haiku": "claude-haiku-5-5",
+}
 
 
 def split(name: str) -> tuple[str, str]:
@@ -111,7 +188,9 @@ def split(name: str) -> tuple[str, str]:
     if provider is not None:
         model = _SHORT.get(model, model) if provider.name == "anthropic" else model
         if not (model or provider.model):
-            raise UsageError(f"which model of {provider.name}?", remedy=f"Write {provider.name}:MODEL.")
+            raise UsageError(
+                f"which model of {provider.name}?", remedy=f"Write {provider.name}:MODEL."
+            )
         return provider.name, model or provider.model
     if name.lower() in _SHORT:
         return "anthropic", _SHORT[name.lower()]
@@ -119,7 +198,11 @@ def split(name: str) -> tuple[str, str]:
         if name.lower().startswith(provider.prefixes or "\0"):
             return provider.name, name
     known = [*PROVIDERS, *_SHORT] if at == len(name) else PROVIDERS
-    raise UnknownName("model" if at == len(name) else "model provider", name if at == len(name) else name[:at], known)
+    raise UnknownName(
+        "model" if at == len(name) else "model provider",
+        name if at == len(name) else name[:at],
+        known,
+    )
 
 
 def default(environ: Mapping[str, str]) -> str | None:
@@ -130,15 +213,28 @@ def default(environ: Mapping[str, str]) -> str | None:
     here = [PROVIDERS["openai"], *(provider for provider in _TABLE if provider.local)]
     keyed = [provider for provider in _TABLE if provider not in first and not provider.local]
     return (
-        next((_suggested(provider, environ) for provider in first if has_key(provider, environ)), None)
-        or next((_suggested(provider, environ) for provider in here if _value(environ, provider.urls)), None)
-        or next((_suggested(provider, environ) for provider in keyed if has_key(provider, environ)), None)
+        next(
+            (_suggested(provider, environ) for provider in first if has_key(provider, environ)),
+            None,
+        )
+        or next(
+            (_suggested(provider, environ) for provider in here if _value(environ, provider.urls)),
+            None,
+        )
+        or next(
+            (_suggested(provider, environ) for provider in keyed if has_key(provider, environ)),
+            None,
+        )
     )
 
 
 def offered(environ: Mapping[str, str]) -> list[str]:
     """Model strings that can be used as they are: of every provider whose key or address is set the usual one, of Anthropic's a family."""
-    here = [provider for provider in _TABLE if has_key(provider, environ) or _value(environ, provider.urls)]
+    here = [
+        provider
+        for provider in _TABLE
+        if has_key(provider, environ) or _value(environ, provider.urls)
+    ]
     names = [_suggested(provider, environ) for provider in here]
     if any(provider.name == "anthropic" for provider in here):
         names += [f"anthropic:{model}" for model in _SHORT.values()]
@@ -163,12 +259,19 @@ def token(provider: Provider, environ: Mapping[str, str]) -> str:
 def key_variable(provider: Provider, environ: Mapping[str, str]) -> str:
     """The variable its key comes from, or should; "" for none."""
     names = provider.keys + provider.tokens
-    return next((name for name in names if _value(environ, (name,))), "" if provider.local else next(iter(names), ""))
+    return next(
+        (name for name in names if _value(environ, (name,))),
+        "" if provider.local else next(iter(names), ""),
+    )
 
 
 def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     """Where it is. OLLAMA_HOST is Ollama's own notation: a host, a host and port, or a URL without `/v1`."""
-    if provider.name == "ollama" and not _value(environ, ("OLLAMA_BASE_URL",)) and (host := _value(environ, ("OLLAMA_HOST",))):
+    if (
+        provider.name == "ollama"
+        and not _value(environ, ("OLLAMA_BASE_URL",))
+        and (host := _value(environ, ("OLLAMA_HOST",)))
+    ):
         return _from_ollama(host)
     return _value(environ, provider.urls) or provider.base_url
 
@@ -176,7 +279,11 @@ def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
 def headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
     """More headers to send, from lines of "Name: value"."""
     lines = _value(environ, provider.headers).splitlines()
-    return {name.strip(): value.strip() for name, mark, value in (line.partition(":") for line in lines) if mark}
+    return {
+        name.strip(): value.strip()
+        for name, mark, value in (line.partition(":") for line in lines)
+        if mark
+    }
 
 
 def _suggested(provider: Provider, environ: Mapping[str, str]) -> str | None:
@@ -187,7 +294,11 @@ def _suggested(provider: Provider, environ: Mapping[str, str]) -> str | None:
 
 def _value(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
     """The first of the variables that is set and not blank; MUDROOM_NAME goes before NAME."""
-    found = (environ.get(spelling, "").strip() for name in names for spelling in (f"MUDROOM_{name}", name))
+    found = (
+        environ.get(spelling, "").strip()
+        for name in names
+        for spelling in (f"MUDROOM_{name}", name)
+    )
     return next((value for value in found if value), "")
 
 
@@ -195,7 +306,13 @@ def _from_ollama(host: str) -> str:
     scheme, mark, rest = host.partition("://")
     scheme, rest = (scheme, rest) if mark else ("http", host)
     place, _, path = rest.rstrip("/").partition("/")
-    place = place.replace("0.0.0.0", "127.0.0.1") if not place.startswith(":") else f"127.0.0.1{place}"
-    port = "" if place.rpartition(":")[2].isdigit() and not place.endswith("]") else {"https": ":443"}.get(scheme, ":11434")
+    place = (
+        place.replace("0.0.0.0", "127.0.0.1") if not place.startswith(":") else f"127.0.0.1{place}"
+    )
+    port = (
+        ""
+        if place.rpartition(":")[2].isdigit() and not place.endswith("]")
+        else {"https": ":443"}.get(scheme, ":11434")
+    )
     path = path.removesuffix("v1").rstrip("/")
     return f"{scheme}://{place}{port}/{path + '/' if path else ''}v1"

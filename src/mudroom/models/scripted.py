@@ -8,7 +8,17 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .._core.messages import Assistant, Call, Message, Result, StopReason, Text, Thinking, Usage, User
+from .._core.messages import (
+    Assistant,
+    Call,
+    Message,
+    Result,
+    StopReason,
+    Text,
+    Thinking,
+    Usage,
+    User,
+)
 from .._core.ports import Piece, Retry, Setup
 
 _PIECE = 40
@@ -30,7 +40,16 @@ class Request(Struct, frozen=True):
     @property
     def prompt(self) -> str:
         """The first words of the user."""
-        return next((b.text for m in self.messages if isinstance(m, User) for b in m.content if isinstance(b, Text)), "")
+        return next(
+            (
+                b.text
+                for m in self.messages
+                if isinstance(m, User)
+                for b in m.content
+                if isinstance(b, Text)
+            ),
+            "",
+        )
 
     @property
     def turn(self) -> int:
@@ -87,7 +106,9 @@ class ScriptedModel:
             said = self._answer(request)
             return await said if isinstance(said, Awaitable) else said
         if request.n > len(self._answer):
-            raise AssertionError(f"the script has {len(self._answer)} answers, and this is request {request.n}: {request.prompt!r}")
+            raise AssertionError(
+                f"the script has {len(self._answer)} answers, and this is request {request.n}: {request.prompt!r}"
+            )
         return self._answer[request.n - 1]
 
 
@@ -104,23 +125,40 @@ class ScriptedChat:
 
     async def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
         """The next answer, in pieces and whole."""
-        model, offered = self._model, tuple(tool.name for tool in self._setup.tools) if tools else ()
-        request = Request(self._setup.system, offered, tuple(self._messages), len(model.requests) + 1)
+        model, offered = (
+            self._model,
+            tuple(tool.name for tool in self._setup.tools) if tools else (),
+        )
+        request = Request(
+            self._setup.system, offered, tuple(self._messages), len(model.requests) + 1
+        )
         answer = await model.answer(request)
         if isinstance(answer, BaseException):
             raise answer
         message = answer if isinstance(answer, Assistant) else self._whole(request, answer)
         for block in message.content:
-            kind, text = ("call", "") if isinstance(block, Call) else (type(block).__name__.lower(), block.text)
+            kind, text = (
+                ("call", "")
+                if isinstance(block, Call)
+                else (type(block).__name__.lower(), block.text)
+            )
             for at in range(0, len(text), _PIECE):
                 yield Piece(kind, text[at : at + _PIECE])
         yield message
 
     def _whole(self, request: Request, answer: Block | Sequence[Block]) -> Assistant:
-        several = answer if isinstance(answer, Sequence) and not isinstance(answer, str) else (answer,)
-        blocks = tuple(_block(block, f"call_{request.n}_{at}") for at, block in enumerate(several, 1))
-        stop = StopReason.CALLS if any(isinstance(block, Call) for block in blocks) else StopReason.END
-        read = len(request.system) + sum(_size(block) for message in request.messages for block in message.content)
+        several = (
+            answer if isinstance(answer, Sequence) and not isinstance(answer, str) else (answer,)
+        )
+        blocks = tuple(
+            _block(block, f"call_{request.n}_{at}") for at, block in enumerate(several, 1)
+        )
+        stop = (
+            StopReason.CALLS if any(isinstance(block, Call) for block in blocks) else StopReason.END
+        )
+        read = len(request.system) + sum(
+            _size(block) for message in request.messages for block in message.content
+        )
         usage = Usage(read // 4, max(1, sum(map(_size, blocks)) // 4))
         return Assistant(blocks, stop, usage, self._model.name, "scripted", f"answer_{request.n}")
 
@@ -128,8 +166,14 @@ class ScriptedChat:
 def _block(block: Block, call_id: str) -> Text | Thinking | Call:
     if isinstance(block, str):
         return Text(block)
-    return msgspec.structs.replace(block, id=call_id) if isinstance(block, Call) and not block.id else block
+    return (
+        msgspec.structs.replace(block, id=call_id)
+        if isinstance(block, Call) and not block.id
+        else block
+    )
 
 
 def _size(block: Text | Thinking | Call | Result) -> int:
-    return len(str(block.arguments)) + len(block.name) if isinstance(block, Call) else len(block.text)
+    return (
+        len(str(block.arguments)) + len(block.name) if isinstance(block, Call) else len(block.text)
+    )

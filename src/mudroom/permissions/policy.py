@@ -12,19 +12,24 @@ from .._core.agents import Brief, Mode
 from .._core.messages import Call
 from .._core.ports import Decision, Workspace
 from .._core.tools import Effect, Tool
-from .about import about, path_of
-from .limits import Limit, Limited, barred, limits_of
-from .paths import Place, covers
+from .agent_limits import Limit, Limited, barred, limits_of
+from .filtered_workspace import View
+from .match_call import about, path_of
+from .path_rules import Place, covers
 from .rules import ALLOW, ASK, DENY, EDIT, OPEN, REACH, READ, RUN, Finding, Permissions
-from .view import View
 
 if TYPE_CHECKING:
-    from .commands import Commands
+    from .shell_judge import Commands
 
 _HELD = "no rule is against it, and the sandbox holds it"
 _FREE = Decision(ALLOW, _HELD)
 _ORDER = (DENY, ASK, ALLOW)
-_ABOUT = {"write": "a file is written", "edit": "a file is changed", "bash": "a command runs", "web_fetch": "a page is fetched"}
+_ABOUT = {
+    "write": "a file is written",
+    "edit": "a file is changed",
+    "bash": "a command runs",
+    "web_fetch": "a page is fetched",
+}
 
 
 class RulePolicy:
@@ -35,12 +40,19 @@ class RulePolicy:
         tier: gives the sandbox's tier when it is needed.
     """
 
-    def __init__(self, permissions: Permissions, *, root: str, home: str, tier: Callable[[], str]) -> None:
+    def __init__(
+        self, permissions: Permissions, *, root: str, home: str, tier: Callable[[], str]
+    ) -> None:
         self._permissions, self._tier, self._place = permissions, tier, Place(root, home)
-        self._rules = {verdict: [rule for rule in permissions.rules if rule.verdict == verdict] for verdict in _ORDER}
+        self._rules = {
+            verdict: [rule for rule in permissions.rules if rule.verdict == verdict]
+            for verdict in _ORDER
+        }
         self._unread = [rule for rule in self._rules[DENY] if rule.spec and rule.names("read")]
         self._narrower: dict[Limited, tuple[RulePolicy, list[Limit]]] = {}
-        self._idle = not permissions.rules and not permissions.attended and not permissions.only_listed
+        self._idle = (
+            not permissions.rules and not permissions.attended and not permissions.only_listed
+        )
 
     def barred(self, name: str) -> bool:
         """Whether no call of this tool could ever be allowed, so that no model need hear of it."""
@@ -63,8 +75,15 @@ class RulePolicy:
         stricter, limits = self._limited(held)
 
         def barring(path: str) -> str:
-            rule = next((rule for rule in stricter._unread if covers(rule, path, self._place, loose=True)), None)
-            return f"a rule says so: {rule}" if rule else next(filter(None, (limit.hides(tool, path) for limit in limits)), "")
+            rule = next(
+                (rule for rule in stricter._unread if covers(rule, path, self._place, loose=True)),
+                None,
+            )
+            return (
+                f"a rule says so: {rule}"
+                if rule
+                else next(filter(None, (limit.hides(tool, path) for limit in limits)), "")
+            )
 
         return cast("Workspace", View(workspace, barring))
 
@@ -73,13 +92,19 @@ class RulePolicy:
         if held not in self._narrower:
             rules = (*self._permissions.rules, *(rule for texts in held for rule in barred(texts)))
             permissions = replace(self._permissions, rules=rules)
-            stricter = RulePolicy(permissions, root=self._place.root, home=self._place.home, tier=self._tier)
+            stricter = RulePolicy(
+                permissions, root=self._place.root, home=self._place.home, tier=self._tier
+            )
             self._narrower[held] = stricter, [Limit(texts, self._place) for texts in held]
         return self._narrower[held]
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], mode: Mode) -> Decision:
         """Decide on what a tool would be asked to do, in a mode."""
-        if self._idle and not tool.needs_confirmation and mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS):
+        if (
+            self._idle
+            and not tool.needs_confirmation
+            and mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS)
+        ):
             return _FREE
         findings = self.findings(tool, arguments)
         decisions = [self.settled(finding, mode) for finding in findings]
@@ -90,11 +115,17 @@ class RulePolicy:
         if tool.name != "bash":
             return [self._call(tool, arguments)]
         found = self._commands.judge(str(arguments.get("command", "")))
-        return [*found, Finding(ASK, RUN, "without a sandbox each command is confirmed")] if tool.needs_confirmation else found
+        return (
+            [*found, Finding(ASK, RUN, "without a sandbox each command is confirmed")]
+            if tool.needs_confirmation
+            else found
+        )
 
     @cached_property
     def _commands(self) -> Commands:
-        from .commands import Commands  # the shell's grammar costs time, and many sessions judge no command
+        from .shell_judge import (
+            Commands,  # the shell's grammar costs time, and many sessions judge no command
+        )
 
         return Commands(self._permissions.rules, self._place)
 
@@ -109,7 +140,11 @@ class RulePolicy:
         path = path_of(tool.name, arguments)
         if kind == EDIT and path and not self._place.inside(path):
             return Finding(OPEN, RUN, f"{path} is outside the folder")
-        return Finding(ALLOW if kind == READ else OPEN, kind, _ABOUT.get(tool.name, "it acts outside the folder"))
+        return Finding(
+            ALLOW if kind == READ else OPEN,
+            kind,
+            _ABOUT.get(tool.name, "it acts outside the folder"),
+        )
 
     def settled(self, finding: Finding, mode: Mode) -> Decision:
         """The mode's word on a finding."""
@@ -136,7 +171,9 @@ class RulePolicy:
         """Whether what no rule is about is done without asking."""
         if not self._permissions.attended:
             return not self._permissions.only_listed or (mode is Mode.ACCEPT_EDITS and kind == EDIT)
-        return mode is Mode.ACCEPT_EDITS and (kind == EDIT or (kind == RUN and self._tier() in ("full", "file")))
+        return mode is Mode.ACCEPT_EDITS and (
+            kind == EDIT or (kind == RUN and self._tier() in ("full", "file"))
+        )
 
 
 def _kind(tool: Tool) -> str:

@@ -17,7 +17,14 @@ DENY, ASK, ALLOW = "deny", "ask", "allow"
 VERDICTS = (DENY, ASK, ALLOW)
 """The order in which rules are looked at: the first one that fits decides, however special a later one is."""
 
-FILE_TOOLS = {"write": "edit", "edit": "edit", "read": "read", "glob": "read", "grep": "read", "ls": "read"}
+FILE_TOOLS = {
+    "write": "edit",
+    "edit": "edit",
+    "read": "read",
+    "glob": "read",
+    "grep": "read",
+    "ls": "read",
+}
 """Tools whose rules name files, and the tool whose rules hold for them."""
 
 _RULE = re.compile(r"\s*([A-Za-z_][\w.*-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
@@ -43,7 +50,9 @@ class Rule(Struct, frozen=True):
 
     def names(self, tool: str) -> bool:
         """Whether the rule is about this tool."""
-        if self.tool == tool or (self.spec and FILE_TOOLS.get(self.tool) == FILE_TOOLS.get(tool, "-")):
+        if self.tool == tool or (
+            self.spec and FILE_TOOLS.get(self.tool) == FILE_TOOLS.get(tool, "-")
+        ):
             return True
         if self.tool.startswith("mcp__") and self.tool.count("__") == 1:
             return tool.startswith(f"{self.tool}__")
@@ -75,12 +84,18 @@ def parse_rule(text: str, verdict: str, *, origin: str = "", base: str = "") -> 
     found = _RULE.fullmatch(text)
     if found is None:
         raise UsageError(
-            f"not a rule: {text!r}", where=origin, remedy="Rules look like Bash(git diff:*), Read(./secrets/**), task(explore)."
+            f"not a rule: {text!r}",
+            where=origin,
+            remedy="Rules look like Bash(git diff:*), Read(./secrets/**), task(explore).",
         )
     spec = (found[2] or "").strip()
     tool = canonical(found[1])
     if tool == "bash" and ":*" in spec[:-2]:
-        raise UsageError(f"in {text!r} :* is not at the end", where=origin, remedy="Write * there, or move :* to the end.")
+        raise UsageError(
+            f"in {text!r} :* is not at the end",
+            where=origin,
+            remedy="Write * there, or move :* to the end.",
+        )
     if spec == "*" or (tool == "bash" and spec == ":*"):
         spec = ""
     return Rule(verdict, tool, spec, origin, base)
@@ -102,7 +117,9 @@ def listed(texts: Iterable[str]) -> list[str]:
     return [word for word in found if word]
 
 
-def parse_rules(texts: Iterable[str], verdict: str, *, origin: str = "", base: str = "") -> tuple[Rule, ...]:
+def parse_rules(
+    texts: Iterable[str], verdict: str, *, origin: str = "", base: str = ""
+) -> tuple[Rule, ...]:
     """Rules of one verdict and origin. Raises UsageError."""
     return tuple(parse_rule(text, verdict, origin=origin, base=base) for text in texts)
 
@@ -144,7 +161,14 @@ class Permissions(Struct, frozen=True, kw_only=True):
     only_listed: bool = False
 
     @classmethod
-    def of(cls, *, allow: Sequence[str] = (), ask: Sequence[str] = (), deny: Sequence[str] = (), mode: str = "default") -> Permissions:
+    def of(
+        cls,
+        *,
+        allow: Sequence[str] = (),
+        ask: Sequence[str] = (),
+        deny: Sequence[str] = (),
+        mode: str = "default",
+    ) -> Permissions:
         """Permissions from texts of rules. Naming what is allowed leaves out all else but reading. Raises UsageError."""
         pairs = ((DENY, deny), (ASK, ask), (ALLOW, allow))
         rules = tuple(rule for verdict, texts in pairs for rule in parse_rules(texts, verdict))

@@ -91,11 +91,15 @@ def _rules(path: Path, lists: _Lists, text: str, own: bool, notes: list[str]) ->
                 left_out += 1
                 continue
             try:
-                yield parse_rule(str(entry), verdict, origin=f"{path}:{_line(text, str(entry))}", base=base)
+                yield parse_rule(
+                    str(entry), verdict, origin=f"{path}:{_line(text, str(entry))}", base=base
+                )
             except UsageError as error:
                 notes.append(str(error))
     if left_out:
-        notes.append(f"{left_out} rules of this folder that allow something are not used: a project can only narrow ({path})")
+        notes.append(
+            f"{left_out} rules of this folder that allow something are not used: a project can only narrow ({path})"
+        )
 
 
 def _mode(path: Path, name: str, so_far: Mode | None, own: bool, notes: list[str]) -> Mode | None:
@@ -108,7 +112,9 @@ def _mode(path: Path, name: str, so_far: Mode | None, own: bool, notes: list[str
         return so_far
     most = Mode.ACCEPT_EDITS if own else so_far or Mode.DEFAULT
     if mode.within(most) is not mode:
-        notes.append(f"the permission mode {name} is not taken from a {'settings' if own else 'project'} file ({path})")
+        notes.append(
+            f"the permission mode {name} is not taken from a {'settings' if own else 'project'} file ({path})"
+        )
     return mode.within(most)
 
 

@@ -32,7 +32,9 @@ def listing(home: str) -> list[str]:
         return []
     except (OSError, msgspec.DecodeError) as error:
         raise UsageError(
-            f"the list of trusted folders cannot be read: {error}", where=str(path), remedy="Mend or remove the file."
+            f"the list of trusted folders cannot be read: {error}",
+            where=str(path),
+            remedy="Mend or remove the file.",
         ) from None
 
 
@@ -42,7 +44,9 @@ def add(home: str, folder: str) -> str:
     if not os.path.isdir(real):
         raise UsageError("no such directory", where=folder, remedy="Name a folder that exists.")
     if real in ("/", os.path.realpath(os.path.expanduser("~"))):
-        raise UsageError("this would trust every project", where=real, remedy="Name the folder of one project.")
+        raise UsageError(
+            "this would trust every project", where=real, remedy="Name the folder of one project."
+        )
     _write(home, {*listing(home), real})
     return real
 

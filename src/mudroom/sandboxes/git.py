@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Mapping
 
-from mudroom.errors import WorkspaceError
+from ..errors import WorkspaceError
 
 _SETTINGS = """[core]
 	repositoryformatversion = 0
@@ -46,7 +46,14 @@ _SETTINGS = """[core]
 	email = mudroom@localhost
 """
 _COPIED = ("HEAD", "packed-refs", "shallow", "index")
-_ALWAYS = ("--no-pager", "--no-optional-locks", "-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false")
+_ALWAYS = (
+    "--no-pager",
+    "--no-optional-locks",
+    "-c",
+    "core.hooksPath=/dev/null",
+    "-c",
+    "core.fsmonitor=false",
+)
 _DIFFS = ("diff", "show", "log", "format-patch", "whatchanged")
 
 
@@ -64,7 +71,10 @@ class HostGit:
         self._root, self._folder = os.path.realpath(root), folder
         self._source = os.path.join(self._root, ".git")
         if os.path.islink(self._source) or not os.path.isdir(os.path.join(self._source, "objects")):
-            raise WorkspaceError(f"{self._root} has no git folder of its own", remedy="Run git init there, or work without git.")
+            raise WorkspaceError(
+                f"{self._root} has no git folder of its own",
+                remedy="Run git init there, or work without git.",
+            )
         self.refresh()
 
     def refresh(self) -> None:
@@ -75,9 +85,16 @@ class HostGit:
         self._write("config", _SETTINGS)
         self._write("objects/info/alternates", os.path.join(self._source, "objects") + "\n")
         for name in _COPIED:
-            if os.path.isfile(source := os.path.join(self._source, name)) and not os.path.islink(source):
+            if os.path.isfile(source := os.path.join(self._source, name)) and not os.path.islink(
+                source
+            ):
                 shutil.copyfile(source, os.path.join(self._folder, name), follow_symlinks=False)
-        shutil.copytree(os.path.join(self._source, "refs"), os.path.join(self._folder, "refs"), symlinks=True, dirs_exist_ok=True)
+        shutil.copytree(
+            os.path.join(self._source, "refs"),
+            os.path.join(self._folder, "refs"),
+            symlinks=True,
+            dirs_exist_ok=True,
+        )
 
     def argv(self, *arguments: str) -> list[str]:
         """The command line for `git ARGUMENTS`; run it with `env` and in the workspace."""
@@ -87,7 +104,11 @@ class HostGit:
 
     def env(self, environment: Mapping[str, str]) -> dict[str, str]:
         """The environment: no settings of the machine or the user, no variable of git's but ours, no question to anyone."""
-        kept = {name: value for name, value in environment.items() if name in ("PATH", "LANG", "TMPDIR") or name.startswith("LC_")}
+        kept = {
+            name: value
+            for name, value in environment.items()
+            if name in ("PATH", "LANG", "TMPDIR") or name.startswith("LC_")
+        }
         return kept | {
             "HOME": self._folder,
             "GIT_DIR": self._folder,

@@ -6,7 +6,7 @@
     FakeClock, run_virtual          time that takes none
     MemoryJournal                   a journal that keeps nothing
 
-The suites an adapter must pass are modules of their own: `mudroom.testing.journals`, `mudroom.testing.history`.
+The suites an adapter must pass are modules of their own: `mudroom.testing.journal_conformance`, `mudroom.testing.invariants`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from ..models.scripted import Request, ScriptedModel, call
     from .clock import FakeClock, run_virtual
     from .fixtures import replayed
-    from .server import Asked, Fault, ModelServer
+    from .model_server import Asked, Fault, ModelServer
 
 _HOMES = {
     "..journals.memory": "MemoryJournal",
@@ -30,7 +30,18 @@ _HOMES = {
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
-__all__ = ["Asked", "FakeClock", "Fault", "MemoryJournal", "ModelServer", "Request", "ScriptedModel", "call", "replayed", "run_virtual"]
+__all__ = [
+    "Asked",
+    "FakeClock",
+    "Fault",
+    "MemoryJournal",
+    "ModelServer",
+    "Request",
+    "ScriptedModel",
+    "call",
+    "replayed",
+    "run_virtual",
+]
 
 
 def __getattr__(name: str) -> Any:

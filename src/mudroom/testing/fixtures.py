@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from .._core.events import Stored
-from .._engine.replay import conversations
-from ..models.replayed import ReplayedModel
+from .._engine.replay_check import conversations
+from ..models.replay_model import ReplayedModel
 
 
 def replayed(path: str | Path) -> ReplayedModel:

@@ -13,8 +13,8 @@ from aiohttp import web
 from msgspec import Struct
 
 from ..errors import JournalError, UsageError
-from .exporting import page_files
-from .guard import guard, secure
+from .auth import guard, secure
+from .export import page_files
 from .sources import Page, Source, as_json
 
 T = TypeVar("T")
@@ -28,7 +28,12 @@ POLL = 0.25
 SILENCE = 3.0
 """Seconds without a sign of news after which a live stream says that it lives, and looks all the same: file times are coarse."""
 
-_KINDS = {".html": "text/html", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+_KINDS = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
 
 
 class Door(Struct, frozen=True):
@@ -40,7 +45,9 @@ class Door(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def viewer(source: Source, *, host: str = "127.0.0.1", port: int = FIRST_PORT, token: str = "") -> AsyncGenerator[Door]:
+async def viewer(
+    source: Source, *, host: str = "127.0.0.1", port: int = FIRST_PORT, token: str = ""
+) -> AsyncGenerator[Door]:
     """A server for as long as the block runs.
 
     Arguments:
@@ -65,7 +72,13 @@ async def viewer(source: Source, *, host: str = "127.0.0.1", port: int = FIRST_P
     await runner.setup()
     try:
         bound = await _bind(runner, host, port)
-        named = "127.0.0.1" if host in ("0.0.0.0", "::", "localhost") else f"[{host}]" if ":" in host else host
+        named = (
+            "127.0.0.1"
+            if host in ("0.0.0.0", "::", "localhost")
+            else f"[{host}]"
+            if ":" in host
+            else host
+        )
         yield Door(f"http://{named}:{bound}/?token={token}", bound, token)
     finally:
         desk.closing.set()
@@ -78,10 +91,16 @@ async def _bind(runner: web.AppRunner, host: str, port: int) -> int:
             await web.TCPSite(runner, host, candidate).start()
         except OSError as error:
             if error.errno not in (98, 48, 13):  # in use here, on a Mac, or not ours to use
-                raise UsageError(f"the viewer cannot listen: {error.strerror}", where=f"{host}:{candidate}") from error
+                raise UsageError(
+                    f"the viewer cannot listen: {error.strerror}", where=f"{host}:{candidate}"
+                ) from error
             continue
         return runner.addresses[-1][1]
-    raise UsageError("no port is free for the viewer", where=f"{host}:{port}-{port + PORTS - 1}", remedy="Name another with --port.")
+    raise UsageError(
+        "no port is free for the viewer",
+        where=f"{host}:{port}-{port + PORTS - 1}",
+        remedy="Name another with --port.",
+    )
 
 
 class _Desk:
@@ -108,12 +127,17 @@ class _Desk:
         try:
             body = msgspec.json.encode(await asyncio.to_thread(self._source.sessions))
         except OSError as error:
-            raise web.HTTPInternalServerError(text=f"The records cannot be listed: {error.strerror}\n") from error
+            raise web.HTTPInternalServerError(
+                text=f"The records cannot be listed: {error.strerror}\n"
+            ) from error
         return web.Response(body=body, content_type="application/json")
 
     async def events(self, request: web.Request) -> web.Response:
         """One page of events after number `after`."""
-        return web.Response(body=as_json(await self._look(request, _number(request.query.get("after")))), content_type="application/json")
+        return web.Response(
+            body=as_json(await self._look(request, _number(request.query.get("after")))),
+            content_type="application/json",
+        )
 
     async def live(self, request: web.Request) -> web.StreamResponse:
         """Events as they are recorded: id is their number. It begins after `Last-Event-ID`, or after number `after`."""
@@ -134,7 +158,9 @@ class _Desk:
             page = await self._look(request, after)
         return stream
 
-    async def _news(self, request: web.Request, stream: web.StreamResponse, stamp: object) -> object:
+    async def _news(
+        self, request: web.Request, stream: web.StreamResponse, stamp: object
+    ) -> object:
         """Wait until events may have been added, or the viewer closes; the new stamp."""
         for _ in range(round(SILENCE / POLL)):
             with suppress(TimeoutError):

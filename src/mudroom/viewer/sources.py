@@ -15,8 +15,8 @@ from .._core.events import RunFinished, RunStarted, SessionOpened, Stored
 from .._core.messages import Usage
 from ..errors import JournalError, UnknownName
 from ..journals.encoding import decode, encode
-from ..journals.folder import SessionInfo, find, session_path, sessions
-from ..journals.sqlite import read_only
+from ..journals.sqlite.journal import read_only
+from ..journals.sqlite.store import SessionInfo, find, session_path, sessions
 
 LISTED = 200
 """Sessions in the list, newest first."""
@@ -91,7 +91,9 @@ class Home:
 
     def sessions(self) -> list[Listed]:
         """What there is, the one written last first; a record is read again only when it has grown."""
-        return [self._listed(info) for info, _ in zip(sessions(self._home), range(LISTED), strict=False)]
+        return [
+            self._listed(info) for info, _ in zip(sessions(self._home), range(LISTED), strict=False)
+        ]
 
     def page(self, session: str, after: int) -> Page:
         """Events of one session, by its whole id."""
@@ -125,7 +127,12 @@ class Given:
     def __init__(self, session: str, events: Iterable[Stored]) -> None:
         kept = list(events)
         self._bodies = [(seq, encode(event)) for seq, event in enumerate(kept, 1)]
-        self._listed = _folded(session, kept[-1].at if kept else 0.0, kept, size=sum(len(body) for _, body in self._bodies))
+        self._listed = _folded(
+            session,
+            kept[-1].at if kept else 0.0,
+            kept,
+            size=sum(len(body) for _, body in self._bodies),
+        )
 
     def sessions(self) -> list[Listed]:
         """The one."""
@@ -155,12 +162,16 @@ def summary(info: SessionInfo, *, live: bool) -> Listed:
     """A session's record in one line; one that cannot be read says so and stops nothing."""
     try:
         bodies = read_only(info.path).bodies(kinds=_BRACKETS)
-        return _folded(info.id, info.mtime, (decode(body) for _, body in bodies), size=info.size, live=live)
+        return _folded(
+            info.id, info.mtime, (decode(body) for _, body in bodies), size=info.size, live=live
+        )
     except (JournalError, ValueError) as error:
         return Listed(id=info.id, when=info.mtime, size=info.size, trouble=str(error))
 
 
-def _folded(session: str, when: float, events: Iterable[Stored], *, size: int, live: bool = False) -> Listed:
+def _folded(
+    session: str, when: float, events: Iterable[Stored], *, size: int, live: bool = False
+) -> Listed:
     folder, roots, children, used = "", list[RunStarted](), 0, dict[str, Usage]()
     reason = ""
     for event in events:

@@ -12,8 +12,8 @@ from .._core.budgets import Meter
 from .._core.events import RunStarted
 from .._core.messages import Usage
 from .._engine import loop
-from .._engine.context import Parts, RunContext
-from .._engine.recall import finished
+from .._engine.resume import finished
+from .._engine.run_context import Parts, RunContext
 
 
 class LocalWorker:
@@ -41,10 +41,16 @@ class LocalWorker:
         if past and isinstance(past[0], RunStarted):
             if report := finished(past):
                 meter.charge(report.usage, report.usd)
-                meter.inherit(sum(run.startswith(f"{brief.run_id}.") for run in self._parts.past), Usage(), 0.0)
+                meter.inherit(
+                    sum(run.startswith(f"{brief.run_id}.") for run in self._parts.past),
+                    Usage(),
+                    0.0,
+                )
                 return report
             brief = replace(past[0].brief, history=brief.history)
-            meter.bound(brief.budget)  # its age counts from its first beginning, and so does its time
+            meter.bound(
+                brief.budget
+            )  # its age counts from its first beginning, and so does its time
         ctx, task = RunContext(brief, meter, self._parts, self), asyncio.current_task()
         assert task is not None
         cancels = task.cancelling()

@@ -71,7 +71,11 @@ def _of_name(regex: str) -> str:
 
 def _regexes(patterns: bytes) -> list[tuple[bool, str]]:
     """The patterns as pathspec reads them, each with its sign: True ignores."""
-    lines = [line for line in patterns.decode("utf-8", "replace").splitlines() if line.strip() and not line.startswith("#")]
+    lines = [
+        line
+        for line in patterns.decode("utf-8", "replace").splitlines()
+        if line.strip() and not line.startswith("#")
+    ]
     if not lines:
         return []
     from pathspec import GitIgnoreSpec

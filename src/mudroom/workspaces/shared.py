@@ -9,21 +9,26 @@ import stat
 import weakref
 from collections.abc import Iterator, Sequence
 
-from mudroom._core.ports import FileInfo
-from mudroom.errors import WorkspaceError
-from mudroom.protected import UNFINISHED, protected_part
-
-from ._beneath import by_kernel, by_steps, opener
+from .._core.ports import FileInfo
+from .._platform.protected_names import UNFINISHED, protected_part
+from ..errors import WorkspaceError
 from ._ignore import Ignored
+from ._open_beneath import by_kernel, by_steps, opener
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _PATTERNS = 1 << 20
 _REASONS = {
     errno.ENOENT: ("{path} does not exist", "Check the spelling, or find it with glob."),
     errno.EXDEV: ("{path} is outside the workspace {root}", "Use a path inside."),
-    errno.ELOOP: ("{path} is a link, or goes through one, that cannot be followed", "Use a path inside without links."),
+    errno.ELOOP: (
+        "{path} is a link, or goes through one, that cannot be followed",
+        "Use a path inside without links.",
+    ),
     errno.ENOTDIR: ("{path} goes through something that is not a folder", "Check the path."),
-    errno.EACCES: ("{path} may not be opened: permission denied", "Use another file, or change its mode."),
+    errno.EACCES: (
+        "{path} may not be opened: permission denied",
+        "Use another file, or change its mode.",
+    ),
     errno.ENXIO: ("{path} is not a regular file", "Only files and folders can be opened."),
     errno.ENAMETOOLONG: ("{path} is too long for a path", "Use a shorter one."),
     errno.ENOSPC: ("{path} cannot be written: the disk is full", "Free some space."),
@@ -43,7 +48,9 @@ class SharedWorkspace:
     Raises WorkspaceError when the folder cannot be opened.
     """
 
-    def __init__(self, root: str, readable: Sequence[str] = (), *, kernel: bool | None = None) -> None:
+    def __init__(
+        self, root: str, readable: Sequence[str] = (), *, kernel: bool | None = None
+    ) -> None:
         self._spelled = os.path.abspath(root)
         self._root = os.path.realpath(root)
         self._readable = tuple(os.path.realpath(folder) for folder in readable)
@@ -51,7 +58,10 @@ class SharedWorkspace:
         try:
             self._descriptor = os.open(self._root, _FOLDER | os.O_CLOEXEC)
         except OSError as error:
-            raise WorkspaceError(f"the folder {root} cannot be opened: {error.strerror}", remedy="Name a folder that exists.") from error
+            raise WorkspaceError(
+                f"the folder {root} cannot be opened: {error.strerror}",
+                remedy="Name a folder that exists.",
+            ) from error
         weakref.finalize(self, os.close, self._descriptor)
 
     @property
@@ -100,7 +110,9 @@ class SharedWorkspace:
         """
         located = self.locate(path)
         if os.path.isabs(located):
-            raise WorkspaceError(f"{path} may be read, not written", remedy=f"Write beneath {self._root}.")
+            raise WorkspaceError(
+                f"{path} may be read, not written", remedy=f"Write beneath {self._root}."
+            )
         if located == ".":
             raise _special(path, stat.S_IFDIR)
         _check_unprotected(located, path)
@@ -144,7 +156,12 @@ class SharedWorkspace:
             yield start
             return
         patterns = Ignored() if ignored else self._patterns_above(start.path)
-        yield from self._below(self._descend(start.path, _FOLDER), "" if start.path == "." else start.path, patterns, ignored)
+        yield from self._below(
+            self._descend(start.path, _FOLDER),
+            "" if start.path == "." else start.path,
+            patterns,
+            ignored,
+        )
 
     def _below(self, folder: int, at: str, patterns: Ignored, ignored: bool) -> Iterator[FileInfo]:
         """What is in the folder, whose descriptor is closed at the end."""
@@ -162,7 +179,11 @@ class SharedWorkspace:
                     deeper = _step(folder, entry.name)
                     if deeper is not None:
                         yield from self._below(deeper, path, patterns, ignored)
-                elif entry.is_file(follow_symlinks=False) and entry.name != ".git" and (ignored or not patterns(path)):
+                elif (
+                    entry.is_file(follow_symlinks=False)
+                    and entry.name != ".git"
+                    and (ignored or not patterns(path))
+                ):
                     seen = _entry(entry)
                     if seen is not None:
                         yield FileInfo(path, seen.st_size, seen.st_mtime, seen.st_mode)
@@ -176,7 +197,9 @@ class SharedWorkspace:
             return patterns
         at = ""
         for name in located.split("/"):
-            patterns = patterns.below(at, _small(self._descriptor, f"{at}/.gitignore" if at else ".gitignore"))
+            patterns = patterns.below(
+                at, _small(self._descriptor, f"{at}/.gitignore" if at else ".gitignore")
+            )
             at = f"{at}/{name}" if at else name
         return patterns
 
@@ -218,7 +241,9 @@ class SharedWorkspace:
     def _check_place(self, folder: int, path: str) -> None:
         """An opened folder may be another than its name says, where the kernel followed a link."""
         if self._open is by_kernel:
-            _check_unprotected(os.path.relpath(os.readlink(f"/proc/self/fd/{folder}"), self._root), path)
+            _check_unprotected(
+                os.path.relpath(os.readlink(f"/proc/self/fd/{folder}"), self._root), path
+            )
 
     def _target(self, located: str) -> str:
         """Where a link beneath the root leads to: a path that has no link in it. Raises WorkspaceError when it leads out."""
@@ -231,10 +256,17 @@ class SharedWorkspace:
             os.close(found)
 
 
-def _swap_in(folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None) -> None:
+def _swap_in(
+    folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None
+) -> None:
     """Write beside it, make that durable, rename it over the old."""
     beside = f"{_UNFINISHED}{os.getpid()}-{secrets.token_hex(8)}"
-    made = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666, dir_fd=folder)
+    made = os.open(
+        beside,
+        os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC,
+        0o666,
+        dir_fd=folder,
+    )
     try:
         with os.fdopen(made, "wb") as file:
             file.write(data)
@@ -242,7 +274,13 @@ def _swap_in(folder: int, name: str, data: bytes, old: os.stat_result | None, mo
             if old is not None:
                 _keep_owner(made, old)
             if mode is not None or old is not None:
-                os.fchmod(made, stat.S_IMODE(mode if mode is not None else old.st_mode if old is not None else 0) & 0o777)
+                os.fchmod(
+                    made,
+                    stat.S_IMODE(
+                        mode if mode is not None else old.st_mode if old is not None else 0
+                    )
+                    & 0o777,
+                )
             os.fsync(made)
         os.rename(beside, name, src_dir_fd=folder, dst_dir_fd=folder)
         os.fsync(folder)
@@ -254,7 +292,9 @@ def _swap_in(folder: int, name: str, data: bytes, old: os.stat_result | None, mo
 def _in_work(unfinished: str) -> bool:
     """Whether the process that writes such a file lives: this one, for a sibling, or another in the same folder."""
     pid = unfinished.removeprefix(_UNFINISHED).partition("-")[0]
-    return os.path.exists(f"/proc/{pid}") if os.path.exists("/proc/self") else pid == str(os.getpid())
+    return (
+        os.path.exists(f"/proc/{pid}") if os.path.exists("/proc/self") else pid == str(os.getpid())
+    )
 
 
 def _keep_owner(made: int, old: os.stat_result) -> None:
@@ -275,7 +315,9 @@ def _check(path: str) -> None:
     except UnicodeEncodeError:
         bad = True
     if bad:
-        raise WorkspaceError(f"{path!r} holds a character that no path can hold", remedy="Leave it out.")
+        raise WorkspaceError(
+            f"{path!r} holds a character that no path can hold", remedy="Leave it out."
+        )
 
 
 def _check_unprotected(located: str, path: str) -> None:
@@ -291,7 +333,10 @@ def _check_writable(path: str, folder: int, name: str, mode: int) -> None:
     if not stat.S_ISREG(mode):
         raise _special(path, mode)
     if not os.access(name, os.W_OK, dir_fd=folder):
-        raise WorkspaceError(f"{path} is read-only (mode {stat.S_IMODE(mode):04o})", remedy="If it should change, change its mode first.")
+        raise WorkspaceError(
+            f"{path} is read-only (mode {stat.S_IMODE(mode):04o})",
+            remedy="If it should change, change its mode first.",
+        )
 
 
 def _inside(path: str, folder: str) -> bool:
@@ -337,12 +382,19 @@ def _small(folder: int, path: str) -> bytes:
 
 
 def _special(path: str, mode: int) -> WorkspaceError:
-    kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a named pipe", stat.S_IFSOCK: "a socket", stat.S_IFLNK: "a link"}
+    kinds = {
+        stat.S_IFDIR: "a folder",
+        stat.S_IFIFO: "a named pipe",
+        stat.S_IFSOCK: "a socket",
+        stat.S_IFLNK: "a link",
+    }
     kind = kinds.get(stat.S_IFMT(mode), "a device")
     return WorkspaceError(f"{path} is {kind}, not a regular file", remedy="Name a file.")
 
 
 def _error(error: OSError, path: str, root: str) -> WorkspaceError:
     """The system's error in words that say what to do."""
-    reason, remedy = _REASONS.get(error.errno or 0, ("{path} cannot be opened: " + (error.strerror or str(error)), ""))
+    reason, remedy = _REASONS.get(
+        error.errno or 0, ("{path} cannot be opened: " + (error.strerror or str(error)), "")
+    )
     return WorkspaceError(reason.format(path=path, root=root), remedy=remedy)

@@ -14,7 +14,9 @@ from typing import Any
 import aiohttp
 import pytest
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+CHROMIUM = (
+    shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+)
 FLAGS = [
     "--headless",
     "--no-sandbox",
@@ -52,10 +54,16 @@ class Page:
         if method == "Network.requestWillBeSent":
             self.asked.append(given["request"]["url"])
         elif method == "Runtime.exceptionThrown":
-            self.errors.append(given["exceptionDetails"].get("exception", {}).get("description", "") or str(given))
+            self.errors.append(
+                given["exceptionDetails"].get("exception", {}).get("description", "") or str(given)
+            )
         elif method == "Log.entryAdded" and given["entry"]["level"] in ("error", "warning"):
             self.errors.append(f"{given['entry']['text']} {given['entry'].get('url', '')}")
-        elif method == "Runtime.consoleAPICalled" and given["type"] in ("error", "warning", "assert"):
+        elif method == "Runtime.consoleAPICalled" and given["type"] in (
+            "error",
+            "warning",
+            "assert",
+        ):
             self.errors.append(str(given["args"]))
 
     async def send(self, method: str, **given: Any) -> Any:
@@ -76,7 +84,9 @@ class Page:
 
     async def run(self, script: str) -> Any:
         """The value of an expression in the page; promises are awaited."""
-        said = await self.send("Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True)
+        said = await self.send(
+            "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
+        )
         assert "exceptionDetails" not in said, said["exceptionDetails"]
         return said["result"].get("value")
 
@@ -98,21 +108,41 @@ class Page:
         middle = "e => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }"
         area = await self.run(f"({middle})(document.querySelector({json.dumps(selector)}))")
         for kind in ("mousePressed", "mouseReleased"):
-            await self.send("Input.dispatchMouseEvent", type=kind, x=area[0], y=area[1], button="left", clickCount=1)
+            await self.send(
+                "Input.dispatchMouseEvent",
+                type=kind,
+                x=area[0],
+                y=area[1],
+                button="left",
+                clickCount=1,
+            )
 
     async def size(self, width: int, height: int, *, phone: bool = False) -> None:
         """The window's size in pixels."""
-        await self.send("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if phone else 1, mobile=phone)
+        await self.send(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=2 if phone else 1,
+            mobile=phone,
+        )
 
     async def dark(self, on: bool) -> None:
         """What the system prefers."""
-        await self.send("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}])
+        await self.send(
+            "Emulation.setEmulatedMedia",
+            features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}],
+        )
 
     async def picture(self, path: Path) -> None:
         """What can be seen, as a PNG file."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        await self.run("new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))")
-        path.write_bytes(base64.b64decode((await self.send("Page.captureScreenshot", format="png"))["data"]))
+        await self.run(
+            "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
+        )
+        path.write_bytes(
+            base64.b64decode((await self.send("Page.captureScreenshot", format="png"))["data"])
+        )
 
 
 @asynccontextmanager
@@ -135,9 +165,15 @@ async def browser(folder: Path) -> AsyncGenerator[Page]:
             while not told.exists() or not told.read_text().count("\n"):  # noqa: ASYNC110  a file is all it gives us
                 await asyncio.sleep(0.05)
         port = told.read_text().split("\n")[0]
-        async with aiohttp.ClientSession() as session, session.get(f"http://127.0.0.1:{port}/json/list") as answer:
+        async with (
+            aiohttp.ClientSession() as session,
+            session.get(f"http://127.0.0.1:{port}/json/list") as answer,
+        ):
             tab = next(each for each in await answer.json() if each["type"] == "page")
-            async with session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket, asyncio.TaskGroup() as group:
+            async with (
+                session.ws_connect(tab["webSocketDebuggerUrl"], max_msg_size=0) as socket,
+                asyncio.TaskGroup() as group,
+            ):
                 page = Page(socket)
                 listening = group.create_task(page.listen())
                 for domain in ("Page", "Runtime", "Network", "Log"):

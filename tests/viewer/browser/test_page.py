@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from mudroom._core.events import CallStarted, Resumed, Stored, TurnFinished, TurnStarted
 from mudroom._core.messages import Call, Message, Thinking
-from mudroom._engine.ledger import ledger
-from mudroom._engine.tree import Tree, transcript
-from mudroom.journals.sqlite import SqliteJournal
-from mudroom.viewer.exporting import single_file
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.projections.ledger import ledger
+from mudroom.projections.run_tree import Tree
+from mudroom.projections.transcript import transcript
+from mudroom.viewer.export import single_file
 from mudroom.viewer.server import viewer
 from mudroom.viewer.sources import Given, Home
 
@@ -31,7 +32,9 @@ async def shown(page: Any, script: Any, link: str = "") -> AsyncGenerator[None]:
         await page.until(SETTLED.format(events=len(script.events)))
         yield
     assert page.errors == []
-    assert {url.split("/")[2] for url in page.asked if url.startswith("http")} == {f"127.0.0.1:{door.port}"}
+    assert {url.split("/")[2] for url in page.asked if url.startswith("http")} == {
+        f"127.0.0.1:{door.port}"
+    }
 
 
 async def chosen(page: Any) -> tuple[str, int, str, str]:
@@ -40,7 +43,9 @@ async def chosen(page: Any) -> tuple[str, int, str, str]:
 
 
 async def texts(page: Any, selector: str) -> list[str]:
-    return await page.run(f"[...document.querySelectorAll({json.dumps(selector)})].map(node => node.textContent)")
+    return await page.run(
+        f"[...document.querySelectorAll({json.dumps(selector)})].map(node => node.textContent)"
+    )
 
 
 async def took(page: Any, script: str) -> float:
@@ -64,25 +69,42 @@ async def test_ten_thousand_events_are_there_within_a_second(page: Any, scripts:
     script = scripts.large()
     assert len(script.events) > 10_000
     async with shown(page, script):
-        painted = await page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime")
+        painted = await page.run(
+            "performance.getEntriesByName('first-contentful-paint')[0].startTime"
+        )
         assert painted < 1000
         assert (await texts(page, "#count")) == ["201 runs"]
         drawn = len(await texts(page, ".row"))
         assert 15 < drawn < 60  # what can be seen, and a little more
         assert await page.run("document.querySelectorAll('*').length") < 3000
-        assert "What I found" in "".join(await texts(page, "#body")) or await page.run("app.run.items.length") > 3
+        assert (
+            "What I found" in "".join(await texts(page, "#body"))
+            or await page.run("app.run.items.length") > 3
+        )
         lane = "document.querySelectorAll('canvas.lane')[1]"
-        assert await page.run(f"{lane}.getContext('2d').getImageData(0, 0, {lane}.width, {lane}.height).data.some(value => value)")
+        assert await page.run(
+            f"{lane}.getContext('2d').getImageData(0, 0, {lane}.width, {lane}.height).data.some(value => value)"
+        )
         await page.picture(PICTURES / "run-light.png")
         await page.dark(True)
         await page.picture(PICTURES / "run-dark.png")
 
 
-async def test_a_click_a_key_and_a_search_are_answered_within_a_tenth_of_a_second(page: Any, scripts: Any) -> None:
+async def test_a_click_a_key_and_a_search_are_answered_within_a_tenth_of_a_second(
+    page: Any, scripts: Any
+) -> None:
     async with shown(page, scripts.large()):
         assert await took(page, "document.querySelectorAll('.row')[2 + n].click()") < 100
-        assert await took(page, "document.querySelectorAll('#tabs button')[[1, 2, 0][n % 3]].click()") < 100
-        assert await took(page, "document.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown' }))") < 100
+        assert (
+            await took(page, "document.querySelectorAll('#tabs button')[[1, 2, 0][n % 3]].click()")
+            < 100
+        )
+        assert (
+            await took(
+                page, "document.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown' }))"
+            )
+            < 100
+        )
         assert await took(page, "document.querySelector('.chip.errors').click()") < 100
         search = "app.search.field.value = 'nowhere to be found ' + n; app.search.field.dispatchEvent(new Event('input'))"
         assert await took(page, search) < 100
@@ -97,13 +119,26 @@ async def test_the_page_folds_as_every_other_screen_does(page: Any, scripts: Any
     for event in script.events:
         tree.apply(event)
     runs = {
-        run.run_id: [run.state, run.turn, run.tools, run.failed, run.usage.input_tokens, run.usage.output_tokens, run.below.total_tokens]
+        run.run_id: [
+            run.state,
+            run.turn,
+            run.tools,
+            run.failed,
+            run.usage.input_tokens,
+            run.usage.output_tokens,
+            run.below.total_tokens,
+        ]
         for run in tree.walk()
     }
     book = ledger(script.events)
     async with shown(page, script):
         run = "[run.state, run.turn, run.tools, run.failed, run.usage.input, run.usage.output, total(run.below)]"
-        assert await page.run(f"Object.fromEntries([...app.fold.runs.values()].map(run => [run.id, {run}]))") == runs
+        assert (
+            await page.run(
+                f"Object.fromEntries([...app.fold.runs.values()].map(run => [run.id, {run}]))"
+            )
+            == runs
+        )
         assert await page.run("ledgerOf(app.fold)") == {
             "children": book.children,
             "takenLines": book.taken_lines,
@@ -121,7 +156,10 @@ async def test_the_page_folds_as_every_other_screen_does(page: Any, scripts: Any
 def said(messages: Iterable[Message]) -> list[str]:
     """The texts of messages, block by block; of a call its arguments."""
     blocks = [block for message in messages for block in message.content]
-    return [json.dumps(block.arguments, sort_keys=True) if isinstance(block, Call) else block.text for block in blocks]
+    return [
+        json.dumps(block.arguments, sort_keys=True) if isinstance(block, Call) else block.text
+        for block in blocks
+    ]
 
 
 async def test_the_context_at_a_step_is_what_the_model_saw(page: Any, scripts: Any) -> None:
@@ -134,7 +172,9 @@ async def test_the_context_at_a_step_is_what_the_model_saw(page: Any, scripts: A
     for event in script.events:
         if isinstance(event, TurnStarted):
             past = transcript(script.events, "1") if event.run == "2" else ()
-            expected[f"{event.run} {event.turn}"] = said((*past, *transcript([*seen, event], event.run)))
+            expected[f"{event.run} {event.turn}"] = said(
+                (*past, *transcript([*seen, event], event.run))
+            )
         seen.append(event)
     answers = [event.message for event in seen if isinstance(event, TurnFinished)]
     assert any(isinstance(block, Thinking) for message in answers for block in message.content)
@@ -169,7 +209,12 @@ async def test_what_stayed_and_what_came_back_is_a_picture(page: Any, scripts: A
     script = scripts.large()
     async with shown(page, script, "&tab=ledger"):
         claims = await texts(page, ".claim")
-        assert "stayed outside" in claims[0] and "200 children" in claims[0] and "came back" in claims[1] and "as much" in claims[2]
+        assert (
+            "stayed outside" in claims[0]
+            and "200 children" in claims[0]
+            and "came back" in claims[1]
+            and "as much" in claims[2]
+        )
         tall = "(name => document.querySelector(`.growth .${name}`).getBBox().height)"
         assert await page.run(f"{tall}('stayed') > 2 * {tall}('kept')")
         await page.picture(PICTURES / "ledger.png")
@@ -184,14 +229,18 @@ async def test_a_link_leads_to_a_call_and_back_leads_back(page: Any, scripts: An
     async with shown(page, script, f"&run=1.3.20&turn=4&call={call}"):
         assert await chosen(page) == ("1.3.20", 4, call, "transcript")
         top = "(e => e.getBoundingClientRect().top)"
-        below = await page.run(f"{top}(document.querySelector('.item.chosen')) - {top}(document.getElementById('body'))")
+        below = await page.run(
+            f"{top}(document.querySelector('.item.chosen')) - {top}(document.getElementById('body'))"
+        )
         assert 0 <= below < 400
         assert await page.run("document.querySelector('.row.chosen').dataset.run") == "1.3.20"
         await page.click(".path button")
         assert (await chosen(page))[0] == "1"
         await page.run("history.back()")
         await page.until("app.at.run === '1.3.20'")
-        assert await page.run("location.hash.includes('1.3.20')") and "token" not in await page.run("location.href")
+        assert await page.run("location.hash.includes('1.3.20')") and "token" not in await page.run(
+            "location.href"
+        )
 
 
 async def test_search_filters_and_keys(page: Any, scripts: Any) -> None:
@@ -207,7 +256,9 @@ async def test_search_filters_and_keys(page: Any, scripts: Any) -> None:
         await page.press("Escape", "Escape")
         assert await page.run("document.getElementById('hits').hidden")
 
-        await page.run("document.getElementById('query').blur(); app.go({ run: '1', turn: 0, call: '', tab: 'transcript' })")
+        await page.run(
+            "document.getElementById('query').blur(); app.go({ run: '1', turn: 0, call: '', tab: 'transcript' })"
+        )
         await page.press("ArrowDown")
         first = (await chosen(page))[0]
         assert first == await page.run("app.waterfall.shown[1].run.id")
@@ -222,8 +273,13 @@ async def test_search_filters_and_keys(page: Any, scripts: Any) -> None:
         await page.press("ArrowLeft")
         assert len(await texts(page, ".row")) == 1
         await page.press("ArrowRight", "e")
-        assert "error" in "".join(await texts(page, ".item.chosen .word, .item.chosen .retry")) + "error"
-        assert await page.run("(item => item.result?.error || item.retries?.length > 0)(app.shown.find(isChosen))")
+        assert (
+            "error"
+            in "".join(await texts(page, ".item.chosen .word, .item.chosen .retry")) + "error"
+        )
+        assert await page.run(
+            "(item => item.result?.error || item.retries?.length > 0)(app.shown.find(isChosen))"
+        )
 
         await page.click(".chip.refused")
         assert 1 < await page.run("app.waterfall.shown.length") < 30
@@ -252,7 +308,9 @@ async def test_a_phone_shows_one_pane_at_a_time(page: Any, scripts: Any) -> None
         await page.picture(PICTURES / "phone-timeline.png")
 
 
-async def test_what_is_recorded_while_one_looks_appears(page: Any, scripts: Any, tmp_path: Path) -> None:
+async def test_what_is_recorded_while_one_looks_appears(
+    page: Any, scripts: Any, tmp_path: Path
+) -> None:
     script = scripts.Script()
     script.opened()
     script.root("1", "What is promised?", 1, 3)
@@ -263,9 +321,14 @@ async def test_what_is_recorded_while_one_looks_appears(page: Any, scripts: Any,
     async with viewer(Home(tmp_path / "home"), port=0) as door:
         await page.open(f"{door.url}#session={script.session}")
         await page.until(SETTLED.format(events=half))
-        await page.until("app.live && document.querySelector('.pulse') && document.querySelector('.dot.running, .dot.waiting')")
+        await page.until(
+            "app.live && document.querySelector('.pulse') && document.querySelector('.dot.running, .dot.waiting')"
+        )
         await page.picture(PICTURES / "live.png")
-        assert set(await texts(page, ".callhead .word")) == {"running"} and await texts(page, ".child .dot.unfinished") == []
+        assert (
+            set(await texts(page, ".callhead .word")) == {"running"}
+            and await texts(page, ".child .dot.unfinished") == []
+        )
         await journal.append(*script.events[half:])
         async with asyncio.timeout(3):
             await page.until(f"app.fold.events === {len(script.events)}")
@@ -283,19 +346,27 @@ async def test_what_somebody_went_back_behind_is_marked(page: Any, scripts: Any)
     script.root("3", "And what is tested?", 1, 1, continues="1")
     script.closed()
     async with shown(page, script, "&run=2"):
-        assert await page.run("[...app.fold.runs.values()].filter(run => leftBehind(app.fold, run)).map(run => run.id)") == [
+        assert await page.run(
+            "[...app.fold.runs.values()].filter(run => leftBehind(app.fold, run)).map(run => run.id)"
+        ) == [
             "2",
             "2.1.1",
             "2.1.2",
         ]
-        assert len(await texts(page, ".row.left")) == 3 and await texts(page, ".behind") == ["left behind"]
+        assert len(await texts(page, ".row.left")) == 3 and await texts(page, ".behind") == [
+            "left behind"
+        ]
         assert await texts(page, "#head .badge.left") == ["left behind"]
         await page.picture(PICTURES / "left-behind.png")
         await page.run("app.go({ run: '3' })")
-        assert await texts(page, "#head .badge.left") == [] and "goes on from run 1" in "".join(await texts(page, "#body"))
+        assert await texts(page, "#head .badge.left") == [] and "goes on from run 1" in "".join(
+            await texts(page, "#body")
+        )
 
 
-async def test_a_run_that_compacts_is_called_what_it_is_and_its_past_is_what_the_next_one_saw(page: Any, scripts: Any) -> None:
+async def test_a_run_that_compacts_is_called_what_it_is_and_its_past_is_what_the_next_one_saw(
+    page: Any, scripts: Any
+) -> None:
     script = scripts.Script()
     script.opened()
     script.root("1", "What is promised?", 1, 1)
@@ -304,23 +375,38 @@ async def test_a_run_that_compacts_is_called_what_it_is_and_its_past_is_what_the
     script.closed()
     async with shown(page, script, "&run=3&tab=context"):
         titles = await page.run("app.fold.roots.map(titleOf)")
-        assert titles == ["What is promised?", "the conversation, told in short", "And what is tested?"]
+        assert titles == [
+            "What is promised?",
+            "the conversation, told in short",
+            "And what is tested?",
+        ]
         assert await page.run("app.fold.roots.every(run => !run.left)")
-        prompts = await page.run("app.shown.filter(item => item.block?.kind === 'prompt').map(item => item.block.text)")
+        prompts = await page.run(
+            "app.shown.filter(item => item.block?.kind === 'prompt').map(item => item.block.text)"
+        )
         assert prompts == ["Summarise this conversation, so that …", "And what is tested?"]
 
 
-async def test_a_night_between_a_kill_and_the_resume_is_drawn_short(page: Any, scripts: Any) -> None:
+async def test_a_night_between_a_kill_and_the_resume_is_drawn_short(
+    page: Any, scripts: Any
+) -> None:
     script = scripts.Script()
     script.opened()
     script.root("1", "What is promised?", 1, 3)
     half = len(script.events) // 2
     died, night = script.events[half - 1].at, 36_000
     again = [replace(script.events[0], at=died + night), Resumed(at=died + night, run="1")]
-    script.events[half:] = again + [replace(event, at=event.at + night) for event in script.events[half:]]
+    script.events[half:] = again + [
+        replace(event, at=event.at + night) for event in script.events[half:]
+    ]
     async with shown(page, script):
-        assert await page.run("app.fold.pauses.length") == 1 and await page.run("app.waterfall.scale.length") < 120
-        ends = await page.run("[...app.fold.runs.values()].flatMap(run => run.spans.map(span => [span.from, span.to]))")
+        assert (
+            await page.run("app.fold.pauses.length") == 1
+            and await page.run("app.waterfall.scale.length") < 120
+        )
+        ends = await page.run(
+            "[...app.fold.runs.values()].flatMap(run => run.spans.map(span => [span.from, span.to]))"
+        )
         assert all(end for _, end in ends)
 
 
@@ -330,48 +416,77 @@ async def test_the_axis_has_room_for_its_words_whatever_the_time(page: Any, scri
             assert await page.run(f"tickOf({span}, 260)") >= 64 / 260 * span
 
 
-async def test_a_session_that_was_cut_off_does_not_go_on_in_a_file(page: Any, scripts: Any, tmp_path: Path) -> None:
+async def test_a_session_that_was_cut_off_does_not_go_on_in_a_file(
+    page: Any, scripts: Any, tmp_path: Path
+) -> None:
     script = scripts.Script()
     script.opened()
     script.root("1", "What is promised?", 1, 3)
     file = tmp_path / "run.html"
     half = script.events[: len(script.events) // 2]
-    file.write_text("".join(single_file(Given(script.session, half), script.session)), encoding="utf-8")
+    file.write_text(
+        "".join(single_file(Given(script.session, half), script.session)), encoding="utf-8"
+    )
     await page.open(file.as_uri())
     await page.until(SETTLED.format(events=len(half)))
-    assert not await page.run("app.live") and "unfinished" in "".join(await texts(page, "#head .badge"))
+    assert not await page.run("app.live") and "unfinished" in "".join(
+        await texts(page, "#head .badge")
+    )
     assert set(await texts(page, ".callhead .word")) == {"no result"}
 
 
-async def test_hostile_text_hurts_nobody_served_or_in_a_file(page: Any, scripts: Any, tmp_path: Path) -> None:
+async def test_hostile_text_hurts_nobody_served_or_in_a_file(
+    page: Any, scripts: Any, tmp_path: Path
+) -> None:
     script = scripts.hostile()
     async with shown(page, script):
         for tab in ("context", "ledger", "transcript"):
             await page.run(f"app.go({{ tab: '{tab}' }})")
             assert await page.run("window.hurt") is None
-            assert await page.run("document.querySelectorAll('#main img, #main script, #body b[onerror]').length") == 0
+            assert (
+                await page.run(
+                    "document.querySelectorAll('#main img, #main script, #body b[onerror]').length"
+                )
+                == 0
+            )
         assert "<img src=x" in "".join(await texts(page, "#body"))
     file = tmp_path / "run.html"
-    file.write_text("".join(single_file(Given(script.session, script.events), script.session)), encoding="utf-8")
+    file.write_text(
+        "".join(single_file(Given(script.session, script.events), script.session)), encoding="utf-8"
+    )
     page.asked.clear()
     await page.open(file.as_uri())
     await page.until(SETTLED.format(events=len(script.events)))
-    assert await page.run("window.hurt") is None and "<img src=x" in "".join(await texts(page, "#body"))
+    assert await page.run("window.hurt") is None and "<img src=x" in "".join(
+        await texts(page, "#body")
+    )
     assert page.errors == []
 
 
-async def test_a_file_needs_no_server_and_asks_for_nothing(page: Any, scripts: Any, tmp_path: Path) -> None:
+async def test_a_file_needs_no_server_and_asks_for_nothing(
+    page: Any, scripts: Any, tmp_path: Path
+) -> None:
     script = scripts.large()
     file = tmp_path / "run.html"
-    file.write_text("".join(single_file(Given(script.session, script.events), script.session)), encoding="utf-8")
+    file.write_text(
+        "".join(single_file(Given(script.session, script.events), script.session)), encoding="utf-8"
+    )
     await page.open(file.as_uri() + "#run=1.2.3&tab=context")
     await page.until(SETTLED.format(events=len(script.events)))
     assert (await texts(page, "#count")) == ["201 runs"] and (await chosen(page))[0] == "1.2.3"
-    assert {url.split(":")[0] for url in page.asked} <= {"file", "about", "data"} and page.errors == []
-    assert await page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 1500
+    assert {url.split(":")[0] for url in page.asked} <= {
+        "file",
+        "about",
+        "data",
+    } and page.errors == []
+    assert (
+        await page.run("performance.getEntriesByName('first-contentful-paint')[0].startTime") < 1500
+    )
 
 
-async def test_sessions_can_be_chosen_and_an_empty_home_says_how_to_begin(page: Any, scripts: Any, tmp_path: Path) -> None:
+async def test_sessions_can_be_chosen_and_an_empty_home_says_how_to_begin(
+    page: Any, scripts: Any, tmp_path: Path
+) -> None:
     async with viewer(Home(tmp_path / "empty"), port=0) as door:
         await page.open(door.url)
         await page.until("document.querySelector('#list .empty')")

@@ -1,0 +1,107 @@
+"""One model call: stream, whole message, meter."""
+
+from __future__ import annotations
+
+import asyncio
+
+from msgspec.structs import replace
+
+from .._core.agents import Reason
+from .._core.events import Retried, TurnFailed, TurnFinished, TurnStarted
+from .._core.messages import Assistant, Call, Text, Thinking
+from .._core.ports import Piece, Retry
+from ..errors import ModelError, ModelGarbled, ModelUnavailable
+from .run_context import RunContext, folded
+
+SILENCE = 150.0
+"""Seconds without a piece after which an answer is given up; wires give up a silent connection sooner, and try again."""
+
+PATIENCE = 300.0
+"""Seconds more for the first piece: a request may have to wait its turn."""
+
+
+async def ask(ctx: RunContext, *, grace: Reason | None = None) -> Assistant:
+    """Ask for the next answer and append it. It is noted for the journal: the next `record` stores it before any act.
+
+    Arguments:
+        grace: the reason the run ends for, if it does: this turn then has no tools.
+
+    Raises ModelError after recording the failure; TimeoutError when the model has fallen silent.
+    """
+    ctx.turn += 1
+    ctx.meter.turns += 1
+    ctx.note(ctx.event(TurnStarted, grace=grace), show=True)
+    ctx.send()
+    began = ctx.parts.clock.monotonic()
+    try:
+        message = _distinct(await _whole(ctx, tools=grace is None), ctx)
+    except ModelError as error:
+        await ctx.record(
+            ctx.event(TurnFailed, error=str(error), transient=isinstance(error, ModelUnavailable))
+        )
+        raise
+    except BaseException as cut:  # a limit, a cancel, silence, or a fault of the adapter
+        ctx.cut_off = True
+        ctx.note(ctx.event(TurnFailed, error=str(cut) or "cut off before the answer was whole"))
+        raise
+    ctx.charge(message)
+    ctx.note(
+        ctx.event(
+            TurnFinished, message=message, seconds=round(ctx.parts.clock.monotonic() - began, 3)
+        )
+    )
+    ctx.hear(message)
+    return message
+
+
+async def _whole(ctx: RunContext, *, tools: bool) -> Assistant:
+    whole: Assistant | None = None
+    limit = asyncio.timeout(SILENCE + PATIENCE)
+    try:
+        async with limit:
+            async for part in ctx.chat.ask(tools=tools):
+                if isinstance(part, Piece):
+                    _extend(limit, SILENCE)
+                    if part.kind:
+                        ctx.stream(part.kind, part.text)
+                elif isinstance(part, Retry):
+                    _extend(limit, part.delay + PATIENCE + SILENCE)
+                    await ctx.record(
+                        ctx.event(
+                            Retried,
+                            attempt=part.attempt,
+                            delay=part.delay,
+                            status=part.status,
+                            error=part.error,
+                        )
+                    )
+                else:
+                    whole = part
+    except TimeoutError as error:
+        raise TimeoutError("the model fell silent") if limit.expired() else error from None
+    if whole is not None:
+        return whole
+    raise ModelGarbled("the model's answer ended before it was whole", where=ctx.brief.model)
+
+
+def _extend(limit: asyncio.Timeout, seconds: float) -> None:
+    """Move the deadline to about that far from now; pieces that come close together leave it where it is."""
+    due, now = asyncio.get_running_loop().time() + seconds, limit.when()
+    if now is None or abs(due - now) > seconds / 30:
+        limit.reschedule(due)
+
+
+def _distinct(message: Assistant, ctx: RunContext) -> Assistant:
+    """The message with call ids that are there and new in this conversation: providers have sent empty and repeated ones (F3)."""
+    ids = [folded(call) for call in message.calls]
+    if all(ids) and len(set(ids)) == len(ids) and ctx.ids.isdisjoint(ids):
+        return message
+    seen, content = set(ctx.ids), list[Text | Thinking | Call]()
+    for n, block in enumerate(message.content):
+        if isinstance(block, Call):
+            block = block if block.id else replace(block, id=f"call_{ctx.turn}_{n}")
+            while folded(block) in seen:
+                block = replace(block, id=f"{block.id}_{ctx.turn}")
+            seen.add(folded(block))
+        content.append(block)
+    return replace(message, content=tuple(content))

@@ -1,0 +1,1 @@
+"""Operating system services: scratch directories, clean-up of orphans, protected names."""

@@ -1,0 +1,1 @@
+"""What commands do: load settings, open sessions, list, export, serve."""

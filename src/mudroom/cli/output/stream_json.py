@@ -1,0 +1,342 @@
+"""Events as lines of JSON in the shapes that clients of terminal agents already read; our additions never replace a field of theirs."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from ..._core.agents import Brief, Reason, Report
+from ..._core.events import (
+    AnyEvent,
+    CallFinished,
+    Judged,
+    Retried,
+    RunFinished,
+    RunStarted,
+    Told,
+    TurnFinished,
+)
+from ..._core.messages import Assistant, Call, StopReason, Text, Thinking, Usage
+from ..._version import __version__
+
+SUBTYPES = {
+    Reason.GOAL: "success",
+    Reason.MAX_TURNS: "error_max_turns",
+    Reason.BUDGET: "error_max_budget_usd",
+}
+"""Any other reason is `error_during_execution`; the field `reason` always tells the true one."""
+
+_STATUS = {Reason.GOAL: "completed", Reason.CANCELLED: "stopped"}
+_TERMINAL = {Reason.GOAL: "completed", Reason.CANCELLED: "aborted_streaming"}
+_STOPS = {
+    StopReason.END: "end_turn",
+    StopReason.CALLS: "tool_use",
+    StopReason.LENGTH: "max_tokens",
+    StopReason.REFUSAL: "refusal",
+}
+
+
+def encode(line: Mapping[str, Any]) -> bytes:
+    """One line of output, its end included; what UTF-8 cannot carry becomes a question mark."""
+    return (
+        json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
+        + b"\n"
+    )
+
+
+class _Run:
+    """What later lines of a run need of its earlier events."""
+
+    def __init__(self, brief: Brief, at: float) -> None:
+        self.brief, self.started = brief, at
+        self.tools, self.turns, self.usage, self.stop = 0, 0, Usage(), ""
+        self.calls: tuple[Call, ...] = ()
+
+
+class Stream:
+    """A fold of one session's events into lines.
+
+    Arguments:
+        session, cwd, model: of the session; tools, agents: names on offer. sandbox: its tier. mode: its permission mode.
+        cost: model string and tokens -> US dollars, None if the price is not known.
+        new_id: makes the `uuid` of a line.
+    """
+
+    def __init__(
+        self,
+        *,
+        session: str,
+        cwd: str,
+        model: str,
+        tools: Sequence[str],
+        agents: Sequence[str],
+        sandbox: str = "",
+        mode: str = "default",
+        cost: Callable[[str, Usage], float | None] = lambda model, usage: None,
+        new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
+    ) -> None:
+        self._session, self._cost, self._new_id = session, cost, new_id
+        self._scene = {
+            "cwd": cwd,
+            "model": model,
+            "tools": list(tools),
+            "agents": list(agents),
+            "sandbox": sandbox,
+            "permissionMode": mode,
+        }
+        self._runs: dict[str, _Run] = {}
+        self._models: dict[str, tuple[str, Usage]] = {}
+        self._api_seconds = 0.0
+        self._reports: list[Report] = []
+        self._denials: list[dict[str, Any]] = []
+
+    def opening(self) -> dict[str, Any]:
+        """The first line of all: `system/init`."""
+        empty: dict[str, Any] = {
+            name: [] for name in ("mcp_servers", "slash_commands", "skills", "plugins")
+        }
+        fixed = {"apiKeySource": "none", "output_style": "default", "mudroom_version": __version__}
+        return self._line("system", subtype="init", **self._scene, **empty, **fixed)
+
+    def feed(self, event: AnyEvent) -> Iterator[dict[str, Any]]:
+        """The lines that one event gives, often none."""
+        if isinstance(event, RunStarted):
+            yield from self._started(event)
+            return
+        run = self._runs.get(event.run)
+        if run is None:
+            return
+        match event:
+            case TurnFinished():
+                yield self._answered(run, event)
+            case Judged(allowed=False):
+                self._denials += self._denied(run, event)
+            case CallFinished():
+                yield from self._called(run, event)
+            case Told():
+                yield self._user(
+                    run,
+                    [{"type": "text", "text": event.text}],
+                    isSynthetic=True,
+                    origin={"kind": event.origin},
+                )
+            case Retried():
+                yield self._retried(run, event)
+            case RunFinished() if run.brief.depth:
+                self._reports.append(event.report)
+                yield self._notified(run, event)
+            case _:
+                pass
+
+    def result(self, report: Report, ledger: Mapping[str, Any]) -> dict[str, Any]:
+        """The last line, and all that `--output-format json` prints.
+
+        Arguments:
+            report: of the root run. ledger: what its children took in and gave back.
+        """
+        root = self._runs.get(report.run_id)
+        error = [] if report.ok else [report.error or f"The run ended with {report.reason.value}."]
+        outcome = {"result": report.text} if report.ok else {"errors": error}
+        return self._line(
+            "result",
+            subtype=SUBTYPES.get(report.reason, "error_during_execution"),
+            is_error=not report.ok,
+            **outcome,
+            **({"structured_output": report.outputs} if report.outputs else {}),
+            duration_ms=round(report.seconds * 1000),
+            duration_api_ms=round(self._api_seconds * 1000),
+            num_turns=report.turns,
+            stop_reason=(root.stop if root else "") or None,
+            terminal_reason=_TERMINAL.get(report.reason, report.reason.value.lower()),
+            total_cost_usd=report.usd,
+            usage=_usage(root.usage if root else Usage()),
+            modelUsage={
+                model: _model_usage(usage, self._cost(priced, usage))
+                for model, (priced, usage) in self._models.items()
+            },
+            permission_denials=self._denials,
+            reason=report.reason.value,
+            report=_fields(report),
+            reports=[_fields(child) for child in self._reports],
+            ledger=dict(ledger),
+        )
+
+    def _started(self, event: RunStarted) -> Iterator[dict[str, Any]]:
+        brief = event.brief
+        run = self._runs[brief.run_id] = _Run(brief, event.at)
+        if brief.depth == 0:
+            return
+        task = {
+            "description": brief.description,
+            "task_type": "local_agent",
+            "is_backgrounded": False,
+            "prompt": brief.prompt,
+        }
+        yield self._task(run, "task_started", **task)
+        yield self._user(run, [{"type": "text", "text": brief.prompt}])
+
+    def _answered(self, run: _Run, event: TurnFinished) -> dict[str, Any]:
+        message, model = event.message, event.message.model or run.brief.model
+        run.turns, run.usage, run.stop = (
+            run.turns + 1,
+            run.usage + message.usage,
+            stop_reason(message.stop),
+        )
+        run.calls = message.calls
+        self._models[model] = (
+            run.brief.model,
+            self._models.get(model, ("", Usage()))[1] + message.usage,
+        )
+        self._api_seconds += event.seconds
+        return self._line("assistant", message=anthropic(message, model, run.stop), **_place(run))
+
+    def _denied(self, run: _Run, event: Judged) -> Iterator[dict[str, Any]]:
+        """A call that was not allowed, as the last line tells of it; `why` and `rule` are ours."""
+        for call in run.calls:
+            if call.id == event.call_id:
+                told = {
+                    "tool_name": call.name,
+                    "tool_use_id": call.id,
+                    "tool_input": call.arguments,
+                }
+                yield {
+                    **told,
+                    "why": event.answer or event.why,
+                    "rule": event.rule,
+                    **(_child(run.brief) if run.brief.depth else {}),
+                }
+
+    def _called(self, run: _Run, event: CallFinished) -> Iterator[dict[str, Any]]:
+        run.tools += 1
+        block: dict[str, Any] = {
+            "type": "tool_result",
+            "tool_use_id": event.call_id,
+            "content": event.result.text,
+        }
+        yield self._user(run, [block | ({"is_error": True} if event.result.error else {})])
+        if run.brief.depth:
+            usage = _task_usage(run, run.usage, event.at)
+            yield self._task(
+                run,
+                "task_progress",
+                description=run.brief.description,
+                usage=usage,
+                last_tool_name=event.name,
+            )
+
+    def _notified(self, run: _Run, event: RunFinished) -> dict[str, Any]:
+        report = event.report
+        return self._task(
+            run,
+            "task_notification",
+            status=_STATUS.get(report.reason, "failed"),
+            summary=report.text or report.error,
+            output_file=report.spill,
+            usage=_task_usage(run, report.usage, event.at),
+            reason=report.reason.value,
+        )
+
+    def _retried(self, run: _Run, event: Retried) -> dict[str, Any]:
+        delay = round(event.delay * 1000)
+        cause = {"error_status": event.status or None, "error": event.error}
+        return self._line(
+            "system",
+            subtype="api_retry",
+            attempt=event.attempt,
+            max_retries=None,
+            retry_delay_ms=delay,
+            **cause,
+            **_place(run),
+        )
+
+    def _user(self, run: _Run, content: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+        return self._line(
+            "user", message={"role": "user", "content": content}, **_place(run), **more
+        )
+
+    def _task(self, run: _Run, subtype: str, **fields: Any) -> dict[str, Any]:
+        task = {"task_id": run.brief.run_id, "tool_use_id": run.brief.call_id}
+        return self._line("system", subtype=subtype, **task, **fields, **_child(run.brief))
+
+    def _line(self, type: str, **fields: Any) -> dict[str, Any]:
+        return {"type": type, **fields, "session_id": self._session, "uuid": self._new_id()}
+
+
+def _place(run: _Run) -> dict[str, Any]:
+    return {
+        "parent_tool_use_id": run.brief.call_id or None,
+        **(_child(run.brief) if run.brief.depth else {}),
+    }
+
+
+def _child(brief: Brief) -> dict[str, Any]:
+    return {
+        "agent_id": brief.run_id,
+        "parent_agent_id": brief.parent,
+        "spawn_depth": brief.depth,
+        "agent_type": brief.agent.name,
+    }
+
+
+def stop_reason(stop: StopReason) -> str:
+    """Why a model stopped, in the words of the Messages API."""
+    return _STOPS.get(stop, "end_turn")
+
+
+def anthropic(message: Assistant, model: str, stop: str) -> dict[str, Any]:
+    """An answer in the shape of the Messages API."""
+    head = {"id": message.id, "type": "message", "role": "assistant", "model": model}
+    tail = {"stop_reason": stop, "stop_sequence": None, "usage": _usage(message.usage)}
+    return {**head, "content": [_block(block) for block in message.content], **tail}
+
+
+def _block(block: Text | Thinking | Call) -> dict[str, Any]:
+    match block:
+        case Text():
+            return {"type": "text", "text": block.text}
+        case Thinking(redacted=data) if data:
+            return {"type": "redacted_thinking", "data": data}
+        case Thinking():
+            return {"type": "thinking", "thinking": block.text, "signature": block.signature}
+        case Call():
+            arguments = {"INVALID_JSON": block.malformed} if block.malformed else block.arguments
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
+
+
+def _usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
+        "cache_creation_input_tokens": usage.cache_write_tokens,
+        "cache_read_input_tokens": usage.cache_read_tokens,
+        "output_tokens": usage.output_tokens,
+    }
+
+
+def _model_usage(usage: Usage, usd: float | None) -> dict[str, Any]:
+    return {
+        "inputTokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
+        "outputTokens": usage.output_tokens,
+        "cacheReadInputTokens": usage.cache_read_tokens,
+        "cacheCreationInputTokens": usage.cache_write_tokens,
+        "webSearchRequests": 0,
+        "costUSD": usd,
+    }
+
+
+def _task_usage(run: _Run, usage: Usage, now: float) -> dict[str, Any]:
+    return {
+        "total_tokens": usage.total_tokens,
+        "tool_uses": run.tools,
+        "duration_ms": round((now - run.started) * 1000),
+    }
+
+
+def _fields(report: Report) -> dict[str, Any]:
+    return {
+        **msgspec.to_builtins(msgspec.structs.asdict(report)),
+        "usage": msgspec.structs.asdict(report.usage),
+    }

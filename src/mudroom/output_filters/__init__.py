@@ -1,0 +1,1 @@
+"""Filters for tool output: redaction of secrets, marking of prompt injection."""

@@ -1,0 +1,1 @@
+"""Folds of events: run tree, transcript, ledger, session summary, text made safe for screens."""

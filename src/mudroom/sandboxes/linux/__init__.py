@@ -1,0 +1,1 @@
+"""Linux sandboxes: bubblewrap and Landlock, run by a daemon process."""

@@ -1,0 +1,1 @@
+"""The launch daemon: standard library only, because it runs in another process."""

@@ -1,0 +1,172 @@
+"""One event of every stored kind, each with every field set: what a journal, a screen or an export must be able to carry."""
+
+from __future__ import annotations
+
+from .._core.agents import Agent, Brief, Output, Reason, Report
+from .._core.budgets import Budget
+from .._core.events import (
+    CallFinished,
+    CallStarted,
+    Changing,
+    Judged,
+    Resumed,
+    Retried,
+    RunFinished,
+    RunStarted,
+    SessionClosed,
+    SessionOpened,
+    Stored,
+    Told,
+    TurnFailed,
+    TurnFinished,
+    TurnStarted,
+)
+from .._core.messages import Assistant, Call, Result, StopReason, Text, Thinking, Usage, User
+from .._core.tools import ToolResult
+
+_USAGE = Usage(1200, 34, 1000, 100, 12)
+_CALL = Call(
+    "toolu_1",
+    "read",
+    {"path": "src/a.py", "offset": 1, "nested": {"deep": [1, 2.5, None, True, "中文"]}},
+    signature="sig",
+)
+_ANSWER = Assistant(
+    (
+        Thinking("Let me look…", "sig"),
+        Thinking("", "", "c2VjcmV0"),
+        Text("I shall read it.", "seal"),
+        _CALL,
+    ),
+    stop=StopReason.CALLS,
+    usage=_USAGE,
+    model="some-model-1",
+    wire="anthropic",
+    id="msg_1",
+)
+_BRIEF = Brief(
+    run_id="1.2.1",
+    agent=Agent(
+        name="explore",
+        description="Looks.",
+        instructions="You look, and write nothing.",
+        tools=("read", "grep"),
+        model="inherit",
+        budget=Budget(turns=30),
+        temperature=0.2,
+        top_p=0.9,
+        environment=False,
+        outputs={"count": Output("How many.", {"type": "integer", "minimum": 0}, True)},
+    ),
+    prompt="Find the tests.\r\n\tHow many are there? 🦀",
+    tools=("read", "grep"),
+    model="anthropic:some-model-1",
+    budget=Budget(30, 60.5, 100_000, 5_000, 0.25, 8, 1),
+    parent="1",
+    call_id="toolu_0",
+    description="count the tests",
+    depth=1,
+    continues="1.1.1",
+    history=(User((Text("Hello"), Result("toolu_9", "bash", "exit code 1", error=True))), _ANSWER),
+)
+_RESULT = ToolResult(
+    "1\tdef a(): …",
+    error=True,
+    display="src/a.py: 1 line",
+    detail={"bytes": 12, "cut": False},
+    reads=("src/a.py",),
+    changes=("src/b.py",),
+    spill="/tmp/spill/1.txt",
+)
+_REPORT = Report(
+    text="There are 12.",
+    reason=Reason.MAX_TURNS,
+    run_id="1.2.1",
+    recovered=True,
+    outputs={"count": 12},
+    usage=_USAGE,
+    turns=3,
+    seconds=1.25,
+    calls={"read": 2, "grep": 1},
+    failed=1,
+    files_read=("src/a.py",),
+    files_changed=("src/b.py",),
+    agent="explore",
+    model="anthropic:some-model-1",
+    spill="/tmp/spill/2.txt",
+    error="none",
+)
+
+
+def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Stored, ...]:
+    """One event of every stored kind, in the order of the bracket grammar. `at`: seconds since 1970."""
+    thread = f"s1#{run}#2"
+    judged = Judged(
+        at=at,
+        run=run,
+        turn=2,
+        prompt_id=thread,
+        call_id="toolu_1",
+        name="read",
+        verdict="ask",
+        allowed=True,
+        why="no rule allows it",
+        answer="once",
+        rule="ask read(.env) (flag)",
+        part="cat .env",
+    )
+    return (
+        SessionOpened(
+            at=at, session="s1", cwd="/home/someone/project", version="0.1.0", sandbox="off"
+        ),
+        RunStarted(at=at, run=run, prompt_id=thread, brief=_BRIEF),
+        Resumed(at=at, run=run, prompt_id=thread),
+        Told(
+            at=at,
+            run=run,
+            turn=1,
+            prompt_id=thread,
+            text="All calls failed: try another way.",
+            origin="person",
+        ),
+        TurnStarted(at=at, run=run, turn=2, prompt_id=thread, grace=Reason.MAX_TURNS),
+        Retried(
+            at=at,
+            run=run,
+            turn=2,
+            prompt_id=thread,
+            attempt=1,
+            delay=0.5,
+            status=529,
+            error="overloaded",
+        ),
+        TurnFailed(
+            at=at, run=run, turn=2, prompt_id=thread, error="connection lost", transient=True
+        ),
+        TurnFinished(at=at, run=run, turn=2, prompt_id=thread, message=_ANSWER, seconds=0.75),
+        judged,
+        CallStarted(at=at, run=run, turn=2, prompt_id=thread, call=_CALL),
+        Changing(
+            at=at,
+            run=run,
+            turn=2,
+            prompt_id=thread,
+            call_id="toolu_1",
+            path="src/b.py",
+            after="e3b0c442",
+            before="",
+        ),
+        CallFinished(
+            at=at,
+            run=run,
+            turn=2,
+            prompt_id=thread,
+            call_id="toolu_1",
+            name="read",
+            result=_RESULT,
+            seconds=0.01,
+            refused=True,
+        ),
+        RunFinished(at=at, run=run, turn=3, prompt_id=thread, report=_REPORT),
+        SessionClosed(at=at),
+    )

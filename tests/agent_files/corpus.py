@@ -1,0 +1,595 @@
+"""Agent and skill files in the style of each tool, valid and broken: path, text, and what must be said about it.
+
+What must be said is "LINE: SEVERITY: part of the text", several joined by "; "; "" means nothing at all. "used" tells whether an
+agent or a skill comes of the file.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Sample(NamedTuple):
+    """One file."""
+
+    path: str
+    text: str | bytes
+    used: bool = True
+    said: str = ""
+
+
+def head(*lines: str, body: str = "You do one thing well.") -> str:
+    """A file with a head of these lines."""
+    return "\n".join(["---", *lines, "---", body, ""])
+
+
+CLAUDE = ".claude/agents/{}.md"
+BASE = ("name: reviewer", "description: Reviews code.")
+
+_GOOD: list[Sample] = [
+    Sample(CLAUDE.format("plain"), head(*BASE)),
+    Sample(CLAUDE.format("comma-tools"), head(*BASE, "tools: Read, Grep, Glob")),
+    Sample(CLAUDE.format("list-tools"), head(*BASE, "tools:", "  - Read", "  - Bash")),
+    Sample(CLAUDE.format("flow-tools"), head(*BASE, "tools: [Read, Edit, MultiEdit, Write]")),
+    Sample(CLAUDE.format("no-tools"), head(*BASE, "tools: []")),
+    Sample(CLAUDE.format("mcp"), head(*BASE, "tools: Read, mcp__github, mcp__github__list_issues")),
+    Sample(CLAUDE.format("disallowed"), head(*BASE, "disallowedTools: Bash, Write")),
+    Sample(CLAUDE.format("spawner"), head(*BASE, "tools: Read, Agent(explore, plan)")),
+    Sample(CLAUDE.format("spawner-old"), head(*BASE, "tools: [Task(explore)]")),
+    Sample(CLAUDE.format("model"), head(*BASE, "model: sonnet")),
+    Sample(CLAUDE.format("inherit"), head(*BASE, "model: inherit")),
+    Sample(CLAUDE.format("turns"), head(*BASE, "maxTurns: 12")),
+    Sample(CLAUDE.format("plan-mode"), head(*BASE, "permissionMode: plan")),
+    Sample(CLAUDE.format("default-mode"), head(*BASE, "permissionMode: default")),
+    Sample(
+        CLAUDE.format("folded"),
+        head("name: folded", "description: >", "  Reviews code", "  and tests."),
+    ),
+    Sample(
+        CLAUDE.format("literal"),
+        head("name: literal", "description: |", "  Reviews code.", "  <example>go</example>"),
+    ),
+    Sample(CLAUDE.format("quoted"), head('name: "quoted"', "description: 'Use this: always.'")),
+    Sample(CLAUDE.format("deep/er/in/sub"), head(*BASE)),
+    Sample(CLAUDE.format("crlf"), head(*BASE).replace("\n", "\r\n")),
+    Sample(CLAUDE.format("bom"), "\ufeff" + head(*BASE)),
+    Sample(
+        CLAUDE.format("chinese"),
+        head("name: 审查员", "description: 审查代码。", body="你审查代码。"),
+    ),
+    Sample(CLAUDE.format("rule-in-body"), head(*BASE, body="Begin.\n\n---\n\nEnd.")),
+    Sample(CLAUDE.format("comments"), head("# my agent", *BASE, "tools: Read  # only this")),
+    Sample(
+        ".gemini/agents/plain.md",
+        head(
+            "name: plain",
+            "description: Plain.",
+            "kind: local",
+            "tools: [read_file, search_file_content]",
+        ),
+    ),
+    Sample(".gemini/agents/wild.md", head("name: wild", "description: All.", "tools: ['*']")),
+    Sample(
+        ".gemini/agents/mcp.md",
+        head("name: mcp", "description: MCP.", "tools: [read_file, mcp_*, mcp_db_query]"),
+    ),
+    Sample(
+        ".gemini/agents/limits.md",
+        head(
+            "name: limits", "description: L.", "temperature: 0.2", "max_turns: 5", "timeout_mins: 3"
+        ),
+    ),
+    Sample(
+        ".gemini/agents/shell.md",
+        head(
+            "name: shell",
+            "description: S.",
+            "tools:",
+            "  - run_shell_command",
+            "  - list_directory",
+        ),
+    ),
+    Sample(
+        ".opencode/agents/review.md",
+        head("description: Reviews.", "mode: subagent", "temperature: 0.1", "top_p: 0.9"),
+    ),
+    Sample(
+        ".opencode/agent/all.md",
+        head("description: Reviews.", "mode: all", "model: anthropic/claude-sonnet-4-5"),
+    ),
+    Sample(".opencode/agents/main.md", head("description: Talks.", "mode: primary")),
+    Sample(
+        ".opencode/agents/tools.md",
+        head("description: T.", "tools:", "  write: false", "  edit: false", "  bash: true"),
+    ),
+    Sample(
+        ".opencode/agents/few.md", head("description: T.", "tools:", "  '*': false", "  read: true")
+    ),
+    Sample(
+        ".opencode/agents/deny.md",
+        head("description: D.", "permission:", "  edit: deny", "  bash: deny", "  read: allow"),
+    ),
+    Sample(
+        ".opencode/agents/only.md",
+        head("description: D.", "permission:", "  '*': deny", "  read: allow"),
+    ),
+    Sample(
+        ".opencode/agents/who.md",
+        head("description: D.", "permission:", "  task:", "    '*': deny", "    explore: allow"),
+    ),
+    Sample(".opencode/agents/steps.md", head("description: D.", "steps: 9")),
+    Sample(
+        ".codex/agents/plain.toml",
+        'name = "plain"\ndescription = "Plain."\ndeveloper_instructions = """\nDo it.\n"""\n',
+    ),
+    Sample(
+        ".codex/agents/ro.toml",
+        'name="ro"\ndescription="R."\nsandbox_mode="read-only"\ndeveloper_instructions="x"\nmodel="gpt-5"\n',
+    ),
+    Sample(
+        ".qwen/agents/plain.md",
+        head("name: plain", "description: Plain.", "tools:", "  - read_file", "  - write_file"),
+    ),
+    Sample(
+        ".qwen/agents/old.md",
+        head(
+            *BASE,
+            "modelConfig:",
+            "  temp: 0.3",
+            "  top_p: 0.5",
+            "runConfig:",
+            "  max_time_minutes: 2",
+        ),
+    ),
+    Sample(
+        ".qwen/agents/approval.md",
+        head(*BASE, "approvalMode: auto-edit"),
+        said="4: note: parent's rights",
+    ),
+    Sample(".goose/agents/plain.md", head("name: plain", "description: Plain.", "model: gpt-5")),
+    Sample(".agents/agents/ours.md", head("description: Named by its file.")),
+    Sample(
+        ".agents/agents/outputs.md",
+        head(*BASE, "outputs:", "  title: the title", "  pages: {type: integer}"),
+    ),
+    Sample(".agents/agents/names.md", head(*BASE, "outputs: [title, author]")),
+    Sample(
+        ".agents/agents/schema.md",
+        head(
+            *BASE,
+            "outputs:",
+            "  type: object",
+            "  properties: {n: {type: integer}, s: {type: string}}",
+            "  required: [n]",
+        ),
+    ),
+    Sample(
+        ".agents/agents/budget.md",
+        head(*BASE, "budget: {turns: 5, minutes: 2, input_tokens: 1000, children: 0}"),
+    ),
+    Sample(".agents/agents/context.md", head(*BASE, "context: none", "child_tools: [read]")),
+]
+
+_NOTED: list[Sample] = [
+    Sample(
+        CLAUDE.format("renamed"),
+        head("name: Code Reviewer", "description: R."),
+        said="2: note: 'code-reviewer'",
+    ),
+    Sample(
+        CLAUDE.format("color"),
+        head(*BASE, "color: red", "effort: high"),
+        said="4: note: 'color'; 5: note: 'effort'",
+    ),
+    Sample(
+        CLAUDE.format("hooks"),
+        head(*BASE, "hooks:", "  PreToolUse: []", "memory: user"),
+        said="4: note: 'hooks'; 6: note: 'memory'",
+    ),
+    Sample(
+        CLAUDE.format("bypass"),
+        head(*BASE, "permissionMode: bypassPermissions"),
+        said="4: note: parent's rights",
+    ),
+    Sample(
+        CLAUDE.format("unknown"),
+        head(*BASE, "colour: red"),
+        said="4: warning: unknown key 'colour'",
+    ),
+    Sample(
+        CLAUDE.format("unknown-tool"),
+        head(*BASE, "tools: Read, WebSearch"),
+        said="4: warning: no tool is called 'WebSearch'",
+    ),
+    Sample(
+        CLAUDE.format("limited-tool"),
+        head(*BASE, "tools: Read, Bash(git:*)", "disallowedTools: Read(.env), Bash(git push:*)"),
+    ),
+    Sample(
+        CLAUDE.format("limited-wrong"),
+        head(*BASE, "tools: Read, Bash(git:* push)"),
+        used=False,
+        said="4: error: :* is not at the end",
+    ),
+    Sample(
+        CLAUDE.format("colon"),
+        head("name: colon", "description: Use this: when asked."),
+        said="3: warning: quotes",
+    ),
+    Sample(
+        CLAUDE.format("twice"),
+        head(*BASE, "model: opus", "model: haiku"),
+        said="5: warning: given twice",
+    ),
+    Sample(
+        CLAUDE.format("wordy"),
+        head("name: wordy", "description: " + "w" * 3_000),
+        said="3: warning: 2,000 are used",
+    ),
+    Sample(
+        CLAUDE.format("bad-turns"), head(*BASE, "maxTurns: many"), said="4: warning: whole number"
+    ),
+    Sample(
+        CLAUDE.format("no-turns"),
+        head(*BASE, "maxTurns: 0"),
+        said="4: warning: whole number from 1",
+    ),
+    Sample(
+        CLAUDE.format("bad-model"),
+        head(*BASE, "model: [a, b]"),
+        said="4: warning: model is no text",
+    ),
+    Sample(
+        CLAUDE.format("bad-skill"),
+        head(*BASE, "skills: [nothing]"),
+        said="4: warning: no skill is called 'nothing'",
+    ),
+    Sample(
+        CLAUDE.format("tagged"),
+        head(*BASE, "color: !!python/object:os.system ls"),
+        said="4: note: 'color'",
+    ),
+    Sample(
+        ".gemini/agents/hot.md",
+        head("name: hot", "description: H.", "temperature: 9"),
+        said="4: warning: number from 0 to 2",
+    ),
+    Sample(
+        ".gemini/agents/servers.md",
+        head("name: servers", "description: S.", "mcp_servers: {}"),
+        said="4: note: 'mcp_servers'",
+    ),
+    Sample(
+        ".opencode/agents/ask.md",
+        head("description: A.", "permission:", "  bash: ask"),
+        said="3: note: whether to ask",
+    ),
+    Sample(
+        ".opencode/agents/part.md",
+        head("description: A.", "permission:", "  bash: {'git *': allow, '*': deny}"),
+        said="3: warning: kept",
+    ),
+    Sample(
+        ".opencode/agents/but.md",
+        head("description: A.", "permission:", "  bash: {'*': ask, 'rm *': deny}"),
+        said="3: note: to ask",
+    ),
+    Sample(
+        ".opencode/agents/provider.md",
+        head("description: A.", "reasoningEffort: high"),
+        said="3: warning: unknown key",
+    ),
+    Sample(
+        ".codex/agents/nick.toml",
+        'name="n"\ndescription="d"\ndeveloper_instructions="x"\nnickname_candidates=["a"]\n',
+        said="4: note: nickname",
+    ),
+    Sample(
+        ".qwen/agents/more.md",
+        head(*BASE, "runConfig:", "  max_hops: 2"),
+        said="4: warning: unknown key 'max_hops'",
+    ),
+    Sample(
+        ".agents/agents/context-wrong.md",
+        head(*BASE, "context: some"),
+        said="4: warning: 'some' is none of",
+    ),
+    Sample(
+        ".agents/agents/outputs-wrong.md",
+        head(*BASE, "outputs: {n: 3}"),
+        said="4: warning: neither a description nor a JSON Schema",
+    ),
+    Sample(
+        ".agents/agents/far.md",
+        head(*BASE, "outputs: {n: {$ref: 'http://127.0.0.1:1/x'}}"),
+        said="4: warning: no JSON Schema",
+    ),
+    Sample(
+        ".agents/agents/passwd.md",
+        head(*BASE, "outputs: {n: {$ref: 'file:///etc/passwd'}}"),
+        said="4: warning: Retrieval is disabled",
+    ),
+    Sample(
+        ".agents/agents/outputs-schema.md",
+        head(*BASE, "outputs: {n: {type: nothing}}"),
+        said="4: warning: n is no JSON Schema",
+    ),
+]
+
+_BROKEN: list[Sample] = [
+    Sample(CLAUDE.format("README"), "# Our agents\n\nRead me.\n", False, "1: note: documentation"),
+    Sample(CLAUDE.format("empty"), "", False, "1: note: documentation"),
+    Sample(CLAUDE.format("endless"), "---\nname: x\ndescription: y\n", False, "1: error: no end"),
+    Sample(CLAUDE.format("nameless"), head("description: Reviews."), False, "1: error: no name"),
+    Sample(CLAUDE.format("indescribable"), head("name: x"), False, "1: error: no description"),
+    Sample(CLAUDE.format("speechless"), head(*BASE, body=""), False, "5: error: no instructions"),
+    Sample(CLAUDE.format("list"), head("- name", "- description"), False, "2: error: key: value"),
+    Sample(CLAUDE.format("text"), head("just words"), False, "2: error: key: value"),
+    Sample(CLAUDE.format("nothing"), head(""), False, "1: error: no name"),
+    Sample(CLAUDE.format("tab"), head("name: x", "\tdescription: y"), False, "3: error: not YAML"),
+    Sample(
+        CLAUDE.format("open-quote"), head('name: "x', "description: y"), False, "error: not YAML"
+    ),
+    Sample(CLAUDE.format("open-list"), head(*BASE, "tools: [Read"), False, "error: not YAML"),
+    Sample(
+        CLAUDE.format("alias"), head("name: &a x", "description: *a"), False, "3: error: aliases"
+    ),
+    Sample(
+        CLAUDE.format("bomb"),
+        head("a: &a [x,x]", "b: &b [*a,*a,*a]", "c: [*b,*b,*b]"),
+        False,
+        "3: error: aliases",
+    ),
+    Sample(CLAUDE.format("loop"), head("a: &a [*a]"), False, "2: error: aliases"),
+    Sample(CLAUDE.format("nested"), head("a: " + "[" * 500 + "]" * 500), False, "2: error: levels"),
+    Sample(CLAUDE.format("abyss"), head("a: " + "[" * 30_000), False, "2: error: "),
+    Sample(CLAUDE.format("braces"), head("a: " + "{b: " * 15_000), False, "2: error: "),
+    Sample(
+        CLAUDE.format("complex-key"),
+        head("? [a, b]", ": c"),
+        False,
+        "2: error: a key that is no text",
+    ),
+    Sample(CLAUDE.format("long-head"), head("a: " + "x" * 70_000), False, "2: error: 65,536"),
+    Sample(
+        CLAUDE.format("huge"), head(*BASE, body="x" * 1_100_000), False, "1: error: larger than"
+    ),
+    Sample(CLAUDE.format("binary"), b"---\nname: x\n\0\0\n---\n", False, "3: error: binary"),
+    Sample(
+        CLAUDE.format("latin"),
+        "---\nname: x\ndescription: caf\u00e9\n---\nx".encode("latin-1"),
+        False,
+        "3: error: not UTF-8",
+    ),
+    Sample(
+        CLAUDE.format("control"), head("name: \x07", "description: y"), False, "error: not YAML"
+    ),
+    Sample(
+        CLAUDE.format("unspeakable"),
+        head("name: '!!!'", "description: y"),
+        False,
+        "2: warning: no letter; 1: error: no name",
+    ),
+    Sample(
+        CLAUDE.format("number"),
+        head("name: 5", "description: y"),
+        False,
+        "2: warning: name is no text; 1: error: no name",
+    ),
+    Sample(CLAUDE.format("null"), head("name: ~", "description:"), False, "1: error: no name"),
+    Sample(
+        CLAUDE.format("tools-number"),
+        head(*BASE, "tools: 5"),
+        False,
+        "4: error: tools is no list of names",
+    ),
+    Sample(
+        CLAUDE.format("tools-nested"),
+        head(*BASE, "tools: [[Read]]"),
+        False,
+        "4: error: tools is no list of names",
+    ),
+    Sample(
+        CLAUDE.format("tools-nobody"),
+        head(*BASE, "tools: Fly, Swim"),
+        False,
+        "4: error: names no tool; 4: warning: 'Fly'",
+    ),
+    Sample(
+        CLAUDE.format("strange-mode"),
+        head(*BASE, "permissionMode: silent"),
+        False,
+        "4: error: 'silent' is none of",
+    ),
+    Sample(
+        CLAUDE.format("disallowed-map"),
+        head(*BASE, "disallowedTools: {a: b}"),
+        False,
+        "4: error: disallowedTools",
+    ),
+    Sample(
+        ".gemini/agents/remote.md",
+        head("name: r", "description: R.", "kind: remote"),
+        False,
+        "1: note: run elsewhere",
+    ),
+    Sample(".gemini/agents/noname.md", head("description: R."), False, "1: error: no name"),
+    Sample(
+        ".opencode/agents/off.md",
+        head("description: O.", "disable: true"),
+        False,
+        "1: note: disabled",
+    ),
+    Sample(
+        ".opencode/agents/permission.md",
+        head("description: O.", "permission: maybe"),
+        False,
+        "3: error: permission is no map",
+    ),
+    Sample(
+        ".opencode/agents/verdict.md",
+        head("description: O.", "permission: {edit: never}"),
+        False,
+        "3: error: 'never' is none of",
+    ),
+    Sample(
+        ".opencode/agents/toolmap.md",
+        head("description: O.", "tools: {edit: 1}"),
+        False,
+        "3: error: true and false",
+    ),
+    Sample(
+        ".codex/agents/broken.toml", 'name = "x"\ndescription = \n', False, "2: error: not TOML"
+    ),
+    Sample(
+        ".codex/agents/mute.toml",
+        'name = "x"\ndescription = "y"\n',
+        False,
+        "1: error: no instructions",
+    ),
+    Sample(
+        ".codex/agents/sandbox.toml",
+        'name="x"\ndescription="y"\ndeveloper_instructions="z"\nsandbox_mode="soft"\n',
+        False,
+        "4: error: 'soft'",
+    ),
+    Sample(".codex/agents/deep.toml", "a = " + "[" * 20_000, False, "1: error: not TOML"),
+    Sample(
+        ".qwen/agents/config.md",
+        head("name: q", "runConfig: 5"),
+        False,
+        "3: warning: runConfig is no map; 1: error: no description",
+    ),
+    Sample(".goose/agents/none.md", "no head here", False, "1: note: documentation"),
+    Sample(
+        ".agents/agents/budget-wrong.md",
+        head(*BASE, "budget: {turns: lots}"),
+        False,
+        "4: error: budget turns",
+    ),
+    Sample(
+        ".agents/agents/budget-key.md",
+        head(*BASE, "budget: {euros: 3}"),
+        False,
+        "4: error: euros is unknown",
+    ),
+    Sample(
+        ".agents/agents/budget-list.md",
+        head(*BASE, "budget: [3]"),
+        False,
+        "4: error: budget is no map",
+    ),
+]
+
+_SKILLS: list[Sample] = [
+    Sample(".agents/skills/pdf/SKILL.md", head("name: pdf", "description: Fills PDFs.")),
+    Sample(".claude/skills/deep/er/SKILL.md", head("name: er", "description: Found below.")),
+    Sample(
+        ".agents/skills/full/SKILL.md",
+        head(
+            "name: full",
+            "description: F.",
+            "license: MIT",
+            "compatibility: any",
+            "metadata: {a: b}",
+        ),
+    ),
+    Sample(
+        ".agents/skills/tools/SKILL.md",
+        head("name: tools", "description: F.", "allowed-tools: Read"),
+        said="4: note: 'allowed-tools'",
+    ),
+    Sample(
+        ".agents/skills/quiet/SKILL.md",
+        head("name: quiet", "description: Q.", "disable-model-invocation: true"),
+    ),
+    Sample(
+        ".agents/skills/when/SKILL.md",
+        head("name: when", "description: W.", "when_to_use: On Mondays."),
+    ),
+    Sample(
+        ".agents/skills/fork/SKILL.md",
+        head("name: fork", "description: F.", "context: fork"),
+        said="4: note: 'context'",
+    ),
+    Sample(
+        ".agents/skills/other/SKILL.md",
+        head("name: another", "description: A."),
+        said="2: warning: not that of its folder",
+    ),
+    Sample(
+        ".agents/skills/caps/SKILL.md",
+        head("name: Caps Lock", "description: C."),
+        said="2: warning: hyphens",
+    ),
+    Sample(
+        ".agents/skills/double/SKILL.md",
+        head("name: double--x", "description: C."),
+        said="2: warning: hyphens",
+    ),
+    Sample(".agents/skills/nameless/SKILL.md", head("description: N."), said="1: warning: no name"),
+    Sample(
+        ".agents/skills/number/SKILL.md",
+        head("name: 5", "description: N."),
+        said="2: warning: name is no text",
+    ),
+    Sample(
+        ".agents/skills/wordy/SKILL.md",
+        head("name: wordy", "description: " + "w" * 2_000),
+        said="3: warning: 2,000 characters",
+    ),
+    Sample(
+        ".agents/skills/picky/SKILL.md",
+        head("name: picky", "description: P.", "compatibility: " + "c" * 600),
+        said="4: warning: 500",
+    ),
+    Sample(
+        ".agents/skills/meta/SKILL.md",
+        head("name: meta", "description: M.", "metadata: 3"),
+        said="4: warning: metadata is no map",
+    ),
+    Sample(
+        ".agents/skills/meta2/SKILL.md",
+        head("name: meta2", "description: M.", "metadata: {v: 3}"),
+        said="4: warning: map of texts",
+    ),
+    Sample(
+        ".agents/skills/free/SKILL.md",
+        head("name: free", "description: F.", "license: [MIT]"),
+        said="4: warning: license is no text",
+    ),
+    Sample(
+        ".agents/skills/odd/SKILL.md",
+        head("name: odd", "description: O.", "mood: good"),
+        said="4: warning: unknown key 'mood'",
+    ),
+    Sample(
+        ".agents/skills/colon/SKILL.md",
+        head("name: colon", "description: Use: now"),
+        said="3: warning: quotes",
+    ),
+    Sample(
+        ".agents/skills/shell/SKILL.md",
+        head("name: shell", "description: S.", body="a\n!`date` now"),
+        said="6: note: not run",
+    ),
+    Sample(".agents/skills/mute/SKILL.md", head("name: mute"), False, "1: error: no description"),
+    Sample(
+        ".agents/skills/blank/SKILL.md",
+        head("name: blank", "description: ''"),
+        False,
+        "3: error: no description",
+    ),
+    Sample(".agents/skills/headless/SKILL.md", "# Skill\n", False, "1: error: no head"),
+    Sample(".agents/skills/endless/SKILL.md", "---\nname: endless\n", False, "1: error: no end"),
+    Sample(".agents/skills/binary/SKILL.md", b"\x7fELF\0\0", False, "1: error: binary"),
+    Sample(
+        ".agents/skills/broken/SKILL.md",
+        head("name: [", "description: x"),
+        False,
+        "error: not YAML",
+    ),
+]
+
+AGENTS = [*_GOOD, *_NOTED, *_BROKEN]
+SKILLS = _SKILLS

@@ -1,0 +1,392 @@
+"""What each tool's keys become, which file goes first, and how sessions use what was found."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.agent_files.corpus import AGENTS, Sample, head
+
+from mudroom import Agent, Budget, Output, Session, UsageError
+from mudroom._core.agents import Mode
+from mudroom._engine.task import chosen
+from mudroom.agent_files import BUILT_IN, agent_of, agents_from, builtin, source
+from mudroom.agent_files.tools_field import BUILT_IN as KNOWN_TOOLS
+from mudroom.errors import UnknownName
+from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.tools import builtin as built_in_tools
+
+Write = Callable[[str, str], Path]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    (tmp_path / "home").mkdir()
+
+    def write(path: str, text: str) -> Path:
+        file = tmp_path / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    return write
+
+
+def sample(path: str) -> Sample:
+    return next(sample for sample in AGENTS if sample.path == path)
+
+
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        (".claude/agents/comma-tools.md", {"tools": ("read", "grep", "glob")}),
+        (".claude/agents/flow-tools.md", {"tools": ("read", "edit", "write")}),
+        (".claude/agents/no-tools.md", {"tools": ()}),
+        (
+            ".claude/agents/mcp.md",
+            {"tools": ("read", "mcp__github__*", "mcp__github__list_issues")},
+        ),
+        (".claude/agents/disallowed.md", {"tools": ("*", "!bash", "!write")}),
+        (".claude/agents/spawner.md", {"tools": ("read", "task"), "children": ("explore", "plan")}),
+        (".claude/agents/spawner-old.md", {"tools": ("task",), "children": ("explore",)}),
+        (".claude/agents/model.md", {"model": "sonnet"}),
+        (".claude/agents/turns.md", {"budget": Budget(turns=12)}),
+        (".claude/agents/plan-mode.md", {"tools": ("*", "!write", "!edit"), "mode": Mode.PLAN}),
+        (".claude/agents/bypass.md", {"tools": None, "mode": Mode.BYPASS}),
+        (".qwen/agents/approval.md", {"mode": Mode.ACCEPT_EDITS}),
+        (".claude/agents/renamed.md", {"name": "code-reviewer"}),
+        (
+            ".claude/agents/limited-tool.md",
+            {"tools": ("read", "bash(git:*)", "!read(.env)", "!bash(git push:*)")},
+        ),
+        (".claude/agents/colon.md", {"description": "Use this: when asked."}),
+        (".claude/agents/chinese.md", {"name": "审查员", "instructions": "你审查代码。"}),
+        (".claude/agents/rule-in-body.md", {"instructions": "Begin.\n\n---\n\nEnd."}),
+        (".gemini/agents/wild.md", {"tools": ("*",)}),
+        (".gemini/agents/mcp.md", {"tools": ("read", "mcp__*", "mcp__db__query")}),
+        (".gemini/agents/limits.md", {"temperature": 0.2, "budget": Budget(turns=5, seconds=180)}),
+        (".gemini/agents/shell.md", {"tools": ("bash", "glob")}),
+        (".opencode/agents/review.md", {"name": "review", "temperature": 0.1, "top_p": 0.9}),
+        (".opencode/agents/tools.md", {"tools": ("*", "!write", "!edit")}),
+        (".opencode/agents/few.md", {"tools": ("read",)}),
+        (".opencode/agents/deny.md", {"tools": ("*", "!edit", "!bash", "!write")}),
+        (".opencode/agents/only.md", {"tools": ("read",)}),
+        (".opencode/agents/who.md", {"tools": None, "children": ("explore",)}),
+        (".opencode/agents/part.md", {"tools": ("*", "!bash")}),
+        (".opencode/agents/but.md", {"tools": ("*", "!bash(rm *)")}),
+        (".codex/agents/plain.toml", {"name": "plain", "instructions": "Do it."}),
+        (
+            ".codex/agents/ro.toml",
+            {"tools": ("*", "!write", "!edit"), "mode": Mode.PLAN, "model": "gpt-5"},
+        ),
+        (".qwen/agents/old.md", {"temperature": 0.3, "top_p": 0.5, "budget": Budget(seconds=120)}),
+        (".agents/agents/ours.md", {"name": "ours"}),
+        (
+            ".agents/agents/outputs.md",
+            {"outputs": {"title": Output("the title"), "pages": Output("", {"type": "integer"})}},
+        ),
+        (".agents/agents/names.md", {"outputs": {"title": Output(), "author": Output()}}),
+        (
+            ".agents/agents/schema.md",
+            {
+                "outputs": {
+                    "n": Output(schema={"type": "integer"}),
+                    "s": Output("", {"type": "string"}, True),
+                }
+            },
+        ),
+        (
+            ".agents/agents/budget.md",
+            {"budget": Budget(turns=5, seconds=120, input_tokens=1000, children=0)},
+        ),
+        (".agents/agents/context.md", {"context": "none", "child_tools": ("read",)}),
+    ],
+)
+def test_c11_each_tools_keys_mean_what_they_mean_there(
+    write: Write, path: str, wanted: dict[str, Any]
+) -> None:
+    text = sample(path).text
+    assert isinstance(text, str)
+    agent, _ = agent_of(str(write(path, text)), path.split("/")[0].removeprefix("."))
+    assert agent is not None
+    assert {name: getattr(agent, name) for name in wanted} == wanted
+
+
+def test_c11_the_built_in_agents_are_files_like_a_users(write: Write) -> None:
+    for name in BUILT_IN:
+        agent, draft = agent_of(str(write(f"{name}.md", source(name))))
+        assert agent == builtin(name)
+        assert draft.notes.findings == []
+
+
+def test_c11_plan_and_explore_cannot_change_anything() -> None:
+    for name in ("plan", "explore"):
+        assert not set(builtin(name).tools or ()) & {"bash", "write", "edit", "task"}
+
+
+def test_the_tools_that_are_always_known_are_those_there_are() -> None:
+    assert set(KNOWN_TOOLS) == {*built_in_tools(), "task", "skill"}
+
+
+def test_c11_nearest_folder_first_then_kinds_in_order_then_the_person(
+    write: Write, tmp_path: Path
+) -> None:
+    def put(path: str) -> None:
+        write(path, head("name: x", f"description: {path}"))
+
+    order = [
+        "project/sub/.claude/agents/x.md",
+        "project/.agents/agents/x.md",
+        "project/.claude/agents/x.md",
+        "project/.gemini/agents/x.md",
+        "project/.opencode/agents/x.md",
+        "project/.qwen/agents/x.md",
+        "home/.agents/agents/x.md",
+        "home/.claude/agents/x.md",
+    ]
+    for path in order:
+        put(path)
+    for at, first in enumerate(order):
+        found = agents_from(str(tmp_path / "project" / "sub"), home=str(tmp_path / "home"))
+        assert [agent.description for agent in found.agents] == [first]
+        assert found.paths["x"].endswith(first)
+        clashes = [finding for finding in found.findings if "goes before it" in finding.text]
+        assert [clash.path.removeprefix(f"{tmp_path}/") for clash in clashes] == order[at + 1 :]
+        assert all(found.paths["x"] in clash.text for clash in clashes)
+        (tmp_path / first).unlink()
+
+
+def test_c11_folders_above_the_repository_are_not_looked_into(write: Write, tmp_path: Path) -> None:
+    write(".claude/agents/outer.md", head("name: outer", "description: o"))
+    assert agents_from(str(tmp_path / "project"), home="").agents == ()
+
+
+def test_c11_where_nothing_lies_nothing_is_read(tmp_path: Path) -> None:
+    found = agents_from(str(tmp_path), home=str(tmp_path / "nowhere"))
+    assert (found.agents, found.skills, found.findings) == ((), {}, ())
+
+
+@pytest.mark.parametrize(
+    ("patterns", "wanted"),
+    [
+        (None, "bash read task mcp__a__b"),
+        (("*",), "bash read task mcp__a__b"),
+        (("*", "!bash"), "read task mcp__a__b"),
+        (("read", "Shell"), "bash read"),
+        (("mcp__a__*",), "mcp__a__b"),
+        (("*", "!mcp__*", "!Shell"), "read task"),
+        (("!*",), ""),
+        ((), ""),
+    ],
+)
+def test_c10_patterns_choose_and_take_away(patterns: tuple[str, ...] | None, wanted: str) -> None:
+    assert chosen(["bash", "read", "task", "mcp__a__b"], patterns) == tuple(wanted.split())
+
+
+async def test_c11_a_session_reads_agent_files_only_when_asked(
+    write: Write, tmp_path: Path
+) -> None:
+    write(
+        "project/.claude/agents/reviewer.md",
+        head("name: reviewer", "description: Reviews.", "tools: Read"),
+    )
+    write("project/AGENTS.md", "Be brief.")
+
+    async def names(**more: Any) -> tuple[set[str], str]:
+        model = ScriptedModel(["Done."])
+        given: dict[str, Any] = {
+            "journal": "memory",
+            "environ": {"HOME": str(tmp_path / "home")},
+            **more,
+        }
+        async with Session(model=model, cwd=str(tmp_path / "project"), **given) as session:
+            await session.run("Hello.")
+            return {agent.name for agent in session.agents}, model.requests[0].system
+
+    plain, system = await names()
+    assert plain == set(BUILT_IN)
+    assert "Be brief." not in system
+    asked, system = await names(agent_files=True)
+    assert asked == {*BUILT_IN, "reviewer"}
+    assert "Be brief." in system
+
+
+async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(
+    write: Write, tmp_path: Path
+) -> None:
+    write(
+        "project/.claude/agents/r.md",
+        head("name: Code Reviewer", "description: Reviews.", "tools: Read", "model: sonnet"),
+    )
+    write(
+        "project/.agents/agents/alone.md",
+        head("name: alone", "description: Alone.", "context: none"),
+    )
+    write("project/AGENTS.md", "PROJECT-RULES")
+    write("home/.claude/CLAUDE.md", "MY-RULES")
+
+    def answer(request: Request) -> Any:
+        if "task" not in request.tools:
+            return "Looked."
+        asked = [
+            call("task", prompt="a", agent="code_reviewer"),
+            call("task", prompt="b", agent="Alone"),
+        ]
+        return "Done." if request.turn else asked
+
+    model = ScriptedModel(answer)
+    environ = {"HOME": str(tmp_path / "home")}
+    async with Session(
+        model=model,
+        cwd=str(tmp_path / "project"),
+        journal="memory",
+        environ=environ,
+        agent_files=True,
+    ) as session:
+        await session.run("Review it.")
+        notices = "\n".join(session.notices)
+    by_prompt = {request.prompt: request for request in model.requests}
+    assert by_prompt["a"].tools == ("read",)
+    assert "PROJECT-RULES" in by_prompt["a"].system
+    assert "MY-RULES" in by_prompt["a"].system
+    assert "RULES" not in by_prompt["b"].system
+    assert "agent code-reviewer wants the model sonnet, but no key for it" in notices
+    assert "using agents of this folder: alone, code-reviewer" in notices
+
+
+async def test_c11_task_lists_names_and_descriptions_and_an_unknown_one_is_an_error_with_the_nearest(
+    write: Write, tmp_path: Path
+) -> None:
+    write("project/.claude/agents/r.md", head("name: reviewer", "description: Reviews code."))
+
+    def answer(request: Request) -> Any:
+        return "Done." if request.turn else [call("task", prompt="a", agent="reviwer")]
+
+    model = ScriptedModel(answer)
+    settings: dict[str, Any] = {
+        "cwd": str(tmp_path / "project"),
+        "journal": "memory",
+        "environ": {},
+        "agent_files": True,
+    }
+    async with Session(model=model, **settings) as session:
+        described = session.toolbox["task"].description
+        await session.run("Go.")
+    assert "- reviewer: Reviews code." in described
+    assert "- plan: " in described
+    result = model.requests[1].results[0]
+    assert result.error
+    assert "Did you mean reviewer" in result.text
+
+
+async def test_c11_any_agent_can_be_the_root(write: Write, tmp_path: Path) -> None:
+    write(
+        "project/.opencode/agents/main.md",
+        head("description: Talks.", "mode: primary", "tools: {'*': false, read: true}"),
+    )
+    settings: dict[str, Any] = {
+        "cwd": str(tmp_path / "project"),
+        "journal": "memory",
+        "environ": {},
+        "agent_files": True,
+    }
+    model = ScriptedModel(["Hello."])
+    async with Session(model=model, root="MAIN", **settings) as session:
+        await session.run("Hello.")
+        assert "main" not in {agent.name for agent in session.agents}
+    assert model.requests[0].system.startswith("You do one thing well.")
+    assert model.requests[0].tools == ("read",)
+    with pytest.raises(UnknownName, match="unknown agent 'nobody'"):
+        async with Session(model=model, root="nobody", **settings):
+            pass
+
+
+async def test_c11_an_agent_may_call_only_whom_its_file_allows_with_the_tools_it_allows() -> None:
+    root = Agent(
+        name="boss", instructions="Boss.", children=("plan",), child_tools=("read", "bash")
+    )
+
+    def answer(request: Request) -> Any:
+        if "task" not in request.tools:
+            return "Planned."
+        return (
+            "Done."
+            if request.turn
+            else [call("task", prompt="a", agent="explore"), call("task", prompt="b", agent="plan")]
+        )
+
+    model = ScriptedModel(answer)
+    async with Session(model=model, root=root, journal="memory", environ={}) as session:
+        await session.run("Go.")
+    refused, planned = model.requests[-1].results
+    assert refused.error
+    assert "plan" in refused.text
+    assert "Planned." in planned.text
+    assert next(request.tools for request in model.requests if request.prompt == "b") == ("read",)
+
+
+async def test_c10_an_agent_whose_file_says_plan_or_read_only_changes_nothing(
+    write: Write, tmp_path: Path
+) -> None:
+    write(
+        "project/.claude/agents/p.md",
+        head("name: planner", "description: Plans.", "permissionMode: plan"),
+    )
+    write(
+        "project/.codex/agents/r.toml",
+        'name="ro"\ndescription="R."\nsandbox_mode="read-only"\ndeveloper_instructions="x"\n',
+    )
+
+    def answer(request: Request) -> Any:
+        return (
+            "Done."
+            if request.turn
+            else [call("bash", command="touch made"), call("write", file_path="made", content="x")]
+        )
+
+    settings: dict[str, Any] = {
+        "cwd": str(tmp_path / "project"),
+        "journal": "memory",
+        "environ": {},
+        "agent_files": True,
+    }
+    for name in ("planner", "ro"):
+        model = ScriptedModel(answer)
+        async with Session(model=model, **settings) as session:
+            await session.task("Make it.", agent=name)
+        assert [result.error for result in model.requests[1].results] == [True, True]
+        assert not (tmp_path / "project" / "made").exists()
+
+
+async def test_c3_an_agent_file_with_outputs_must_emit(write: Write, tmp_path: Path) -> None:
+    write(
+        "project/.agents/agents/counter.md",
+        head("description: Counts.", "outputs: {n: {type: integer}}"),
+    )
+
+    def answer(request: Request) -> Any:
+        return (
+            [call("self.emitvalue", emit_variable_name="n", emit_variable_value=3)]
+            if request.turn
+            else "Three."
+        )
+
+    settings: dict[str, Any] = {
+        "cwd": str(tmp_path / "project"),
+        "journal": "memory",
+        "environ": {},
+        "agent_files": True,
+    }
+    async with Session(model=ScriptedModel(answer), **settings) as session:
+        report = await session.task("Count.", agent="COUNTER")
+    assert report.outputs == {"n": 3}
+
+
+def test_a_wrong_folder_is_still_a_usage_error() -> None:
+    with pytest.raises(UsageError):
+        Session.run_sync(
+            "x", cwd="/nowhere/at/all", agent_files=True, model="offline", journal="memory"
+        )

@@ -1,0 +1,206 @@
+"""`mudroom agents`, and the flags about agents, through the real command line."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from tests.agent_files.corpus import head
+
+from mudroom import Call
+from mudroom.testing.model_server import Asked, ModelServer, Said
+
+
+class Done(NamedTuple):
+    """How it ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+class Project:
+    """A folder with a command line in it that knows nothing of this machine's user."""
+
+    def __init__(self, base: Path) -> None:
+        self.folder, self.home = base / "project", base / "person"
+        (self.folder / ".git").mkdir(parents=True)
+        self.env = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(self.home),
+            "MUDROOM_HOME": str(base / "state"),
+            "XDG_CONFIG_HOME": str(base / "etc"),
+            "LANG": "C.UTF-8",
+        }
+
+    def write(self, path: str, text: str) -> Path:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+        return file
+
+    async def __call__(self, *arguments: str, **env: str) -> Done:
+        pipes: dict[str, Any] = dict.fromkeys(("stdout", "stderr"), asyncio.subprocess.PIPE)
+        process = await asyncio.create_subprocess_exec(
+            sys.executable,
+            "-m",
+            "mudroom",
+            *arguments,
+            cwd=self.folder,
+            env=self.env | env,
+            stdin=asyncio.subprocess.DEVNULL,
+            **pipes,
+        )
+        out, err = await process.communicate()
+        assert process.returncode is not None
+        assert b"Traceback" not in err
+        return Done(process.returncode, out.decode(), err.decode())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(tmp_path)
+
+
+async def test_agents_lists_what_there_is_and_where(project: Project) -> None:
+    path = project.write(
+        ".claude/agents/r.md", head("name: reviewer", "description: Reviews.", "mood: good")
+    )
+    project.write(".agents/skills/pdf/SKILL.md", head("name: pdf", "description: PDFs."))
+    shown = await project("agents")
+    assert shown.code == 0
+    for part in (
+        "reviewer",
+        "Reviews.",
+        str(path),
+        "explore",
+        "plan",
+        "built in",
+        "skill: PDFs.",
+        "1 warning: mudroom agents check",
+    ):
+        assert part in shown.out
+    listed = json.loads((await project("agents", "list", "--json")).out)
+    assert [agent["name"] for agent in listed["agents"]] == [
+        "reviewer",
+        "general",
+        "explore",
+        "plan",
+    ]
+    assert [skill["name"] for skill in listed["skills"]] == ["pdf"]
+    assert listed["findings"][0]["line"] == 4
+
+
+async def test_agents_show_says_how_one_would_run(project: Project) -> None:
+    path = project.write(
+        ".claude/agents/r.md",
+        head("name: Code Reviewer", "description: R.", "tools: Read", "maxTurns: 5"),
+    )
+    shown = await project("agents", "show", "code_reviewer")
+    assert shown.code == 0
+    for part in ("code-reviewer", str(path), "read", "turns 5", "You do one thing well."):
+        assert part in shown.out
+    unknown = await project("agents", "show", "revewer")
+    assert unknown.code == 2
+    assert "unknown agent 'revewer'" in unknown.err
+
+
+async def test_agents_new_writes_a_file_that_is_right_and_never_over_one(project: Project) -> None:
+    made = await project("agents", "new", "My Helper")
+    assert made.code == 0
+    assert (project.folder / made.out.strip()).is_file()
+    assert (await project("agents", "check")).out == "Nothing is wrong.\n"
+    assert "my-helper" in (await project("agents")).out
+    again = await project("agents", "new", "my-helper")
+    assert again.code == 2
+    assert "there already" in again.err
+
+
+async def test_agents_check_says_path_and_line_and_fails_for_files_that_cannot_be_used(
+    project: Project,
+) -> None:
+    project.write(".claude/agents/a.md", head("name: a", "description: A.", "tools: 5"))
+    project.write(".claude/agents/b.md", head("name: b", "description: B.", "color: red"))
+    project.write("AGENTS.md", "x\n@../../etc/secret.md")
+    everything = await project("agents", "check")
+    assert everything.code == 1
+    assert "a.md:4: error: tools is no list of names" in everything.out
+    assert "b.md:4: note: 'color'" in everything.out
+    assert "AGENTS.md:2: warning:" in everything.out
+    one = await project("agents", "check", ".claude/agents/b.md")
+    assert (one.code, "a.md" in one.out) == (0, False)
+    assert (await project("agents", "check", "nowhere")).code == 2
+
+
+async def test_doctor_counts_what_is_wrong_and_says_where(project: Project) -> None:
+    path = project.write(".gemini/agents/g.md", head("name: g"))
+    shown = await project("doctor")
+    assert f"1 error, the first: {path}:1: error: no description" in shown.out
+
+
+async def test_agent_and_agents_choose_who_takes_the_prompt(project: Project) -> None:
+    project.write(
+        ".claude/agents/r.md", head("name: reviewer", "description: Reviews.", body="FROM-FILE")
+    )
+
+    def answer(asked: Asked) -> Said:
+        return str(asked.json["system"])[:200].replace("\n", " ")
+
+    async with ModelServer(answer) as server:
+        env = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+        from_file = await project("-p", "x", "--agent", "Reviewer", **env)
+        inline = json.dumps(
+            {"poet": {"description": "Rhymes.", "prompt": "FROM-FLAG", "tools": ["Read"]}}
+        )
+        from_flag = await project("-p", "x", "--agents", inline, "--agent", "poet", **env)
+    assert "FROM-FILE" in from_file.out
+    assert "using agents of this folder: reviewer" in from_file.err
+    assert "FROM-FLAG" in from_flag.out
+    assert server.requests[1].tools == ["read"]
+    nobody = await project("-p", "x", "--agent", "nobody")
+    assert (nobody.code, "unknown agent 'nobody'" in nobody.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("{", "not JSON"),
+        ("[]", "a JSON object is wanted"),
+        ('{"a": 1}', "no object of keys"),
+        ('{"a": {"prompt": "p"}}', "no description"),
+    ],
+)
+async def test_agents_that_cannot_be_used_are_wrong_usage(
+    project: Project, given: str, said: str
+) -> None:
+    done = await project("-p", "x", "--model", "offline", "--agents", given)
+    assert done.code == 2
+    assert "--agents" in done.err
+    assert said in done.err
+
+
+async def test_c3_json_schema_fills_structured_output(project: Project) -> None:
+    def answer(asked: Asked) -> Said:
+        return (
+            Call(
+                f"c{asked.n}",
+                asked.tools[-1],
+                {"emit_variable_name": "n", "emit_variable_value": 3},
+            ),
+        )
+
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    file = project.write("schema.json", json.dumps(schema))
+    async with ModelServer(answer) as server:
+        env = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+        as_json = await project("-p", "Count.", "--json-schema", str(file), "-o", "json", **env)
+        as_text = await project("-p", "Count.", "--json-schema", json.dumps(schema), **env)
+    assert json.loads(as_json.out)["structured_output"] == {"n": 3}
+    assert as_text.out == '{"n":3}\n'
+    wrong = await project("-p", "Count.", "--json-schema", "nowhere.json")
+    assert (wrong.code, "nowhere.json" in wrong.err) == (2, True)

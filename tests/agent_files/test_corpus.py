@@ -1,0 +1,153 @@
+"""Every file of the corpus: used or not as it should be, each complaint with path and line, never a crash."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.agent_files.corpus import AGENTS, SKILLS, Sample, head
+
+from mudroom import agent_files
+from mudroom.agent_files import Finding
+from mudroom.agent_files.diagnostics import Notes
+from mudroom.agent_files.frontmatter import page
+
+
+def laid(folder: Path, samples: Iterable[Sample]) -> None:
+    (folder / ".git").mkdir(exist_ok=True)
+    for sample in samples:
+        path = folder / sample.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(sample.text if isinstance(sample.text, bytes) else sample.text.encode())
+
+
+def check(findings: Iterable[Finding], sample: Sample, folder: Path) -> None:
+    told = [f"{finding.line}: {finding.severity}: {finding.text}" for finding in findings]
+    lines = (folder / sample.path).read_bytes().count(b"\n") + 2
+    for finding in findings:
+        assert finding.path == str(folder / sample.path)
+        assert 1 <= finding.line <= lines
+    for wanted in filter(None, sample.said.split("; ")):
+        *place, part = (
+            wanted.split(": ", 2) if wanted[0].isdigit() else ["", *wanted.split(": ", 1)]
+        )
+        pattern = ": ".join(place).lstrip(": ")
+        assert any(pattern in line and part in line for line in told), (wanted, told)
+    if not sample.said:
+        assert told == []
+
+
+def test_c11_the_corpus_has_more_than_a_hundred_files() -> None:
+    assert len(AGENTS) + len(SKILLS) > 100
+
+
+@pytest.mark.parametrize("sample", AGENTS, ids=lambda sample: sample.path)
+def test_c11_an_agent_file_is_used_or_its_fault_is_named(tmp_path: Path, sample: Sample) -> None:
+    laid(tmp_path, [sample])
+    found = agent_files.agents_from(str(tmp_path), home="")
+    assert len(found.agents) + len(found.mains) == sample.used
+    check(found.findings, sample, tmp_path)
+
+
+@pytest.mark.parametrize("sample", SKILLS, ids=lambda sample: sample.path)
+def test_c11_a_skill_is_used_or_its_fault_is_named(tmp_path: Path, sample: Sample) -> None:
+    laid(tmp_path, [sample])
+    found = agent_files.agents_from(str(tmp_path), home="")
+    assert len(found.skills) == sample.used
+    check(found.findings, sample, tmp_path)
+
+
+def test_c11_all_of_them_together_leave_every_path_and_line(tmp_path: Path) -> None:
+    laid(tmp_path, [*AGENTS, *SKILLS])
+    found = agent_files.agents_from(str(tmp_path), home="")
+    assert len(found.agents) > 20
+    assert len({agent_files.folded(agent.name) for agent in found.agents}) == len(found.agents)
+    for finding in found.findings:
+        assert Path(finding.path).exists()
+        assert re.fullmatch(r"/.*:\d+: (error|warning|note): .+", str(finding), re.DOTALL)
+    clashes = [finding for finding in found.findings if "goes before it" in finding.text]
+    assert clashes
+
+
+@settings(
+    max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(text=st.text(max_size=300))
+def test_c11_any_head_is_read_or_refused(text: str) -> None:
+    notes = Notes("x.md")
+    read = page(f"---\n{text}\n---\nbody", notes)
+    assert read is not None or notes.findings or text.split("\n")[0].rstrip() == "---"
+
+
+YAML = st.text(alphabet="ab:-[]{}'\"|>&*!#?,\n \t%@`1.~", max_size=120)
+
+
+@settings(max_examples=500, deadline=None)
+@given(text=YAML)
+def test_c11_anything_like_yaml_is_read_or_refused_with_a_line_inside_the_file(text: str) -> None:
+    notes = Notes("x.md")
+    page(f"---\n{text}\n---\nbody", notes)
+    for finding in notes.findings:
+        assert 1 <= finding.line <= text.count("\n") + 4
+
+
+VALUES = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+KNOWN = (
+    "name description tools disallowedTools permission permissionMode model maxTurns timeout_mins temperature skills outputs budget "
+    "child_tools context mode kind disable modelConfig runConfig sandbox_mode prompt hooks other"
+)
+KEYS = st.sampled_from(KNOWN.split())
+
+
+@settings(max_examples=400, deadline=None)
+@given(keys=st.dictionaries(KEYS, VALUES, max_size=8))
+def test_c11_any_value_of_any_key_is_taken_or_named(keys: dict[str, object]) -> None:
+    agent, draft = agent_files.inline(keys, "x", "--agents")
+    assert (
+        agent is not None
+        or draft.off
+        or any(finding.severity == "error" for finding in draft.notes.findings)
+    )
+
+
+@settings(max_examples=100, deadline=None)
+@given(keys=st.dictionaries(KEYS, VALUES, max_size=8))
+def test_c11_whatever_limits_tools_and_is_not_understood_costs_the_file(
+    keys: dict[str, object],
+) -> None:
+    agent, _ = agent_files.inline(
+        {**keys, "description": "d", "prompt": "p", "tools": {"a": "b"}}, "x", "--agents"
+    )
+    assert agent is None
+
+
+def test_c11_files_that_are_no_files(tmp_path: Path) -> None:
+    folder = tmp_path / ".claude" / "agents"
+    folder.mkdir(parents=True)
+    (tmp_path / ".git").mkdir()
+    (folder / "circle").symlink_to(folder)
+    (folder / "self.md").symlink_to(folder / "self.md")
+    (folder / "gone.md").symlink_to(folder / "nowhere.md")
+    (folder / "out.md").symlink_to("/etc/passwd")
+    (folder / "folder.md").mkdir()
+    os.mkfifo(folder / "pipe.md")
+    (folder / "locked.md").write_text(head("name: x", "description: y"))
+    (folder / "locked.md").chmod(0)
+    found = agent_files.agents_from(str(tmp_path), home="")
+    told = {Path(finding.path).name: finding.text for finding in found.findings}
+    assert "leads out of" in told["out.md"]
+    assert "cannot be read" in told["gone.md"]
+    assert "not a regular file" in told["pipe.md"]
+    assert "self.md" in told
+    assert set(told) - {"locked.md"} == {"self.md", "gone.md", "out.md", "pipe.md"}

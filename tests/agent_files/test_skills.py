@@ -1,0 +1,184 @@
+"""Skills: the catalogue in the tool's text, the body when asked for, files on demand; nothing of a skill is ever run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.agent_files.corpus import head
+
+from mudroom import Session
+from mudroom.agent_files import agents_from, skill_of
+from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.tools.skill import CATALOGUE, skill_tool
+
+SKILL = head(
+    "name: pdf",
+    "description: Fills PDF forms.",
+    body="Run ${CLAUDE_SKILL_DIR}/fill.py. See guide.md.",
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    folder = tmp_path / "home" / ".claude" / "skills" / "pdf"
+    (folder / "refs").mkdir(parents=True)
+    (folder / "SKILL.md").write_text(SKILL)
+    (folder / "guide.md").write_text("GUIDE-TEXT")
+    (folder / "refs" / "more.md").write_text("more")
+    (tmp_path / "project" / ".git").mkdir(parents=True)
+    return tmp_path / "project"
+
+
+def opened(project: Path, model: ScriptedModel, **more: Any) -> Session:
+    environ = {"HOME": str(project.parent / "home")}
+    return Session(
+        model=model, cwd=str(project), journal="memory", environ=environ, agent_files=True, **more
+    )
+
+
+async def test_a17_names_are_in_the_tools_text_bodies_come_when_asked_for_and_files_can_be_read(
+    project: Path,
+) -> None:
+    folder = project.parent / "home" / ".claude" / "skills" / "pdf"
+
+    def answer(request: Request) -> Any:
+        steps = [
+            [call("skill", name="pdf")],
+            [call("read", file_path=str(folder / "guide.md"))],
+            "Done.",
+        ]
+        return steps[request.turn]
+
+    model = ScriptedModel(answer)
+    async with opened(project, model) as session:
+        assert "- pdf: Fills PDF forms." in session.toolbox["skill"].description
+        report = await session.run("Fill the form.")
+    body = model.requests[1].results[0].text
+    assert body.startswith('<skill_content name="pdf">')
+    assert f"Run {folder}/fill.py." in body
+    assert "- guide.md" in body
+    assert "- refs/more.md" in body
+    assert "GUIDE-TEXT" in model.requests[2].results[0].text
+    assert report.failed == 0
+
+
+async def test_a17_a_skills_folder_can_be_read_but_not_written(project: Path) -> None:
+    path = str(project.parent / "home" / ".claude" / "skills" / "pdf" / "new.md")
+
+    def answer(request: Request) -> Any:
+        return "Done." if request.turn else [call("write", file_path=path, content="x")]
+
+    model = ScriptedModel(answer)
+    async with opened(project, model) as session:
+        await session.run("Write there.")
+    assert model.requests[1].results[0].error
+    assert not Path(path).exists()
+
+
+async def test_a17_the_tool_is_not_offered_where_there_are_no_skills(project: Path) -> None:
+    (project.parent / "home" / ".claude" / "skills" / "pdf" / "SKILL.md").unlink()
+    async with opened(project, ScriptedModel([])) as session:
+        assert "skill" not in session.tools
+
+
+async def test_a17_an_unknown_skill_is_an_error_with_the_nearest(project: Path) -> None:
+    def answer(request: Request) -> Any:
+        return "Done." if request.turn else [call("load_skill", skill="pfd")]
+
+    model = ScriptedModel(answer)
+    async with opened(project, model) as session:
+        await session.run("x")
+    result = model.requests[1].results[0]
+    assert result.error
+    assert "pdf" in result.text
+
+
+async def test_a17_hidden_skills_are_not_told_of(project: Path) -> None:
+    path = project.parent / "home" / ".claude" / "skills" / "pdf" / "SKILL.md"
+    path.write_text(head("name: pdf", "description: d", "disable-model-invocation: true"))
+    async with opened(project, ScriptedModel([])) as session:
+        assert "skill" not in session.tools
+
+
+async def test_a17_an_agents_skills_are_loaded_from_the_start(project: Path) -> None:
+    file = project / ".agents" / "agents" / "filler.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(head("description: Fills.", "skills: [pdf]"))
+    model = ScriptedModel(["Done."])
+    async with opened(project, model) as session:
+        await session.task("Fill.", agent="filler")
+    assert "See guide.md." in model.requests[0].system
+
+
+def test_a17_a_projects_skill_goes_before_the_persons(project: Path) -> None:
+    file = project / ".agents" / "skills" / "pdf" / "SKILL.md"
+    file.parent.mkdir(parents=True)
+    file.write_text(head("name: pdf", "description: The project's."))
+    found = agents_from(str(project), home=str(project.parent / "home"))
+    assert found.skills["pdf"].description == "The project's."
+    assert [finding.text for finding in found.findings if str(file) in finding.text]
+
+
+@pytest.mark.parametrize(
+    ("body", "arguments", "wanted"),
+    [
+        ("Do $ARGUMENTS.", "a b", "Do a b."),
+        ("Do $0 and $ARGUMENTS[1], not $2.", "a b", "Do a and b, not ."),
+        ("Do it.", "a b", "Do it.\n\nARGUMENTS: a b"),
+        ("Do it.", "", "Do it."),
+        ("Do $ARGUMENTS.", "${CLAUDE_SKILL_DIR} $0", "Do ${CLAUDE_SKILL_DIR} $0."),
+        ("Costs $12.50 or !`rm -rf /`", "", "Costs $12.50 or !`rm -rf /`"),
+        ("Costs $5 or $1.50.", "", "Costs $5 or $1.50."),
+        ("Take $1, costs $1.50.", "a b", "Take b, costs $1.50."),
+    ],
+)
+def test_a17_places_are_filled_once_and_nothing_is_run(
+    tmp_path: Path, body: str, arguments: str, wanted: str
+) -> None:
+    path = tmp_path / "s" / "SKILL.md"
+    path.parent.mkdir()
+    path.write_text(head("name: s", "description: d", body=body))
+    skill, _ = skill_of(str(path))
+    assert skill is not None
+    assert skill.text(arguments) == wanted
+
+
+def test_a17_a_skill_that_has_gone_is_an_empty_text(tmp_path: Path) -> None:
+    path = tmp_path / "s" / "SKILL.md"
+    path.parent.mkdir()
+    path.write_text(head("name: s", "description: d"))
+    skill, _ = skill_of(str(path))
+    path.unlink()
+    assert skill is not None
+    assert skill.text() == ""
+
+
+@settings(
+    max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    body=st.text(alphabet="${}CLAUDE_SKILL_DIR ARGUMENTS[]0123456789!`\n", max_size=80),
+    arguments=st.text(max_size=20),
+)
+def test_a17_any_body_and_any_arguments_are_taken(
+    tmp_path: Path, body: str, arguments: str
+) -> None:
+    path = tmp_path / "s" / "SKILL.md"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(head("name: s", "description: d", body=body), newline="")
+    skill, _ = skill_of(str(path))
+    assert skill is not None
+    assert isinstance(skill.text(arguments), str)
+
+
+def test_a17_a_thousand_skills_do_not_fill_the_context(tmp_path: Path) -> None:
+    path = tmp_path / "s" / "SKILL.md"
+    path.parent.mkdir()
+    path.write_text(head("name: s", "description: " + "word " * 200))
+    skill, _ = skill_of(str(path))
+    assert skill is not None
+    assert len(skill_tool({f"s{n}": skill for n in range(1_000)}).description) < CATALOGUE + 8_000

@@ -1,0 +1,300 @@
+"""The other questions, compound ones, bigger trees, and what happens when there is no answer."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+
+import pytest
+from tests.offline.conftest import Ask
+
+from mudroom._core.messages import Assistant, Call, Message, Result, Text, User, user
+from mudroom._core.ports import Setup
+from mudroom._core.tools import Tool, ToolResult
+from mudroom._engine.compaction import asking
+from mudroom.errors import ModelRefused
+from mudroom_offline import OfflineModel
+
+CODE = {
+    "src/a.py": "def load_settings(path):\n    return path\n",
+    "src/b.py": "from a import load_settings\n\nprint(load_settings('x'))\n",
+    "lib/c.js": "export function parseConfig() {}\n",
+    "README.md": "# Title\n\nUses load_settings.\n",
+}
+
+
+async def test_finds_where_something_is_defined_and_used(ask: Ask) -> None:
+    report = await ask(CODE, "Where is load_settings defined and used?")
+    assert "`load_settings` is defined in:\n- `src/a.py:1`" in report.text
+    assert "used in 3 lines of 2 files" in report.text and "`src/b.py:3`" in report.text
+    assert report.calls == {"grep": 1}
+
+
+@pytest.mark.parametrize("prompt", ["parseConfig 在哪里定义?", "用子任务查找 `parseConfig` 的定义"])
+async def test_finds_a_definition_in_chinese(ask: Ask, prompt: str) -> None:
+    assert "定义于:\n- `lib/c.js:1`" in (await ask(CODE, prompt)).text
+
+
+async def test_tells_a_conversation_in_short() -> None:
+    chat = OfflineModel().chat(Setup(system=""))
+    for message in (
+        user("a first prompt"),
+        Assistant((Text("one"),)),
+        user("refused"),
+        user(asking("names")),
+    ):
+        chat.add(message)
+    *_, whole = [piece async for piece in chat.ask()]
+    assert isinstance(whole, Assistant)
+    assert (
+        whole.text
+        == "Asked: a first prompt\n\nAnswered: one\n\nAsked: refused\n\nAnswered: (nothing)"
+    )
+    for message in (
+        user(asking("")),
+        whole,
+        user("and now?"),
+        Assistant((Text("two"),)),
+        user(asking("")),
+    ):
+        chat.add(message)
+    *_, again = [piece async for piece in chat.ask()]
+    assert isinstance(again, Assistant) and again.text.endswith(
+        "Answered: (nothing)\n\nAsked: and now?\n\nAnswered: two"
+    )
+
+
+async def test_says_when_a_name_is_nowhere(ask: Ask) -> None:
+    assert "`no_such_name` was not found" in (await ask(CODE, "Where is `no_such_name` used?")).text
+
+
+async def test_counts_files_and_lines_by_kind(ask: Ask) -> None:
+    report = await ask(CODE, "Count the lines of code by kind")
+    assert "| `.py` | 2 | 5 |" in report.text and "| **Total** | 4 | 9 |" in report.text
+
+
+async def test_counts_one_kind_in_chinese_with_a_subtask(ask: Ask) -> None:
+    report = await ask(CODE, "用子任务统计 .py 文件的行数")
+    assert "| **合计** | 2 | 5 |" in report.text and report.calls == {"task": 1}
+
+
+STACK = {
+    "pyproject.toml": '[project]\nname = "d"\ndependencies = ["flask>=3"]\n[dependency-groups]\ndev = ["ruff"]\n'
+    '[build-system]\nbuild-backend = "hatchling.build"\n',
+    "uv.lock": "version = 1\n",
+    "src/d/a.py": "x = 1\n",
+    "Makefile": "all:\n",
+    "Dockerfile": "FROM scratch\n",
+}
+
+
+async def test_tells_the_technology_stack(ask: Ask) -> None:
+    report = await ask(STACK, "What is the technology stack?")
+    assert all(
+        word in report.text
+        for word in (
+            "Python",
+            "uv",
+            "Make",
+            "Docker",
+            "Hatchling",
+            "| flask | >=3 |",
+            "| ruff | any |",
+        )
+    )
+    assert report.calls == {"task": 1}
+
+
+async def test_two_questions_in_one_prompt_are_answered_in_order(ask: Ask) -> None:
+    report = await ask(STACK, "分析技术栈并总结所有 .py 文件")
+    assert report.text.index("技术栈") < report.text.index("摘要") and "`src/d/a.py`" in report.text
+
+
+async def test_what_is_left_out_is_named(ask: Ask) -> None:
+    report = await ask(CODE, "Count the lines of code and then deploy it")
+    assert "Total" in report.text and "“deploy it”" in report.text
+
+
+@pytest.mark.parametrize(
+    ("prompt", "words"), [("hello", "It can:"), ("你好", "它可以"), ("fix the tests", "It can:")]
+)
+async def test_anything_else_ends_in_an_error_that_says_what_it_can_do(
+    ask: Ask, prompt: str, words: str
+) -> None:
+    report = await ask(CODE, prompt)
+    assert report.reason == "ERROR"
+    assert (
+        words in report.error
+        and "ANTHROPIC_API_KEY" in report.error
+        and "OLLAMA_HOST" in report.error
+    )
+
+
+def monorepo() -> dict[str, str]:
+    tree = {
+        "package.json": json.dumps(
+            {"private": True, "workspaces": ["packages/*"], "devDependencies": {"jest": "^29.7.0"}}
+        )
+    }
+    for n in range(9):
+        dev = {"vitest": "^2.0.0"} if n < 4 else {}
+        tree[f"packages/p{n}/package.json"] = json.dumps(
+            {"name": f"@m/p{n}", "devDependencies": dev}
+        )
+        tree[f"packages/p{n}/src/index.ts"] = "export const a = 1;\n"
+        if n < 4:
+            tree[f"packages/p{n}/src/index.test.ts"] = "import { test } from 'vitest';\n"
+        elif n < 8:
+            tree[f"packages/p{n}/src/index.test.ts"] = "describe('a', () => {});\n"
+    return tree
+
+
+async def test_a_monorepo_gets_a_child_a_part_and_one_table(ask: Ask) -> None:
+    report = await ask(monorepo(), "Find the testing framework")
+    assert report.calls["task"] == 10
+    rows = re.findall(r"(?m)^\| \*\*(.+?)\*\* \| (.+?) \|", report.text)
+    assert sorted(rows) == [("Jest", "^29.7.0"), ("Vitest", "^2.0.0")]
+    assert "used in 4 parts: `packages/p0/`" in report.text and "`packages/p8/`" in report.text
+
+
+async def test_a_go_project_with_many_packages(ask: Ask) -> None:
+    tree = {"go.mod": "module example.invalid/big\n\nrequire github.com/stretchr/testify v1.9.0\n"}
+    for n in range(30):
+        tree[f"pkg/p{n}/a.go"] = (
+            f"// Package p{n} does job {n}.\npackage p{n}\n\nfunc Job{n}() {{}}\n"
+        )
+        tree[f"pkg/p{n}/a_test.go"] = (
+            f'package p{n}\n\nimport (\n\t"testing"\n)\n\nfunc TestJob{n}(t *testing.T) {{}}\n'
+        )
+    report = await ask(tree, "find the testing framework, then summarise all .go files in pkg/p3/ ")
+    assert "**testing**" in report.text and "used in 30 files" in report.text
+    assert "**Testify** | v1.9.0 | Declared only" in report.text
+    assert "Package p3 does job 3." in report.text
+
+
+async def _nothing(_: object, __: object) -> ToolResult:
+    return ToolResult("")
+
+
+def _setup(*names: str) -> Setup:
+    return Setup(
+        system="s",
+        tools=tuple(
+            Tool(name=n, description=n, parameters={}, parse=dict, run=_nothing) for n in names
+        ),
+    )
+
+
+async def _answer(setup: Setup, *messages: Message, tools: bool = True) -> Assistant:
+    chat = OfflineModel().chat(setup)
+    for message in messages:
+        chat.add(message)
+    stream: AsyncIterator[object] = chat.ask(tools=tools)
+    items = [item async for item in stream]
+    assert isinstance(items[-1], Assistant)
+    assert "".join(getattr(piece, "text", "") for piece in items[:-1]) == items[-1].text
+    return items[-1]
+
+
+async def test_the_same_messages_always_lead_to_the_same_calls() -> None:
+    setup = _setup("read", "grep", "glob")
+    first, second = [await _answer(setup, user("Summarise all .py files")) for _ in range(2)]
+    assert (
+        first == second
+        and first.wire == "offline"
+        and first.usage.input_tokens > 0
+        and first.usage.output_tokens > 0
+    )
+
+
+async def test_ids_of_calls_are_unique_in_a_conversation() -> None:
+    setup = _setup("read", "grep", "glob")
+    one = await _answer(setup, user("Summarise all .py files"))
+    listed = User((Result(one.calls[0].id, "glob", "a.py\nb.py"),))
+    two = await _answer(setup, user("Summarise all .py files"), one, listed)
+    assert [c.arguments["file_path"] for c in two.calls] == ["a.py", "b.py"]
+    assert len({c.id for c in (*one.calls, *two.calls)}) == 3
+
+
+async def test_a_note_beside_results_is_no_new_prompt() -> None:
+    setup = _setup("read", "grep", "glob")
+    one = await _answer(setup, user("Summarise all .py files"))
+    listed = User(
+        (Result(one.calls[0].id, "glob", "a.py"), Text("All calls failed; where is it defined?"))
+    )
+    assert (await _answer(setup, user("Summarise all .py files"), one, listed)).calls[
+        0
+    ].name == "read"
+
+
+async def test_without_calls_it_tells_what_it_has() -> None:
+    setup = _setup("read", "grep", "glob")
+    one = await _answer(setup, user("Summarise all .py files"))
+    listed = User((Result(one.calls[0].id, "glob", "a.py"),))
+    two = await _answer(
+        setup,
+        user("Summarise all .py files"),
+        one,
+        listed,
+        user("You have used up your turns."),
+        tools=False,
+    )
+    assert not two.calls and "Not read" in two.text
+
+
+async def test_a_second_prompt_is_answered_for_itself() -> None:
+    setup = _setup("read", "grep", "glob")
+    done = Assistant((Text("done"),))
+    answer = await _answer(
+        setup, user("Summarise all .py files"), done, user("where is `foo` used?")
+    )
+    assert [(c.name, c.arguments["pattern"]) for c in answer.calls] == [("grep", r"\bfoo\b")]
+
+
+async def test_a_child_s_marks_are_stripped_and_its_limit_is_told() -> None:
+    setup = _setup("task", "read", "grep", "glob", "bash")
+    prompt = user("What is the technology stack?")
+    one = await _answer(setup, prompt)
+    text = "[MAX_TURNS: stopped after 3 turns, its limit; what follows is partial]\nPython.\n[evidence: 3 tool calls; run 1.1.1]"
+    two = await _answer(setup, prompt, one, User((Result(one.calls[0].id, "task", text),)))
+    assert two.text.startswith("Python.") and "[evidence" not in two.text
+    assert "⚠ Analyse the technology stack: MAX_TURNS" in two.text
+
+
+async def test_a_missing_node_is_told_not_hidden() -> None:
+    setup = _setup("task", "read", "bash")
+    prompt = user("Create a JavaScript module with add and verify it")
+    messages: list[Message] = [prompt]
+    for text in (
+        "Created `a.js` with `add`.",
+        "1\tfunction add(a, b) {\n2\t}",
+        "bash: line 1: node: command not found\n[exit code 127]",
+    ):
+        answer = await _answer(setup, *messages)
+        calls: tuple[Call, ...] = answer.calls
+        messages += [answer, User((Result(calls[0].id, calls[0].name, text, error="127" in text),))]
+    assert "read, but not run: node is not installed" in (await _answer(setup, *messages)).text
+
+
+async def test_it_never_claims_what_it_has_no_tool_for() -> None:
+    with pytest.raises(ModelRefused, match="no `write` tool"):
+        await _answer(_setup("read", "grep", "glob"), user("Create a new module"))
+
+
+async def test_at_a_pace_it_takes_the_time_its_words_take() -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    for pace in (0.0, 100.0):
+        for tools in (False, True):
+            chat = OfflineModel(pace=pace, sleep=sleep).chat(_setup("read", "grep", "glob"))
+            chat.add(user("Summarise all .py files"))
+            *pieces, whole = [item async for item in chat.ask(tools=tools)]
+            assert bool(pieces) is not tools and isinstance(whole, Assistant)
+            assert sum(waited) == pytest.approx(
+                whole.usage.output_tokens / pace if pace else 0.0, rel=0.1
+            )
+            waited.clear()

@@ -1,0 +1,183 @@
+"""Summaries: what each file does, read whole, cut for children, put together again."""
+
+from __future__ import annotations
+
+import pytest
+from tests.offline.conftest import Ask
+
+from mudroom_offline.delegate import batches
+from mudroom_offline.languages import outline
+from mudroom_offline.places import scopes
+from mudroom_offline.summaries import patterns
+
+OUTLINES = {
+    "a.py": (
+        '#!/usr/bin/env python\n# Copyright me\n"""Adds things. More."""\n\nclass A:\n    pass\n\nasync def add():\n    pass\n',
+        ("Adds things.", "A", "add"),
+    ),
+    "a.js": ("// Adds things.\nclass A {}\nconst add = (a) => a;\n", ("Adds things.", "A", "add")),
+    "a.ts": (
+        "/**\n * Adds things.\n */\nexport interface A {}\nexport async function add(): Promise<void> {}\n",
+        ("Adds things.", "A", "add"),
+    ),
+    "a.go": (
+        "// Copyright me\n\n// Package a adds things.\npackage a\n\ntype A struct{}\n\nfunc (a *A) add() {}\n",
+        ("Package a adds things.", "A", "add"),
+    ),
+    "a.rs": (
+        "//! Adds things.\n\npub struct A;\n\nimpl A {\n    pub fn add() {}\n}\n",
+        ("Adds things.", "A", "add"),
+    ),
+    "A.java": (
+        "/* Copyright me */\npackage a;\n\n/** Adds things. */\npublic class A {\n  public int add(int a) { return a; }\n}\n",
+        ("", "A", "add"),
+    ),
+    "a.kt": (
+        "// Adds things.\nclass A {\n  fun add(a: Int) = a\n}\n",
+        ("Adds things.", "A", "add"),
+    ),
+    "a.c": (
+        "/* Adds things. */\nstruct A { int x; };\n\nint add(int a)\n{\n}\n",
+        ("Adds things.", "A", "add"),
+    ),
+    "a.rb": (
+        "# frozen_string_literal: true\n\n# Adds things.\nclass A\n  def add(a)\n  end\nend\n",
+        ("Adds things.", "A", "add"),
+    ),
+    "a.php": (
+        "<?php\n/**\n * Adds things.\n */\nclass A {\n  public function add($a) {}\n}\n",
+        ("Adds things.", "A", "add"),
+    ),
+    "A.cs": (
+        "// Adds things.\nnamespace X;\npublic class A\n{\n    public int add(int a) => a;\n}\n",
+        ("Adds things.", "A", "add"),
+    ),
+    "a.ex": (
+        'defmodule A do\n  @moduledoc """\n  Adds things.\n  """\n  def add(a), do: a\nend\n',
+        ("Adds things.", "A", "add"),
+    ),
+    "a.sh": ("#!/bin/sh\n# Adds things.\nadd() {\n  :\n}\n", ("Adds things.", "", "add")),
+    "a.swift": (
+        "// Adds things.\nstruct A {\n  func add(a: Int) {}\n}\n",
+        ("Adds things.", "A", "add"),
+    ),
+    "a.md": ("# Adds things.\n\nText.\n\n## A\n", ("Adds things.", "A", "")),
+}
+
+
+@pytest.mark.parametrize("name", OUTLINES)
+def test_reads_the_outline_of(name: str) -> None:
+    text, (about, kind, function) = OUTLINES[name]
+    got = outline(name, text)
+    assert got.about == about
+    assert (kind in got.types) is bool(kind) and (function in got.functions) is bool(function), got
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("read all .py files", ["**/*.py"]),
+        ("summarise src/**/*.ts", ["src/**/*.ts"]),
+        ("all markdown files", ["**/*.md"]),
+        ("all `*.rs` files", ["**/*.rs"]),
+        ("总结所有 .go 文件", ["**/*.go"]),
+        ("总结所有 Python 文件", ["**/*.py"]),
+        ("summarise docs/*.md and .py files", ["docs/*.md"]),
+    ],
+)
+def test_finds_the_patterns_asked_for(text: str, expected: list[str]) -> None:
+    assert patterns(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("summarize each .py file in src/pkg/core", ["src/pkg/core/"]),
+        ("Summarize what is in src/pkg/core.", ["src/pkg/core/"]),
+        ("what does each file in src/a and src/b do?", ["src/a/", "src/b/"]),
+        ("all files under `lib/x`, briefly", ["lib/x/"]),
+        ("总结 src/pkg 目录里的所有文件", ["src/pkg/"]),
+        ("总结 src/pkg 下的每个文件", ["src/pkg/"]),
+        ("读取在 src/a 和 src/b 中的文件", ["src/a/", "src/b/"]),
+        ("summarize tests/ and docs/", ["tests/", "docs/"]),
+        ("summarize what is in src/a/b.py", []),
+        ("the read and/or write functions in JavaScript", []),
+        ("all files in src/**/*.py", []),
+    ],
+)
+def test_finds_the_folders_asked_for(text: str, expected: list[str]) -> None:
+    assert scopes(text) == expected
+
+
+def test_twenty_five_files_make_five_batches() -> None:
+    cut = batches([f"f{n}.py" for n in range(25)])
+    assert [len(batch) for batch in cut] == [5] * 5
+    assert [f for batch in cut for f in batch] == [f"f{n}.py" for n in range(25)]
+
+
+@pytest.mark.parametrize("count", [1, 4, 6, 26, 99, 1000, 5000])
+def test_every_file_is_in_exactly_one_batch(count: int) -> None:
+    files = [str(n) for n in range(count)]
+    cut = batches(files)
+    assert [f for batch in cut for f in batch] == files
+    assert all(1 <= len(batch) <= 40 for batch in cut)
+
+
+PACKAGE = {
+    f"src/pkg/part{n // 8}/m{n}.py": f'"""Does job {n}."""\n\n\ndef job_{n}():\n    pass\n'
+    for n in range(24)
+} | {"setup.py": '"""Installs."""\n'}
+
+
+async def test_a_parent_cuts_twenty_five_files_for_five_children_and_merges(ask: Ask) -> None:
+    report = await ask(PACKAGE, "Delegate: read all .py files and summarize what each one does")
+    assert report.calls["task"] == 5 and "read" not in report.calls
+    assert report.ok and "all 25 `*.py` files" in report.text
+    for n in range(24):
+        assert f"| `m{n}.py` | Does job {n}. functions job_{n} |" in report.text
+    assert "## Top level" in report.text and "## src/pkg/part2/" in report.text
+
+
+async def test_the_same_in_chinese(ask: Ask) -> None:
+    report = await ask(PACKAGE, "委派:读取所有 .py 文件并总结每个文件的作用")
+    assert report.calls["task"] == 5
+    assert "全部 25 个" in report.text and "| `m7.py` | Does job 7. 函数 job_7 |" in report.text
+
+
+async def test_more_files_than_glob_lists_are_all_summarised(ask: Ask) -> None:
+    tree = {f"lib/{n % 7}/m{n}.py": f'"""Does job {n}."""\n' for n in range(130)}
+    report = await ask(tree, "Summarise all .py files")
+    assert "all 130" in report.text
+    assert all(f"Does job {n}." in report.text for n in range(130))
+
+
+async def test_a_few_files_are_read_here(ask: Ask) -> None:
+    report = await ask({"a.md": "# One\n", "b.md": "# Two\n"}, "Summarise all markdown files")
+    assert report.calls == {"glob": 1, "read": 2}
+    assert "One" in report.text and "Two" in report.text
+
+
+async def test_a_long_file_is_read_to_its_end(ask: Ask) -> None:
+    text = '"""Long."""\n' + "x = 1\n" * 4500 + "\n\ndef last():\n    pass\n"
+    report = await ask({"long.py": text}, "Summarise all .py files")
+    assert "functions last" in report.text and report.calls["read"] == 3
+
+
+async def test_an_empty_file_and_a_binary_one_are_said_to_be_so(ask: Ask) -> None:
+    report = await ask({"a.py": "", "b.py": "\0\0\0"}, "Summarise all .py files")
+    assert "Empty file." in report.text and "not readable" in report.text
+
+
+async def test_no_match_is_said(ask: Ask) -> None:
+    assert "No file matches" in (await ask({"a.txt": "x"}, "Summarise all .py files")).text
+
+
+async def test_a_file_without_definitions_is_told_by_what_it_tests_sets_and_imports(
+    ask: Ask,
+) -> None:
+    tree = {
+        "a.test.js": "const test = require('node:test')\ntest('adds two', () => {})\n",
+        "b.py": "from __future__ import annotations\n\nimport os\n\nLIMIT = 3\n",
+    }
+    text = (await ask(tree, "Summarise *.js and *.py")).text
+    assert "1 tests: “adds two”" in text and "sets LIMIT; imports os" in text

@@ -1,0 +1,138 @@
+"""Temporary folders: nobody's are removed, somebody's are not, and no link leads out of them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mudroom._platform.scratch_dirs import Temporary, sweep
+
+_OWNER = """
+import os, sys, time
+from mudroom._platform.scratch_dirs import Temporary
+folder = Temporary(sys.argv[1])
+os.makedirs(f"{folder.path}/a/b")
+open(f"{folder.path}/a/b/c", "w").close()
+print(folder.path, flush=True)
+time.sleep(60)
+"""
+
+
+def abandoned(base: Path) -> Path:
+    """A folder whose owner was killed."""
+    owner = subprocess.Popen(
+        [sys.executable, "-c", _OWNER, str(base)], stdout=subprocess.PIPE, text=True
+    )
+    with owner:
+        assert owner.stdout
+        path = Path(owner.stdout.readline().strip())
+        owner.kill()
+    assert (path / "a/b/c").exists()
+    return path
+
+
+def test_it_is_ones_own_and_gone_after_its_block(tmp_path: Path) -> None:
+    with Temporary(str(tmp_path)) as path:
+        assert Path(path).stat().st_mode & 0o777 == 0o700
+        (Path(path) / "file").touch()
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+    abandoned(tmp_path)
+    sweep(str(tmp_path))
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_somebody_has_stays(tmp_path: Path) -> None:
+    with Temporary(str(tmp_path)) as path:
+        sweep(str(tmp_path))
+        assert os.path.isdir(path)
+        owner = subprocess.Popen(
+            [sys.executable, "-c", _OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True
+        )
+        with owner:
+            assert owner.stdout
+            other = owner.stdout.readline().strip()
+            sweep(str(tmp_path))
+            assert os.path.exists(f"{other}/a/b/c")
+            owner.kill()
+
+
+def test_other_names_stay(tmp_path: Path) -> None:
+    for name in (
+        "1-0123456789a",
+        "replay-x",
+        "x-0123456789ab",
+        "1-0123456789AB",
+        "1-0123456789ab0",
+    ):
+        (tmp_path / f"mudroom-{name}").mkdir()
+    (tmp_path / "mudroom-1-0123456789ab").touch()
+    sweep(str(tmp_path))
+    assert len(list(tmp_path.iterdir())) == 6
+
+
+def test_no_link_is_followed(tmp_path: Path) -> None:
+    """Neither in the place of a folder nor in one."""
+    base, outside = tmp_path / "base", tmp_path / "outside"
+    base.mkdir()
+    outside.mkdir()
+    (outside / "file").touch()
+    (base / "mudroom-1-0123456789ab").symlink_to(outside)
+    path = abandoned(base)
+    (path / "out").symlink_to(outside)
+    (path / "a/file").symlink_to(outside / "file")
+    sweep(str(base))
+    assert [one.name for one in base.iterdir()] == ["mudroom-1-0123456789ab"]
+    assert (outside / "file").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root only")
+def test_other_users_folders_stay(tmp_path: Path) -> None:
+    path = abandoned(tmp_path)
+    os.chown(path, 54_321, 54_321)
+    sweep(str(tmp_path))
+    assert (path / "a/b/c").exists()
+
+
+def test_folders_that_a_command_closed_to_everyone_go_too(tmp_path: Path) -> None:
+    """Tried as a user whom modes hold."""
+    base = tmp_path / "base"
+    base.mkdir()
+    path = abandoned(base)
+    (path / "a/b").chmod(0o500)
+    (path / "a/none").mkdir(0o000)
+    user = 54_321 if os.geteuid() == 0 else os.geteuid()
+    if os.geteuid() == 0:
+        for one in (base, path, path / "a", path / "a/b", path / "a/b/c", path / "a/none"):
+            os.chown(one, user, user)
+    pid = os.fork()
+    if pid == 0:
+        os.chdir(base)
+        os.setresuid(user, user, user)
+        sweep(".")
+        os._exit(0)
+    os.waitpid(pid, 0)
+    assert not list(base.iterdir())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only where there is /proc")
+def test_processes_that_name_a_dead_owners_folder_are_killed_and_no_others(tmp_path: Path) -> None:
+    with Temporary(str(tmp_path)) as living:
+        dead = abandoned(tmp_path)
+        values = [f"{dead}/home", f"{living}/home", f"{dead}0/home", f"x{dead}/home"]
+        started = [subprocess.Popen(["sleep", "73.4567"], env={"HOME": value}) for value in values]
+        try:
+            sweep(str(tmp_path))
+            assert started[0].wait(5) == -signal.SIGKILL
+            assert [one.poll() for one in started[1:]] == [None, None, None]
+        finally:
+            for one in started:
+                one.kill()
+                one.wait()

@@ -1,0 +1,58 @@
+"""A run for tools to work for: real files, real processes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom._core.tools import ToolResult
+from mudroom.errors import MudroomError
+from mudroom.sandboxes.unsandboxed import PlainSandbox
+from mudroom.tools import builtin
+from mudroom.workspaces.shared import SharedWorkspace
+
+Call = Callable[..., Awaitable[ToolResult]]
+
+
+class Run:
+    """What a tool may touch."""
+
+    def __init__(self, folder: Path) -> None:
+        (folder / "root").mkdir()
+        (folder / "spills").mkdir()
+        self.run_id, self.turn = "1", 1
+        self.memo: dict[str, Any] = {}
+        self.workspace = SharedWorkspace(str(folder / "root"), [str(folder / "spills")])
+        self.sandbox = PlainSandbox(str(folder / "root"))
+        self.redact = str
+        self.root, self.spills = folder / "root", folder / "spills"
+
+    def spill(self, name: str) -> str:
+        return str(self.spills / f"{name}-{len(os.listdir(self.spills))}")
+
+
+@pytest.fixture
+def ctx(tmp_path: Path) -> Run:
+    return Run(tmp_path)
+
+
+@pytest.fixture
+def call(ctx: Run) -> Call:
+    """Call a built-in tool as the engine does: other spellings first, errors as results."""
+    tools = builtin()
+
+    async def call(name: str, /, **given: Any) -> ToolResult:
+        tool = tools[name]
+        try:
+            arguments = tool.parse(
+                {tool.spellings.get(key, key): value for key, value in given.items()}
+            )
+            return await tool.run(ctx, arguments)
+        except (ValueError, MudroomError) as error:
+            return ToolResult(str(error), error=True)
+
+    return call

@@ -1,0 +1,167 @@
+"""bash: what comes back of a command, however long, odd or stubborn it is."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+
+import pytest
+from tests.tools.conftest import Call, Run
+
+LONG = os.environ.get("MUDROOM_LONG") == "1"
+
+
+async def test_output_and_exit_code(call: Call) -> None:
+    result = await call("bash", command="echo out; echo err >&2")
+    assert (result.text, result.error) == ("out\nerr", False)
+    failed = await call("bash", command="echo out; exit 3")
+    assert (failed.text, failed.error, failed.detail["exit_code"]) == (
+        "out\n[exit code 3]",
+        True,
+        3,
+    )
+    assert (await call("bash", command="kill -9 $$")).text == "[exit code 137]"
+    assert (await call("bash", command="true")).text == "(no output)"
+
+
+async def test_each_call_starts_in_the_workspace(ctx: Run, call: Call) -> None:
+    await call("bash", command="cd / && export X=1")
+    assert (await call("bash", command="pwd; echo $X.")).text == f"{ctx.root}\n."
+
+
+async def test_a_timeout_says_so_and_keeps_what_came(call: Call) -> None:
+    result = await call("bash", command="echo before; sleep 30", timeout=1)
+    assert result.text == "before\n[timed out after 1 s; all its processes were ended]"
+    assert result.error
+
+
+@pytest.mark.parametrize(("given", "least"), [(1, 1.0), (1_300, 1.3)])
+async def test_timeouts_are_milliseconds_and_one_second_at_least(
+    call: Call, given: int, least: float
+) -> None:
+    began = time.monotonic()
+    await call("bash", command="sleep 30", timeout=given)
+    assert least <= time.monotonic() - began < least + 1.5
+
+
+async def test_42_a_background_process_does_not_hold_the_call(call: Call) -> None:
+    began = time.monotonic()
+    assert (await call("bash", command="sleep 30 & echo started")).text == "started"
+    assert time.monotonic() - began < 1
+
+
+async def test_short_output_makes_no_file(ctx: Run, call: Call) -> None:
+    result = await call("bash", command="head -c 49000 /dev/zero | tr '\\0' a")
+    assert result.text == "a" * 49_000
+    assert not result.spill
+    assert os.listdir(ctx.spills) == []
+
+
+@pytest.mark.parametrize("lines", [12_000, 200_000])
+async def test_long_output_is_head_and_tail_and_a_whole_file(
+    ctx: Run, call: Call, lines: int
+) -> None:
+    result = await call("bash", command=f"seq 1 {lines}; exit 1")
+    assert len(result.text) <= 50_000
+    assert result.text.startswith("1\n2\n3\n")
+    assert result.text.endswith(f"\n{lines - 1}\n{lines}\n[exit code 1]")
+    assert (
+        f"the middle of {len(''.join(f'{n}{chr(10)}' for n in range(1, lines + 1))):,} bytes is left out; read {result.spill}"
+        in result.text
+    )
+    with open(result.spill) as file:
+        assert file.read() == "".join(f"{n}\n" for n in range(1, lines + 1))
+    assert (await call("read", file_path=result.spill, offset=lines // 2, limit=1)).text.startswith(
+        f"{lines // 2}\t{lines // 2}\n"
+    )
+
+
+async def test_long_output_in_wide_characters_is_not_cut_too_early(call: Call) -> None:
+    result = await call(
+        "bash",
+        command=f"for n in $(seq 900); do echo {'中文' * 25}; done",
+    )
+    assert not result.spill
+    assert result.text.count("\n") == 899
+
+
+async def test_what_only_a_terminal_understands_is_removed(call: Call) -> None:
+    result = await call(
+        "bash",
+        command=r"printf 'a\033[1;31mred\033[0m\033]0;title\007\033]8;;http://x\033\\link\0\b\rnext\r\n'",
+    )
+    assert result.text == "aredlink\nnext"
+
+
+async def test_any_bytes_become_text_that_can_be_sent(call: Call) -> None:
+    result = await call(
+        "bash",
+        command=r"for n in $(seq 0 255); do printf \\x$(printf %02x $n); done; printf '\xed\xa0\x80 end'",
+    )
+    assert result.text.encode().decode() == result.text
+    assert "ABC" in result.text and result.text.endswith("end")
+    assert not set(result.text) & set("\0\x1b\x07\x9b")
+
+
+async def test_an_unfinished_escape_swallows_nothing(call: Call) -> None:
+    assert "kept" in (await call("bash", command=r"printf '\033]0; kept'")).text
+
+
+async def test_a_full_disk_is_told_and_the_command_goes_on(ctx: Run, call: Call) -> None:
+    ctx.spill = lambda name: "/dev/full"
+    result = await call("bash", command="seq 1 200000; echo end")
+    assert result.text.endswith("end")
+    assert "it ends early: No space left on device" in result.text
+
+
+async def test_too_long_a_command_is_refused_with_a_way_out(call: Call) -> None:
+    assert "write it to a file" in (await call("bash", command="echo " + "x" * 130_000)).text
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@pytest.mark.parametrize(
+    ("size", "command"),
+    [
+        (300 << 20, "yes 'a line of output' | head -c {size}"),
+        (300 << 20, "head -c {size} /dev/zero"),
+        pytest.param(
+            4 << 30,
+            "yes 'a line of output' | head -c {size}",
+            marks=pytest.mark.skipif(not LONG, reason="MUDROOM_LONG=1 runs it"),
+        ),
+    ],
+    ids=["lines", "one line", "4 GB"],
+)
+async def test_25_output_of_any_size_takes_bounded_memory(
+    ctx: Run, call: Call, size: int, command: str
+) -> None:
+    most, before = 0, resident()
+
+    async def watch() -> None:
+        nonlocal most
+        while True:
+            most = max(most, resident())
+            await asyncio.sleep(0.01)
+
+    async with asyncio.TaskGroup() as group:
+        watching = group.create_task(watch())
+        result = await call("bash", command=command.format(size=size), timeout=600_000)
+        watching.cancel()
+    assert result.detail["bytes"] == size
+    assert len(result.text) <= 50_000
+    assert max(most, resident()) - before <= 32 << 20
+    assert os.path.getsize(result.spill) <= (256 << 20) + 100
+    os.unlink(result.spill)
+
+
+async def test_the_file_says_where_it_was_cut(ctx: Run, call: Call) -> None:
+    result = await call("bash", command="yes | head -c 270000000", timeout=600_000)
+    with open(result.spill, "rb") as file:
+        file.seek(-100, os.SEEK_END)
+        assert file.read().endswith(b"\n[cut: this file holds the first 256 MiB of the output]\n")
+    os.unlink(result.spill)

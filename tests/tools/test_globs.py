@@ -1,0 +1,50 @@
+"""Path patterns: what they match, and that none takes long."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from mudroom.tools._glob_match import matcher
+
+
+@pytest.mark.parametrize(
+    ("pattern", "yes", "no"),
+    [
+        ("*.py", ["a.py", ".py"], ["b/a.py", "a.pyc"]),
+        ("**/*.py", ["a.py", "b/a.py", "c/b/a.py"], ["a.pyc", "a.py/x"]),
+        ("src/**", ["src/a", "src/b/c"], ["src", "a/src/b"]),
+        ("src/**/*.py", ["src/a.py", "src/b/c/a.py"], ["a.py", "lib/a.py"]),
+        ("**/test_*/**/x", ["test_a/x", "q/test_a/b/c/x"], ["x", "test_a/y"]),
+        ("a/*/c", ["a/b/c"], ["a/c", "a/b/b/c"]),
+        ("*.{js,ts}", ["a.js", "a.ts"], ["a.jsx"]),
+        ("{src,lib}/**/*.{py,pyi}", ["src/a.py", "lib/x/a.pyi"], ["a.py"]),
+        ("[a-c]?.txt", ["ax.txt"], ["dx.txt", "a.txt"]),
+        ("[!a].txt", ["b.txt"], ["a.txt"]),
+        ("./a//b", ["a/b"], ["a"]),
+        ("{x}", ["{x}"], ["x"]),
+        ("a.b", ["a.b"], ["axb"]),
+        ("**", ["a", "a/b"], []),
+    ],
+)
+def test_patterns(pattern: str, yes: list[str], no: list[str]) -> None:
+    matches = matcher(pattern)
+    assert [path for path in yes if not matches(path)] == []
+    assert [path for path in no if matches(path)] == []
+
+
+@pytest.mark.parametrize(
+    "pattern", ["*a" * 60 + "b", "**/" * 60 + "b", "/".join(["**", "*a*a*a*a*"] * 20) + "/b"]
+)
+def test_no_pattern_takes_long(pattern: str) -> None:
+    began = time.monotonic()
+    matches = matcher(pattern)
+    assert not matches("/".join(["a" * 200] * 30))
+    assert not matches("a" * 255)
+    assert time.monotonic() - began < 1
+
+
+def test_too_many_alternatives_are_refused() -> None:
+    with pytest.raises(ValueError, match="alternatives"):
+        matcher("{a,b}" * 40)

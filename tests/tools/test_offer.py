@@ -1,0 +1,125 @@
+"""What the built-in tools offer a model: names, schemas, size."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mudroom._core.tools import Effect
+from mudroom.tools import builtin
+
+
+def test_the_seven_tools_come_in_order() -> None:
+    assert list(builtin()) == ["bash", "read", "write", "edit", "glob", "grep", "todo"]
+
+
+def test_what_the_model_reads_of_them_is_small() -> None:
+    offered = [
+        {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
+        for tool in builtin().values()
+    ]
+    assert len(json.dumps(offered, separators=(",", ":"))) + 600 <= 2.4 * 1024
+
+
+@pytest.mark.parametrize("name", builtin())
+def test_schemas_hold_nothing_a_model_need_not_read(name: str) -> None:
+    tool = builtin()[name]
+    text = json.dumps(tool.parameters)
+    assert tool.parameters["type"] == "object"
+    assert not [
+        noise
+        for noise in ("title", "$ref", "$defs", "default", "additionalProperties", "anyOf")
+        if f'"{noise}"' in text
+    ]
+    assert tool.description == tool.description.strip() != ""
+
+
+def test_effects() -> None:
+    effects = {name: tool.effect for name, tool in builtin().items()}
+    assert {name for name, effect in effects.items() if effect is Effect.PURE} == {
+        "read",
+        "glob",
+        "grep",
+        "todo",
+    }
+    assert {name for name, effect in effects.items() if effect is Effect.KEYED} == {"write", "edit"}
+    assert effects["bash"] is Effect.EFFECTFUL
+
+
+@pytest.mark.parametrize("name", ["write", "edit"])
+def test_one_file_has_one_key(name: str) -> None:
+    tool = builtin()[name]
+    given = {"write": {"content": ""}, "edit": {"old_string": "a", "new_string": "b"}}[name]
+    assert (
+        tool.key(tool.parse({"file_path": "a/../b.py", **given}))
+        == tool.key(tool.parse({"file_path": "./b.py", **given}))
+        == "b.py"
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "said"),
+    [
+        ("read", {}, "file_path: required; expected string"),
+        ("read", {"file_path": 5}, "file_path: is integer; expected string"),
+        ("read", {"file_path": "a", "offset": "x"}, "offset: is string; expected integer"),
+        (
+            "read",
+            {"file_path": "a", "line": 1},
+            "line: unknown; the arguments are file_path, offset, limit",
+        ),
+        ("read", {"file_path": "a", "offset": -1}, "offset: is negative; the first line is 1"),
+        (
+            "read",
+            {"file_path": "a", "limit": 0},
+            "limit: is less than 1; leave it out for 2,000 lines",
+        ),
+        (
+            "grep",
+            {"pattern": "a", "output_mode": "x"},
+            "output_mode: invalid enum value 'x'; expected one of content, count, files_with_matches",
+        ),
+        ("todo", {"todos": [{"status": "pending"}]}, "todos[0].content: required; expected string"),
+        (
+            "todo",
+            {"todos": [{"content": "a"}, {"content": "b"}]},
+            "todos[0].status: required; expected one of completed, in_progress, pending",
+        ),
+        ("todo", {"todos": "a"}, "todos: is string; expected array"),
+        ("bash", {"command": "  "}, "command: is empty; give a bash command"),
+        ("bash", {"command": "a\0b"}, "command: holds a NUL character; leave it out"),
+    ],
+)
+def test_what_is_wrong_with_arguments_is_said_with_its_place(
+    name: str, given: dict[str, object], said: str
+) -> None:
+    with pytest.raises(ValueError) as caught:
+        builtin()[name].parse(given)
+    assert str(caught.value) == said
+
+
+def test_arguments_are_read_leniently() -> None:
+    tools = builtin()
+    read = tools["read"].parse({"file_path": "a", "offset": "5", "limit": None})
+    assert (read.offset, read.limit) == (5, None)
+    assert (
+        tools["edit"]
+        .parse({"file_path": "a", "old_string": "b", "new_string": "c", "replace_all": "true"})
+        .replace_all
+        is True
+    )
+    assert (
+        tools["grep"]
+        .parse({"pattern": "a", "-i": "true", "-C": "2", "-n": False, "multiline": True})
+        .around
+        == 2
+    )
+    assert (
+        tools["todo"].parse({"todos": '[{"content": "a", "status": "pending"}]'}).todos[0].content
+        == "a"
+    )
+    assert (
+        tools["bash"].parse({"command": "ls", "timeout": 5000.0, "description": "List"}).timeout
+        == 5000
+    )
