@@ -1,4 +1,4 @@
-"""Search the contents of files in a process that can be ended: rg where there is one, else our own `_scan`."""
+"""Search the contents of files in a process that can be ended: rg where there is one, else our own `_grep_fallback`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BATCH = 2_000  # files opened at once, where a process may have four times as m
 _CHUNK = 1 << 16
 _WIDTH = 2_000
 _FD = b"/dev/fd/"
-_SCAN = str(Path(__file__).with_name("_scan.py"))
+_SCAN = str(Path(__file__).with_name("_grep_fallback.py"))
 
 
 class Query(Struct, frozen=True, kw_only=True):
