@@ -13,9 +13,9 @@ import time
 
 from mudroom._core.ports import Sandbox
 from mudroom.sandboxes import detect
-from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
-from mudroom.sandboxes.linux.landlock import Landlocked
-from mudroom.sandboxes.unsandboxed import PlainSandbox
+from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
+from mudroom.sandboxes.linux.landlock import LandlockSandbox
+from mudroom.sandboxes.unsandboxed import Unsandboxed
 
 BARE = [
     "--unshare-user",
@@ -36,17 +36,24 @@ def drop(_: bytes) -> None:
 
 def sandboxes(root: str) -> dict[str, Sandbox]:
     """All this machine has, the plain one first."""
-    found, away = detect.look(detect.find(os.environ, root), root), os.path.join(root, "away")
-    made: dict[str, Sandbox] = {"off": PlainSandbox(root)}
-    if not found.no_full:
-        made["bare"] = PlainSandbox(
-            root, wrap=lambda command: [found.bwrap, *BARE, "--", "/bin/bash", "-c", command]
+    found, away = (
+        detect.run_probes(detect.find_bwrap(os.environ, root), root),
+        os.path.join(root, "away"),
+    )
+    made: dict[str, Sandbox] = {"off": Unsandboxed(root)}
+    if not found.no_full_reason:
+        made["bare"] = Unsandboxed(
+            root, make_argv=lambda command: [found.bwrap, *BARE, "--", "/bin/bash", "-c", command]
         )
-        made["full"] = Bubblewrap(
-            root, found.bwrap, away=away, environ=os.environ, keeps_root=bool(found.no_other)
+        made["full"] = BubblewrapSandbox(
+            root,
+            found.bwrap,
+            quarantine=away,
+            environ=os.environ,
+            keep_root_uid=bool(found.no_other_user_reason),
         )
-    if not found.no_file:
-        made["file"] = Landlocked(root, away=away, environ=os.environ)
+    if not found.no_file_reason:
+        made["file"] = LandlockSandbox(root, quarantine=away, environ=os.environ)
     return made
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Any
 
-from mudroom import Assistant, Message, Session, Text, Usage, User
+from mudroom import AssistantMessage, Message, Session, TextBlock, Usage, UserMessage
 
 
 class WordCounter:
@@ -12,7 +12,7 @@ class WordCounter:
 
     name = "mine:word-counter"
 
-    def chat(self, setup: Any) -> "Conversation":
+    def start_conversation(self, setup: Any) -> "Conversation":
         """`setup` has the system prompt, the tools and the sampling."""
         return Conversation()
 
@@ -26,16 +26,19 @@ class Conversation:
     def __init__(self) -> None:
         self.messages: list[Message] = []
 
-    def add(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         """Append a message."""
         self.messages.append(message)
 
-    async def ask(self, *, tools: bool = True) -> AsyncIterator[Assistant]:
+    async def request_answer(self, *, tools: bool = True) -> AsyncIterator[AssistantMessage]:
         """Answer. `tools` is False when the run must sum up."""
-        last = next(message for message in reversed(self.messages) if isinstance(message, User))
+        last = next(
+            message for message in reversed(self.messages) if isinstance(message, UserMessage)
+        )
         words = sum(len(block.text.split()) for block in last.content)
-        yield Assistant(
-            (Text(f"You said {words} words."),), usage=Usage(input_tokens=words, output_tokens=4)
+        yield AssistantMessage(
+            (TextBlock(f"You said {words} words."),),
+            usage=Usage(input_tokens=words, output_tokens=4),
         )
 
 

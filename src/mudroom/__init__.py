@@ -24,8 +24,24 @@ if TYPE_CHECKING:
     from ._core.agents import Agent, Output, Reason, Report
     from ._core.budgets import Budget
     from ._core.events import AnyEvent
-    from ._core.messages import Assistant, Call, Message, Result, Text, Thinking, Usage, User
-    from ._core.ports import Answer, Approver, Journal, Model, Question, ToolContext
+    from ._core.messages import (
+        AssistantMessage,
+        Message,
+        TextBlock,
+        ThinkingBlock,
+        ToolCallBlock,
+        ToolResultBlock,
+        Usage,
+        UserMessage,
+    )
+    from ._core.ports import (
+        ApprovalDecision,
+        ApprovalRequest,
+        Approver,
+        Journal,
+        Model,
+        ToolContext,
+    )
     from ._core.tools import Effect, Tool, ToolResult
     from .errors import JournalError, ModelError, ModelUnavailable, MudroomError, UsageError
     from .projections.ledger import Ledger
@@ -47,8 +63,8 @@ _HOMES = {
     "_core.agents": "Agent Output Reason Report",
     "_core.budgets": "Budget",
     "_core.events": "AnyEvent",
-    "_core.messages": "Assistant Call Message Result Text Thinking Usage User",
-    "_core.ports": "Answer Approver Journal Model Question ToolContext",
+    "_core.messages": "AssistantMessage Message TextBlock ThinkingBlock ToolCallBlock ToolResultBlock Usage UserMessage",
+    "_core.ports": "ApprovalDecision ApprovalRequest Approver Journal Model ToolContext",
     "_core.tools": "Effect Tool ToolResult",
     "projections.ledger": "Ledger",
     "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
@@ -84,18 +100,18 @@ __all__ = [  # noqa: RUF022  (by theme)
     "OutputObject",
     "SubagentTerminateMode",
     "Message",
-    "User",
-    "Assistant",
-    "Text",
-    "Thinking",
-    "Call",
-    "Result",
+    "UserMessage",
+    "AssistantMessage",
+    "TextBlock",
+    "ThinkingBlock",
+    "ToolCallBlock",
+    "ToolResultBlock",
     "AnyEvent",
     "Model",
     "Journal",
     "Approver",
-    "Question",
-    "Answer",
+    "ApprovalRequest",
+    "ApprovalDecision",
     "MudroomError",
     "UsageError",
     "ModelError",

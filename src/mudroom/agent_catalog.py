@@ -12,21 +12,21 @@ from ._core.agents import Agent, Mode
 from .errors import UnknownName
 
 
-class Crew(Struct, frozen=True, kw_only=True):
+class AgentCatalog(Struct, frozen=True, kw_only=True):
     """Who works, and what they are told beside their instructions: built in, from files, and from the opener of the session.
 
     Arguments:
         texts: of the context files, by how much of them an agent wants.
     """
 
-    root: Agent
+    root_agent: Agent
     agents: dict[str, Agent]
     skills: Mapping[str, agent_files.Skill] = {}
-    context: agent_files.Context | None = None
-    texts: Mapping[str, str] = {}
+    context_files: agent_files.ContextFiles | None = None
+    context_texts: Mapping[str, str] = {}
 
 
-class Sources(Struct, frozen=True, kw_only=True):
+class AgentSources(Struct, frozen=True, kw_only=True):
     """Where agents come from.
 
     Arguments:
@@ -36,59 +36,63 @@ class Sources(Struct, frozen=True, kw_only=True):
         missing: a model string -> why nothing here can serve it, or "".
     """
 
-    root: str | Agent | None
+    root_agent: str | Agent | None
     agents: Sequence[Agent]
-    tools: Sequence[str]
-    files: bool
+    tool_names: Sequence[str]
+    use_files: bool
     trusted: bool
-    folder: str
-    home: str
-    missing: Callable[[str], str]
+    project_folder: str
+    user_home: str
+    explain_unavailable: Callable[[str], str]
 
 
-def gathered(sources: Sources, notices: list[str]) -> Crew:
+def load_catalog(sources: AgentSources, notices: list[str]) -> AgentCatalog:
     """Everyone there is; what the person should know is added to the notices. Raises UnknownName for the root agent."""
-    builtin = [agent_files.builtin(name) for name in agent_files.BUILT_IN]
-    if not sources.files:
+    builtin = [agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS]
+    if not sources.use_files:
         agents = {agent.name: agent for agent in (*builtin, *sources.agents)}
-        return Crew(root=_root(sources.root, agents), agents=agents)
-    found = agent_files.agents_from(sources.folder, home=sources.home, tools=sources.tools)
-    context = agent_files.context_from(sources.folder, home=sources.home)
-    own = None if sources.trusted else found.personal
+        return AgentCatalog(root_agent=_find_root_agent(sources.root_agent, agents), agents=agents)
+    found = agent_files.load_agent_files(
+        sources.project_folder, home=sources.user_home, tools=sources.tool_names
+    )
+    context = agent_files.load_context_files(sources.project_folder, home=sources.user_home)
+    own = None if sources.trusted else found.personal_names
     filed = {
-        agent.name: _served(_held(agent, own), sources.missing, notices)
-        for agent in (*found.mains, *found.agents)
+        agent.name: _use_available_model(
+            _restrict_untrusted(agent, own), sources.explain_unavailable, notices
+        )
+        for agent in (*found.main_agents, *found.agents)
     }
     offered = (*builtin, *(filed[agent.name] for agent in found.agents), *sources.agents)
     agents = {agent.name: agent for agent in offered}
-    notices.extend(_about_files(found, context, trusted=sources.trusted))
-    texts = {"project": context.text(personal=False), "full": context.text()}
-    return Crew(
-        root=_root(sources.root, {**filed, **agents}),
+    notices.extend(_describe_files(found, context, trusted=sources.trusted))
+    texts = {"project": context.to_prompt(include_personal=False), "full": context.to_prompt()}
+    return AgentCatalog(
+        root_agent=_find_root_agent(sources.root_agent, {**filed, **agents}),
         agents=agents,
         skills=found.skills,
-        context=context,
-        texts=texts,
+        context_files=context,
+        context_texts=texts,
     )
 
 
-def _root(asked: str | Agent | None, agents: Mapping[str, Agent]) -> Agent:
+def _find_root_agent(asked: str | Agent | None, agents: Mapping[str, Agent]) -> Agent:
     if asked is None or isinstance(asked, Agent):
-        return asked or agent_files.builtin("main")
-    return named(asked, agents)
+        return asked or agent_files.load_builtin_agent("main")
+    return find_agent(asked, agents)
 
 
-def named(asked: str, agents: Mapping[str, Agent]) -> Agent:
+def find_agent(asked: str, agents: Mapping[str, Agent]) -> Agent:
     """The agent of that name, whatever its case and separators. Raises UnknownName."""
     if asked in agents:
         return agents[asked]
-    known = {agent_files.folded(name): agent for name, agent in agents.items()}
-    if (agent := known.get(agent_files.folded(asked))) is None:
+    known = {agent_files.fold_name(name): agent for name, agent in agents.items()}
+    if (agent := known.get(agent_files.fold_name(asked))) is None:
         raise UnknownName("agent", asked, agents)
     return agent
 
 
-def _held(agent: Agent, personal: Collection[str] | None) -> Agent:
+def _restrict_untrusted(agent: Agent, personal: Collection[str] | None) -> Agent:
     """An agent of a folder that is not trusted may only read, and has its parent's model.
 
     Arguments:
@@ -101,7 +105,7 @@ def _held(agent: Agent, personal: Collection[str] | None) -> Agent:
     )
 
 
-def _served(agent: Agent, missing: Callable[[str], str], notices: list[str]) -> Agent:
+def _use_available_model(agent: Agent, missing: Callable[[str], str], notices: list[str]) -> Agent:
     """The agent; with its parent's model when nothing here can serve the one its file names."""
     if agent.model == "inherit" or not (why := missing(agent.model)):
         return agent
@@ -111,23 +115,23 @@ def _served(agent: Agent, missing: Callable[[str], str], notices: list[str]) -> 
     return replace(agent, model="inherit")
 
 
-def _about_files(
-    found: agent_files.Found, context: agent_files.Context, *, trusted: bool
+def _describe_files(
+    found: agent_files.LoadedAgents, context: agent_files.ContextFiles, *, trusted: bool
 ) -> list[str]:
     """What the person should know of the files that are used: that a project brought some, and that some are not right."""
     words: list[str] = []
-    if brought := [name for name in found.paths if name not in found.personal]:
+    if brought := [name for name in found.paths if name not in found.personal_names]:
         held = (
             "" if trusted else "; until you trust it they only read (mudroom trust add, or --trust)"
         )
         words.append(f"using agents of this folder: {', '.join(brought)}{held}")
     wrong = [
         finding
-        for finding in (*found.findings, *context.findings)
+        for finding in (*found.diagnostics, *context.diagnostics)
         if finding.severity is not agent_files.Severity.NOTE
     ]
     if wrong:
         words.append(
-            f"{agent_files.counted(wrong)} in agent files, the first: {wrong[0]} (mudroom agents check lists all)"
+            f"{agent_files.count_by_severity(wrong)} in agent files, the first: {wrong[0]} (mudroom agents check lists all)"
         )
     return words

@@ -15,17 +15,17 @@ from msgspec.structs import replace
 from . import agent_files, config, pricing
 from ._core.agents import Agent
 from ._core.budgets import Budget
-from ._core.events import AnyEvent, RunStarted, SessionOpened, Stored
-from ._core.ports import Answer, Approver, Journal, Model, Question, Sandbox
+from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
+from ._core.ports import ApprovalDecision, ApprovalRequest, Approver, Journal, Model, Sandbox
 from ._core.tools import Tool
-from ._engine.run_context import Parts
+from ._engine.run_context import SessionServices
 from ._engine.task import task_tool
-from .agent_catalog import Crew, Sources, gathered
-from .conversation_state import Record
+from .agent_catalog import AgentCatalog, AgentSources, load_catalog
+from .conversation_state import RecordedSession
 from .errors import JournalDamaged, UsageError
-from .model_registry import Models, _pace, _usable
+from .model_registry import ModelRegistry, is_usable, read_offline_pace
 from .models import providers
-from .output_filters.injection_marker import marked
+from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.policy import RulePolicy
 from .permissions.rules import ALLOW, Permissions
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
     pass
 
 
-class Wish(Struct, frozen=True, kw_only=True):
+class SessionOptions(Struct, frozen=True, kw_only=True):
     """What the opener of a session asked for; see Session."""
 
-    session: str
+    session_id: str
     model: str | Model
     child_model: str
     cwd: str
@@ -53,27 +53,27 @@ class Wish(Struct, frozen=True, kw_only=True):
     resume: str = ""
     fork: bool = False
     prices: bool = False
-    root: str | Agent | None = None
+    agent: str | Agent | None = None
     agent_files: bool = False
     permissions: Permissions = Permissions()
     trusted: bool = True
 
 
-class House(Struct, frozen=True, kw_only=True):
+class SessionResources(Struct, frozen=True, kw_only=True):
     """A session's parts, the root agent, its model, the context files, and what the person should be told."""
 
-    parts: Parts
-    models: Models
-    root: Agent
+    services: SessionServices
+    models: ModelRegistry
+    root_agent: Agent
     model: str
-    context: agent_files.Context | None = None
+    context_files: agent_files.ContextFiles | None = None
     notices: tuple[str, ...] = ()
 
     async def close(self) -> None:
         """Let go of connections, of what commands were started by, and of the journal."""
-        self.parts.sandbox.close()
+        self.services.sandbox.close()
         await self.models.close()
-        await self.parts.journal.close()
+        await self.services.journal.close()
 
 
 class SystemClock:
@@ -92,28 +92,30 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
-class Nobody:
+class DenyAllApprover:
     """The port Approver where no person is: no, at once."""
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: ApprovalRequest) -> ApprovalDecision:
         """No."""
-        return Answer(False, "nobody is here to confirm it")
+        return ApprovalDecision(False, "nobody is here to confirm it")
 
 
-OFFLINE = (
+OFFLINE_NOTICE = (
     "no key and no local server found: using the offline model, which follows rules and knows a few tasks. "
     "For a real one set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENAI_BASE_URL or OLLAMA_HOST."
 )
 
 
-def reopened(wish: Wish) -> Wish:
+def load_recorded_options(wish: SessionOptions) -> SessionOptions:
     """The wish to go on with a recorded session: its id, its folder, its model where none is asked for.
 
     Raises UnknownName when there is no such session.
     """
-    from .journals.sqlite.journal import find, read_only
+    from .journals.sqlite.journal import find_by_id, open_reader
 
-    record = read_only(find(wish.home or config.home(_environ(wish)), wish.resume))
+    record = open_reader(
+        find_by_id(wish.home or config.find_home(_environment_of(wish)), wish.resume)
+    )
     opened = next((event for event in record.read() if isinstance(event, SessionOpened)), None)
     if opened is None:
         raise JournalDamaged(
@@ -128,7 +130,7 @@ def reopened(wish: Wish) -> Wish:
     ]
     return replace(
         wish,
-        session=wish.session if wish.fork else opened.session,
+        session=wish.session_id if wish.fork else opened.session,
         resume=opened.session,
         cwd=opened.cwd,
         model=briefs[-1].model if briefs and wish.model == "auto" else wish.model,
@@ -136,120 +138,126 @@ def reopened(wish: Wish) -> Wish:
     )
 
 
-async def copy(wish: Wish, journal: Journal) -> None:
+async def copy_journal(wish: SessionOptions, journal: Journal) -> None:
     """Copy the record of the session that is resumed into a fork's own journal; not the runs another process is at work on."""
-    from .journals.sqlite.journal import read_only
-    from .journals.sqlite.store import find, writer
+    from .journals.sqlite.journal import open_reader
+    from .journals.sqlite.store import find_by_id, writer_pid
 
-    path = find(wish.home or config.home(_environ(wish)), wish.resume)
-    live = bool(writer(path))
-    events = list(read_only(path).read())
-    under_way = Record(events).left if live else ()
+    path = find_by_id(wish.home or config.find_home(_environment_of(wish)), wish.resume)
+    live = bool(writer_pid(path))
+    events = list(open_reader(path).read())
+    under_way = RecordedSession(events).unfinished_events if live else ()
     await journal.append(*(event for event in events if event.run not in under_way))
 
 
-def granted(wish: Wish) -> tuple[str, ...]:
+def list_grants(wish: SessionOptions) -> tuple[str, ...]:
     """What is given beyond the sandbox and what it holds, for the record."""
     rules = (str(rule) for rule in wish.permissions.rules if rule.verdict == ALLOW)
     return (*(["network"] if wish.network else []), *rules)
 
 
-def _environ(wish: Wish) -> Mapping[str, str]:
+def _environment_of(wish: SessionOptions) -> Mapping[str, str]:
     return os.environ if wish.environ is None else wish.environ
 
 
 def build(
-    wish: Wish, watchers: list[Callable[[AnyEvent], None]], past: dict[str, list[Stored]]
-) -> House:
+    wish: SessionOptions,
+    watchers: list[Callable[[AnyEvent], None]],
+    past: dict[str, list[StoredEvent]],
+) -> SessionResources:
     """Choose and open the parts. Raises UsageError or JournalError and leaves nothing open."""
-    environ = _environ(wish)
+    environ = _environment_of(wish)
     root = os.path.realpath(wish.cwd)
     if not os.path.isdir(root):
         raise UsageError("no such directory", where=wish.cwd, remedy="Name a folder that exists.")
-    home = wish.home or config.home(environ)
+    home = wish.home or config.find_home(environ)
     clock = SystemClock()
-    models = Models(environ, clock, home)
+    models = ModelRegistry(environ, clock, home)
     notices: list[str] = []
-    crew = gathered(_sources(wish, root, environ), notices)
-    model = _root_model(wish.model, crew.root, models, environ, notices)
+    crew = load_catalog(_agent_sources(wish, root, environ), notices)
+    model = _choose_root_model(wish.model, crew.root_agent, models, environ, notices)
     if wish.child_model:
         models(wish.child_model)
-    spills = os.path.join(home, "spills", wish.session)
-    sandbox = _sandbox(wish, root, home, notices)
+    spills = os.path.join(home, "spills", wish.session_id)
+    sandbox = _choose_sandbox(wish, root, home, notices)
     policy = RulePolicy(
         wish.permissions, root=root, home=environ.get("HOME", "/"), tier=lambda: sandbox.tier
     )
-    toolbox = _toolbox(wish.tools, crew, ask=sandbox.tier == "ask")
-    parts = Parts(
-        session=wish.session,
-        models=models,
-        journal=_journal(wish, home),
-        workspace=_workspace(root, spills, *(skill.folder for skill in crew.skills.values())),
+    toolbox = _build_toolbox(wish.tools, crew, ask=sandbox.tier == "ask")
+    parts = SessionServices(
+        session=wish.session_id,
+        get_model=models,
+        journal=_open_journal(wish, home),
+        workspace=_open_workspace(root, spills, *(skill.folder for skill in crew.skills.values())),
         sandbox=sandbox,
         clock=clock,
-        approver=wish.approver or Nobody(),
+        approver=wish.approver or DenyAllApprover(),
         policy=policy,
         redact=Redactor(environ),
-        mark=marked,
-        toolbox={name: tool for name, tool in toolbox.items() if not policy.barred(name)},
+        mark_report=mark_injection,
+        toolbox={name: tool for name, tool in toolbox.items() if not policy.is_never_allowed(name)},
         agents=crew.agents,
-        spills=spills,
-        environment=f"Folder: {root}. Platform: {platform.system()}. Date: {time.strftime('%Y-%m-%d')}.",
-        context=crew.texts,
+        spill_folder=spills,
+        environment_text=f"Folder: {root}. Platform: {platform.system()}. Date: {time.strftime('%Y-%m-%d')}.",
+        context_texts=crew.context_texts,
         child_model=wish.child_model,
         child_budget=wish.child_budget,
-        price=pricing.cost if wish.prices else None,
-        past=past,
+        compute_price=pricing.calculate_cost if wish.prices else None,
+        past_events=past,
         watchers=watchers,
     )
     notices.extend(getattr(parts.journal, "notices", ()))
-    return House(
-        parts=parts,
+    return SessionResources(
+        services=parts,
         models=models,
-        root=crew.root,
+        root_agent=crew.root_agent,
         model=model,
-        context=crew.context,
+        context_files=crew.context_files,
         notices=tuple(notices),
     )
 
 
-def _sources(wish: Wish, folder: str, environ: Mapping[str, str]) -> Sources:
-    return Sources(
-        root=wish.root,
+def _agent_sources(wish: SessionOptions, folder: str, environ: Mapping[str, str]) -> AgentSources:
+    return AgentSources(
+        root_agent=wish.agent,
         agents=wish.agents,
-        tools=[tool.name for tool in wish.tools],
-        files=wish.agent_files,
+        tool_names=[tool.name for tool in wish.tools],
+        use_files=wish.agent_files,
         trusted=wish.trusted,
-        folder=folder,
-        home=environ.get("HOME", ""),
-        missing=lambda model: _missing(model, environ),
+        project_folder=folder,
+        user_home=environ.get("HOME", ""),
+        explain_unavailable=lambda model: _explain_unavailable(model, environ),
     )
 
 
-def _missing(model: str, environ: Mapping[str, str]) -> str:
+def _explain_unavailable(model: str, environ: Mapping[str, str]) -> str:
     """Why nothing here can serve a model of that name; "" if something can."""
     try:
         return (
             ""
-            if _usable(providers.PROVIDERS[providers.split(model)[0]], environ)
+            if is_usable(providers.PROVIDERS[providers.parse_model_name(model)[0]], environ)
             else "no key for it"
         )
     except UsageError as error:
         return error.message
 
 
-def _root_model(
-    asked: str | Model, root: Agent, models: Models, environ: Mapping[str, str], notices: list[str]
+def _choose_root_model(
+    asked: str | Model,
+    root: Agent,
+    models: ModelRegistry,
+    environ: Mapping[str, str],
+    notices: list[str],
 ) -> str:
     if not isinstance(asked, str):
-        return models.put(asked)
+        return models.register(asked)
     name = root.model if asked == "auto" and root.model != "inherit" else asked
     if name == "auto":
-        name = providers.default(environ) or "offline"
+        name = providers.choose_default_model(environ) or "offline"
         if name == "offline":
-            pace = _pace(environ)
+            pace = read_offline_pace(environ)
             notices.append(
-                OFFLINE
+                OFFLINE_NOTICE
                 + (
                     f" It writes {pace:g} tokens a second, as $MUDROOM_OFFLINE_PACE says."
                     if pace
@@ -259,43 +267,43 @@ def _root_model(
     return models(name).name
 
 
-def _toolbox(own: tuple[Tool, ...], crew: Crew, *, ask: bool) -> dict[str, Tool]:
-    from .tools import builtin
+def _build_toolbox(own: tuple[Tool, ...], crew: AgentCatalog, *, ask: bool) -> dict[str, Tool]:
+    from .tools import builtin_tools
 
-    tools = {**builtin(), "task": task_tool(crew.agents)}
+    tools = {**builtin_tools(), "task": task_tool(crew.agents)}
     if ask:
         tools["bash"] = replace(tools["bash"], needs_confirmation=True)
-    if any(not skill.hidden for skill in crew.skills.values()):
-        from .tools.skill import skill_tool
+    if any(not skill.is_hidden for skill in crew.skills.values()):
+        from .tools.skill import make_skill_tool
 
-        tools["skill"] = skill_tool(crew.skills)
+        tools["skill"] = make_skill_tool(crew.skills)
     return {**tools, **{tool.name: tool for tool in own}}
 
 
-def _workspace(root: str, *readable: str) -> Any:
+def _open_workspace(root: str, *readable: str) -> Any:
     from .workspaces.shared import SharedWorkspace
 
     return SharedWorkspace(root, readable=readable)
 
 
-def _sandbox(wish: Wish, root: str, home: str, notices: list[str]) -> Sandbox:
-    from .sandboxes.detect import Terms, choose
+def _choose_sandbox(wish: SessionOptions, root: str, home: str, notices: list[str]) -> Sandbox:
+    from .sandboxes.detect import SandboxRequest, choose_sandbox
 
-    terms = Terms(
-        root=root,
+    terms = SandboxRequest(
+        workspace=root,
         mode=wish.sandbox,
-        home=home,
+        state_dir=home,
         environ=os.environ,
         network=wish.network,
-        person=wish.approver is not None,
+        can_ask=wish.approver is not None,
     )
-    sandbox, told = choose(terms)
+    sandbox, told = choose_sandbox(terms)
     if told:
         notices.append(told)
     return sandbox
 
 
-def _journal(wish: Wish, home: str) -> Journal:
+def _open_journal(wish: SessionOptions, home: str) -> Journal:
     if not isinstance(wish.journal, str):
         return wish.journal
     if wish.journal == "memory":
@@ -304,5 +312,5 @@ def _journal(wish: Wish, home: str) -> Journal:
         return MemoryJournal()
     from .journals.sqlite.journal import SqliteJournal
 
-    path = os.path.join(home, "sessions", f"{wish.session}.db")
-    return SqliteJournal.open(path, session=wish.session, create=not wish.resume or wish.fork)
+    path = os.path.join(home, "sessions", f"{wish.session_id}.db")
+    return SqliteJournal.open(path, session=wish.session_id, create=not wish.resume or wish.fork)

@@ -12,14 +12,14 @@ import msgspec
 from msgspec import Struct
 
 from ._core.agents import Mode
-from .errors import UsageError, suggest
+from .errors import UsageError, suggest_names
 
 PROJECT_FILE = ".mudroom.toml"
-FORMATS = ("text", "json", "stream-json")
+OUTPUT_FORMATS = ("text", "json", "stream-json")
 COLORS = ("auto", "always", "never")
 SCREENS = ("auto", "plain")
 SANDBOXES = ("auto", "full", "file", "off")
-MODES = tuple(mode.value for mode in Mode)
+PERMISSION_MODES = tuple(mode.value for mode in Mode)
 
 
 class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -69,10 +69,10 @@ class Settings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         return self.origins.get(name, "default")
 
 
-KEYS = tuple(
+SETTING_NAMES = tuple(
     name for name in Settings.__struct_fields__ if name not in ("origins", "agents", "json_schema")
 )
-NARROWING = (
+PROJECT_SETTINGS = (
     "max_turns",
     "max_minutes",
     "max_tokens",
@@ -83,18 +83,18 @@ NARROWING = (
 """What a project's file may set, and only to less: it comes with a repository that someone else wrote."""
 
 _CHOICES = {
-    "output_format": FORMATS,
+    "output_format": OUTPUT_FORMATS,
     "color": COLORS,
     "screen": SCREENS,
     "sandbox": SANDBOXES,
-    "permission_mode": MODES,
+    "permission_mode": PERMISSION_MODES,
 }
-_NUMBERS = {
+_INTEGERS = {
     field.name
     for field in msgspec.structs.fields(Settings)
     if int in (field.type, *get_args(field.type))
 }
-_FIGURES = {
+_DECIMALS = {
     field.name for field in msgspec.structs.fields(Settings) if float in get_args(field.type)
 }
 _VARIABLES = {
@@ -111,7 +111,7 @@ _VARIABLES = {
 }
 
 
-def load(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
+def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> Settings:
     """All sources folded into one.
 
     Arguments:
@@ -120,12 +120,12 @@ def load(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> S
 
     Raises UsageError that names file or variable, line, key and the nearest known one.
     """
-    values: dict[str, Any] = {"home": home(environ)}
+    values: dict[str, Any] = {"home": find_home(environ)}
     origins: dict[str, str] = {}
-    user, project = config_file(environ), Path(cwd) / PROJECT_FILE
-    for key, value, where in _read(user, KEYS):
+    user, project = find_user_file(environ), Path(cwd) / PROJECT_FILE
+    for key, value, where in _read_file(user, SETTING_NAMES):
         values[key], origins[key] = value, where
-    for key, value, where in _read(project, NARROWING):
+    for key, value, where in _read_file(project, PROJECT_SETTINGS):
         bound = values.get(key, getattr(_DEFAULTS, key))
         if bound is None or value < bound:
             values[key], origins[key] = value, where
@@ -137,35 +137,35 @@ def load(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, Any]) -> S
     return Settings(**values, origins=origins)
 
 
-def put(path: Path, name: str, value: str) -> None:
+def write_setting(path: Path, name: str, value: str) -> None:
     """Set one thing in a file of settings and leave its other lines as they are; an empty value takes it away.
 
     Raises UsageError: no such setting, not its kind of value, or a file that could not be read afterwards; then it is as it was.
     """
     key = name.replace("-", "_")
-    if key not in KEYS:
-        raise _unknown(name, key, KEYS, str(path))
-    _read(path, KEYS)
+    if key not in SETTING_NAMES:
+        raise _unknown_setting(name, key, SETTING_NAMES, str(path))
+    _read_file(path, SETTING_NAMES)
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    at = next((n for n, line in enumerate(lines) if _sets(line, key)), len(lines))
+    at = next((n for n, line in enumerate(lines) if _assigns(line, key)), len(lines))
     lines[at : at + 1] = (
-        [f"{key} = {_toml(_checked(key, _typed(key, value), str(path)))}"] if value else []
+        [f"{key} = {_to_toml(_validate(key, _parse_bool(key, value), str(path)))}"] if value else []
     )
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
     new.write_text("".join(f"{line}\n" for line in lines), "utf-8")
     try:
-        _read(new, KEYS)
+        _read_file(new, SETTING_NAMES)
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)
 
 
-def _sets(line: str, key: str) -> bool:
+def _assigns(line: str, key: str) -> bool:
     return "=" in line and line.partition("=")[0].strip().strip("\"'").replace("-", "_") == key
 
 
-def _typed(key: str, value: str) -> Any:
+def _parse_bool(key: str, value: str) -> Any:
     return (
         {"true": True, "false": False}.get(value, value)
         if isinstance(getattr(_DEFAULTS, key), bool)
@@ -173,19 +173,19 @@ def _typed(key: str, value: str) -> Any:
     )
 
 
-def _toml(value: Any) -> str:
+def _to_toml(value: Any) -> str:
     """A value as TOML; a JSON string is one of its strings."""
     return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
 
 
-def home(environ: Mapping[str, str]) -> str:
+def find_home(environ: Mapping[str, str]) -> str:
     """Folder of journals and history: $MUDROOM_HOME, else `mudroom` in the user's state folder."""
     if chosen := environ.get("MUDROOM_HOME"):
         return os.path.abspath(os.path.expanduser(chosen))
     return _user_folder(environ, "XDG_STATE_HOME", ".local/state", "user_state_dir")
 
 
-def config_file(environ: Mapping[str, str]) -> Path:
+def find_user_file(environ: Mapping[str, str]) -> Path:
     """The user's own file of settings."""
     return Path(
         _user_folder(environ, "XDG_CONFIG_HOME", ".config", "user_config_dir"), "config.toml"
@@ -204,7 +204,7 @@ def _user_folder(environ: Mapping[str, str], variable: str, below_home: str, fun
     return getattr(platformdirs, function)("mudroom", appauthor=False)
 
 
-def _read(path: Path, allowed: tuple[str, ...]) -> list[tuple[str, Any, str]]:
+def _read_file(path: Path, allowed: tuple[str, ...]) -> list[tuple[str, Any, str]]:
     """Key, checked value and "file:line" of each setting in a TOML file; a missing file has none."""
     try:
         text = path.read_text("utf-8")
@@ -227,22 +227,22 @@ def _read(path: Path, allowed: tuple[str, ...]) -> list[tuple[str, Any, str]]:
         ) from None
     found: list[tuple[str, Any, str]] = []
     for key, value in table.items():
-        where = f"{path}:{_line(text, key)}"
+        where = f"{path}:{_find_line(text, key)}"
         name = key.replace("-", "_")
         if name not in allowed:
-            raise _unknown(key, name, allowed, where)
-        found.append((name, _checked(name, value, where), where))
+            raise _unknown_setting(key, name, allowed, where)
+        found.append((name, _validate(name, value, where), where))
     return found
 
 
-def _unknown(key: str, name: str, allowed: tuple[str, ...], where: str) -> UsageError:
-    if name in KEYS:
+def _unknown_setting(key: str, name: str, allowed: tuple[str, ...], where: str) -> UsageError:
+    if name in SETTING_NAMES:
         return UsageError(
             f"a project's file may not set {key!r}, only lower {', '.join(allowed)}",
             where=where,
             remedy="Put it into your own file of settings (mudroom doctor names it) or give it as a flag.",
         )
-    return UsageError(f"unknown setting {key!r}", where=where, remedy=suggest(name, allowed))
+    return UsageError(f"unknown setting {key!r}", where=where, remedy=suggest_names(name, allowed))
 
 
 def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, Any, str]]:
@@ -250,7 +250,7 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, Any, str]]:
     for key, names in _VARIABLES.items():
         name = next((n for n in names.split() if environ.get(n)), None)
         if name is not None:
-            found.append((key, _checked(key, environ[name], f"${name}"), f"${name}"))
+            found.append((key, _validate(key, environ[name], f"${name}"), f"${name}"))
     if environ.get("MUDROOM_SCREEN_READER", "0") != "0":
         found.append(("screen", "plain", "$MUDROOM_SCREEN_READER"))
     if environ.get("NO_COLOR"):
@@ -262,14 +262,14 @@ def _from_environment(environ: Mapping[str, str]) -> list[tuple[str, Any, str]]:
     return found
 
 
-def _checked(key: str, value: Any, where: str) -> Any:
-    if key in _NUMBERS:
+def _validate(key: str, value: Any, where: str) -> Any:
+    if key in _INTEGERS:
         number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise UsageError(f"{key} must be a whole number from 1, not {value!r}", where=where)
         return number
-    if key in _FIGURES:
-        return _figure(key, value, where)
+    if key in _DECIMALS:
+        return _validate_decimal(key, value, where)
     if isinstance(getattr(_DEFAULTS, key), bool):
         if not isinstance(value, bool):
             raise UsageError(f"{key} must be true or false, not {value!r}", where=where)
@@ -278,12 +278,12 @@ def _checked(key: str, value: Any, where: str) -> Any:
         raise UsageError(f"{key} must be words in quotes, not {value!r}", where=where)
     if key in _CHOICES and value not in _CHOICES[key]:
         raise UsageError(
-            f"{key} cannot be {value!r}", where=where, remedy=suggest(value, _CHOICES[key])
+            f"{key} cannot be {value!r}", where=where, remedy=suggest_names(value, _CHOICES[key])
         )
     return os.path.abspath(os.path.expanduser(value)) if key == "home" else value.strip()
 
 
-def _figure(key: str, value: Any, where: str) -> float:
+def _validate_decimal(key: str, value: Any, where: str) -> float:
     try:
         figure = 0.0 if isinstance(value, bool) else float(value)
     except (TypeError, ValueError):
@@ -293,7 +293,7 @@ def _figure(key: str, value: Any, where: str) -> float:
     return figure
 
 
-def _line(text: str, key: str) -> int:
+def _find_line(text: str, key: str) -> int:
     return next(
         (
             n

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Sequence
 from msgspec.structs import replace
 
 from ._core.agents import Brief, Report
-from ._core.events import RunStarted, Stored
+from ._core.events import RunStarted, StoredEvent
 from ._core.messages import Message
-from ._engine.compaction import chain, told
-from ._engine.resume import finished
+from ._engine.compaction import continued_runs, has_summary
+from ._engine.resume import finished_report
 from .errors import JournalDamaged
-from .projections.transcript import transcript
+from .projections.transcript import build_transcript
 
 
-class Record:
+class RecordedSession:
     """The fold of a session's events to what is needed to go on with it.
 
     Arguments (of the object):
@@ -26,86 +26,94 @@ class Record:
         before: run id of a root run; latest and conversation are as they were when it began.
     """
 
-    def __init__(self, events: Iterable[Stored], *, before: str = "") -> None:
-        by_run: dict[str, list[Stored]] = {}
+    def __init__(self, events: Iterable[StoredEvent], *, before: str = "") -> None:
+        by_run: dict[str, list[StoredEvent]] = {}
         for event in events:
             if event.run:
                 by_run.setdefault(event.run, []).append(event)
         roots = [run for run in by_run if "." not in run]
-        open_roots = {run for run in roots if not finished(by_run[run])}
-        self.runs = max(map(int, roots), default=0)
-        talked = [run for run in roots if _talked(by_run[run])]
-        briefs = {run: started(by_run[run]) for run in roots}
-        self.latest = briefs[before].continues if before else talked[-1] if talked else ""
-        known = chain(self.latest, briefs) if self.latest else []
-        if known and briefs[self.latest].compacts and self.latest not in open_roots:
-            known = [self.latest]
-        said = (transcript(by_run[run], run) for run in known if run not in open_roots)
+        open_roots = {run for run in roots if not finished_report(by_run[run])}
+        self.run_count = max(map(int, roots), default=0)
+        talked = [run for run in roots if _is_in_conversation(by_run[run])]
+        briefs = {run: get_brief(by_run[run]) for run in roots}
+        self.latest_run = briefs[before].continues if before else talked[-1] if talked else ""
+        known = continued_runs(self.latest_run, briefs) if self.latest_run else []
+        if known and briefs[self.latest_run].compacts and self.latest_run not in open_roots:
+            known = [self.latest_run]
+        said = (build_transcript(by_run[run], run) for run in known if run not in open_roots)
         self.conversation: tuple[Message, ...] = tuple(
             message for messages in said for message in messages
         )
-        self.left = {
+        self.unfinished_events = {
             run: found for run, found in by_run.items() if run.partition(".")[0] in open_roots
         }
 
 
-class Ongoing:
+class ConversationState:
     """Where a session's conversation stands: how many root runs there were, what was said, and what a dead process left."""
 
     def __init__(self) -> None:
-        self.runs = 0
-        self.latest = ""
-        self.left: dict[str, list[Stored]] = {}
-        self._said: tuple[Message, ...] = ()
-        self._said_to = ""
+        self.run_count = 0
+        self.latest_run = ""
+        self.unfinished_events: dict[str, list[StoredEvent]] = {}
+        self._messages: tuple[Message, ...] = ()
+        self._messages_until = ""
 
-    def take_up(self, events: Iterable[Stored]) -> None:
+    def load(self, events: Iterable[StoredEvent]) -> None:
         """Go on from a record."""
-        record = Record(events)
-        self.runs, self.latest, self._said = record.runs, record.latest, record.conversation
-        self._said_to = "" if record.latest in record.left else record.latest
-        self.left.update(record.left)
+        record = RecordedSession(events)
+        self.run_count, self.latest_run, self._messages = (
+            record.run_count,
+            record.latest_run,
+            record.conversation,
+        )
+        self._messages_until = (
+            "" if record.latest_run in record.unfinished_events else record.latest_run
+        )
+        self.unfinished_events.update(record.unfinished_events)
 
-    def rewind(self, events: Iterable[Stored], run_id: str) -> None:
+    def rewind(self, events: Iterable[StoredEvent], run_id: str) -> None:
         """Go back to before a root run; numbers are not used again."""
-        record = Record(events, before=run_id)
-        self.latest = self._said_to = record.latest
-        self._said = record.conversation
+        record = RecordedSession(events, before=run_id)
+        self.latest_run = self._messages_until = record.latest_run
+        self._messages = record.conversation
 
     @property
-    def unfinished(self) -> tuple[str, ...]:
+    def unfinished_runs(self) -> tuple[str, ...]:
         """Root runs that a dead process left, by run id."""
         return tuple(
-            run for run, events in self.left.items() if "." not in run and not finished(events)
+            run
+            for run, events in self.unfinished_events.items()
+            if "." not in run and not finished_report(events)
         )
 
-    def resumed(self, run_id: str) -> Brief:
+    def resumed_brief(self, run_id: str) -> Brief:
         """The brief of an unfinished run, with the conversation it went on with."""
-        brief = started(self.left[run_id])
-        return replace(brief, history=self._said) if brief.continues else brief
+        brief = get_brief(self.unfinished_events[run_id])
+        return replace(brief, history=self._messages) if brief.continues else brief
 
-    def settle(self, brief: Brief, report: Report | None) -> None:
+    def apply_outcome(self, brief: Brief, report: Report | None) -> None:
         """Take in what came of a run: one that compacts takes the place of all before it, or, when it failed, has no place at all."""
-        if brief.compacts and told(report):
-            self._said, self._said_to = (), ""
+        if brief.compacts and has_summary(report):
+            self._messages, self._messages_until = (), ""
         elif brief.compacts:
-            self.latest = self._said_to = brief.continues
+            self.latest_run = self._messages_until = brief.continues
 
-    def history(self, events: Iterable[Stored]) -> tuple[Message, ...]:
+    def history(self, events: Iterable[StoredEvent]) -> tuple[Message, ...]:
         """The conversation so far; the latest run is added from the record only now that it goes on."""
-        if self.latest != self._said_to:
-            self._said += transcript(events, self.latest)
-            self._said_to = self.latest
-        return self._said
+        if self.latest_run != self._messages_until:
+            self._messages += build_transcript(events, self.latest_run)
+            self._messages_until = self.latest_run
+        return self._messages
 
 
-def _talked(events: Sequence[Stored]) -> bool:
+def _is_in_conversation(events: Sequence[StoredEvent]) -> bool:
     """Whether a root run is part of the conversation: no task beside it, and no failed attempt to compact it."""
-    brief, report = started(events), finished(events)
-    return brief.depth == 0 and not (brief.compacts and report and not told(report))
+    brief, report = get_brief(events), finished_report(events)
+    return brief.depth == 0 and not (brief.compacts and report and not has_summary(report))
 
 
-def started(events: Sequence[Stored]) -> Brief:
+def get_brief(events: Sequence[StoredEvent]) -> Brief:
     """The brief a run began with."""
     first = events[0]
     if not isinstance(first, RunStarted):

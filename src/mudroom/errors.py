@@ -62,7 +62,9 @@ class UnknownName(UsageError):
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "") -> None:
         self.kind, self.name, self.known = kind, name, sorted(known)
-        super().__init__(f"unknown {kind} {name!r}", where=where, remedy=suggest(name, self.known))
+        super().__init__(
+            f"unknown {kind} {name!r}", where=where, remedy=suggest_names(name, self.known)
+        )
 
 
 class ModelError(MudroomError):
@@ -121,7 +123,7 @@ class JournalBusy(JournalError):
     """Another process is writing this session."""
 
 
-def suggest(name: str, known: Iterable[str]) -> str:
+def suggest_names(name: str, known: Iterable[str]) -> str:
     """One sentence that offers the names nearest to `name`, or all of them when none is near."""
     import difflib
 

@@ -8,84 +8,84 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ._core.ports import Clock, Model
-from ._engine.replay_check import conversations
+from ._engine.replay_check import recorded_conversations
 from .errors import UsageError
 from .models import providers
 
 if TYPE_CHECKING:
-    from .models._http import Http
+    from .models._http import HttpClient
 
 
-class Models:
+class ModelRegistry:
     """Model strings -> models, each made once; one set of connections a provider."""
 
     def __init__(self, environ: Mapping[str, str], clock: Clock, home: str) -> None:
         self._environ, self._clock, self._home = environ, clock, home
-        self._open: dict[str, Model] = {}
-        self._connections: dict[str, Http] = {}
+        self._models: dict[str, Model] = {}
+        self._connections: dict[str, HttpClient] = {}
 
     def __call__(self, name: str) -> Model:
         """The model of that name. Raises UnknownName, or UsageError naming the key that is missing."""
-        if name not in self._open:
-            self._open[name] = self._made(name)
-        return self._open[name]
+        if name not in self._models:
+            self._models[name] = self._create_model(name)
+        return self._models[name]
 
-    def put(self, model: Model) -> str:
+    def register(self, model: Model) -> str:
         """Take in a model that somebody else made; its name."""
-        self._open[model.name] = model
+        self._models[model.name] = model
         return model.name
 
-    async def ready(self) -> None:
+    async def preload(self) -> None:
         """Have what their connections need imported, so that the first request need not wait for it."""
         if self._connections:
             await asyncio.to_thread(import_module, "aiohttp")
 
     async def close(self) -> None:
         """Close them all."""
-        for one in (*self._open.values(), *self._connections.values()):
+        for one in (*self._models.values(), *self._connections.values()):
             await one.close()
 
-    def _made(self, asked: str) -> Model:
+    def _create_model(self, asked: str) -> Model:
         if asked.startswith("replay:"):
-            return self._replayed(asked)
-        name, model = providers.split(asked)
+            return self._create_replay_model(asked)
+        name, model = providers.parse_model_name(asked)
         provider = providers.PROVIDERS[name]
         if provider.wire == "offline":
             from mudroom_offline.model import OfflineModel
 
-            return OfflineModel(pace=_pace(self._environ), sleep=self._clock.sleep)
+            return OfflineModel(pace=read_offline_pace(self._environ), sleep=self._clock.sleep)
         if provider.wire == "library":
-            from .models.pydantic_ai import LibraryModel
+            from .models.pydantic_ai import PydanticAIModel
 
-            return LibraryModel(f"{name}:{model}", clock=self._clock)
+            return PydanticAIModel(f"{name}:{model}", clock=self._clock)
         if provider.wire == "scripted":
             raise UsageError(
                 "a scripted model is made in a program",
                 where=asked,
                 remedy="Pass Session(model=ScriptedModel(...)).",
             )
-        return self._wired(provider, model)
+        return self._create_http_model(provider, model)
 
-    def _replayed(self, asked: str) -> Model:
-        from .journals.sqlite.journal import find, read_only
-        from .models.replay_model import ReplayedModel
+    def _create_replay_model(self, asked: str) -> Model:
+        from .journals.sqlite.journal import find_by_id, open_reader
+        from .models.replay_model import ReplayModel
 
-        events = list(read_only(find(self._home, asked.partition(":")[2])).read())
-        return ReplayedModel(conversations(events), name=asked)
+        events = list(open_reader(find_by_id(self._home, asked.partition(":")[2])).read())
+        return ReplayModel(recorded_conversations(events), name=asked)
 
-    def _wired(self, provider: providers.Provider, model: str) -> Model:
+    def _create_http_model(self, provider: providers.Provider, model: str) -> Model:
         key, token = (
-            providers.key(provider, self._environ),
-            providers.token(provider, self._environ),
+            providers.get_key(provider, self._environ),
+            providers.get_token(provider, self._environ),
         )
-        url = providers.base_url(provider, self._environ)
-        if not _usable(provider, self._environ):
-            remedy = f"Set {' or '.join(provider.keys + provider.tokens)}, or use --model offline."
+        url = providers.get_base_url(provider, self._environ)
+        if not is_usable(provider, self._environ):
+            remedy = f"Set {' or '.join(provider.key_vars + provider.token_vars)}, or use --model offline."
             raise UsageError(
                 f"no key for {provider.name}", where=f"model {provider.name}:{model}", remedy=remedy
             )
-        http, name = self._connection(provider), f"{provider.name}:{model}"
-        headers = providers.headers(provider, self._environ)
+        http, name = self._get_connection(provider), f"{provider.name}:{model}"
+        headers = providers.get_headers(provider, self._environ)
         if provider.wire == "anthropic":
             from .models.anthropic import AnthropicModel
 
@@ -106,18 +106,20 @@ class Models:
 
         return OpenAIModel(model, http=http, key=key, base_url=url, headers=headers, name=name)
 
-    def _connection(self, provider: providers.Provider) -> Http:
-        from .models._errors import Origin
-        from .models._http import Http
+    def _get_connection(self, provider: providers.Provider) -> HttpClient:
+        from .models._errors import ProviderHints
+        from .models._http import HttpClient
 
         if provider.name not in self._connections:
-            key_env = providers.key_variable(provider, self._environ)
-            origin = Origin(provider.name, key_env, provider.urls[0] if provider.urls else "")
-            self._connections[provider.name] = Http(clock=self._clock, origin=origin)
+            key_env = providers.find_key_variable(provider, self._environ)
+            origin = ProviderHints(
+                provider.name, key_env, provider.url_vars[0] if provider.url_vars else ""
+            )
+            self._connections[provider.name] = HttpClient(clock=self._clock, hints=origin)
         return self._connections[provider.name]
 
 
-def _pace(environ: Mapping[str, str]) -> float:
+def read_offline_pace(environ: Mapping[str, str]) -> float:
     """Tokens a second at which the offline model writes, 0 for as fast as it can."""
     try:
         return max(0.0, float(environ.get("MUDROOM_OFFLINE_PACE") or 0))
@@ -129,9 +131,9 @@ def _pace(environ: Mapping[str, str]) -> float:
         ) from None
 
 
-def _usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
+def is_usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
     """Whether a model of this provider can be asked here: a key, an address of one's own, or none needed."""
     if provider.wire in ("offline", "library"):
         return True
-    own = providers.base_url(provider, environ) != provider.base_url
-    return provider.local or own or providers.has_key(provider, environ)
+    own = providers.get_base_url(provider, environ) != provider.base_url
+    return provider.is_local or own or providers.has_key(provider, environ)

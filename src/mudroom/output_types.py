@@ -14,22 +14,22 @@ from .errors import UsageError
 T = TypeVar("T")
 
 
-class Shape(msgspec.Struct, Generic[T], frozen=True):
+class OutputType(msgspec.Struct, Generic[T], frozen=True):
     """Named outputs, and how the emitted values become a T."""
 
     outputs: dict[str, Output]
-    build: Callable[[dict[str, Any]], T]
+    convert: Callable[[dict[str, Any]], T]
 
-    def fitted(self, report: Report[Any]) -> Report[T]:
+    def convert_report(self, report: Report[Any]) -> Report[T]:
         """The report with its outputs as a T if it is GOAL; else with the bare values that were valid."""
         return (
-            msgspec.structs.replace(report, outputs=self.build(report.outputs))
+            msgspec.structs.replace(report, outputs=self.convert(report.outputs))
             if report.ok
             else report
         )
 
 
-def shape(wanted: type[T] | Mapping[str, Any]) -> Shape[T]:
+def parse_output_type(wanted: type[T] | Mapping[str, Any]) -> OutputType[T]:
     """The shape of `wanted`.
 
     Arguments:
@@ -38,35 +38,37 @@ def shape(wanted: type[T] | Mapping[str, Any]) -> Shape[T]:
     Errors: UsageError for anything else, and for a schema that is not an object's.
     """
     if isinstance(wanted, Mapping):
-        return cast("Shape[T]", _mapped(wanted))
+        return cast("OutputType[T]", _mapped(wanted))
     if hasattr(wanted, "model_json_schema"):
         model: Any = wanted
-        return Shape(_properties(model.model_json_schema()), model.model_validate)
+        return OutputType(_properties(model.model_json_schema()), model.model_validate)
     if (
         dataclasses.is_dataclass(wanted)
         or hasattr(wanted, "__struct_fields__")
         or hasattr(wanted, "__required_keys__")
     ):
         schema = msgspec.json.schema(wanted)
-        return Shape(_properties(_followed(schema)), lambda values: msgspec.convert(values, wanted))
+        return OutputType(
+            _properties(_followed(schema)), lambda values: msgspec.convert(values, wanted)
+        )
     raise UsageError(
         f"outputs: {wanted!r} is no description of values",
         remedy="Give a dict name -> description, a JSON Schema of an object, a dataclass, TypedDict, msgspec struct or pydantic model.",
     )
 
 
-def _mapped(wanted: Mapping[str, Any]) -> Shape[dict[str, Any]]:
+def _mapped(wanted: Mapping[str, Any]) -> OutputType[dict[str, Any]]:
     if "properties" in wanted or "$ref" in wanted:
         outputs = _properties(_followed(dict(wanted)))
         for name, output in outputs.items():
             _check(name, output.schema)
-        return Shape(outputs, dict)
+        return OutputType(outputs, dict)
     if not all(isinstance(value, str) for value in wanted.values()):
         raise UsageError(
             "outputs: descriptions must be texts",
             remedy='Write {"title": "the title"} or a JSON Schema of an object.',
         )
-    return Shape({name: Output(text) for name, text in wanted.items()}, dict)
+    return OutputType({name: Output(text) for name, text in wanted.items()}, dict)
 
 
 def _check(name: str, schema: dict[str, Any]) -> None:

@@ -7,8 +7,8 @@ from functools import cache
 from ._core.messages import Usage
 from .errors import UsageError
 
-_FREE = {"offline", "scripted", "ollama", "lmstudio", "vllm", "llamacpp"}
-_THEIR_NAMES = {
+_FREE_PROVIDERS = {"offline", "scripted", "ollama", "lmstudio", "vllm", "llamacpp"}
+_PROVIDER_IDS = {
     "xai": "x-ai",
     "together": "together",
     "fireworks": "fireworks",
@@ -16,14 +16,14 @@ _THEIR_NAMES = {
 }
 
 
-def cost(model: str, usage: Usage) -> float | None:
+def calculate_cost(model: str, usage: Usage) -> float | None:
     """US dollars of some tokens, None when the price of the model is not known.
 
     Arguments:
         model: a model string, "provider:model".
     """
     provider, _, name = model.partition(":")
-    if provider in _FREE:
+    if provider in _FREE_PROVIDERS:
         return 0.0
     import genai_prices
 
@@ -36,7 +36,7 @@ def cost(model: str, usage: Usage) -> float | None:
     try:
         return float(
             genai_prices.calc_price(
-                tokens, model_ref=name, provider_id=_THEIR_NAMES.get(provider, provider)
+                tokens, model_ref=name, provider_id=_PROVIDER_IDS.get(provider, provider)
             ).total_price
         )
     except LookupError:
@@ -44,26 +44,26 @@ def cost(model: str, usage: Usage) -> float | None:
 
 
 @cache
-def window(model: str) -> int | None:
+def context_window(model: str) -> int | None:
     """Tokens that the context of a model holds, None when that is not known. `model`: a model string, "provider:model"."""
     provider, _, name = model.partition(":")
-    if provider in _FREE or not name:
+    if provider in _FREE_PROVIDERS or not name:
         return None
     from genai_prices.data_snapshot import get_snapshot
 
     try:
         return (
             get_snapshot()
-            .find_provider_model(name, None, _THEIR_NAMES.get(provider, provider), None)[1]
+            .find_provider_model(name, None, _PROVIDER_IDS.get(provider, provider), None)[1]
             .context_window
         )
     except LookupError:
         return None
 
 
-def known(model: str) -> None:
+def require_price(model: str) -> None:
     """Check that a budget in money can be held for this model. Raises UsageError when its price is not known."""
-    if cost(model, Usage(1, 1)) is None:
+    if calculate_cost(model, Usage(1, 1)) is None:
         raise UsageError(
             f"the price of {model} is not known",
             remedy="Set a limit in tokens or turns instead of money.",

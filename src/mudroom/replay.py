@@ -9,97 +9,106 @@ from msgspec.structs import replace
 
 from ._core.agents import Brief
 from ._core.budgets import Budget, Meter
-from ._core.events import CallStarted, RunStarted, Stored
+from ._core.events import RunStarted, StoredEvent, ToolCallStarted
 from ._core.tools import Tool
-from ._engine.replay_check import Recorded, RecordedEvents, ReplayDiverged, briefs, conversations
-from ._engine.run_context import Parts
+from ._engine.replay_check import (
+    RecordedEvents,
+    RecordedOutcomes,
+    ReplayDiverged,
+    recorded_briefs,
+    recorded_conversations,
+)
+from ._engine.run_context import SessionServices
 from ._engine.task import task_tool
-from ._platform.scratch_dirs import Temporary
+from ._platform.scratch_dirs import ScratchDir
 from .build import SystemClock
-from .models.replay_model import ReplayedModel, timeless
-from .output_filters.injection_marker import marked
-from .tools import builtin
+from .models.replay_model import ReplayModel, remove_varying_text
+from .output_filters.injection_marker import mark_injection
+from .tools import builtin_tools
 from .workers.local import LocalWorker
 
 
-async def replay(events: Sequence[Stored]) -> list[Stored]:
+async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     """Run every root run of a record again, with all below it; the events, as they came again.
 
     Nothing is read, written, run or asked: answers, results and decisions are the recorded ones; what is tried is the engine.
 
     Errors: ReplayDiverged at the first event that is not as recorded.
     """
-    journal, recorded = RecordedEvents(events, timeless), Recorded(events)
+    journal, recorded = RecordedEvents(events, remove_varying_text), RecordedOutcomes(events)
     children = [
         event.brief for event in events if isinstance(event, RunStarted) and event.brief.parent
     ]
     agents = {brief.agent.name: brief.agent for brief in children}
-    with Temporary() as spills:
+    with ScratchDir() as spills:
         nothing: Any = None
-        parts = Parts(
-            session=_session(events),
-            models=lambda name: model,
+        parts = SessionServices(
+            session=_find_session_id(events),
+            get_model=lambda name: model,
             journal=journal,
             workspace=nothing,
             sandbox=nothing,
             clock=SystemClock(),
             approver=recorded,
             policy=recorded,
-            mark=marked,
+            mark_report=mark_injection,
             toolbox={},
             agents=agents,
-            spills=spills,
-            environment="",
-            child_model=_child_model(children),
-            child_budget=_child_budget(children, events),
+            spill_folder=spills,
+            environment_text="",
+            child_model=_find_child_model(children),
+            child_budget=_find_child_budget(children, events),
         )
         worker = LocalWorker(
-            replace(parts, toolbox=recorded.toolbox({**_tools(events), "task": task_tool(agents)})),
+            replace(
+                parts,
+                toolbox=recorded.toolbox({**_recorded_tools(events), "task": task_tool(agents)}),
+            ),
             1 << 20,
         )
-        talks = conversations(events)
-        model = ReplayedModel(talks, cut_off=worker.cancel)
-        for brief in briefs(events):
+        talks = recorded_conversations(events)
+        model = ReplayModel(talks, cancel_run=worker.cancel)
+        for brief in recorded_briefs(events):
             await worker.run(brief, Meter(brief.budget))
-    if journal.missing:
+    if journal.missing_events:
         raise ReplayDiverged(
-            f"{len(journal.missing)} recorded events did not come again, first {journal.missing[0]!r}"[
+            f"{len(journal.missing_events)} recorded events did not come again, first {journal.missing_events[0]!r}"[
                 :2_000
             ]
         )
     return list(journal.read())
 
 
-def _session(events: Sequence[Stored]) -> str:
+def _find_session_id(events: Sequence[StoredEvent]) -> str:
     return next((event.prompt_id.split("#", 1)[0] for event in events if event.prompt_id), "")
 
 
-def _tools(events: Sequence[Stored]) -> dict[str, Tool]:
+def _recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
     """The built-in tools, and a stand-in for every other tool a run had."""
     names = {
         name for event in events if isinstance(event, RunStarted) for name in event.brief.tools
     }
-    built = builtin()
-    return {name: built.get(name) or _stand_in(name) for name in names}
+    built = builtin_tools()
+    return {name: built.get(name) or _make_stand_in(name) for name in names}
 
 
-def _stand_in(name: str) -> Tool:
+def _make_stand_in(name: str) -> Tool:
     async def never(context: Any, arguments: Any) -> Any:
         raise ReplayDiverged(f"{name} has no recorded result")
 
     return Tool(name=name, description="", parameters={"type": "object"}, parse=dict, run=never)
 
 
-def _child_model(children: Sequence[Brief]) -> str:
+def _find_child_model(children: Sequence[Brief]) -> str:
     return next((brief.model for brief in children if brief.agent.model == "inherit"), "")
 
 
-def _child_budget(children: Sequence[Brief], events: Sequence[Stored]) -> Budget:
+def _find_child_budget(children: Sequence[Brief], events: Sequence[StoredEvent]) -> Budget:
     """What children were given who asked for nothing."""
     asked = {
         event.call.id
         for event in events
-        if isinstance(event, CallStarted) and "max_turns" in event.call.arguments
+        if isinstance(event, ToolCallStarted) and "max_turns" in event.call.arguments
     }
     turns = (
         brief.budget.turns

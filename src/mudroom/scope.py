@@ -17,13 +17,13 @@ from msgspec.structs import replace
 
 from ._core.agents import Agent, Output, Reason, Report
 from ._core.budgets import Budget
-from ._core.events import AnyEvent, CallStarted, TurnFinished
-from ._core.messages import Assistant, Message, Text, user
+from ._core.events import AnyEvent, ToolCallStarted, TurnFinished
+from ._core.messages import AssistantMessage, Message, TextBlock, user_message
 from ._core.ports import Workspace
-from ._core.tools import Tool, canonical
-from ._engine.structured_output import EMIT
+from ._core.tools import Tool, canonical_tool_name
+from ._engine.structured_output import EMIT_TOOL
 from .errors import ModelError, UnknownName, UsageError
-from .tools.function import declared
+from .tools.function import declare_tool
 
 log = logging.getLogger("mudroom")
 
@@ -34,7 +34,7 @@ Example:
     SubagentTerminateMode.GOAL is Reason.GOAL
 """
 
-TREE = 200
+MAX_LISTED_FILES = 200
 """Files listed in the environment context at most."""
 
 
@@ -151,7 +151,7 @@ class OutputObject(Struct, kw_only=True):
     report: Report | None = None
 
 
-class Runtime(Protocol):
+class ScopeRuntime(Protocol):
     """What a scope needs of an open session."""
 
     @property
@@ -196,7 +196,7 @@ class SubAgentScope:
     def __init__(
         self,
         name: str,
-        runtime: Runtime,
+        runtime: ScopeRuntime,
         prompt: PromptConfig,
         agent: Agent,
         tools: dict[str, Tool],
@@ -216,7 +216,7 @@ class SubAgentScope:
     async def create(
         cls,
         name: str,
-        runtime_context: Runtime,
+        runtime_context: ScopeRuntime,
         prompt_config: PromptConfig,
         model_config: ModelConfig,
         run_config: RunConfig,
@@ -231,7 +231,7 @@ class SubAgentScope:
 
         Errors: UnknownName for a tool nobody registered, UsageError for one that needs a person's confirmation.
         """
-        tools = {tool.name: tool for tool in _resolved(tool_config, runtime_context.toolbox)}
+        tools = {tool.name: tool for tool in _resolve_tools(tool_config, runtime_context.toolbox)}
         for tool in tools.values():
             _check_interactivity(tool)
         outputs = (
@@ -244,7 +244,7 @@ class SubAgentScope:
             model=model_config.model,
             temperature=model_config.temp,
             top_p=model_config.top_p,
-            budget=_budget(run_config),
+            budget=_to_budget(run_config),
             outputs=outputs,
             environment=False,
             context="none",
@@ -259,10 +259,10 @@ class SubAgentScope:
         """
         agent = replace(self._agent, instructions=self._instructions(context))
         history = (
-            *_environment(self._runtime.workspace),
-            *map(_message, self._prompt.initial_messages or ()),
+            *_environment_messages(self._runtime.workspace),
+            *map(_to_message, self._prompt.initial_messages or ()),
         )
-        unwatch = self._runtime.watch(self._hear) if self._on_message else None
+        unwatch = self._runtime.watch(self._handle_event) if self._on_message else None
         try:
             report = await self._runtime.execute(
                 agent,
@@ -290,15 +290,19 @@ class SubAgentScope:
         if prompt.system_prompt is None:
             return ""
         return "\n\n".join(
-            (template(prompt.system_prompt, context), *_output_rules(self._agent), _RULES)
+            (
+                fill_template(prompt.system_prompt, context),
+                *_format_output_rules(self._agent),
+                _RULES,
+            )
         )
 
-    def _hear(self, event: AnyEvent) -> None:
+    def _handle_event(self, event: AnyEvent) -> None:
         if event.run != self._run_id or self._on_message is None:
             return
         if isinstance(event, TurnFinished) and event.message.text:
             self._on_message(event.message.text)
-        elif isinstance(event, CallStarted):
+        elif isinstance(event, ToolCallStarted):
             self._on_message(
                 f"**Executing tool: {event.call.name} with args {str(event.call.arguments)[:250]}**"
             )
@@ -311,41 +315,41 @@ Important Rules:
 - When the work is done and all that was asked for is given, stop calling tools."""
 
 
-def _output_rules(agent: Agent) -> tuple[str, ...]:
+def _format_output_rules(agent: Agent) -> tuple[str, ...]:
     if not agent.outputs:
         return ()
     listed = "\n".join(f"- {name}: {output.description}" for name, output in agent.outputs.items())
     return (
-        f"Before you stop you MUST emit each of these values with the tool {EMIT}, once for each name:\n{listed}",
+        f"Before you stop you MUST emit each of these values with the tool {EMIT_TOOL}, once for each name:\n{listed}",
     )
 
 
-def template(text: str, context: ContextState) -> str:
+def fill_template(text: str, context: ContextState) -> str:
     """`text` with each `${key}` replaced by the context's value, once: what a value contains is not looked at again.
 
     Errors: UsageError that names every key without a value.
     """
-    wanted = dict.fromkeys(_PLACE.findall(text))
+    wanted = dict.fromkeys(_PLACEHOLDER.findall(text))
     known = set(context.get_keys())
     if missing := [key for key in wanted if key not in known]:
         raise UsageError(f"Missing context values for the following keys: {', '.join(missing)}")
-    return _PLACE.sub(lambda place: str(context.get(place[1])), text)
+    return _PLACEHOLDER.sub(lambda place: str(context.get(place[1])), text)
 
 
-_PLACE = re.compile(r"\$\{(\w+)\}")
+_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 
 
-def _resolved(config: ToolConfig | None, toolbox: Mapping[str, Tool]) -> Iterable[Tool]:
+def _resolve_tools(config: ToolConfig | None, toolbox: Mapping[str, Tool]) -> Iterable[Tool]:
     for asked in config.tools if config else ():
         if isinstance(asked, Tool):
             yield asked
         elif isinstance(asked, str):
-            name = asked if asked in toolbox else canonical(asked)
+            name = asked if asked in toolbox else canonical_tool_name(asked)
             if name not in toolbox:
                 raise UnknownName("tool", asked, toolbox)
             yield toolbox[name]
         else:
-            yield declared(
+            yield declare_tool(
                 asked["name"],
                 asked.get("description", ""),
                 asked["parameters"],
@@ -365,7 +369,7 @@ def _check_interactivity(tool: Tool) -> None:
         )
 
 
-def _budget(config: RunConfig) -> Budget:
+def _to_budget(config: RunConfig) -> Budget:
     seconds = None if config.max_time_minutes is None else config.max_time_minutes * 60
     return Budget(
         turns=config.max_turns,
@@ -376,15 +380,21 @@ def _budget(config: RunConfig) -> Budget:
     )
 
 
-def _environment(workspace: Workspace) -> tuple[Message, Message]:
-    paths = [file.path for file, _ in zip(workspace.walk(), range(TREE + 1), strict=False)]
-    more = "\n…" if len(paths) > TREE else ""
+def _environment_messages(workspace: Workspace) -> tuple[Message, Message]:
+    paths = [
+        file.path for file, _ in zip(workspace.walk(), range(MAX_LISTED_FILES + 1), strict=False)
+    ]
+    more = "\n…" if len(paths) > MAX_LISTED_FILES else ""
     facts = f"Date: {time.strftime('%Y-%m-%d')}\nPlatform: {platform.system()}\nWorking folder: {workspace.root}"
-    text = f"This is the context of your work.\n{facts}\nFiles:\n" + "\n".join(paths[:TREE]) + more
-    return user(text), Assistant((Text("Got it. Thanks for the context!"),))
+    text = (
+        f"This is the context of your work.\n{facts}\nFiles:\n"
+        + "\n".join(paths[:MAX_LISTED_FILES])
+        + more
+    )
+    return user_message(text), AssistantMessage((TextBlock("Got it. Thanks for the context!"),))
 
 
-def _message(given: Message | Mapping[str, str]) -> Message:
+def _to_message(given: Message | Mapping[str, str]) -> Message:
     if not isinstance(given, Mapping):
         return given
     role, content = given.get("role"), given.get("content")
@@ -392,4 +402,4 @@ def _message(given: Message | Mapping[str, str]) -> Message:
         raise UsageError(
             f"initial_messages: {dict(given)!r} has no role user or assistant with a text as content"
         )
-    return user(content) if role == "user" else Assistant((Text(content),))
+    return user_message(content) if role == "user" else AssistantMessage((TextBlock(content),))

@@ -16,15 +16,15 @@ from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.messages import Message
 from ._core.ports import Approver, Journal, Model, Sandbox, Workspace
 from ._core.tools import Tool
-from ._engine.compaction import TITLE, asking
-from ._engine.task import narrowed
+from ._engine.compaction import RUN_TITLE, summary_prompt
+from ._engine.task import narrow_tools
 from ._version import __version__
-from .agent_catalog import named
-from .conversation_state import Ongoing
+from .agent_catalog import find_agent
+from .conversation_state import ConversationState
 from .errors import UsageError
-from .output_types import shape
+from .output_types import parse_output_type
 from .permissions.rules import Permissions
-from .pricing import known
+from .pricing import require_price
 from .workers.local import LocalWorker
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Session:
         max_children: int = 64,
         tools: Sequence[Tool] = (),
         agents: Sequence[Agent] = (),
-        root: str | Agent | None = None,
+        agent: str | Agent | None = None,
         agent_files: bool = False,
         journal: str | Journal = "sqlite",
         approver: Approver | None = None,
@@ -104,9 +104,9 @@ class Session:
     ) -> None:
         self.id = str(uuid.UUID(id) if id else uuid.uuid4())
         self.notices: list[str] = []
-        self.budget = Budget(depth=1) if budget is None else budget.over(Budget(depth=1))
-        self._wish = build.Wish(
-            session=self.id,
+        self.budget = Budget(depth=1) if budget is None else budget.with_defaults(Budget(depth=1))
+        self._options = build.SessionOptions(
+            session_id=self.id,
             model=model,
             child_model="" if child_model == "inherit" else child_model,
             cwd=cwd,
@@ -114,7 +114,7 @@ class Session:
             child_budget=Budget(turns=child_turns),
             tools=tuple(tools),
             agents=tuple(agents),
-            root=root,
+            agent=agent,
             agent_files=agent_files,
             journal=journal,
             approver=approver,
@@ -127,37 +127,39 @@ class Session:
             fork=fork,
             prices=prices or self.budget.usd is not None,
         )
-        self._most = max_children
+        self._max_children = max_children
         self._watchers: list[Callable[[AnyEvent], None]] = []
-        self._ongoing = Ongoing()
-        self._turn_taking = asyncio.Lock()
-        self._house: build.House | None = None
+        self._conversation = ConversationState()
+        self._prompt_lock = asyncio.Lock()
+        self._resources: build.SessionResources | None = None
 
     async def __aenter__(self) -> Session:
-        if self._wish.resume:
-            self._wish = build.reopened(self._wish)
-            self.id = self._wish.session
-        self._house = house = build.build(self._wish, self._watchers, self._ongoing.left)
-        self._worker = LocalWorker(house.parts, self._most)
+        if self._options.resume:
+            self._options = build.load_recorded_options(self._options)
+            self.id = self._options.session_id
+        self._resources = house = build.build(
+            self._options, self._watchers, self._conversation.unfinished_events
+        )
+        self._worker = LocalWorker(house.services, self._max_children)
         try:
-            await self._move_in(house)
+            await self._start(house)
         except BaseException:
-            self._house = None
+            self._resources = None
             await house.close()
             raise
         return self
 
-    async def _move_in(self, house: build.House) -> None:
+    async def _start(self, house: build.SessionResources) -> None:
         self.notices.extend(house.notices)
         if self.budget.usd is not None:
-            known(house.model)
-        if self._wish.resume:
-            if self._wish.fork:
-                await build.copy(self._wish, house.parts.journal)
-            self._ongoing.take_up(house.parts.journal.read())
-        tier, granted = house.parts.sandbox.tier, build.granted(self._wish)
+            require_price(house.model)
+        if self._options.resume:
+            if self._options.fork:
+                await build.copy_journal(self._options, house.services.journal)
+            self._conversation.load(house.services.journal.read())
+        tier, granted = house.services.sandbox.tier, build.list_grants(self._options)
         opened = SessionOpened(
-            at=house.parts.clock.now(),
+            at=house.services.clock.now(),
             session=self.id,
             cwd=self.cwd,
             version=__version__,
@@ -165,73 +167,73 @@ class Session:
             granted=granted,
         )
         await self._record(opened)
-        await house.models.ready()
+        await house.models.preload()
 
     @property
-    def unfinished(self) -> tuple[str, ...]:
+    def unfinished_runs(self) -> tuple[str, ...]:
         """Root runs that a dead process left, by run id; `finish` brings them to their end."""
-        return self._ongoing.unfinished
+        return self._conversation.unfinished_runs
 
-    async def finish(self) -> Report | None:
+    async def resume_unfinished(self) -> Report | None:
         """Bring what a dead process left to its end, from its last step; the report of the last such run, None if there was none."""
-        async with self._turn_taking:
-            return await self._finish()
+        async with self._prompt_lock:
+            return await self._finish_runs()
 
-    async def _finish(self) -> Report | None:
+    async def _finish_runs(self) -> Report | None:
         report = None
-        for run_id in self.unfinished:
-            brief = self._ongoing.resumed(run_id)
-            report = await self._settled(brief)
-        self._ongoing.left.clear()
+        for run_id in self.unfinished_runs:
+            brief = self._conversation.resumed_brief(run_id)
+            report = await self._run_root(brief)
+        self._conversation.unfinished_events.clear()
         return report
 
     async def __aexit__(self, *_: object) -> None:
-        house = self._open()
+        house = self._require_open()
         try:
-            await self._record(SessionClosed(at=house.parts.clock.now()))
+            await self._record(SessionClosed(at=house.services.clock.now()))
         finally:
-            self._house = None
+            self._resources = None
             await house.close()
 
     @property
     def cwd(self) -> str:
         """Absolute path of the workspace."""
-        return self._open().parts.workspace.root
+        return self._require_open().services.workspace.root
 
     @property
     def model(self) -> str:
         """The root agent's model string."""
-        return self._open().model
+        return self._require_open().model
 
     @property
     def tools(self) -> tuple[str, ...]:
         """Names of the root agent's tools."""
-        return tuple(self._open().parts.toolbox)
+        return tuple(self._require_open().services.toolbox)
 
     @property
     def agents(self) -> tuple[Agent, ...]:
         """The agents `task` may call."""
-        return tuple(self._open().parts.agents.values())
+        return tuple(self._require_open().services.agents.values())
 
     @property
     def toolbox(self) -> Mapping[str, Tool]:
         """The tools, by name."""
-        return self._open().parts.toolbox
+        return self._require_open().services.toolbox
 
     @property
     def workspace(self) -> Workspace:
         """The files the runs see."""
-        return self._open().parts.workspace
+        return self._require_open().services.workspace
 
     @property
     def sandbox(self) -> Sandbox:
         """Where commands run."""
-        return self._open().parts.sandbox
+        return self._require_open().services.sandbox
 
     @property
     def redact(self) -> Callable[[str], str]:
         """Takes secrets out of a text."""
-        return self._open().parts.redact
+        return self._require_open().services.redact
 
     def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:
         """Have `watcher` called with every event from now on, in order, deltas included; call what is returned to stop it.
@@ -253,12 +255,17 @@ class Session:
         Arguments:
             outputs: values it must emit: name -> description, a JSON Schema, or a dataclass, TypedDict, msgspec or pydantic type.
         """
-        async with self._turn_taking:
-            await self._finish()
-            root, form = self._open().root, shape(outputs) if outputs is not None else None
+        async with self._prompt_lock:
+            await self._finish_runs()
+            root, form = (
+                self._require_open().root_agent,
+                parse_output_type(outputs) if outputs is not None else None,
+            )
             root = replace(root, outputs=form.outputs) if form else root
-            report = await self._go_on(prompt, root, self.budget.over(root.budget))
-            return form.fitted(report) if form else report
+            report = await self._continue_conversation(
+                prompt, root, self.budget.with_defaults(root.budget)
+            )
+            return form.convert_report(report) if form else report
 
     async def compact(self, focus: str = "") -> Report:
         """Have the model tell the conversation in short, and go on from that alone; the record keeps it whole.
@@ -267,37 +274,39 @@ class Session:
 
         Errors: UsageError when nothing was said yet.
         """
-        async with self._turn_taking:
-            await self._finish()
-            if not self._ongoing.latest:
+        async with self._prompt_lock:
+            await self._finish_runs()
+            if not self._conversation.latest_run:
                 raise UsageError(
                     "there is no conversation to compact", remedy="Say first what is to be done."
                 )
-            root = replace(self._open().root, mode=Mode.PLAN)
-            return await self._go_on(
-                asking(focus),
+            root = replace(self._require_open().root_agent, mode=Mode.PLAN)
+            return await self._continue_conversation(
+                summary_prompt(focus),
                 root,
-                Budget(turns=1, children=0).over(self.budget),
+                Budget(turns=1, children=0).with_defaults(self.budget),
                 compacts=True,
-                description=TITLE,
+                description=RUN_TITLE,
             )
 
-    async def _go_on(self, prompt: str, root: Agent, budget: Budget, **more: Any) -> Report[Any]:
-        house, latest = self._open(), self._ongoing.latest
-        said = self._ongoing.history(house.parts.journal.read())
-        brief = self._brief(
+    async def _continue_conversation(
+        self, prompt: str, root: Agent, budget: Budget, **more: Any
+    ) -> Report[Any]:
+        house, latest = self._require_open(), self._conversation.latest_run
+        said = self._conversation.history(house.services.journal.read())
+        brief = self._make_brief(
             prompt, root, house.model, budget, continues=latest, history=said, **more
         )
-        self._ongoing.latest = brief.run_id
-        return await self._settled(brief)
+        self._conversation.latest_run = brief.run_id
+        return await self._run_root(brief)
 
-    async def _settled(self, brief: Brief) -> Report[Any]:
+    async def _run_root(self, brief: Brief) -> Report[Any]:
         report: Report | None = None
         try:
             report = await self._worker.run(brief, Meter(brief.budget))
             return report
         finally:
-            self._ongoing.settle(brief, report)
+            self._conversation.apply_outcome(brief, report)
 
     @overload
     async def task(
@@ -348,19 +357,27 @@ class Session:
             budget: fields left None come from the agent, then from the session.
             model: a model string in place of the agent's. description: three to five words for screens.
         """
-        who, form = self._agent(agent), shape(outputs) if outputs is not None else None
+        who, form = (
+            self._resolve_agent(agent),
+            parse_output_type(outputs) if outputs is not None else None,
+        )
         wish = (
             (budget or Budget())
-            .over(who.budget)
-            .over(self._open().parts.child_budget)
-            .over(Budget(depth=0))
+            .with_defaults(who.budget)
+            .with_defaults(self._require_open().services.child_budget)
+            .with_defaults(Budget(depth=0))
         )
         who = replace(who, outputs=form.outputs) if form else who
-        brief = self._brief(
-            prompt, who, self._model_of(model or who.model), wish, description=description, depth=1
+        brief = self._make_brief(
+            prompt,
+            who,
+            self._resolve_model(model or who.model),
+            wish,
+            description=description,
+            depth=1,
         )
         report = await self._worker.run(brief, Meter(wish))
-        return form.fitted(report) if form else report
+        return form.convert_report(report) if form else report
 
     @overload
     async def map(
@@ -401,7 +418,7 @@ class Session:
         budget: Budget | None = None,
     ) -> list[Report[Any]]:
         """Run many tasks, each in a clean context of its own, `parallel` at a time; the reports in the order of the prompts."""
-        places = asyncio.Semaphore(parallel or self._most)
+        places = asyncio.Semaphore(parallel or self._max_children)
 
         async def one(prompt: str) -> Report[Any]:
             async with places:
@@ -456,17 +473,19 @@ class Session:
         Arguments:
             tools: all it has, by name. history: messages before the prompt. started: called with the run id before the run begins.
         """
-        parts = replace(self._open().parts, toolbox=tools, approver=build.Nobody())
-        brief = self._brief(
-            prompt, agent, self._model_of(agent.model), agent.budget, history=history, depth=1
+        parts = replace(
+            self._require_open().services, toolbox=tools, approver=build.DenyAllApprover()
         )
-        brief = replace(brief, tools=narrowed(tools, None, depth=agent.budget.depth or 0))
+        brief = self._make_brief(
+            prompt, agent, self._resolve_model(agent.model), agent.budget, history=history, depth=1
+        )
+        brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
         started(brief.run_id)
-        return await self._worker.beside(parts).run(brief, Meter(agent.budget))
+        return await self._worker.with_services(parts).run(brief, Meter(agent.budget))
 
-    def steer(self, run_id: str, word: str) -> bool:
+    def send(self, run_id: str, message: str) -> bool:
         """Give a running run a word: it reads it with its next results, or before it would have ended. False if it is not running."""
-        return self._worker.steer(run_id, word)
+        return self._worker.steer(run_id, message)
 
     def wrap_up(self, run_id: str) -> bool:
         """Have a running run stop what it does and report what it has; its reason is CANCELLED, recovered. False if it is not running."""
@@ -474,11 +493,11 @@ class Session:
 
     def cancel(self, run_id: str | None = None) -> bool:
         """Stop one run (default: the conversation's current one) and all below it. Its report says CANCELLED."""
-        return self._worker.cancel(run_id or self._ongoing.latest)
+        return self._worker.cancel(run_id or self._conversation.latest_run)
 
     def rewind(self, run_id: str) -> None:
         """Take the conversation back to before the prompt of a root run; files stay as they are."""
-        self._ongoing.rewind(self._open().parts.journal.read(), run_id)
+        self._conversation.rewind(self._require_open().services.journal.read(), run_id)
 
     @staticmethod
     def run_sync(prompt: str, **settings: Any) -> Report:
@@ -490,15 +509,17 @@ class Session:
 
         return asyncio.run(once())
 
-    def _brief(self, prompt: str, agent: Agent, model: str, budget: Budget, **more: Any) -> Brief:
+    def _make_brief(
+        self, prompt: str, agent: Agent, model: str, budget: Budget, **more: Any
+    ) -> Brief:
         if not prompt.strip():
             raise UsageError("the prompt is empty", remedy="Say what is to be done.")
-        self._ongoing.runs += 1
-        tools = narrowed(self.tools, agent.tools, depth=budget.depth or 0)
-        most = self._wish.permissions.mode
-        mode = (agent.mode or most).within(most)
+        self._conversation.run_count += 1
+        tools = narrow_tools(self.tools, agent.tools, depth=budget.depth or 0)
+        most = self._options.permissions.mode
+        mode = (agent.mode or most).limit_to(most)
         return Brief(
-            run_id=str(self._ongoing.runs),
+            run_id=str(self._conversation.run_count),
             agent=agent,
             prompt=prompt,
             tools=tools,
@@ -508,24 +529,24 @@ class Session:
             **more,
         )
 
-    def _model_of(self, asked: str) -> str:
+    def _resolve_model(self, asked: str) -> str:
         if asked != "inherit":
-            return self._open().parts.models(asked).name
-        return self._open().parts.child_model or self.model
+            return self._require_open().services.get_model(asked).name
+        return self._require_open().services.child_model or self.model
 
-    def _agent(self, agent: str | Agent) -> Agent:
+    def _resolve_agent(self, agent: str | Agent) -> Agent:
         if isinstance(agent, Agent):
             return agent
-        return named(agent, self._open().parts.agents)
+        return find_agent(agent, self._require_open().services.agents)
 
-    def _open(self) -> build.House:
-        if self._house is None:
+    def _require_open(self) -> build.SessionResources:
+        if self._resources is None:
             raise UsageError(
                 "the session is not open", remedy="Use it as `async with Session(...) as session:`."
             )
-        return self._house
+        return self._resources
 
     async def _record(self, event: SessionOpened | SessionClosed) -> None:
-        await self._open().parts.journal.append(event)
+        await self._require_open().services.journal.append(event)
         for watch in self._watchers:
             watch(event)

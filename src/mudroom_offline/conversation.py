@@ -6,8 +6,14 @@ import zlib
 
 from msgspec import Struct
 
-from mudroom._core.messages import Assistant, Call, Message, Result, Text
-from mudroom._core.ports import Setup
+from mudroom._core.messages import (
+    AssistantMessage,
+    Message,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+from mudroom._core.ports import RequestConfig
 
 from .intents import chinese, understand
 from .plan import Ask, Beyond, Cut, Means, Outcome, Plan, Request, Tongue
@@ -22,10 +28,10 @@ class Reply(Struct, frozen=True):
     """What to answer: words, or calls."""
 
     text: str = ""
-    calls: tuple[Call, ...] = ()
+    calls: tuple[ToolCallBlock, ...] = ()
 
 
-def reply(setup: Setup, messages: list[Message], *, calls: bool = True) -> Reply:
+def reply(setup: RequestConfig, messages: list[Message], *, calls: bool = True) -> Reply:
     """The next answer of the conversation; with `calls` False, words only.
 
     Raises Beyond with a text for the questioner when nothing asked for is understood.
@@ -97,36 +103,36 @@ def _split(messages: list[Message]) -> tuple[str, list[list[Outcome]]]:
     answers: list[list[Outcome]] = []
     asked: tuple[str, ...] = ()
     for message in messages:
-        if isinstance(message, Assistant):
-            asked = tuple(c.id for c in message.calls)
+        if isinstance(message, AssistantMessage):
+            asked = tuple(c.id for c in message.tool_calls)
             if asked:
                 answers.append([])
             else:
                 words, answers = [], []
             continue
-        results = {b.call_id: b for b in message.content if isinstance(b, Result)}
+        results = {b.call_id: b for b in message.content if isinstance(b, ToolResultBlock)}
         if results and answers:
             answers[-1] = [_outcome(results.get(name)) for name in asked]
         elif not answers:
-            words += [b.text for b in message.content if isinstance(b, Text)]
+            words += [b.text for b in message.content if isinstance(b, TextBlock)]
     return "\n".join(words), answers
 
 
-def _outcome(result: Result | None) -> Outcome:
+def _outcome(result: ToolResultBlock | None) -> Outcome:
     return Outcome(result.text, result.error) if result else Outcome("no result", error=True)
 
 
-def _numbered(step: list[Ask], messages: list[Message], prompt: str) -> tuple[Call, ...]:
+def _numbered(step: list[Ask], messages: list[Message], prompt: str) -> tuple[ToolCallBlock, ...]:
     """Calls with ids that are unique in the conversation, and differ between conversations with different prompts."""
-    before = sum(len(m.calls) for m in messages if isinstance(m, Assistant))
+    before = sum(len(m.tool_calls) for m in messages if isinstance(m, AssistantMessage))
     mark = zlib.crc32(prompt.encode())
     return tuple(
-        Call(f"off_{mark:08x}_{before + n}", ask.name, ask.arguments)
+        ToolCallBlock(f"off_{mark:08x}_{before + n}", ask.name, ask.arguments)
         for n, ask in enumerate(step, 1)
     )
 
 
-def _reader(setup: Setup) -> str:
+def _reader(setup: RequestConfig) -> str:
     """The read-only agent, when the task tool's own text offers it."""
     task = next((tool for tool in setup.tools if tool.name == "task"), None)
     offered = (
@@ -141,7 +147,7 @@ def size(message: Message) -> int:
     """Characters of a message: what its tokens are counted from."""
     total = 0
     for block in message.content:
-        if isinstance(block, Call):
+        if isinstance(block, ToolCallBlock):
             total += len(block.name) + len(str(block.arguments))
         else:
             total += len(block.text)

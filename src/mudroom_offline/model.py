@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-from mudroom._core.messages import Assistant, Message, StopReason, Text, Usage
-from mudroom._core.ports import Piece, Retry, Setup
+from mudroom._core.messages import AssistantMessage, Message, StopReason, TextBlock, Usage
+from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom.errors import ModelRefused
 
 from .conversation import Reply, reply, size
@@ -35,7 +35,7 @@ class OfflineModel:
     ) -> None:
         self._pace, self._sleep = pace, sleep
 
-    def chat(self, setup: Setup) -> RulesChat:
+    def start_conversation(self, setup: RequestConfig) -> RulesChat:
         """Begin a conversation."""
         return RulesChat(setup, _FLOWING if self._pace else _PIECE, self._wrote)
 
@@ -51,17 +51,21 @@ class OfflineModel:
 class RulesChat:
     """One conversation with the rules. `step`: characters of a piece. `wrote` is awaited with their number before each."""
 
-    def __init__(self, setup: Setup, step: int, wrote: Callable[[int], Awaitable[None]]) -> None:
+    def __init__(
+        self, setup: RequestConfig, step: int, wrote: Callable[[int], Awaitable[None]]
+    ) -> None:
         self._setup, self._step, self._wrote = setup, step, wrote
         self._messages: list[Message] = []
         self._characters = len(setup.system)
 
-    def add(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         """Append a message."""
         self._messages.append(message)
         self._characters += size(message)
 
-    async def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
+    async def request_answer(
+        self, *, tools: bool = True
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """The next answer, its words in pieces first. Raises ModelRefused for a question the rules do not know."""
         try:
             answer = reply(self._setup, self._messages, calls=tools)
@@ -70,15 +74,17 @@ class RulesChat:
         for start in range(0, len(answer.text), self._step):
             piece = answer.text[start : start + self._step]
             await self._wrote(len(piece))
-            yield Piece("text", piece)
+            yield StreamChunk("text", piece)
         whole = self._assistant(answer)
         if answer.calls:
             await self._wrote(size(whole))
         yield whole
 
-    def _assistant(self, answer: Reply) -> Assistant:
-        content = answer.calls or (Text(answer.text),)
+    def _assistant(self, answer: Reply) -> AssistantMessage:
+        content = answer.calls or (TextBlock(answer.text),)
         stop = StopReason.CALLS if answer.calls else StopReason.END
-        draft = Assistant(content, stop=stop, model="rules", wire="offline")
+        draft = AssistantMessage(content, stop_reason=stop, model="rules", wire="offline")
         usage = Usage(input_tokens=-(-self._characters // 4), output_tokens=-(-size(draft) // 4))
-        return Assistant(content, stop=stop, usage=usage, model="rules", wire="offline")
+        return AssistantMessage(
+            content, stop_reason=stop, usage=usage, model="rules", wire="offline"
+        )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mudroom._core.messages import Assistant, Message, Text
+from mudroom._core.messages import AssistantMessage, Message, TextBlock
 
 _OPENING = "Summarise this conversation, so that"
 
@@ -27,7 +27,7 @@ def recap(messages: list[Message]) -> str:
 def _exchanges(messages: list[Message]) -> Iterator[tuple[str, str]]:
     asked, answer = "", ""
     for message in messages:
-        if isinstance(message, Assistant):
+        if isinstance(message, AssistantMessage):
             answer = message.text or answer
             continue
         words = _words(message)
@@ -39,4 +39,4 @@ def _exchanges(messages: list[Message]) -> Iterator[tuple[str, str]]:
 
 
 def _words(message: Message) -> str:
-    return "\n".join(block.text for block in message.content if isinstance(block, Text))
+    return "\n".join(block.text for block in message.content if isinstance(block, TextBlock))

@@ -11,12 +11,18 @@ from tests.agent_files.corpus import AGENTS, Sample, head
 
 from mudroom import Agent, Budget, Output, Session, UsageError
 from mudroom._core.agents import Mode
-from mudroom._engine.task import chosen
-from mudroom.agent_files import BUILT_IN, agent_of, agents_from, builtin, source
-from mudroom.agent_files.tools_field import BUILT_IN as KNOWN_TOOLS
+from mudroom._engine.task import filter_names
+from mudroom.agent_files import (
+    BUILTIN_AGENTS,
+    load_agent_file,
+    load_agent_files,
+    load_builtin_agent,
+    read_builtin_source,
+)
+from mudroom.agent_files.tools_field import BUILTIN_TOOLS as KNOWN_TOOLS
 from mudroom.errors import UnknownName
 from mudroom.models.scripted import Request, ScriptedModel, call
-from mudroom.tools import builtin as built_in_tools
+from mudroom.tools import builtin_tools as built_in_tools
 
 Write = Callable[[str, str], Path]
 
@@ -110,21 +116,21 @@ def test_c11_each_tools_keys_mean_what_they_mean_there(
 ) -> None:
     text = sample(path).text
     assert isinstance(text, str)
-    agent, _ = agent_of(str(write(path, text)), path.split("/")[0].removeprefix("."))
+    agent, _ = load_agent_file(str(write(path, text)), path.split("/")[0].removeprefix("."))
     assert agent is not None
     assert {name: getattr(agent, name) for name in wanted} == wanted
 
 
 def test_c11_the_built_in_agents_are_files_like_a_users(write: Write) -> None:
-    for name in BUILT_IN:
-        agent, draft = agent_of(str(write(f"{name}.md", source(name))))
-        assert agent == builtin(name)
-        assert draft.notes.findings == []
+    for name in BUILTIN_AGENTS:
+        agent, draft = load_agent_file(str(write(f"{name}.md", read_builtin_source(name))))
+        assert agent == load_builtin_agent(name)
+        assert draft.diagnostics.items == []
 
 
 def test_c11_plan_and_explore_cannot_change_anything() -> None:
     for name in ("plan", "explore"):
-        assert not set(builtin(name).tools or ()) & {"bash", "write", "edit", "task"}
+        assert not set(load_builtin_agent(name).tools or ()) & {"bash", "write", "edit", "task"}
 
 
 def test_the_tools_that_are_always_known_are_those_there_are() -> None:
@@ -150,10 +156,10 @@ def test_c11_nearest_folder_first_then_kinds_in_order_then_the_person(
     for path in order:
         put(path)
     for at, first in enumerate(order):
-        found = agents_from(str(tmp_path / "project" / "sub"), home=str(tmp_path / "home"))
+        found = load_agent_files(str(tmp_path / "project" / "sub"), home=str(tmp_path / "home"))
         assert [agent.description for agent in found.agents] == [first]
         assert found.paths["x"].endswith(first)
-        clashes = [finding for finding in found.findings if "goes before it" in finding.text]
+        clashes = [finding for finding in found.diagnostics if "goes before it" in finding.text]
         assert [clash.path.removeprefix(f"{tmp_path}/") for clash in clashes] == order[at + 1 :]
         assert all(found.paths["x"] in clash.text for clash in clashes)
         (tmp_path / first).unlink()
@@ -161,12 +167,12 @@ def test_c11_nearest_folder_first_then_kinds_in_order_then_the_person(
 
 def test_c11_folders_above_the_repository_are_not_looked_into(write: Write, tmp_path: Path) -> None:
     write(".claude/agents/outer.md", head("name: outer", "description: o"))
-    assert agents_from(str(tmp_path / "project"), home="").agents == ()
+    assert load_agent_files(str(tmp_path / "project"), home="").agents == ()
 
 
 def test_c11_where_nothing_lies_nothing_is_read(tmp_path: Path) -> None:
-    found = agents_from(str(tmp_path), home=str(tmp_path / "nowhere"))
-    assert (found.agents, found.skills, found.findings) == ((), {}, ())
+    found = load_agent_files(str(tmp_path), home=str(tmp_path / "nowhere"))
+    assert (found.agents, found.skills, found.diagnostics) == ((), {}, ())
 
 
 @pytest.mark.parametrize(
@@ -183,7 +189,7 @@ def test_c11_where_nothing_lies_nothing_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_c10_patterns_choose_and_take_away(patterns: tuple[str, ...] | None, wanted: str) -> None:
-    assert chosen(["bash", "read", "task", "mcp__a__b"], patterns) == tuple(wanted.split())
+    assert filter_names(["bash", "read", "task", "mcp__a__b"], patterns) == tuple(wanted.split())
 
 
 async def test_c11_a_session_reads_agent_files_only_when_asked(
@@ -207,10 +213,10 @@ async def test_c11_a_session_reads_agent_files_only_when_asked(
             return {agent.name for agent in session.agents}, model.requests[0].system
 
     plain, system = await names()
-    assert plain == set(BUILT_IN)
+    assert plain == set(BUILTIN_AGENTS)
     assert "Be brief." not in system
     asked, system = await names(agent_files=True)
-    assert asked == {*BUILT_IN, "reviewer"}
+    assert asked == {*BUILTIN_AGENTS, "reviewer"}
     assert "Be brief." in system
 
 
@@ -294,13 +300,13 @@ async def test_c11_any_agent_can_be_the_root(write: Write, tmp_path: Path) -> No
         "agent_files": True,
     }
     model = ScriptedModel(["Hello."])
-    async with Session(model=model, root="MAIN", **settings) as session:
+    async with Session(model=model, agent="MAIN", **settings) as session:
         await session.run("Hello.")
         assert "main" not in {agent.name for agent in session.agents}
     assert model.requests[0].system.startswith("You do one thing well.")
     assert model.requests[0].tools == ("read",)
     with pytest.raises(UnknownName, match="unknown agent 'nobody'"):
-        async with Session(model=model, root="nobody", **settings):
+        async with Session(model=model, agent="nobody", **settings):
             pass
 
 
@@ -319,7 +325,7 @@ async def test_c11_an_agent_may_call_only_whom_its_file_allows_with_the_tools_it
         )
 
     model = ScriptedModel(answer)
-    async with Session(model=model, root=root, journal="memory", environ={}) as session:
+    async with Session(model=model, agent=root, journal="memory", environ={}) as session:
         await session.run("Go.")
     refused, planned = model.requests[-1].results
     assert refused.error

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 import pytest
 from tests.agent_files.corpus import head
 
-from mudroom import Call
-from mudroom.testing.model_server import Asked, ModelServer, Said
+from mudroom import ToolCallBlock
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 
 class Done(NamedTuple):
@@ -148,7 +148,7 @@ async def test_agent_and_agents_choose_who_takes_the_prompt(project: Project) ->
         ".claude/agents/r.md", head("name: reviewer", "description: Reviews.", body="FROM-FILE")
     )
 
-    def answer(asked: Asked) -> Said:
+    def answer(asked: ServerRequest) -> ServerAnswer:
         return str(asked.json["system"])[:200].replace("\n", " ")
 
     async with ModelServer(answer) as server:
@@ -185,9 +185,9 @@ async def test_agents_that_cannot_be_used_are_wrong_usage(
 
 
 async def test_c3_json_schema_fills_structured_output(project: Project) -> None:
-    def answer(asked: Asked) -> Said:
+    def answer(asked: ServerRequest) -> ServerAnswer:
         return (
-            Call(
+            ToolCallBlock(
                 f"c{asked.n}",
                 asked.tools[-1],
                 {"emit_variable_name": "n", "emit_variable_value": 3},

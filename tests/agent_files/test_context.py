@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mudroom.agent_files import Context, context_from
+from mudroom.agent_files import ContextFiles, load_context_files
 
 Write = Callable[[str, str], Path]
 
@@ -29,11 +29,11 @@ def write(tmp_path: Path) -> Write:
     return write
 
 
-def chain(tmp_path: Path, at: str = "repo/a/b", **more: int) -> Context:
-    return context_from(str(tmp_path / at), home=str(tmp_path / "home"), **more)
+def chain(tmp_path: Path, at: str = "repo/a/b", **more: int) -> ContextFiles:
+    return load_context_files(str(tmp_path / at), home=str(tmp_path / "home"), **more)
 
 
-def texts(context: Context) -> list[str]:
+def texts(context: ContextFiles) -> list[str]:
     return [file.text for file in context.files]
 
 
@@ -58,9 +58,13 @@ def test_the_chain_goes_from_the_person_and_the_root_down_to_the_folder(
     ]
     context = chain(tmp_path)
     assert texts(context) == wanted
-    assert [file.personal for file in context.files] == [True, True, False, False, False]
-    assert "home/" not in context.text(personal=False).split("\n", 1)[1].replace(str(tmp_path), "")
-    assert context.text().index("repo/AGENTS.md") < context.text().index("repo/a/b/AGENTS.md")
+    assert [file.is_personal for file in context.files] == [True, True, False, False, False]
+    assert "home/" not in context.to_prompt(include_personal=False).split("\n", 1)[1].replace(
+        str(tmp_path), ""
+    )
+    assert context.to_prompt().index("repo/AGENTS.md") < context.to_prompt().index(
+        "repo/a/b/AGENTS.md"
+    )
 
 
 def test_override_takes_the_place_of_agents_and_gemini_counts_where_neither_is(
@@ -102,7 +106,7 @@ def test_imports_are_relative_to_their_file_five_deep_and_never_in_a_circle(
     write("repo/AGENTS.md", "@d/f.md")
     context = chain(tmp_path)
     assert texts(context) == ["0 1 2 3 @d/f.md"]
-    assert [finding.text for finding in context.findings] == [
+    assert [finding.text for finding in context.diagnostics] == [
         "@d/f.md is the 6th file in a row; 5 are read"
     ]
     write("repo/AGENTS.md", "a @b.md")
@@ -120,8 +124,8 @@ def test_no_import_leaves_the_repository(write: Write, tmp_path: Path, name: str
     (tmp_path / "repo" / "linked").symlink_to(tmp_path)
     write("repo/AGENTS.md", f"Read @{name} now")
     context = chain(tmp_path)
-    assert "SECRET" not in context.text()
-    assert [finding.line for finding in context.findings] == [1]
+    assert "SECRET" not in context.to_prompt()
+    assert [finding.line for finding in context.diagnostics] == [1]
 
 
 def test_a_context_file_that_is_a_link_out_of_the_repository_is_not_read(
@@ -131,7 +135,7 @@ def test_a_context_file_that_is_a_link_out_of_the_repository_is_not_read(
     (tmp_path / "repo" / "AGENTS.md").symlink_to(tmp_path / "secret.md")
     context = chain(tmp_path)
     assert context.files == ()
-    assert "leads out of" in context.findings[0].text
+    assert "leads out of" in context.diagnostics[0].text
 
 
 def test_the_persons_file_imports_within_its_own_folder(write: Write, tmp_path: Path) -> None:
@@ -149,25 +153,25 @@ def test_what_has_no_room_is_cut_from_the_farthest_first_and_said(
     write("repo/AGENTS.md", "mid " * 100)
     write("repo/a/AGENTS.md", "near " * 100)
     context = chain(tmp_path, budget=700)
-    assert [(len(file.text), file.cut) for file in context.files] == [
+    assert [(len(file.text), file.omitted_bytes) for file in context.files] == [
         (0, 399),
         (201, 198),
         (499, 0),
     ]
-    assert [finding.path.removeprefix(f"{tmp_path}/") for finding in context.findings] == [
+    assert [finding.path.removeprefix(f"{tmp_path}/") for finding in context.diagnostics] == [
         "home/.agents/AGENTS.md",
         "repo/AGENTS.md",
     ]
-    assert "198 bytes left out" in context.text()
-    assert "399 of its 399 bytes are left out" in str(context.findings[0])
+    assert "198 bytes left out" in context.to_prompt()
+    assert "399 of its 399 bytes are left out" in str(context.diagnostics[0])
 
 
 @pytest.mark.parametrize("data", [b"\0\0", b"\xff\xfe\xfa", b"x" * 1_100_000])
 def test_what_is_no_text_is_a_finding(write: Write, tmp_path: Path, data: bytes) -> None:
     write("repo/AGENTS.md", "").write_bytes(data)
     context = chain(tmp_path)
-    assert context.text() == ""
-    assert len(context.findings) == 1
+    assert context.to_prompt() == ""
+    assert len(context.diagnostics) == 1
 
 
 @settings(
@@ -181,7 +185,7 @@ def test_any_text_is_taken_and_no_import_of_it_leaves_the_repository(
     write("home/b.md", "SECRET")
     write("repo/a.md", "A @b.md")
     write("repo/AGENTS.md", text)
-    assert "SECRET" not in chain(tmp_path).text()
+    assert "SECRET" not in chain(tmp_path).to_prompt()
 
 
 @pytest.mark.parametrize(
@@ -220,4 +224,4 @@ def test_code_is_between_equal_runs_of_backticks(
 
 
 def test_where_there_is_nothing_there_is_no_text(write: Write, tmp_path: Path) -> None:
-    assert chain(tmp_path).text() == ""
+    assert chain(tmp_path).to_prompt() == ""

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tests.agent_files.corpus import AGENTS, SKILLS, Sample, head
 
 from mudroom import agent_files
-from mudroom.agent_files import Finding
-from mudroom.agent_files.diagnostics import Notes
-from mudroom.agent_files.frontmatter import page
+from mudroom.agent_files import Diagnostic
+from mudroom.agent_files.diagnostics import FileDiagnostics
+from mudroom.agent_files.frontmatter import parse_document
 
 
 def laid(folder: Path, samples: Iterable[Sample]) -> None:
@@ -26,7 +26,7 @@ def laid(folder: Path, samples: Iterable[Sample]) -> None:
         path.write_bytes(sample.text if isinstance(sample.text, bytes) else sample.text.encode())
 
 
-def check(findings: Iterable[Finding], sample: Sample, folder: Path) -> None:
+def check(findings: Iterable[Diagnostic], sample: Sample, folder: Path) -> None:
     told = [f"{finding.line}: {finding.severity}: {finding.text}" for finding in findings]
     lines = (folder / sample.path).read_bytes().count(b"\n") + 2
     for finding in findings:
@@ -49,28 +49,28 @@ def test_c11_the_corpus_has_more_than_a_hundred_files() -> None:
 @pytest.mark.parametrize("sample", AGENTS, ids=lambda sample: sample.path)
 def test_c11_an_agent_file_is_used_or_its_fault_is_named(tmp_path: Path, sample: Sample) -> None:
     laid(tmp_path, [sample])
-    found = agent_files.agents_from(str(tmp_path), home="")
-    assert len(found.agents) + len(found.mains) == sample.used
-    check(found.findings, sample, tmp_path)
+    found = agent_files.load_agent_files(str(tmp_path), home="")
+    assert len(found.agents) + len(found.main_agents) == sample.used
+    check(found.diagnostics, sample, tmp_path)
 
 
 @pytest.mark.parametrize("sample", SKILLS, ids=lambda sample: sample.path)
 def test_c11_a_skill_is_used_or_its_fault_is_named(tmp_path: Path, sample: Sample) -> None:
     laid(tmp_path, [sample])
-    found = agent_files.agents_from(str(tmp_path), home="")
+    found = agent_files.load_agent_files(str(tmp_path), home="")
     assert len(found.skills) == sample.used
-    check(found.findings, sample, tmp_path)
+    check(found.diagnostics, sample, tmp_path)
 
 
 def test_c11_all_of_them_together_leave_every_path_and_line(tmp_path: Path) -> None:
     laid(tmp_path, [*AGENTS, *SKILLS])
-    found = agent_files.agents_from(str(tmp_path), home="")
+    found = agent_files.load_agent_files(str(tmp_path), home="")
     assert len(found.agents) > 20
-    assert len({agent_files.folded(agent.name) for agent in found.agents}) == len(found.agents)
-    for finding in found.findings:
+    assert len({agent_files.fold_name(agent.name) for agent in found.agents}) == len(found.agents)
+    for finding in found.diagnostics:
         assert Path(finding.path).exists()
         assert re.fullmatch(r"/.*:\d+: (error|warning|note): .+", str(finding), re.DOTALL)
-    clashes = [finding for finding in found.findings if "goes before it" in finding.text]
+    clashes = [finding for finding in found.diagnostics if "goes before it" in finding.text]
     assert clashes
 
 
@@ -79,9 +79,9 @@ def test_c11_all_of_them_together_leave_every_path_and_line(tmp_path: Path) -> N
 )
 @given(text=st.text(max_size=300))
 def test_c11_any_head_is_read_or_refused(text: str) -> None:
-    notes = Notes("x.md")
-    read = page(f"---\n{text}\n---\nbody", notes)
-    assert read is not None or notes.findings or text.split("\n")[0].rstrip() == "---"
+    notes = FileDiagnostics("x.md")
+    read = parse_document(f"---\n{text}\n---\nbody", notes)
+    assert read is not None or notes.items or text.split("\n")[0].rstrip() == "---"
 
 
 YAML = st.text(alphabet="ab:-[]{}'\"|>&*!#?,\n \t%@`1.~", max_size=120)
@@ -90,9 +90,9 @@ YAML = st.text(alphabet="ab:-[]{}'\"|>&*!#?,\n \t%@`1.~", max_size=120)
 @settings(max_examples=500, deadline=None)
 @given(text=YAML)
 def test_c11_anything_like_yaml_is_read_or_refused_with_a_line_inside_the_file(text: str) -> None:
-    notes = Notes("x.md")
-    page(f"---\n{text}\n---\nbody", notes)
-    for finding in notes.findings:
+    notes = FileDiagnostics("x.md")
+    parse_document(f"---\n{text}\n---\nbody", notes)
+    for finding in notes.items:
         assert 1 <= finding.line <= text.count("\n") + 4
 
 
@@ -113,11 +113,11 @@ KEYS = st.sampled_from(KNOWN.split())
 @settings(max_examples=400, deadline=None)
 @given(keys=st.dictionaries(KEYS, VALUES, max_size=8))
 def test_c11_any_value_of_any_key_is_taken_or_named(keys: dict[str, object]) -> None:
-    agent, draft = agent_files.inline(keys, "x", "--agents")
+    agent, draft = agent_files.parse_agent_keys(keys, "x", "--agents")
     assert (
         agent is not None
-        or draft.off
-        or any(finding.severity == "error" for finding in draft.notes.findings)
+        or draft.unused_reason
+        or any(finding.severity == "error" for finding in draft.diagnostics.items)
     )
 
 
@@ -126,7 +126,7 @@ def test_c11_any_value_of_any_key_is_taken_or_named(keys: dict[str, object]) -> 
 def test_c11_whatever_limits_tools_and_is_not_understood_costs_the_file(
     keys: dict[str, object],
 ) -> None:
-    agent, _ = agent_files.inline(
+    agent, _ = agent_files.parse_agent_keys(
         {**keys, "description": "d", "prompt": "p", "tools": {"a": "b"}}, "x", "--agents"
     )
     assert agent is None
@@ -144,8 +144,8 @@ def test_c11_files_that_are_no_files(tmp_path: Path) -> None:
     os.mkfifo(folder / "pipe.md")
     (folder / "locked.md").write_text(head("name: x", "description: y"))
     (folder / "locked.md").chmod(0)
-    found = agent_files.agents_from(str(tmp_path), home="")
-    told = {Path(finding.path).name: finding.text for finding in found.findings}
+    found = agent_files.load_agent_files(str(tmp_path), home="")
+    told = {Path(finding.path).name: finding.text for finding in found.diagnostics}
     assert "leads out of" in told["out.md"]
     assert "cannot be read" in told["gone.md"]
     assert "not a regular file" in told["pipe.md"]

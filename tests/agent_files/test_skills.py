@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tests.agent_files.corpus import head
 
 from mudroom import Session
-from mudroom.agent_files import agents_from, skill_of
+from mudroom.agent_files import load_agent_files, load_skill
 from mudroom.models.scripted import Request, ScriptedModel, call
-from mudroom.tools.skill import CATALOGUE, skill_tool
+from mudroom.tools.skill import CATALOG_CHARACTERS, make_skill_tool
 
 SKILL = head(
     "name: pdf",
@@ -118,9 +118,9 @@ def test_a17_a_projects_skill_goes_before_the_persons(project: Path) -> None:
     file = project / ".agents" / "skills" / "pdf" / "SKILL.md"
     file.parent.mkdir(parents=True)
     file.write_text(head("name: pdf", "description: The project's."))
-    found = agents_from(str(project), home=str(project.parent / "home"))
+    found = load_agent_files(str(project), home=str(project.parent / "home"))
     assert found.skills["pdf"].description == "The project's."
-    assert [finding.text for finding in found.findings if str(file) in finding.text]
+    assert [finding.text for finding in found.diagnostics if str(file) in finding.text]
 
 
 @pytest.mark.parametrize(
@@ -142,19 +142,19 @@ def test_a17_places_are_filled_once_and_nothing_is_run(
     path = tmp_path / "s" / "SKILL.md"
     path.parent.mkdir()
     path.write_text(head("name: s", "description: d", body=body))
-    skill, _ = skill_of(str(path))
+    skill, _ = load_skill(str(path))
     assert skill is not None
-    assert skill.text(arguments) == wanted
+    assert skill.load_text(arguments) == wanted
 
 
 def test_a17_a_skill_that_has_gone_is_an_empty_text(tmp_path: Path) -> None:
     path = tmp_path / "s" / "SKILL.md"
     path.parent.mkdir()
     path.write_text(head("name: s", "description: d"))
-    skill, _ = skill_of(str(path))
+    skill, _ = load_skill(str(path))
     path.unlink()
     assert skill is not None
-    assert skill.text() == ""
+    assert skill.load_text() == ""
 
 
 @settings(
@@ -170,15 +170,18 @@ def test_a17_any_body_and_any_arguments_are_taken(
     path = tmp_path / "s" / "SKILL.md"
     path.parent.mkdir(exist_ok=True)
     path.write_text(head("name: s", "description: d", body=body), newline="")
-    skill, _ = skill_of(str(path))
+    skill, _ = load_skill(str(path))
     assert skill is not None
-    assert isinstance(skill.text(arguments), str)
+    assert isinstance(skill.load_text(arguments), str)
 
 
 def test_a17_a_thousand_skills_do_not_fill_the_context(tmp_path: Path) -> None:
     path = tmp_path / "s" / "SKILL.md"
     path.parent.mkdir()
     path.write_text(head("name: s", "description: " + "word " * 200))
-    skill, _ = skill_of(str(path))
+    skill, _ = load_skill(str(path))
     assert skill is not None
-    assert len(skill_tool({f"s{n}": skill for n in range(1_000)}).description) < CATALOGUE + 8_000
+    assert (
+        len(make_skill_tool({f"s{n}": skill for n in range(1_000)}).description)
+        < CATALOG_CHARACTERS + 8_000
+    )

@@ -20,18 +20,18 @@ from mudroom._core.ports import Sandbox
 from mudroom._core.tools import ToolResult
 from mudroom.errors import MudroomError
 from mudroom.sandboxes import detect
-from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
-from mudroom.sandboxes.linux.daemon_client import Limits
-from mudroom.sandboxes.linux.landlock import Landlocked
-from mudroom.sandboxes.unsandboxed import PlainSandbox
-from mudroom.tools import builtin
+from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
+from mudroom.sandboxes.linux.daemon_client import ResourceLimits
+from mudroom.sandboxes.linux.landlock import LandlockSandbox
+from mudroom.sandboxes.unsandboxed import Unsandboxed
+from mudroom.tools import builtin_tools
 from mudroom.workspaces.shared import SharedWorkspace
 
 KEY = "sk-planted-0123456789"
 SECRET = "PRIVATE-KEY-MATERIAL"
-LIMITS = Limits(processes=200, memory=1 << 30, file=1 << 30, temporary=64 << 20)
-FOUND = detect.look(
-    "" if os.environ.get("ATTACKS_HIDDEN") else detect.find(os.environ, "/nonexistent"),
+LIMITS = ResourceLimits(processes=200, memory=1 << 30, file=1 << 30, temporary=64 << 20)
+FOUND = detect.run_probes(
+    "" if os.environ.get("ATTACKS_HIDDEN") else detect.find_bwrap(os.environ, "/nonexistent"),
     tempfile.gettempdir(),
 )
 
@@ -92,20 +92,22 @@ class Arena:
         """A new sandbox of the arena's tier."""
         away, limits = str(self.base / "records" / "away"), more.pop("limits", LIMITS)
         if self.tier == "off":
-            return PlainSandbox(str(self.root), self.environ)
+            return Unsandboxed(str(self.root), self.environ)
         if self.tier == "full":
             hidden = (str(self.base / "records"),)
-            more = {"keeps_root": bool(FOUND.no_other)} | more
-            return Bubblewrap(
+            more = {"keeps_root": bool(FOUND.no_other_user_reason)} | more
+            return BubblewrapSandbox(
                 str(self.root),
                 FOUND.bwrap,
-                away=away,
+                quarantine=away,
                 environ=self.environ,
-                hidden=hidden,
+                hidden_dirs=hidden,
                 limits=limits,
                 **more,
             )
-        return Landlocked(str(self.root), away=away, environ=self.environ, limits=limits, **more)
+        return LandlockSandbox(
+            str(self.root), quarantine=away, environ=self.environ, limits=limits, **more
+        )
 
     def spill(self, name: str) -> str:
         self._spills += 1
@@ -113,11 +115,13 @@ class Arena:
 
     async def call(self, name: str, /, **given: Any) -> ToolResult:
         """Call a built-in tool as the engine does."""
-        tool = builtin()[name]
+        tool = builtin_tools()[name]
         try:
             return await tool.run(
                 self,
-                tool.parse({tool.spellings.get(key, key): value for key, value in given.items()}),
+                tool.parse(
+                    {tool.argument_aliases.get(key, key): value for key, value in given.items()}
+                ),
             )
         except (ValueError, MudroomError) as error:
             return ToolResult(str(error), error=True)
@@ -142,7 +146,11 @@ class Arena:
 
 def tiers() -> list[str]:
     """What this machine has; a run may ask for one of them only."""
-    found = [tier for tier, lack in (("full", FOUND.no_full), ("file", FOUND.no_file)) if not lack]
+    found = [
+        tier
+        for tier, lack in (("full", FOUND.no_full_reason), ("file", FOUND.no_file_reason))
+        if not lack
+    ]
     asked = os.environ.get("ATTACKS_TIER", "")
     return [tier for tier in found if asked in ("", tier)]
 

@@ -802,13 +802,13 @@ async def test_77_a_refusal_is_explained(arena: Any) -> None:
 
 async def test_78_without_walls_nothing_runs(arena: Any, tmp_path: Path) -> None:
     """A sandbox that cannot be built is an error the model can read; the command is not tried without."""
-    from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
+    from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
     broken = tmp_path / "bwrap"
     broken.write_text("#!/bin/sh\necho 'bwrap: No permissions' >&2\nexit 1\n")
     broken.chmod(0o755)
-    arena.sandbox = Bubblewrap(
-        str(arena.root), str(broken), away=str(tmp_path / "away"), environ=arena.environ
+    arena.sandbox = BubblewrapSandbox(
+        str(arena.root), str(broken), quarantine=str(tmp_path / "away"), environ=arena.environ
     )
     result = await arena.call("bash", command="touch ran")
     assert (
@@ -823,7 +823,7 @@ async def test_79_walls_that_do_not_hold_are_found_out(arena: Any, tmp_path: Pat
     """A bubblewrap that builds no walls at all: the first try sees it, and no command follows."""
     if os.geteuid() == 0:
         pytest.skip("root's commands are another user's, who reaches nothing even so")
-    from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
+    from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
     place = tempfile.TemporaryDirectory(dir="/var/tmp")
     os.chmod(place.name, 0o755)
@@ -832,7 +832,9 @@ async def test_79_walls_that_do_not_hold_are_found_out(arena: Any, tmp_path: Pat
         '#!/bin/bash\necho \'{"child-pid": \'$$\'}\' >&3; read -n1 -u4; while [ "$1" != -- ]; do shift; done; shift; "$@"; echo \'{"exit-code": 0}\' >&3\n'
     )
     fake.chmod(0o755)
-    box = Bubblewrap(str(arena.root), str(fake), away=str(tmp_path / "away"), environ=arena.environ)
+    box = BubblewrapSandbox(
+        str(arena.root), str(fake), quarantine=str(tmp_path / "away"), environ=arena.environ
+    )
     with place, pytest.raises(WorkspaceError, match="does not hold"):
         await box.run("touch ran", timeout=10, sink=lambda chunk: None)
     assert not (arena.root / "ran").exists()

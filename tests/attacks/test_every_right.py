@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandboxes.linux.daemon_client import Launcher, Limits, Walls
-from mudroom.sandboxes.linux.landlock import ruleset, version
-from mudroom.sandboxes.linux.seccomp import program
+from mudroom.sandboxes.linux.daemon_client import DaemonClient, ResourceLimits, SandboxSetup
+from mudroom.sandboxes.linux.landlock import create_ruleset, landlock_version
+from mudroom.sandboxes.linux.seccomp import build_filter
 
 RIGHTS = {
     "execute": (0, "$O/program"),
@@ -30,7 +30,7 @@ folders (refused by Landlock itself), and the control of devices."""
 READ, ALL = 0x000D, 0xFFFF
 
 
-@pytest.mark.skipif(version() < 3, reason="no Landlock")
+@pytest.mark.skipif(landlock_version() < 3, reason="no Landlock")
 @pytest.mark.parametrize("right", RIGHTS)
 async def test_86_every_right_is_held(tmp_path: Path, right: str) -> None:
     bit, attack = RIGHTS[right]
@@ -47,17 +47,17 @@ async def test_86_every_right_is_held(tmp_path: Path, right: str) -> None:
         }
         if right == "execute":  # who may not read a program cannot run it either
             rules[str(outside)] = READ & ~1
-        made = ruleset(rules, network=False, held=held)
-        walls = Walls(
-            root=str(root),
-            away=f"{root}-away",
+        made = create_ruleset(rules, network=False, handled_rights=held)
+        walls = SandboxSetup(
+            workspace=str(root),
+            quarantine=f"{root}-away",
             tier="file",
-            limits=Limits(),
-            ruleset=made,
-            filter=program(internet=False),
-            restore=True,
+            limits=ResourceLimits(),
+            landlock_ruleset=made,
+            seccomp_filter=build_filter(allow_internet=False),
+            restore_existing=True,
         )
-        launcher = Launcher(walls)
+        launcher = DaemonClient(walls)
         command = f"O={outside}; {attack}"
         env = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
         found.append(

@@ -12,17 +12,21 @@ import msgspec
 import pytest
 
 from mudroom import Session
-from mudroom._core.events import AnyEvent, CallFinished
+from mudroom._core.events import AnyEvent, ToolCallFinished
 from mudroom.errors import UsageError
 from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.sandboxes import detect
 
 KEY = "sk-planted-0123456789"
-FOUND = detect.look(
-    "" if os.environ.get("ATTACKS_HIDDEN") else detect.find(os.environ, "/nonexistent"),
+FOUND = detect.run_probes(
+    "" if os.environ.get("ATTACKS_HIDDEN") else detect.find_bwrap(os.environ, "/nonexistent"),
     tempfile.gettempdir(),
 )
-TIERS = [tier for tier, lack in (("full", FOUND.no_full), ("file", FOUND.no_file)) if not lack]
+TIERS = [
+    tier
+    for tier, lack in (("full", FOUND.no_full_reason), ("file", FOUND.no_file_reason))
+    if not lack
+]
 
 
 @pytest.fixture(params=TIERS)
@@ -59,7 +63,7 @@ async def test_71_file_inject(opened: Callable[..., Session], tmp_path: Path) ->
     async with opened(model) as session:
         session.watch(seen.append)
         report = await session.run("go")
-    ended = [event for event in seen if isinstance(event, CallFinished)]
+    ended = [event for event in seen if isinstance(event, ToolCallFinished)]
     assert [event.name for event in ended] == ["read", "bash", "bash"]
     assert "PRIVATE-KEY" not in str(seen)
     assert ".envrc is protected" in ended[1].result.text
@@ -81,7 +85,7 @@ async def test_68_child_result_inject(opened: Callable[..., Session], tmp_path: 
         session.watch(seen.append)
         assert (await session.run("go")).text == "heard"
     assert not (tmp_path / "proj" / "pwned").exists()
-    assert {event.name for event in seen if isinstance(event, CallFinished)} == {"task"}
+    assert {event.name for event in seen if isinstance(event, ToolCallFinished)} == {"task"}
 
 
 async def test_76_no_key_reaches_command_or_record(
@@ -108,8 +112,8 @@ async def test_81_the_tier_is_recorded(
     opened: Callable[..., Session], request: pytest.FixtureRequest
 ) -> None:
     async with opened(["done"]) as session:
-        house = session._open()
-        first = next(iter(house.parts.journal.read()))
+        house = session._require_open()
+        first = next(iter(house.services.journal.read()))
     assert msgspec.to_builtins(first)["sandbox"] in TIERS
 
 
@@ -117,21 +121,25 @@ def test_82_never_less_than_asked(tmp_path: Path) -> None:
     """Where bubblewrap is hidden, "full" is an error that says what to do, "auto" is "file" and says so."""
     hidden = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
 
-    def terms(mode: str, **more: Any) -> detect.Terms:
-        return detect.Terms(
-            root=str(tmp_path), mode=mode, home=str(tmp_path / "home"), environ=hidden, **more
+    def terms(mode: str, **more: Any) -> detect.SandboxRequest:
+        return detect.SandboxRequest(
+            workspace=str(tmp_path),
+            mode=mode,
+            state_dir=str(tmp_path / "home"),
+            environ=hidden,
+            **more,
         )
 
     with pytest.raises(
         UsageError,
         match=r"no sandbox full here: bubblewrap \(bwrap\) is not installed\. Install bubblewrap",
     ):
-        detect.choose(terms("full"))
-    if not FOUND.no_file:
-        sandbox, told = detect.choose(terms("auto"))
+        detect.choose_sandbox(terms("full"))
+    if not FOUND.no_file_reason:
+        sandbox, told = detect.choose_sandbox(terms("auto"))
         assert sandbox.tier == "file"
         assert told.startswith("sandbox file, not full: bubblewrap (bwrap) is not installed")
-    sandbox, told = detect.choose(terms("off"))
+    sandbox, told = detect.choose_sandbox(terms("off"))
     assert sandbox.tier == "off" and "all your rights" in told
 
 
@@ -140,6 +148,6 @@ async def test_83_a_project_cannot_bring_its_own_bubblewrap(tmp_path: Path) -> N
     fake.parent.mkdir(parents=True)
     fake.write_text("#!/bin/sh\n")
     fake.chmod(0o755)
-    assert detect.find({"PATH": str(fake.parent)}, str(tmp_path / "proj")) == ""
+    assert detect.find_bwrap({"PATH": str(fake.parent)}, str(tmp_path / "proj")) == ""
     (tmp_path / "link").symlink_to(tmp_path / "proj" / "bin")
-    assert detect.find({"PATH": str(tmp_path / "link")}, str(tmp_path / "proj")) == ""
+    assert detect.find_bwrap({"PATH": str(tmp_path / "link")}, str(tmp_path / "proj")) == ""

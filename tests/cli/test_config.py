@@ -22,7 +22,7 @@ def user_file(tmp_path: Path, text: str) -> Path:
 
 
 def load(tmp_path: Path, env: dict[str, str], **flags: Any) -> config.Settings:
-    return config.load(cwd=str(tmp_path), environ=env, flags=flags)
+    return config.load_settings(cwd=str(tmp_path), environ=env, flags=flags)
 
 
 def test_defaults_need_no_file(tmp_path: Path, env: dict[str, str]) -> None:
@@ -110,10 +110,10 @@ def test_colour_follows_the_customs(tmp_path: Path, env: dict[str, str]) -> None
 
 
 def test_home_is_where_the_variables_say() -> None:
-    assert config.home({"MUDROOM_HOME": "/x/y"}) == "/x/y"
-    assert config.home({"XDG_STATE_HOME": "/s"}) == "/s/mudroom"
-    assert config.home({"HOME": "/h"}).endswith("mudroom")
-    assert config.home({}).endswith("mudroom")
+    assert config.find_home({"MUDROOM_HOME": "/x/y"}) == "/x/y"
+    assert config.find_home({"XDG_STATE_HOME": "/s"}) == "/s/mudroom"
+    assert config.find_home({"HOME": "/h"}).endswith("mudroom")
+    assert config.find_home({}).endswith("mudroom")
 
 
 def test_limits_of_minutes_tokens_and_money_are_settings_that_a_project_may_lower(

@@ -10,15 +10,15 @@ import pytest
 from mudroom.cli.output.text import (
     ASCII,
     UNICODE,
-    color_of,
-    cut,
-    fit,
-    glyphs,
+    agent_color,
+    choose_glyphs,
+    count_noun,
+    display_width,
+    fit_with_figures,
+    format_seconds,
+    format_tokens,
     paint,
-    plural,
-    seconds,
-    tokens,
-    width,
+    truncate,
 )
 
 
@@ -36,7 +36,7 @@ from mudroom.cli.output.text import (
     ],
 )
 def test_tokens_take_few_columns(count: int, words: str):
-    assert tokens(count) == words
+    assert format_tokens(count) == words
     assert len(words) <= 6
 
 
@@ -55,11 +55,11 @@ def test_tokens_take_few_columns(count: int, words: str):
     ],
 )
 def test_seconds_read_as_a_clock(span: float, words: str):
-    assert seconds(span) == words
+    assert format_seconds(span) == words
 
 
 def test_plural_agrees_with_its_count():
-    assert [plural(n, "tool use") for n in (0, 1, 1200)] == [
+    assert [count_noun(n, "tool use") for n in (0, 1, 1200)] == [
         "0 tool uses",
         "1 tool use",
         "1,200 tool uses",
@@ -80,12 +80,12 @@ def test_plural_agrees_with_its_count():
     ],
 )
 def test_cut_knows_how_wide_chinese_is(text: str, columns: int, shown: str):
-    assert cut(text, columns) == shown
-    assert width(shown) <= max(0, columns)
+    assert truncate(text, columns) == shown
+    assert display_width(shown) <= max(0, columns)
 
 
 def test_cut_in_ascii_stays_ascii():
-    assert cut("too long", 5, ASCII.more) == "too.."
+    assert truncate("too long", 5, ASCII.more) == "too.."
 
 
 @pytest.mark.parametrize(
@@ -101,18 +101,27 @@ def test_cut_in_ascii_stays_ascii():
 )
 def test_figures_go_before_the_words_become_unreadable(columns: int, line: str):
     shown = "".join(
-        fit("read src/module.py", ["3 tools", "2.1k tokens", "29s"], columns, UNICODE, least=12)
+        fit_with_figures(
+            "read src/module.py",
+            ["3 tools", "2.1k tokens", "29s"],
+            columns,
+            UNICODE,
+            min_columns=12,
+        )
     )
-    assert width(shown) <= columns
+    assert display_width(shown) <= columns
     assert shown == line
 
 
 def test_figures_of_what_is_over_stand_in_brackets():
-    assert fit("Done", ["9 tool uses", "29s"], 40, UNICODE, bracket=True) == (
+    assert fit_with_figures("Done", ["9 tool uses", "29s"], 40, UNICODE, in_brackets=True) == (
         "Done",
         " (9 tool uses · 29s)",
     )
-    assert fit("Done", ["9 tool uses", "29s"], 12, UNICODE, bracket=True) == ("Done", " (29s)")
+    assert fit_with_figures("Done", ["9 tool uses", "29s"], 12, UNICODE, in_brackets=True) == (
+        "Done",
+        " (29s)",
+    )
 
 
 @pytest.mark.parametrize(
@@ -120,14 +129,14 @@ def test_figures_of_what_is_over_stand_in_brackets():
     [("utf-8", UNICODE), (None, UNICODE), ("ascii", ASCII), ("latin-1", ASCII), ("no such", ASCII)],
 )
 def test_signs_are_those_the_stream_can_carry(encoding: str | None, signs: object):
-    assert glyphs(encoding) is signs
+    assert choose_glyphs(encoding) is signs
 
 
 def test_ascii_signs_are_as_wide_as_the_others_where_lines_must_meet():
-    assert [width(ASCII.tee), width(ASCII.end), width(ASCII.bar)] == [
-        width(UNICODE.tee),
-        width(UNICODE.end),
-        width(UNICODE.bar),
+    assert [display_width(ASCII.tee), display_width(ASCII.end), display_width(ASCII.bar)] == [
+        display_width(UNICODE.tee),
+        display_width(UNICODE.end),
+        display_width(UNICODE.bar),
     ]
     assert "".join(getattr(ASCII, name) for name in ASCII.__struct_fields__).isascii()
 
@@ -139,8 +148,8 @@ def test_paint_styles_only_when_asked():
 
 
 def test_an_agent_keeps_its_color():
-    assert color_of("explore") == "cyan"
-    assert color_of("审查") == color_of("审查")
+    assert agent_color("explore") == "cyan"
+    assert agent_color("审查") == agent_color("审查")
 
 
 def test_screens_start_without_rich():

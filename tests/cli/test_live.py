@@ -13,22 +13,22 @@ from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
-    CallFinished,
-    CallStarted,
     Delta,
-    Retried,
+    ModelCallRetried,
     RunFinished,
     RunStarted,
-    Stored,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import Assistant, Call, Text, Thinking, Usage
+from mudroom._core.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCallBlock, Usage
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.live_tree import LiveTree
-from mudroom.cli.output.text import width
-from mudroom.cli.output.tree_lines import Look, rows
-from mudroom.projections.run_tree import Tree
+from mudroom.cli.output.text import display_width
+from mudroom.cli.output.tree_lines import TreeStyle, format_tree
+from mudroom.projections.run_tree import RunTree
 
 NO_USAGE = Usage()
 
@@ -60,12 +60,12 @@ def began(
 
 def answered(
     run: str,
-    *blocks: Text | Thinking | Call,
+    *blocks: TextBlock | ThinkingBlock | ToolCallBlock,
     turn: int = 1,
     at: float = 1.0,
     usage: Usage = NO_USAGE,
-) -> list[Stored]:
-    message = Assistant(blocks, usage=usage)
+) -> list[StoredEvent]:
+    message = AssistantMessage(blocks, usage=usage)
     return [
         TurnStarted(at=at, run=run, turn=turn),
         TurnFinished(at=at, run=run, turn=turn, message=message),
@@ -73,12 +73,12 @@ def answered(
 
 
 def acted(
-    run: str, call: Call, text: str = "", *, at: float = 2.0, error: bool = False
-) -> list[Stored]:
+    run: str, call: ToolCallBlock, text: str = "", *, at: float = 2.0, error: bool = False
+) -> list[StoredEvent]:
     result = ToolResult(text, error)
     return [
-        CallStarted(at=at, run=run, call=call),
-        CallFinished(at=at, run=run, call_id=call.id, name=call.name, result=result),
+        ToolCallStarted(at=at, run=run, call=call),
+        ToolCallFinished(at=at, run=run, call_id=call.id, name=call.name, result=result),
     ]
 
 
@@ -140,37 +140,37 @@ class Clock:
         return self.now
 
 
-def begun(children: int, *, agent: str = "explore") -> list[Stored]:
+def begun(children: int, *, agent: str = "explore") -> list[StoredEvent]:
     """A root run that has asked for children, all of them at work on a file."""
-    tasks = [Call(f"t{n}", "task", {"description": f"batch {n}"}) for n in range(children)]
+    tasks = [ToolCallBlock(f"t{n}", "task", {"description": f"batch {n}"}) for n in range(children)]
     events = [began("1", agent="general"), *answered("1", *tasks, usage=Usage(3000, 100))]
-    events += [CallStarted(at=1, run="1", call=task) for task in tasks]
+    events += [ToolCallStarted(at=1, run="1", call=task) for task in tasks]
     for n in range(children):
         run = f"1.1.{n + 1}"
-        call = Call("c", "read", {"file_path": f"src/m{n}.py"})
+        call = ToolCallBlock("c", "read", {"file_path": f"src/m{n}.py"})
         events += [
             began(run, "1", at=1 + n / 1000, agent=agent, description=f"Batch {n}", call=f"t{n}"),
             *answered(run, call, usage=Usage(2000, 100)),
         ]
-        events.append(CallStarted(at=2, run=run, call=call))
+        events.append(ToolCallStarted(at=2, run=run, call=call))
     return events
 
 
 def drawn(
-    events: list[Stored], *, now: float = 10.0, columns: int = 80, limit: int | None = 12
+    events: list[StoredEvent], *, now: float = 10.0, columns: int = 80, limit: int | None = 12
 ) -> list[str]:
-    tree = Tree()
+    tree = RunTree()
     for event in events:
         tree.apply(event)
-    look = Look(columns=columns, limit=limit, now=now)
-    return ["".join(text for text, _ in line) for line in rows(tree, tree.roots[-1], look)]
+    look = TreeStyle(columns=columns, max_runs=limit, now=now)
+    return ["".join(text for text, _ in line) for line in format_tree(tree, tree.roots[-1], look)]
 
 
 def live(terminal: Terminal, now: Clock, height: int = 40) -> LiveTree:
-    return LiveTree(terminal, Tree(), now=now, size=lambda: (terminal.columns, height))
+    return LiveTree(terminal, RunTree(), now=now, size=lambda: (terminal.columns, height))
 
 
-def feed(screen: LiveTree, events: list[Stored]) -> None:
+def feed(screen: LiveTree, events: list[StoredEvent]) -> None:
     for event in events:
         screen.on_event(event)
 
@@ -178,7 +178,7 @@ def feed(screen: LiveTree, events: list[Stored]) -> None:
 def test_two_lines_a_child_with_its_last_action_and_what_it_cost():
     events = [
         *begun(3),
-        *acted("1.1.2", Call("c", "read", {"file_path": "src/m1.py"})),
+        *acted("1.1.2", ToolCallBlock("c", "read", {"file_path": "src/m1.py"})),
         ended("1.1.2", at=5),
     ]
     assert drawn(events) == [
@@ -192,11 +192,11 @@ def test_two_lines_a_child_with_its_last_action_and_what_it_cost():
     ]
 
 
-def bilingual() -> list[Stored]:
+def bilingual() -> list[StoredEvent]:
     """A child that has ended, one at work whose words are Chinese, one that failed."""
     events = [
         *begun(2),
-        *acted("1.1.1", Call("c", "read", {"file_path": "src/m0.py"})),
+        *acted("1.1.1", ToolCallBlock("c", "read", {"file_path": "src/m0.py"})),
         ended("1.1.1", at=5),
     ]
     events += [
@@ -210,7 +210,9 @@ def bilingual() -> list[Stored]:
         )
     ]
     events += [
-        CallStarted(at=3, run="1.1.9", call=Call("c", "grep", {"pattern": "定义或使用了哪些函数"}))
+        ToolCallStarted(
+            at=3, run="1.1.9", call=ToolCallBlock("c", "grep", {"pattern": "定义或使用了哪些函数"})
+        )
     ]
     return [*events, ended("1.1.2", Reason.ERROR, at=6, error="no such model")]
 
@@ -260,14 +262,14 @@ def test_the_screen_in_english_and_chinese(columns: int):
 
 def test_the_screen_in_color():
     stream = io.StringIO()
-    screen = LiveTree(stream, Tree(), now=Clock(10.0), size=lambda: (81, 24))
+    screen = LiveTree(stream, RunTree(), now=Clock(10.0), size=lambda: (81, 24))
     feed(screen, bilingual())
     screen.draw()
     assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", stream.getvalue()) == COLORED
 
 
 def test_tasks_that_wait_for_a_place_are_counted():
-    events = [*begun(2), CallStarted(at=1, run="1", call=Call("t9", "task", {}))]
+    events = [*begun(2), ToolCallStarted(at=1, run="1", call=ToolCallBlock("t9", "task", {}))]
     assert drawn(events, columns=100)[0].startswith("● turn 1 · 3 tasks: 2 running, 1 not begun · ")
 
 
@@ -280,7 +282,7 @@ def test_a_child_of_a_child_hangs_below_it():
 
 
 def test_a_repeated_model_call_and_a_silent_run_are_said():
-    events = [*begun(1), Retried(at=3, run="1.1.1", attempt=2, delay=4.0, status=529)]
+    events = [*begun(1), ModelCallRetried(at=3, run="1.1.1", attempt=2, delay=4.0, status=529)]
     assert drawn(events)[-1] == "   ⎿ retry 2 in 4.0s (HTTP 529) · 0 tools · 2.1k tokens · 9.0s"
     assert (
         drawn(begun(1), now=66)[-1]
@@ -291,7 +293,7 @@ def test_a_repeated_model_call_and_a_silent_run_are_said():
 @pytest.mark.parametrize("columns", [1, 5, 20, 40, 80, 200])
 def test_no_line_is_wider_than_the_screen(columns: int):
     events = [*begun(30, agent="总结-文件"), ended("1.1.4", Reason.ERROR, at=4, error="错误 " * 40)]
-    assert max(width(line) for line in drawn(events, columns=columns)) <= columns
+    assert max(display_width(line) for line in drawn(events, columns=columns)) <= columns
 
 
 def test_many_children_fold_into_counts_with_failed_and_slow_ones_shown():
@@ -379,7 +381,7 @@ def test_it_leaves_one_static_tree_behind():
 def test_a_run_without_children_leaves_nothing():
     terminal = Terminal()
     with live(terminal, Clock(1.0)) as screen:
-        feed(screen, [began("1"), *answered("1", Text("Hello."))])
+        feed(screen, [began("1"), *answered("1", TextBlock("Hello."))])
         screen.draw()
         feed(screen, [ended("1", at=2)])
     assert terminal.screen == []
@@ -392,7 +394,7 @@ def test_words_said_stand_below_what_was_done_for_them_and_nothing_is_drawn_twic
         feed(screen, begun(2))
         screen.draw()
         done = [
-            CallFinished(at=11, run="1", call_id=f"t{n}", name="task", result=ToolResult("r"))
+            ToolCallFinished(at=11, run="1", call_id=f"t{n}", name="task", result=ToolResult("r"))
             for n in range(2)
         ]
         feed(
@@ -403,16 +405,16 @@ def test_words_said_stand_below_what_was_done_for_them_and_nothing_is_drawn_twic
                 TurnStarted(at=11, run="1", turn=2),
             ],
         )
-        screen.say(lambda: terminal.write("First words.\n\n"))
+        screen.print_answer(lambda: terminal.write("First words.\n\n"))
         screen.draw()
         assert terminal.screen[-3:] == ["First words.", "", "and so"], "what streams is seen"
-        screen.say(lambda: terminal.write("And so on.\n\n"))
-        task = Call("t9", "task", {"description": "more"})
+        screen.print_answer(lambda: terminal.write("And so on.\n\n"))
+        task = ToolCallBlock("t9", "task", {"description": "more"})
         feed(
             screen,
             [
-                *answered("1", Text("And so on."), task, turn=2, at=12),
-                CallStarted(at=12, run="1", call=task),
+                *answered("1", TextBlock("And so on."), task, turn=2, at=12),
+                ToolCallStarted(at=12, run="1", call=task),
             ],
         )
         feed(screen, [began("1.2.1", "1", at=12, description="one more", call="t9")])
@@ -423,11 +425,11 @@ def test_words_said_stand_below_what_was_done_for_them_and_nothing_is_drawn_twic
             screen,
             [
                 ended("1.2.1", at=13),
-                CallFinished(at=13, run="1", call_id="t9", name="task", result=ToolResult("r")),
+                ToolCallFinished(at=13, run="1", call_id="t9", name="task", result=ToolResult("r")),
             ],
         )
         feed(screen, [TurnStarted(at=13, run="1", turn=3)])
-        screen.say(lambda: terminal.write("The end.\n\n"))
+        screen.print_answer(lambda: terminal.write("The end.\n\n"))
         feed(screen, [ended("1", at=14)])
     shown = "\n".join(terminal.screen)
     first = [
@@ -456,7 +458,7 @@ def test_a_terminal_that_carries_only_ascii_gets_an_ascii_tree():
     raw = io.BytesIO()
     screen = LiveTree(
         io.TextIOWrapper(raw, encoding="ascii"),
-        Tree(),
+        RunTree(),
         color=False,
         now=Clock(10.0),
         size=lambda: (80, 24),
@@ -472,12 +474,12 @@ def test_a_terminal_that_carries_only_ascii_gets_an_ascii_tree():
 def test_hostile_words_cannot_move_the_cursor():
     evil = "\x1b[2J\x1b]0;x\x07\u202eevil\n\r\x9b1A"
     terminal = io.StringIO()
-    screen = LiveTree(terminal, Tree(), color=False, now=Clock(10.0), size=lambda: (80, 24))
+    screen = LiveTree(terminal, RunTree(), color=False, now=Clock(10.0), size=lambda: (80, 24))
     events: list[AnyEvent] = [
         *begun(1),
         began("1.1.9", "1", agent=evil, prompt=evil, description=evil),
     ]
-    events.append(CallStarted(at=3, run="1.1.9", call=Call("c", evil, {"path": evil})))
+    events.append(ToolCallStarted(at=3, run="1.1.9", call=ToolCallBlock("c", evil, {"path": evil})))
     for event in events:
         screen.on_event(event)
     screen.draw()
@@ -491,7 +493,7 @@ class Gone(io.StringIO):
 
 
 def test_a_terminal_that_is_gone_does_not_stop_the_run():
-    with LiveTree(Gone(), Tree(), now=Clock(1.0), size=lambda: (80, 24)) as screen:
+    with LiveTree(Gone(), RunTree(), now=Clock(1.0), size=lambda: (80, 24)) as screen:
         feed(screen, begun(1))
         screen.draw()
 
@@ -499,7 +501,7 @@ def test_a_terminal_that_is_gone_does_not_stop_the_run():
 def test_500_children_cost_less_than_five_percent_of_a_core():
     """At eight drawings a second, each with lines that changed."""
     clock = Clock(10.0)
-    screen = LiveTree(io.StringIO(), Tree(), now=clock, size=lambda: (120, 50))
+    screen = LiveTree(io.StringIO(), RunTree(), now=clock, size=lambda: (120, 50))
     feed(screen, begun(500))
     screen.draw()
     began_at = time.thread_time()

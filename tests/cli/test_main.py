@@ -6,8 +6,8 @@ import sys
 import pytest
 
 from mudroom._version import __version__
-from mudroom.cli.commands.root import COMMANDS, front
-from mudroom.cli.main import _verdict, run
+from mudroom.cli.commands.root import COMMANDS, root_command
+from mudroom.cli.main import _message_and_code, run
 from mudroom.errors import JournalError, ModelUnavailable
 
 
@@ -52,7 +52,7 @@ def test_the_help_names_every_flag_and_command(capsys: pytest.CaptureFixture[str
         out = capsys.readouterr().out
         assert all(
             option in out
-            for parameter in front.params
+            for parameter in root_command.params
             for option in parameter.opts
             if option.startswith("-")
         )
@@ -94,4 +94,4 @@ def test_asking_the_version_imports_nothing_slow() -> None:
     ],
 )
 def test_every_error_is_one_line_and_a_code(error: Exception, text: str, code: int) -> None:
-    assert _verdict(error) == (text, code)
+    assert _message_and_code(error) == (text, code)

@@ -14,20 +14,20 @@ from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
-    CallFinished,
-    CallStarted,
     Delta,
     RunFinished,
     RunStarted,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import Assistant, Call, Text, Usage
+from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
 from mudroom._core.tools import ToolResult
 from mudroom.cli.interactive.panel import Choice, Panel
-from mudroom.cli.output.text import ASCII, UNICODE, Glyphs, paint, width
-from mudroom.cli.output.tree_lines import Look, rows
-from mudroom.projections.run_tree import Tree
+from mudroom.cli.output.text import ASCII, UNICODE, Glyphs, display_width, paint
+from mudroom.cli.output.tree_lines import TreeStyle, format_tree
+from mudroom.projections.run_tree import RunTree
 
 NOW = 30.0
 
@@ -58,36 +58,39 @@ def began(
 
 def story(first: str, second: str) -> list[AnyEvent]:
     """A root with one child at work and one that is done."""
-    tasks = [Call(f"t1.1.{n}", "task", {"prompt": "p"}) for n in (1, 2)]
-    reading = Call("r", "read", {"file_path": "src/part.py"})
+    tasks = [ToolCallBlock(f"t1.1.{n}", "task", {"prompt": "p"}) for n in (1, 2)]
+    reading = ToolCallBlock("r", "read", {"file_path": "src/part.py"})
     report = Report(text="seen", reason=Reason.GOAL, run_id="1.1.2", outputs=dict[str, Any]())
     return [
         began("1", agent="main", prompt="Look around"),
         TurnStarted(at=1, run="1", turn=1),
         TurnFinished(
-            at=2, run="1", turn=1, message=Assistant(tuple(tasks), usage=Usage(3000, 100))
+            at=2, run="1", turn=1, message=AssistantMessage(tuple(tasks), usage=Usage(3000, 100))
         ),
-        *(CallStarted(at=2, run="1", call=task) for task in tasks),
+        *(ToolCallStarted(at=2, run="1", call=task) for task in tasks),
         began("1.1.1", "1", description=first, turns=10),
         began("1.1.2", "1", description=second, agent="general"),
         TurnStarted(at=3, run="1.1.1", turn=4),
         TurnFinished(
-            at=5, run="1.1.1", turn=4, message=Assistant((reading,), usage=Usage(40_000, 1_400))
+            at=5,
+            run="1.1.1",
+            turn=4,
+            message=AssistantMessage((reading,), usage=Usage(40_000, 1_400)),
         ),
-        CallStarted(at=5, run="1.1.1", call=reading),
+        ToolCallStarted(at=5, run="1.1.1", call=reading),
         RunFinished(at=9, run="1.1.2", report=report),
     ]
 
 
 def panel(events: list[AnyEvent], *, pending: str = "", signs: Glyphs = UNICODE) -> Panel:
     """One that shows a conversation in which a run is under way."""
-    tree, made = Tree(), Panel(signs)
+    tree, made = RunTree(), Panel(signs)
     for event in events:
         tree.apply(event)
     talk = SimpleNamespace(
         tree=tree, busy=True, writer=SimpleNamespace(pending=pending), events=lambda: events
     )
-    made.talk = cast(Any, talk)
+    made.conversation = cast(Any, talk)
     for event in events:
         made.apply(event)
     return made
@@ -102,11 +105,11 @@ def drawn(
     signs: Glyphs = UNICODE,
     selected: str = "",
 ) -> str:
-    tree = Tree()
+    tree = RunTree()
     for event in story(first, second):
         tree.apply(event)
-    look = Look(columns=columns, now=NOW, signs=signs, selected=selected)
-    return paint(rows(tree, tree.roots[-1], look), color=color)
+    look = TreeStyle(columns=columns, now=NOW, glyphs=signs, selected=selected)
+    return paint(format_tree(tree, tree.roots[-1], look), color=color)
 
 
 ENGLISH, CHINESE = ("read the parts", "count the lines"), ("阅读所有的文件", "统计行数")
@@ -117,7 +120,7 @@ ENGLISH, CHINESE = ("read the parts", "count the lines"), ("阅读所有的文�
 def test_colour_adds_colour_and_nothing_else(columns: int, words: tuple[str, str]) -> None:
     plain, colored = drawn(columns, *words), drawn(columns, *words, color=True)
     assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain and "\x1b[32mDone" in colored
-    assert max(map(width, plain.splitlines())) <= columns
+    assert max(map(display_width, plain.splitlines())) <= columns
 
 
 def test_twenty_columns() -> None:
@@ -203,7 +206,9 @@ def test_no_line_is_wider_than_the_screen(columns: int) -> None:
     made = panel(story("阅读所有的文件 and more", "b" * 300), pending="词" * 500)
     made.queue.extend(["w" * 300, "四" * 300, "c", "d"])
     for lines in (made.lines(columns, 20), made.lines(columns, 3)):
-        assert all(sum(width(words) for words, _ in line) <= max(columns, 2) for line in lines)
+        assert all(
+            sum(display_width(words) for words, _ in line) <= max(columns, 2) for line in lines
+        )
     assert len(made.lines(columns, 8)) <= 8 + 4
 
 
@@ -212,7 +217,7 @@ def test_the_mark_goes_round_and_back_to_the_line() -> None:
     made.lines(80, 20)
     order = []
     for step in (-1, -1, -1, 1, 1, 1):
-        made.move(step)
+        made.move_selection(step)
         order.append(made.selected)
         made.lines(80, 20)
     assert order == ["1.1.2", "1.1.1", "", "1.1.1", "1.1.2", ""]
@@ -221,14 +226,20 @@ def test_the_mark_goes_round_and_back_to_the_line() -> None:
 def test_an_open_transcript_shows_what_came_before_and_what_comes() -> None:
     events = story("read the parts", "b")
     made = panel(events)
-    made.open(cast(Any, made.talk), "1.1.1")
+    made.open_transcript(cast(Any, made.conversation), "1.1.1")
     shown = paint(made.lines(80, 40), color=False)
     assert "→ read file_path=src/part.py" in shown and "result of read" not in shown
     for event in (
-        CallFinished(at=10, run="1.1.1", call_id="r", name="read", result=ToolResult("the\tmud")),
+        ToolCallFinished(
+            at=10, run="1.1.1", call_id="r", name="read", result=ToolResult("the\tmud")
+        ),
         TurnStarted(at=11, run="1.1.1", turn=5),
-        CallFinished(at=11, run="1.1.9", call_id="r", name="read", result=ToolResult("of another")),
-        TurnFinished(at=12, run="1.1.1", turn=5, message=Assistant((Text("I saw it"),))),
+        ToolCallFinished(
+            at=11, run="1.1.9", call_id="r", name="read", result=ToolResult("of another")
+        ),
+        TurnFinished(
+            at=12, run="1.1.1", turn=5, message=AssistantMessage((TextBlock("I saw it"),))
+        ),
     ):
         made.apply(event)
     shown = paint(made.lines(80, 40), color=False)
@@ -248,22 +259,22 @@ async def test_a_question_takes_the_whole_panel_and_is_answered_once() -> None:
         "▸ 1. the first",
         "  2. the second",
     ]
-    made.move(-1)
-    assert choice.at == 1
-    made.answer("y")
-    made.answer("what was typed next, before anybody heard the answer")
-    assert await choice.answer == "y" and made.choice is None
+    made.move_selection(-1)
+    assert choice.index == 1
+    made.answer_choice("y")
+    made.answer_choice("what was typed next, before anybody heard the answer")
+    assert await choice.result == "y" and made.choice is None
 
 
 async def test_lines_wait_in_order_and_closing_ends_the_wait() -> None:
     made = Panel(UNICODE)
-    made.put("one")
-    made.put("two")
-    assert [await made.next(), await made.next()] == ["one", "two"]
-    waiting = asyncio.ensure_future(made.next())
+    made.queue_line("one")
+    made.queue_line("two")
+    assert [await made.next_line(), await made.next_line()] == ["one", "two"]
+    waiting = asyncio.ensure_future(made.next_line())
     await asyncio.sleep(0)
-    made.closed = True
-    made.stir()
+    made.is_closed = True
+    made.wake()
     with pytest.raises(EOFError):
         await waiting
 
@@ -294,7 +305,7 @@ def test_words_that_stream_are_broken_between_words_and_told_as_an_answer() -> N
     ]
     events.insert(
         -2,
-        CallFinished(
+        ToolCallFinished(
             at=10,
             run="1.1.1",
             call_id="r",
@@ -303,12 +314,12 @@ def test_words_that_stream_are_broken_between_words_and_told_as_an_answer() -> N
         ),
     )
     events[-2:-2] = [
-        CallFinished(at=10, run="1", call_id=f"t1.1.{n}", name="task", result=ToolResult(""))
+        ToolCallFinished(at=10, run="1", call_id=f"t1.1.{n}", name="task", result=ToolResult(""))
         for n in (1, 2)
     ]
     made = panel(events, pending="nobody likes a word that is cut in two")
     shown = paint(made.lines(24, 20), color=False).splitlines()
     assert shown[:2] == ["nobody likes a word that", "is cut in two"]
     assert "answering…" in shown[2] and "⎿ what I found" in paint(made.lines(80, 20), color=False)
-    made.open(cast(Any, made.talk), "1.1.1")
+    made.open_transcript(cast(Any, made.conversation), "1.1.1")
     assert "        one two three four\n        five six" in paint(made.lines(26, 20), color=False)

@@ -9,19 +9,19 @@ from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
-    CallFinished,
-    CallStarted,
     Delta,
-    Retried,
+    ModelCallRetried,
     RunFinished,
     RunStarted,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import Assistant, Call, Text, Usage
+from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.plain_progress import PlainProgress
-from mudroom.projections.run_tree import Tree
+from mudroom.projections.run_tree import RunTree
 
 
 def began(
@@ -68,11 +68,15 @@ def session() -> list[AnyEvent]:
         ),
         began("1.1.2", "1", prompt="总结所有 .py 文件"),
         Delta(at=1, run="1.1.1", kind="text", text="let me see"),
-        CallStarted(at=2, run="1.1.1", call=Call("a", "read", {"file_path": "setup.cfg"})),
-        CallFinished(at=3, run="1.1.1", call_id="a", name="read", result=ToolResult("x")),
-        TurnFinished(at=3, run="1.1.1", message=Assistant((Text("t"),), usage=Usage(41_000, 400))),
-        Retried(at=4, run="1.1.2", attempt=1, delay=2.0, status=429),
-        Retried(at=6, run="1.1.2", attempt=2, delay=4.0),
+        ToolCallStarted(
+            at=2, run="1.1.1", call=ToolCallBlock("a", "read", {"file_path": "setup.cfg"})
+        ),
+        ToolCallFinished(at=3, run="1.1.1", call_id="a", name="read", result=ToolResult("x")),
+        TurnFinished(
+            at=3, run="1.1.1", message=AssistantMessage((TextBlock("t"),), usage=Usage(41_000, 400))
+        ),
+        ModelCallRetried(at=4, run="1.1.2", attempt=1, delay=2.0, status=429),
+        ModelCallRetried(at=6, run="1.1.2", attempt=2, delay=4.0),
         ended("1.1.1", Reason.GOAL, at=29),
         ended("1.1.2", Reason.ERROR, at=64, error="the provider\nrefused"),
         ended("1", Reason.GOAL, at=65),
@@ -81,7 +85,7 @@ def session() -> list[AnyEvent]:
 
 def lines(events: list[AnyEvent], *, verbose: bool = False) -> list[str]:
     stream = io.StringIO()
-    progress = PlainProgress(stream, Tree(), verbose=verbose)
+    progress = PlainProgress(stream, RunTree(), verbose=verbose)
     for event in events:
         progress.on_event(event)
     return stream.getvalue().splitlines()
@@ -128,7 +132,7 @@ def test_hostile_and_long_words_stay_one_harmless_line():
 def test_a_stream_that_carries_only_ascii_gets_ascii_signs():
     raw = io.BytesIO()
     progress = PlainProgress(
-        io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace"), Tree()
+        io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace"), RunTree()
     )
     for event in session():
         progress.on_event(event)
@@ -142,7 +146,7 @@ class Gone(io.StringIO):
 
 
 def test_a_closed_stderr_does_not_stop_the_run():
-    progress = PlainProgress(Gone(), Tree())
+    progress = PlainProgress(Gone(), RunTree())
     for event in session():
         progress.on_event(event)
     assert progress.tree.runs["1"].report

@@ -6,8 +6,8 @@ import pytest
 
 from mudroom._core.agents import Reason, Report
 from mudroom._core.events import TurnFailed
-from mudroom.cli.actions.one_shot import Verdict
-from mudroom.cli.output.report import why
+from mudroom.cli.actions.one_shot import ExitCodeRule
+from mudroom.cli.output.report import explain_failure
 
 
 def report(reason: Reason, *, text: str = "so far", error: str = "") -> Report:
@@ -18,32 +18,35 @@ def report(reason: Reason, *, text: str = "so far", error: str = "") -> Report:
 
 @pytest.mark.parametrize("reason", Reason)
 def test_only_a_goal_is_0(reason: Reason) -> None:
-    assert Verdict().code(report(reason), []) == (0 if reason is Reason.GOAL else 1)
+    assert ExitCodeRule().exit_code(report(reason), []) == (0 if reason is Reason.GOAL else 1)
 
 
 def test_a_signal_decides_whatever_the_reason() -> None:
-    assert Verdict().code(report(Reason.CANCELLED), [2]) == 130
-    assert Verdict().code(report(Reason.GOAL), [15, 2]) == 143
+    assert ExitCodeRule().exit_code(report(Reason.CANCELLED), [2]) == 130
+    assert ExitCodeRule().exit_code(report(Reason.GOAL), [15, 2]) == 143
 
 
 def test_75_is_for_what_may_work_later_in_the_root_run() -> None:
-    verdict = Verdict()
+    verdict = ExitCodeRule()
     verdict.apply(TurnFailed(at=0.0, run="1.1.1", error="overloaded", transient=True))
-    assert verdict.code(report(Reason.ERROR), []) == 1, (
+    assert verdict.exit_code(report(Reason.ERROR), []) == 1, (
         "a child's trouble was the parent's to deal with"
     )
     verdict.apply(TurnFailed(at=0.0, run="1", error="overloaded", transient=True))
-    assert verdict.code(report(Reason.ERROR), []) == 75
-    assert verdict.code(report(Reason.GOAL), []) == 0
+    assert verdict.exit_code(report(Reason.ERROR), []) == 75
+    assert verdict.exit_code(report(Reason.GOAL), []) == 0
     verdict.apply(TurnFailed(at=0.0, run="1", error="bad key"))
-    assert verdict.code(report(Reason.ERROR), []) == 1
+    assert verdict.exit_code(report(Reason.ERROR), []) == 1
 
 
 def test_why_is_one_line_of_what_went_wrong() -> None:
-    assert why(report(Reason.GOAL)) == ""
-    assert why(report(Reason.ERROR, error="the provider said \x1b[31mno")) == "the provider said no"
+    assert explain_failure(report(Reason.GOAL)) == ""
     assert (
-        why(report(Reason.MAX_TURNS))
+        explain_failure(report(Reason.ERROR, error="the provider said \x1b[31mno"))
+        == "the provider said no"
+    )
+    assert (
+        explain_failure(report(Reason.MAX_TURNS))
         == "the run ended with MAX_TURNS after 3 turns; what it has so far is its answer"
     )
-    assert why(report(Reason.LOOP, text="")).endswith("it gave no answer")
+    assert explain_failure(report(Reason.LOOP, text="")).endswith("it gave no answer")

@@ -9,7 +9,7 @@ from typing import IO, Any
 
 import pytest
 
-from mudroom.cli.actions.read_prompt import LIMIT, compose
+from mudroom.cli.actions.read_prompt import MAX_STDIN_BYTES, read_prompt
 from mudroom.errors import UsageError
 
 
@@ -27,13 +27,13 @@ def refuse(line: str) -> None:
 
 def composed(given: str | None, data: bytes, tmp_path: Path) -> str:
     with piped(data, tmp_path) as stream:
-        return compose(given, stream, wait=False, warn=refuse)
+        return read_prompt(given, stream, wait=False, warn=refuse)
 
 
 def test_words_alone(tmp_path: Path) -> None:
     assert composed("do it", b"", tmp_path) == "do it"
     assert composed("do it", b" \n", tmp_path) == "do it"
-    assert compose("do it", None, wait=False, warn=refuse) == "do it"
+    assert read_prompt("do it", None, wait=False, warn=refuse) == "do it"
 
 
 def test_stdin_joins_in_a_block_of_its_own(tmp_path: Path) -> None:
@@ -61,23 +61,23 @@ def test_bytes_that_are_not_utf8_are_named(tmp_path: Path) -> None:
 
 
 def test_more_than_10_mb_is_refused_and_10_mb_are_not(tmp_path: Path) -> None:
-    assert len(composed(None, b"x" * LIMIT, tmp_path)) == LIMIT
+    assert len(composed(None, b"x" * MAX_STDIN_BYTES, tmp_path)) == MAX_STDIN_BYTES
     with pytest.raises(UsageError, match="larger than 10 MB"):
-        composed(None, b"x" * (LIMIT + 1), tmp_path)
+        composed(None, b"x" * (MAX_STDIN_BYTES + 1), tmp_path)
 
 
 def test_a_pipe_that_stays_silent_is_given_up_with_a_word() -> None:
     read, write = os.pipe()
     heard: list[str] = []
     with open(read, "rb") as stream, open(write, "wb"):
-        assert compose("go", stream, wait=False, warn=heard.append, patience=0.05) == "go"
+        assert read_prompt("go", stream, wait=False, warn=heard.append, timeout=0.05) == "go"
     assert len(heard) == 1 and "going on without it" in heard[0]
 
 
 def test_a_stdin_that_cannot_be_read_is_a_warning(tmp_path: Path) -> None:
     heard: list[str] = []
     with (tmp_path / "out").open("wb") as stream:
-        assert compose("go", stream, wait=False, warn=heard.append) == "go"
+        assert read_prompt("go", stream, wait=False, warn=heard.append) == "go"
     assert len(heard) == 1 and "cannot be read" in heard[0]
 
 
@@ -86,4 +86,4 @@ def test_a_terminal_is_not_read() -> None:
         def isatty(self) -> bool:
             return True
 
-    assert compose("go", Terminal(b"typed"), wait=False, warn=refuse) == "go"
+    assert read_prompt("go", Terminal(b"typed"), wait=False, warn=refuse) == "go"

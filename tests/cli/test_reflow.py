@@ -12,7 +12,12 @@ from prompt_toolkit.input import DummyInput
 from prompt_toolkit.layout import FormattedTextControl, Layout, Window
 from prompt_toolkit.layout.screen import Char
 
-from mudroom.cli.interactive.resize import Clearing, Reflowing, breaks, broken
+from mudroom.cli.interactive.resize import (
+    ReflowRenderer,
+    ScrollbackSafeOutput,
+    count_wrapped_rows,
+    terminal_rewraps,
+)
 
 
 @pytest.mark.parametrize(
@@ -32,7 +37,7 @@ def test_a_row_is_counted_as_a_terminal_breaks_it(text: str, columns: int, rows:
     cells: list[Char] = []
     for char in text:
         cells += [Char(char), *[Char("")] * (Char(char).width - 1)]
-    assert broken(dict(enumerate(cells)), len(cells), columns) == rows
+    assert count_wrapped_rows(dict(enumerate(cells)), len(cells), columns) == rows
 
 
 @pytest.mark.parametrize(
@@ -46,7 +51,7 @@ def test_a_row_is_counted_as_a_terminal_breaks_it(text: str, columns: int, rows:
     ],
 )
 def test_terminals_that_cut_rows_off_are_known(environ: dict[str, str], does: bool) -> None:
-    assert breaks(environ) is does
+    assert terminal_rewraps(environ) is does
 
 
 class Drawn:
@@ -54,7 +59,9 @@ class Drawn:
 
     def __init__(self) -> None:
         self.text, self.cursor, self.columns, self.out = "", Point(x=0, y=0), 40, io.StringIO()
-        output = Clearing(self.out, lambda: Size(rows=20, columns=self.columns), enable_cpr=False)
+        output = ScrollbackSafeOutput(
+            self.out, lambda: Size(rows=20, columns=self.columns), enable_cpr=False
+        )
         window = Window(
             FormattedTextControl(
                 lambda: self.text, focusable=True, get_cursor_position=lambda: self.cursor
@@ -62,7 +69,7 @@ class Drawn:
             dont_extend_height=True,
         )
         self.app: Application[None] = Application(Layout(window), input=DummyInput(), output=output)
-        self.renderer = Reflowing(self.app)
+        self.renderer = ReflowRenderer(self.app)
 
     def draw(self, text: str) -> str:
         self.text = text
@@ -90,11 +97,11 @@ async def test_what_is_taken_away_has_as_many_rows_as_the_terminal_made_of_it() 
     before = len(drawn.out.getvalue())
     drawn.renderer.erase()
     assert "\r\x1b[4A\x1b[2K" in drawn.out.getvalue()[before:]
-    assert drawn.renderer.gap == 2 and drawn.renderer.settling
+    assert drawn.renderer.reserved_rows == 2 and drawn.renderer.is_settling
 
 
 async def test_at_the_same_width_nothing_waits() -> None:
     drawn = Drawn()
     drawn.draw("a" * 39)
     drawn.renderer.erase()
-    assert drawn.renderer.gap == 0 and not drawn.renderer.settling
+    assert drawn.renderer.reserved_rows == 0 and not drawn.renderer.is_settling

@@ -17,11 +17,11 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.cli.actions.init_project import begin
-from mudroom.cli.commands.man_page import page
-from mudroom.cli.commands.root import COMMANDS, front
+from mudroom.cli.actions.init_project import write_starter_files
+from mudroom.cli.commands.man_page import render_man_page
+from mudroom.cli.commands.root import COMMANDS, root_command
 from mudroom.cli.main import run
-from mudroom.config import load, put
+from mudroom.config import load_settings, write_setting
 from mudroom.errors import UsageError
 
 
@@ -122,17 +122,17 @@ def screen(seen: str) -> str:
 
 def test_settings_are_put_and_taken_away_and_the_rest_stays(tmp_path: Path) -> None:
     path = tmp_path / "mudroom" / "config.toml"
-    put(path, "model", 'we"ird\\:ü')
-    put(path, "max-turns", "5")
+    write_setting(path, "model", 'we"ird\\:ü')
+    write_setting(path, "max-turns", "5")
     path.write_text("# mine\n" + path.read_text())
-    put(path, "allow_net", "true")
-    put(path, "max_turns", "7")
+    write_setting(path, "allow_net", "true")
+    write_setting(path, "max_turns", "7")
     environ = {"XDG_CONFIG_HOME": str(tmp_path), "MUDROOM_HOME": str(tmp_path)}
-    settings = load(cwd=str(tmp_path), environ=environ, flags={})
+    settings = load_settings(cwd=str(tmp_path), environ=environ, flags={})
     assert (settings.model, settings.max_turns, settings.allow_net) == ('we"ird\\:ü', 7, True)
     assert "# mine" in path.read_text() and settings.origin("max_turns") == f"{path}:3"
-    put(path, "model", "")
-    assert load(cwd=str(tmp_path), environ=environ, flags={}).origin("model") == "default"
+    write_setting(path, "model", "")
+    assert load_settings(cwd=str(tmp_path), environ=environ, flags={}).origin("model") == "default"
 
 
 @pytest.mark.parametrize(
@@ -143,9 +143,9 @@ def test_a_wrong_setting_is_refused_and_the_file_stays(
     tmp_path: Path, name: str, value: str
 ) -> None:
     path = tmp_path / "config.toml"
-    put(path, "model", "offline")
+    write_setting(path, "model", "offline")
     with pytest.raises(UsageError, match=name):
-        put(path, name, value)
+        write_setting(path, name, value)
     assert path.read_text() == 'model = "offline"\n' and [
         file.name for file in tmp_path.iterdir()
     ] == ["config.toml"]
@@ -153,20 +153,20 @@ def test_a_wrong_setting_is_refused_and_the_file_stays(
 
 def test_init_writes_what_agents_can_use_and_never_overwrites(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("mine")
-    assert list(begin(str(tmp_path))) == [
+    assert list(write_starter_files(str(tmp_path))) == [
         "AGENTS.md is there already; it stays as it is.",
         ".agents/agents/reviewer.md written.",
     ]
     assert (tmp_path / "AGENTS.md").read_text() == "mine"
-    from mudroom.agent_files import agents_from
+    from mudroom.agent_files import load_agent_files
 
-    found = agents_from(str(tmp_path), home="")
-    assert [agent.name for agent in found.agents] == ["reviewer"] and not found.findings
-    assert all("stays" in line for line in begin(str(tmp_path)))
+    found = load_agent_files(str(tmp_path), home="")
+    assert [agent.name for agent in found.agents] == ["reviewer"] and not found.diagnostics
+    assert all("stays" in line for line in write_starter_files(str(tmp_path)))
 
 
 def test_the_manual_page_has_every_command_and_flag() -> None:
-    text = page(front, COMMANDS)
+    text = render_man_page(root_command, COMMANDS)
     for name in COMMANDS:
         assert f"\\fB{name}\\fR" in text
     assert "\\-\\-max\\-turns" in text and "agents check" in text
@@ -176,7 +176,7 @@ def test_the_manual_page_has_every_command_and_flag() -> None:
 def test_the_manual_page_is_clean_roff() -> None:
     done = subprocess.run(
         ["groff", "-man", "-ww", "-Tutf8"],
-        input=page(front, COMMANDS),
+        input=render_man_page(root_command, COMMANDS),
         capture_output=True,
         text=True,
         check=True,
@@ -199,7 +199,7 @@ def test_the_short_help_fits_on_a_screen_and_says_nothing_that_is_not_so(
         for word in line.split()[1:]
     }
     assert named == set(COMMANDS) - {"vis", "help"}
-    flags = {option for parameter in front.params for option in parameter.opts}
+    flags = {option for parameter in root_command.params for option in parameter.opts}
     assert set(re.findall(r"(?<=  )-{1,2}[a-zA-Z][a-z-]*|(?<=, )--[a-z-]+", out)) <= flags
 
 

@@ -10,19 +10,19 @@ import pytest
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
-    CallFinished,
-    CallStarted,
+    NoteInjected,
     RunFinished,
     RunStarted,
     SessionOpened,
-    Stored,
-    Told,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import Assistant, Call, Text, Thinking, Usage
+from mudroom._core.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCallBlock, Usage
 from mudroom._core.tools import ToolResult
-from mudroom.cli.output.text import ASCII, width
+from mudroom.cli.output.text import ASCII, display_width
 from mudroom.cli.output.transcript_lines import render_transcript, render_tree
 from mudroom.errors import UnknownName
 
@@ -54,12 +54,12 @@ def began(
 
 def answered(
     run: str,
-    *blocks: Text | Thinking | Call,
+    *blocks: TextBlock | ThinkingBlock | ToolCallBlock,
     turn: int = 1,
     at: float = 1.0,
     usage: Usage = NO_USAGE,
-) -> list[Stored]:
-    message = Assistant(blocks, usage=usage)
+) -> list[StoredEvent]:
+    message = AssistantMessage(blocks, usage=usage)
     return [
         TurnStarted(at=at, run=run, turn=turn),
         TurnFinished(at=at, run=run, turn=turn, message=message),
@@ -67,12 +67,12 @@ def answered(
 
 
 def acted(
-    run: str, call: Call, text: str = "", *, at: float = 2.0, error: bool = False
-) -> list[Stored]:
+    run: str, call: ToolCallBlock, text: str = "", *, at: float = 2.0, error: bool = False
+) -> list[StoredEvent]:
     result = ToolResult(text, error)
     return [
-        CallStarted(at=at, run=run, call=call),
-        CallFinished(at=at, run=run, call_id=call.id, name=call.name, result=result),
+        ToolCallStarted(at=at, run=run, call=call),
+        ToolCallFinished(at=at, run=run, call_id=call.id, name=call.name, result=result),
     ]
 
 
@@ -90,46 +90,49 @@ def ended(
     return RunFinished(at=at, run=run, report=report)
 
 
-def session() -> list[Stored]:
-    tasks = [Call(f"t{n}", "task", {"prompt": "p"}) for n in range(3)]
-    reading = Call("r", "read", {"file_path": "src/mypackage/module.py", "limit": 20})
+def session() -> list[StoredEvent]:
+    tasks = [ToolCallBlock(f"t{n}", "task", {"prompt": "p"}) for n in range(3)]
+    reading = ToolCallBlock("r", "read", {"file_path": "src/mypackage/module.py", "limit": 20})
     return [
         SessionOpened(at=0, session="5f1c", cwd="/home/ada/project", version="1"),
         began("1", agent="general", prompt="Read all .py files\nand summarize what each one does"),
         *answered("1", *tasks, usage=Usage(3000, 100)),
-        *(CallStarted(at=1, run="1", call=task) for task in tasks),
+        *(ToolCallStarted(at=1, run="1", call=task) for task in tasks),
         began("1.1.1", "1", at=1, description="Summarize mypackage .py files"),
         *answered(
             "1.1.1",
-            Thinking("Where to look?"),
-            Text("I read it."),
+            ThinkingBlock("Where to look?"),
+            TextBlock("I read it."),
             reading,
             usage=Usage(41_000, 300),
         ),
         *acted("1.1.1", reading, "     1\timport os\n" * 315),
-        Told(at=3, run="1.1.1", text="Mind the list."),
+        NoteInjected(at=3, run="1.1.1", text="Mind the list."),
         *answered(
-            "1.1.1", Text("All is well.\nNothing to do."), turn=2, at=28, usage=Usage(50, 50)
+            "1.1.1", TextBlock("All is well.\nNothing to do."), turn=2, at=28, usage=Usage(50, 50)
         ),
         ended("1.1.1", at=30),
         began(
             "1.1.2", "1", at=1, description="总结 agents 目录下的所有 Python 文件", prompt="总结"
         ),
         *acted(
-            "1.1.2", Call("g", "grep", {"pattern": "定义 \x1b[31m红色"}), "no match", error=True
+            "1.1.2",
+            ToolCallBlock("g", "grep", {"pattern": "定义 \x1b[31m红色"}),
+            "no match",
+            error=True,
         ),
         ended("1.1.2", Reason.ERROR, at=5, error="the provider refused: 401"),
         began("1.1.3", "1", at=1, agent="general", description="Create a new module"),
-        *acted("1.1.3", Call("b", "bash", {"command": "make test"})),
+        *acted("1.1.3", ToolCallBlock("b", "bash", {"command": "make test"})),
         ended("1.1.3", Reason.MAX_TURNS, at=125, recovered=True),
-        CallFinished(
+        ToolCallFinished(
             at=126,
             run="1",
             call_id="t0",
             name="task",
             result=ToolResult("All is well.\nNothing to do."),
         ),
-        *answered("1", Text("They do nothing."), turn=2, at=127, usage=Usage(3100, 20)),
+        *answered("1", TextBlock("They do nothing."), turn=2, at=127, usage=Usage(3100, 20)),
         ended("1", at=128),
     ]
 
@@ -185,7 +188,7 @@ def test_the_tree_at_80_and_200_columns(columns: int):
 def test_the_tree_at_20_columns():
     tree, ledger = render_tree(session(), columns=20).rsplit("\n\n", 1)
     assert tree + "\n" == NARROW
-    assert max(width(line) for line in tree.splitlines()) <= 20
+    assert max(display_width(line) for line in tree.splitlines()) <= 20
     assert ledger.startswith("3 children read 316 lines")
 
 
@@ -201,7 +204,7 @@ def test_a_run_without_an_end_is_unfinished():
 
 
 def test_a_session_without_children_has_no_ledger():
-    events = [*session()[:2], *answered("1", Text("Hello.")), ended("1", at=2)]
+    events = [*session()[:2], *answered("1", TextBlock("Hello.")), ended("1", at=2)]
     assert render_tree(events).endswith("● 1 · turn 1 · Done (0 tool uses · 0 tokens · 2.0s)\n")
     assert render_tree([]) == ""
 
@@ -252,13 +255,13 @@ def test_a_run_that_goes_on_names_the_run_it_goes_on_from():
 
 
 def test_the_whole_transcript_leaves_nothing_out():
-    shown = render_transcript(session(), "1.1.1", whole=True)
+    shown = render_transcript(session(), "1.1.1", full=True)
     assert shown.count("import os") == 315
     assert "…" not in shown
 
 
 def test_long_results_and_arguments_are_cut_with_a_note():
-    call = Call("w", "write", {"content": "x" * 5000, "options": {"键": [1]}})
+    call = ToolCallBlock("w", "write", {"content": "x" * 5000, "options": {"键": [1]}})
     events = [began("1"), *answered("1", call), *acted("1", call, "y" * 2500, error=True)]
     shown = render_transcript(events, "1")
     assert f'  → write content={"x" * 200}… (5,000 characters) options={{"键": [1]}}' in shown
@@ -270,32 +273,32 @@ def test_long_results_and_arguments_are_cut_with_a_note():
 
 def test_a_transcript_that_stops_at_open_calls_says_so():
     assert render_transcript(
-        [began("1"), *answered("1", Call("a", "bash", {"command": "x"}))], "1"
+        [began("1"), *answered("1", ToolCallBlock("a", "bash", {"command": "x"}))], "1"
     ).endswith("\nThe record ends before these calls all had a result.\n")
 
 
 def test_malformed_arguments_are_shown_as_they_came():
     assert "→ read {oops (not JSON)" in render_transcript(
-        [began("1"), *answered("1", Call("a", "read", {}, "{oops"))], "1"
+        [began("1"), *answered("1", ToolCallBlock("a", "read", {}, "{oops"))], "1"
     )
 
 
 def test_hostile_words_are_shown_and_never_obeyed():
     evil = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\r\n\x00\x9b31m end"
-    call = Call("a", f"re{evil}ad", {evil: evil})
+    call = ToolCallBlock("a", f"re{evil}ad", {evil: evil})
     events = [
         SessionOpened(at=0, session=evil, cwd=evil, version="1"),
         began("1", agent=evil, prompt=evil),
-        *answered("1", Thinking(evil), Text(evil), call),
+        *answered("1", ThinkingBlock(evil), TextBlock(evil), call),
         *acted("1", call, evil),
-        Told(at=3, run="1", text=evil),
+        NoteInjected(at=3, run="1", text=evil),
         began("1.1.1", "1", agent=evil, prompt=evil, description=evil),
         ended("1.1.1", Reason.ERROR, at=3, error=evil),
     ]
     for shown in (
         render_tree(events),
         render_transcript(events, "1"),
-        render_transcript(events, "1", whole=True),
+        render_transcript(events, "1", full=True),
     ):
         assert all(c.isprintable() or c == "\n" for c in shown)
         assert "gnp.exe" in shown

@@ -6,32 +6,43 @@ from typing import Any
 
 from claude_agent_sdk._internal.message_parser import parse_message
 from claude_agent_sdk.types import (
-    AssistantMessage,
+    AssistantMessage as SdkAssistantMessage,
+)
+from claude_agent_sdk.types import (
     ResultMessage,
     SystemMessage,
     TaskNotificationMessage,
     TaskProgressMessage,
     TaskStartedMessage,
-    UserMessage,
+)
+from claude_agent_sdk.types import (
+    UserMessage as SdkUserMessage,
 )
 
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
-    CallFinished,
     Delta,
-    Judged,
-    Retried,
+    ModelCallRetried,
+    NoteInjected,
+    PermissionDecided,
     RunFinished,
     RunStarted,
-    Told,
+    ToolCallFinished,
     TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import Assistant, Call, StopReason, Text, Thinking, Usage
+from mudroom._core.messages import (
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    Usage,
+)
 from mudroom._core.tools import ToolResult
-from mudroom.cli.output.stream_json import Stream, encode
+from mudroom.cli.output.stream_json import StreamJson, encode_line
 
 USAGE = Usage(input_tokens=100, output_tokens=20, cache_read_tokens=30, cache_write_tokens=10)
 
@@ -50,19 +61,22 @@ def brief(run_id: str, **more: Any) -> Brief:
 
 
 def said(
-    run: str, *content: Text | Thinking | Call, stop: StopReason = StopReason.END
+    run: str, *content: TextBlock | ThinkingBlock | ToolCallBlock, stop: StopReason = StopReason.END
 ) -> TurnFinished:
     return TurnFinished(
         at=2.0,
         run=run,
         turn=1,
         seconds=1.5,
-        message=Assistant(content, stop, USAGE, "m-1", "openai", "msg_1"),
+        message=AssistantMessage(content, stop, USAGE, "m-1", "openai", "msg_1"),
     )
 
 
 def story(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
-    task, read = Call("c1", "task", {"prompt": "x"}), Call("c2", "read", {"file_path": "a"})
+    task, read = (
+        ToolCallBlock("c1", "task", {"prompt": "x"}),
+        ToolCallBlock("c2", "read", {"file_path": "a"}),
+    )
     child = Report(
         outputs=dict[str, Any](),
         text="seen",
@@ -90,9 +104,9 @@ def story(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
         Delta(at=1.0, run="1", turn=1, kind="text", text="I"),
         said(
             "1",
-            Thinking("hm", "sig"),
-            Thinking("", redacted="xx"),
-            Text("I delegate"),
+            ThinkingBlock("hm", "sig"),
+            ThinkingBlock("", redacted="xx"),
+            TextBlock("I delegate"),
             task,
             stop=StopReason.CALLS,
         ),
@@ -101,12 +115,16 @@ def story(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
             run="1.1.1",
             brief=brief("1.1.1", parent="1", call_id="c1", depth=1, description="look"),
         ),
-        Retried(at=2.0, run="1.1.1", turn=1, attempt=1, delay=0.5, status=529, error="overloaded"),
-        said("1.1.1", read, Call("c3", "read", {}, malformed="{nope"), stop=StopReason.CALLS),
-        CallFinished(
+        ModelCallRetried(
+            at=2.0, run="1.1.1", turn=1, attempt=1, delay=0.5, status=529, error="overloaded"
+        ),
+        said(
+            "1.1.1", read, ToolCallBlock("c3", "read", {}, malformed="{nope"), stop=StopReason.CALLS
+        ),
+        ToolCallFinished(
             at=3.0, run="1.1.1", turn=1, call_id="c2", name="read", result=ToolResult("mud")
         ),
-        CallFinished(
+        ToolCallFinished(
             at=3.0,
             run="1.1.1",
             turn=1,
@@ -114,17 +132,19 @@ def story(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
             name="read",
             result=ToolResult("bad arguments", error=True),
         ),
-        Told(at=3.0, run="1.1.1", turn=1, text="hurry up"),
+        NoteInjected(at=3.0, run="1.1.1", turn=1, text="hurry up"),
         RunFinished(at=4.5, run="1.1.1", report=child),
-        CallFinished(at=5.0, run="1", turn=1, call_id="c1", name="task", result=ToolResult("seen")),
-        said("1", Text("the end")),
+        ToolCallFinished(
+            at=5.0, run="1", turn=1, call_id="c1", name="task", result=ToolResult("seen")
+        ),
+        said("1", TextBlock("the end")),
         RunFinished(at=5.0, run="1", report=root),
     ], root
 
 
 def lines(reason: Reason = Reason.GOAL) -> list[dict[str, Any]]:
     counter = itertools.count()
-    stream = Stream(
+    stream = StreamJson(
         session="s",
         cwd="/w",
         model="openai:m",
@@ -134,19 +154,19 @@ def lines(reason: Reason = Reason.GOAL) -> list[dict[str, Any]]:
     )
     events, root = story(reason)
     found = [
-        stream.opening(),
-        *(line for event in events for line in stream.feed(event)),
-        stream.result(root, {"children": 1}),
+        stream.init_line(),
+        *(line for event in events for line in stream.event_lines(event)),
+        stream.result_line(root, {"children": 1}),
     ]
-    return [json.loads(encode(line)) for line in found]
+    return [json.loads(encode_line(line)) for line in found]
 
 
 def test_every_line_is_read_by_the_parser_of_another_client() -> None:
     kinds = [type(parse_message(line)) for line in lines()]
     assert kinds[0] is SystemMessage and kinds[-1] is ResultMessage
     assert {
-        AssistantMessage,
-        UserMessage,
+        SdkAssistantMessage,
+        SdkUserMessage,
         TaskStartedMessage,
         TaskProgressMessage,
         TaskNotificationMessage,
@@ -260,7 +280,7 @@ def test_the_result_has_what_scripts_read() -> None:
 
 def test_the_result_names_every_call_that_was_not_allowed() -> None:
     events, report = story()
-    denied = Judged(
+    denied = PermissionDecided(
         at=2.5,
         run="1.1.1",
         turn=1,
@@ -271,15 +291,21 @@ def test_the_result_names_every_call_that_was_not_allowed() -> None:
         why="a rule says deny",
         rule="r",
     )
-    asked = Judged(at=2.5, run="1", turn=1, call_id="c1", name="task", verdict="ask", allowed=True)
-    stream = Stream(
+    asked = PermissionDecided(
+        at=2.5, run="1", turn=1, call_id="c1", name="task", verdict="ask", allowed=True
+    )
+    stream = StreamJson(
         session="s", cwd="/w", model="m", tools=[], agents=[], sandbox="full", mode="plan"
     )
     said = [
-        line for event in [*events[:7], denied, asked, *events[7:]] for line in stream.feed(event)
+        line
+        for event in [*events[:7], denied, asked, *events[7:]]
+        for line in stream.event_lines(event)
     ]
-    assert stream.opening()["permissionMode"] == "plan" and stream.opening()["sandbox"] == "full"
-    last = stream.result(report, {})
+    assert (
+        stream.init_line()["permissionMode"] == "plan" and stream.init_line()["sandbox"] == "full"
+    )
+    last = stream.result_line(report, {})
     (told,) = last["permission_denials"]
     assert (told["tool_name"], told["tool_use_id"], told["tool_input"]) == (
         "read",
@@ -307,4 +333,4 @@ def test_a_failure_has_errors_and_the_true_reason() -> None:
 
 
 def test_text_that_utf8_cannot_carry_does_not_break_the_line() -> None:
-    assert encode({"a": "x\ud800y\n"}) == b'{"a":"x?y\\n"}\n'
+    assert encode_line({"a": "x\ud800y\n"}) == b'{"a":"x?y\\n"}\n'

@@ -14,26 +14,26 @@ from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
-    CallFinished,
-    CallStarted,
     Delta,
-    Retried,
+    ModelCallRetried,
     RunFinished,
     RunStarted,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import Assistant, Call, Text, Usage
+from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
 from mudroom._core.tools import ToolResult
-from mudroom.cli.interactive.mentions import Offers, expanded, mention_before
-from mudroom.cli.interactive.paste import Pasted
-from mudroom.cli.interactive.scrollback_writer import Writer
-from mudroom.cli.interactive.status_line import Status
-from mudroom.cli.output.markdown import Blocks, rendered
-from mudroom.cli.output.scrollback import Paper
+from mudroom.cli.interactive.mentions import MentionOffers, expand_mentions, mention_before
+from mudroom.cli.interactive.paste import PasteStore
+from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
+from mudroom.cli.interactive.status_line import StatusLine
+from mudroom.cli.output.markdown import MarkdownBlocks, render_markdown
+from mudroom.cli.output.scrollback import Scrollback
 from mudroom.cli.output.text import UNICODE
-from mudroom.pricing import window
-from mudroom.projections.run_tree import Tree
+from mudroom.pricing import context_window
+from mudroom.projections.run_tree import RunTree
 
 
 def began(run: str, parent: str = "", **more: Any) -> RunStarted:
@@ -52,8 +52,10 @@ def began(run: str, parent: str = "", **more: Any) -> RunStarted:
 
 def written(events: list[AnyEvent], **how: Any) -> str:
     pages: list[str] = []
-    tree = Tree()
-    writer = Writer(Paper(write=pages.append, columns=lambda: 60, color=False), tree, **how)
+    tree = RunTree()
+    writer = ScrollbackWriter(
+        Scrollback(write=pages.append, columns=lambda: 60, color=False), tree, **how
+    )
     for event in [began("1"), *events]:
         tree.apply(event)
         writer.apply(event)
@@ -62,17 +64,19 @@ def written(events: list[AnyEvent], **how: Any) -> str:
 
 def said(*words: str) -> list[AnyEvent]:
     deltas = [Delta(at=1, run="1", kind="text", text=word) for word in words]
-    whole = TurnFinished(at=2, run="1", turn=1, message=Assistant((Text("".join(words)),)))
+    whole = TurnFinished(
+        at=2, run="1", turn=1, message=AssistantMessage((TextBlock("".join(words)),))
+    )
     return [TurnStarted(at=1, run="1", turn=1), *deltas, whole]
 
 
 def called(
     name: str, arguments: dict[str, Any], text: str, *, error: bool = False
 ) -> list[AnyEvent]:
-    call = Call("c", name, arguments)
+    call = ToolCallBlock("c", name, arguments)
     return [
-        CallStarted(at=3, run="1", call=call),
-        CallFinished(at=4, run="1", call_id="c", name=name, result=ToolResult(text, error)),
+        ToolCallStarted(at=3, run="1", call=call),
+        ToolCallFinished(at=4, run="1", call_id="c", name=name, result=ToolResult(text, error)),
     ]
 
 
@@ -82,7 +86,13 @@ def test_an_answer_that_streamed_is_written_once() -> None:
 
 def test_an_answer_that_did_not_stream_is_written_too() -> None:
     assert (
-        written([TurnFinished(at=2, run="1", turn=1, message=Assistant((Text("All at once"),)))])
+        written(
+            [
+                TurnFinished(
+                    at=2, run="1", turn=1, message=AssistantMessage((TextBlock("All at once"),))
+                )
+            ]
+        )
         == "All at once\n\n"
     )
 
@@ -91,7 +101,7 @@ def test_what_was_streamed_of_a_call_that_failed_is_marked_as_cut_off() -> None:
     text = written(
         [
             Delta(at=1, run="1", kind="text", text="half a th"),
-            Retried(at=2, run="1", attempt=1, delay=0.1),
+            ModelCallRetried(at=2, run="1", attempt=1, delay=0.1),
             *said("whole"),
         ]
     )
@@ -156,9 +166,9 @@ def test_calls_of_every_kind() -> None:
 
 def test_tasks_are_told_with_their_outcome_and_crowds_as_counts() -> None:
     def tasks(count: int) -> list[AnyEvent]:
-        calls = [Call(f"t{n}", "task", {"prompt": f"part {n}"}) for n in range(count)]
+        calls = [ToolCallBlock(f"t{n}", "task", {"prompt": f"part {n}"}) for n in range(count)]
         events: list[AnyEvent] = [
-            TurnFinished(at=1, run="1", turn=1, message=Assistant(tuple(calls)))
+            TurnFinished(at=1, run="1", turn=1, message=AssistantMessage(tuple(calls)))
         ]
         for n, call in enumerate(calls):
             run, reason = f"1.1.{n + 1}", Reason.ERROR if n == 1 else Reason.GOAL
@@ -170,12 +180,12 @@ def test_tasks_are_told_with_their_outcome_and_crowds_as_counts() -> None:
                 outputs=dict[str, Any](),
             )
             events += [
-                CallStarted(at=1, run="1", call=call),
+                ToolCallStarted(at=1, run="1", call=call),
                 began(run, "1", call_id=call.id, description=f"part {n}", depth=1),
             ]
             events += [
                 RunFinished(at=4, run=run, report=report),
-                CallFinished(
+                ToolCallFinished(
                     at=4, run="1", call_id=call.id, name="task", result=ToolResult("report")
                 ),
             ]
@@ -198,14 +208,14 @@ def test_tasks_are_told_with_their_outcome_and_crowds_as_counts() -> None:
 
 @given(st.text(alphabet="ab \n`-1.|#", max_size=120), st.integers(1, 9))
 def test_blocks_lose_and_add_nothing(text: str, size: int) -> None:
-    blocks, out = Blocks(), ""
+    blocks, out = MarkdownBlocks(), ""
     for at in range(0, len(text), size):
         out += blocks.feed(text[at : at + size])
-    assert out + blocks.rest() == text
+    assert out + blocks.take_rest() == text
 
 
 def test_blocks_end_where_nothing_can_change_them() -> None:
-    blocks = Blocks()
+    blocks = MarkdownBlocks()
     assert blocks.feed("A paragraph\nof two lines") == ""
     assert blocks.feed("\n\nThe next\n") == "A paragraph\nof two lines\n\n"
     assert blocks.feed("\n```py\ncode\n\n\nmore\n") == "The next\n\n"
@@ -213,17 +223,17 @@ def test_blocks_end_where_nothing_can_change_them() -> None:
         blocks.feed("```\n\n- one\n\n- two\n\nend\n")
         == "```py\ncode\n\n\nmore\n```\n\n- one\n\n- two\n\n"
     )
-    assert blocks.rest() == "end\n"
+    assert blocks.take_rest() == "end\n"
 
 
 def test_a_table_has_one_blank_line_around_it() -> None:
-    shown = rendered("| a | b |\n|---|---|\n| 1 | 2 |\n", columns=40, color=True)
+    shown = render_markdown("| a | b |\n|---|---|\n| 1 | 2 |\n", columns=40, color=True)
     assert not shown.startswith("\n") and shown.endswith("\n\n") and "\n\n\n" not in shown
     assert [bool(line.strip()) for line in shown.split("\n")] == [True, True, True, False, False]
 
 
 def test_markdown_in_colour_is_rendered_and_hostile_text_is_harmless() -> None:
-    shown = rendered(
+    shown = render_markdown(
         "# Head\n\n**bold** \x1b]0;title\x07\x1b[2J`code`\n\n```python\ndef f(): pass\n```\n",
         columns=40,
         color=True,
@@ -235,7 +245,7 @@ def test_markdown_in_colour_is_rendered_and_hostile_text_is_harmless() -> None:
 def test_mentions_become_paths_and_wishes(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a.py").touch()
-    told = expanded(
+    told = expand_mentions(
         "see @src/a.py, @missing.txt and @agent-explore; me@home.org",
         folder=str(tmp_path),
         agents=["explore"],
@@ -253,7 +263,7 @@ def test_the_mention_that_is_typed(text: str, begun: str | None) -> None:
 
 
 def test_offers_are_agents_then_files_best_first() -> None:
-    offers = Offers(
+    offers = MentionOffers(
         lambda: ["docs/main.md", "main.py", "src/domain.py"], lambda: ["main", "explore"]
     )
     assert [word for word, _ in offers.matching("main")] == [
@@ -265,37 +275,42 @@ def test_offers_are_agents_then_files_best_first() -> None:
 
 
 def test_long_pastes_are_marked_and_expanded() -> None:
-    pasted = Pasted()
+    pasted = PasteStore()
     assert pasted.mark("short\r\none") == "short\none"
     assert pasted.mark("a\nb\nc\nd\ne") == "[Pasted text #1 +4 lines]"
     assert pasted.mark("x" * 900) == "[Pasted text #2 900 characters]"
     assert (
-        pasted.expanded("see [Pasted text #1 +4 lines] and [Pasted text #9 +1 lines]")
+        pasted.expand("see [Pasted text #1 +4 lines] and [Pasted text #9 +1 lines]")
         == "see a\nb\nc\nd\ne and [Pasted text #9 +1 lines]"
     )
 
 
 def test_the_status_line_loses_its_least_important_figures_first() -> None:
-    status = Status()
+    status = StatusLine()
     status.model, status.sandbox, status.mode = "anthropic:claude-sonnet-4-5", "full", "plan"
     status.apply(
-        TurnFinished(at=1, run="1", turn=1, message=Assistant((), usage=Usage(100_000, 1_000)))
+        TurnFinished(
+            at=1, run="1", turn=1, message=AssistantMessage((), usage=Usage(100_000, 1_000))
+        )
     )
-    assert "".join(status.line(120, UNICODE, hint="esc stops")) == snapshot(
+    assert "".join(status.format_line(120, UNICODE, hint="esc stops")) == snapshot(
         "anthropic:claude-sonnet-4-5 · sandbox full · mode plan · 101.0k tokens · context 50% · esc stops"
     )
-    assert "".join(status.line(60, UNICODE, hint="esc stops")) == snapshot(
+    assert "".join(status.format_line(60, UNICODE, hint="esc stops")) == snapshot(
         "claude-sonnet-4-5 · 101.0k tokens · context 50% · esc stops"
     )
 
 
 def test_what_a_context_holds_is_known_or_said_to_be_unknown() -> None:
-    assert window("anthropic:claude-sonnet-4-5") == 200_000 and window("openai:gpt-4o") == 128_000
     assert (
-        window("ollama:qwen3:8b") is None
-        and window("anthropic:a-model-of-tomorrow") is None
-        and window("offline:rules") is None
+        context_window("anthropic:claude-sonnet-4-5") == 200_000
+        and context_window("openai:gpt-4o") == 128_000
     )
-    status = Status()
-    status.model, status.context = "ollama:qwen3:8b", 41_400
-    assert "context 41.4k of ?" in "".join(status.line(80, UNICODE))
+    assert (
+        context_window("ollama:qwen3:8b") is None
+        and context_window("anthropic:a-model-of-tomorrow") is None
+        and context_window("offline:rules") is None
+    )
+    status = StatusLine()
+    status.model, status.context_tokens = "ollama:qwen3:8b", 41_400
+    assert "context 41.4k of ?" in "".join(status.format_line(80, UNICODE))

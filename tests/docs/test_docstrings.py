@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import mudroom
-from mudroom import Call
-from mudroom.testing.model_server import Asked, ModelServer, Said
+from mudroom import ToolCallBlock
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 RUNNER = """
 import ast, asyncio, contextlib, io, json, sys, traceback
@@ -53,14 +53,16 @@ asyncio.run(main())
 """
 
 
-def answer(asked: Asked) -> Said:
+def answer(asked: ServerRequest) -> ServerAnswer:
     """A model that emits what is wanted of it, and else says a word."""
     if "self_emitvalue" not in asked.tools:
         return "Ada Bootscraper."
     tool = next(tool for tool in asked.json["tools"] if tool["name"] == "self_emitvalue")
     names: list[str] = tool["input_schema"]["properties"]["emit_variable_name"]["enum"]
     emitted = ({"emit_variable_name": name, "emit_variable_value": "On Mud"} for name in names)
-    return tuple(Call(f"c{n}", "self_emitvalue", arguments) for n, arguments in enumerate(emitted))
+    return tuple(
+        ToolCallBlock(f"c{n}", "self_emitvalue", arguments) for n, arguments in enumerate(emitted)
+    )
 
 
 @pytest.fixture(scope="module")

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Call
-from mudroom.testing.model_server import Asked, ModelServer, Said
+from mudroom import ToolCallBlock
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
@@ -94,13 +94,15 @@ def test_its_first_program_runs(page: Path, place: Path) -> None:
     assert done.returncode == 0 and "pytest" in done.stdout and "GOAL" in done.stdout, done.stderr
 
 
-def extractor(asked: Asked) -> Said:
+def extractor(asked: ServerRequest) -> ServerAnswer:
     """A model that reads the document, then emits what it found."""
     if not asked.turn:
-        return [Call("r", "read", {"file_path": "examples/documents/on-mud.md"})]
+        return [ToolCallBlock("r", "read", {"file_path": "examples/documents/on-mud.md"})]
     values = {"title": "On Mud", "author": "Ada Bootscraper"}
     return [
-        Call(name, "self_emitvalue", {"emit_variable_name": name, "emit_variable_value": value})
+        ToolCallBlock(
+            name, "self_emitvalue", {"emit_variable_name": name, "emit_variable_value": value}
+        )
         for name, value in values.items()
     ]
 

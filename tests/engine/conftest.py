@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from mudroom import AnyEvent, Report, Session
-from mudroom._core.events import CallFinished, RunFinished, RunStarted, Told
+from mudroom._core.events import NoteInjected, RunFinished, RunStarted, ToolCallFinished
 from mudroom._core.tools import ToolResult
 from mudroom.models.scripted import Request, Script, ScriptedModel
 
@@ -82,12 +82,16 @@ class Stage:
         return [
             event.result
             for event in self.events
-            if isinstance(event, CallFinished) and "." not in event.run
+            if isinstance(event, ToolCallFinished) and "." not in event.run
         ]
 
     def told(self, run: str = "1") -> list[str]:
         """The words a run was told beside prompt and results."""
-        return [event.text for event in self.events if isinstance(event, Told) and event.run == run]
+        return [
+            event.text
+            for event in self.events
+            if isinstance(event, NoteInjected) and event.run == run
+        ]
 
 
 def _first_word(request: Request) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from mudroom import Answer, Budget, Call, Effect, Question, tool
+from mudroom import ApprovalDecision, ApprovalRequest, Budget, Effect, ToolCallBlock, tool
 from mudroom._engine.tool_calls import ALL_FAILED, OUTPUT_CAP
 from mudroom.models.scripted import Request, call
 from mudroom.testing.clock import run_virtual
@@ -120,7 +120,7 @@ async def broken() -> str:
     [
         (call("raed", path="notes.txt"), ["no tool 'raed'", "Did you mean read"]),
         (
-            Call("", "read", {}, malformed='{"file_path": "no'),
+            ToolCallBlock("", "read", {}, malformed='{"file_path": "no'),
             ["read were not a JSON object", "valid JSON"],
         ),
         (call("read", wrong=3), ["Invalid arguments for read", "file_path"]),
@@ -131,10 +131,10 @@ async def broken() -> str:
         (call("task", prompt="  "), ["prompt: empty"]),
         (call("task", prompt="x", max_turns=0), ["max_turns"]),
     ],
-    ids=lambda value: value.name if isinstance(value, Call) else "",
+    ids=lambda value: value.name if isinstance(value, ToolCallBlock) else "",
 )
 async def test_what_is_wrong_with_a_call_is_told_and_the_run_goes_on(
-    stage: Any, wrong: Call, words: list[str]
+    stage: Any, wrong: ToolCallBlock, words: list[str]
 ) -> None:
     report = await stage.run([[wrong], "I go on."], tools=[broken])
     (result,) = stage.model.requests[-1].results
@@ -186,7 +186,9 @@ ALIASES = [
 async def test_other_systems_names_of_tools_and_parameters_are_understood(
     stage: Any, name: str, arguments: dict[str, Any], expected: str
 ) -> None:
-    await stage.run({"PARENT": [[Call("", name, arguments)], "end"], "CHILD": ["found two"]})
+    await stage.run(
+        {"PARENT": [[ToolCallBlock("", name, arguments)], "end"], "CHILD": ["found two"]}
+    )
     (result,) = stage.asked("PARENT")[-1].results
     assert not result.error and expected in result.text, result.text
 
@@ -217,12 +219,12 @@ class Person:
 
     def __init__(self, allowed: bool) -> None:
         self.allowed = allowed
-        self.asked: list[Question] = []
+        self.asked: list[ApprovalRequest] = []
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: ApprovalRequest) -> ApprovalDecision:
         self.asked.append(question)
         await asyncio.sleep(3600)
-        return Answer(self.allowed, "" if self.allowed else "not on a Friday")
+        return ApprovalDecision(self.allowed, "" if self.allowed else "not on a Friday")
 
 
 @tool(needs_confirmation=True)

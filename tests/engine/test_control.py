@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mudroom import Effect, Reason, tool
-from mudroom._core.events import CallStarted, Delta, RunFinished, RunStarted, Told
+from mudroom._core.events import Delta, NoteInjected, RunFinished, RunStarted, ToolCallStarted
 from mudroom.models.scripted import Request, call
 
 SECONDS = 10
@@ -60,7 +60,7 @@ async def test_a_word_reaches_a_run_with_its_next_results(stage: Any) -> None:
         await run
     result, word = stage.model.requests[1].messages[-1].content
     assert (result.text, word.text) == ("waited", "look in the cellar too")
-    assert [event.origin for event in stage.events if isinstance(event, Told)] == ["person"]
+    assert [event.origin for event in stage.events if isinstance(event, NoteInjected)] == ["person"]
 
 
 async def test_a_word_that_comes_with_the_last_answer_is_still_heard(stage: Any) -> None:
@@ -201,7 +201,7 @@ async def test_a_cancel_is_a_barrier_nothing_begins_after_it(stage: Any) -> None
             session.cancel()
             at = len(stage.events)
             await run
-    assert not [event for event in stage.events[at:] if isinstance(event, CallStarted | Delta)]
+    assert not [event for event in stage.events[at:] if isinstance(event, ToolCallStarted | Delta)]
     assert not (stage.folder / "late").exists()
 
 

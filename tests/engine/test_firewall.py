@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec import Struct, json
 
-from mudroom import Budget, Session, Text, Thinking, User
+from mudroom import Budget, Session, TextBlock, ThinkingBlock, UserMessage
 from mudroom.models.scripted import Request, ScriptedModel, call
 
 MARK = re.compile(r"<(\d+(?:\.\d+)*) (\w+) \d+>")
@@ -61,7 +61,7 @@ class Family:
         member = self.members[request.prompt.split()[0]]
         if not request.tools or request.turn > len(member.acts):
             return self.mark(member, "report")
-        thought = Thinking(self.mark(member, "thinking"))
+        thought = ThinkingBlock(self.mark(member, "thinking"))
         if request.turn == len(member.acts):
             return [
                 thought,
@@ -203,7 +203,10 @@ def test_the_firewall_holds_in_any_family(record_property: Callable[[str, str], 
 
 def test_the_search_finds_what_must_not_be_there() -> None:
     leak = Request(
-        "system", (), (User((Text("1.1 <1.1 brief 1>"), Text("<1 word 2> <1.2 report 3>"))),), 1
+        "system",
+        (),
+        (UserMessage((TextBlock("1.1 <1.1 brief 1>"), TextBlock("<1 word 2> <1.2 report 3>"))),),
+        1,
     )
     assert trespasses([leak]) == [
         "word of 1 in a request of 1.1",

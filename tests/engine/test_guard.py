@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from mudroom import Call, Effect, Reason, tool
-from mudroom._engine.loop_detection import STOP, WARN
+from mudroom import Effect, Reason, ToolCallBlock, tool
+from mudroom._engine.loop_detection import STOP_AFTER, WARN_AFTER
 from mudroom.models.scripted import Request, call
 
-Turns = Callable[[int], list[Call]]
+Turns = Callable[[int], list[ToolCallBlock]]
 
 
 def doing(turns: Turns, end: int = 100) -> Any:
@@ -52,12 +52,12 @@ async def test_a_circle_is_told_and_then_ends_as_loop_with_a_summary(
     turns, period = CIRCLES[circle]
     report = await stage.run(doing(turns), tools=[look])
     assert (report.reason, report.recovered, report.text) == (Reason.LOOP, True, "so far")
-    assert report.turns == STOP * period + 1
+    assert report.turns == STOP_AFTER * period + 1
     words = [word for word in stage.told() if "in circles" in word]
-    assert f"{WARN} times in a row" in words[0] and len(words) >= STOP // WARN
+    assert f"{WARN_AFTER} times in a row" in words[0] and len(words) >= STOP_AFTER // WARN_AFTER
 
 
-def polling(n: int) -> list[Call]:
+def polling(n: int) -> list[ToolCallBlock]:
     return [call("bash", command="echo x >> log; wc -l < log")]
 
 
@@ -84,7 +84,9 @@ async def test_honest_repetition_is_no_circle(stage: Any, work: str) -> None:
 
 
 async def test_who_leaves_the_circle_when_told_goes_on(stage: Any) -> None:
-    report = await stage.run(doing(lambda n: [call("look", n=n // WARN)], end=20), tools=[look])
+    report = await stage.run(
+        doing(lambda n: [call("look", n=n // WARN_AFTER)], end=20), tools=[look]
+    )
     assert (
         report.reason is Reason.GOAL
         and len([word for word in stage.told() if "in circles" in word]) == 5

@@ -6,10 +6,10 @@ from typing import Any
 
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
-from mudroom._core.events import AnyEvent, CallFinished, RunFinished, RunStarted, TurnFinished
-from mudroom._core.messages import Assistant, Text, Usage
+from mudroom._core.events import AnyEvent, RunFinished, RunStarted, ToolCallFinished, TurnFinished
+from mudroom._core.messages import AssistantMessage, TextBlock, Usage
 from mudroom._core.tools import ToolResult
-from mudroom.projections.ledger import Ledger, Tally, ledger, sentence
+from mudroom.projections.ledger import Ledger, LedgerBuilder, compute_ledger, describe_ledger
 
 
 def began(run: str, parent: str = "") -> RunStarted:
@@ -27,14 +27,16 @@ def began(run: str, parent: str = "") -> RunStarted:
     return RunStarted(at=0, run=run, brief=brief)
 
 
-def gave(run: str, name: str, text: str, *, refused: bool = False) -> CallFinished:
-    return CallFinished(
+def gave(run: str, name: str, text: str, *, refused: bool = False) -> ToolCallFinished:
+    return ToolCallFinished(
         at=0, run=run, call_id="c", name=name, result=ToolResult(text), refused=refused
     )
 
 
 def answered(run: str, read: int, wrote: int = 10) -> TurnFinished:
-    return TurnFinished(at=0, run=run, message=Assistant((Text("t"),), usage=Usage(read, wrote)))
+    return TurnFinished(
+        at=0, run=run, message=AssistantMessage((TextBlock("t"),), usage=Usage(read, wrote))
+    )
 
 
 def session() -> list[AnyEvent]:
@@ -57,7 +59,7 @@ def session() -> list[AnyEvent]:
 
 
 def test_children_s_results_are_taken_and_only_what_reached_the_root_is_returned():
-    got = ledger(session())
+    got = compute_ledger(session())
     assert got.children == 2
     assert (got.taken_lines, got.taken_bytes, got.taken_tokens) == (701, 3509, 1003)
     assert (got.returned_lines, got.returned_bytes, got.returned_tokens) == (1, 7, 2)
@@ -65,16 +67,16 @@ def test_children_s_results_are_taken_and_only_what_reached_the_root_is_returned
 
 
 def test_without_children_is_the_largest_prompt_less_what_came_back_plus_what_was_taken():
-    got = ledger(session())
+    got = compute_ledger(session())
     assert got.parent_tokens == 1100
     assert got.without_children_tokens == 1100 - 2 + 1003
 
 
 def test_the_tally_is_right_at_any_moment():
-    tally = Tally()
+    tally = LedgerBuilder()
     for n, event in enumerate(session(), 1):
         tally.apply(event)
-        assert tally.ledger == ledger(session()[:n])
+        assert tally.ledger == compute_ledger(session()[:n])
 
 
 def test_reports_to_a_program_came_back_too():
@@ -93,7 +95,7 @@ def test_reports_to_a_program_came_back_too():
         gave("1", "read", "x\n" * 9),
         answered("1", 40),
     ]
-    got = ledger([*events, RunFinished(at=1, run="1", report=report)])
+    got = compute_ledger([*events, RunFinished(at=1, run="1", report=report)])
     assert (
         got.children,
         got.taken_lines,
@@ -104,7 +106,7 @@ def test_reports_to_a_program_came_back_too():
 
 
 def test_a_session_without_events_is_an_empty_ledger():
-    assert ledger([]) == Ledger()
+    assert compute_ledger([]) == Ledger()
 
 
 def test_the_sentence_says_it_in_plain_words():
@@ -119,7 +121,7 @@ def test_the_sentence_says_it_in_plain_words():
         parent_tokens=3100,
         without_children_tokens=79_071,
     )
-    assert sentence(got) == (
+    assert describe_ledger(got) == (
         "5 children read 7,412 lines (268 kB, ~76,600 tokens); 41 lines (2.1 kB, ~600 tokens) came back. "
         "Parent context: 3,100 tokens; without children about 79,100."
     )
@@ -128,13 +130,16 @@ def test_the_sentence_says_it_in_plain_words():
 def test_the_sentence_is_right_for_one_for_none_and_where_no_tokens_were_told():
     one = Ledger(children=1, taken_lines=1, taken_bytes=900, taken_tokens=257, returned_lines=0)
     assert (
-        sentence(one)
+        describe_ledger(one)
         == "1 child read 1 line (900 B, ~257 tokens); 0 lines (0 B, ~0 tokens) came back."
     )
-    assert sentence(Ledger(parent_tokens=1234)) == "No children ran. Parent context: 1,234 tokens."
-    assert "4,321 lines (12.3" not in sentence(
+    assert (
+        describe_ledger(Ledger(parent_tokens=1234))
+        == "No children ran. Parent context: 1,234 tokens."
+    )
+    assert "4,321 lines (12.3" not in describe_ledger(
         Ledger(children=2, taken_lines=4321, taken_bytes=12_345_678)
     )
-    assert "4,321 lines (12 MB" in sentence(
+    assert "4,321 lines (12 MB" in describe_ledger(
         Ledger(children=2, taken_lines=4321, taken_bytes=12_345_678)
     )

@@ -7,8 +7,19 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, Assistant, Budget, Call, Effect, Reason, Result, Text, Usage, tool
-from mudroom._core.events import CallFinished, TurnFailed
+from mudroom import (
+    Agent,
+    AssistantMessage,
+    Budget,
+    Effect,
+    Reason,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    Usage,
+    tool,
+)
+from mudroom._core.events import ToolCallFinished, TurnFailed
 from mudroom._engine.finish import GRACE_SECONDS
 from mudroom._engine.resume import INTERRUPTED
 from mudroom.errors import UsageError
@@ -79,13 +90,16 @@ async def test_calls_in_a_grace_turn_never_run_and_the_conversation_can_go_on(st
     assert not (stage.folder / "new.txt").exists()
     messages = stage.model.requests[-1].messages
     calls = [
-        block.id for message in messages for block in message.content if isinstance(block, Call)
+        block.id
+        for message in messages
+        for block in message.content
+        if isinstance(block, ToolCallBlock)
     ]
     results = [
         block.call_id
         for message in messages
         for block in message.content
-        if isinstance(block, Result)
+        if isinstance(block, ToolResultBlock)
     ]
     assert calls == results
 
@@ -96,7 +110,7 @@ def test_a_timeout_cancels_a_tool_that_hangs_and_the_model_hears_of_it(stage: An
     assert (report.reason, report.recovered, report.text) == (Reason.TIMEOUT, True, "it hung")
     assert report.seconds == pytest.approx(5, abs=0.1)
     assert stage.model.requests[-1].messages[-1].content[0].text == INTERRUPTED
-    assert [event.result.text for event in stage.events if isinstance(event, CallFinished)] == [
+    assert [event.result.text for event in stage.events if isinstance(event, ToolCallFinished)] == [
         INTERRUPTED
     ]
 
@@ -149,16 +163,16 @@ def test_a_run_is_told_once_that_nine_tenths_are_used_up(stage: Any) -> None:
 # Budgets hold over a run and all its descendants.
 
 
-def spends(text: str, *calls: Call, read: int = 0, wrote: int = 0) -> Any:
+def spends(text: str, *calls: ToolCallBlock, read: int = 0, wrote: int = 0) -> Any:
     """An answer that costs so many tokens."""
 
-    def answer(request: Request) -> Assistant:
+    def answer(request: Request) -> AssistantMessage:
         made = (
-            Call(f"c{request.n}.{n}", one.name, one.arguments)
+            ToolCallBlock(f"c{request.number}.{n}", one.name, one.arguments)
             for n, one in enumerate(calls)
             if request.tools
         )
-        return Assistant((Text(text), *made), usage=Usage(read, wrote))
+        return AssistantMessage((TextBlock(text), *made), usage=Usage(read, wrote))
 
     return answer
 
@@ -239,7 +253,7 @@ async def test_children_are_counted_at_any_depth_and_no_more_are_started(stage: 
     refused = [
         event.result.text
         for event in stage.events
-        if isinstance(event, CallFinished) and event.result.error
+        if isinstance(event, ToolCallFinished) and event.result.error
     ]
     assert refused == [
         "No child was started: the budget of 3 children is used up. Ask for less, or do the rest yourself."

@@ -7,20 +7,20 @@ from typing import Any
 
 import pytest
 
-from mudroom import Assistant, Reason, Text, Usage
+from mudroom import AssistantMessage, Reason, TextBlock, Usage
 from mudroom._core.events import (
-    CallFinished,
-    CallStarted,
     RunFinished,
     RunStarted,
-    Stored,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import Result, StopReason, Thinking
+from mudroom._core.messages import StopReason, ThinkingBlock, ToolResultBlock
 from mudroom.errors import ModelRefused, ModelUnavailable
 from mudroom.models.scripted import call
-from mudroom.projections.ledger import ledger
+from mudroom.projections.ledger import compute_ledger
 
 
 async def test_it_asks_acts_and_appends_until_no_call_is_left(stage: Any) -> None:
@@ -57,7 +57,7 @@ async def test_each_request_is_the_one_before_and_something_more(stage: Any) -> 
     await stage.run(
         [
             [call("read", path="notes.txt")],
-            [Thinking("hm", "sealed"), call("glob", pattern="*")],
+            [ThinkingBlock("hm", "sealed"), call("glob", pattern="*")],
             "end",
         ]
     )
@@ -71,13 +71,13 @@ async def test_intent_act_and_result_are_recorded_in_that_order_inside_their_tur
     stage: Any,
 ) -> None:
     await stage.run([[call("read", path="notes.txt")], "end"])
-    kinds = [type(event) for event in stage.events if isinstance(event, Stored) and event.run]
+    kinds = [type(event) for event in stage.events if isinstance(event, StoredEvent) and event.run]
     assert kinds == [
         RunStarted,
         TurnStarted,
         TurnFinished,
-        CallStarted,
-        CallFinished,
+        ToolCallStarted,
+        ToolCallFinished,
         TurnStarted,
         TurnFinished,
         RunFinished,
@@ -109,14 +109,14 @@ async def test_a_model_that_fails_for_good_is_an_honest_error_with_what_was_said
 async def test_an_answer_that_was_broken_off_is_no_goal(
     stage: Any, stop: StopReason, said: str
 ) -> None:
-    report = await stage.run([Assistant((Text("half a sen"),), stop)])
+    report = await stage.run([AssistantMessage((TextBlock("half a sen"),), stop)])
     assert report.reason is Reason.ERROR and said in report.error and report.text == "half a sen"
 
 
 async def test_ids_of_calls_are_made_distinct_whatever_a_provider_sends(stage: Any) -> None:
     same = [call("read", path="notes.txt"), call("glob", pattern="*")]
     twice = [
-        Assistant(
+        AssistantMessage(
             tuple(block.__class__("x", block.name, block.arguments) for block in same),
             StopReason.CALLS,
         )
@@ -126,7 +126,7 @@ async def test_ids_of_calls_are_made_distinct_whatever_a_provider_sends(stage: A
         block
         for message in stage.model.requests[-1].messages
         for block in message.content
-        if isinstance(block, Result)
+        if isinstance(block, ToolResultBlock)
     ]
     assert len({result.call_id for result in results}) == len(results) == 4
 
@@ -147,8 +147,8 @@ async def test_prompt_id_follows_every_event_of_every_run(stage: Any) -> None:
 
 
 async def test_tokens_of_children_are_in_the_parents_report_and_in_the_ledger(stage: Any) -> None:
-    def said(text: str, read: int, wrote: int) -> Assistant:
-        return Assistant((Text(text),), usage=Usage(read, wrote))
+    def said(text: str, read: int, wrote: int) -> AssistantMessage:
+        return AssistantMessage((TextBlock(text),), usage=Usage(read, wrote))
 
     report = await stage.run(
         {
@@ -165,4 +165,4 @@ async def test_tokens_of_children_are_in_the_parents_report_and_in_the_ledger(st
         and report.usage.output_tokens >= 5 + 2 * 7
         and first.turn == 0
     )
-    assert ledger(stage.events).child_tokens == 2 * 107
+    assert compute_ledger(stage.events).child_tokens == 2 * 107

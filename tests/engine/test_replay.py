@@ -9,12 +9,12 @@ import msgspec
 import pytest
 
 from mudroom import Effect, Reason, Session, Tool, ToolResult
-from mudroom._core.events import CallFinished, Stored, TurnFinished
+from mudroom._core.events import StoredEvent, ToolCallFinished, TurnFinished
 from mudroom._engine.replay_check import ReplayDiverged
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.replay import replay
-from mudroom.testing import replayed
+from mudroom.testing import load_replay_model
 
 
 def family(request: Request) -> Answer:
@@ -35,7 +35,7 @@ def family(request: Request) -> Answer:
     return f"report of {request.prompt}" * (500 if request.prompt == "CHILD 1" else 1)
 
 
-async def recorded(folder: Path) -> list[Stored]:
+async def recorded(folder: Path) -> list[StoredEvent]:
     journal = MemoryJournal()
     async with Session(
         model=ScriptedModel(family), cwd=str(folder), home=str(folder / "home"), journal=journal
@@ -45,7 +45,7 @@ async def recorded(folder: Path) -> list[Stored]:
     return list(journal.read())
 
 
-def as_bytes(events: list[Stored]) -> list[bytes]:
+def as_bytes(events: list[StoredEvent]) -> list[bytes]:
     return [msgspec.json.encode(event) for event in events]
 
 
@@ -89,7 +89,9 @@ async def test_calls_that_ended_in_another_order_are_replayed_too(tmp_path: Path
     ) as session:
         await session.run("PARENT")
     events = list(journal.read())
-    ended = [event.name for event in events if isinstance(event, CallFinished) and event.run != "1"]
+    ended = [
+        event.name for event in events if isinstance(event, ToolCallFinished) and event.run != "1"
+    ]
     assert ended == ["glob", "slow"]
     assert as_bytes(await replay(events)) == as_bytes(events)
 
@@ -112,7 +114,10 @@ async def test_a_fixture_is_a_model_for_tests(tmp_path: Path) -> None:
     fresh = tmp_path / "fresh"
     fresh.mkdir()
     async with Session(
-        model=replayed(fixture), cwd=str(fresh), home=str(tmp_path / "home"), journal="memory"
+        model=load_replay_model(fixture),
+        cwd=str(fresh),
+        home=str(tmp_path / "home"),
+        journal="memory",
     ) as session:
         report = await session.run("PARENT")
     assert (report.text, report.reason) == ("done", Reason.GOAL)
@@ -123,7 +128,10 @@ async def test_the_first_request_that_differs_is_shown(tmp_path: Path) -> None:
     fixture = tmp_path / "fixture.jsonl"
     fixture.write_bytes(b"\n".join(as_bytes(await recorded(tmp_path))))
     async with Session(
-        model=replayed(fixture), cwd=str(tmp_path), home=str(tmp_path / "home"), journal="memory"
+        model=load_replay_model(fixture),
+        cwd=str(tmp_path),
+        home=str(tmp_path / "home"),
+        journal="memory",
     ) as session:
         report = await session.run("ANOTHER")
     assert report.reason is Reason.ERROR

@@ -8,11 +8,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mudroom import Assistant, Session
-from mudroom._core.messages import Call, Message, Result, Text, Thinking, User, user
-from mudroom._core.ports import Setup
-from mudroom._engine.normalize import GAP, NO_RESULT, sendable
-from mudroom.models._http import Http
+from mudroom import AssistantMessage, Session
+from mudroom._core.messages import (
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserMessage,
+    user_message,
+)
+from mudroom._core.ports import RequestConfig
+from mudroom._engine.normalize import EMPTY_MESSAGE, NO_RESULT, normalize_conversation
+from mudroom.models._http import HttpClient
 from mudroom.models.anthropic import AnthropicModel
 from mudroom.models.google import GoogleModel
 from mudroom.models.openai import OpenAIModel
@@ -21,17 +29,20 @@ from mudroom.testing.clock import FakeClock
 
 words = st.text(st.sampled_from("ab \n\0\ud800é世😀"), max_size=4)
 ids = st.sampled_from(["", "a", "b", "a.", "a_", "functions.read:0"])
-texts, thoughts = st.builds(Text, words), st.builds(Thinking, words, st.sampled_from(["", "seal"]))
+texts, thoughts = (
+    st.builds(TextBlock, words),
+    st.builds(ThinkingBlock, words, st.sampled_from(["", "seal"])),
+)
 calls = st.builds(
-    Call,
+    ToolCallBlock,
     ids,
     st.sampled_from(["read", "self.emitvalue"]),
     st.dictionaries(words, words, max_size=1),
 )
-results = st.builds(Result, ids, st.just("read"), words, st.booleans())
-users = st.builds(User, st.lists(texts | results, max_size=4).map(tuple))
+results = st.builds(ToolResultBlock, ids, st.just("read"), words, st.booleans())
+users = st.builds(UserMessage, st.lists(texts | results, max_size=4).map(tuple))
 answers = st.builds(
-    Assistant,
+    AssistantMessage,
     st.lists(texts | thoughts | calls, max_size=4).map(tuple),
     wire=st.sampled_from(["anthropic", "google", "elsewhere"]),
 )
@@ -42,20 +53,24 @@ conversations = st.lists(users | answers, max_size=7)
 def legal(draw: st.DrawFn) -> tuple[Message, ...]:
     """A conversation as the engine makes it: a prompt, answers, the results of their calls."""
     said = st.text("ab世", min_size=1, max_size=3)
-    messages: list[Message] = [user(draw(said))]
+    messages: list[Message] = [user_message(draw(said))]
     for turn in range(draw(st.integers(0, 4))):
-        asked = tuple(Call(f"c{turn}.{n}", "read", {}) for n in range(draw(st.integers(0, 3))))
-        messages.append(Assistant((Text(draw(said)), *asked)))
-        answered = tuple(Result(each.id, "read", draw(words)) for each in asked)
+        asked = tuple(
+            ToolCallBlock(f"c{turn}.{n}", "read", {}) for n in range(draw(st.integers(0, 3)))
+        )
+        messages.append(AssistantMessage((TextBlock(draw(said)), *asked)))
+        answered = tuple(ToolResultBlock(each.id, "read", draw(words)) for each in asked)
         messages.append(
-            User((*answered, *(() if answered and draw(st.booleans()) else (Text(draw(said)),))))
+            UserMessage(
+                (*answered, *(() if answered and draw(st.booleans()) else (TextBlock(draw(said)),)))
+            )
         )
     return tuple(messages)
 
 
 def bodies(messages: tuple[Message, ...]) -> dict[str, list[dict[str, Any]]]:
     """The messages as each wire writes them."""
-    http = Http(clock=FakeClock())
+    http = HttpClient(clock=FakeClock())
     models = (
         AnthropicModel("claude-sonnet-4-6", http=http, key="k"),
         OpenAIModel("m", http=http),
@@ -63,10 +78,10 @@ def bodies(messages: tuple[Message, ...]) -> dict[str, list[dict[str, Any]]]:
     )
     written: dict[str, list[dict[str, Any]]] = {}
     for model in models:
-        chat = model.chat(Setup(system="", max_tokens=10))
+        chat = model.start_conversation(RequestConfig(system="", max_tokens=10))
         for message in messages:
-            chat.add(message)
-        body = json.loads(chat.body().decode("utf-8"))
+            chat.append(message)
+        body = json.loads(chat.build_body().decode("utf-8"))
         written[type(model).__name__] = body.get("messages", body.get("contents"))
     return written
 
@@ -125,7 +140,7 @@ def check_google(contents: list[dict[str, Any]]) -> None:
 @given(conversations)
 @settings(max_examples=400, deadline=None)
 def test_s7_any_conversation_is_legal_for_every_wire(messages: list[Message]) -> None:
-    mended = sendable(messages)
+    mended = normalize_conversation(messages)
     written = bodies(mended)
     assert b"\\u0000" not in json.dumps(written).encode() and "\ud800" not in str(written)
     check_anthropic(written["AnthropicModel"])
@@ -136,64 +151,72 @@ def test_s7_any_conversation_is_legal_for_every_wire(messages: list[Message]) ->
 @given(conversations)
 @settings(max_examples=400, deadline=None)
 def test_s7_what_is_mended_needs_no_mending(messages: list[Message]) -> None:
-    mended = sendable(messages)
-    assert sendable(mended) == mended
-    assert all(isinstance(a, User) != isinstance(b, User) for a, b in pairwise(mended))
+    mended = normalize_conversation(messages)
+    assert normalize_conversation(mended) == mended
+    assert all(
+        isinstance(a, UserMessage) != isinstance(b, UserMessage) for a, b in pairwise(mended)
+    )
 
 
 @given(legal())
 @settings(max_examples=300, deadline=None)
 def test_s7_what_is_legal_stays_as_it_was(messages: tuple[Message, ...]) -> None:
-    assert sendable(messages) == messages
+    assert normalize_conversation(messages) == messages
 
 
 @pytest.mark.parametrize(
     ("messages", "mended"),
     [
         pytest.param(
-            [user("q"), Assistant((Call("a", "read", {}),))],
+            [user_message("q"), AssistantMessage((ToolCallBlock("a", "read", {}),))],
             (
-                user("q"),
-                Assistant((Call("a", "read", {}),)),
-                User((Result("a", "read", NO_RESULT, True),)),
+                user_message("q"),
+                AssistantMessage((ToolCallBlock("a", "read", {}),)),
+                UserMessage((ToolResultBlock("a", "read", NO_RESULT, True),)),
             ),
             id="F1: a call without its result",
         ),
         pytest.param(
-            [User((Result("x", "read", "late"), Text("q")))],
-            (user("q"),),
+            [UserMessage((ToolResultBlock("x", "read", "late"), TextBlock("q")))],
+            (user_message("q"),),
             id="F2: a result without its call",
         ),
         pytest.param(
             [
-                user("q"),
-                Assistant((Call("a", "read", {}), Call("a", "grep", {}))),
-                User((Result("a", "read", "1"), Result("a", "grep", "2"))),
+                user_message("q"),
+                AssistantMessage((ToolCallBlock("a", "read", {}), ToolCallBlock("a", "grep", {}))),
+                UserMessage((ToolResultBlock("a", "read", "1"), ToolResultBlock("a", "grep", "2"))),
             ],
             (
-                user("q"),
-                Assistant((Call("a", "read", {}), Call("a_", "grep", {}))),
-                User((Result("a", "read", "1"), Result("a_", "grep", "2"))),
+                user_message("q"),
+                AssistantMessage((ToolCallBlock("a", "read", {}), ToolCallBlock("a_", "grep", {}))),
+                UserMessage(
+                    (ToolResultBlock("a", "read", "1"), ToolResultBlock("a_", "grep", "2"))
+                ),
             ),
             id="F3: one id for two calls",
         ),
         pytest.param(
-            [user("q"), Assistant((Text(""), Text("x")))],
-            (user("q"), Assistant((Text("x"),))),
+            [user_message("q"), AssistantMessage((TextBlock(""), TextBlock("x")))],
+            (user_message("q"), AssistantMessage((TextBlock("x"),))),
             id="F5: an empty block",
         ),
         pytest.param(
-            [user("q"), Assistant(()), user("r")],
-            (User((Text("q"), Text("r"))),),
+            [user_message("q"), AssistantMessage(()), user_message("r")],
+            (UserMessage((TextBlock("q"), TextBlock("r"))),),
             id="an empty answer",
         ),
-        pytest.param([Assistant((Text("x"),))], (GAP, Assistant((Text("x"),))), id="no beginning"),
+        pytest.param(
+            [AssistantMessage((TextBlock("x"),))],
+            (EMPTY_MESSAGE, AssistantMessage((TextBlock("x"),))),
+            id="no beginning",
+        ),
     ],
 )
 def test_s7_faults_that_were_seen_elsewhere(
     messages: list[Message], mended: tuple[Message, ...]
 ) -> None:
-    assert sendable(messages) == mended
+    assert normalize_conversation(messages) == mended
 
 
 async def test_s7_ids_are_new_in_the_whole_conversation(tmp_path: Any) -> None:
@@ -203,7 +226,7 @@ async def test_s7_ids_are_new_in_the_whole_conversation(tmp_path: Any) -> None:
         asked.append(request)
         return (
             [call("todo", todos=[])]
-            if isinstance(request.messages[-1].content[-1], Text)
+            if isinstance(request.messages[-1].content[-1], TextBlock)
             else "done"
         )
 
@@ -215,7 +238,7 @@ async def test_s7_ids_are_new_in_the_whole_conversation(tmp_path: Any) -> None:
     used = [
         each.id
         for message in asked[-1].messages
-        if isinstance(message, Assistant)
-        for each in message.calls
+        if isinstance(message, AssistantMessage)
+        for each in message.tool_calls
     ]
     assert len(used) == len(set(used)) == 2

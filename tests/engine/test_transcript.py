@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 
 from mudroom import Budget, Session
-from mudroom._core.events import AnyEvent, Delta, RunStarted, Stored
-from mudroom._core.messages import Assistant, Message
+from mudroom._core.events import AnyEvent, Delta, RunStarted, StoredEvent
+from mudroom._core.messages import AssistantMessage, Message
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.projections.ledger import ledger
-from mudroom.projections.run_tree import Tree
-from mudroom.projections.transcript import transcript
+from mudroom.projections.ledger import compute_ledger
+from mudroom.projections.run_tree import RunTree
+from mudroom.projections.transcript import build_transcript
 
 
 def script(request: Request) -> Answer:
@@ -46,7 +46,7 @@ def script(request: Request) -> Answer:
 
 
 @pytest.fixture
-async def recorded(tmp_path: Path) -> tuple[list[Stored], ScriptedModel]:
+async def recorded(tmp_path: Path) -> tuple[list[StoredEvent], ScriptedModel]:
     (tmp_path / "notes.txt").write_text("one\ntwo\nthree\n")
     model, events = ScriptedModel(script), list[AnyEvent]()
     async with Session(
@@ -62,23 +62,23 @@ async def recorded(tmp_path: Path) -> tuple[list[Stored], ScriptedModel]:
     return [event for event in events if not isinstance(event, Delta)], model
 
 
-def conversation(events: list[Stored], run: RunStarted) -> tuple[Message, ...]:
+def conversation(events: list[StoredEvent], run: RunStarted) -> tuple[Message, ...]:
     """A run's messages, after those of the run it continues."""
     before = next(
         (e for e in events if isinstance(e, RunStarted) and e.run == run.brief.continues), None
     )
-    return (*(conversation(events, before) if before else ()), *transcript(events, run.run))
+    return (*(conversation(events, before) if before else ()), *build_transcript(events, run.run))
 
 
 async def test_transcript_is_what_the_model_was_sent_and_its_last_answer(
-    recorded: tuple[list[Stored], ScriptedModel],
+    recorded: tuple[list[StoredEvent], ScriptedModel],
 ):
     events, model = recorded
     rebuilt = [conversation(events, event) for event in events if isinstance(event, RunStarted)]
     assert len(rebuilt) == 4
     sent = [request.messages for request in model.requests]
     for messages in rebuilt:
-        assert isinstance(messages[-1], Assistant)
+        assert isinstance(messages[-1], AssistantMessage)
         assert messages[:-1] in sent
     strays = [
         request
@@ -89,20 +89,20 @@ async def test_transcript_is_what_the_model_was_sent_and_its_last_answer(
 
 
 async def test_tree_and_ledger_agree_with_the_reports_of_the_engine(
-    recorded: tuple[list[Stored], ScriptedModel],
+    recorded: tuple[list[StoredEvent], ScriptedModel],
 ):
     events, _ = recorded
-    tree = Tree()
+    tree = RunTree()
     for event in events:
         tree.apply(event)
     for run in tree.walk():
         assert run.report
-        assert run.subtree == run.report.usage
-        assert run.tools == sum(run.report.calls.values())
-        assert run.failed == run.report.failed
+        assert run.total_usage == run.report.usage
+        assert run.tool_call_count == sum(run.report.calls.values())
+        assert run.failed_calls == run.report.failed
         assert run.turn == run.report.turns
     assert [len(tree.children(root.run_id)) for root in tree.roots] == [2, 0]
-    booked = ledger(events)
+    booked = compute_ledger(events)
     assert booked.children == 2
     assert booked.child_tokens == sum(run.usage.total_tokens for run in tree.children("1"))
     assert booked.taken_lines > 6

@@ -10,24 +10,32 @@ from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
-    CallFinished,
-    CallStarted,
     Delta,
-    Retried,
+    ModelCallRetried,
+    NoteInjected,
     RunFinished,
     RunStarted,
     SessionOpened,
-    Stored,
-    Told,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFailed,
     TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import Assistant, Call, Result, Text, Usage, User, user
+from mudroom._core.messages import (
+    AssistantMessage,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    Usage,
+    UserMessage,
+    user_message,
+)
 from mudroom._core.tools import ToolResult
-from mudroom.projections.run_tree import TAIL, State, Tree
-from mudroom.projections.safe_text import clean, describe, one_line
-from mudroom.projections.transcript import transcript
+from mudroom.projections.run_tree import TAIL_LENGTH, RunState, RunTree
+from mudroom.projections.safe_text import describe_call, sanitize, sanitize_line
+from mudroom.projections.transcript import build_transcript
 
 
 def began(
@@ -53,25 +61,27 @@ def began(
     return RunStarted(at=at, run=run, brief=brief)
 
 
-def asks(run: str, *calls: Call, turn: int = 1, at: float = 1.0, text: str = "") -> TurnFinished:
-    blocks = (Text(text),) if text else ()
+def asks(
+    run: str, *calls: ToolCallBlock, turn: int = 1, at: float = 1.0, text: str = ""
+) -> TurnFinished:
+    blocks = (TextBlock(text),) if text else ()
     return TurnFinished(
-        at=at, run=run, turn=turn, message=Assistant((*blocks, *calls), usage=Usage(100, 10))
+        at=at, run=run, turn=turn, message=AssistantMessage((*blocks, *calls), usage=Usage(100, 10))
     )
 
 
-def call(id: str, name: str = "read", **arguments: Any) -> Call:
-    return Call(id, name, arguments)
+def call(id: str, name: str = "read", **arguments: Any) -> ToolCallBlock:
+    return ToolCallBlock(id, name, arguments)
 
 
-def begins(run: str, call: Call) -> CallStarted:
-    return CallStarted(at=2.0, run=run, call=call)
+def begins(run: str, call: ToolCallBlock) -> ToolCallStarted:
+    return ToolCallStarted(at=2.0, run=run, call=call)
 
 
 def gives(
     run: str, id: str, text: str = "ok", *, name: str = "read", error: bool = False
-) -> CallFinished:
-    return CallFinished(at=3.0, run=run, call_id=id, name=name, result=ToolResult(text, error))
+) -> ToolCallFinished:
+    return ToolCallFinished(at=3.0, run=run, call_id=id, name=name, result=ToolResult(text, error))
 
 
 def ends(run: str, reason: Reason = Reason.GOAL, *, at: float = 9.0, **more: Any) -> RunFinished:
@@ -84,8 +94,8 @@ def turn(run: str, number: int = 1) -> TurnStarted:
     return TurnStarted(at=0.5, run=run, turn=number)
 
 
-def tree_of(*events: AnyEvent) -> Tree:
-    tree = Tree()
+def tree_of(*events: AnyEvent) -> RunTree:
+    tree = RunTree()
     for event in events:
         tree.apply(event)
     return tree
@@ -120,8 +130,13 @@ def test_a_run_shows_turn_tools_and_last_action():
         gives("1", "a", error=True),
         begins("1", call("b", "grep", pattern="def  main\n")),
     ).runs["1"]
-    assert (run.turn, run.tools, run.failed, run.action) == (2, 1, 1, "grep def main")
-    assert run.open == {"b": "grep"}
+    assert (run.turn, run.tool_call_count, run.failed_calls, run.last_action) == (
+        2,
+        1,
+        1,
+        "grep def main",
+    )
+    assert run.open_calls == {"b": "grep"}
     assert (run.description, run.prompt, run.agent, run.model) == (
         "Find it",
         "Find the thing",
@@ -144,7 +159,7 @@ def test_tokens_are_counted_for_the_run_and_for_every_ancestor():
         110,
         110,
     ]
-    assert [tree.runs[run].subtree.total_tokens for run in ("1", "1.1.1", "1.1.1.1.1")] == [
+    assert [tree.runs[run].total_usage.total_tokens for run in ("1", "1.1.1", "1.1.1.1.1")] == [
         330,
         220,
         110,
@@ -154,17 +169,17 @@ def test_tokens_are_counted_for_the_run_and_for_every_ancestor():
 @pytest.mark.parametrize(
     ("reason", "state"),
     [
-        (Reason.GOAL, State.DONE),
-        (Reason.ERROR, State.FAILED),
-        (Reason.LOST, State.FAILED),
-        (Reason.MAX_TURNS, State.STOPPED),
-        (Reason.TIMEOUT, State.STOPPED),
-        (Reason.CANCELLED, State.STOPPED),
-        (Reason.BUDGET, State.STOPPED),
-        (Reason.LOOP, State.STOPPED),
+        (Reason.GOAL, RunState.DONE),
+        (Reason.ERROR, RunState.FAILED),
+        (Reason.LOST, RunState.FAILED),
+        (Reason.MAX_TURNS, RunState.STOPPED),
+        (Reason.TIMEOUT, RunState.STOPPED),
+        (Reason.CANCELLED, RunState.STOPPED),
+        (Reason.BUDGET, RunState.STOPPED),
+        (Reason.LOOP, RunState.STOPPED),
     ],
 )
-def test_the_state_of_a_finished_run_follows_its_reason(reason: Reason, state: State):
+def test_the_state_of_a_finished_run_follows_its_reason(reason: Reason, state: RunState):
     run = tree_of(
         began("1", at=2.0), ends("1", reason, at=7.0, error="no\x1b[31m such\nmodel")
     ).runs["1"]
@@ -175,10 +190,10 @@ def test_the_state_of_a_finished_run_follows_its_reason(reason: Reason, state: S
 
 def test_a_run_that_only_waits_for_children_is_waiting():
     waiting = tree_of(began("1"), begins("1", call("a", "task")), begins("1", call("b", "Agent")))
-    assert waiting.runs["1"].state is State.WAITING
+    assert waiting.runs["1"].state is RunState.WAITING
     waiting.apply(begins("1", call("c", "read")))
-    assert waiting.runs["1"].state is State.RUNNING
-    assert tree_of(began("1")).runs["1"].state is State.RUNNING
+    assert waiting.runs["1"].state is RunState.RUNNING
+    assert tree_of(began("1")).runs["1"].state is RunState.RUNNING
 
 
 def test_streamed_words_are_kept_short_and_are_void_after_a_retry():
@@ -188,18 +203,22 @@ def test_streamed_words_are_kept_short_and_are_void_after_a_retry():
         Delta(at=1, run="1", kind="text", text="x" * 1000),
         Delta(at=1, run="1", kind="call", text="y"),
     )
-    assert tree.runs["1"].tail == "x" * TAIL
-    tree.apply(Retried(at=4, run="1", attempt=1, delay=2.0, status=429))
-    assert tree.runs["1"].tail == ""
-    assert tree.runs["1"].retried
+    assert tree.runs["1"].streamed_tail == "x" * TAIL_LENGTH
+    tree.apply(ModelCallRetried(at=4, run="1", attempt=1, delay=2.0, status=429))
+    assert tree.runs["1"].streamed_tail == ""
+    assert tree.runs["1"].pending_retry
     tree.apply(Delta(at=6, run="1", kind="text", text="again"))
-    assert (tree.runs["1"].tail, tree.runs["1"].retried, tree.runs["1"].last_at) == (
+    assert (
+        tree.runs["1"].streamed_tail,
+        tree.runs["1"].pending_retry,
+        tree.runs["1"].last_event_at,
+    ) == (
         "again",
         None,
         6,
     )
     tree.apply(TurnFailed(at=7, run="1", error="gone"))
-    assert (tree.runs["1"].tail, tree.runs["1"].error) == ("", "gone")
+    assert (tree.runs["1"].streamed_tail, tree.runs["1"].error) == ("", "gone")
 
 
 def test_a_resumed_run_goes_on_in_its_place():
@@ -211,7 +230,7 @@ def test_a_resumed_run_goes_on_in_its_place():
         began("1.1.1", "1", at=20.0),
     )
     run = tree.runs["1.1.1"]
-    assert (run.state, run.open, len(tree.children("1"))) == (State.RUNNING, {}, 1)
+    assert (run.state, run.open_calls, len(tree.children("1"))) == (RunState.RUNNING, {}, 1)
 
 
 @pytest.mark.parametrize(
@@ -231,12 +250,12 @@ def test_a_resumed_run_goes_on_in_its_place():
     ],
 )
 def test_clean_text_is_shown_and_never_obeyed(text: str, shown: str):
-    assert clean(text) == shown
+    assert sanitize(text) == shown
 
 
 def test_one_line_is_one_line_and_no_longer_than_asked():
-    assert one_line("  a\n\tb\x1b[1m   c ") == "a b c"
-    assert one_line("x" * 1000, 10) == "x" * 10
+    assert sanitize_line("  a\n\tb\x1b[1m   c ") == "a b c"
+    assert sanitize_line("x" * 1000, 10) == "x" * 10
 
 
 @pytest.mark.parametrize(
@@ -250,88 +269,88 @@ def test_one_line_is_one_line_and_no_longer_than_asked():
         (call("1", "ba\x1b[2Jsh", command="rm\n\u202e-rf"), "bash rm -rf"),
     ],
 )
-def test_a_call_is_described_by_its_most_telling_argument(made: Call, words: str):
-    assert describe(made) == words
+def test_a_call_is_described_by_its_most_telling_argument(made: ToolCallBlock, words: str):
+    assert describe_call(made) == words
 
 
-def history() -> tuple[User, Assistant]:
-    return user("before"), Assistant((Text("said"),))
+def history() -> tuple[UserMessage, AssistantMessage]:
+    return user_message("before"), AssistantMessage((TextBlock("said"),))
 
 
 def test_transcript_begins_with_history_then_the_prompt():
-    events: list[Stored] = [began("1", prompt="now", history=history())]
-    assert transcript(events, "1") == (*history(), user("now"))
-    assert transcript(events, "2") == ()
+    events: list[StoredEvent] = [began("1", prompt="now", history=history())]
+    assert build_transcript(events, "1") == (*history(), user_message("now"))
+    assert build_transcript(events, "2") == ()
 
 
 def test_transcript_puts_results_in_the_order_of_the_calls_and_words_after_them():
     first, last = asks("1", call("a"), call("b")), asks("1", turn=2, text="done")
-    events: list[Stored] = [
+    events: list[StoredEvent] = [
         began("1", prompt="go"),
         turn("1"),
         first,
         gives("1", "b", "two", name="grep"),
         gives("1.1.1", "a", "of another run"),
-        Told(at=2, run="1", text="mind the list"),
+        NoteInjected(at=2, run="1", text="mind the list"),
         gives("1", "a", "one", error=True),
-        Told(at=2, run="1", text="hurry"),
+        NoteInjected(at=2, run="1", text="hurry"),
         turn("1", 2),
         last,
         ends("1"),
     ]
-    assert transcript(events, "1") == (
-        user("go"),
+    assert build_transcript(events, "1") == (
+        user_message("go"),
         first.message,
-        User(
+        UserMessage(
             (
-                Result("a", "read", "one", True),
-                Result("b", "grep", "two"),
-                Text("mind the list"),
-                Text("hurry"),
+                ToolResultBlock("a", "read", "one", True),
+                ToolResultBlock("b", "grep", "two"),
+                TextBlock("mind the list"),
+                TextBlock("hurry"),
             )
         ),
         last.message,
     )
-    assert transcript(events[:-3], "1")[-1] == transcript(events, "1")[2]
+    assert build_transcript(events[:-3], "1")[-1] == build_transcript(events, "1")[2]
 
 
 def test_transcript_ends_with_the_answer_while_a_call_has_no_result():
     answer = asks("1", call("a"), call("b"))
-    events: list[Stored] = [began("1"), turn("1"), answer, gives("1", "a")]
-    assert transcript(events, "1") == (user("Look."), answer.message)
-    later: list[Stored] = [
+    events: list[StoredEvent] = [began("1"), turn("1"), answer, gives("1", "a")]
+    assert build_transcript(events, "1") == (user_message("Look."), answer.message)
+    later: list[StoredEvent] = [
         *events,
         began("1"),
         gives("1", "b", "late"),
         gives("1", "a", "twice"),
         turn("1", 2),
     ]
-    assert transcript(later, "1")[2:] == (
-        User((Result("a", "read", "ok"), Result("b", "read", "late"))),
+    assert build_transcript(later, "1")[2:] == (
+        UserMessage((ToolResultBlock("a", "read", "ok"), ToolResultBlock("b", "read", "late"))),
     )
 
 
 def test_transcript_joins_early_words_to_the_prompt_and_nudges_follow_an_answer_without_calls():
     answer = asks("1", text="hm")
-    events: list[Stored] = [
+    events: list[StoredEvent] = [
         began("1", prompt="go"),
-        Told(at=0, run="1", text="today is Monday"),
+        NoteInjected(at=0, run="1", text="today is Monday"),
         turn("1"),
-        Retried(at=1, run="1", attempt=1, delay=1.0),
+        ModelCallRetried(at=1, run="1", attempt=1, delay=1.0),
         TurnFailed(at=1, run="1", error="cut"),
         turn("1", 2),
         answer,
-        Told(at=2, run="1", text="finish it"),
+        NoteInjected(at=2, run="1", text="finish it"),
     ]
-    assert transcript(events, "1") == (
-        User((Text("go"), Text("today is Monday"))),
+    assert build_transcript(events, "1") == (
+        UserMessage((TextBlock("go"), TextBlock("today is Monday"))),
         answer.message,
-        user("finish it"),
+        user_message("finish it"),
     )
 
 
 def test_transcript_keeps_apart_call_ids_that_a_provider_uses_again():
-    events: list[Stored] = [
+    events: list[StoredEvent] = [
         began("1"),
         turn("1"),
         asks("1", call("x")),
@@ -340,6 +359,12 @@ def test_transcript_keeps_apart_call_ids_that_a_provider_uses_again():
     ]
     events += [asks("1", call("x"), turn=2), gives("1", "x", "second")]
     blocks = [
-        message.content[0] for message in transcript(events, "1") if isinstance(message, User)
+        message.content[0]
+        for message in build_transcript(events, "1")
+        if isinstance(message, UserMessage)
     ]
-    assert blocks == [Text("Look."), Result("x", "read", "first"), Result("x", "read", "second")]
+    assert blocks == [
+        TextBlock("Look."),
+        ToolResultBlock("x", "read", "first"),
+        ToolResultBlock("x", "read", "second"),
+    ]

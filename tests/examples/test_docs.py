@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from mudroom import Call
-from mudroom.testing.model_server import Asked, ModelServer, Said
+from mudroom import ToolCallBlock
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
@@ -43,7 +43,7 @@ def blocks(page: Path, kind: str) -> list[str]:
     return [text for language, text in BLOCK.findall(page.read_text()) if language == kind]
 
 
-def answer(asked: Asked) -> Said:
+def answer(asked: ServerRequest) -> ServerAnswer:
     """A model that looks once, and emits a fitting value for whatever is wanted of it."""
     if "self_emitvalue" in asked.tools:
         tool = next(tool for tool in asked.json["tools"] if tool["name"] == "self_emitvalue")
@@ -57,10 +57,11 @@ def answer(asked: Asked) -> Said:
             {"emit_variable_name": name, "emit_variable_value": value[name]} for name in names
         )
         return tuple(
-            Call(f"c{n}", "self_emitvalue", arguments) for n, arguments in enumerate(emitted)
+            ToolCallBlock(f"c{n}", "self_emitvalue", arguments)
+            for n, arguments in enumerate(emitted)
         )
     if "read" in asked.tools and not asked.turn:
-        return (Call("r1", "read", {"file_path": "paper.md"}),)
+        return (ToolCallBlock("r1", "read", {"file_path": "paper.md"}),)
     return "It is about mud."
 
 

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._core.events import Told
+from mudroom._core.events import NoteInjected
 from mudroom.errors import JournalError
-from mudroom.journals.sqlite.journal import SqliteJournal, read_only
-from mudroom.testing.journal_conformance import refuses_after
+from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
+from mudroom.testing.journal_conformance import count_appends_until_failure
 
 _APPEND_FOR_EVER = """
 import asyncio, os, sys
@@ -69,9 +69,9 @@ def test_killed_at_any_moment_it_keeps_all_it_acknowledged(tmp_path: Path) -> No
         path = (
             tmp_path / f"{round_ // 2}.db"
         )  # every second round goes on with the file of the round before
-        before = 0 if round_ % 2 == 0 else len(list(read_only(path).read()))
+        before = 0 if round_ % 2 == 0 else len(list(open_reader(path).read()))
         acknowledged = _killed(path, round_ % 2 == 0, chance.uniform(0.0, 0.06))
-        events = list(read_only(path).read())[before:]
+        events = list(open_reader(path).read())[before:]
         for name in "abcde":
             found = [event.at for event in events if event.run == name]
             assert found == list(range(len(found))), "a gap"
@@ -97,8 +97,8 @@ def _write_protect(folder: Path) -> None:
 
 async def test_a_full_disk_never_says_saved(disk: Path) -> None:
     journal = SqliteJournal.open(disk / "s1.db", session="s1", create=True)
-    saved = await refuses_after(journal)
-    assert [event.at for event in read_only(disk / "s1.db").read()] == list(range(saved))
+    saved = await count_appends_until_failure(journal)
+    assert [event.at for event in open_reader(disk / "s1.db").read()] == list(range(saved))
 
 
 async def test_it_is_read_on_a_disk_that_cannot_be_written(disk: Path) -> None:
@@ -114,7 +114,7 @@ async def test_it_is_read_on_a_disk_that_cannot_be_written(disk: Path) -> None:
         (disk / name.replace("s1", "torn")).write_bytes(content)
     _write_protect(disk)
     for name in ("s1.db", "torn.db"):
-        assert len(list(read_only(disk / name).read())) == 10
+        assert len(list(open_reader(disk / name).read())) == 10
         with pytest.raises(JournalError, match=r"[Rr]ead-only.*MUDROOM_HOME"):
             SqliteJournal.open(disk / name, session="s1", create=False)
     with pytest.raises(JournalError, match=r"[Rr]ead-only.*MUDROOM_HOME"):
@@ -139,10 +139,10 @@ def test_a_file_that_may_not_grow_never_says_saved(tmp_path: Path) -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stderr
-    assert [event.at for event in read_only(tmp_path / "s1.db").read()][
+    assert [event.at for event in open_reader(tmp_path / "s1.db").read()][
         : int(ended.stdout)
     ] == list(range(int(ended.stdout)))
-    assert all(event.at >= 0 for event in read_only(tmp_path / "s1.db").read())
+    assert all(event.at >= 0 for event in open_reader(tmp_path / "s1.db").read())
 
 
 async def test_many_at_once_on_a_full_disk_all_hear_of_it(disk: Path) -> None:
@@ -152,9 +152,9 @@ async def test_many_at_once_on_a_full_disk_all_hear_of_it(disk: Path) -> None:
     )
     saved = results.count(None)
     assert saved < 500 and all(isinstance(result, JournalError) for result in results[saved:])
-    assert await refuses_after(journal) == 0
-    assert sum(1 for _ in read_only(disk / "s1.db").read()) == 2 * saved
+    assert await count_appends_until_failure(journal) == 0
+    assert sum(1 for _ in open_reader(disk / "s1.db").read()) == 2 * saved
 
 
-def _words(count: int) -> list[Told]:
-    return [Told(at=n, run="1", text="x" * 1000) for n in range(count)]
+def _words(count: int) -> list[NoteInjected]:
+    return [NoteInjected(at=n, run="1", text="x" * 1000) for n in range(count)]

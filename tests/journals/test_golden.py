@@ -7,13 +7,13 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from mudroom import Assistant, Reason, Session
+from mudroom import AssistantMessage, Reason, Session
 from mudroom._core.events import RunFinished
 from mudroom._version import __version__
 from mudroom.cli.commands.root import COMMANDS
 from mudroom.errors import JournalNewer
-from mudroom.journals.sqlite.journal import read_only
-from mudroom.journals.sqlite.repair import check
+from mudroom.journals.sqlite.journal import open_reader
+from mudroom.journals.sqlite.repair import check_journal
 from mudroom.models.scripted import Request, ScriptedModel
 
 GOLDEN = sorted(Path(__file__).with_name("golden").glob("*.db"))
@@ -21,7 +21,7 @@ ID = "00000000-0000-4000-8000-000000000001"
 
 
 def answer(request: Request) -> str:
-    return f"answer {sum(isinstance(message, Assistant) for message in request.messages)}"
+    return f"answer {sum(isinstance(message, AssistantMessage) for message in request.messages)}"
 
 
 @pytest.fixture(params=GOLDEN, ids=lambda path: path.stem)
@@ -37,9 +37,9 @@ def test_this_version_has_its_golden_journal() -> None:
 
 
 def test_it_opens_and_is_whole(home: Path) -> None:
-    record = read_only(home / "sessions" / f"{ID}.db")
+    record = open_reader(home / "sessions" / f"{ID}.db")
     assert record.meta.session == ID and record.meta.program and len(list(record.read())) > 20
-    assert check(record.path).lost == ()
+    assert check_journal(record.path).lost == ()
 
 
 def test_it_shows(home: Path) -> None:
@@ -57,11 +57,11 @@ async def test_it_goes_on(home: Path) -> None:
     async with Session(
         model=ScriptedModel(answer), home=str(home), resume=ID, sandbox="off"
     ) as session:
-        assert session.unfinished == ("2",)
-        report = await session.finish()
+        assert session.unfinished_runs == ("2",)
+        report = await session.resume_unfinished()
         assert report is not None and report.reason is Reason.GOAL and report.calls == {"task": 1}
         assert (await session.run("THIRD")).text == "answer 4"
-    events = read_only(home / "sessions" / f"{ID}.db").read()
+    events = open_reader(home / "sessions" / f"{ID}.db").read()
     told = [event.report.text for event in events if isinstance(event, RunFinished)]
     assert told == ["seen", "the first answer", "answer 1", "answer 3", "answer 4"]
 
@@ -73,5 +73,5 @@ def test_a_newer_schema_is_refused_politely(home: Path) -> None:
     connection.close()
     before = path.read_bytes()
     with pytest.raises(JournalNewer, match=r"schema 2.*knows 1.*Use a newer mudroom"):
-        read_only(path)
+        open_reader(path)
     assert path.read_bytes() == before

@@ -10,22 +10,22 @@ import pytest
 from mudroom import Session
 from mudroom._core.agents import Agent, Brief, Reason
 from mudroom._core.budgets import Budget
-from mudroom._core.events import RunFinished, RunStarted, SessionOpened, Stored, Told
+from mudroom._core.events import NoteInjected, RunFinished, RunStarted, SessionOpened, StoredEvent
 from mudroom.errors import JournalBusy, JournalDamaged, JournalNewer
-from mudroom.journals.sqlite.journal import CUT_OFF, SqliteJournal, read_only
-from mudroom.journals.sqlite.page_recovery import records, unwritten
-from mudroom.journals.sqlite.repair import LOST, check, repair
+from mudroom.journals.sqlite.journal import TORN_TAIL_NOTICE, SqliteJournal, open_reader
+from mudroom.journals.sqlite.page_recovery import has_torn_tail, recover_records
+from mudroom.journals.sqlite.repair import LOST_TEXT, check_journal, repair_journal
 from mudroom.models.scripted import ScriptedModel
 from mudroom.testing.sample_events import every_event
 
 ID = "11111111-1111-4111-8111-111111111111"
 
 
-def told(n: int, size: int = 300) -> Told:
-    return Told(at=float(n), run="1", text=f"{n} " + "x" * size)
+def told(n: int, size: int = 300) -> NoteInjected:
+    return NoteInjected(at=float(n), run="1", text=f"{n} " + "x" * size)
 
 
-def beginning(cwd: Path) -> list[Stored]:
+def beginning(cwd: Path) -> list[StoredEvent]:
     brief = Brief(
         run_id="1",
         agent=Agent(name="main"),
@@ -61,24 +61,27 @@ def spoil(path: Path, statement: str, *values: Any) -> None:
 
 
 def ats(path: Path) -> list[float]:
-    return [event.at for event in read_only(path).read() if isinstance(event, Told)]
+    return [event.at for event in open_reader(path).read() if isinstance(event, NoteInjected)]
 
 
 @pytest.mark.parametrize("size", [10, 300, 5_000, 200_000])
 async def test_the_pages_hold_what_sqlite_reads(tmp_path: Path, size: int) -> None:
     path, journal = await written(tmp_path, 30, size=size, close=False)
-    expected = list(read_only(path).read())
-    assert len(records(path)) == len(expected)
+    expected = list(open_reader(path).read())
+    assert len(recover_records(path)) == len(expected)
     await journal.close()
     connection = sqlite3.connect(path)
-    assert records(path) == dict(connection.execute("SELECT seq, body FROM events"))
+    assert recover_records(path) == dict(connection.execute("SELECT seq, body FROM events"))
     connection.close()
 
 
 async def test_a_whole_journal_stays_as_it_is(tmp_path: Path) -> None:
     path, _ = await written(tmp_path, 20)
     before = path.read_bytes()
-    assert repair(path, cwd="/").kept == check(path).kept == 22 and check(path).lost == ()
+    assert (
+        repair_journal(path, cwd="/").intact == check_journal(path).intact == 22
+        and check_journal(path).lost == ()
+    )
     assert path.read_bytes() == before and not list(path.parent.glob("*damaged*"))
 
 
@@ -87,13 +90,13 @@ async def test_s6_repair_keeps_all_records_around_a_damaged_one(tmp_path: Path) 
     spoil(path, "UPDATE events SET body = X'00' WHERE seq IN (50, 51, 120)")
     spoil(path, "DELETE FROM events WHERE seq = 70")
     with pytest.raises(JournalDamaged, match=r"record 50 is damaged.*journal repair"):
-        list(read_only(path).read())
-    assert check(path).lost == ((50, 51), (70, 70), (120, 120))
+        list(open_reader(path).read())
+    assert check_journal(path).lost == ((50, 51), (70, 70), (120, 120))
     damaged = path.read_bytes()
-    done = repair(path, cwd="/")
-    assert done.kept == 198 and Path(done.damaged).read_bytes() == damaged
+    done = repair_journal(path, cwd="/")
+    assert done.intact == 198 and Path(done.damaged_copy).read_bytes() == damaged
     assert ats(path) == [float(n) for n in range(200) if n not in (47, 48, 67, 117)]
-    assert check(path).lost == () and path.stat().st_mode & 0o077 == 0
+    assert check_journal(path).lost == () and path.stat().st_mode & 0o077 == 0
 
 
 @pytest.mark.parametrize("page", range(2, 24, 3))
@@ -109,8 +112,8 @@ async def test_s6_a_page_of_zeros_costs_its_own_records_and_no_other(
         return
     except JournalDamaged:
         pass
-    done = repair(path, cwd=str(tmp_path))
-    assert done.lost and check(path).lost == ()
+    done = repair_journal(path, cwd=str(tmp_path))
+    assert done.lost and check_journal(path).lost == ()
     assert whole - len(ats(path)) <= 14, "a page holds 14 records at most"
 
 
@@ -120,31 +123,31 @@ async def test_s6_a_file_whose_beginning_is_gone_is_repaired_too(tmp_path: Path)
     data[:4096] = b"\xff" * 4096
     path.write_bytes(data)
     with pytest.raises(JournalDamaged, match="journal repair"):
-        read_only(path)
-    repair(path, cwd=str(tmp_path))
-    assert len(ats(path)) == 200 and read_only(path).meta.session == ID
+        open_reader(path)
+    repair_journal(path, cwd=str(tmp_path))
+    assert len(ats(path)) == 200 and open_reader(path).meta.session == ID
 
 
 async def test_a_session_goes_on_after_a_repair_and_its_broken_run_is_lost(tmp_path: Path) -> None:
     path, _ = await written(tmp_path)
     spoil(path, "UPDATE events SET crc = crc + 1 WHERE seq = 10")
-    repair(path, cwd=str(tmp_path))
-    last = list(read_only(path).read())[-1]
+    repair_journal(path, cwd=str(tmp_path))
+    last = list(open_reader(path).read())[-1]
     assert isinstance(last, RunFinished) and last.report.reason is Reason.LOST
     async with Session(
         model=ScriptedModel(["and on"]), home=str(tmp_path / "home"), resume=ID
     ) as session:
-        assert session.unfinished == ()
+        assert session.unfinished_runs == ()
         assert (await session.run("next")).text == "and on"
 
 
 async def test_what_begins_is_put_in_where_it_is_lost(tmp_path: Path) -> None:
     path, _ = await written(tmp_path)
     spoil(path, "DELETE FROM events WHERE seq <= 2")
-    repair(path, cwd=str(tmp_path))
-    opened, began, *_ = read_only(path).read()
+    repair_journal(path, cwd=str(tmp_path))
+    opened, began, *_ = open_reader(path).read()
     assert isinstance(opened, SessionOpened) and opened.cwd == str(tmp_path)
-    assert isinstance(began, RunStarted) and began.brief.prompt == LOST
+    assert isinstance(began, RunStarted) and began.brief.prompt == LOST_TEXT
     async with Session(
         model=ScriptedModel(["and on"]), home=str(tmp_path / "home"), resume=ID
     ) as session:
@@ -166,24 +169,24 @@ async def test_damage_before_an_interrupted_run_leaves_it_to_be_finished(tmp_pat
     await journal.append(opened, second, *first, later)
     await journal.close()
     spoil(path, "UPDATE events SET body = X'00' WHERE seq = 5")
-    repair(path, cwd="/")
-    assert list(read_only(path).read())[-1] == later
+    repair_journal(path, cwd="/")
+    assert list(open_reader(path).read())[-1] == later
 
 
 async def test_a_live_or_newer_journal_is_not_repaired(tmp_path: Path) -> None:
     path, journal = await written(tmp_path, close=False)
     spoil(path, "UPDATE events SET crc = crc + 1 WHERE seq = 10")
     with pytest.raises(JournalBusy):
-        repair(path, cwd="/")
+        repair_journal(path, cwd="/")
     await journal.close()
     spoil(path, "PRAGMA user_version = 99")
     with pytest.raises(JournalNewer):
-        repair(path, cwd="/")
+        repair_journal(path, cwd="/")
 
 
 async def test_s6_a_torn_tail_is_left_out_with_a_notice(tmp_path: Path) -> None:
     path, journal = await written(tmp_path, 20, close=False)
-    sound = len(list(read_only(path).read()))
+    sound = len(list(open_reader(path).read()))
     await journal.append(told(1_000, 20_000))
     folder = tmp_path / "died" / "home" / "sessions"
     shutil.copytree(path.parent, folder)
@@ -192,10 +195,14 @@ async def test_s6_a_torn_tail_is_left_out_with_a_notice(tmp_path: Path) -> None:
     copy.with_name(copy.name + ".lock").unlink()
     copy.with_name(copy.name + "-shm").unlink()
     log = copy.with_name(copy.name + "-wal")
-    assert not unwritten(copy)
+    assert not has_torn_tail(copy)
     log.write_bytes(log.read_bytes()[:-6_000])
-    assert unwritten(copy) and check(copy).cut_off and check(copy).kept == sound
+    assert (
+        has_torn_tail(copy)
+        and check_journal(copy).torn_tail
+        and check_journal(copy).intact == sound
+    )
     async with Session(
         model=ScriptedModel([]), home=str(tmp_path / "died" / "home"), resume=ID
     ) as session:
-        assert CUT_OFF in session.notices
+        assert TORN_TAIL_NOTICE in session.notices

@@ -11,16 +11,16 @@ from zlib import crc32
 
 import pytest
 
-from mudroom._core.events import Told
+from mudroom._core.events import NoteInjected
 from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer
-from mudroom.journals.sqlite.journal import SqliteJournal, glance, read_only
-from mudroom.journals.sqlite.schema import rename
+from mudroom.journals.sqlite.journal import SqliteJournal, open_reader, read_header
+from mudroom.journals.sqlite.schema import write_name
 from mudroom.testing.journal_conformance import CHECKS, Check
 from mudroom.testing.sample_events import every_event
 
 
-def _told(n: float, text: str = "x") -> Told:
-    return Told(at=n, run="1", text=text)
+def _told(n: float, text: str = "x") -> NoteInjected:
+    return NoteInjected(at=n, run="1", text=text)
 
 
 async def _written(path: Path, count: int = 100) -> Path:
@@ -56,7 +56,7 @@ async def test_conforms(check: Check, tmp_path: Path) -> None:
 async def test_says_what_it_is(tmp_path: Path) -> None:
     before = time.time()
     path = await _written(tmp_path / "a b#?%.db")
-    meta = read_only(path).meta
+    meta = open_reader(path).meta
     assert meta.session == "s1" and before <= meta.created <= time.time() and meta.program
     connection = sqlite3.connect(path)
     assert connection.execute(
@@ -128,7 +128,7 @@ async def test_two_openings_of_one_new_session(tmp_path: Path) -> None:
         SqliteJournal.open(path, session="s2", create=False)
     nowhere = tmp_path / "s3.db"
     for open_ in (
-        lambda: read_only(nowhere),
+        lambda: open_reader(nowhere),
         lambda: SqliteJournal.open(nowhere, session="s3", create=False),
     ):
         with pytest.raises(JournalError, match=r"no such journal.*mudroom runs"):
@@ -143,7 +143,7 @@ async def test_a_file_that_is_no_journal(tmp_path: Path, content: bytes) -> None
     path = tmp_path / "s1.db"
     path.write_bytes(content)
     with pytest.raises(JournalDamaged, match=r"s1\.db.*left as it is"):
-        read_only(path)
+        open_reader(path)
     with pytest.raises(JournalDamaged, match=r"s1\.db.*left as it is"):
         SqliteJournal.open(path, session="s1", create=False)
     assert path.read_bytes() == content and not list(tmp_path.glob("*.lock"))
@@ -152,14 +152,14 @@ async def test_a_file_that_is_no_journal(tmp_path: Path, content: bytes) -> None
 async def test_a_database_of_another_program(tmp_path: Path) -> None:
     _spoil(tmp_path / "s1.db", "CREATE TABLE events (seq)")
     with pytest.raises(JournalDamaged, match="no journal of mudroom"):
-        read_only(tmp_path / "s1.db")
+        open_reader(tmp_path / "s1.db")
 
 
 async def test_one_of_a_newer_version_is_left_alone(tmp_path: Path) -> None:
     path = await _written(tmp_path / "s1.db")
     _spoil(path, "PRAGMA user_version = 2")
     for open_ in (
-        lambda: read_only(path),
+        lambda: open_reader(path),
         lambda: SqliteJournal.open(path, session="s1", create=False),
     ):
         with pytest.raises(JournalNewer, match=r"schema 2.*knows 1.*newer mudroom"):
@@ -191,7 +191,7 @@ async def test_inner_damage_is_loud_and_named(
     _spoil(path, statement, value)
     seen: list[float] = []
     with pytest.raises(JournalDamaged, match=rf"{words}.*s1\.db.*left as it is"):
-        for event in read_only(path).read():
+        for event in open_reader(path).read():
             seen.append(event.at)
     assert seen == list(range(49))
 
@@ -206,7 +206,7 @@ async def test_damage_of_whole_pages_is_loud(tmp_path: Path, spoil: str) -> None
     )
     seen: list[float] = []
     with pytest.raises(JournalDamaged, match=r"s1\.db"):
-        for event in read_only(path).read():
+        for event in open_reader(path).read():
             seen.append(event.at)
     assert seen == list(range(len(seen))) and len(seen) < 500
 
@@ -223,7 +223,7 @@ async def test_a_torn_end_is_dropped(tmp_path: Path) -> None:
         copy.write_bytes(main)
         (tmp_path / "copy.db-wal").write_bytes(wal[:kept] + b"\0" * (len(wal) - kept))
         (tmp_path / "copy.db-shm").unlink(missing_ok=True)
-        lengths.append(len(list(read_only(copy).read())))
+        lengths.append(len(list(open_reader(copy).read())))
         again = SqliteJournal.open(copy, session="s1", create=False)
         await again.append(_told(99))
         assert [event.at for event in again.read()] == [*range(lengths[-1]), 99]
@@ -243,7 +243,7 @@ async def test_a_loop_that_ended_without_closing_harms_nobody(tmp_path: Path) ->
         asyncio.run(begin())
 
     await asyncio.to_thread(leave)
-    assert next(read_only(tmp_path / "s1.db").read()) == _told(0)
+    assert next(open_reader(tmp_path / "s1.db").read()) == _told(0)
 
 
 async def test_a_durable_record_takes_little_time(tmp_path: Path) -> None:
@@ -269,17 +269,17 @@ async def test_a_durable_record_takes_little_time(tmp_path: Path) -> None:
 
 async def test_a_glance_sees_meta_and_first_event_and_leaves_nothing_behind(tmp_path: Path) -> None:
     path = await _written(tmp_path / "s1.db", 3)
-    rename(path, "a name")
-    meta, first = glance(path)
+    write_name(path, "a name")
+    meta, first = read_header(path)
     assert (meta.session, meta.name) == ("s1", "a name") and first is not None and first.at == 0
     assert [each.name for each in tmp_path.iterdir()] == ["s1.db"]
     journal = SqliteJournal.open(path, session="s1", create=False)
     await journal.append(_told(3))
-    rename(path, "named at work")
-    assert glance(path)[0].name == "named at work" == read_only(path).meta.name
+    write_name(path, "named at work")
+    assert read_header(path)[0].name == "named at work" == open_reader(path).meta.name
     await journal.append(_told(4))
     await journal.close()
-    assert len(list(read_only(path).read())) == 5
+    assert len(list(open_reader(path).read())) == 5
     _spoil(path, "PRAGMA user_version = 99")
     with pytest.raises(JournalNewer):
-        glance(path)
+        read_header(path)

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from mudroom import Reason, Session
-from mudroom._core.events import CallStarted, Told
-from mudroom._core.messages import Call
-from mudroom.cli.actions.export import redacted
+from mudroom._core.events import NoteInjected, ToolCallStarted
+from mudroom._core.messages import ToolCallBlock
+from mudroom.cli.actions.export import redact_events
 from mudroom.output_filters.redaction import Redactor
-from mudroom.testing import replayed
-from mudroom.testing.model_server import Asked, ModelServer, Said
+from mudroom.testing import load_replay_model
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 SECRET = "sk-ant-" + "a1B2" * 12
@@ -33,15 +33,19 @@ print(json.dumps({
 """
 
 
-def delegating(asked: Asked) -> Said:
+def delegating(asked: ServerRequest) -> ServerAnswer:
     if "task" in asked.tools:
         tasks = [
-            Call(f"toolu_{n}", "task", {"prompt": f"CHILD {n}", "description": f"look {n}"})
+            ToolCallBlock(
+                f"toolu_{n}", "task", {"prompt": f"CHILD {n}", "description": f"look {n}"}
+            )
             for n in (1, 2)
         ]
         return f"end {asked.turn}" if asked.turn % 2 else tasks
     return (
-        f"seen {SECRET}" if asked.turn else [Call("r", "read", {"file_path": "f0.txt", "limit": 1})]
+        f"seen {SECRET}"
+        if asked.turn
+        else [ToolCallBlock("r", "read", {"file_path": "f0.txt", "limit": 1})]
     )
 
 
@@ -131,17 +135,20 @@ async def test_a_fixture_runs_an_agent_offline(mudroom: Any, tmp_path: Path) -> 
     assert fixture.read_text() == (await mudroom("export", "--format", "fixture")).out
     assert SECRET not in fixture.read_text()
     async with Session(
-        model=replayed(fixture), cwd=str(mudroom.project), journal="memory", home=str(tmp_path)
+        model=load_replay_model(fixture),
+        cwd=str(mudroom.project),
+        journal="memory",
+        home=str(tmp_path),
     ) as session:
         report = await session.run("first")
     assert (report.reason, report.text) == (Reason.GOAL, "end 1")
 
 
 def test_no_text_of_an_event_goes_out_as_it_is() -> None:
-    call = CallStarted(
-        at=0, run="1", call=Call("c", "bash", {SECRET: [{"deep": f"echo {SECRET}"}]})
+    call = ToolCallStarted(
+        at=0, run="1", call=ToolCallBlock("c", "bash", {SECRET: [{"deep": f"echo {SECRET}"}]})
     )
-    out = list(redacted([Told(at=0, run="1", text=SECRET), call], Redactor({})))
+    out = list(redact_events([NoteInjected(at=0, run="1", text=SECRET), call], Redactor({})))
     assert len(out) == 2 and SECRET not in str(out) and "redacted" in str(out)
 
 

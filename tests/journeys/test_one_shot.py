@@ -6,17 +6,17 @@ from typing import Any
 from claude_agent_sdk._internal.message_parser import parse_message
 from claude_agent_sdk.types import ResultMessage, SystemMessage
 
-from mudroom._core.messages import Call
-from mudroom.testing.model_server import Asked, ModelServer, Said
+from mudroom._core.messages import ToolCallBlock
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
 
-def family(asked: Asked) -> Said:
+def family(asked: ServerRequest) -> ServerAnswer:
     """A parent with three children, each reading one file and answering with one word."""
     if "task" in asked.tools:
         tasks = [
-            Call(
+            ToolCallBlock(
                 f"t{n}",
                 "task",
                 {"prompt": f"CHILD {n}", "description": f"read {n}", "agent": "explore"},
@@ -25,7 +25,11 @@ def family(asked: Asked) -> Said:
         ]
         return "all done" if asked.turn else tasks
     n = next(n for n in range(3) if f"CHILD {n}" in asked.body.decode())
-    return f"REPORT-{n}" if asked.turn else [Call(f"r{n}", "read", {"file_path": f"f{n}.txt"})]
+    return (
+        f"REPORT-{n}"
+        if asked.turn
+        else [ToolCallBlock(f"r{n}", "read", {"file_path": f"f{n}.txt"})]
+    )
 
 
 async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(mudroom: Any) -> None:
@@ -123,9 +127,9 @@ async def test_stdin_joins_the_prompt_or_is_it(mudroom: Any) -> None:
 
 
 async def test_a_turn_limit_ends_with_its_reason_and_code_1(mudroom: Any) -> None:
-    def answer(asked: Asked) -> Said:
+    def answer(asked: ServerRequest) -> ServerAnswer:
         return (
-            [Call(f"r{asked.n}", "read", {"file_path": "f0.txt", "offset": asked.n})]
+            [ToolCallBlock(f"r{asked.n}", "read", {"file_path": "f0.txt", "offset": asked.n})]
             if asked.turn < 2
             else "so far"
         )
@@ -160,8 +164,8 @@ async def test_another_folder_is_worked_on_with_capital_c(mudroom: Any) -> None:
     (mudroom.project / "sub").mkdir()
     (mudroom.project / "sub" / "here.txt").write_text("found me")
 
-    def answer(asked: Asked) -> Said:
-        return "ok" if asked.turn else [Call("r", "read", {"file_path": "here.txt"})]
+    def answer(asked: ServerRequest) -> ServerAnswer:
+        return "ok" if asked.turn else [ToolCallBlock("r", "read", {"file_path": "here.txt"})]
 
     async with ModelServer(answer) as server:
         await mudroom("-p", "x", "-C", "sub", *MODEL, url=server.url)

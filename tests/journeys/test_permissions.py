@@ -7,28 +7,28 @@ import os
 import time
 from typing import Any
 
-from mudroom._core.messages import Call
-from mudroom.sandboxes.detect import find, look
-from mudroom.testing.model_server import Asked, ModelServer, Said
+from mudroom._core.messages import ToolCallBlock
+from mudroom.sandboxes.detect import find_bwrap, run_probes
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 HIDDEN = "touch made" + " " * 300 + "; rm\u202e -rf x\u200b"
-BEST = look(find(os.environ, "/nonexistent")).tier
+BEST = run_probes(find_bwrap(os.environ, "/nonexistent")).tier
 
 
 def calls(*commands: str) -> Any:
     """A script: the root hands out one task; the child runs these commands, one a turn, and says what it read last."""
 
-    async def answer(asked: Asked) -> Said:
+    async def answer(asked: ServerRequest) -> ServerAnswer:
         if "task" in asked.tools:
             done = "tool_result" in str(asked.messages[-1])
             return (
                 "all told"
                 if done
-                else [Call("t", "task", {"prompt": "CHILD", "description": "make it"})]
+                else [ToolCallBlock("t", "task", {"prompt": "CHILD", "description": "make it"})]
             )
         if asked.turn < len(commands):
-            return [Call(f"c{asked.turn}", "bash", {"command": commands[asked.turn]})]
+            return [ToolCallBlock(f"c{asked.turn}", "bash", {"command": commands[asked.turn]})]
         return f"the child heard {str(asked.messages[-1])[-200:]}"
 
     return answer
@@ -145,8 +145,8 @@ async def test_where_nobody_can_be_asked_it_is_a_denial_at_once(mudroom: Any) ->
 
 
 async def test_a_mentioned_file_that_is_denied_is_not_read(mudroom: Any) -> None:
-    async def answer(asked: Asked) -> Said:
-        return "done" if asked.turn else [Call("r", "read", {"file_path": "f0.txt"})]
+    async def answer(asked: ServerRequest) -> ServerAnswer:
+        return "done" if asked.turn else [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
 
     async with ModelServer(answer) as server:
         done = await mudroom(

@@ -3,20 +3,24 @@
 import json
 from typing import Any
 
-from mudroom._core.messages import Call
-from mudroom.testing.model_server import Asked, ModelServer, Said
+from mudroom._core.messages import ToolCallBlock
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
 
-def delegating(asked: Asked) -> Said:
+def delegating(asked: ServerRequest) -> ServerAnswer:
     if "task" in asked.tools:
         return (
             "the end"
             if asked.turn
-            else [Call("t", "task", {"prompt": "CHILD look", "description": "look around"})]
+            else [
+                ToolCallBlock("t", "task", {"prompt": "CHILD look", "description": "look around"})
+            ]
         )
-    return "seen \x1b[31mred" if asked.turn else [Call("r", "read", {"file_path": "f0.txt"})]
+    return (
+        "seen \x1b[31mred" if asked.turn else [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
+    )
 
 
 async def test_sessions_are_listed_newest_first_and_shown_by_id_prefix_or_last(

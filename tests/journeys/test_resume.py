@@ -8,8 +8,8 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-from mudroom._core.messages import Call
-from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
+from mudroom._core.messages import ToolCallBlock
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 JSON = ("-o", "json")
@@ -21,11 +21,11 @@ class Story:
     def __init__(self) -> None:
         self.stuck, self.calm, self.asked = asyncio.Event(), False, Counter[str]()
 
-    def __call__(self, asked: Asked) -> Said:
+    def __call__(self, asked: ServerRequest) -> ServerAnswer:
         if "task" in asked.tools:
             self.asked[f"parent {asked.turn}"] += 1
             children = [
-                Call(f"t{name}", "task", {"prompt": f"CHILD {name}", "description": name})
+                ToolCallBlock(f"t{name}", "task", {"prompt": f"CHILD {name}", "description": name})
                 for name in "abc"
             ]
             return "all three are done" if asked.turn else children
@@ -33,14 +33,14 @@ class Story:
         self.asked[f"{name} {asked.turn}"] += 1
         if asked.turn == 0:
             return [
-                Call(
+                ToolCallBlock(
                     f"w{name}",
                     "write",
                     {"file_path": f"{name}.txt", "content": f"made by {name}\n"},
                 )
             ]
         if asked.turn == 1:
-            return [Call(f"b{name}", "bash", {"command": f"echo {name} >> effects.txt"})]
+            return [ToolCallBlock(f"b{name}", "bash", {"command": f"echo {name} >> effects.txt"})]
         if name == "c" and not self.calm:
             if self.asked["a 2"] and self.asked["b 2"]:
                 self.stuck.set()
@@ -243,9 +243,11 @@ async def test_sessions_are_renamed_and_deleted_and_go_in_time(mudroom: Any) -> 
 async def test_limits_of_tokens_minutes_and_money_end_a_run_with_a_true_reason(
     mudroom: Any,
 ) -> None:
-    def busy(asked: Asked) -> Said:
+    def busy(asked: ServerRequest) -> ServerAnswer:
         reading = [
-            Call(f"r{asked.turn}", "read", {"file_path": "f0.txt", "offset": asked.turn + 1})
+            ToolCallBlock(
+                f"r{asked.turn}", "read", {"file_path": "f0.txt", "offset": asked.turn + 1}
+            )
         ]
         return "this is what I have" if asked.turn > 5 else reading
 

@@ -9,22 +9,24 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.messages import Call
-from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
+from mudroom._core.messages import ToolCallBlock
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 READY = "sandbox"
 """On the screen once the session is open."""
 
 
-def delegating(asked: Asked) -> Said:
+def delegating(asked: ServerRequest) -> ServerAnswer:
     if "task" in asked.tools:
-        task = Call(f"t{asked.n}", "task", {"prompt": "CHILD look", "description": "look around"})
+        task = ToolCallBlock(
+            f"t{asked.n}", "task", {"prompt": "CHILD look", "description": "look around"}
+        )
         return "answer" if asked.turn % 2 else [task]
-    return "seen" if asked.turn else [Call("r", "read", {"file_path": "f0.txt"})]
+    return "seen" if asked.turn else [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
 
 
-def words(asked: Asked) -> str:
+def words(asked: ServerRequest) -> str:
     """The last prompt as the model got it."""
     return str(asked.messages[-1])
 
@@ -266,8 +268,8 @@ async def test_another_session_another_model_another_mode(tmux: Any) -> None:
 
 
 async def test_the_last_result_in_full_and_what_is_exported(tmux: Any, mudroom: Any) -> None:
-    def answer(asked: Asked) -> Said:
-        return "seen" if asked.turn else [Call("r", "bash", {"command": "seq 100 140"})]
+    def answer(asked: ServerRequest) -> ServerAnswer:
+        return "seen" if asked.turn else [ToolCallBlock("r", "bash", {"command": "seq 100 140"})]
 
     async with ModelServer(answer) as server:
         await tmux.start("--permission-mode", "acceptEdits", *MODEL, url=server.url, rows=60)
@@ -336,10 +338,12 @@ MARKDOWN = "# A *finding*\n\nIt is **bold**.\n\n```python\nx = 1\n```\n\nThe end
 async def test_an_answer_at_a_terminal_is_rendered_as_it_streams_and_piped_it_is_as_it_was(
     mudroom: Any,
 ) -> None:
-    async def slowly(asked: Asked) -> Said:
+    async def slowly(asked: ServerRequest) -> ServerAnswer:
         if "task" in asked.tools and not asked.turn:
-            return [Call("t", "task", {"prompt": "CHILD look", "description": "look around"})]
-        return Fault(MARKDOWN, drip=120, pause=0.03) if "task" in asked.tools else "seen"
+            return [
+                ToolCallBlock("t", "task", {"prompt": "CHILD look", "description": "look around"})
+            ]
+        return Fault(MARKDOWN, chunk_size=120, pause=0.03) if "task" in asked.tools else "seen"
 
     async with ModelServer(slowly) as server:
         async with mudroom.at_terminal("-p", "go", *MODEL, url=server.url) as screen:

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.messages import Call
-from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
+from mudroom._core.messages import ToolCallBlock
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 READY = "sandbox"
@@ -22,7 +22,7 @@ class Three:
         self.go, self.heard = asyncio.Event(), list[str]()
         self.names = ("alpha", "beta", "gamma")
 
-    async def __call__(self, asked: Asked) -> Said:
+    async def __call__(self, asked: ServerRequest) -> ServerAnswer:
         last = str(asked.messages[-1])
         if "task" in asked.tools:
             self.heard.append(last)
@@ -31,14 +31,14 @@ class Three:
             )
         name = next(name for name in self.names if f"CHILD {name}" in str(asked.messages[0]))
         if asked.turn == 0:
-            return [Call(f"r{asked.n}", "read", {"file_path": "f0.txt"})]
+            return [ToolCallBlock(f"r{asked.n}", "read", {"file_path": "f0.txt"})]
         self.heard.append(f"{name}: {last}")
         if "Summarise" not in last and "summary" not in last:
             await self.go.wait()
         return f"{name} saw it"
 
-    def _task(self, name: str) -> Call:
-        return Call(
+    def _task(self, name: str) -> ToolCallBlock:
+        return ToolCallBlock(
             f"t-{name}",
             "task",
             {"prompt": f"CHILD {name} 看一看", "description": f"look at {name} {self.about}"},
@@ -170,20 +170,22 @@ def above(screen: str) -> list[str]:
 async def test_a_question_is_seen_though_a_transcript_is_open(tmux: Any, mudroom: Any) -> None:
     asked_for = asyncio.Event()
 
-    async def answer(asked: Asked) -> Said:
+    async def answer(asked: ServerRequest) -> ServerAnswer:
         if "task" in asked.tools:
             tasks = [
-                Call(f"t{n}", "task", {"prompt": f"CHILD {n}", "description": f"write {n}"})
+                ToolCallBlock(
+                    f"t{n}", "task", {"prompt": f"CHILD {n}", "description": f"write {n}"}
+                )
                 for n in range(2)
             ]
             return "both done" if "tool_result" in str(asked.messages[-1]) else tasks
         if asked.turn == 0:
-            return [Call("r", "read", {"file_path": "f0.txt"})]
+            return [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
         await asked_for.wait()
         return (
             "it is done"
             if asked.turn > 1
-            else [Call("w", "write", {"file_path": "new.txt", "content": "x\n"})]
+            else [ToolCallBlock("w", "write", {"file_path": "new.txt", "content": "x\n"})]
         )
 
     async with ModelServer(answer) as server:
@@ -257,18 +259,18 @@ async def test_ctrl_x_ctrl_k_stops_all(tmux: Any, three: Three) -> None:
 
 
 async def test_ctrl_c_at_twenty_moments_keeps_the_session(tmux: Any) -> None:
-    async def answer(asked: Asked) -> Said:
+    async def answer(asked: ServerRequest) -> ServerAnswer:
         last = str(asked.messages[-1])
         if "are you there" in last:
             return "still here"
         if "task" not in asked.tools:
             return (
-                [Call(f"b{asked.n}", "bash", {"command": "sleep 5"})]
+                [ToolCallBlock(f"b{asked.n}", "bash", {"command": "sleep 5"})]
                 if asked.turn == 0
                 else Fault(delay=60)
             )
         return (
-            [Call(f"t{asked.n}-{n}", "task", {"prompt": "look"}) for n in range(3)]
+            [ToolCallBlock(f"t{asked.n}-{n}", "task", {"prompt": "look"}) for n in range(3)]
             if "tool_result" not in last
             else Fault(delay=60)
         )
@@ -357,18 +359,20 @@ async def test_nothing_stays_of_what_was_drawn_at_another_width(
 async def test_a_question_names_the_child_and_keeps_clear_of_the_tree(
     tmux: Any, mudroom: Any
 ) -> None:
-    async def answer(asked: Asked) -> Said:
+    async def answer(asked: ServerRequest) -> ServerAnswer:
         last = str(asked.messages[-1])
         if "task" in asked.tools:
             tasks = [
-                Call(f"t{n}", "task", {"prompt": f"CHILD {n}", "description": f"write {n}"})
+                ToolCallBlock(
+                    f"t{n}", "task", {"prompt": f"CHILD {n}", "description": f"write {n}"}
+                )
                 for n in range(2)
             ]
             return "both asked" if "tool_result" in last else tasks
         return (
             "it is done"
             if asked.turn
-            else [Call("w", "write", {"file_path": "new.txt", "content": "x\n"})]
+            else [ToolCallBlock("w", "write", {"file_path": "new.txt", "content": "x\n"})]
         )
 
     async with ModelServer(answer) as server:

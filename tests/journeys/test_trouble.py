@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.messages import Call
-from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
+from mudroom._core.messages import ToolCallBlock
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 JSON = ("--output-format", "json")
@@ -49,7 +49,11 @@ async def test_a_refused_key_is_an_error_without_the_key(mudroom: Any) -> None:
     body = b'{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key sk-planted-key"}}'
     async with ModelServer(lambda asked: Fault(status=401, body=body)) as server:
         done = await mudroom("-p", "x", *MODEL, url=server.url)
-        assert (done.code, done.out, server.count) == (1, "", 1) and "ANTHROPIC_API_KEY" in done.err
+        assert (done.code, done.out, server.request_count) == (
+            1,
+            "",
+            1,
+        ) and "ANTHROPIC_API_KEY" in done.err
         done = await mudroom("-p", "x", *MODEL, *JSON, url=server.url)
     result = json.loads(done.out)
     assert (
@@ -67,7 +71,7 @@ async def test_an_endpoint_that_is_down_may_be_up_later(mudroom: Any) -> None:
 
 async def test_an_endpoint_that_answers_html_is_an_error(mudroom: Any) -> None:
     async with ModelServer(
-        lambda asked: Fault(status=200, body=b"<html>login</html>", kind="text/html")
+        lambda asked: Fault(status=200, body=b"<html>login</html>", content_type="text/html")
     ) as server:
         done = await mudroom("-p", "x", *MODEL, url=server.url)
     assert (done.code, done.out) == (1, "") and server.url in done.err
@@ -76,9 +80,9 @@ async def test_an_endpoint_that_answers_html_is_an_error(mudroom: Any) -> None:
 async def test_ctrl_c_stops_the_run_and_keeps_its_report(mudroom: Any) -> None:
     stuck = asyncio.Event()
 
-    async def answer(asked: Asked) -> Said:
+    async def answer(asked: ServerRequest) -> ServerAnswer:
         if "task" in asked.tools:
-            return [Call("t", "task", {"prompt": "CHILD", "description": "hang"})]
+            return [ToolCallBlock("t", "task", {"prompt": "CHILD", "description": "hang"})]
         stuck.set()
         return Fault(delay=60)
 
@@ -107,7 +111,7 @@ async def test_sigterm_and_a_second_ctrl_c_leave(
 ) -> None:
     stuck = asyncio.Event()
 
-    async def answer(asked: Asked) -> Said:
+    async def answer(asked: ServerRequest) -> ServerAnswer:
         stuck.set()
         return Fault(delay=60)
 
@@ -119,10 +123,10 @@ async def test_sigterm_and_a_second_ctrl_c_leave(
 async def test_a_closed_pipe_is_no_error(mudroom: Any) -> None:
     read, write = os.pipe()
 
-    async def answer(asked: Asked) -> Said:
+    async def answer(asked: ServerRequest) -> ServerAnswer:
         if asked.turn == 0:
             os.close(read)
-        return "the end" if asked.turn else [Call("r", "read", {"file_path": "f0.txt"})]
+        return "the end" if asked.turn else [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
 
     async with ModelServer(answer) as server:
         process = await mudroom.start(

@@ -7,23 +7,23 @@ from typing import Any
 import pytest
 
 from mudroom._core.messages import (
-    Assistant,
-    Call,
+    AssistantMessage,
     Message,
-    Result,
     StopReason,
-    Text,
-    Thinking,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
     Usage,
-    User,
-    user,
+    UserMessage,
+    user_message,
 )
-from mudroom._core.ports import Piece, Setup
+from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
-from mudroom.models._http import Cut, Http, Refused
-from mudroom.models._sse import Sse
-from mudroom.models._tool_names import Names
+from mudroom.models._http import HttpClient, StreamCut, StreamError
+from mudroom.models._sse import SseParser
+from mudroom.models._tool_names import ToolNames
 from mudroom.models.anthropic import AnthropicModel, AnthropicReader
 from mudroom.testing import wire_formats
 from mudroom.testing.clock import FakeClock
@@ -42,24 +42,24 @@ def tool(name: str) -> Tool:
 
 
 def model(name: str = "claude-sonnet-4-5") -> AnthropicModel:
-    return AnthropicModel(name, http=Http(clock=FakeClock()), key="k")
+    return AnthropicModel(name, http=HttpClient(clock=FakeClock()), key="k")
 
 
 def sent(
     *messages: Message,
-    setup: Setup | None = None,
+    setup: RequestConfig | None = None,
     tools: bool = True,
     name: str = "claude-sonnet-4-5",
 ) -> dict[str, Any]:
-    chat = model(name).chat(setup or Setup(system=""))
+    chat = model(name).start_conversation(setup or RequestConfig(system=""))
     for message in messages:
-        chat.add(message)
-    return json.loads(chat.body(tools=tools))
+        chat.append(message)
+    return json.loads(chat.build_body(tools=tools))
 
 
 def blocks(message: Message) -> list[dict[str, Any]]:
     """How one message is sent, without the cache mark."""
-    wired = sent(user("x"), message)["messages"][1:]
+    wired = sent(user_message("x"), message)["messages"][1:]
     return [
         {key: value for key, value in block.items() if key != "cache_control"}
         for entry in wired
@@ -69,22 +69,25 @@ def blocks(message: Message) -> list[dict[str, Any]]:
 
 READS = (("t1", "a.py"), ("t2", "b.py"))
 CONVERSATION: list[Message] = [
-    user("Read a.py and b.py."),
-    Assistant(
-        (Thinking("Two files.", "sig=="), *(Call(i, "read", {"path": p}) for i, p in READS)),
+    user_message("Read a.py and b.py."),
+    AssistantMessage(
+        (
+            ThinkingBlock("Two files.", "sig=="),
+            *(ToolCallBlock(i, "read", {"path": p}) for i, p in READS),
+        ),
         wire="anthropic",
     ),
-    User(
+    UserMessage(
         (
-            Result("t1", "read", "1\tpass"),
-            Result("t2", "read", "no such file", error=True),
-            Text("Go on."),
+            ToolResultBlock("t1", "read", "1\tpass"),
+            ToolResultBlock("t2", "read", "no such file", error=True),
+            TextBlock("Go on."),
         )
     ),
-    Assistant((Text("One is there."),), wire="anthropic"),
-    user("Thanks."),
+    AssistantMessage((TextBlock("One is there."),), wire="anthropic"),
+    user_message("Thanks."),
 ]
-SETUP = Setup(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
+SETUP = RequestConfig(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
 
 
 def test_a_request_as_it_is_sent() -> None:
@@ -121,11 +124,11 @@ def test_a_request_as_it_is_sent() -> None:
 
 
 def test_each_body_is_a_byte_exact_extension_of_the_one_before() -> None:
-    chat, bodies = model().chat(SETUP), list[bytes]()
-    head = len(chat.body()) - len(b"]}")
+    chat, bodies = model().start_conversation(SETUP), list[bytes]()
+    head = len(chat.build_body()) - len(b"]}")
     for message in CONVERSATION:
-        chat.add(message)
-        body = chat.body()
+        chat.append(message)
+        body = chat.build_body()
         bodies.append(body[:head] + body[head:].replace(MARK_BYTES, b""))
     for before, after in itertools.pairwise(bodies):
         assert after.startswith(before.removesuffix(b"]}"))
@@ -134,21 +137,28 @@ def test_each_body_is_a_byte_exact_extension_of_the_one_before() -> None:
 def test_siblings_share_tools_and_system_byte_for_byte() -> None:
     heads = set[bytes]()
     for prompt in ("one", "another"):
-        chat = model().chat(Setup(system="Be brief.", tools=(tool("read"), tool("grep"))))
-        chat.add(user(prompt))
-        heads.add(chat.body().partition(b'"messages":[')[0])
+        chat = model().start_conversation(
+            RequestConfig(system="Be brief.", tools=(tool("read"), tool("grep")))
+        )
+        chat.append(user_message(prompt))
+        heads.add(chat.build_body().partition(b'"messages":[')[0])
     assert len(heads) == 1
 
 
 def test_forbidding_calls_changes_nothing_before_the_messages_end() -> None:
-    chat = model().chat(SETUP)
-    chat.add(user("Sum up."))
-    free, forbidden = chat.body(), chat.body(tools=False)
+    chat = model().start_conversation(SETUP)
+    chat.append(user_message("Sum up."))
+    free, forbidden = chat.build_body(), chat.build_body(tools=False)
     assert forbidden == free.removesuffix(b"}") + b',"tool_choice":{"type":"none"}}'
 
 
 def test_without_tools_and_system_neither_is_sent() -> None:
-    assert set(sent(user("Hello."), tools=False)) == {"model", "max_tokens", "stream", "messages"}
+    assert set(sent(user_message("Hello."), tools=False)) == {
+        "model",
+        "max_tokens",
+        "stream",
+        "messages",
+    }
 
 
 def test_no_more_than_four_cache_marks() -> None:
@@ -156,42 +166,47 @@ def test_no_more_than_four_cache_marks() -> None:
 
 
 def test_thinking_goes_back_only_to_the_wire_that_wrote_it() -> None:
-    thought = (Thinking("Hm.", "sig"), Thinking("", redacted="cipher"), Text("Yes."))
-    assert blocks(Assistant(thought, wire="anthropic")) == [
+    thought = (ThinkingBlock("Hm.", "sig"), ThinkingBlock("", redacted="cipher"), TextBlock("Yes."))
+    assert blocks(AssistantMessage(thought, wire="anthropic")) == [
         {"type": "thinking", "thinking": "Hm.", "signature": "sig"},
         {"type": "redacted_thinking", "data": "cipher"},
         {"type": "text", "text": "Yes."},
     ]
-    assert blocks(Assistant(thought, wire="openai")) == [{"type": "text", "text": "Yes."}]
+    assert blocks(AssistantMessage(thought, wire="openai")) == [{"type": "text", "text": "Yes."}]
 
 
 @pytest.mark.parametrize("empty", ["", " \n", "\0"])
 def test_empty_text_is_never_sent(empty: str) -> None:
-    assert blocks(Assistant((Text(empty), Text("Yes.")))) == [{"type": "text", "text": "Yes."}]
-    assert blocks(User((Text(empty),))) == []
-    assert blocks(User((Result("t", "read", empty),))) == [
+    assert blocks(AssistantMessage((TextBlock(empty), TextBlock("Yes.")))) == [
+        {"type": "text", "text": "Yes."}
+    ]
+    assert blocks(UserMessage((TextBlock(empty),))) == []
+    assert blocks(UserMessage((ToolResultBlock("t", "read", empty),))) == [
         {"type": "tool_result", "tool_use_id": "t"}
     ]
 
 
 def test_results_come_before_words() -> None:
-    assert [b["type"] for b in blocks(User((Text("By the way."), Result("t", "read", "x"))))] == [
+    assert [
+        b["type"]
+        for b in blocks(UserMessage((TextBlock("By the way."), ToolResultBlock("t", "read", "x"))))
+    ] == [
         "tool_result",
         "text",
     ]
 
 
 def test_malformed_arguments_go_back_as_what_they_were() -> None:
-    wired = blocks(Assistant((Call("t", "read", {}, malformed='{"path": "a'),)))
+    wired = blocks(AssistantMessage((ToolCallBlock("t", "read", {}, malformed='{"path": "a'),)))
     assert wired[0]["input"] == {"INVALID_JSON": '{"path": "a'}
 
 
 def test_ids_and_names_of_other_wires_are_made_legal() -> None:
     call, result = (
-        Assistant((Call("call|1", "self.emitvalue", {}),)),
-        User((Result("call|1", "", "ok"),)),
+        AssistantMessage((ToolCallBlock("call|1", "self.emitvalue", {}),)),
+        UserMessage((ToolResultBlock("call|1", "", "ok"),)),
     )
-    wired = sent(user("x"), call, result, setup=SETUP)["messages"]
+    wired = sent(user_message("x"), call, result, setup=SETUP)["messages"]
     assert (wired[1]["content"][0]["id"], wired[1]["content"][0]["name"]) == (
         "call_1",
         "self_emitvalue",
@@ -200,7 +215,11 @@ def test_ids_and_names_of_other_wires_are_made_legal() -> None:
 
 
 def test_lone_surrogates_and_nul_never_leave() -> None:
-    wired = blocks(Assistant((Text("a\ud800b\0c"), Call("t", "write", {"text": "\udfff\0"}))))
+    wired = blocks(
+        AssistantMessage(
+            (TextBlock("a\ud800b\0c"), ToolCallBlock("t", "write", {"text": "\udfff\0"}))
+        )
+    )
     assert wired[0]["text"] == "a\ufffdbc"
     assert wired[1]["input"] == {"text": "\ufffd"}
 
@@ -217,7 +236,9 @@ def test_lone_surrogates_and_nul_never_leave() -> None:
     ],
 )
 def test_only_the_sampling_a_model_accepts_is_sent(name: str, expected: dict[str, float]) -> None:
-    body = sent(user("x"), setup=Setup(system="", temperature=0.5, top_p=0.9), name=name)
+    body = sent(
+        user_message("x"), setup=RequestConfig(system="", temperature=0.5, top_p=0.9), name=name
+    )
     assert {key: body[key] for key in ("temperature", "top_p") if key in body} == expected
 
 
@@ -234,21 +255,26 @@ def test_only_the_sampling_a_model_accepts_is_sent(name: str, expected: dict[str
     ],
 )
 def test_max_tokens_is_always_sent(name: str, most: int) -> None:
-    assert sent(user("x"), name=name)["max_tokens"] == most
-    assert sent(user("x"), name=name, setup=Setup(system="", max_tokens=77))["max_tokens"] == 77
+    assert sent(user_message("x"), name=name)["max_tokens"] == most
+    assert (
+        sent(user_message("x"), name=name, setup=RequestConfig(system="", max_tokens=77))[
+            "max_tokens"
+        ]
+        == 77
+    )
 
 
 def test_a_base_url_may_end_in_v1() -> None:
     for base in ("http://127.0.0.1:1", "http://127.0.0.1:1/", "http://127.0.0.1:1/v1"):
         assert (
-            AnthropicModel("m", http=Http(clock=FakeClock()), base_url=base).url
+            AnthropicModel("m", http=HttpClient(clock=FakeClock()), base_url=base).url
             == "http://127.0.0.1:1/v1/messages"
         )
 
 
 def test_a_token_is_sent_as_bearer() -> None:
     headers = AnthropicModel(
-        "m", http=Http(clock=FakeClock()), auth_token="t", headers={"x-more": "1"}
+        "m", http=HttpClient(clock=FakeClock()), auth_token="t", headers={"x-more": "1"}
     ).headers
     assert headers["Authorization"] == "Bearer t"
     assert headers["x-more"] == "1"
@@ -256,21 +282,23 @@ def test_a_token_is_sent_as_bearer() -> None:
 
 
 ANSWER = (
-    Thinking("Which file? 漢", "sig=="),
-    Thinking("", redacted="cipher"),
-    Text("I read two files at once. é"),
-    Call("toolu_1", "self_emitvalue", {"path": "a/é.py", "n": [1, None, {"x": True}]}),
-    Call("toolu_2", "read", {}),
+    ThinkingBlock("Which file? 漢", "sig=="),
+    ThinkingBlock("", redacted="cipher"),
+    TextBlock("I read two files at once. é"),
+    ToolCallBlock("toolu_1", "self_emitvalue", {"path": "a/é.py", "n": [1, None, {"x": True}]}),
+    ToolCallBlock("toolu_2", "read", {}),
 )
-REPLY = wire_formats.Reply(ANSWER, "claude-x", "msg_1", Usage(1000, 50, 700, 200), StopReason.CALLS)
+REPLY = wire_formats.WireAnswer(
+    ANSWER, "claude-x", "msg_1", Usage(1000, 50, 700, 200), StopReason.CALLS
+)
 STREAM = b"".join(wire_formats.anthropic_stream(REPLY))
 
 
-def read(*pieces: bytes) -> tuple[Assistant, list[Piece]]:
+def read(*pieces: bytes) -> tuple[AssistantMessage, list[StreamChunk]]:
     reader, sse, shown = (
-        AnthropicReader("asked", Names(["self.emitvalue", "read"])),
-        Sse(),
-        list[Piece](),
+        AnthropicReader("asked", ToolNames(["self.emitvalue", "read"])),
+        SseParser(),
+        list[StreamChunk](),
     )
     for data in pieces:
         for event in sse.feed(data):
@@ -282,10 +310,10 @@ def test_a_recorded_answer_is_read_whole() -> None:
     message, shown = read(STREAM)
     assert message.content == (
         *ANSWER[:3],
-        Call("toolu_1", "self.emitvalue", ANSWER[3].arguments),
+        ToolCallBlock("toolu_1", "self.emitvalue", ANSWER[3].arguments),
         ANSWER[4],
     )  # pyright: ignore
-    assert (message.stop, message.model, message.wire, message.id) == (
+    assert (message.stop_reason, message.model, message.wire, message.id) == (
         StopReason.CALLS,
         "claude-x",
         "anthropic",
@@ -305,7 +333,7 @@ def test_split_at_every_byte_the_message_is_the_same() -> None:
 def test_cut_at_every_byte_there_is_no_message_and_no_call() -> None:
     ended = STREAM.index(b'{"type":"message_stop"}') + len(b'{"type":"message_stop"}\n\n')
     for at in range(ended):
-        with pytest.raises(Cut):
+        with pytest.raises(StreamCut):
             read(STREAM[:at])
 
 
@@ -330,21 +358,21 @@ def _tool(
 
 
 def test_arguments_that_are_not_json_are_kept_and_marked() -> None:
-    assert read(_events(START, *_tool("t", '{"path": '), STOP))[0].calls == (
-        Call("t", "read", {}, malformed='{"path": '),
+    assert read(_events(START, *_tool("t", '{"path": '), STOP))[0].tool_calls == (
+        ToolCallBlock("t", "read", {}, malformed='{"path": '),
     )
 
 
 def test_arguments_that_came_whole_are_taken() -> None:
-    assert read(_events(START, *_tool("t", given={"path": "a"}), STOP))[0].calls == (
-        Call("t", "read", {"path": "a"}),
+    assert read(_events(START, *_tool("t", given={"path": "a"}), STOP))[0].tool_calls == (
+        ToolCallBlock("t", "read", {"path": "a"}),
     )
 
 
 def test_each_call_has_an_id_of_its_own() -> None:
     message, _ = read(_events(START, *_tool("t"), *_tool("t", index=1), *_tool("", index=2), STOP))
-    assert len({call.id for call in message.calls} - {""}) == 3
-    assert message.stop is StopReason.CALLS
+    assert len({call.id for call in message.tool_calls} - {""}) == 3
+    assert message.stop_reason is StopReason.CALLS
 
 
 def test_unknown_events_fields_and_blocks_are_passed_over() -> None:
@@ -375,8 +403,8 @@ def test_unknown_events_fields_and_blocks_are_passed_over() -> None:
             STOP,
         )
     )
-    assert message.content == (Text("Hi."),)
-    assert message.stop is StopReason.OTHER
+    assert message.content == (TextBlock("Hi."),)
+    assert message.stop_reason is StopReason.OTHER
     assert message.usage == Usage(3, 2)
 
 
@@ -410,7 +438,7 @@ def test_stop_reasons(reason: str, stop: StopReason) -> None:
         "delta": {"stop_reason": reason},
         "usage": {"output_tokens": 1},
     }
-    assert read(_events(START, delta, STOP))[0].stop is stop
+    assert read(_events(START, delta, STOP))[0].stop_reason is stop
 
 
 def test_reasoning_tokens_are_counted() -> None:
@@ -421,7 +449,7 @@ def test_reasoning_tokens_are_counted() -> None:
 
 
 def test_an_error_event_is_raised_as_its_status() -> None:
-    with pytest.raises(Refused) as caught:
+    with pytest.raises(StreamError) as caught:
         read(
             _events(
                 START,

@@ -26,10 +26,19 @@ from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 from pydantic_ai.tools import ToolDefinition
 
-from mudroom._core.messages import Assistant, Call, Message, Result, Text, Thinking, User, user
-from mudroom._core.ports import Model, Setup
+from mudroom._core.messages import (
+    AssistantMessage,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserMessage,
+    user_message,
+)
+from mudroom._core.ports import Model, RequestConfig
 from mudroom._core.tools import Tool, ToolResult
-from mudroom.models._http import Http
+from mudroom.models._http import HttpClient
 from mudroom.models.anthropic import AnthropicModel
 from mudroom.models.google import GoogleModel
 from mudroom.models.openai import OpenAIModel
@@ -65,70 +74,93 @@ SIGNED = "c2lnbmF0dXJl"
 LOCAL_OPENAI = "openai:127.0.0.1:1"
 
 
-def corpus(wire: str) -> dict[str, tuple[Setup, list[Message]]]:
+def corpus(wire: str) -> dict[str, tuple[RequestConfig, list[Message]]]:
     """Conversations by name; `wire` is the one that wrote the answers."""
     bare, full = (
-        Setup(system="", max_tokens=1000),
-        Setup(system="Be brief.", tools=TOOLS, max_tokens=1000),
+        RequestConfig(system="", max_tokens=1000),
+        RequestConfig(system="Be brief.", tools=TOOLS, max_tokens=1000),
     )
-    look = Assistant(
-        (Text("Let me look."), Call("a1", "read", {"path": "x.py", "lines": [1, 2]})), wire=wire
+    look = AssistantMessage(
+        (TextBlock("Let me look."), ToolCallBlock("a1", "read", {"path": "x.py", "lines": [1, 2]})),
+        wire=wire,
     )
-    both = Assistant(
-        (Call("a1", "read", {"path": "ä"}), Call("a2", "grep", {"path": "世界 😀"})), wire=wire
+    both = AssistantMessage(
+        (
+            ToolCallBlock("a1", "read", {"path": "ä"}),
+            ToolCallBlock("a2", "grep", {"path": "世界 😀"}),
+        ),
+        wire=wire,
     )
-    results = User((Result("a1", "read", "one\ntwo"), Result("a2", "grep", "three")))
-    signed = Assistant(
-        (Thinking("Hm.", "reasoning_content" if wire == LOCAL_OPENAI else SIGNED), Text("So.")),
+    results = UserMessage(
+        (ToolResultBlock("a1", "read", "one\ntwo"), ToolResultBlock("a2", "grep", "three"))
+    )
+    signed = AssistantMessage(
+        (
+            ThinkingBlock("Hm.", "reasoning_content" if wire == LOCAL_OPENAI else SIGNED),
+            TextBlock("So."),
+        ),
         wire=wire,
     )
     bad, empty = (
-        Assistant((Call("a1", "read", {}, malformed='{"path": "x'),), wire=wire),
-        Assistant((Call("a1", "grep", {}),), wire=wire),
+        AssistantMessage((ToolCallBlock("a1", "read", {}, malformed='{"path": "x'),), wire=wire),
+        AssistantMessage((ToolCallBlock("a1", "grep", {}),), wire=wire),
     )
-    foreign = Assistant((Thinking("Hm.", "other"), Text("So.")), wire="elsewhere")
+    foreign = AssistantMessage((ThinkingBlock("Hm.", "other"), TextBlock("So.")), wire="elsewhere")
     done, wrong = (
-        User((Result("a1", "read", "one"),)),
-        User((Result("a1", "read", "Error: no such file", error=True),)),
+        UserMessage((ToolResultBlock("a1", "read", "one"),)),
+        UserMessage((ToolResultBlock("a1", "read", "Error: no such file", error=True),)),
     )
     return {
-        "plain": (bare, [user("Hello")]),
-        "system": (Setup(system="Be brief.", max_tokens=1000), [user("Hello")]),
-        "tools offered": (full, [user("Hello")]),
-        "sampling": (Setup(system="", temperature=0.25, max_tokens=321), [user("Hello")]),
-        "nucleus": (Setup(system="", top_p=0.5, max_tokens=321), [user("Hello")]),
-        "a call and its result": (full, [user("Read x.py"), look, done]),
-        "parallel calls": (full, [user("Read both"), both, results]),
-        "an error result": (full, [user("Read"), look, wrong]),
+        "plain": (bare, [user_message("Hello")]),
+        "system": (RequestConfig(system="Be brief.", max_tokens=1000), [user_message("Hello")]),
+        "tools offered": (full, [user_message("Hello")]),
+        "sampling": (
+            RequestConfig(system="", temperature=0.25, max_tokens=321),
+            [user_message("Hello")],
+        ),
+        "nucleus": (RequestConfig(system="", top_p=0.5, max_tokens=321), [user_message("Hello")]),
+        "a call and its result": (full, [user_message("Read x.py"), look, done]),
+        "parallel calls": (full, [user_message("Read both"), both, results]),
+        "an error result": (full, [user_message("Read"), look, wrong]),
         "words beside results": (
             full,
-            [user("Read"), both, User((*results.content, Text("Three turns are left.")))],
+            [
+                user_message("Read"),
+                both,
+                UserMessage((*results.content, TextBlock("Three turns are left."))),
+            ],
         ),
-        "a call without arguments": (full, [user("Go"), empty, User((Result("a1", "grep", "x"),))]),
-        "malformed arguments": (full, [user("Go"), bad, wrong]),
-        "thinking": (full, [user("Why?"), signed, user("Really?")]),
-        "thinking of another wire": (bare, [user("Why?"), foreign, user("Really?")]),
+        "a call without arguments": (
+            full,
+            [user_message("Go"), empty, UserMessage((ToolResultBlock("a1", "grep", "x"),))],
+        ),
+        "malformed arguments": (full, [user_message("Go"), bad, wrong]),
+        "thinking": (full, [user_message("Why?"), signed, user_message("Really?")]),
+        "thinking of another wire": (
+            bare,
+            [user_message("Why?"), foreign, user_message("Really?")],
+        ),
         "a continued conversation": (
             full,
             [
-                user("Read"),
+                user_message("Read"),
                 look,
                 done,
-                Assistant((Text("Done."),), wire=wire),
-                user("Again"),
+                AssistantMessage((TextBlock("Done."),), wire=wire),
+                user_message("Again"),
                 both,
                 results,
             ],
         ),
         "unicode": (
-            Setup(system="Sé breve — 请简短", max_tokens=1000),
-            [user('Grüße \u2028 \\ "quoted" \t\n </tag> 😀')],
+            RequestConfig(system="Sé breve — 请简短", max_tokens=1000),
+            [user_message('Grüße \u2028 \\ "quoted" \t\n </tag> 😀')],
         ),
-        "a long word": (bare, [user("x" * 100_000)]),
+        "a long word": (bare, [user_message("x" * 100_000)]),
     }
 
 
-def malformed(call: Call) -> dict[str, Any]:
+def malformed(call: ToolCallBlock) -> dict[str, Any]:
     return {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
 
 
@@ -136,15 +168,15 @@ def malformed(call: Call) -> dict[str, Any]:
 
 
 async def anthropic_sdk(
-    client: anthropic.AsyncAnthropic, setup: Setup, messages: Sequence[Message]
+    client: anthropic.AsyncAnthropic, setup: RequestConfig, messages: Sequence[Message]
 ) -> None:
     def blocks(message: Message) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         for block in message.content:
             match block:
-                case Text():
+                case TextBlock():
                     found.append({"type": "text", "text": block.text})
-                case Call():
+                case ToolCallBlock():
                     found.append(
                         {
                             "type": "tool_use",
@@ -153,7 +185,7 @@ async def anthropic_sdk(
                             "input": malformed(block),
                         }
                     )
-                case Result():
+                case ToolResultBlock():
                     found.append(
                         {
                             "type": "tool_result",
@@ -162,7 +194,9 @@ async def anthropic_sdk(
                             "is_error": block.error,
                         }
                     )
-                case Thinking() if isinstance(message, Assistant) and message.wire == "anthropic":
+                case ThinkingBlock() if (
+                    isinstance(message, AssistantMessage) and message.wire == "anthropic"
+                ):
                     found.append(
                         {"type": "thinking", "thinking": block.text, "signature": block.signature}
                     )
@@ -171,7 +205,10 @@ async def anthropic_sdk(
         return found
 
     wired = [
-        {"role": "user" if isinstance(message, User) else "assistant", "content": blocks(message)}
+        {
+            "role": "user" if isinstance(message, UserMessage) else "assistant",
+            "content": blocks(message),
+        }
         for message in messages
     ]
     tools = [
@@ -189,32 +226,36 @@ async def anthropic_sdk(
         await stream.get_final_message()
 
 
-async def openai_sdk(client: openai.AsyncOpenAI, setup: Setup, messages: Sequence[Message]) -> None:
+async def openai_sdk(
+    client: openai.AsyncOpenAI, setup: RequestConfig, messages: Sequence[Message]
+) -> None:
     wired: list[dict[str, Any]] = (
         [{"role": "system", "content": setup.system}] if setup.system else []
     )
     for message in messages:
-        if isinstance(message, User):
+        if isinstance(message, UserMessage):
             wired += [
                 {"role": "tool", "tool_call_id": b.call_id, "content": b.text}
                 for b in message.content
-                if isinstance(b, Result)
+                if isinstance(b, ToolResultBlock)
             ]
             wired += [
-                {"role": "user", "content": b.text} for b in message.content if isinstance(b, Text)
+                {"role": "user", "content": b.text}
+                for b in message.content
+                if isinstance(b, TextBlock)
             ]
             continue
         entry: dict[str, Any] = {"role": "assistant"}
         if message.text:
             entry["content"] = message.text
         if message.wire == LOCAL_OPENAI and (
-            thoughts := "".join(b.text for b in message.content if isinstance(b, Thinking))
+            thoughts := "".join(b.text for b in message.content if isinstance(b, ThinkingBlock))
         ):
             entry["reasoning_content"] = thoughts
-        if message.calls:
+        if message.tool_calls:
             functions = [
                 (call.id, {"name": call.name, "arguments": json.dumps(malformed(call))})
-                for call in message.calls
+                for call in message.tool_calls
             ]
             entry["tool_calls"] = [
                 {"id": call_id, "type": "function", "function": function}
@@ -242,16 +283,16 @@ async def openai_sdk(client: openai.AsyncOpenAI, setup: Setup, messages: Sequenc
 
 
 async def google_sdk(
-    client: genai.client.AsyncClient, setup: Setup, messages: Sequence[Message]
+    client: genai.client.AsyncClient, setup: RequestConfig, messages: Sequence[Message]
 ) -> None:
     def parts(message: Message) -> list[gt.Part]:
-        own = isinstance(message, Assistant) and message.wire == "google"
+        own = isinstance(message, AssistantMessage) and message.wire == "google"
         found: list[gt.Part] = []
         for block in message.content:
             match block:
-                case Text():
+                case TextBlock():
                     found.append(gt.Part(text=block.text))
-                case Call():
+                case ToolCallBlock():
                     found.append(
                         gt.Part(
                             function_call=gt.FunctionCall(
@@ -259,7 +300,7 @@ async def google_sdk(
                             )
                         )
                     )
-                case Result():
+                case ToolResultBlock():
                     response = {"error" if block.error else "result": block.text}
                     found.append(
                         gt.Part(
@@ -268,7 +309,7 @@ async def google_sdk(
                             )
                         )
                     )
-                case Thinking() if own:
+                case ThinkingBlock() if own:
                     found.append(
                         gt.Part(text=block.text, thought=True, thought_signature=b"signature")
                     )
@@ -277,7 +318,9 @@ async def google_sdk(
         return found
 
     contents = [
-        gt.Content(role="user" if isinstance(message, User) else "model", parts=parts(message))
+        gt.Content(
+            role="user" if isinstance(message, UserMessage) else "model", parts=parts(message)
+        )
         for message in messages
     ]
     declared = [
@@ -299,7 +342,7 @@ async def google_sdk(
         pass
 
 
-def sampling(setup: Setup) -> dict[str, Any]:
+def sampling(setup: RequestConfig) -> dict[str, Any]:
     return {
         name: value
         for name in ("temperature", "top_p")
@@ -307,7 +350,7 @@ def sampling(setup: Setup) -> dict[str, Any]:
     }
 
 
-SDKS: dict[str, Callable[[Any, Setup, Sequence[Message]], Awaitable[None]]] = {
+SDKS: dict[str, Callable[[Any, RequestConfig, Sequence[Message]], Awaitable[None]]] = {
     "anthropic": anthropic_sdk,
     "openai": openai_sdk,
     "google": google_sdk,
@@ -337,7 +380,7 @@ def pydantic_model(wire: str, url: str) -> PydanticModel:
 
 
 async def pydantic(
-    wire: str, model: PydanticModel, setup: Setup, messages: Sequence[Message]
+    wire: str, model: PydanticModel, setup: RequestConfig, messages: Sequence[Message]
 ) -> None:
     tools = [
         ToolDefinition(name=t.name, description=t.description, parameters_json_schema=t.parameters)
@@ -360,10 +403,10 @@ async def pydantic(
 
 
 def _pydantic_message(wire: str, message: Message) -> pm.ModelMessage:
-    if isinstance(message, User):
+    if isinstance(message, UserMessage):
         parts: list[pm.ModelRequestPart] = []
         for block in message.content:
-            if isinstance(block, Result):
+            if isinstance(block, ToolResultBlock):
                 outcome = "failed" if block.error else "success"
                 parts.append(
                     pm.ToolReturnPart(block.name, block.text, block.call_id, outcome=outcome)
@@ -373,11 +416,11 @@ def _pydantic_message(wire: str, message: Message) -> pm.ModelMessage:
         return pm.ModelRequest(parts)
     answers: list[pm.ModelResponsePart] = []
     for block in message.content:
-        if isinstance(block, Call):
+        if isinstance(block, ToolCallBlock):
             answers.append(
                 pm.ToolCallPart(block.name, block.malformed or block.arguments, block.id)
             )
-        elif isinstance(block, Text):
+        elif isinstance(block, TextBlock):
             answers.append(pm.TextPart(block.text))
         elif message.wire in (wire, LOCAL_OPENAI):
             field = "reasoning_content" if wire == "openai" else None
@@ -522,14 +565,14 @@ def normal(value: Any, rules: Sequence[Rule]) -> Any:
     return value
 
 
-def ours(wire: str, setup: Setup, messages: Sequence[Message]) -> dict[str, Any]:
-    http = Http(clock=FakeClock())
+def ours(wire: str, setup: RequestConfig, messages: Sequence[Message]) -> dict[str, Any]:
+    http = HttpClient(clock=FakeClock())
     models: dict[str, Model] = {
         "anthropic": AnthropicModel(MODELS["anthropic"], http=http),
         "openai": OpenAIModel(MODELS["openai"], http=http, base_url="http://127.0.0.1:1/v1"),
         "google": GoogleModel(MODELS["google"], http=http),
     }
-    chat: Any = models[wire].chat(setup)
+    chat: Any = models[wire].start_conversation(setup)
     for message in messages:
         chat.add(message)
     return json.loads(chat.body())

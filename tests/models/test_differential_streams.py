@@ -22,15 +22,22 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from mudroom._core.messages import Assistant, Call, StopReason, Text, Thinking, Usage
-from mudroom.models._http import Reader
+from mudroom._core.messages import (
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    Usage,
+)
+from mudroom.models._http import StreamReader
 from mudroom.models._openai_stream import OpenAIReader
-from mudroom.models._sse import Sse
-from mudroom.models._tool_names import Names
+from mudroom.models._sse import SseParser
+from mudroom.models._tool_names import ToolNames
 from mudroom.models.anthropic import AnthropicReader
 from mudroom.models.google import GoogleReader
 from mudroom.testing.model_server import Fault, ModelServer
-from mudroom.testing.wire_formats import Reply, anthropic_stream, google_stream, openai_stream
+from mudroom.testing.wire_formats import WireAnswer, anthropic_stream, google_stream, openai_stream
 
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Inheritance class AiohttpClientSession:DeprecationWarning"
@@ -133,13 +140,13 @@ GOOGLE = events(
     + _END,
 )
 
-WORDS = Reply((Text("Only words. " * 20),), "m", "r1", Usage(10, 20), StopReason.END)
+WORDS = WireAnswer((TextBlock("Only words. " * 20),), "m", "r1", Usage(10, 20), StopReason.END)
 ASKED = (
-    Text("Look."),
-    Call("a", "read", {"path": "世界"}),
-    Call("b", "grep", {"deep": {"x": [None, True]}}),
+    TextBlock("Look."),
+    ToolCallBlock("a", "read", {"path": "世界"}),
+    ToolCallBlock("b", "grep", {"deep": {"x": [None, True]}}),
 )
-CALLS = Reply(ASKED, "m", "r1", Usage(100, 20, 64), StopReason.CALLS)
+CALLS = WireAnswer(ASKED, "m", "r1", Usage(100, 20, 64), StopReason.CALLS)
 RECORDED: list[tuple[str, str, bytes]] = [
     ("anthropic", "official", ANTHROPIC),
     ("openai", "official", OPENAI),
@@ -151,20 +158,20 @@ RECORDED: list[tuple[str, str, bytes]] = [
 
 
 def ours(wire: str, data: bytes) -> Seen:
-    names = Names(())
-    readers: dict[str, Reader] = {
+    names = ToolNames(())
+    readers: dict[str, StreamReader] = {
         "anthropic": AnthropicReader("m", names),
         "openai": OpenAIReader("m", names),
         "google": GoogleReader("m", names),
     }
-    reader, sse = readers[wire], Sse()
-    for event in (*sse.feed(data), *sse.end()):
+    reader, sse = readers[wire], SseParser()
+    for event in (*sse.feed(data), *sse.flush()):
         reader.feed(event)
-    answer: Assistant = reader.finish()
+    answer: AssistantMessage = reader.finish()
     return Seen(
-        "".join(block.text for block in answer.content if isinstance(block, Thinking)),
+        "".join(block.text for block in answer.content if isinstance(block, ThinkingBlock)),
         answer.text,
-        [(call.id, call.name, call.arguments) for call in answer.calls],
+        [(call.id, call.name, call.arguments) for call in answer.tool_calls],
         [block.signature for block in answer.content if block.signature and wire != "openai"],
         (answer.usage.input_tokens, answer.usage.output_tokens, answer.usage.cache_read_tokens),
     )
@@ -303,7 +310,7 @@ async def pydantic(wire: str, url: str) -> Seen:
 async def test_we_read_what_the_official_sdk_and_pydantic_ai_read(
     wire: str, name: str, data: bytes
 ) -> None:
-    async with ModelServer(lambda _: Fault(body=data, kind="text/event-stream")) as server:
+    async with ModelServer(lambda _: Fault(body=data, content_type="text/event-stream")) as server:
         theirs = await SDKS[wire](server.url)
         third = await pydantic(wire, server.url)
     assert ours(wire, data) == theirs

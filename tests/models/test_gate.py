@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mudroom.models._rate_limit import Closed, Gate
+from mudroom.models._rate_limit import RateLimited, RateLimiter
 from mudroom.testing.clock import LoopClock, run_virtual
 
 
@@ -42,7 +42,7 @@ class Storm:
 
     def __init__(self, limiter: Bucket | Window, refusal: float, answer: float) -> None:
         self.gate, self.limiter, self.refusal, self.answer = (
-            Gate(LoopClock()),
+            RateLimiter(LoopClock()),
             limiter,
             refusal,
             answer,
@@ -55,18 +55,18 @@ class Storm:
         while True:
             tries += 1
             self.most_tries = max(self.most_tries, tries)
-            went = await self.gate.enter()
+            went = await self.gate.acquire()
             self.sent += 1
             self.broken += loop.time() < self.closed_until
             wait = self.limiter.refuses(loop.time())
             if not wait:
                 await asyncio.sleep(self.answer)
-                self.gate.admitted(went)
-                return self.gate.leave(went)
+                self.gate.record_accepted(went)
+                return self.gate.release(went)
             await asyncio.sleep(self.refusal)
             self.closed_until = max(self.closed_until, loop.time() + wait)
-            self.gate.limited(went, wait)
-            self.gate.leave(went)
+            self.gate.record_refused(went, wait)
+            self.gate.release(went)
             await asyncio.sleep(max(wait, chance.random() * 0.5 * 2 ** (tries - 1)))
 
     async def run(self, children: int) -> float:
@@ -97,13 +97,13 @@ def test_64_children_and_four_requests_a_second_make_no_storm(
     assert seconds <= 1.25 * 128 / 4
 
 
-async def _fan(gate: Gate, children: int, turns: int) -> float:
+async def _fan(gate: RateLimiter, children: int, turns: int) -> float:
     async def child() -> None:
         for _ in range(turns):
-            went = await gate.enter()
+            went = await gate.acquire()
             await asyncio.sleep(0.2)
-            gate.admitted(went)
-            gate.leave(went)
+            gate.record_accepted(went)
+            gate.release(went)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(children):
@@ -111,23 +111,23 @@ async def _fan(gate: Gate, children: int, turns: int) -> float:
     return asyncio.get_running_loop().time()
 
 
-def _on_virtual_time(work: Callable[[Gate], Awaitable[float]]) -> float:
+def _on_virtual_time(work: Callable[[RateLimiter], Awaitable[float]]) -> float:
     async def run() -> float:
-        return await work(Gate(LoopClock()))
+        return await work(RateLimiter(LoopClock()))
 
     return run_virtual(run())
 
 
 @pytest.mark.parametrize("children", [8, 64, 500, 2000])
 def test_without_a_limit_a_burst_waits_once_for_less_than_an_answer(children: int) -> None:
-    async def family(gate: Gate) -> float:
+    async def family(gate: RateLimiter) -> float:
         return -await _fan(gate, 1, 1) + await _fan(gate, children, 3)
 
     assert _on_virtual_time(family) <= 0.6 + 0.6 * 0.2 * (children > 8) + 1e-6
 
 
 def test_what_was_borne_once_passes_at_once() -> None:
-    async def twice(gate: Gate) -> float:
+    async def twice(gate: RateLimiter) -> float:
         first = await _fan(gate, 200, 1)
         return await _fan(gate, 200, 1) - first
 
@@ -135,22 +135,22 @@ def test_what_was_borne_once_passes_at_once() -> None:
 
 
 def test_one_overload_among_many_is_soon_forgotten() -> None:
-    async def work(gate: Gate) -> float:
-        went = await gate.enter()
-        gate.limited(went, 1.0)
-        gate.leave(went)
+    async def work(gate: RateLimiter) -> float:
+        went = await gate.acquire()
+        gate.record_refused(went, 1.0)
+        gate.release(went)
         return await _fan(gate, 500, 1)
 
     assert _on_virtual_time(work) < 10
 
 
-async def _closed_while_waiting(gate: Gate) -> float:
-    first, second = await gate.enter(), await gate.enter()
-    gate.limited(first, 5.0)
-    waiting = asyncio.create_task(gate.enter())
+async def _closed_while_waiting(gate: RateLimiter) -> float:
+    first, second = await gate.acquire(), await gate.acquire()
+    gate.record_refused(first, 5.0)
+    waiting = asyncio.create_task(gate.acquire())
     await asyncio.sleep(1)
-    gate.limited(second, 3600.0)
-    with pytest.raises(Closed, match="3596 s"):
+    gate.record_refused(second, 3600.0)
+    with pytest.raises(RateLimited, match="3596 s"):
         await waiting
     return asyncio.get_running_loop().time()
 
@@ -159,14 +159,14 @@ def test_nobody_waits_an_hour() -> None:
     assert _on_virtual_time(_closed_while_waiting) < 6
 
 
-async def _cancelled_in_the_queue(gate: Gate) -> float:
-    went = await gate.enter()
-    gate.limited(went, 5.0)
-    gate.leave(went)
-    waiting = asyncio.create_task(gate.enter())
+async def _cancelled_in_the_queue(gate: RateLimiter) -> float:
+    went = await gate.acquire()
+    gate.record_refused(went, 5.0)
+    gate.release(went)
+    waiting = asyncio.create_task(gate.acquire())
     await asyncio.sleep(1)
     waiting.cancel()
-    await gate.enter()
+    await gate.acquire()
     return asyncio.get_running_loop().time()
 
 

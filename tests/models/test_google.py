@@ -9,22 +9,22 @@ from typing import Any
 import pytest
 
 from mudroom._core.messages import (
-    Assistant,
-    Call,
+    AssistantMessage,
     Message,
-    Result,
     StopReason,
-    Text,
-    Thinking,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
     Usage,
-    User,
-    user,
+    UserMessage,
+    user_message,
 )
-from mudroom._core.ports import Piece, Setup
+from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
-from mudroom.models._http import Cut, Http, Refused
-from mudroom.models._tool_names import Names
+from mudroom.models._http import HttpClient, StreamCut, StreamError
+from mudroom.models._tool_names import ToolNames
 from mudroom.models.google import GoogleModel, GoogleReader
 from mudroom.testing.clock import FakeClock
 
@@ -46,27 +46,27 @@ TOOLS = (tool("read"), tool("self.emitvalue"))
 
 
 def gemini(model: str = "gemini-2.5-flash", **options: Any) -> GoogleModel:
-    return GoogleModel(model, http=Http(clock=FakeClock()), **options)
+    return GoogleModel(model, http=HttpClient(clock=FakeClock()), **options)
 
 
 def sent(
     *messages: Message,
-    setup: Setup | None = None,
+    setup: RequestConfig | None = None,
     model: str = "gemini-2.5-flash",
     tools: bool = True,
 ) -> dict[str, Any]:
-    chat = gemini(model).chat(setup or Setup(system="Be brief.", tools=TOOLS))
+    chat = gemini(model).start_conversation(setup or RequestConfig(system="Be brief.", tools=TOOLS))
     for message in messages:
-        chat.add(message)
-    return json.loads(chat.body(tools=tools))
+        chat.append(message)
+    return json.loads(chat.build_body(tools=tools))
 
 
 def parts(message: Message, **options: Any) -> list[dict[str, Any]]:
     return [part for content in sent(message, **options)["contents"] for part in content["parts"]]
 
 
-def read(*chunks: object, names: Sequence[str] = ()) -> tuple[Assistant, list[Piece]]:
-    reader, pieces = GoogleReader("m", Names(names)), list[Piece]()
+def read(*chunks: object, names: Sequence[str] = ()) -> tuple[AssistantMessage, list[StreamChunk]]:
+    reader, pieces = GoogleReader("m", ToolNames(names)), list[StreamChunk]()
     for chunk in chunks:
         pieces += reader.feed(json.dumps(chunk).encode())
     return reader.finish(), pieces
@@ -85,7 +85,8 @@ def called(name: str, **fields: Any) -> dict[str, Any]:
 
 def test_a_body_has_system_tools_sampling_and_contents() -> None:
     body = sent(
-        user("Hello"), setup=Setup(system="Be brief.", tools=TOOLS, temperature=0.5, top_p=0.9)
+        user_message("Hello"),
+        setup=RequestConfig(system="Be brief.", tools=TOOLS, temperature=0.5, top_p=0.9),
     )
     assert list(body) == ["systemInstruction", "tools", "generationConfig", "contents"]
     assert body["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
@@ -98,7 +99,10 @@ def test_a_body_has_system_tools_sampling_and_contents() -> None:
 
 def test_older_models_get_the_limit_they_bear() -> None:
     assert sent(model="gemini-2.0-flash")["generationConfig"]["maxOutputTokens"] == 8_192
-    assert sent(setup=Setup(system="", max_tokens=5))["generationConfig"]["maxOutputTokens"] == 5
+    assert (
+        sent(setup=RequestConfig(system="", max_tokens=5))["generationConfig"]["maxOutputTokens"]
+        == 5
+    )
 
 
 def test_the_key_is_in_a_header_and_never_in_the_url() -> None:
@@ -113,10 +117,10 @@ def test_the_key_is_in_a_header_and_never_in_the_url() -> None:
 
 def test_nothing_empty_is_sent() -> None:
     body = sent(
-        User((Text(""), Text("\0"))),
-        Assistant((Text(""), Thinking(""))),
-        User(()),
-        setup=Setup(system=""),
+        UserMessage((TextBlock(""), TextBlock("\0"))),
+        AssistantMessage((TextBlock(""), ThinkingBlock(""))),
+        UserMessage(()),
+        setup=RequestConfig(system=""),
     )
     assert body["contents"] == []
     assert "tools" not in body
@@ -124,11 +128,11 @@ def test_nothing_empty_is_sent() -> None:
 
 
 def test_results_come_before_the_words_in_one_content() -> None:
-    message = User(
+    message = UserMessage(
         (
-            Text("Go on."),
-            Result("1", "self.emitvalue", "one"),
-            Result("2", "read", "no such file", error=True),
+            TextBlock("Go on."),
+            ToolResultBlock("1", "self.emitvalue", "one"),
+            ToolResultBlock("2", "read", "no such file", error=True),
         )
     )
     (content,) = sent(message)["contents"]
@@ -156,12 +160,12 @@ def test_results_come_before_the_words_in_one_content() -> None:
 
 def test_signatures_and_thoughts_go_back_to_the_wire_that_wrote_them() -> None:
     content = (
-        Thinking("hm", "s1"),
-        Text("a", "s2"),
-        Call("1", "read", {"p": 1}, signature="s3"),
-        Call("2", "read", {}),
+        ThinkingBlock("hm", "s1"),
+        TextBlock("a", "s2"),
+        ToolCallBlock("1", "read", {"p": 1}, signature="s3"),
+        ToolCallBlock("2", "read", {}),
     )
-    assert parts(Assistant(content, wire="google"), model="gemini-3-pro") == [
+    assert parts(AssistantMessage(content, wire="google"), model="gemini-3-pro") == [
         {"text": "hm", "thought": True, "thoughtSignature": "s1"},
         {"text": "a", "thoughtSignature": "s2"},
         {"functionCall": {"id": "1", "name": "read", "args": {"p": 1}}, "thoughtSignature": "s3"},
@@ -172,12 +176,12 @@ def test_signatures_and_thoughts_go_back_to_the_wire_that_wrote_them() -> None:
 def test_another_wires_thinking_is_left_out_and_its_first_call_passes_the_check_of_gemini_3() -> (
     None
 ):
-    message = Assistant(
+    message = AssistantMessage(
         (
-            Thinking("hm", "s1"),
-            Text("a", "s2"),
-            Call("1", "read", {}, signature="s3"),
-            Call("2", "read", {}),
+            ThinkingBlock("hm", "s1"),
+            TextBlock("a", "s2"),
+            ToolCallBlock("1", "read", {}, signature="s3"),
+            ToolCallBlock("2", "read", {}),
         ),
         wire="anthropic",
     )
@@ -191,43 +195,43 @@ def test_another_wires_thinking_is_left_out_and_its_first_call_passes_the_check_
 
 
 def test_a_malformed_call_goes_back_wrapped() -> None:
-    (part,) = parts(Assistant((Call("1", "read", {}, malformed='{"a":'),)))
+    (part,) = parts(AssistantMessage((ToolCallBlock("1", "read", {}, malformed='{"a":'),)))
     assert part["functionCall"]["args"] == {"INVALID_JSON": '{"a":'}
 
 
 def test_neither_nul_nor_lone_surrogates_are_sent() -> None:
-    message = User((Result("1", "read", "a\0b\ud800"), Text("\udc00c")))
+    message = UserMessage((ToolResultBlock("1", "read", "a\0b\ud800"), TextBlock("\udc00c")))
     assert parts(message)[0]["functionResponse"]["response"] == {"result": "ab\ufffd"}
     assert parts(message)[1] == {"text": "\ufffdc"}
-    assert parts(Assistant((Call("1", "read", {"p": "\0x"}),)))[0]["functionCall"]["args"] == {
-        "p": "x"
-    }
+    assert parts(AssistantMessage((ToolCallBlock("1", "read", {"p": "\0x"}),)))[0]["functionCall"][
+        "args"
+    ] == {"p": "x"}
 
 
 def test_the_last_turn_forbids_calls_after_the_contents() -> None:
-    body = sent(user("x"), tools=False)
+    body = sent(user_message("x"), tools=False)
     assert list(body)[-2:] == ["contents", "toolConfig"]
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": "NONE"}}
-    assert "toolConfig" not in sent(user("x"), setup=Setup(system="s"), tools=False)
+    assert "toolConfig" not in sent(user_message("x"), setup=RequestConfig(system="s"), tools=False)
 
 
 def test_each_body_extends_the_one_before_and_siblings_share_the_head() -> None:
-    model, setup = gemini(), Setup(system="Be brief.", tools=TOOLS)
-    chat, sibling = model.chat(setup), model.chat(setup)
+    model, setup = gemini(), RequestConfig(system="Be brief.", tools=TOOLS)
+    chat, sibling = model.start_conversation(setup), model.start_conversation(setup)
     turns: list[Message] = [
-        user("a"),
-        Assistant((Call("1", "read", {"p": 1}),)),
-        User((Result("1", "read", "x" * 99),)),
-        Assistant((Text("b"),)),
+        user_message("a"),
+        AssistantMessage((ToolCallBlock("1", "read", {"p": 1}),)),
+        UserMessage((ToolResultBlock("1", "read", "x" * 99),)),
+        AssistantMessage((TextBlock("b"),)),
     ]
-    before = chat.body()
-    assert before == sibling.body()
+    before = chat.build_body()
+    assert before == sibling.build_body()
     for message in turns:
-        chat.add(message)
-        now = chat.body()
+        chat.append(message)
+        now = chat.build_body()
         assert now.startswith(before.removesuffix(b"]}"))
         before = now
-    assert chat.body(tools=False).startswith(before.removesuffix(b"]}"))
+    assert chat.build_body(tools=False).startswith(before.removesuffix(b"]}"))
 
 
 def test_words_thoughts_and_usage_are_read() -> None:
@@ -244,8 +248,8 @@ def test_words_thoughts_and_usage_are_read() -> None:
         chunk({"text": "Hel"}),
         chunk({"text": "lo"}, finish="STOP", usageMetadata=usage),
     )
-    assert answer == Assistant(
-        (Thinking("hm"), Text("Hello")),
+    assert answer == AssistantMessage(
+        (ThinkingBlock("hm"), TextBlock("Hello")),
         StopReason.END,
         Usage(100, 9, 64, 0, 4),
         "gemini-x",
@@ -253,10 +257,10 @@ def test_words_thoughts_and_usage_are_read() -> None:
         "r1",
     )
     assert pieces == [
-        Piece("thinking", "h"),
-        Piece("thinking", "m"),
-        Piece("text", "Hel"),
-        Piece("text", "lo"),
+        StreamChunk("thinking", "h"),
+        StreamChunk("thinking", "m"),
+        StreamChunk("text", "Hel"),
+        StreamChunk("text", "lo"),
     ]
 
 
@@ -268,18 +272,18 @@ def test_calls_keep_ids_and_signatures() -> None:
         names=["self.emitvalue"],
     )
     assert answer.content == (
-        Call("a", "self.emitvalue", {"p": 1}, signature="s1"),
-        Call("b", "read", {}),
+        ToolCallBlock("a", "self.emitvalue", {"p": 1}, signature="s1"),
+        ToolCallBlock("b", "read", {}),
     )
-    assert answer.stop is StopReason.CALLS
-    assert pieces == [Piece("call", '{"p":1}'), Piece("call", "{}")]
+    assert answer.stop_reason is StopReason.CALLS
+    assert pieces == [StreamChunk("call", '{"p":1}'), StreamChunk("call", "{}")]
 
 
 def test_a_call_without_id_gets_one_that_is_not_sent_back() -> None:
     answer, _ = read(chunk(called("read", args={}), called("read", args={}), finish="STOP"))
-    assert len({call.id for call in answer.calls}) == 2
+    assert len({call.id for call in answer.tool_calls}) == 2
     assert [part["functionCall"] for part in parts(answer)] == [{"name": "read", "args": {}}] * 2
-    (part,) = parts(User((Result(answer.calls[0].id, "read", "x"),)))
+    (part,) = parts(UserMessage((ToolResultBlock(answer.tool_calls[0].id, "read", "x"),)))
     assert part["functionResponse"] == {"name": "read", "response": {"result": "x"}}
 
 
@@ -290,12 +294,12 @@ def test_a_signature_on_an_empty_part_seals_the_words_before_it() -> None:
         chunk({"text": "", "thoughtSignature": "s"}),
         chunk({"text": "c"}, finish="STOP"),
     )
-    assert answer.content == (Text("ab", "s"), Text("c"))
+    assert answer.content == (TextBlock("ab", "s"), TextBlock("c"))
 
 
 def test_an_answer_is_cut_until_a_finish_reason_came() -> None:
     for chunks in [(), (chunk({"text": "a"}),), (chunk(called("read", id="a")),)]:
-        with pytest.raises(Cut):
+        with pytest.raises(StreamCut):
             read(*chunks)
 
 
@@ -316,7 +320,7 @@ def test_a_finish_reason_in_every_chunk_does_not_end_the_answer() -> None:
     ],
 )
 def test_the_stop_reason_is_told(finish: str, stop: StopReason) -> None:
-    assert read(chunk({"text": "a"}, finish=finish))[0].stop is stop
+    assert read(chunk({"text": "a"}, finish=finish))[0].stop_reason is stop
 
 
 def test_a_blocked_prompt_is_a_refusal() -> None:
@@ -326,17 +330,21 @@ def test_a_blocked_prompt_is_a_refusal() -> None:
             "usageMetadata": {"promptTokenCount": 3},
         }
     )
-    assert (answer.content, answer.stop, answer.usage.input_tokens) == ((), StopReason.REFUSAL, 3)
+    assert (answer.content, answer.stop_reason, answer.usage.input_tokens) == (
+        (),
+        StopReason.REFUSAL,
+        3,
+    )
 
 
 def test_a_call_the_model_could_not_write_is_asked_for_again() -> None:
-    with pytest.raises(Refused) as refused:
+    with pytest.raises(StreamError) as refused:
         read(chunk(finish="MALFORMED_FUNCTION_CALL"))
     assert refused.value.status == 502
 
 
 def test_an_error_in_the_stream_is_refused_with_its_status() -> None:
-    with pytest.raises(Refused, match="overloaded") as refused:
+    with pytest.raises(StreamError, match="overloaded") as refused:
         read(
             chunk({"text": "a"}),
             {"error": {"code": 503, "message": "overloaded", "status": "UNAVAILABLE"}},

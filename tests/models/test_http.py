@@ -10,41 +10,44 @@ from typing import cast
 
 import pytest
 
-from mudroom._core.messages import Assistant, Call, Text, user
-from mudroom._core.ports import Piece, Retry, Setup
+from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, user_message
+from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
-from mudroom.models._errors import Origin
-from mudroom.models._http import Http
-from mudroom.models.anthropic import AnthropicChat, AnthropicModel
+from mudroom.models._errors import ProviderHints
+from mudroom.models._http import HttpClient
+from mudroom.models.anthropic import AnthropicConversation, AnthropicModel
 from mudroom.testing.clock import FakeClock, LoopClock, run_virtual
-from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 KEY = "sk-ant-api03-very-secret"
-ORIGIN = Origin("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
-CALL = (Text("I shall read it."), Call("toolu_1", "read", {"path": "a.py"}))
+ORIGIN = ProviderHints("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+CALL = (TextBlock("I shall read it."), ToolCallBlock("toolu_1", "read", {"path": "a.py"}))
 
 
 class Wire:
     """A conversation with a scripted server, through everything real."""
 
-    def __init__(self, server: ModelServer, clock: FakeClock, chat: AnthropicChat) -> None:
+    def __init__(self, server: ModelServer, clock: FakeClock, chat: AnthropicConversation) -> None:
         self.server, self.clock, self.chat = server, clock, chat
 
-    async def ask(self) -> list[Piece | Retry | Assistant]:
-        return [part async for part in self.chat.ask()]
+    async def ask(self) -> list[StreamChunk | RetryNotice | AssistantMessage]:
+        return [part async for part in self.chat.request_answer()]
 
-    async def answer(self) -> Assistant:
+    async def answer(self) -> AssistantMessage:
         last = (await self.ask())[-1]
-        assert isinstance(last, Assistant)
+        assert isinstance(last, AssistantMessage)
         return last
 
-    async def retries(self) -> list[Retry]:
-        return [part for part in await self.ask() if isinstance(part, Retry)]
+    async def retries(self) -> list[RetryNotice]:
+        return [part for part in await self.ask() if isinstance(part, RetryNotice)]
 
 
 @asynccontextmanager
 async def wire(
-    *said: Said, url: str = "", silence: float = 5.0, chance: Callable[[], float] = lambda: 1.0
+    *said: ServerAnswer,
+    url: str = "",
+    silence: float = 5.0,
+    chance: Callable[[], float] = lambda: 1.0,
 ) -> AsyncGenerator[Wire]:
     """A server that says these things one after the other, the last one again and again."""
     clock = FakeClock()
@@ -52,12 +55,12 @@ async def wire(
         server = await stack.enter_async_context(
             ModelServer(lambda asked: said[min(asked.n, len(said)) - 1])
         )
-        http = Http(clock=clock, origin=ORIGIN, silence=silence, chance=chance)
+        http = HttpClient(clock=clock, hints=ORIGIN, read_timeout=silence, jitter=chance)
         stack.push_async_callback(http.close)
         chat = AnthropicModel(
             "claude-sonnet-4-5", http=http, key=KEY, base_url=url or server.url
-        ).chat(Setup(system="Be brief."))
-        chat.add(user("Read a.py."))
+        ).start_conversation(RequestConfig(system="Be brief."))
+        chat.append(user_message("Read a.py."))
         yield Wire(server, clock, chat)
 
 
@@ -69,22 +72,24 @@ async def test_a_whole_answer_comes_in_pieces_and_last_as_a_message() -> None:
     async with wire(CALL) as w:
         parts = await w.ask()
         assert (
-            "".join(part.text for part in parts if isinstance(part, Piece) and part.kind == "text")
+            "".join(
+                part.text for part in parts if isinstance(part, StreamChunk) and part.kind == "text"
+            )
             == "I shall read it."
         )
-        assert isinstance(parts[-1], Assistant)
+        assert isinstance(parts[-1], AssistantMessage)
         assert parts[-1].content == CALL
-        assert sum(isinstance(part, Assistant) for part in parts) == 1
+        assert sum(isinstance(part, AssistantMessage) for part in parts) == 1
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
 async def test_what_may_pass_is_tried_again(status: int) -> None:
     async with wire(Fault(status=status, body=_error("wait")), "Done.") as w:
         parts = await w.ask()
-        assert isinstance(parts[0], Retry)
+        assert isinstance(parts[0], RetryNotice)
         assert (parts[0].attempt, parts[0].status) == (1, status)
         assert "wait" in parts[0].error
-        assert isinstance(parts[-1], Assistant)
+        assert isinstance(parts[-1], AssistantMessage)
         assert len(w.server.requests) == 2
         assert w.server.requests[0].body == w.server.requests[1].body
 
@@ -127,27 +132,27 @@ async def test_a_redirect_is_not_followed() -> None:
 @pytest.mark.parametrize("end", ["close", "reset", "eof"])
 @pytest.mark.parametrize("cut", [0, 40, 500, 900])
 async def test_a_cut_stream_is_asked_for_again_never_repaired(end: str, cut: int) -> None:
-    async with wire(Fault(CALL, cut=cut, end=end), CALL) as w:
+    async with wire(Fault(CALL, cut_after=cut, end=end), CALL) as w:
         parts = await w.ask()
-        assert [part.status for part in parts if isinstance(part, Retry)] == [0]
-        assert isinstance(parts[-1], Assistant)
+        assert [part.status for part in parts if isinstance(part, RetryNotice)] == [0]
+        assert isinstance(parts[-1], AssistantMessage)
         assert parts[-1].content == CALL
 
 
 async def test_silence_is_a_lost_connection() -> None:
-    async with wire(Fault(CALL, cut=300, end="stall"), "Done.", silence=0.1) as w:
+    async with wire(Fault(CALL, cut_after=300, end="stall"), "Done.", silence=0.1) as w:
         retries = await w.retries()
         assert [retry.error for retry in retries] == ["anthropic said nothing for 0.1 s"]
 
 
 async def test_a_slow_drip_is_no_silence() -> None:
-    async with wire(Fault(CALL, drip=7)) as w:
+    async with wire(Fault(CALL, chunk_size=7)) as w:
         assert (await w.answer()).content == CALL
 
 
 async def test_an_error_inside_the_stream_counts_as_its_status() -> None:
     overloaded = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
-    async with wire(Fault(body=overloaded, kind="text/event-stream"), "Done.") as w:
+    async with wire(Fault(body=overloaded, content_type="text/event-stream"), "Done.") as w:
         retries = await w.retries()
         assert [(retry.status, retry.error) for retry in retries] == [
             (529, "anthropic answered 529 overloaded: Overloaded")
@@ -156,7 +161,7 @@ async def test_an_error_inside_the_stream_counts_as_its_status() -> None:
 
 async def test_a_bad_request_inside_the_stream_is_refused() -> None:
     refused = b'data: {"type":"error","error":{"type":"invalid_request_error","message":"no"}}\n\n'
-    async with wire(Fault(body=refused, kind="text/event-stream")) as w:
+    async with wire(Fault(body=refused, content_type="text/event-stream")) as w:
         with pytest.raises(ModelRefused, match="HTTP 400"):
             await w.ask()
 
@@ -172,7 +177,7 @@ async def test_a_bad_request_inside_the_stream_is_refused() -> None:
     ],
 )
 async def test_another_protocol_is_garbled(body: bytes, kind: str) -> None:
-    async with wire(Fault(body=body, kind=kind)) as w:
+    async with wire(Fault(body=body, content_type=kind)) as w:
         with pytest.raises(ModelGarbled, match="Check the base URL in ANTHROPIC_BASE_URL"):
             await w.ask()
         assert len(w.server.requests) == 1
@@ -180,14 +185,15 @@ async def test_another_protocol_is_garbled(body: bytes, kind: str) -> None:
 
 async def test_two_messages_in_one_stream_are_garbled() -> None:
     twice = b'data: {"type":"message_start","message":{"id":"a"}}\n\n' * 2
-    async with wire(Fault(body=twice, kind="text/event-stream")) as w:
+    async with wire(Fault(body=twice, content_type="text/event-stream")) as w:
         with pytest.raises(ModelGarbled, match="two messages"):
             await w.ask()
 
 
 async def test_a_proxy_that_answers_502_in_html_is_a_502() -> None:
     async with wire(
-        Fault(status=502, body=b"<html><title>Bad gateway</title>", kind="text/html"), "Done."
+        Fault(status=502, body=b"<html><title>Bad gateway</title>", content_type="text/html"),
+        "Done.",
     ) as w:
         retries = await w.retries()
         assert retries[0].status == 502
@@ -231,8 +237,8 @@ async def test_delays_double_up_to_a_cap_and_end_after_eight_tries() -> None:
         with pytest.raises(
             ModelUnavailable, match=r"answered 500 internal error: down, tried 8 times"
         ) as caught:
-            async for part in w.chat.ask():
-                assert isinstance(part, Retry)
+            async for part in w.chat.request_answer():
+                assert isinstance(part, RetryNotice)
                 delays.append(part.delay)
         assert caught.value.remedy
         assert delays == [0.5, 1, 2, 4, 8, 16, 30]
@@ -253,7 +259,7 @@ async def test_nobody_there_is_said_soon() -> None:
             ModelUnavailable, match=rf"cannot reach anthropic.*127.0.0.1:{port}.*ANTHROPIC_BASE_URL"
         ) as caught:
             await w.ask()
-        assert len(w.clock.slept) == 2
+        assert len(w.clock.sleeps) == 2
         assert "tried 3 times" in str(caught.value)
 
 
@@ -265,13 +271,13 @@ async def test_what_is_no_url_is_said_at_once(url: str) -> None:
 
 
 async def test_closing_the_answer_ends_the_request() -> None:
-    async with wire(Fault(CALL, cut=700, end="stall")) as w:
-        parts = cast("AsyncGenerator[object]", w.chat.ask())
+    async with wire(Fault(CALL, cut_after=700, end="stall")) as w:
+        parts = cast("AsyncGenerator[object]", w.chat.request_answer())
         async with aclosing(parts):
             await anext(parts)
-            assert w.server.flying == 1
+            assert w.server.in_flight == 1
         async with asyncio.timeout(2):
-            while w.server.flying:  # noqa: ASYNC110
+            while w.server.in_flight:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
 
@@ -290,7 +296,7 @@ async def test_connections_are_used_again() -> None:
 
 async def test_a_body_of_10_mb_goes_through() -> None:
     async with wire("Done.") as w:
-        w.chat.add(user("x" * 10_000_000))
+        w.chat.append(user_message("x" * 10_000_000))
         await w.answer()
         assert len(w.server.requests[0].body) > 10_000_000
 
@@ -299,7 +305,7 @@ def test_64_children_through_a_limit_of_four_a_second_all_finish() -> None:
     async def work() -> None:
         clock, opens, tokens, at, broken = LoopClock(), 0.0, 4.0, 0.0, 0
 
-        def answer(_: Asked) -> Said:
+        def answer(_: ServerRequest) -> ServerAnswer:
             nonlocal opens, tokens, at, broken
             now = clock.monotonic()
             broken += now < opens
@@ -310,29 +316,29 @@ def test_64_children_through_a_limit_of_four_a_second_all_finish() -> None:
             return Fault(status=429, headers={"Retry-After": "1"}, delay=0.02)
 
         async with ModelServer(answer, record=False) as server:
-            http = Http(clock=clock, origin=ORIGIN)
+            http = HttpClient(clock=clock, hints=ORIGIN)
             model = AnthropicModel("claude-x", http=http, key=KEY, base_url=server.url)
 
             async def child() -> None:
                 nonlocal opens
-                chat = model.chat(Setup(system=""))
+                chat = model.start_conversation(RequestConfig(system=""))
                 for _ in range(2):
-                    chat.add(user("Go on."))
-                    async for part in chat.ask():
-                        if isinstance(part, Retry):
+                    chat.append(user_message("Go on."))
+                    async for part in chat.request_answer():
+                        if isinstance(part, RetryNotice):
                             opens = (
                                 max(opens, clock.monotonic() + part.delay - 0.001)
                                 if part.delay == 1
                                 else opens
                             )
-                        elif isinstance(part, Assistant):
-                            chat.add(part)
+                        elif isinstance(part, AssistantMessage):
+                            chat.append(part)
 
             async with asyncio.TaskGroup() as group:
                 for _ in range(64):
                     group.create_task(child())
             await http.close()
-            assert server.count <= 1.3 * 128
+            assert server.request_count <= 1.3 * 128
             assert broken == 0
 
     run_virtual(work())

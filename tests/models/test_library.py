@@ -19,11 +19,20 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, DeltaThinkingPart, DeltaToolCall, FunctionModel
 from pydantic_ai.models.test import TestModel
 
-from mudroom._core.messages import Assistant, Call, Result, StopReason, Text, Thinking, User, user
-from mudroom._core.ports import Piece, Retry, Setup
+from mudroom._core.messages import (
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserMessage,
+    user_message,
+)
+from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable, UsageError
-from mudroom.models.pydantic_ai import LibraryModel
+from mudroom.models.pydantic_ai import PydanticAIModel
 from mudroom.testing.clock import FakeClock
 
 Stream = AsyncIterator[str | dict[int, Any]]
@@ -42,7 +51,9 @@ def tool(name: str) -> Tool:
     )
 
 
-SETUP = Setup(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")), temperature=0.5)
+SETUP = RequestConfig(
+    system="Be brief.", tools=(tool("read"), tool("self.emitvalue")), temperature=0.5
+)
 
 
 class Partner:
@@ -52,10 +63,10 @@ class Partner:
         self.script = list(script)
         self.seen: list[tuple[list[ModelMessage], AgentInfo]] = []
         self.clock = FakeClock()
-        self.model = LibraryModel(
+        self.model = PydanticAIModel(
             FunctionModel(stream_function=self.stream, model_name="f"),
             clock=self.clock,
-            chance=lambda: 0.5,
+            jitter=lambda: 0.5,
         )
 
     async def stream(self, messages: list[ModelMessage], info: AgentInfo) -> Stream:
@@ -69,20 +80,23 @@ class Partner:
             yield item
 
     async def ask(
-        self, *messages: User | Assistant, setup: Setup = SETUP, tools: bool = True
-    ) -> list[Piece | Retry | Assistant]:
-        chat = self.model.chat(setup)
+        self,
+        *messages: UserMessage | AssistantMessage,
+        setup: RequestConfig = SETUP,
+        tools: bool = True,
+    ) -> list[StreamChunk | RetryNotice | AssistantMessage]:
+        chat = self.model.start_conversation(setup)
         for message in messages:
-            chat.add(message)
-        return [item async for item in chat.ask(tools=tools)]
+            chat.append(message)
+        return [item async for item in chat.request_answer(tools=tools)]
 
 
 async def test_words_are_streamed_and_the_whole_comes_last() -> None:
     partner = Partner(["Hel", "lo"])
-    *pieces, answer = await partner.ask(user("Hi"))
-    assert pieces == [Piece("text", "Hel"), Piece("text", "lo")]
-    assert isinstance(answer, Assistant)
-    assert (answer.text, answer.stop, answer.model, answer.wire) == (
+    *pieces, answer = await partner.ask(user_message("Hi"))
+    assert pieces == [StreamChunk("text", "Hel"), StreamChunk("text", "lo")]
+    assert isinstance(answer, AssistantMessage)
+    assert (answer.text, answer.stop_reason, answer.model, answer.wire) == (
         "Hello",
         StopReason.END,
         "f",
@@ -94,8 +108,8 @@ async def test_words_are_streamed_and_the_whole_comes_last() -> None:
 
 async def test_the_setup_reaches_the_provider() -> None:
     partner = Partner(["a"], ["b"])
-    await partner.ask(user("Hi"))
-    await partner.ask(user("Hi"), tools=False)
+    await partner.ask(user_message("Hi"))
+    await partner.ask(user_message("Hi"), tools=False)
     (_, first), (_, second) = partner.seen
     assert first.instructions == "Be brief."
     assert [declared.name for declared in first.function_tools] == ["read", "self_emitvalue"]
@@ -116,35 +130,35 @@ async def test_calls_come_back_under_our_names_and_bad_arguments_are_kept() -> N
         1: DeltaToolCall("self_emitvalue", '{"p"', tool_call_id="b"),
         2: DeltaToolCall("read", "", tool_call_id="c"),
     }
-    *pieces, answer = await Partner([calls]).ask(user("Hi"))
-    assert isinstance(answer, Assistant)
-    assert answer.calls == (
-        Call("a", "read", {"p": 1}),
-        Call("b", "self.emitvalue", {}, malformed='{"p"'),
-        Call("c", "read", {}),
+    *pieces, answer = await Partner([calls]).ask(user_message("Hi"))
+    assert isinstance(answer, AssistantMessage)
+    assert answer.tool_calls == (
+        ToolCallBlock("a", "read", {"p": 1}),
+        ToolCallBlock("b", "self.emitvalue", {}, malformed='{"p"'),
+        ToolCallBlock("c", "read", {}),
     )
-    assert answer.stop is StopReason.CALLS
-    assert pieces == [Piece("call", '{"p":1}'), Piece("call", '{"p"')]
+    assert answer.stop_reason is StopReason.CALLS
+    assert pieces == [StreamChunk("call", '{"p":1}'), StreamChunk("call", '{"p"')]
 
 
 async def test_results_and_words_go_out_in_one_request() -> None:
     partner = Partner(["ok"])
-    called = Assistant(
+    called = AssistantMessage(
         (
-            Text("Look."),
-            Call("a", "self.emitvalue", {"p": "x\0"}),
-            Call("b", "read", {}, malformed="{"),
+            TextBlock("Look."),
+            ToolCallBlock("a", "self.emitvalue", {"p": "x\0"}),
+            ToolCallBlock("b", "read", {}, malformed="{"),
         )
     )
-    results = User(
+    results = UserMessage(
         (
-            Text("Go on\0."),
-            Text(""),
-            Result("a", "self.emitvalue", "one"),
-            Result("b", "read", "bad", error=True),
+            TextBlock("Go on\0."),
+            TextBlock(""),
+            ToolResultBlock("a", "self.emitvalue", "one"),
+            ToolResultBlock("b", "read", "bad", error=True),
         )
     )
-    await partner.ask(user("Hi"), called, results)
+    await partner.ask(user_message("Hi"), called, results)
     _, response, request = partner.seen[0][0]
     assert isinstance(response, ModelResponse)
     assert [(part.tool_name, part.args_as_dict()) for part in response.tool_calls] == [
@@ -169,13 +183,13 @@ async def test_thinking_and_its_signature_go_back_to_the_provider_that_wrote_the
         ["ok"],
         ["ok"],
     )
-    first, answer = await partner.ask(user("Hi"))
-    assert first == Piece("thinking", "hm")
-    assert isinstance(answer, Assistant)
+    first, answer = await partner.ask(user_message("Hi"))
+    assert first == StreamChunk("thinking", "hm")
+    assert isinstance(answer, AssistantMessage)
     (thought,) = answer.content
-    assert isinstance(thought, Thinking)
+    assert isinstance(thought, ThinkingBlock)
     assert thought.text == "hm"
-    await partner.ask(user("Hi"), answer)
+    await partner.ask(user_message("Hi"), answer)
     response = partner.seen[1][0][1]
     assert isinstance(response, ModelResponse)
     (part,) = response.parts
@@ -184,8 +198,8 @@ async def test_thinking_and_its_signature_go_back_to_the_provider_that_wrote_the
         "s1",
         "function",
     )
-    foreign = Assistant((*answer.content, Text("yes")), wire="anthropic")
-    await partner.ask(user("Hi"), foreign)
+    foreign = AssistantMessage((*answer.content, TextBlock("yes")), wire="anthropic")
+    await partner.ask(user_message("Hi"), foreign)
     response = partner.seen[2][0][1]
     assert isinstance(response, ModelResponse)
     assert [part.part_kind for part in response.parts] == ["text"]
@@ -197,18 +211,23 @@ async def test_what_may_work_later_is_tried_again(status: int) -> None:
         status, "f", {"error": {"message": "slow down"}}, headers={"Retry-After": "7"}
     )
     partner = Partner(failure, ["ok"])
-    retry, *_, answer = await partner.ask(user("Hi"))
-    assert isinstance(retry, Retry)
+    retry, *_, answer = await partner.ask(user_message("Hi"))
+    assert isinstance(retry, RetryNotice)
     assert (retry.attempt, retry.delay, retry.status) == (1, 7.0, status)
     assert "slow down" in retry.error
-    assert isinstance(answer, Assistant)
+    assert isinstance(answer, AssistantMessage)
 
 
 async def test_an_answer_cut_off_in_the_middle_is_asked_for_again() -> None:
     partner = Partner(["Hel", ModelAPIError("f", "connection lost")], ["Hello"])
-    items = await partner.ask(user("Hi"))
-    assert [type(item) for item in items] == [Piece, Retry, Piece, Assistant]
-    assert isinstance(items[-1], Assistant)
+    items = await partner.ask(user_message("Hi"))
+    assert [type(item) for item in items] == [
+        StreamChunk,
+        RetryNotice,
+        StreamChunk,
+        AssistantMessage,
+    ]
+    assert isinstance(items[-1], AssistantMessage)
     assert items[-1].text == "Hello"
 
 
@@ -229,29 +248,29 @@ async def test_errors_are_sorted_by_what_can_be_done(
 ) -> None:
     partner = Partner(*[error] * 9)
     with pytest.raises(outcome):
-        await partner.ask(user("Hi"))
+        await partner.ask(user_message("Hi"))
     assert len(partner.seen) == tries
 
 
 async def test_pydantic_ais_test_model_works_too() -> None:
-    model = LibraryModel(TestModel(call_tools=["read"]), clock=FakeClock())
-    chat = model.chat(SETUP)
-    chat.add(user("Hi"))
-    answer = [item async for item in chat.ask()][-1]
-    assert isinstance(answer, Assistant)
-    assert [call.name for call in answer.calls] == ["read"]
-    chat.add(answer)
-    chat.add(User((Result(answer.calls[0].id, "read", "x"),)))
-    last = [item async for item in chat.ask()][-1]
-    assert isinstance(last, Assistant)
-    assert last.stop is StopReason.END
+    model = PydanticAIModel(TestModel(call_tools=["read"]), clock=FakeClock())
+    chat = model.start_conversation(SETUP)
+    chat.append(user_message("Hi"))
+    answer = [item async for item in chat.request_answer()][-1]
+    assert isinstance(answer, AssistantMessage)
+    assert [call.name for call in answer.tool_calls] == ["read"]
+    chat.append(answer)
+    chat.append(UserMessage((ToolResultBlock(answer.tool_calls[0].id, "read", "x"),)))
+    last = [item async for item in chat.request_answer()][-1]
+    assert isinstance(last, AssistantMessage)
+    assert last.stop_reason is StopReason.END
     await model.close()
 
 
 @pytest.mark.parametrize("name", ["nosuch:model", "bare"])
 def test_a_name_pydantic_ai_does_not_know_is_a_usage_error(name: str) -> None:
     with pytest.raises(UsageError, match=name):
-        LibraryModel(name, clock=FakeClock()).chat(SETUP)
+        PydanticAIModel(name, clock=FakeClock()).start_conversation(SETUP)
 
 
 def test_without_pydantic_ai_the_remedy_is_told() -> None:

@@ -6,16 +6,16 @@ import re
 import msgspec
 import pytest
 
-from mudroom.models._json import arguments, clean, decoder, encode
-from mudroom.models._tool_names import Names
+from mudroom.models._json import clean, encode, make_decoder, parse_arguments
+from mudroom.models._tool_names import ToolNames
 
 
 def test_names_go_there_and_back() -> None:
-    names = Names(
+    names = ToolNames(
         ["read", "self.emitvalue", "self_emitvalue", "文件", "9lives", "x" * 100, "x" * 101]
     )
     wired = [
-        names.wire(name)
+        names.to_wire(name)
         for name in (
             "read",
             "self.emitvalue",
@@ -30,13 +30,13 @@ def test_names_go_there_and_back() -> None:
     assert wired[2] == "self_emitvalue"
     assert len(set(wired)) == len(wired)
     assert all(re.fullmatch(r"[A-Za-z_][A-Za-z0-9_-]{0,63}", name) for name in wired)
-    assert names.ours(names.wire("self.emitvalue")) == "self.emitvalue"
-    assert [names.ours(name) for name in wired[3:]] == ["文件", "9lives", "x" * 100, "x" * 101]
+    assert names.from_wire(names.to_wire("self.emitvalue")) == "self.emitvalue"
+    assert [names.from_wire(name) for name in wired[3:]] == ["文件", "9lives", "x" * 100, "x" * 101]
 
 
 def test_a_name_that_was_never_offered_is_made_legal_and_comes_back_as_it_is() -> None:
-    assert Names([]).wire("a.b") == "a_b"
-    assert Names([]).ours("a_b") == "a_b"
+    assert ToolNames([]).to_wire("a.b") == "a_b"
+    assert ToolNames([]).from_wire("a_b") == "a_b"
 
 
 def test_nul_and_lone_surrogates_never_leave() -> None:
@@ -47,7 +47,7 @@ def test_nul_and_lone_surrogates_never_leave() -> None:
 
 
 def test_what_strict_json_forbids_is_read_without_harm() -> None:
-    decode = decoder(dict[str, str])
+    decode = make_decoder(dict[str, str])
     assert decode(b'{"a":"\\ud83d"}') == {"a": "\ud83d"}
     assert decode(b'{"a":"\xff"}') == {"a": "\ufffd"}
     for bad in (b"{", b"<html>", b'{"a":1}', b""):
@@ -69,4 +69,4 @@ def test_what_strict_json_forbids_is_read_without_harm() -> None:
 def test_arguments_are_an_object_or_kept_as_malformed_text(
     text: str, given: object, malformed: str
 ) -> None:
-    assert arguments(text) == (given, malformed)
+    assert parse_arguments(text) == (given, malformed)

@@ -9,23 +9,23 @@ from typing import Any
 import pytest
 
 from mudroom._core.messages import (
-    Assistant,
-    Call,
+    AssistantMessage,
     Message,
-    Result,
     StopReason,
-    Text,
-    Thinking,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
     Usage,
-    User,
-    user,
+    UserMessage,
+    user_message,
 )
-from mudroom._core.ports import Piece, Setup
+from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
-from mudroom.models._http import Cut, Http, Refused
+from mudroom.models._http import HttpClient, StreamCut, StreamError
 from mudroom.models._openai_stream import OpenAIReader
-from mudroom.models._tool_names import Names
+from mudroom.models._tool_names import ToolNames
 from mudroom.models.openai import OpenAIModel
 from mudroom.testing.clock import FakeClock
 
@@ -50,24 +50,24 @@ TOOLS = (tool("read"), tool("self.emitvalue"))
 
 def sent(
     *messages: Message,
-    setup: Setup | None = None,
+    setup: RequestConfig | None = None,
     model: str = "m",
     base_url: str = LOCAL,
     tools: bool = True,
     key: str = "",
 ) -> dict[str, Any]:
-    chat = OpenAIModel(model, http=Http(clock=FakeClock()), base_url=base_url, key=key).chat(
-        setup or Setup(system="Be brief.", tools=TOOLS)
-    )
+    chat = OpenAIModel(
+        model, http=HttpClient(clock=FakeClock()), base_url=base_url, key=key
+    ).start_conversation(setup or RequestConfig(system="Be brief.", tools=TOOLS))
     for message in messages:
-        chat.add(message)
-    return json.loads(chat.body(tools=tools))
+        chat.append(message)
+    return json.loads(chat.build_body(tools=tools))
 
 
 def read(
     *chunks: object, names: Sequence[str] = (), model: str = "m"
-) -> tuple[Assistant, list[Piece]]:
-    reader, pieces = OpenAIReader(model, Names(names)), list[Piece]()
+) -> tuple[AssistantMessage, list[StreamChunk]]:
+    reader, pieces = OpenAIReader(model, ToolNames(names)), list[StreamChunk]()
     for chunk in chunks:
         pieces += reader.feed(chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode())
     return reader.finish(), pieces
@@ -96,7 +96,7 @@ DONE = b"[DONE]"
 
 
 def test_a_body_has_head_system_and_messages() -> None:
-    body = sent(user("Hello"))
+    body = sent(user_message("Hello"))
     assert list(body) == ["model", "stream", "stream_options", "max_tokens", "tools", "messages"]
     assert body["stream"] is True
     assert body["stream_options"] == {"include_usage": True}
@@ -107,32 +107,35 @@ def test_a_body_has_head_system_and_messages() -> None:
 
 
 def test_a_name_with_a_dot_goes_out_legal_and_comes_back_ours() -> None:
-    names = [entry["function"]["name"] for entry in sent(user("x"))["tools"]]
+    names = [entry["function"]["name"] for entry in sent(user_message("x"))["tools"]]
     assert names == ["read", "self_emitvalue"]
     called = delta("tool_calls", tool_calls=[part("{}", index=0, id="a", name="self_emitvalue")])
     answer, pieces = read(called, DONE, names=["self.emitvalue"])
-    assert answer.calls[0].name == "self.emitvalue"
-    assert pieces == [Piece("call", "{}")]
+    assert answer.tool_calls[0].name == "self.emitvalue"
+    assert pieces == [StreamChunk("call", "{}")]
 
 
 def test_nothing_empty_is_sent() -> None:
     body = sent(
-        User((Text(""), Text("\0"))), Assistant((Text(""),)), User(()), setup=Setup(system="")
+        UserMessage((TextBlock(""), TextBlock("\0"))),
+        AssistantMessage((TextBlock(""),)),
+        UserMessage(()),
+        setup=RequestConfig(system=""),
     )
     assert body["messages"] == []
     assert "tools" not in body
 
 
 def test_results_become_tool_messages_before_the_words() -> None:
-    message = User(
+    message = UserMessage(
         (
-            Text("Go on."),
-            Result("1", "read", "one"),
-            Result("2", "read", "no such file", error=True),
-            Result("3", "read", ""),
+            TextBlock("Go on."),
+            ToolResultBlock("1", "read", "one"),
+            ToolResultBlock("2", "read", "no such file", error=True),
+            ToolResultBlock("3", "read", ""),
         )
     )
-    assert sent(message, setup=Setup(system=""))["messages"] == [
+    assert sent(message, setup=RequestConfig(system=""))["messages"] == [
         {"role": "tool", "tool_call_id": "1", "content": "one"},
         {"role": "tool", "tool_call_id": "2", "content": "Error: no such file"},
         {"role": "tool", "tool_call_id": "3", "content": "(empty)"},
@@ -141,19 +144,22 @@ def test_results_become_tool_messages_before_the_words() -> None:
 
 
 def test_an_error_that_says_so_is_not_marked_again() -> None:
-    message = User((Result("1", "read", "Error: no such file", error=True),))
-    assert sent(message, setup=Setup(system=""))["messages"][0]["content"] == "Error: no such file"
+    message = UserMessage((ToolResultBlock("1", "read", "Error: no such file", error=True),))
+    assert (
+        sent(message, setup=RequestConfig(system=""))["messages"][0]["content"]
+        == "Error: no such file"
+    )
 
 
 def test_calls_go_back_as_strings_of_json_and_raw_text_is_wrapped() -> None:
-    message = Assistant(
+    message = AssistantMessage(
         (
-            Text("Look."),
-            Call("1", "read", {"path": "ä"}),
-            Call("2", "self.emitvalue", {}, malformed='{"a":'),
+            TextBlock("Look."),
+            ToolCallBlock("1", "read", {"path": "ä"}),
+            ToolCallBlock("2", "self.emitvalue", {}, malformed='{"a":'),
         )
     )
-    (entry,) = sent(message, setup=Setup(system="", tools=TOOLS))["messages"]
+    (entry,) = sent(message, setup=RequestConfig(system="", tools=TOOLS))["messages"]
     assert entry["content"] == "Look."
     functions = [call["function"] for call in entry["tool_calls"]]
     assert functions[0] == {"name": "read", "arguments": '{"path":"ä"}'}
@@ -176,8 +182,8 @@ HERE = "openai:127.0.0.1:1"
 def test_reasoning_goes_back_only_to_the_server_that_called_it_reasoning_content(
     wire: str, seal: str, kept: bool
 ) -> None:
-    message = Assistant((Thinking("hm", seal), Text("yes")), wire=wire)
-    (entry,) = sent(message, setup=Setup(system=""))["messages"]
+    message = AssistantMessage((ThinkingBlock("hm", seal), TextBlock("yes")), wire=wire)
+    (entry,) = sent(message, setup=RequestConfig(system=""))["messages"]
     assert entry == {
         "role": "assistant",
         "content": "yes",
@@ -186,8 +192,14 @@ def test_reasoning_goes_back_only_to_the_server_that_called_it_reasoning_content
 
 
 def test_a_strict_server_gets_no_field_that_it_refuses() -> None:
-    message = User((Result("1", "read", "one"), Result("2", "read", "two"), Text("Go on.")))
-    body = sent(message, setup=Setup(system=""), base_url="https://api.mistral.ai/v1")
+    message = UserMessage(
+        (
+            ToolResultBlock("1", "read", "one"),
+            ToolResultBlock("2", "read", "two"),
+            TextBlock("Go on."),
+        )
+    )
+    body = sent(message, setup=RequestConfig(system=""), base_url="https://api.mistral.ai/v1")
     assert "stream_options" not in body
     assert [(entry["role"], entry["content"]) for entry in body["messages"]] == [
         ("tool", "one"),
@@ -197,9 +209,9 @@ def test_a_strict_server_gets_no_field_that_it_refuses() -> None:
 
 def test_neither_nul_nor_lone_surrogates_are_sent() -> None:
     body = sent(
-        user("a\0b\ud800c😀"),
-        Assistant((Call("1", "read", {"p": "\udc00\0"}),)),
-        setup=Setup(system="s\ud800"),
+        user_message("a\0b\ud800c😀"),
+        AssistantMessage((ToolCallBlock("1", "read", {"p": "\udc00\0"}),)),
+        setup=RequestConfig(system="s\ud800"),
     )
     assert body["messages"][0]["content"] == "s\ufffd"
     assert body["messages"][1]["content"] == "ab\ufffdc😀"
@@ -209,10 +221,12 @@ def test_neither_nul_nor_lone_surrogates_are_sent() -> None:
 
 
 def test_the_last_turn_forbids_calls_after_the_messages() -> None:
-    body = sent(user("x"), tools=False)
+    body = sent(user_message("x"), tools=False)
     assert list(body)[-2:] == ["messages", "tool_choice"]
     assert body["tool_choice"] == "none"
-    assert "tool_choice" not in sent(user("x"), setup=Setup(system="s"), tools=False)
+    assert "tool_choice" not in sent(
+        user_message("x"), setup=RequestConfig(system="s"), tools=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -229,10 +243,10 @@ def test_openai_itself_gets_its_own_limit_and_sampling(
     model: str, limit: int, sampled: bool
 ) -> None:
     body = sent(
-        user("x"),
+        user_message("x"),
         model=model,
         base_url="https://api.openai.com/v1",
-        setup=Setup(system="", temperature=0.5, top_p=0.9),
+        setup=RequestConfig(system="", temperature=0.5, top_p=0.9),
     )
     assert body["max_completion_tokens"] == limit
     assert ("temperature" in body) is ("top_p" in body) is sampled
@@ -240,33 +254,33 @@ def test_openai_itself_gets_its_own_limit_and_sampling(
 
 
 def test_other_servers_get_max_tokens() -> None:
-    body = sent(user("x"), setup=Setup(system="", temperature=0.5, max_tokens=77))
+    body = sent(user_message("x"), setup=RequestConfig(system="", temperature=0.5, max_tokens=77))
     assert (body["max_tokens"], body["temperature"]) == (77, 0.5)
     assert "max_completion_tokens" not in body
 
 
 def test_each_body_extends_the_one_before_and_siblings_share_the_head() -> None:
-    model = OpenAIModel("m", http=Http(clock=FakeClock()), base_url=LOCAL)
-    setup = Setup(system="Be brief.", tools=TOOLS)
-    chat, sibling = model.chat(setup), model.chat(setup)
+    model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=LOCAL)
+    setup = RequestConfig(system="Be brief.", tools=TOOLS)
+    chat, sibling = model.start_conversation(setup), model.start_conversation(setup)
     turns: list[Message] = [
-        user("a"),
-        Assistant((Call("1", "read", {"p": 1}),)),
-        User((Result("1", "read", "x" * 99),)),
-        Assistant((Text("b"),)),
+        user_message("a"),
+        AssistantMessage((ToolCallBlock("1", "read", {"p": 1}),)),
+        UserMessage((ToolResultBlock("1", "read", "x" * 99),)),
+        AssistantMessage((TextBlock("b"),)),
     ]
-    before = chat.body()
-    assert before == sibling.body()
+    before = chat.build_body()
+    assert before == sibling.build_body()
     for message in turns:
-        chat.add(message)
-        now = chat.body()
+        chat.append(message)
+        now = chat.build_body()
         assert now.startswith(before.removesuffix(b"]}"))
         before = now
-    assert chat.body(tools=False).startswith(before.removesuffix(b"]}"))
+    assert chat.build_body(tools=False).startswith(before.removesuffix(b"]}"))
 
 
 def test_a_key_is_a_bearer_token_and_none_is_sent_without_one() -> None:
-    http = Http(clock=FakeClock())
+    http = HttpClient(clock=FakeClock())
     assert OpenAIModel("m", http=http, key="k").headers["Authorization"] == "Bearer k"
     assert "Authorization" not in OpenAIModel("m", http=http).headers
     assert OpenAIModel("m", http=http, base_url=LOCAL + "/").url == LOCAL + "/chat/completions"
@@ -289,10 +303,10 @@ def test_words_and_usage_are_read() -> None:
         last,
         DONE,
     )
-    assert answer == Assistant(
-        (Text("Hello"),), StopReason.END, Usage(100, 9, 64, 0, 4), "m-1", "openai", "c1"
+    assert answer == AssistantMessage(
+        (TextBlock("Hello"),), StopReason.END, Usage(100, 9, 64, 0, 4), "m-1", "openai", "c1"
     )
-    assert pieces == [Piece("text", "Hel"), Piece("text", "lo")]
+    assert pieces == [StreamChunk("text", "Hel"), StreamChunk("text", "lo")]
 
 
 def test_parallel_calls_in_pieces_are_put_together_by_index() -> None:
@@ -304,8 +318,11 @@ def test_parallel_calls_in_pieces_are_put_together_by_index() -> None:
         delta("tool_calls"),
         DONE,
     )
-    assert answer.calls == (Call("a", "read", {"p": 1}), Call("b", "grep", {"q": 2}))
-    assert answer.stop is StopReason.CALLS
+    assert answer.tool_calls == (
+        ToolCallBlock("a", "read", {"p": 1}),
+        ToolCallBlock("b", "grep", {"q": 2}),
+    )
+    assert answer.stop_reason is StopReason.CALLS
 
 
 @pytest.mark.parametrize("index", [None, 0])
@@ -315,23 +332,26 @@ def test_whole_calls_without_or_with_one_index_for_all_stay_apart(index: int | N
         part('{"p":2}', index=index, id="b", name="read"),
     ]
     answer, _ = read(delta("stop", tool_calls=calls))
-    assert answer.calls == (Call("a", "read", {"p": 1}), Call("b", "read", {"p": 2}))
-    assert answer.stop is StopReason.CALLS
+    assert answer.tool_calls == (
+        ToolCallBlock("a", "read", {"p": 1}),
+        ToolCallBlock("b", "read", {"p": 2}),
+    )
+    assert answer.stop_reason is StopReason.CALLS
 
 
 def test_calls_without_ids_get_unique_ones() -> None:
     nameless = delta(tool_calls=[part("{}", name="read"), part({"p": 1}, name="read")])
     same = [delta(tool_calls=[part("{}", index=index, id="x", name="read")]) for index in (7, 8)]
     answer, _ = read(nameless, *same, DONE)
-    assert len({call.id for call in answer.calls}) == 4
-    assert all(call.id for call in answer.calls)
-    assert answer.calls[1].arguments == {"p": 1}
+    assert len({call.id for call in answer.tool_calls}) == 4
+    assert all(call.id for call in answer.tool_calls)
+    assert answer.tool_calls[1].arguments == {"p": 1}
 
 
 @pytest.mark.parametrize("raw", ['{"a":', "[1]", '"text"', "nonsense"])
 def test_arguments_that_are_no_object_are_kept_as_they_came(raw: str) -> None:
     answer, _ = read(delta("tool_calls", tool_calls=[part(raw, index=0, id="a", name="read")]))
-    assert answer.calls == (Call("a", "read", {}, malformed=raw),)
+    assert answer.tool_calls == (ToolCallBlock("a", "read", {}, malformed=raw),)
 
 
 def test_a_lone_surrogate_in_an_answer_does_no_harm_and_a_pair_torn_apart_is_joined() -> None:
@@ -342,7 +362,7 @@ def test_a_lone_surrogate_in_an_answer_does_no_harm_and_a_pair_torn_apart_is_joi
     arguments = b'{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{\\"p\\":\\"\\\\ud800\\"}"}}]}}]}'
     answer, _ = read(*torn, arguments, delta("stop"))
     assert answer.text == "😀 \ufffd"
-    assert answer.calls[0].arguments == {"p": "\ufffd"}
+    assert answer.tool_calls[0].arguments == {"p": "\ufffd"}
 
 
 @pytest.mark.parametrize(
@@ -350,8 +370,8 @@ def test_a_lone_surrogate_in_an_answer_does_no_harm_and_a_pair_torn_apart_is_joi
 )
 def test_reasoning_is_kept_under_either_name(key: str, seal: str) -> None:
     answer, pieces = read(delta(**{key: "hm"}), delta("stop", content="yes"))
-    assert answer.content == (Thinking("hm", seal), Text("yes"))
-    assert pieces == [Piece("thinking", "hm"), Piece("text", "yes")]
+    assert answer.content == (ThinkingBlock("hm", seal), TextBlock("yes"))
+    assert pieces == [StreamChunk("thinking", "hm"), StreamChunk("text", "yes")]
 
 
 def test_content_in_parts_is_read() -> None:
@@ -359,14 +379,14 @@ def test_content_in_parts_is_read() -> None:
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
         {"type": "text", "text": "yes"},
     ]
-    assert read(delta("stop", content=parts))[0].content == (Thinking("hm"), Text("yes"))
+    assert read(delta("stop", content=parts))[0].content == (ThinkingBlock("hm"), TextBlock("yes"))
 
 
 def test_an_answer_is_whole_with_a_finish_reason_or_done_and_cut_with_neither() -> None:
     assert read(delta("stop", content="a"))[0].text == "a"
     assert read(delta(content="a"), DONE)[0].text == "a"
     for chunks in [(), (delta(content="a"),), (DONE,)]:
-        with pytest.raises(Cut):
+        with pytest.raises(StreamCut):
             read(*chunks)
 
 
@@ -380,12 +400,12 @@ def test_an_answer_is_whole_with_a_finish_reason_or_done_and_cut_with_neither() 
     ],
 )
 def test_the_stop_reason_is_told(finish: str, stop: StopReason) -> None:
-    assert read(delta(finish, content="a"))[0].stop is stop
+    assert read(delta(finish, content="a"))[0].stop_reason is stop
 
 
 def test_a_refusal_is_text_and_told() -> None:
     answer, _ = read(delta(refusal="I won't."), delta("stop"))
-    assert (answer.text, answer.stop) == ("I won't.", StopReason.REFUSAL)
+    assert (answer.text, answer.stop_reason) == ("I won't.", StopReason.REFUSAL)
 
 
 @pytest.mark.parametrize(
@@ -400,13 +420,13 @@ def test_a_refusal_is_text_and_told() -> None:
     ],
 )
 def test_an_error_in_the_stream_is_refused_with_its_status(error: object, status: int) -> None:
-    with pytest.raises(Refused, match="m") as refused:
+    with pytest.raises(StreamError, match="m") as refused:
         read({"error": error})
     assert refused.value.status == status
 
 
 def test_a_finish_reason_of_error_is_an_error() -> None:
-    with pytest.raises(Refused):
+    with pytest.raises(StreamError):
         read(delta("error", content="half"))
 
 

@@ -9,41 +9,41 @@ import msgspec
 import pytest
 
 from mudroom._core.messages import (
-    Assistant,
-    Call,
-    Result,
+    AssistantMessage,
     StopReason,
-    Text,
-    Thinking,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
     Usage,
-    User,
-    user,
+    UserMessage,
+    user_message,
 )
-from mudroom._core.ports import Model, Piece, Retry, Setup
+from mudroom._core.ports import Model, RequestConfig, RetryNotice, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
-from mudroom.models._http import Cut, Http, Reader
+from mudroom.models._http import HttpClient, StreamCut, StreamReader
 from mudroom.models._openai_stream import OpenAIReader
-from mudroom.models._sse import Sse
-from mudroom.models._tool_names import Names
+from mudroom.models._sse import SseParser
+from mudroom.models._tool_names import ToolNames
 from mudroom.models.google import GoogleModel, GoogleReader
 from mudroom.models.openai import OpenAIModel
 from mudroom.testing.clock import FakeClock
-from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
-from mudroom.testing.wire_formats import Reply, google_stream, openai_stream
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+from mudroom.testing.wire_formats import WireAnswer, google_stream, openai_stream
 
 WIRES = ["openai", "google"]
 KEY = "sk-very-secret"
 BLOCKS = (
-    Thinking("Let me see…"),
-    Text("Grüße, 世界 😀"),
-    Call("a", "read", {"path": "ä.py"}),
-    Call("b", "self_emitvalue", {"n": [1, {"x": None}]}),
+    ThinkingBlock("Let me see…"),
+    TextBlock("Grüße, 世界 😀"),
+    ToolCallBlock("a", "read", {"path": "ä.py"}),
+    ToolCallBlock("b", "self_emitvalue", {"n": [1, {"x": None}]}),
 )
 USAGE = Usage(100, 20, 64, 0, 5)
-READERS: dict[str, Callable[[], Reader]] = {
-    "openai": lambda: OpenAIReader("m", Names(["self.emitvalue"])),
-    "google": lambda: GoogleReader("m", Names(["self.emitvalue"])),
+READERS: dict[str, Callable[[], StreamReader]] = {
+    "openai": lambda: OpenAIReader("m", ToolNames(["self.emitvalue"])),
+    "google": lambda: GoogleReader("m", ToolNames(["self.emitvalue"])),
 }
 
 
@@ -60,25 +60,27 @@ def tool(name: str) -> Tool:
     )
 
 
-SETUP = Setup(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
+SETUP = RequestConfig(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
 
 
 def recorded(wire: str) -> bytes:
-    reply = Reply(BLOCKS, "m-1", "r1", USAGE, StopReason.CALLS)
+    reply = WireAnswer(BLOCKS, "m-1", "r1", USAGE, StopReason.CALLS)
     return b"".join((openai_stream if wire == "openai" else google_stream)(reply))
 
 
-def through(wire: str, *chunks: bytes) -> Assistant:
-    sse, reader = Sse(), READERS[wire]()
-    for event in (*(event for chunk in chunks for event in sse.feed(chunk)), *sse.end()):
+def through(wire: str, *chunks: bytes) -> AssistantMessage:
+    sse, reader = SseParser(), READERS[wire]()
+    for event in (*(event for chunk in chunks for event in sse.feed(chunk)), *sse.flush()):
         reader.feed(event)
     return reader.finish()
 
 
-def expected(wire: str) -> Assistant:
-    calls = (BLOCKS[2], Call("b", "self.emitvalue", {"n": [1, {"x": None}]}))
-    thought = Thinking("Let me see…", "reasoning_content" if wire == "openai" else "")
-    return Assistant((thought, BLOCKS[1], *calls), StopReason.CALLS, USAGE, "m-1", wire, "r1")
+def expected(wire: str) -> AssistantMessage:
+    calls = (BLOCKS[2], ToolCallBlock("b", "self.emitvalue", {"n": [1, {"x": None}]}))
+    thought = ThinkingBlock("Let me see…", "reasoning_content" if wire == "openai" else "")
+    return AssistantMessage(
+        (thought, BLOCKS[1], *calls), StopReason.CALLS, USAGE, "m-1", wire, "r1"
+    )
 
 
 @pytest.mark.parametrize("wire", WIRES)
@@ -94,16 +96,16 @@ def test_a_stream_cut_at_every_byte_is_never_taken_for_a_whole_one(wire: str) ->
     for at in range(len(data)):
         try:
             whole = through(wire, data[:at])
-        except (Cut, msgspec.DecodeError):
+        except (StreamCut, msgspec.DecodeError):
             continue
         assert whole.content == answer.content
 
 
 @asynccontextmanager
 async def served(
-    wire: str, answer: Callable[[Asked], Said], clock: FakeClock | None = None
+    wire: str, answer: Callable[[ServerRequest], ServerAnswer], clock: FakeClock | None = None
 ) -> AsyncGenerator[tuple[ModelServer, Model], None]:
-    http = Http(clock=clock or FakeClock(), silence=0.2, tries=4)
+    http = HttpClient(clock=clock or FakeClock(), read_timeout=0.2, max_tries=4)
     async with ModelServer(answer) as server:
         model: Model = (
             OpenAIModel("m", http=http, key=KEY, base_url=server.url + "/v1")
@@ -116,37 +118,41 @@ async def served(
             await model.close()
 
 
-async def asked(model: Model) -> list[Piece | Retry | Assistant]:
-    chat = model.chat(SETUP)
-    chat.add(user("Hi"))
-    return [item async for item in chat.ask()]
+async def asked(model: Model) -> list[StreamChunk | RetryNotice | AssistantMessage]:
+    chat = model.start_conversation(SETUP)
+    chat.append(user_message("Hi"))
+    return [item async for item in chat.request_answer()]
 
 
-def script(*steps: Said) -> Callable[[Asked], Said]:
+def script(*steps: ServerAnswer) -> Callable[[ServerRequest], ServerAnswer]:
     return lambda request: steps[min(request.n, len(steps)) - 1]
 
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_conversation_goes_there_and_back(wire: str) -> None:
     async with served(wire, script(BLOCKS, "Done.")) as (server, model):
-        chat = model.chat(SETUP)
-        chat.add(user("Hi"))
-        *pieces, answer = [item async for item in chat.ask()]
-        assert isinstance(answer, Assistant)
+        chat = model.start_conversation(SETUP)
+        chat.append(user_message("Hi"))
+        *pieces, answer = [item async for item in chat.request_answer()]
+        assert isinstance(answer, AssistantMessage)
         assert answer.content == expected(wire).content
         assert (
-            "".join(p.text for p in pieces if isinstance(p, Piece) and p.kind == "text")
+            "".join(p.text for p in pieces if isinstance(p, StreamChunk) and p.kind == "text")
             == "Grüße, 世界 😀"
         )
-        chat.add(answer)
-        chat.add(User((Result("a", "read", "one"), Result("b", "self.emitvalue", "two"))))
-        last = [item async for item in chat.ask(tools=False)][-1]
-        assert isinstance(last, Assistant)
+        chat.append(answer)
+        chat.append(
+            UserMessage(
+                (ToolResultBlock("a", "read", "one"), ToolResultBlock("b", "self.emitvalue", "two"))
+            )
+        )
+        last = [item async for item in chat.request_answer(tools=False)][-1]
+        assert isinstance(last, AssistantMessage)
         assert last.text == "Done."
     first, second = server.requests
     assert first.tools == second.tools == ["read", "self_emitvalue"]
     assert second.body.startswith(first.body.removesuffix(b"]}"))
-    assert first.streamed
+    assert first.is_streaming
     assert KEY not in first.path
     assert KEY in (first.headers.get("Authorization", "") + first.headers.get("x-goog-api-key", ""))
 
@@ -155,17 +161,19 @@ async def test_a_conversation_goes_there_and_back(wire: str) -> None:
 @pytest.mark.parametrize(
     "fault",
     [
-        Fault("half an answer", cut=150),
-        Fault("half an answer", cut=150, end="reset"),
-        Fault("half an answer", cut=150, end="eof"),
-        Fault("half an answer", cut=150, end="stall"),
+        Fault("half an answer", cut_after=150),
+        Fault("half an answer", cut_after=150, end="reset"),
+        Fault("half an answer", cut_after=150, end="eof"),
+        Fault("half an answer", cut_after=150, end="stall"),
         Fault(status=429, headers={"Retry-After": "3"}),
         Fault(status=500),
         Fault(status=529),
-        Fault(status=502, body=b"<html><title>Bad gateway</title></html>", kind="text/html"),
+        Fault(
+            status=502, body=b"<html><title>Bad gateway</title></html>", content_type="text/html"
+        ),
         Fault(
             body=b'data: {"error":{"code":503,"message":"overloaded"}}\n\n',
-            kind="text/event-stream",
+            content_type="text/event-stream",
         ),
     ],
     ids=["closed", "reset", "ended", "silent", "429", "500", "529", "html 502", "error in stream"],
@@ -173,8 +181,8 @@ async def test_a_conversation_goes_there_and_back(wire: str) -> None:
 async def test_what_may_work_later_is_asked_for_again_as_a_whole(wire: str, fault: Fault) -> None:
     async with served(wire, script(fault, "All of it.")) as (server, model):
         items = await asked(model)
-    (retry,) = (item for item in items if isinstance(item, Retry))
-    assert isinstance(items[-1], Assistant)
+    (retry,) = (item for item in items if isinstance(item, RetryNotice))
+    assert isinstance(items[-1], AssistantMessage)
     assert items[-1].text == "All of it."
     assert server.requests[0].body == server.requests[1].body
     if fault.status == 429:
@@ -192,12 +200,12 @@ async def test_what_may_work_later_is_asked_for_again_as_a_whole(wire: str, faul
         ),
         (Fault(status=400, body=b'{"error":{"message":"bad request"}}'), ModelRefused, 1),
         (Fault(status=503), ModelUnavailable, 4),
-        (Fault("half", cut=60), ModelUnavailable, 4),
-        (Fault(body=b"<html>hello</html>", kind="text/html"), ModelGarbled, 1),
-        (Fault(body=b'{"hello":1}', kind="application/json"), ModelGarbled, 1),
-        (Fault(body=b"data: nonsense\n\n", kind="text/event-stream"), ModelGarbled, 1),
+        (Fault("half", cut_after=60), ModelUnavailable, 4),
+        (Fault(body=b"<html>hello</html>", content_type="text/html"), ModelGarbled, 1),
+        (Fault(body=b'{"hello":1}', content_type="application/json"), ModelGarbled, 1),
+        (Fault(body=b"data: nonsense\n\n", content_type="text/event-stream"), ModelGarbled, 1),
         (
-            Fault(body=b'data: {"type":"message_start"}\n\n', kind="text/event-stream"),
+            Fault(body=b'data: {"type":"message_start"}\n\n', content_type="text/event-stream"),
             ModelGarbled,
             1,
         ),
@@ -210,13 +218,13 @@ async def test_each_failure_has_its_own_error_and_none_shows_the_key(
     async with served(wire, script(fault)) as (server, model):
         with pytest.raises(outcome) as error:
             await asked(model)
-    assert server.count == requests
+    assert server.request_count == requests
     assert KEY not in str(error.value)
 
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_stream_of_single_bytes_is_read(wire: str) -> None:
-    async with served(wire, script(Fault(BLOCKS, drip=1))) as (_, model):
+    async with served(wire, script(Fault(BLOCKS, chunk_size=1))) as (_, model):
         answer = (await asked(model))[-1]
-    assert isinstance(answer, Assistant)
+    assert isinstance(answer, AssistantMessage)
     assert answer.content == expected(wire).content

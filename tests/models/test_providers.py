@@ -5,13 +5,13 @@ import pytest
 from mudroom.errors import UnknownName, UsageError
 from mudroom.models.providers import (
     PROVIDERS,
-    base_url,
-    default,
-    headers,
-    key,
-    key_variable,
-    split,
-    token,
+    choose_default_model,
+    find_key_variable,
+    get_base_url,
+    get_headers,
+    get_key,
+    get_token,
+    parse_model_name,
 )
 
 
@@ -47,7 +47,7 @@ from mudroom.models.providers import (
 def test_a_model_string_names_a_provider_and_its_model(
     name: str, expected: tuple[str, str]
 ) -> None:
-    assert split(name) == expected
+    assert parse_model_name(name) == expected
 
 
 @pytest.mark.parametrize(
@@ -62,12 +62,12 @@ def test_a_model_string_names_a_provider_and_its_model(
 )
 def test_an_unknown_name_is_answered_with_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(UnknownName, match=nearest):
-        split(name)
+        parse_model_name(name)
 
 
 def test_a_provider_without_a_model_asks_for_one() -> None:
     with pytest.raises(UsageError, match="Write vllm:MODEL"):
-        split("vllm")
+        parse_model_name("vllm")
 
 
 @pytest.mark.parametrize(
@@ -98,15 +98,18 @@ def test_a_provider_without_a_model_asks_for_one() -> None:
 def test_the_first_key_or_server_found_suggests_the_model(
     environ: dict[str, str], model: str | None
 ) -> None:
-    assert default(environ) == model
+    assert choose_default_model(environ) == model
     if model:
-        split(model)
+        parse_model_name(model)
 
 
 def test_each_default_model_is_found_again_by_its_own_string() -> None:
     for provider in PROVIDERS.values():
-        if provider.model:
-            assert split(f"{provider.name}:{provider.model}") == (provider.name, provider.model)
+        if provider.default_model:
+            assert parse_model_name(f"{provider.name}:{provider.default_model}") == (
+                provider.name,
+                provider.default_model,
+            )
 
 
 @pytest.mark.parametrize(
@@ -124,32 +127,35 @@ def test_each_default_model_is_found_again_by_its_own_string() -> None:
     ],
 )
 def test_ollama_host_is_read_as_ollama_reads_it(host: str, url: str) -> None:
-    assert base_url(PROVIDERS["ollama"], {"OLLAMA_HOST": host}) == url
+    assert get_base_url(PROVIDERS["ollama"], {"OLLAMA_HOST": host}) == url
 
 
 def test_base_urls_come_from_the_environment_or_the_table() -> None:
     assert (
-        base_url(PROVIDERS["ollama"], {"OLLAMA_BASE_URL": "http://x/v1", "OLLAMA_HOST": "y"})
+        get_base_url(PROVIDERS["ollama"], {"OLLAMA_BASE_URL": "http://x/v1", "OLLAMA_HOST": "y"})
         == "http://x/v1"
     )
-    assert base_url(PROVIDERS["openai"], {"OPENAI_API_BASE": "http://x/v1"}) == "http://x/v1"
-    assert base_url(PROVIDERS["groq"], {}) == "https://api.groq.com/openai/v1"
+    assert get_base_url(PROVIDERS["openai"], {"OPENAI_API_BASE": "http://x/v1"}) == "http://x/v1"
+    assert get_base_url(PROVIDERS["groq"], {}) == "https://api.groq.com/openai/v1"
 
 
 def test_keys_are_found_by_the_variables_people_have() -> None:
     anthropic, google = PROVIDERS["anthropic"], PROVIDERS["google"]
-    assert key(google, {"GOOGLE_API_KEY": "g"}) == "g"
-    assert key(google, {"GOOGLE_API_KEY": "g", "GEMINI_API_KEY": "m"}) == "m"
-    assert key(anthropic, {"ANTHROPIC_API_KEY": "a", "MUDROOM_ANTHROPIC_API_KEY": "ours"}) == "ours"
-    assert token(anthropic, {"ANTHROPIC_AUTH_TOKEN": "t"}) == "t"
-    assert key_variable(google, {"GOOGLE_API_KEY": "g"}) == "GOOGLE_API_KEY"
-    assert key_variable(anthropic, {}) == "ANTHROPIC_API_KEY"
-    assert key_variable(PROVIDERS["ollama"], {}) == ""
+    assert get_key(google, {"GOOGLE_API_KEY": "g"}) == "g"
+    assert get_key(google, {"GOOGLE_API_KEY": "g", "GEMINI_API_KEY": "m"}) == "m"
+    assert (
+        get_key(anthropic, {"ANTHROPIC_API_KEY": "a", "MUDROOM_ANTHROPIC_API_KEY": "ours"})
+        == "ours"
+    )
+    assert get_token(anthropic, {"ANTHROPIC_AUTH_TOKEN": "t"}) == "t"
+    assert find_key_variable(google, {"GOOGLE_API_KEY": "g"}) == "GOOGLE_API_KEY"
+    assert find_key_variable(anthropic, {}) == "ANTHROPIC_API_KEY"
+    assert find_key_variable(PROVIDERS["ollama"], {}) == ""
 
 
 def test_custom_headers_are_lines_of_name_and_value() -> None:
     lines = "X-Team: mud: 7\n\nnonsense\nX-Other:1"
-    assert headers(PROVIDERS["anthropic"], {"ANTHROPIC_CUSTOM_HEADERS": lines}) == {
+    assert get_headers(PROVIDERS["anthropic"], {"ANTHROPIC_CUSTOM_HEADERS": lines}) == {
         "X-Team": "mud: 7",
         "X-Other": "1",
     }

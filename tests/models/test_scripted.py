@@ -2,21 +2,30 @@
 
 import pytest
 
-from mudroom._core.messages import Assistant, Call, Result, StopReason, Text, Thinking, User, user
-from mudroom._core.ports import Chat, Model, Piece, Setup
+from mudroom._core.messages import (
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserMessage,
+    user_message,
+)
+from mudroom._core.ports import Model, ModelConversation, RequestConfig, StreamChunk
 from mudroom.errors import ModelUnavailable
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 
-async def ask(chat: Chat) -> Assistant:
-    last = [part async for part in chat.ask()][-1]
-    assert isinstance(last, Assistant)
+async def ask(chat: ModelConversation) -> AssistantMessage:
+    last = [part async for part in chat.request_answer()][-1]
+    assert isinstance(last, AssistantMessage)
     return last
 
 
-def begin(model: Model, prompt: str = "Go.") -> Chat:
-    chat = model.chat(Setup(system="Be brief."))
-    chat.add(user(prompt))
+def begin(model: Model, prompt: str = "Go.") -> ModelConversation:
+    chat = model.start_conversation(RequestConfig(system="Be brief."))
+    chat.append(user_message(prompt))
     return chat
 
 
@@ -24,11 +33,13 @@ async def test_answers_come_one_after_the_other() -> None:
     chat = begin(
         ScriptedModel(["First.", ["Second.", call("read", path="a.py")], call("grep", pattern="x")])
     )
-    assert (await ask(chat)).content == (Text("First."),)
+    assert (await ask(chat)).content == (TextBlock("First."),)
     second = await ask(chat)
-    assert (second.text, second.stop) == ("Second.", StopReason.CALLS)
-    assert [(made.name, made.arguments) for made in second.calls] == [("read", {"path": "a.py"})]
-    assert (await ask(chat)).calls[0].id not in ("", second.calls[0].id)
+    assert (second.text, second.stop_reason) == ("Second.", StopReason.CALLS)
+    assert [(made.name, made.arguments) for made in second.tool_calls] == [
+        ("read", {"path": "a.py"})
+    ]
+    assert (await ask(chat)).tool_calls[0].id not in ("", second.tool_calls[0].id)
 
 
 async def test_a_script_that_is_used_up_says_so() -> None:
@@ -39,12 +50,12 @@ async def test_a_script_that_is_used_up_says_so() -> None:
 
 async def test_a_function_sees_the_request() -> None:
     async def answer(request: Request) -> Answer:
-        return f"{request.n} {request.turn} {request.prompt} {[result.text for result in request.results]}"
+        return f"{request.number} {request.turn} {request.prompt} {[result.text for result in request.results]}"
 
     model = ScriptedModel(answer)
     chat = begin(model)
-    chat.add(await ask(chat))
-    chat.add(User((Result("c", "read", "content"),)))
+    chat.append(await ask(chat))
+    chat.append(UserMessage((ToolResultBlock("c", "read", "content"),)))
     assert (await ask(chat)).text == "2 1 Go. ['content']"
     assert [request.system for request in model.requests] == ["Be brief."] * 2
 
@@ -55,13 +66,15 @@ async def test_an_exception_is_raised() -> None:
 
 
 async def test_a_whole_message_is_given_as_it_is() -> None:
-    message = Assistant((Thinking("Hm."), Call("c", "read", {}, malformed="{")), StopReason.CALLS)
+    message = AssistantMessage(
+        (ThinkingBlock("Hm."), ToolCallBlock("c", "read", {}, malformed="{")), StopReason.CALLS
+    )
     assert await ask(begin(ScriptedModel([message]))) is message
 
 
 async def test_words_come_in_pieces() -> None:
-    parts = [part async for part in begin(ScriptedModel(["x" * 100])).ask()]
-    assert "".join(part.text for part in parts if isinstance(part, Piece)) == "x" * 100
+    parts = [part async for part in begin(ScriptedModel(["x" * 100])).request_answer()]
+    assert "".join(part.text for part in parts if isinstance(part, StreamChunk)) == "x" * 100
     assert len(parts) > 2
 
 
@@ -72,6 +85,6 @@ async def test_tokens_are_counted_by_length() -> None:
 
 async def test_forbidden_tools_are_not_offered() -> None:
     model = ScriptedModel(["Done."])
-    async for _ in begin(model).ask(tools=False):
+    async for _ in begin(model).request_answer(tools=False):
         pass
     assert model.requests[0].tools == ()

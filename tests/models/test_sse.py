@@ -2,15 +2,15 @@
 
 import pytest
 
-from mudroom.models._sse import Sse
+from mudroom.models._sse import SseParser
 
 STREAM = 'event: a\ndata: {"x": "é漢"}\n\n: comment\n\ndata:one\ndata: two\n\nid: 7\nretry: 5\ndata: last\n\n'.encode()
 EVENTS = ['{"x": "é漢"}'.encode(), b"one\ntwo", b"last"]
 
 
 def read(pieces: list[bytes]) -> list[bytes]:
-    sse = Sse()
-    return [event for piece in pieces for event in sse.feed(piece)] + sse.end()
+    sse = SseParser()
+    return [event for piece in pieces for event in sse.feed(piece)] + sse.flush()
 
 
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
@@ -26,9 +26,9 @@ def test_a_byte_order_mark_is_passed_over() -> None:
 
 
 def test_the_last_event_needs_no_blank_line() -> None:
-    sse = Sse()
+    sse = SseParser()
     assert sse.feed(b"data: [DONE]") == []
-    assert sse.end() == [b"[DONE]"]
+    assert sse.flush() == [b"[DONE]"]
 
 
 def test_events_without_data_say_nothing() -> None:

@@ -9,10 +9,18 @@ from collections.abc import AsyncIterator
 import pytest
 from tests.offline.conftest import Ask
 
-from mudroom._core.messages import Assistant, Call, Message, Result, Text, User, user
-from mudroom._core.ports import Setup
+from mudroom._core.messages import (
+    AssistantMessage,
+    Message,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserMessage,
+    user_message,
+)
+from mudroom._core.ports import RequestConfig
 from mudroom._core.tools import Tool, ToolResult
-from mudroom._engine.compaction import asking
+from mudroom._engine.compaction import summary_prompt
 from mudroom.errors import ModelRefused
 from mudroom_offline import OfflineModel
 
@@ -37,30 +45,30 @@ async def test_finds_a_definition_in_chinese(ask: Ask, prompt: str) -> None:
 
 
 async def test_tells_a_conversation_in_short() -> None:
-    chat = OfflineModel().chat(Setup(system=""))
+    chat = OfflineModel().start_conversation(RequestConfig(system=""))
     for message in (
-        user("a first prompt"),
-        Assistant((Text("one"),)),
-        user("refused"),
-        user(asking("names")),
+        user_message("a first prompt"),
+        AssistantMessage((TextBlock("one"),)),
+        user_message("refused"),
+        user_message(summary_prompt("names")),
     ):
-        chat.add(message)
-    *_, whole = [piece async for piece in chat.ask()]
-    assert isinstance(whole, Assistant)
+        chat.append(message)
+    *_, whole = [piece async for piece in chat.request_answer()]
+    assert isinstance(whole, AssistantMessage)
     assert (
         whole.text
         == "Asked: a first prompt\n\nAnswered: one\n\nAsked: refused\n\nAnswered: (nothing)"
     )
     for message in (
-        user(asking("")),
+        user_message(summary_prompt("")),
         whole,
-        user("and now?"),
-        Assistant((Text("two"),)),
-        user(asking("")),
+        user_message("and now?"),
+        AssistantMessage((TextBlock("two"),)),
+        user_message(summary_prompt("")),
     ):
-        chat.add(message)
-    *_, again = [piece async for piece in chat.ask()]
-    assert isinstance(again, Assistant) and again.text.endswith(
+        chat.append(message)
+    *_, again = [piece async for piece in chat.request_answer()]
+    assert isinstance(again, AssistantMessage) and again.text.endswith(
         "Answered: (nothing)\n\nAsked: and now?\n\nAnswered: two"
     )
 
@@ -177,8 +185,8 @@ async def _nothing(_: object, __: object) -> ToolResult:
     return ToolResult("")
 
 
-def _setup(*names: str) -> Setup:
-    return Setup(
+def _setup(*names: str) -> RequestConfig:
+    return RequestConfig(
         system="s",
         tools=tuple(
             Tool(name=n, description=n, parameters={}, parse=dict, run=_nothing) for n in names
@@ -186,20 +194,22 @@ def _setup(*names: str) -> Setup:
     )
 
 
-async def _answer(setup: Setup, *messages: Message, tools: bool = True) -> Assistant:
-    chat = OfflineModel().chat(setup)
+async def _answer(setup: RequestConfig, *messages: Message, tools: bool = True) -> AssistantMessage:
+    chat = OfflineModel().start_conversation(setup)
     for message in messages:
-        chat.add(message)
-    stream: AsyncIterator[object] = chat.ask(tools=tools)
+        chat.append(message)
+    stream: AsyncIterator[object] = chat.request_answer(tools=tools)
     items = [item async for item in stream]
-    assert isinstance(items[-1], Assistant)
+    assert isinstance(items[-1], AssistantMessage)
     assert "".join(getattr(piece, "text", "") for piece in items[:-1]) == items[-1].text
     return items[-1]
 
 
 async def test_the_same_messages_always_lead_to_the_same_calls() -> None:
     setup = _setup("read", "grep", "glob")
-    first, second = [await _answer(setup, user("Summarise all .py files")) for _ in range(2)]
+    first, second = [
+        await _answer(setup, user_message("Summarise all .py files")) for _ in range(2)
+    ]
     assert (
         first == second
         and first.wire == "offline"
@@ -210,61 +220,66 @@ async def test_the_same_messages_always_lead_to_the_same_calls() -> None:
 
 async def test_ids_of_calls_are_unique_in_a_conversation() -> None:
     setup = _setup("read", "grep", "glob")
-    one = await _answer(setup, user("Summarise all .py files"))
-    listed = User((Result(one.calls[0].id, "glob", "a.py\nb.py"),))
-    two = await _answer(setup, user("Summarise all .py files"), one, listed)
-    assert [c.arguments["file_path"] for c in two.calls] == ["a.py", "b.py"]
-    assert len({c.id for c in (*one.calls, *two.calls)}) == 3
+    one = await _answer(setup, user_message("Summarise all .py files"))
+    listed = UserMessage((ToolResultBlock(one.tool_calls[0].id, "glob", "a.py\nb.py"),))
+    two = await _answer(setup, user_message("Summarise all .py files"), one, listed)
+    assert [c.arguments["file_path"] for c in two.tool_calls] == ["a.py", "b.py"]
+    assert len({c.id for c in (*one.tool_calls, *two.tool_calls)}) == 3
 
 
 async def test_a_note_beside_results_is_no_new_prompt() -> None:
     setup = _setup("read", "grep", "glob")
-    one = await _answer(setup, user("Summarise all .py files"))
-    listed = User(
-        (Result(one.calls[0].id, "glob", "a.py"), Text("All calls failed; where is it defined?"))
+    one = await _answer(setup, user_message("Summarise all .py files"))
+    listed = UserMessage(
+        (
+            ToolResultBlock(one.tool_calls[0].id, "glob", "a.py"),
+            TextBlock("All calls failed; where is it defined?"),
+        )
     )
-    assert (await _answer(setup, user("Summarise all .py files"), one, listed)).calls[
+    assert (await _answer(setup, user_message("Summarise all .py files"), one, listed)).tool_calls[
         0
     ].name == "read"
 
 
 async def test_without_calls_it_tells_what_it_has() -> None:
     setup = _setup("read", "grep", "glob")
-    one = await _answer(setup, user("Summarise all .py files"))
-    listed = User((Result(one.calls[0].id, "glob", "a.py"),))
+    one = await _answer(setup, user_message("Summarise all .py files"))
+    listed = UserMessage((ToolResultBlock(one.tool_calls[0].id, "glob", "a.py"),))
     two = await _answer(
         setup,
-        user("Summarise all .py files"),
+        user_message("Summarise all .py files"),
         one,
         listed,
-        user("You have used up your turns."),
+        user_message("You have used up your turns."),
         tools=False,
     )
-    assert not two.calls and "Not read" in two.text
+    assert not two.tool_calls and "Not read" in two.text
 
 
 async def test_a_second_prompt_is_answered_for_itself() -> None:
     setup = _setup("read", "grep", "glob")
-    done = Assistant((Text("done"),))
+    done = AssistantMessage((TextBlock("done"),))
     answer = await _answer(
-        setup, user("Summarise all .py files"), done, user("where is `foo` used?")
+        setup, user_message("Summarise all .py files"), done, user_message("where is `foo` used?")
     )
-    assert [(c.name, c.arguments["pattern"]) for c in answer.calls] == [("grep", r"\bfoo\b")]
+    assert [(c.name, c.arguments["pattern"]) for c in answer.tool_calls] == [("grep", r"\bfoo\b")]
 
 
 async def test_a_child_s_marks_are_stripped_and_its_limit_is_told() -> None:
     setup = _setup("task", "read", "grep", "glob", "bash")
-    prompt = user("What is the technology stack?")
+    prompt = user_message("What is the technology stack?")
     one = await _answer(setup, prompt)
     text = "[MAX_TURNS: stopped after 3 turns, its limit; what follows is partial]\nPython.\n[evidence: 3 tool calls; run 1.1.1]"
-    two = await _answer(setup, prompt, one, User((Result(one.calls[0].id, "task", text),)))
+    two = await _answer(
+        setup, prompt, one, UserMessage((ToolResultBlock(one.tool_calls[0].id, "task", text),))
+    )
     assert two.text.startswith("Python.") and "[evidence" not in two.text
     assert "⚠ Analyse the technology stack: MAX_TURNS" in two.text
 
 
 async def test_a_missing_node_is_told_not_hidden() -> None:
     setup = _setup("task", "read", "bash")
-    prompt = user("Create a JavaScript module with add and verify it")
+    prompt = user_message("Create a JavaScript module with add and verify it")
     messages: list[Message] = [prompt]
     for text in (
         "Created `a.js` with `add`.",
@@ -272,14 +287,17 @@ async def test_a_missing_node_is_told_not_hidden() -> None:
         "bash: line 1: node: command not found\n[exit code 127]",
     ):
         answer = await _answer(setup, *messages)
-        calls: tuple[Call, ...] = answer.calls
-        messages += [answer, User((Result(calls[0].id, calls[0].name, text, error="127" in text),))]
+        calls: tuple[ToolCallBlock, ...] = answer.tool_calls
+        messages += [
+            answer,
+            UserMessage((ToolResultBlock(calls[0].id, calls[0].name, text, error="127" in text),)),
+        ]
     assert "read, but not run: node is not installed" in (await _answer(setup, *messages)).text
 
 
 async def test_it_never_claims_what_it_has_no_tool_for() -> None:
     with pytest.raises(ModelRefused, match="no `write` tool"):
-        await _answer(_setup("read", "grep", "glob"), user("Create a new module"))
+        await _answer(_setup("read", "grep", "glob"), user_message("Create a new module"))
 
 
 async def test_at_a_pace_it_takes_the_time_its_words_take() -> None:
@@ -290,10 +308,12 @@ async def test_at_a_pace_it_takes_the_time_its_words_take() -> None:
 
     for pace in (0.0, 100.0):
         for tools in (False, True):
-            chat = OfflineModel(pace=pace, sleep=sleep).chat(_setup("read", "grep", "glob"))
-            chat.add(user("Summarise all .py files"))
-            *pieces, whole = [item async for item in chat.ask(tools=tools)]
-            assert bool(pieces) is not tools and isinstance(whole, Assistant)
+            chat = OfflineModel(pace=pace, sleep=sleep).start_conversation(
+                _setup("read", "grep", "glob")
+            )
+            chat.append(user_message("Summarise all .py files"))
+            *pieces, whole = [item async for item in chat.request_answer(tools=tools)]
+            assert bool(pieces) is not tools and isinstance(whole, AssistantMessage)
             assert sum(waited) == pytest.approx(
                 whole.usage.output_tokens / pace if pace else 0.0, rel=0.1
             )

@@ -11,16 +11,16 @@ from msgspec.structs import replace
 
 from mudroom import AnyEvent, Report, Session
 from mudroom._core.agents import Mode
-from mudroom._core.events import CallFinished, Judged
-from mudroom._core.ports import Answer, Decision, Question
+from mudroom._core.events import PermissionDecided, ToolCallFinished
+from mudroom._core.ports import ApprovalDecision, ApprovalRequest, PermissionVerdict
 from mudroom._core.tools import Tool
 from mudroom._engine.task import task_tool
 from mudroom.models.scripted import ScriptedModel
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
-from mudroom.tools import builtin
+from mudroom.tools import builtin_tools
 
-TOOLS: dict[str, Tool] = {**builtin(), "task": task_tool({})}
+TOOLS: dict[str, Tool] = {**builtin_tools(), "task": task_tool({})}
 
 
 class Court:
@@ -45,7 +45,7 @@ class Court:
         attended: bool = True,
         tier: str = "off",
         **arguments: Any,
-    ) -> Decision:
+    ) -> PermissionVerdict:
         held = replace(
             Permissions.of(allow=allow, ask=ask, deny=deny, mode=mode), attended=attended
         )
@@ -71,12 +71,12 @@ class Person:
     """Answers as it was told to, and remembers the questions."""
 
     def __init__(self, *answers: bool) -> None:
-        self.questions: list[Question] = []
+        self.questions: list[ApprovalRequest] = []
         self._answers = list(answers)
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: ApprovalRequest) -> ApprovalDecision:
         self.questions.append(question)
-        return Answer(self._answers.pop(0) if self._answers else False, "said the person")
+        return ApprovalDecision(self._answers.pop(0) if self._answers else False, "said the person")
 
 
 class Play:
@@ -97,12 +97,12 @@ class Play:
             return await session.run("PARENT do it")
 
     @property
-    def judged(self) -> list[Judged]:
-        return [event for event in self.events if isinstance(event, Judged)]
+    def judged(self) -> list[PermissionDecided]:
+        return [event for event in self.events if isinstance(event, PermissionDecided)]
 
     @property
-    def results(self) -> list[CallFinished]:
-        return [event for event in self.events if isinstance(event, CallFinished)]
+    def results(self) -> list[ToolCallFinished]:
+        return [event for event in self.events if isinstance(event, ToolCallFinished)]
 
 
 @pytest.fixture

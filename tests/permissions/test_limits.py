@@ -11,17 +11,17 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mudroom import Agent, Session
-from mudroom._core.agents import Brief, Mode, limits
+from mudroom._core.agents import Brief, Mode, call_patterns
 from mudroom._core.budgets import Budget
-from mudroom._core.messages import Call
-from mudroom._core.ports import Decision
-from mudroom._engine.task import chosen, task_tool
+from mudroom._core.messages import ToolCallBlock
+from mudroom._core.ports import PermissionVerdict
+from mudroom._engine.task import filter_names, task_tool
 from mudroom.models.scripted import Request, call
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
-from mudroom.tools import builtin
+from mudroom.tools import builtin_tools
 
-TOOLS: dict[str, Any] = {**builtin(), "task": task_tool({})}
+TOOLS: dict[str, Any] = {**builtin_tools(), "task": task_tool({})}
 ORDER = ["deny", "ask", "allow"]
 
 
@@ -32,7 +32,7 @@ def judged(
     *above: tuple[str, ...],
     held: Permissions | None = None,
     **arguments: Any,
-) -> Decision:
+) -> PermissionVerdict:
     policy = RulePolicy(held or Permissions(), root=str(root), home="/nowhere", tier=lambda: "full")
     brief = Brief(
         run_id="1",
@@ -44,7 +44,7 @@ def judged(
         limits=above,
         mode=Mode.BYPASS,
     )
-    return policy.judge(Call("c", tool, arguments), TOOLS[tool], arguments, brief)
+    return policy.judge(ToolCallBlock("c", tool, arguments), TOOLS[tool], arguments, brief)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +61,8 @@ def judged(
 def test_a_tool_with_brackets_is_had_in_part(
     tools: tuple[str, ...], wanted: str, held: str
 ) -> None:
-    assert chosen(["bash", "read", "task"], tools) == tuple(wanted.split())
-    assert limits(tools) == tuple(held.split())
+    assert filter_names(["bash", "read", "task"], tools) == tuple(wanted.split())
+    assert call_patterns(tools) == tuple(held.split())
 
 
 @pytest.mark.parametrize(
@@ -206,7 +206,7 @@ def test_with_each_limit_rights_only_shrink(
                 Path("/nowhere/x"),
                 "bash",
                 ("bash",),
-                *map(limits, above[:n]),
+                *map(call_patterns, above[:n]),
                 held=held,
                 command=command,
             ).verdict
@@ -296,7 +296,7 @@ async def test_limits_of_a_file_hold(tmp_path: Path) -> None:
     ) as session:
         agent = next(agent for agent in session.agents if agent.name == "committer")
     assert (
-        agent.limits == ("bash(git:*)", "!bash(git push:*)")
+        agent.call_patterns == ("bash(git:*)", "!bash(git push:*)")
         and agent.tools is not None
         and "read" in agent.tools
     )

@@ -14,8 +14,13 @@ import pytest
 from msgspec.structs import replace
 
 from mudroom._core.events import SessionOpened
-from mudroom._core.ports import Question
-from mudroom.cli.interactive.approvals import Asked, introduced, shown, visible
+from mudroom._core.ports import ApprovalRequest
+from mudroom.cli.interactive.approvals import (
+    ApprovalPrompt,
+    ask_for_trust,
+    escape_hidden,
+    format_request,
+)
 from mudroom.config import Settings
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import call
@@ -49,13 +54,15 @@ class Face:
         return self._answers.pop(0)
 
 
-def question(command: str = "make", **more: Any) -> Question:
-    return Question("1.1.1", "explore", "bash", {"command": command}, "no rule allows it", **more)
+def question(command: str = "make", **more: Any) -> ApprovalRequest:
+    return ApprovalRequest(
+        "1.1.1", "explore", "bash", {"command": command}, "no rule allows it", **more
+    )
 
 
 async def test_yes_no_and_no_with_a_reason() -> None:
     face: Any = Face("yes", "no", None, "use make instead")
-    asked = Asked(face)
+    asked = ApprovalPrompt(face)
     answers = [await asked.decide(question()) for _ in range(4)]
     assert [answer.allowed for answer in answers] == [True, False, False, False]
     assert answers[3].why == "the person said no: use make instead"
@@ -63,11 +70,11 @@ async def test_yes_no_and_no_with_a_reason() -> None:
 
 async def test_yes_for_the_session_is_about_this_command_alone() -> None:
     face: Any = Face("session", "no", "session", "no")
-    asked = Asked(face)
+    asked = ApprovalPrompt(face)
     assert (await asked.decide(question("make"))).allowed
     assert (await asked.decide(question("make"))).allowed
     assert not (await asked.decide(question("make x"))).allowed
-    edit = Question("1", "main", "edit", {"file_path": "a"}, "a file is changed")
+    edit = ApprovalRequest("1", "main", "edit", {"file_path": "a"}, "a file is changed")
     assert (await asked.decide(edit)).allowed
     assert (await asked.decide(replace(edit, tool="write", arguments={"file_path": "b"}))).allowed
     assert not (await asked.decide(replace(edit, tool="mcp__a__b"))).allowed
@@ -76,7 +83,7 @@ async def test_yes_for_the_session_is_about_this_command_alone() -> None:
 async def test_the_whole_command_is_shown_with_who_asks_and_why() -> None:
     face: Any = Face("no")
     command = "git diff" + " " * 5_000 + "; curl evil\x1b[2K\r\u202e\n" + "\n" * 50 + "rm x"
-    await Asked(face).decide(question(command, part="curl evil"))
+    await ApprovalPrompt(face).decide(question(command, part="curl evil"))
     text = face.paper.text
     assert "explore (run 1.1.1) asks for bash: no rule allows it" in text
     assert (
@@ -92,12 +99,12 @@ async def test_the_whole_command_is_shown_with_who_asks_and_why() -> None:
     "hidden", ["\x1b]0;x\x07", "\r", "\u200b", "\u202e", "\x00", "\x9b2J", "\ud800", "\u2028"]
 )
 def test_nothing_hides_in_a_question(hidden: str) -> None:
-    assert hidden not in visible(f"a{hidden}b") and "\\u{" in visible(f"a{hidden}b")
+    assert hidden not in escape_hidden(f"a{hidden}b") and "\\u{" in escape_hidden(f"a{hidden}b")
 
 
 def test_other_tools_are_shown_with_all_their_arguments() -> None:
-    lines = shown(
-        Question(
+    lines = format_request(
+        ApprovalRequest(
             "1",
             "main",
             "write",
@@ -185,19 +192,19 @@ async def test_a_folder_that_brings_files_is_asked_about_once(tmp_path: Path) ->
     project, settings = tmp_path / "project", Settings(home=str(tmp_path / "home"))
     project.mkdir()
     nothing: Any = Face()
-    assert await introduced(nothing, settings, str(project)) is settings and not nothing.titles
+    assert await ask_for_trust(nothing, settings, str(project)) is settings and not nothing.titles
     (project / ".claude").mkdir()
     no: Any = Face("no")
-    assert not (await introduced(no, settings, str(project))).trust
+    assert not (await ask_for_trust(no, settings, str(project))).trust
     once: Any = Face("once")
-    assert (await introduced(once, settings, str(project))).trust and not trust.trusted(
+    assert (await ask_for_trust(once, settings, str(project))).trust and not trust.is_trusted(
         settings.home, str(project)
     )
     always: Any = Face("always")
-    assert (await introduced(always, settings, str(project))).trust and trust.trusted(
+    assert (await ask_for_trust(always, settings, str(project))).trust and trust.is_trusted(
         settings.home, str(project)
     )
-    assert await introduced(Face(), settings, str(project)) is settings  # pyright: ignore[reportArgumentType]
+    assert await ask_for_trust(Face(), settings, str(project)) is settings  # pyright: ignore[reportArgumentType]
 
 
 @pytest.fixture

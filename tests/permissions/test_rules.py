@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from mudroom._core.agents import Mode
 from mudroom._core.tools import Effect, Tool
 from mudroom.errors import UsageError
-from mudroom.permissions.rules import Permissions, fits, listed, parse_rule
+from mudroom.permissions.rules import Permissions, matches_pattern, parse_rule, split_rules
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ from mudroom.permissions.rules import Permissions, fits, listed, parse_rule
     ],
 )
 def test_patterns_of_commands(spec: str, text: str, fit: bool) -> None:
-    assert fits(spec, text) is fit
+    assert matches_pattern(spec, text) is fit
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_what_is_no_rule_is_refused_with_its_origin(text: str) -> None:
 
 
 def test_flags_hold_several_rules() -> None:
-    assert listed(["Bash(git diff:*),Edit Read(a, b)", "Write"]) == [
+    assert split_rules(["Bash(git diff:*),Edit Read(a, b)", "Write"]) == [
         "Bash(git diff:*)",
         "Edit",
         "Read(a, b)",
@@ -430,8 +430,8 @@ def test_agents_have_rules_in_any_spelling(court: Any) -> None:
 
 def test_a_servers_tools_have_rules_together() -> None:
     rule = parse_rule("mcp__github__*", "deny")
-    assert rule.names("mcp__github__push") and not rule.names("mcp__gitlab__push")
-    assert parse_rule("mcp__github", "deny").names("mcp__github__push")
+    assert rule.applies_to("mcp__github__push") and not rule.applies_to("mcp__gitlab__push")
+    assert parse_rule("mcp__github", "deny").applies_to("mcp__github__push")
 
 
 @pytest.mark.parametrize(

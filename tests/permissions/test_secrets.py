@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 from mudroom import Session
 from mudroom.models.scripted import ScriptedModel, call
-from mudroom.output_filters.redaction import Redactor, secret_name
-from mudroom.tools._redacting_stream import Redacted
+from mudroom.output_filters.redaction import Redactor, is_secret_name
+from mudroom.tools._redacting_stream import RedactingStream
 
 A20, A36 = "aB3dE6gH9jK2mN5pQ8rS", "aB3dE6gH9jK2mN5pQ8rSaB3dE6gH9jK2mN5p"
 SHAPES = {
@@ -81,11 +81,11 @@ def test_values_of_secret_variables_are_taken_out() -> None:
 def test_names_that_look_secret() -> None:
     assert all(
         map(
-            secret_name,
+            is_secret_name,
             ["GITHUB_TOKEN", "aws_secret_access_key", "DB_PASSWD", "AWS_PROFILE", "STRIPE_KEY"],
         )
     )
-    assert not any(map(secret_name, ["PATH", "KEYBOARD", "HOME", "LANG"]))
+    assert not any(map(is_secret_name, ["PATH", "KEYBOARD", "HOME", "LANG"]))
 
 
 @given(st.lists(st.integers(1, 40_000), max_size=12), st.integers(0, 150_000))
@@ -93,18 +93,18 @@ def test_a_secret_is_found_wherever_the_pieces_were_cut(sizes: list[int], at: in
     whole = b"x\n" * 75_000
     secret = SHAPES["GitHub token"].encode()
     whole = whole[:at] + secret + whole[at:]
-    stream, out = Redacted(Redactor({})), b""
+    stream, out = RedactingStream(Redactor({})), b""
     for size in sizes:
-        out += stream.take(whole[:size])
+        out += stream.feed(whole[:size])
         whole = whole[size:]
-    out += stream.take(whole) + stream.end()
+    out += stream.feed(whole) + stream.flush()
     assert secret not in out and out.count(b"[redacted: ") == 1
 
 
 @given(st.binary(max_size=2_000))
 def test_other_bytes_come_out_as_they_went_in(data: bytes) -> None:
-    stream = Redacted(lambda text: text)
-    assert stream.take(data) + stream.end() == data
+    stream = RedactingStream(lambda text: text)
+    assert stream.feed(data) + stream.flush() == data
 
 
 async def test_76_secret_scan(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from mudroom.permissions import program_table, shell_parser
-from mudroom.permissions.shell_parser import parse
+from mudroom.permissions.shell_parser import parse_command
 from mudroom.permissions.shell_words import Word
 
 
@@ -34,7 +34,7 @@ def made(text: str) -> Any:
 
 
 def words(command: str) -> tuple[Word, ...]:
-    return parse(command).commands[0].words
+    return parse_command(command).commands[0].words
 
 
 def segment(table: str) -> str:
@@ -72,7 +72,7 @@ def runs_rm(module: Any, command: str) -> bool:
 
 
 def tells_rm(module: Any, command: str) -> bool:
-    return "rm x" in module.texts(parse(command).commands[0])
+    return "rm x" in module.texts(parse_command(command).commands[0])
 
 
 def pushes(module: Any, command: str) -> bool:
@@ -163,7 +163,7 @@ RISKS = list(patterns())
 @pytest.mark.parametrize(("name", "pattern"), RISKS, ids=[name for name, _ in RISKS])
 def test_each_alternative_of_a_risky_flag_is_needed(name: str, pattern: str) -> None:
     flags = [words(f"{name} {flag} a") for flag in FLAGS[name].split()]
-    assert all(map(program_table.risk, flags))
+    assert all(map(program_table.find_risk, flags))
     for instead in (r"(?!)", *fewer(pattern)):
         place = (
             f'_GIT_RISKY = re.compile(r"{pattern}"' if name == "git" else f'"{name}": r"{pattern}"'
@@ -245,4 +245,4 @@ def test_every_doubt_is_tried() -> None:
 def test_each_doubt_is_needed(at: int, what: str) -> None:
     if what not in ONLY_BY_ANOTHER_GRAMMAR:
         module = made(SHELL[:at] + re.sub(r"^\w+\.doubt", "str", SHELL[at:]))
-        assert parse(DOUBTS[what]).doubts != module.parse(DOUBTS[what]).doubts
+        assert parse_command(DOUBTS[what]).doubts != module.parse(DOUBTS[what]).doubts

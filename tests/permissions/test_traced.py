@@ -19,9 +19,9 @@ import pytest
 
 from mudroom._core.agents import Mode
 from mudroom.permissions.policy import RulePolicy
-from mudroom.permissions.program_table import READERS, SPEAKERS
+from mudroom.permissions.program_table import FILELESS_PROGRAMS, READING_PROGRAMS
 from mudroom.permissions.rules import Permissions
-from mudroom.sandboxes.detect import find, look
+from mudroom.sandboxes.detect import find_bwrap, run_probes
 from mudroom.tools.bash import BASH
 
 CASES = 100_000 if os.environ.get("MUDROOM_LONG") else 300
@@ -34,8 +34,8 @@ PIECES: dict[str, list[str]] = json.loads(
 """What commands are made of. Programs that are "allowed" are so with any arguments: only what is known of them keeps `evil` away."""
 LISTED = (
     {name.partition(" ")[0] for name in PIECES["allowed"]}
-    | READERS
-    | SPEAKERS
+    | READING_PROGRAMS
+    | FILELESS_PROGRAMS
     | {"time", "stdbuf", "bwrap"}
 )
 """What may run: programs a rule names, those known only to read, wrappers that are seen through, and what builds the next walls."""
@@ -45,7 +45,7 @@ pytestmark = [
     pytest.mark.timeout(10_800 if CASES > 1_000 else 120),
     pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace"),
     pytest.mark.skipif(
-        not look(find(os.environ, "/nonexistent")).tier,
+        not run_probes(find_bwrap(os.environ, "/nonexistent")).tier,
         reason="needs walls: nothing random runs without",
     ),
 ]

@@ -11,7 +11,7 @@ import pytest
 
 from mudroom import Session
 from mudroom._core.agents import Mode
-from mudroom.config import load as settings_of
+from mudroom.config import load_settings as settings_of
 from mudroom.errors import UsageError
 from mudroom.permissions import settings, trust
 
@@ -20,12 +20,16 @@ def test_a_folder_and_all_below_it_are_trusted(tmp_path: Path) -> None:
     home, project = str(tmp_path / "h"), tmp_path / "p" / "sub"
     project.mkdir(parents=True)
     (tmp_path / "p-secret").mkdir()
-    assert not trust.trusted(home, str(project))
-    assert trust.add(home, str(tmp_path / "p")) == str(tmp_path / "p")
-    assert trust.trusted(home, str(project)) and not trust.trusted(home, str(tmp_path / "p-secret"))
-    assert Path(home, trust.FILE).stat().st_mode & 0o777 == 0o600
-    assert trust.remove(home, str(tmp_path / "p")) and not trust.trusted(home, str(project))
-    assert not trust.remove(home, str(project))
+    assert not trust.is_trusted(home, str(project))
+    assert trust.trust_folder(home, str(tmp_path / "p")) == str(tmp_path / "p")
+    assert trust.is_trusted(home, str(project)) and not trust.is_trusted(
+        home, str(tmp_path / "p-secret")
+    )
+    assert Path(home, trust.TRUST_FILE).stat().st_mode & 0o777 == 0o600
+    assert trust.untrust_folder(home, str(tmp_path / "p")) and not trust.is_trusted(
+        home, str(project)
+    )
+    assert not trust.untrust_folder(home, str(project))
 
 
 def test_a_link_into_a_trusted_folder_is_what_it_leads_to(tmp_path: Path) -> None:
@@ -33,20 +37,20 @@ def test_a_link_into_a_trusted_folder_is_what_it_leads_to(tmp_path: Path) -> Non
     (tmp_path / "good").mkdir()
     (tmp_path / "evil").mkdir()
     (tmp_path / "good" / "link").symlink_to(tmp_path / "evil")
-    trust.add(home, str(tmp_path / "good"))
-    assert not trust.trusted(home, str(tmp_path / "good" / "link"))
+    trust.trust_folder(home, str(tmp_path / "good"))
+    assert not trust.is_trusted(home, str(tmp_path / "good" / "link"))
 
 
 def test_what_would_trust_everything_is_refused(tmp_path: Path) -> None:
     for folder in ("/", str(Path.home()), str(tmp_path / "missing")):
         with pytest.raises(UsageError):
-            trust.add(str(tmp_path / "h"), folder)
+            trust.trust_folder(str(tmp_path / "h"), folder)
 
 
 def test_a_broken_list_trusts_nothing(tmp_path: Path) -> None:
-    (tmp_path / trust.FILE).write_text("{")
+    (tmp_path / trust.TRUST_FILE).write_text("{")
     with pytest.raises(UsageError, match="trusted"):
-        trust.trusted(str(tmp_path), str(tmp_path))
+        trust.is_trusted(str(tmp_path), str(tmp_path))
 
 
 def write(path: Path, **permissions: Any) -> None:
@@ -70,7 +74,7 @@ def test_the_persons_file_counts_whole_a_projects_only_narrows(tmp_path: Path) -
         defaultMode="bypassPermissions",
     )
     write(project / ".claude/settings.local.json", allow=["Bash(make)"])
-    found = settings.load(str(project), person=str(person))
+    found = settings.load_settings(str(project), user_home=str(person))
     assert [(rule.verdict, rule.tool, rule.spec) for rule in found.rules] == [
         ("deny", "read", ".env"),
         ("allow", "bash", "npm test"),
@@ -85,7 +89,7 @@ def test_the_persons_file_counts_whole_a_projects_only_narrows(tmp_path: Path) -
 
 def test_a_project_may_narrow_the_mode(tmp_path: Path) -> None:
     write(tmp_path / ".claude/settings.json", defaultMode="plan")
-    assert settings.load(str(tmp_path), person="").mode is Mode.PLAN
+    assert settings.load_settings(str(tmp_path), user_home="").mode is Mode.PLAN
 
 
 def test_bypassing_is_never_taken_from_a_file_and_can_be_forbidden(tmp_path: Path) -> None:
@@ -94,8 +98,8 @@ def test_bypassing_is_never_taken_from_a_file_and_can_be_forbidden(tmp_path: Pat
         defaultMode="bypassPermissions",
         disableBypassPermissionsMode="disable",
     )
-    found = settings.load(str(tmp_path), person=str(tmp_path))
-    assert found.mode is Mode.ACCEPT_EDITS and found.no_bypass and found.notes
+    found = settings.load_settings(str(tmp_path), user_home=str(tmp_path))
+    assert found.mode is Mode.ACCEPT_EDITS and found.bypass_disabled and found.notes
 
 
 def test_settings_of_a_repository_hold_in_its_folders(tmp_path: Path) -> None:
@@ -103,7 +107,7 @@ def test_settings_of_a_repository_hold_in_its_folders(tmp_path: Path) -> None:
     (tmp_path / "repo" / "a" / "b").mkdir(parents=True)
     write(tmp_path / "repo" / ".claude/settings.json", deny=["Bash(curl:*)"])
     write(tmp_path / ".claude/settings.json", deny=["Bash(wget:*)"])
-    found = settings.load(str(tmp_path / "repo" / "a" / "b"), person="")
+    found = settings.load_settings(str(tmp_path / "repo" / "a" / "b"), user_home="")
     assert [rule.spec for rule in found.rules] == ["curl:*"]
 
 
@@ -121,7 +125,7 @@ def test_settings_of_a_repository_hold_in_its_folders(tmp_path: Path) -> None:
 def test_a_broken_file_is_told_of_and_stops_nothing(tmp_path: Path, text: str) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text(text, encoding="latin-1")
-    found = settings.load(str(tmp_path), person="")
+    found = settings.load_settings(str(tmp_path), user_home="")
     assert not found.rules and found.notes and str(tmp_path) in found.notes[0]
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from mudroom.errors import WorkspaceError
 from mudroom.models.scripted import Request, call
-from mudroom.permissions.filtered_workspace import View
+from mudroom.permissions.filtered_workspace import FilteredWorkspace
 from mudroom.permissions.rules import Permissions
 from mudroom.workspaces.shared import SharedWorkspace
 
@@ -121,7 +121,7 @@ def test_the_file_that_was_opened_is_what_counts(tmp_path: Path) -> None:
             os.symlink("good", path)
         return "it is bad" if path == str(root / "bad") else ""
 
-    view = View(SharedWorkspace(str(root)), barring)
+    view = FilteredWorkspace(SharedWorkspace(str(root)), barring)
     with pytest.raises(WorkspaceError, match="it is bad"):
         view.open("link")
     os.close(view.open("good"))

@@ -14,7 +14,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from mudroom.sandboxes.detect import Terms, choose
+from mudroom.sandboxes.detect import SandboxRequest, choose_sandbox
 
 SECONDS, TOGETHER = 2, 25
 """The longest that one command may take; and how many are run within the same walls, one after the other."""
@@ -28,8 +28,13 @@ async def main(folder: Path) -> None:
         "LANG": "C.UTF-8",
         "HOME": str(folder / "home"),
     }
-    sandbox, _ = choose(
-        Terms(root=str(folder / "work"), mode="auto", home=str(folder / "records"), environ=environ)
+    sandbox, _ = choose_sandbox(
+        SandboxRequest(
+            workspace=str(folder / "work"),
+            mode="auto",
+            state_dir=str(folder / "records"),
+            environ=environ,
+        )
     )
     texts: list[str] = json.load(sys.stdin)
     for at in range(0, len(texts), TOGETHER):

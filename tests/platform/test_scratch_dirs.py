@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._platform.scratch_dirs import Temporary, sweep
+from mudroom._platform.scratch_dirs import ScratchDir, remove_orphans
 
 _OWNER = """
 import os, sys, time
@@ -37,7 +37,7 @@ def abandoned(base: Path) -> Path:
 
 
 def test_it_is_ones_own_and_gone_after_its_block(tmp_path: Path) -> None:
-    with Temporary(str(tmp_path)) as path:
+    with ScratchDir(str(tmp_path)) as path:
         assert Path(path).stat().st_mode & 0o777 == 0o700
         (Path(path) / "file").touch()
     assert not list(tmp_path.iterdir())
@@ -45,13 +45,13 @@ def test_it_is_ones_own_and_gone_after_its_block(tmp_path: Path) -> None:
 
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     abandoned(tmp_path)
-    sweep(str(tmp_path))
+    remove_orphans(str(tmp_path))
     assert not list(tmp_path.iterdir())
 
 
 def test_what_somebody_has_stays(tmp_path: Path) -> None:
-    with Temporary(str(tmp_path)) as path:
-        sweep(str(tmp_path))
+    with ScratchDir(str(tmp_path)) as path:
+        remove_orphans(str(tmp_path))
         assert os.path.isdir(path)
         owner = subprocess.Popen(
             [sys.executable, "-c", _OWNER, str(tmp_path)], stdout=subprocess.PIPE, text=True
@@ -59,7 +59,7 @@ def test_what_somebody_has_stays(tmp_path: Path) -> None:
         with owner:
             assert owner.stdout
             other = owner.stdout.readline().strip()
-            sweep(str(tmp_path))
+            remove_orphans(str(tmp_path))
             assert os.path.exists(f"{other}/a/b/c")
             owner.kill()
 
@@ -74,7 +74,7 @@ def test_other_names_stay(tmp_path: Path) -> None:
     ):
         (tmp_path / f"mudroom-{name}").mkdir()
     (tmp_path / "mudroom-1-0123456789ab").touch()
-    sweep(str(tmp_path))
+    remove_orphans(str(tmp_path))
     assert len(list(tmp_path.iterdir())) == 6
 
 
@@ -88,7 +88,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
     path = abandoned(base)
     (path / "out").symlink_to(outside)
     (path / "a/file").symlink_to(outside / "file")
-    sweep(str(base))
+    remove_orphans(str(base))
     assert [one.name for one in base.iterdir()] == ["mudroom-1-0123456789ab"]
     assert (outside / "file").exists()
 
@@ -97,7 +97,7 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 def test_other_users_folders_stay(tmp_path: Path) -> None:
     path = abandoned(tmp_path)
     os.chown(path, 54_321, 54_321)
-    sweep(str(tmp_path))
+    remove_orphans(str(tmp_path))
     assert (path / "a/b/c").exists()
 
 
@@ -116,7 +116,7 @@ def test_folders_that_a_command_closed_to_everyone_go_too(tmp_path: Path) -> Non
     if pid == 0:
         os.chdir(base)
         os.setresuid(user, user, user)
-        sweep(".")
+        remove_orphans(".")
         os._exit(0)
     os.waitpid(pid, 0)
     assert not list(base.iterdir())
@@ -124,12 +124,12 @@ def test_folders_that_a_command_closed_to_everyone_go_too(tmp_path: Path) -> Non
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only where there is /proc")
 def test_processes_that_name_a_dead_owners_folder_are_killed_and_no_others(tmp_path: Path) -> None:
-    with Temporary(str(tmp_path)) as living:
+    with ScratchDir(str(tmp_path)) as living:
         dead = abandoned(tmp_path)
         values = [f"{dead}/home", f"{living}/home", f"{dead}0/home", f"x{dead}/home"]
         started = [subprocess.Popen(["sleep", "73.4567"], env={"HOME": value}) for value in values]
         try:
-            sweep(str(tmp_path))
+            remove_orphans(str(tmp_path))
             assert started[0].wait(5) == -signal.SIGKILL
             assert [one.poll() for one in started[1:]] == [None, None, None]
         finally:

@@ -24,13 +24,13 @@ from typing import Any
 
 import msgspec
 
-from mudroom import Assistant, Session
-from mudroom._core.events import RunFinished, RunStarted, Stored
-from mudroom._core.ports import Finished
+from mudroom import AssistantMessage, Session
+from mudroom._core.events import RunFinished, RunStarted, StoredEvent
+from mudroom._core.ports import CommandResult
 from mudroom._core.tools import Tool, ToolResult
-from mudroom.journals.sqlite.journal import SqliteJournal, read_only
+from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.tools import builtin
+from mudroom.tools import builtin_tools
 
 SESSION = "00000000-0000-4000-8000-000000000000"
 CHILDREN = "abc"
@@ -66,12 +66,12 @@ class Watched:
 
 
 class Journal(Watched):
-    async def append(self, *events: Stored) -> None:
+    async def append(self, *events: StoredEvent) -> None:
         self._points()
         await self._inner.append(*events)
         self._points()
 
-    def read(self) -> Iterator[Stored]:
+    def read(self) -> Iterator[StoredEvent]:
         return self._inner.read()
 
     async def close(self) -> None:
@@ -86,7 +86,9 @@ class Workspace(Watched):
 
 
 class Sandbox(Watched):
-    async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
+    async def run(
+        self, command: str, *, timeout: float, sink: Callable[[bytes], None]
+    ) -> CommandResult:
         def seen(chunk: bytes) -> None:
             self._points()
             sink(chunk)
@@ -164,7 +166,7 @@ def script(bought: str) -> Callable[[Request], Answer]:
     """What to do next follows from the messages alone, as with a model that answers the same again."""
 
     def answer(request: Request) -> Answer:
-        turn = sum(isinstance(message, Assistant) for message in request.messages)
+        turn = sum(isinstance(message, AssistantMessage) for message in request.messages)
         with open(bought, "a", encoding="utf-8") as file:
             file.write(f"{request.prompt} {turn}\n")
         return parent(turn) if request.prompt == "PARENT" else child(request.prompt[-1], turn)
@@ -175,11 +177,11 @@ def script(bought: str) -> Callable[[Request], Answer]:
 async def live(home: str, work: str, bought: str, points: Points) -> str:
     """Run to the end; the report as JSON."""
     path = Path(home, "sessions", f"{SESSION}.db")
-    recorded = list(read_only(path).read()) if path.exists() else []
+    recorded = list(open_reader(path).read()) if path.exists() else []
     journal: Any = Journal(
         SqliteJournal.open(path, session=SESSION, create=not path.exists()), points
     )
-    tools = [watched(builtin()[name], points) for name in ("write", "edit", "bash")]
+    tools = [watched(builtin_tools()[name], points) for name in ("write", "edit", "bash")]
     resume = SESSION if recorded else ""
     session = Session(
         model=ScriptedModel(script(bought)),
@@ -192,10 +194,10 @@ async def live(home: str, work: str, bought: str, points: Points) -> str:
     )
     async with session:
         if any(isinstance(event, RunStarted) for event in recorded):
-            await session.finish()
+            await session.resume_unfinished()
         else:
             await session.run("PARENT")
-    ended = [event.report for event in read_only(path).read() if isinstance(event, RunFinished)]
+    ended = [event.report for event in open_reader(path).read() if isinstance(event, RunFinished)]
     return msgspec.json.encode(ended[-1]).decode()
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from mudroom import MudroomError, Session
-from mudroom._core.events import RunStarted, Stored
-from mudroom.journals.sqlite.journal import SqliteJournal, read_only
+from mudroom._core.events import RunStarted, StoredEvent
+from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 SESSION = "00000000-0000-4000-8000-000000000000"
@@ -25,12 +25,12 @@ class Telling:
     def __init__(self, inner: SqliteJournal, acks: int) -> None:
         self.inner, self.acks, self.saved = inner, acks, sum(1 for _ in inner.read())
 
-    async def append(self, *events: Stored) -> None:
+    async def append(self, *events: StoredEvent) -> None:
         await self.inner.append(*events)
         self.saved += len(events)
         os.write(self.acks, f"{self.saved}\n".encode())
 
-    def read(self) -> Iterator[Stored]:
+    def read(self) -> Iterator[StoredEvent]:
         return self.inner.read()
 
     async def close(self) -> None:
@@ -52,7 +52,7 @@ def script(request: Request) -> Answer:
 async def main(home: str, work: str) -> str:
     path = Path(home, "sessions", f"{SESSION}.db")
     begun = path.exists() and path.stat().st_size > 0
-    recorded = list(read_only(path).read()) if begun else []
+    recorded = list(open_reader(path).read()) if begun else []
     if not begun:
         path.unlink(missing_ok=True)
     journal = SqliteJournal.open(path, session=SESSION, create=not begun)
@@ -68,7 +68,7 @@ async def main(home: str, work: str) -> str:
     )
     async with session:
         if any(isinstance(event, RunStarted) for event in recorded):
-            report = await session.finish()
+            report = await session.resume_unfinished()
             return report.text if report else "nothing was unfinished"
         return (await session.run("PARENT")).text
 

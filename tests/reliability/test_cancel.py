@@ -16,23 +16,23 @@ import pytest
 
 from mudroom import (
     AnyEvent,
-    Assistant,
+    AssistantMessage,
     Budget,
-    Call,
     Effect,
     MudroomError,
     Reason,
     Report,
-    Result,
     Session,
     Tool,
+    ToolCallBlock,
     ToolContext,
     ToolResult,
+    ToolResultBlock,
 )
-from mudroom._core.events import Changing, Delta, RunFinished
-from mudroom.journals.sqlite.journal import read_only
+from mudroom._core.events import Delta, FileWriteIntended, RunFinished
+from mudroom.journals.sqlite.journal import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.testing.invariants import violations
+from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 RUNS = 500 if LONG else 40
@@ -63,10 +63,10 @@ class Life:
         name, turn = request.prompt[-1], request.turn
         return [*(self.writing(f"{name}{n}", turn) for n in range(4)), self.command(name, turn)]
 
-    def writing(self, name: str, turn: int) -> Call:
+    def writing(self, name: str, turn: int) -> ToolCallBlock:
         return call("write", file_path=f"{name}.{turn}.txt", content=f"{turn}\n")
 
-    def command(self, name: str, turn: int) -> Call:
+    def command(self, name: str, turn: int) -> ToolCallBlock:
         line = f"echo {self.mark}{name}{turn} >> effects.txt"
         return call(
             "bash",
@@ -125,18 +125,20 @@ class Life:
             else ()
         )
         assert max(lines.values(), default=0) <= 3, "a command ran twice"
-        assert not violations(read_only(path).read())
+        assert not find_violations(open_reader(path).read())
 
 
 def sendable(request: Request) -> None:
     """Every call has its result in the next message, once."""
     waiting: list[str] = []
     for message in request.messages:
-        if isinstance(message, Assistant):
+        if isinstance(message, AssistantMessage):
             assert not waiting
-            waiting = [made.id for made in message.calls]
+            waiting = [made.id for made in message.tool_calls]
         else:
-            answered = [block.call_id for block in message.content if isinstance(block, Result)]
+            answered = [
+                block.call_id for block in message.content if isinstance(block, ToolResultBlock)
+            ]
             assert answered == waiting
             waiting = []
     assert not waiting
@@ -181,7 +183,7 @@ async def test_s8_a_write_that_has_begun_is_waited_for_and_none_begins_later(
     model = ScriptedModel([[call("big", n=n) for n in range(4)], "I go on."])
 
     def cancel(event: AnyEvent) -> None:
-        if isinstance(event, Changing):
+        if isinstance(event, FileWriteIntended):
             session.cancel()
 
     async with Session(
@@ -268,7 +270,7 @@ async def test_s10_a_cancel_while_a_run_ends_is_no_second_end(tmp_path: Path) ->
     assert [event.report.reason for event in events if isinstance(event, RunFinished)] == [
         Reason.MAX_TURNS
     ] * 2
-    assert not violations(event for event in events if not isinstance(event, Delta))
+    assert not find_violations(event for event in events if not isinstance(event, Delta))
 
 
 async def test_f20_a_tool_that_lets_a_cancel_out_of_itself_is_a_failed_call(tmp_path: Path) -> None:

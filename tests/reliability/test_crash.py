@@ -23,11 +23,17 @@ import msgspec
 import pytest
 
 from mudroom import Reason, Report
-from mudroom._core.events import CallFinished, CallStarted, RunFinished, Stored, TurnFinished
-from mudroom.journals.sqlite.journal import read_only
-from mudroom.projections.transcript import transcript
+from mudroom._core.events import (
+    RunFinished,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnFinished,
+)
+from mudroom.journals.sqlite.journal import open_reader
+from mudroom.projections.transcript import build_transcript
 from mudroom.replay import replay
-from mudroom.testing.invariants import violations
+from mudroom.testing.invariants import find_violations
 
 PROGRAM = Path(__file__).with_name("crash.py")
 LONG = bool(os.environ.get("MUDROOM_LONG"))
@@ -123,8 +129,8 @@ class Life:
         assert code in (0, -9), said
         return points, msgspec.json.decode(said, type=Report) if said else None
 
-    def events(self) -> list[Stored]:
-        return list(read_only(next(self.home.glob("sessions/*.db"))).read())
+    def events(self) -> list[StoredEvent]:
+        return list(open_reader(next(self.home.glob("sessions/*.db"))).read())
 
     def check(self, report: Report | None, undisturbed: Report) -> None:
         """What must hold once the session came to its end."""
@@ -138,26 +144,26 @@ class Life:
         )
         assert max(effects.values(), default=0) <= 1
         events = self.events()
-        assert not violations(
+        assert not find_violations(
             events,
             effects={f"echo {name} | tee -a effects.txt": times for name, times in effects.items()},
         )
         self.check_answers(events)
         intents = Counter(
-            (event.run, event.call.id) for event in events if isinstance(event, CallStarted)
+            (event.run, event.call.id) for event in events if isinstance(event, ToolCallStarted)
         )
         results = Counter(
-            (event.run, event.call_id) for event in events if isinstance(event, CallFinished)
+            (event.run, event.call_id) for event in events if isinstance(event, ToolCallFinished)
         )
         assert intents == results
         assert set(results.values()) == {1}
         ended = [event for event in events if isinstance(event, RunFinished)]
         assert sorted(event.run for event in ended) == ["1", "1.1.1", "1.1.2", "1.1.3"]
         self.check_unknown(events, effects)
-        assert all(len(transcript(events, run)) for run in ("1", "1.1.1"))
+        assert all(len(build_transcript(events, run)) for run in ("1", "1.1.1"))
         assert asyncio.run(replay(events)) == events, "it does not come out again"
 
-    def check_answers(self, events: list[Stored]) -> None:
+    def check_answers(self, events: list[StoredEvent]) -> None:
         """One answer a turn; what was bought and not heard is at most one answer for each run that was alive at a death."""
         answers = Counter(
             (event.run, event.turn) for event in events if isinstance(event, TurnFinished)
@@ -168,18 +174,18 @@ class Life:
         assert max(bought.values()) <= 1 + self.deaths
         assert sum(bought.values()) <= len(answers) + 4 * self.deaths
 
-    def check_unknown(self, events: list[Stored], effects: Counter[str]) -> None:
+    def check_unknown(self, events: list[StoredEvent], effects: Counter[str]) -> None:
         """A command that is not known to have run is told to be so; one that is said to have run did."""
         commands = [
             event.call
             for event in events
-            if isinstance(event, CallStarted) and event.call.name == "bash"
+            if isinstance(event, ToolCallStarted) and event.call.name == "bash"
         ]
         assert len(commands) == len(EFFECTS)
         unknown = [
             event
             for event in events
-            if isinstance(event, CallFinished) and event.name == "bash" and event.result.error
+            if isinstance(event, ToolCallFinished) and event.name == "bash" and event.result.error
         ]
         assert len(commands) - len(unknown) <= sum(effects.values()) <= len(commands)
         assert len(unknown) <= 4 * self.deaths

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 import pytest
 
-from mudroom._core.events import CallFinished, Stored
-from mudroom.journals.sqlite.journal import SqliteJournal, read_only
-from mudroom.testing.invariants import violations
+from mudroom._core.events import StoredEvent, ToolCallFinished
+from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
+from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 HERE = Path(__file__).parent
@@ -72,9 +72,9 @@ class Disk:
     def acknowledged(self) -> int:
         return int((self.acks.read_text().split() or ["0"])[-1]) if self.acks.exists() else 0
 
-    def events(self) -> list[Stored]:
+    def events(self) -> list[StoredEvent]:
         return (
-            list(read_only(self.journal).read())
+            list(open_reader(self.journal).read())
             if self.journal.exists() and self.journal.stat().st_size
             else []
         )
@@ -157,8 +157,8 @@ async def test_s1_s6_a_loss_of_power_costs_nothing_acknowledged(
         assert found == whole[: len(found)], f"another record after step {end}"
         await journal.append(whole[-1])
         await journal.close()
-        assert list(read_only(path).read()) == [*found, whole[-1]]
-        assert not violations(found, ended=False)
+        assert list(open_reader(path).read()) == [*found, whole[-1]]
+        assert not find_violations(found, ended=False)
     figure(f"power lost, what was not synced {how}", f"{tried} points, nothing lost")
     assert tried >= len(done) // EVERY // 3
 
@@ -181,11 +181,13 @@ def test_s1_the_nth_operation_fails_and_nothing_is_called_saved_that_is_not(
         again = disk.run()
         assert "ended: " in again, f"after operation {nth} failed: {said}{again}"
         events = disk.events()
-        assert not violations(events), f"after operation {nth} failed: {said}"
+        assert not find_violations(events), f"after operation {nth} failed: {said}"
         written = [
             event
             for event in events
-            if isinstance(event, CallFinished) and event.name == "write" and not event.result.error
+            if isinstance(event, ToolCallFinished)
+            and event.name == "write"
+            and not event.result.error
         ]
         assert all(
             (disk.work / path).exists() for event in written for path in event.result.changes

@@ -17,9 +17,9 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from mudroom import JournalError
-from mudroom._core.events import Stored, Told
+from mudroom._core.events import NoteInjected, StoredEvent
 from mudroom.errors import JournalBusy
-from mudroom.journals.sqlite.journal import SqliteJournal, read_only
+from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 TEXTS = st.lists(
@@ -35,7 +35,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = Path(tempfile.mkdtemp(prefix="journal-"))
         self.path, self.forks = self.folder / "s1.db", 0
-        self.events: list[Stored] = []
+        self.events: list[StoredEvent] = []
         self.journal: SqliteJournal | None = SqliteJournal.open(
             self.path, session="s1", create=True
         )
@@ -51,7 +51,8 @@ class JournalMachine(RuleBasedStateMachine):
     def append(self, texts: list[str]) -> None:
         assert self.journal
         new = [
-            Told(at=float(len(self.events) + n), run="1", text=text) for n, text in enumerate(texts)
+            NoteInjected(at=float(len(self.events) + n), run="1", text=text)
+            for n, text in enumerate(texts)
         ]
         self.loop.run_until_complete(self.journal.append(*new))
         self.events += new
@@ -61,7 +62,7 @@ class JournalMachine(RuleBasedStateMachine):
     def append_and_hear_nothing(self) -> None:
         """The caller is gone before it is told; the record has it all the same."""
         assert self.journal
-        event = Told(at=float(len(self.events)), run="1", text="unheard")
+        event = NoteInjected(at=float(len(self.events)), run="1", text="unheard")
 
         async def cancelled(journal: SqliteJournal) -> None:
             waiting = asyncio.ensure_future(journal.append(event))
@@ -114,9 +115,9 @@ class JournalMachine(RuleBasedStateMachine):
             log.write((b"\0" * 24 + junk)[: cut + 1])
         found = SqliteJournal.open(there, session="s1", create=False)
         assert list(found.read()) == self.events
-        self.loop.run_until_complete(found.append(Told(at=1, run="1", text="after")))
+        self.loop.run_until_complete(found.append(NoteInjected(at=1, run="1", text="after")))
         self.loop.run_until_complete(found.close())
-        assert list(read_only(there).read())[:-1] == self.events
+        assert list(open_reader(there).read())[:-1] == self.events
         for left in self.folder.glob("torn.db*"):
             left.unlink()
 
@@ -124,15 +125,17 @@ class JournalMachine(RuleBasedStateMachine):
     def fork(self) -> None:
         self.forks += 1
         other = SqliteJournal.open(self.folder / f"f{self.forks}.db", session="f", create=True)
-        self.loop.run_until_complete(other.append(*read_only(self.path).read()))
-        self.loop.run_until_complete(other.append(Told(at=0, run="1", text="only in the fork")))
+        self.loop.run_until_complete(other.append(*open_reader(self.path).read()))
+        self.loop.run_until_complete(
+            other.append(NoteInjected(at=0, run="1", text="only in the fork"))
+        )
         assert list(other.read())[:-1] == self.events
         self.loop.run_until_complete(other.close())
 
     @rule(wanted=st.integers(0, 8))
     def read_beside_the_writer(self, wanted: int) -> None:
         """A reader that began before an append sees a beginning of the record."""
-        reader = read_only(self.path).read()
+        reader = open_reader(self.path).read()
         seen = [event for _, event in zip(range(wanted), reader, strict=False)]
         if self.journal:
             self.append(["while it was read"])
@@ -141,7 +144,7 @@ class JournalMachine(RuleBasedStateMachine):
 
     @invariant()
     def all_that_was_acknowledged_is_there(self) -> None:
-        assert list(read_only(self.path).read()) == self.events
+        assert list(open_reader(self.path).read()) == self.events
 
 
 JournalMachine.TestCase.settings = settings(

@@ -26,24 +26,31 @@ from mudroom import (
     Agent,
     AnyEvent,
     Budget,
-    Call,
     Effect,
     JournalError,
     Reason,
     Session,
-    Text,
+    TextBlock,
     Tool,
+    ToolCallBlock,
     ToolResult,
 )
-from mudroom._core.events import CallFinished, CallStarted, Delta, RunFinished, Stored, TurnFinished
-from mudroom._engine.loop_detection import STOP
+from mudroom._core.events import (
+    Delta,
+    RunFinished,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnFinished,
+)
+from mudroom._engine.loop_detection import STOP_AFTER
 from mudroom.errors import JournalBusy, JournalDamaged, ModelRefused
-from mudroom.journals.sqlite.journal import SqliteJournal, read_only
+from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.invariants import violations
-from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
-from mudroom.testing.strict_provider import strictly
+from mudroom.testing.invariants import find_violations
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+from mudroom.testing.strict_provider import strict_script
 
 MODEL = "anthropic:claude-sonnet-4-5"
 
@@ -60,24 +67,26 @@ class House:
         """The session takes another prompt, and its record is in order."""
         report = await self.session.run("AGAIN")
         assert (report.reason, report.text) == (Reason.GOAL, "I go on."), report.error
-        assert not violations(event for event in self.events if not isinstance(event, Delta))
+        assert not find_violations(event for event in self.events if not isinstance(event, Delta))
 
     def results(self, name: str) -> list[str]:
         return [
             event.result.text
             for event in self.events
-            if isinstance(event, CallFinished) and event.name == name
+            if isinstance(event, ToolCallFinished) and event.name == name
         ]
 
 
 @asynccontextmanager
 async def house(
-    folder: Path, answer: Callable[[Asked], Said | Awaitable[Said]], **settings: Any
+    folder: Path,
+    answer: Callable[[ServerRequest], ServerAnswer | Awaitable[ServerAnswer]],
+    **settings: Any,
 ) -> AsyncGenerator[House]:
-    def answered(asked: Asked) -> Said | Awaitable[Said]:
+    def answered(asked: ServerRequest) -> ServerAnswer | Awaitable[ServerAnswer]:
         return "I go on." if b"AGAIN" in asked.body else answer(asked)
 
-    async with ModelServer(strictly(answered)) as server:
+    async with ModelServer(strict_script(answered)) as server:
         environ = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
         wanted: dict[str, Any] = {
             "model": MODEL,
@@ -97,13 +106,13 @@ def work(tmp_path: Path) -> Path:
     return folder
 
 
-def once(*blocks: Call | Text) -> Callable[[Asked], Said]:
+def once(*blocks: ToolCallBlock | TextBlock) -> Callable[[ServerRequest], ServerAnswer]:
     """A model that says this first, and then that it is done."""
     return lambda asked: blocks if not asked.turn else "Done."
 
 
-def bash(command: str, id: str = "b") -> Call:
-    return Call(id, "bash", {"command": command})
+def bash(command: str, id: str = "b") -> ToolCallBlock:
+    return ToolCallBlock(id, "bash", {"command": command})
 
 
 async def begun(folder: Path, name: str) -> None:
@@ -115,7 +124,7 @@ async def begun(folder: Path, name: str) -> None:
 
 async def test_f1_a_call_cut_off_by_an_interrupt_has_a_result(work: Path) -> None:
     async with house(
-        work, once(bash("touch begun; sleep 60"), Call("r", "todo", {"todos": []}))
+        work, once(bash("touch begun; sleep 60"), ToolCallBlock("r", "todo", {"todos": []}))
     ) as at:
         running = asyncio.create_task(at.session.run("Go."))
         await begun(work, "begun")
@@ -136,14 +145,14 @@ async def test_f2_a_call_that_was_denied_has_a_result_and_its_call(work: Path) -
         run=run,
         needs_confirmation=True,
     )
-    async with house(work, once(Call("c", "risky", {})), tools=[tool]) as at:
+    async with house(work, once(ToolCallBlock("c", "risky", {})), tools=[tool]) as at:
         assert (await at.session.run("Go.")).text == "Done."
         assert "not allowed" in at.results("risky")[0]
         await at.goes_on()
 
 
 async def test_f3_call_ids_that_come_again_are_made_new(work: Path) -> None:
-    same = Call("same", "todo", {"todos": []})
+    same = ToolCallBlock("same", "todo", {"todos": []})
     async with house(work, lambda asked: (same, same) if asked.turn % 3 < 2 else "Done.") as at:
         for _ in range(2):
             assert (await at.session.run("Go.")).ok
@@ -154,10 +163,10 @@ async def test_f4_no_tool_is_offered_twice(work: Path) -> None:
     agent = Agent(name="odd", tools=("read", "Read", "re*", "read_file", "grep", "*"))
     tools: list[list[str]] = []
 
-    def answer(asked: Asked) -> Said:
+    def answer(asked: ServerRequest) -> ServerAnswer:
         tools.append(asked.tools)
         return (
-            (Call("t", "task", {"prompt": "CHILD", "agent": "odd"}),)
+            (ToolCallBlock("t", "task", {"prompt": "CHILD", "agent": "odd"}),)
             if "task" in asked.tools and not asked.turn
             else "Done."
         )
@@ -173,20 +182,28 @@ async def test_f4_no_tool_is_offered_twice(work: Path) -> None:
 
 async def test_f5_an_empty_block_of_a_stream_is_not_sent_back(work: Path) -> None:
     async with house(
-        work, once(Text(""), Text("  \n"), Call("c", "todo", {"todos": []}), Text(""))
+        work,
+        once(
+            TextBlock(""),
+            TextBlock("  \n"),
+            ToolCallBlock("c", "todo", {"todos": []}),
+            TextBlock(""),
+        ),
     ) as at:
         assert (await at.session.run("Go.")).text == "Done."
         await at.goes_on()
 
 
-async def recorded(folder: Path, script: Callable[[Request], Answer]) -> tuple[Path, list[Stored]]:
+async def recorded(
+    folder: Path, script: Callable[[Request], Answer]
+) -> tuple[Path, list[StoredEvent]]:
     """A session that is over: its file and its events."""
     async with Session(
         model=ScriptedModel(script), cwd=str(folder), home=str(folder.parent / "home")
     ) as session:
         assert (await session.run("PARENT")).ok
         path = folder.parent / "home" / "sessions" / f"{session.id}.db"
-    return path, list(read_only(path).read())
+    return path, list(open_reader(path).read())
 
 
 def family(request: Request) -> Answer:
@@ -216,11 +233,11 @@ async def test_f6_a_torn_tail_costs_nothing_that_was_acknowledged(
         copy = tmp_path / f"torn{torn}.db"
         copy.write_bytes(whole[""])
         Path(f"{copy}-wal").write_bytes(whole["-wal"] + os.urandom(torn))
-        assert list(read_only(copy).read()) == events
+        assert list(open_reader(copy).read()) == events
         again = SqliteJournal.open(copy, session="s1", create=False)
         await again.append(events[0])
         await again.close()
-        assert list(read_only(copy).read()) == [*events, events[0]]
+        assert list(open_reader(copy).read()) == [*events, events[0]]
 
 
 async def test_f7_damage_inside_is_loud_and_names_its_place(work: Path, tmp_path: Path) -> None:
@@ -229,7 +246,7 @@ async def test_f7_damage_inside_is_loud_and_names_its_place(work: Path, tmp_path
         connection.execute("UPDATE events SET body = zeroblob(length(body)) WHERE seq = 5")
     connection.close()
     with pytest.raises(JournalDamaged, match="record 5 is damaged"):
-        list(read_only(path).read())
+        list(open_reader(path).read())
     with pytest.raises(JournalError, match="record 5"):
         async with Session(
             model=ScriptedModel(family), home=str(tmp_path / "home"), resume=path.stem
@@ -262,16 +279,24 @@ async def test_f8_a_second_process_is_refused_with_the_pid_of_the_first(work: Pa
 
 @pytest.mark.parametrize("part", [3, 5, 7, 9])
 async def test_f9_a_call_of_a_stream_that_was_cut_never_runs(work: Path, part: int) -> None:
-    blocks = (Text("I shall."), bash("echo x >> effects.txt"), bash("echo y >> effects.txt", "b2"))
+    blocks = (
+        TextBlock("I shall."),
+        bash("echo x >> effects.txt"),
+        bash("echo y >> effects.txt", "b2"),
+    )
 
-    def answer(asked: Asked) -> Said:
+    def answer(asked: ServerRequest) -> ServerAnswer:
         return (
-            Fault(blocks, cut=part * 180) if asked.n == 1 else blocks if asked.n == 2 else "Done."
+            Fault(blocks, cut_after=part * 180)
+            if asked.n == 1
+            else blocks
+            if asked.n == 2
+            else "Done."
         )
 
     async with house(work, answer) as at:
         assert (await at.session.run("Go.")).ok
-        assert (work / "effects.txt").read_text() == "x\ny\n" and at.server.count == 3
+        assert (work / "effects.txt").read_text() == "x\ny\n" and at.server.request_count == 3
         await at.goes_on()
 
 
@@ -375,7 +400,7 @@ LOOK = Tool(
 
 def on_virtual_time(
     folder: Path, script: Callable[[Request], Answer | Awaitable[Answer]], **settings: Any
-) -> tuple[Any, list[Stored]]:
+) -> tuple[Any, list[StoredEvent]]:
     """The report of a run with a scripted model, and its record."""
     events: list[AnyEvent] = []
 
@@ -395,7 +420,7 @@ def on_virtual_time(
 
     report = run_virtual(work())
     record = [event for event in events if not isinstance(event, Delta)]
-    assert not violations(record, timed=False)
+    assert not find_violations(record, timed=False)
     return report, record
 
 
@@ -433,7 +458,9 @@ def test_f17_a_child_that_fails_costs_its_siblings_nothing(work: Path) -> None:
                 else str(request.results)
             )
         if request.prompt == "CHILD 2":
-            return ModelRefused("no") if request.n % 2 else RuntimeError("a fault of the adapter")
+            return (
+                ModelRefused("no") if request.number % 2 else RuntimeError("a fault of the adapter")
+            )
         await asyncio.sleep(5)
         return f"report of {request.prompt}"
 
@@ -448,8 +475,8 @@ def test_f17_a_child_that_fails_costs_its_siblings_nothing(work: Path) -> None:
 
 
 async def resumed(
-    work: Path, cut: Callable[[Stored], bool], script: Callable[[Request], Answer]
-) -> tuple[list[str], list[Stored]]:
+    work: Path, cut: Callable[[StoredEvent], bool], script: Callable[[Request], Answer]
+) -> tuple[list[str], list[StoredEvent]]:
     """Record the family, go on from a copy that ends right before the first event that is `cut`; what was asked then, and the record."""
     path, events = await recorded(work, family)
     shutil.rmtree(work.parent / "home" / "sessions")
@@ -462,11 +489,11 @@ async def resumed(
         model=model, cwd=str(work), home=str(work.parent / "home"), resume=path.stem
     ) as session:
         assert (
-            await session.finish() or pytest.fail("nothing was unfinished")
+            await session.resume_unfinished() or pytest.fail("nothing was unfinished")
         ).text == "PARENT is done."
         assert (await session.run("AGAIN")).ok
     return [f"{request.prompt} {request.turn}" for request in model.requests], list(
-        read_only(path).read()
+        open_reader(path).read()
     )
 
 
@@ -474,7 +501,7 @@ def going_on(request: Request) -> Answer:
     return "I go on." if "AGAIN" in str(request.messages[-1]) else family(request)
 
 
-def second_turn_of_the_last_child(event: Stored) -> bool:
+def second_turn_of_the_last_child(event: StoredEvent) -> bool:
     return isinstance(event, TurnFinished) and event.run == "1.1.3" and event.turn == 2
 
 
@@ -482,7 +509,7 @@ async def test_f18_a_resume_runs_no_finished_sibling_again(work: Path) -> None:
     asked, record = await resumed(work, second_turn_of_the_last_child, going_on)
     assert "CHILD c 1" in asked and "CHILD c 0" not in asked, "its first answer was stored"
     finished = [event.run for event in record if isinstance(event, RunFinished)]
-    assert not violations(record) and sorted(Counter(finished)) == [
+    assert not find_violations(record) and sorted(Counter(finished)) == [
         "1",
         "1.1.1",
         "1.1.2",
@@ -552,7 +579,7 @@ def test_f22_children_that_fail_are_not_made_for_ever(work: Path) -> None:
     refused = [
         event.result.text
         for event in record
-        if isinstance(event, CallFinished) and "budget of 7 children" in event.result.text
+        if isinstance(event, ToolCallFinished) and "budget of 7 children" in event.result.text
     ]
     assert refused
 
@@ -563,7 +590,9 @@ async def test_f23_a_conversation_that_is_too_large_ends_and_does_not_loop(work:
     ) as at:
         report = await at.session.run("Go.")
         assert (
-            report.reason is Reason.ERROR and "too large" in report.error and at.server.count == 1
+            report.reason is Reason.ERROR
+            and "too large" in report.error
+            and at.server.request_count == 1
         )
         await at.goes_on()
 
@@ -572,10 +601,10 @@ def test_f24_the_same_call_again_and_again_is_ended(work: Path) -> None:
     def script(request: Request) -> Answer:
         return [call("look")] if request.tools else "I was going in circles."
 
-    report, _ = on_virtual_time(work, script, budget=Budget(turns=5 * STOP))
+    report, _ = on_virtual_time(work, script, budget=Budget(turns=5 * STOP_AFTER))
     assert (
         report.reason is Reason.LOOP
-        and report.turns == STOP + 1
+        and report.turns == STOP_AFTER + 1
         and report.text == "I was going in circles."
     )
 
@@ -584,7 +613,9 @@ def test_f24_polling_that_sees_a_change_is_no_circle(work: Path) -> None:
     def script(request: Request) -> Answer:
         (work / "state").write_text(f"{request.turn // 3} done")
         return (
-            [call("look", path=str(work / "state"))] if request.turn < 3 * STOP else "It is there."
+            [call("look", path=str(work / "state"))]
+            if request.turn < 3 * STOP_AFTER
+            else "It is there."
         )
 
     assert on_virtual_time(work, script)[0].text == "It is there."
@@ -603,7 +634,7 @@ async def test_f25_endless_output_costs_no_memory(work: Path) -> None:
 
 async def test_f26_output_that_is_no_text_does_no_harm(work: Path) -> None:
     (work / "odd.txt").write_bytes(b"\xff\xfe\x00 \xed\xa0\xbd \x1b[31m caf\xe9")
-    odd = Call("r", "read", {"file_path": "odd.txt"})
+    odd = ToolCallBlock("r", "read", {"file_path": "odd.txt"})
     async with house(
         work,
         once(
@@ -613,5 +644,5 @@ async def test_f26_output_that_is_no_text_does_no_harm(work: Path) -> None:
         ),
     ) as at:
         assert (await at.session.run("Go.")).text == "Done."
-        assert sum(isinstance(event, CallStarted) for event in at.events) == 3
+        assert sum(isinstance(event, ToolCallStarted) for event in at.events) == 3
         await at.goes_on()

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import AnyEvent, Call, Reason, Report, Session
+from mudroom import AnyEvent, Reason, Report, Session, ToolCallBlock
 from mudroom._core.events import Delta
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.invariants import violations
-from mudroom.testing.model_server import Asked, ModelServer, Said
-from mudroom.testing.provider_faults import DIALECTS, Mood, moods
-from mudroom.testing.strict_provider import strictly
+from mudroom.testing.invariants import find_violations
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
+from mudroom.testing.provider_faults import DIALECTS, FaultCase, fault_cases
+from mudroom.testing.strict_provider import strict_script
 
-CELLS = [(dialect, name) for dialect in DIALECTS for name in moods(dialect)]
+CELLS = [(dialect, name) for dialect in DIALECTS for name in fault_cases(dialect)]
 MODELS = {
     "anthropic": "anthropic:claude-sonnet-4-5",
     "openai": "openai:gpt-5",
@@ -33,21 +33,23 @@ def environ(url: str) -> dict[str, str]:
 class Bad:
     """A server in that mood for the first prompt, and well for the second."""
 
-    def __init__(self, mood: Mood) -> None:
+    def __init__(self, mood: FaultCase) -> None:
         self.mood, self.events = mood, list[AnyEvent]()
         self.prompt, self.called = 1, False
 
-    def call(self) -> Said:
+    def call(self) -> ServerAnswer:
         self.called = True
-        return (Call("c", "todo", {"todos": []}),)
+        return (ToolCallBlock("c", "todo", {"todos": []}),)
 
-    def answer(self, asked: Asked) -> Said:
+    def answer(self, asked: ServerRequest) -> ServerAnswer:
         if self.prompt == 2:
             return "I go on." if self.called else self.call()
-        return self.mood.said[asked.n - 1] if asked.n <= len(self.mood.said) else "Well again."
+        return (
+            self.mood.answers[asked.n - 1] if asked.n <= len(self.mood.answers) else "Well again."
+        )
 
     async def live(self, folder: Path, dialect: str) -> tuple[Report, Report, int]:
-        async with ModelServer(strictly(self.answer)) as server:
+        async with ModelServer(strict_script(self.answer)) as server:
             where = str(folder), str(folder / "home")
             model = MODELS[dialect]
             async with Session(
@@ -58,7 +60,7 @@ class Bad:
                 journal="memory",
             ) as session:
                 session.watch(self.events.append)
-                first, requests = await session.run("PARENT"), server.count
+                first, requests = await session.run("PARENT"), server.request_count
                 self.prompt = 2
                 await asyncio.sleep(4000)
                 return first, await session.run("Again."), requests
@@ -68,7 +70,7 @@ class Bad:
 def test_s7_a_bad_mood_ends_in_a_typed_outcome_and_the_session_goes_on(
     tmp_path: Path, dialect: str, name: str
 ) -> None:
-    mood = moods(dialect)[name]
+    mood = fault_cases(dialect)[name]
     bad = Bad(mood)
     report, after, requests = run_virtual(bad.live(tmp_path, dialect))
     assert after.reason is Reason.GOAL and after.text == "I go on.", after.error
@@ -79,6 +81,6 @@ def test_s7_a_bad_mood_ends_in_a_typed_outcome_and_the_session_goes_on(
     else:
         assert mood.error in report.error and report.error
     assert mood.requests is None or requests == mood.requests
-    assert not violations(
+    assert not find_violations(
         (event for event in bad.events if not isinstance(event, Delta)), timed=False
     )

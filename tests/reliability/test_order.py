@@ -9,26 +9,32 @@ from pathlib import Path
 import pytest
 
 from mudroom import Effect, Session, Tool, ToolResult
-from mudroom._core.events import CallFinished, CallStarted, Changing, Stored, TurnFinished
-from mudroom._core.messages import Result, User
+from mudroom._core.events import (
+    FileWriteIntended,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnFinished,
+)
+from mudroom._core.messages import ToolResultBlock, UserMessage
 from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.journal import SqliteJournal, read_only
+from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
 from mudroom.journals.sqlite.store import session_path
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.invariants import violations
+from mudroom.testing.invariants import find_violations
 
 
 async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_before_the_next(
     tmp_path: Path,
 ) -> None:
-    journal, seen = MemoryJournal(), list[type[Stored]]()
+    journal, seen = MemoryJournal(), list[type[StoredEvent]]()
 
     async def run(_context: object, _arguments: object) -> ToolResult:
         seen.extend(
             type(event)
             for event in journal.read()
-            if isinstance(event, TurnFinished | CallStarted | CallFinished)
+            if isinstance(event, TurnFinished | ToolCallStarted | ToolCallFinished)
         )
         return ToolResult("done")
 
@@ -36,12 +42,12 @@ async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_
         given = {
             block.call_id
             for message in request.messages
-            if isinstance(message, User)
+            if isinstance(message, UserMessage)
             for block in message.content
-            if isinstance(block, Result)
+            if isinstance(block, ToolResultBlock)
         }
         assert given <= {
-            event.call_id for event in journal.read() if isinstance(event, CallFinished)
+            event.call_id for event in journal.read() if isinstance(event, ToolCallFinished)
         }, "a result was sent and not recorded"
         return call("act") if request.turn < 2 else "end"
 
@@ -56,12 +62,12 @@ async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_
         assert (await session.run("PARENT")).ok
     assert seen == [
         TurnFinished,
-        CallStarted,
+        ToolCallStarted,
         TurnFinished,
-        CallStarted,
-        CallFinished,
+        ToolCallStarted,
+        ToolCallFinished,
         TurnFinished,
-        CallStarted,
+        ToolCallStarted,
     ]
 
 
@@ -79,7 +85,7 @@ def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_o
         if request.turn == 0:
             return call("look")
         assert shown == ["seen"], "screens wait for no record"
-        recorded.append(any(isinstance(event, CallFinished) for event in journal.read()))
+        recorded.append(any(isinstance(event, ToolCallFinished) for event in journal.read()))
         return "end"
 
     async def main() -> None:
@@ -102,7 +108,7 @@ def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_o
         ) as session:
             session.watch(
                 lambda event: (
-                    shown.append(event.result.text) if isinstance(event, CallFinished) else None
+                    shown.append(event.result.text) if isinstance(event, ToolCallFinished) else None
                 )
             )
             assert (await session.run("PARENT")).ok
@@ -112,9 +118,9 @@ def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_o
     kinds = [
         type(event)
         for event in journal.read()
-        if isinstance(event, CallStarted | CallFinished | TurnFinished)
+        if isinstance(event, ToolCallStarted | ToolCallFinished | TurnFinished)
     ]
-    assert kinds == [TurnFinished, CallStarted, CallFinished, TurnFinished]
+    assert kinds == [TurnFinished, ToolCallStarted, ToolCallFinished, TurnFinished]
 
 
 def changing(request: Request) -> Answer:
@@ -136,10 +142,10 @@ async def test_s3_a_write_that_was_under_way_takes_effect_once(
         model=ScriptedModel(changing), cwd=str(work), home=str(tmp_path / "first")
     ) as session:
         await session.run("PARENT")
-    events = list(read_only(session_path(tmp_path / "first", session.id)).read())
-    place = [n for n, event in enumerate(events) if isinstance(event, Changing)][nth]
+    events = list(open_reader(session_path(tmp_path / "first", session.id)).read())
+    place = [n for n, event in enumerate(events) if isinstance(event, FileWriteIntended)][nth]
     announced = events[place]
-    assert isinstance(announced, Changing)
+    assert isinstance(announced, FileWriteIntended)
     assert [announced.before, announced.after] == [
         sha256(text.encode()).hexdigest() if text else "" for text in (before, after)
     ]
@@ -153,22 +159,22 @@ async def test_s3_a_write_that_was_under_way_takes_effect_once(
         (work / "a.txt").unlink()
     (work / ".mudroom-unfinished-999999999-00").touch()
     async with Session(model=ScriptedModel(changing), home=str(home), resume=session.id) as resumed:
-        await resumed.finish()
-    found = list(read_only(session_path(home, session.id)).read())
+        await resumed.resume_unfinished()
+    found = list(open_reader(session_path(home, session.id)).read())
     result = next(
         event.result
         for event in found
-        if isinstance(event, CallFinished) and event.call_id == announced.call_id
+        if isinstance(event, ToolCallFinished) and event.call_id == announced.call_id
     )
     assert result.error is (done == "by somebody else"), result.text
     assert (result.changes == ("a.txt",)) is not result.error
     tries = [
         event
         for event in found
-        if isinstance(event, Changing) and event.call_id == announced.call_id
+        if isinstance(event, FileWriteIntended) and event.call_id == announced.call_id
     ]
     assert len(tries) == (2 if done == "no" else 1)
     last = "one two\n" if done != "by somebody else" else ("theirs one two\n", "theirs one\n")[nth]
     assert (work / "a.txt").read_text() == last
     assert [path.name for path in work.iterdir()] == ["a.txt"]
-    assert not violations(found)
+    assert not find_violations(found)

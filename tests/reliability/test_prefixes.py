@@ -11,19 +11,19 @@ from msgspec.structs import replace
 
 from mudroom import Budget, Reason, Session
 from mudroom._core.events import (
-    CallFinished,
-    CallStarted,
     RunFinished,
     RunStarted,
-    Stored,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
-from mudroom.journals.sqlite.journal import SqliteJournal, read_only
+from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
 from mudroom.journals.sqlite.store import session_path
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.projections.transcript import transcript
-from mudroom.testing.invariants import violations
+from mudroom.projections.transcript import build_transcript
+from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 REFUSED = "No child was started: the budget of 7 children is used up. Ask for less, or do the rest yourself."
@@ -48,21 +48,21 @@ def script(request: Request) -> Answer:
 
 
 @pytest.fixture
-async def recorded(tmp_path: Path) -> tuple[str, list[Stored]]:
+async def recorded(tmp_path: Path) -> tuple[str, list[StoredEvent]]:
     home, budget = str(tmp_path / "home"), Budget(children=7, depth=2)
     async with Session(
         model=ScriptedModel(script), cwd=str(tmp_path), home=home, budget=budget, sandbox="off"
     ) as session:
         await session.run("PARENT")
-    return session.id, list(read_only(session_path(tmp_path / "home", session.id)).read())
+    return session.id, list(open_reader(session_path(tmp_path / "home", session.id)).read())
 
 
 @pytest.mark.timeout(600)
 async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(
-    tmp_path: Path, recorded: tuple[str, list[Stored]]
+    tmp_path: Path, recorded: tuple[str, list[StoredEvent]]
 ) -> None:
     session, events = recorded
-    assert not violations(events)
+    assert not find_violations(events)
     begun = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
     for cut in range(begun, len(events) - 1, 1 if LONG else 3):
         home = tmp_path / str(cut)
@@ -72,15 +72,15 @@ async def test_s9_children_and_tokens_of_a_dead_process_count_at_every_level(
         async with Session(
             model=ScriptedModel(script), home=str(home), resume=session, sandbox="off"
         ) as resumed:
-            report = await resumed.finish()
-        found = list(read_only(session_path(home, session)).read())
-        assert not violations(found), f"cut off after {cut} records"
+            report = await resumed.resume_unfinished()
+        found = list(open_reader(session_path(home, session)).read())
+        assert not find_violations(found), f"cut off after {cut} records"
         assert report is None or report.text == "All are done."
         assert sum(isinstance(event, RunStarted) for event in found) == 8
         assert [
             event.result.text
             for event in found
-            if isinstance(event, CallFinished) and event.run == "1"
+            if isinstance(event, ToolCallFinished) and event.run == "1"
         ][-1] == REFUSED
 
 
@@ -99,7 +99,7 @@ async def test_s9_a_child_has_the_time_it_had_left(tmp_path: Path) -> None:
         sandbox="off",
     ) as session:
         await session.run("PARENT")
-    events = list(read_only(session_path(home, session.id)).read())
+    events = list(open_reader(session_path(home, session.id)).read())
     cut = (
         next(
             n
@@ -117,11 +117,11 @@ async def test_s9_a_child_has_the_time_it_had_left(tmp_path: Path) -> None:
     async with Session(
         model=ScriptedModel(brief), home=str(tmp_path), resume=session.id, sandbox="off"
     ) as resumed:
-        report = await resumed.finish()
+        report = await resumed.resume_unfinished()
     assert report and report.text == "We are done."
     found = {
         event.run: event.report
-        for event in read_only(session_path(tmp_path, session.id)).read()
+        for event in open_reader(session_path(tmp_path, session.id)).read()
         if isinstance(event, RunFinished)
     }
     assert (found["1.1.1"].reason, found["1.1.1"].text) == (Reason.GOAL, "I am done.")
@@ -145,7 +145,7 @@ async def test_s10_a_run_that_died_in_its_last_turn_sums_up_and_ends(
         sandbox="off",
     ) as session:
         first = await session.run("PARENT")
-    events = list(read_only(session_path(home, session.id)).read())
+    events = list(open_reader(session_path(home, session.id)).read())
     kind = TurnFinished if answered else TurnStarted
     cut = (
         next(n for n, event in enumerate(events) if isinstance(event, kind) and event.turn == 3) + 1
@@ -163,20 +163,20 @@ async def test_s10_a_run_that_died_in_its_last_turn_sums_up_and_ends(
     async with Session(
         model=model, home=str(tmp_path), resume=session.id, sandbox="off"
     ) as resumed:
-        report = await resumed.finish()
+        report = await resumed.resume_unfinished()
     assert report and (report.reason, report.recovered, report.text) == (
         reason,
         True,
         "The sum of it.",
     )
     assert report.turns == first.turns == 3
-    found = list(read_only(session_path(tmp_path, session.id)).read())
-    assert not violations(found)
-    assert transcript(found, "1")[:-1] == transcript(events, "1")[:-1], (
+    found = list(open_reader(session_path(tmp_path, session.id)).read())
+    assert not find_violations(found)
+    assert build_transcript(found, "1")[:-1] == build_transcript(events, "1")[:-1], (
         "what was told once is told once"
     )
     asked = [request.messages for request in model.requests]
-    assert asked == ([] if answered else [transcript(events, "1")[:-1]])
+    assert asked == ([] if answered else [build_transcript(events, "1")[:-1]])
 
 
 async def test_a_record_of_ten_thousand_events_goes_on_within_a_second(tmp_path: Path) -> None:
@@ -188,7 +188,7 @@ async def test_a_record_of_ten_thousand_events_goes_on_within_a_second(tmp_path:
         model=ScriptedModel(one), cwd=str(tmp_path), home=home, sandbox="off"
     ) as session:
         await session.run("PARENT")
-    events = list(read_only(session_path(home, session.id)).read())
+    events = list(open_reader(session_path(home, session.id)).read())
     begun = next(n for n, event in enumerate(events) if isinstance(event, TurnStarted))
     turn = [event for event in events if event.run == "1" and event.turn == 1]
     journal = SqliteJournal.open(
@@ -202,7 +202,7 @@ async def test_a_record_of_ten_thousand_events_goes_on_within_a_second(tmp_path:
     async with Session(
         model=ScriptedModel(one), home=str(tmp_path), resume=session.id, sandbox="off"
     ) as resumed:
-        report = await resumed.finish()
+        report = await resumed.resume_unfinished()
     assert time.process_time() - began < 1.0
     assert report and (report.text, report.turns, report.calls) == (
         "The end.",
@@ -211,17 +211,17 @@ async def test_a_record_of_ten_thousand_events_goes_on_within_a_second(tmp_path:
     )
 
 
-def again(event: Stored, n: int) -> Stored:
+def again(event: StoredEvent, n: int) -> StoredEvent:
     """The same event of another turn, its call with an id of its own."""
     match event:
         case TurnFinished():
-            (asked,) = event.message.calls
+            (asked,) = event.message.tool_calls
             return replace(
                 event, turn=n, message=replace(event.message, content=(replace(asked, id=f"c{n}"),))
             )
-        case CallStarted():
+        case ToolCallStarted():
             return replace(event, turn=n, call=replace(event.call, id=f"c{n}"))
-        case CallFinished():
+        case ToolCallFinished():
             return replace(event, turn=n, call_id=f"c{n}")
         case _:
             return replace(event, turn=n)

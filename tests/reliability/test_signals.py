@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Call
-from mudroom.journals.sqlite.journal import read_only
-from mudroom.testing.invariants import violations
-from mudroom.testing.model_server import Asked, ModelServer, Said
+from mudroom import ToolCallBlock
+from mudroom.journals.sqlite.journal import open_reader
+from mudroom.testing.invariants import find_violations
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 
@@ -52,13 +52,13 @@ async def test_s8_ctrl_c_and_sigterm_leave_nothing_running(tmp_path: Path, seed:
         asyncio.Event(),
     )
 
-    def answer(asked: Asked) -> Said:
+    def answer(asked: ServerRequest) -> ServerAnswer:
         begun.set()
         if b"Again" in asked.body:
             return "I go on."
         if "task" in asked.tools and not asked.turn:
-            return tuple(Call(f"t{n}", "task", {"prompt": f"CHILD {n}"}) for n in range(3))
-        return (Call("b", "bash", {"command": command}),)
+            return tuple(ToolCallBlock(f"t{n}", "task", {"prompt": f"CHILD {n}"}) for n in range(3))
+        return (ToolCallBlock("b", "bash", {"command": command}),)
 
     work, number = tmp_path / "work", (signal.SIGINT, signal.SIGTERM)[seed % 2]
     work.mkdir()
@@ -83,4 +83,4 @@ async def test_s8_ctrl_c_and_sigterm_leave_nothing_running(tmp_path: Path, seed:
         )
         out, err = await process.communicate()
         assert (process.returncode, out) == (0, b"I go on.\n"), err
-    assert not violations(read_only(next((tmp_path / "home").glob("sessions/*.db"))).read())
+    assert not find_violations(open_reader(next((tmp_path / "home").glob("sessions/*.db"))).read())

@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import Assistant, Reason, Report, Session
-from mudroom._core.events import AnyEvent, Delta, Stored
-from mudroom._core.messages import Message, StopReason, Text, Usage
-from mudroom._core.ports import Piece, Retry, Setup
-from mudroom._engine.model_call import PATIENCE, SILENCE
+from mudroom import AssistantMessage, Reason, Report, Session
+from mudroom._core.events import AnyEvent, Delta, StoredEvent
+from mudroom._core.messages import Message, StopReason, TextBlock, Usage
+from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
+from mudroom._engine.model_call import FIRST_CHUNK_SECONDS, SILENCE_SECONDS
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.invariants import violations
-from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
-from mudroom.testing.wire_formats import Reply, anthropic_stream
+from mudroom.testing.invariants import find_violations
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+from mudroom.testing.wire_formats import WireAnswer, anthropic_stream
 
-Parts = Callable[[], AsyncIterator[Piece | Retry | Assistant]]
+Parts = Callable[[], AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]]
 
 
 class Slow:
@@ -30,42 +30,44 @@ class Slow:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def chat(self, setup: Setup) -> Slow:
+    def start_conversation(self, setup: RequestConfig) -> Slow:
         return self
 
-    def add(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         pass
 
-    def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
+    def request_answer(
+        self, *, tools: bool = True
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         return self._parts()
 
     async def close(self) -> None:
         pass
 
 
-async def never() -> AsyncIterator[Piece | Retry | Assistant]:
+async def never() -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
     await asyncio.Event().wait()
-    yield Piece("text", "")
+    yield StreamChunk("text", "")
 
 
-async def stops_in_the_middle() -> AsyncIterator[Piece | Retry | Assistant]:
-    yield Piece("text", "So far ")
+async def stops_in_the_middle() -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
+    yield StreamChunk("text", "So far ")
     await asyncio.Event().wait()
 
 
-async def slow_but_alive() -> AsyncIterator[Piece | Retry | Assistant]:
-    await asyncio.sleep(PATIENCE)
+async def slow_but_alive() -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
+    await asyncio.sleep(FIRST_CHUNK_SECONDS)
     for _ in range(20):
-        yield Piece("thinking", "hm ")
-        await asyncio.sleep(SILENCE - 1)
-    yield Assistant((Text("Done."),))
+        yield StreamChunk("thinking", "hm ")
+        await asyncio.sleep(SILENCE_SECONDS - 1)
+    yield AssistantMessage((TextBlock("Done."),))
 
 
-async def told_to_wait() -> AsyncIterator[Piece | Retry | Assistant]:
+async def told_to_wait() -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
     for attempt in range(1, 4):
-        yield Retry(attempt, 290.0, 429, "too many requests")
-        await asyncio.sleep(290 + PATIENCE)
-    yield Assistant((Text("Done."),))
+        yield RetryNotice(attempt, 290.0, 429, "too many requests")
+        await asyncio.sleep(290 + FIRST_CHUNK_SECONDS)
+    yield AssistantMessage((TextBlock("Done."),))
 
 
 PING = b'event: ping\ndata: {"type": "ping"}\n\n'
@@ -73,14 +75,14 @@ PING = b'event: ping\ndata: {"type": "ping"}\n\n'
 
 def test_a_stream_that_only_pings_for_half_an_hour_is_alive(tmp_path: Path) -> None:
     async def work() -> Report:
-        async def answer(asked: Asked) -> Said:
+        async def answer(asked: ServerRequest) -> ServerAnswer:
             whole = anthropic_stream(
-                Reply((Text("Done."),), "m", "msg", Usage(1, 1), StopReason.END)
+                WireAnswer((TextBlock("Done."),), "m", "msg", Usage(1, 1), StopReason.END)
             )
             return Fault(
                 body=PING * 20 + b"".join(whole),
-                kind="text/event-stream",
-                drip=len(PING),
+                content_type="text/event-stream",
+                chunk_size=len(PING),
                 pause=100.0,
             )
 
@@ -95,7 +97,7 @@ def test_a_stream_that_only_pings_for_half_an_hour_is_alive(tmp_path: Path) -> N
     assert run_virtual(work()).text == "Done."
 
 
-def ran(folder: Path, model: object) -> tuple[Report, float, list[Stored]]:
+def ran(folder: Path, model: object) -> tuple[Report, float, list[StoredEvent]]:
     """A run on virtual time: its report, the seconds it took, its record."""
     events: list[AnyEvent] = []
 
@@ -112,12 +114,13 @@ def ran(folder: Path, model: object) -> tuple[Report, float, list[Stored]]:
 
     report, seconds = run_virtual(work())
     record = [event for event in events if not isinstance(event, Delta)]
-    assert not violations(record, timed=False)
+    assert not find_violations(record, timed=False)
     return report, seconds, record
 
 
 @pytest.mark.parametrize(
-    ("parts", "at"), [(never, SILENCE + PATIENCE), (stops_in_the_middle, SILENCE)]
+    ("parts", "at"),
+    [(never, SILENCE_SECONDS + FIRST_CHUNK_SECONDS), (stops_in_the_middle, SILENCE_SECONDS)],
 )
 def test_s10_a_silent_model_ends_the_run(tmp_path: Path, parts: Parts, at: float) -> None:
     report, seconds, _ = ran(tmp_path, Slow(parts))

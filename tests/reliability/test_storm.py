@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import AnyEvent, Call, Report, Session
+from mudroom import AnyEvent, Report, Session, ToolCallBlock
 from mudroom._core.events import Delta, RunFinished
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.invariants import violations
-from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
-from mudroom.testing.strict_provider import strictly
+from mudroom.testing.invariants import find_violations
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+from mudroom.testing.strict_provider import strict_script
 
 Figure = Callable[[str, str], None]
 CHILDREN, RATE = 64, 4
@@ -32,7 +32,7 @@ class Limited:
         )
         self.broken = self.refused = 0
 
-    async def answer(self, asked: Asked) -> Said:
+    async def answer(self, asked: ServerRequest) -> ServerAnswer:
         now = asyncio.get_running_loop().time()
         told, until = self.shut
         self.broken += told < now < until
@@ -46,9 +46,11 @@ class Limited:
         self.taken += 1
         await asyncio.sleep(0.3)
         if "task" in asked.tools:
-            tasks = tuple(Call(f"t{n}", "task", {"prompt": f"CHILD {n}"}) for n in range(CHILDREN))
+            tasks = tuple(
+                ToolCallBlock(f"t{n}", "task", {"prompt": f"CHILD {n}"}) for n in range(CHILDREN)
+            )
             return tasks if not asked.turn else "All are done."
-        return (Call("r", "todo", {"todos": []}),) if not asked.turn else "A report."
+        return (ToolCallBlock("r", "todo", {"todos": []}),) if not asked.turn else "A report."
 
 
 @pytest.mark.parametrize(
@@ -60,7 +62,7 @@ def test_f21_64_children_and_four_requests_a_second(
     server, events = Limited(status, refusal), list[AnyEvent]()
 
     async def work() -> tuple[Report, int, float]:
-        async with ModelServer(strictly(server.answer)) as serving:
+        async with ModelServer(strict_script(server.answer)) as serving:
             environ, home = (
                 {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": serving.url},
                 str(tmp_path / "home"),
@@ -71,7 +73,7 @@ def test_f21_64_children_and_four_requests_a_second(
             ) as session:
                 session.watch(events.append)
                 report = await session.run("PARENT")
-            return report, serving.count, asyncio.get_running_loop().time()
+            return report, serving.request_count, asyncio.get_running_loop().time()
 
     report, requests, seconds = run_virtual(work())
     needed = 2 + 2 * CHILDREN
@@ -86,4 +88,6 @@ def test_f21_64_children_and_four_requests_a_second(
     assert requests <= 1.3 * needed
     assert server.broken == 0, "a request came although Retry-After had not passed"
     assert seconds <= 1.5 * needed / RATE
-    assert not violations((event for event in events if not isinstance(event, Delta)), timed=False)
+    assert not find_violations(
+        (event for event in events if not isinstance(event, Delta)), timed=False
+    )

@@ -11,16 +11,16 @@ from pathlib import Path
 
 import pytest
 
-from mudroom import AnyEvent, Call, Report, Session, Text, Tool, ToolResult
-from mudroom._core.events import CallStarted, Delta, Retried, TurnFinished
+from mudroom import AnyEvent, Report, Session, TextBlock, Tool, ToolCallBlock, ToolResult
+from mudroom._core.events import Delta, ModelCallRetried, ToolCallStarted, TurnFinished
 from mudroom._core.messages import StopReason, Usage
 from mudroom.testing import wire_formats
 from mudroom.testing.clock import run_virtual
-from mudroom.testing.invariants import violations
-from mudroom.testing.model_server import Asked, Fault, ModelServer, Said
+from mudroom.testing.invariants import find_violations
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.provider_faults import DIALECTS
-from mudroom.testing.strict_provider import strictly
-from mudroom.testing.wire_formats import Reply
+from mudroom.testing.strict_provider import strict_script
+from mudroom.testing.wire_formats import WireAnswer
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 Figure = Callable[[str, str], None]
@@ -30,9 +30,9 @@ MODELS = {
     "google": "google:gemini-flash-latest",
 }
 SAID = (
-    Text("I act on it now. 现在。"),
-    Call("c1", "act", {"much": "a long argument"}),
-    Call("c2", "act", {"much": "另一个"}),
+    TextBlock("I act on it now. 现在。"),
+    ToolCallBlock("c1", "act", {"much": "a long argument"}),
+    ToolCallBlock("c2", "act", {"much": "另一个"}),
 )
 STREAMS = {
     "anthropic": wire_formats.anthropic_stream,
@@ -43,7 +43,7 @@ STREAMS = {
 
 def length(dialect: str) -> int:
     """Bytes of the answer as the server streams it."""
-    reply = Reply(
+    reply = WireAnswer(
         SAID, MODELS[dialect].partition(":")[2], "msg_1", Usage(100, 10), StopReason.CALLS
     )
     return len(b"".join(STREAMS[dialect](reply)))
@@ -61,11 +61,11 @@ async def live(folder: Path, dialect: str, fault: Fault) -> tuple[Report, int, l
         )
         return ToolResult("done")
 
-    def answer(asked: Asked) -> Said:
+    def answer(asked: ServerRequest) -> ServerAnswer:
         return fault if asked.n == 1 else "The end." if asked.turn else SAID
 
     tool = Tool(name="act", description="", parameters={"type": "object"}, parse=dict, run=run)
-    async with ModelServer(strictly(answer)) as server:
+    async with ModelServer(strict_script(answer)) as server:
         bases = {
             "ANTHROPIC": server.url,
             "OPENAI": f"{server.url}/v1",
@@ -84,7 +84,7 @@ async def live(folder: Path, dialect: str, fault: Fault) -> tuple[Report, int, l
         ) as session:
             session.watch(events.append)
             report = await session.run("PARENT")
-        return report, server.count, events, acted
+        return report, server.request_count, events, acted
 
 
 @pytest.mark.timeout(5_000)
@@ -97,15 +97,17 @@ def test_f9_a_stream_that_breaks_at_any_byte_is_asked_for_once_more(
     cuts = range(0, whole - 20, 1 if LONG else whole // 6)
     for cut in cuts:
         report, requests, events, acted = run_virtual(
-            live(tmp_path, dialect, Fault(SAID, cut=cut, end=end))
+            live(tmp_path, dialect, Fault(SAID, cut_after=cut, end=end))
         )
         assert (report.reason, report.text, acted) == ("GOAL", "The end.", 2), (
             f"broken at byte {cut}: {report.error}"
         )
-        retried = sum(isinstance(event, Retried) for event in events)
+        retried = sum(isinstance(event, ModelCallRetried) for event in events)
         assert requests == 2 + retried and retried <= 1, f"broken at byte {cut}"
-        assert report.turns == 2 and sum(isinstance(event, CallStarted) for event in events) == 2
-        assert not violations(
+        assert (
+            report.turns == 2 and sum(isinstance(event, ToolCallStarted) for event in events) == 2
+        )
+        assert not find_violations(
             (event for event in events if not isinstance(event, Delta)), timed=False
         )
     figure(

@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from mudroom.sandboxes.linux.seccomp import MACHINES, MISSING, REFUSED, program
+from mudroom.sandboxes.linux.seccomp import AUDIT_ARCH, HIDDEN_CALLS, REFUSED_CALLS, build_filter
 
 ALLOW, EPERM, ENOSYS, KILL = 0x7FFF0000, 0x00050001, 0x00050026, 0x80000000
 NAMES = {
@@ -38,15 +38,18 @@ def verdict(code: bytes, number: int, arch: int, *arguments: int) -> int:
             at += true if held else false
 
 
-@pytest.fixture(params=MACHINES)
+@pytest.fixture(params=AUDIT_ARCH)
 def machine(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
 def says(machine: str, name: str, *arguments: int, internet: bool = False) -> int:
-    number = {**REFUSED, **MISSING, **NAMES}[name][0 if machine == "x86_64" else 1]
+    number = {**REFUSED_CALLS, **HIDDEN_CALLS, **NAMES}[name][0 if machine == "x86_64" else 1]
     return verdict(
-        program(internet=internet, machine=machine), number, MACHINES[machine], *arguments
+        build_filter(allow_internet=internet, machine=machine),
+        number,
+        AUDIT_ARCH[machine],
+        *arguments,
     )
 
 
@@ -54,23 +57,28 @@ def test_ordinary_calls_pass(machine: str) -> None:
     assert says(machine, "read") == ALLOW
 
 
-@pytest.mark.parametrize("name", REFUSED)
+@pytest.mark.parametrize("name", REFUSED_CALLS)
 def test_what_is_refused_is_refused(machine: str, name: str) -> None:
     assert says(machine, name) == EPERM
 
 
-@pytest.mark.parametrize("name", MISSING)
+@pytest.mark.parametrize("name", HIDDEN_CALLS)
 def test_what_is_missing_is_missing(machine: str, name: str) -> None:
     assert says(machine, name) == ENOSYS
 
 
 def test_another_machines_calls_end_the_process(machine: str) -> None:
-    assert verdict(program(internet=True, machine=machine), 0, 0x40000003) == KILL
+    assert verdict(build_filter(allow_internet=True, machine=machine), 0, 0x40000003) == KILL
 
 
 def test_the_numbers_of_x32_do_not_exist() -> None:
     assert (
-        verdict(program(internet=True, machine="x86_64"), 0x40000000 | 41, MACHINES["x86_64"], 2)
+        verdict(
+            build_filter(allow_internet=True, machine="x86_64"),
+            0x40000000 | 41,
+            AUDIT_ARCH["x86_64"],
+            2,
+        )
         == ENOSYS
     )
 
@@ -104,4 +112,4 @@ def test_no_keystrokes_into_a_terminal(machine: str) -> None:
 
 
 def test_it_is_short(machine: str) -> None:
-    assert len(program(internet=True, machine=machine)) // 8 < 200
+    assert len(build_filter(allow_internet=True, machine=machine)) // 8 < 200

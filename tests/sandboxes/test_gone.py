@@ -9,34 +9,34 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._core.ports import Finished, Sandbox
+from mudroom._core.ports import CommandResult, Sandbox
 from mudroom.errors import WorkspaceError
 from mudroom.sandboxes import detect
-from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
-from mudroom.sandboxes.linux.landlock import Landlocked
+from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
+from mudroom.sandboxes.linux.landlock import LandlockSandbox
 
-FOUND = detect.look(detect.find(os.environ, "/nonexistent"), tempfile.gettempdir())
+FOUND = detect.run_probes(detect.find_bwrap(os.environ, "/nonexistent"), tempfile.gettempdir())
 
 
 @pytest.fixture(params=["full", "file"])
 def box(request: pytest.FixtureRequest, tmp_path: Path) -> Sandbox:
     (tmp_path / "proj").mkdir()
     root, away = str(tmp_path / "proj"), str(tmp_path / "away")
-    if FOUND.no_full if request.param == "full" else FOUND.no_file:
+    if FOUND.no_full_reason if request.param == "full" else FOUND.no_file_reason:
         pytest.skip("there are no such walls here")
     if request.param == "full":
-        return Bubblewrap(
+        return BubblewrapSandbox(
             root,
             FOUND.bwrap,
-            away=away,
+            quarantine=away,
             environ={"PATH": os.defpath},
-            keeps_root=bool(FOUND.no_other),
+            keep_root_uid=bool(FOUND.no_other_user_reason),
         )
-    return Landlocked(root, away=away, environ={"PATH": os.defpath})
+    return LandlockSandbox(root, quarantine=away, environ={"PATH": os.defpath})
 
 
 async def test_a_workspace_that_has_gone_is_an_error(box: Sandbox, tmp_path: Path) -> None:
-    assert (await box.run("true", timeout=20, sink=lambda _: None)) == Finished(0)
+    assert (await box.run("true", timeout=20, sink=lambda _: None)) == CommandResult(0)
     shutil.rmtree(tmp_path / "proj")
     for _ in range(2):
         with pytest.raises(WorkspaceError, match=r"was not run|cannot be read"):

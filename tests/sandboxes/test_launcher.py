@@ -10,22 +10,29 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._core.ports import Finished
+from mudroom._core.ports import CommandResult
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes.linux.daemon_client import Launcher, Limits, Walls
+from mudroom.sandboxes.linux.daemon_client import DaemonClient, ResourceLimits, SandboxSetup
 
 BASH = "/bin/bash"
 
 
 @pytest.fixture
-def launcher(tmp_path: Path) -> Launcher:
+def launcher(tmp_path: Path) -> DaemonClient:
     """Without walls: what is tested here is the starting and ending."""
-    return Launcher(
-        Walls(root=str(tmp_path), away=str(tmp_path / "away"), tier="none", limits=Limits())
+    return DaemonClient(
+        SandboxSetup(
+            workspace=str(tmp_path),
+            quarantine=str(tmp_path / "away"),
+            tier="none",
+            limits=ResourceLimits(),
+        )
     )
 
 
-async def run(launcher: Launcher, command: str, timeout: float = 20) -> tuple[Finished, str]:
+async def run(
+    launcher: DaemonClient, command: str, timeout: float = 20
+) -> tuple[CommandResult, str]:
     output = bytearray()
     finished = await launcher.run(
         [BASH, "-c", command], {"PATH": os.environ["PATH"]}, timeout=timeout, sink=output.extend
@@ -33,35 +40,38 @@ async def run(launcher: Launcher, command: str, timeout: float = 20) -> tuple[Fi
     return finished, output.decode()
 
 
-async def program(launcher: Launcher) -> int:
+async def program(launcher: DaemonClient) -> int:
     """Process number of the launching program."""
     return int((await run(launcher, "ps -o ppid= -p $PPID"))[1])
 
 
-async def test_output_code_and_folder(launcher: Launcher, tmp_path: Path) -> None:
-    assert await run(launcher, "pwd; echo err >&2; exit 7") == (Finished(7), f"{tmp_path}\nerr\n")
+async def test_output_code_and_folder(launcher: DaemonClient, tmp_path: Path) -> None:
+    assert await run(launcher, "pwd; echo err >&2; exit 7") == (
+        CommandResult(7),
+        f"{tmp_path}\nerr\n",
+    )
 
 
-async def test_a_signal_is_a_negative_code(launcher: Launcher) -> None:
-    assert (await run(launcher, "kill -TERM $$"))[0] == Finished(-15)
+async def test_a_signal_is_a_negative_code(launcher: DaemonClient) -> None:
+    assert (await run(launcher, "kill -TERM $$"))[0] == CommandResult(-15)
 
 
-async def test_a_time_limit(launcher: Launcher) -> None:
+async def test_a_time_limit(launcher: DaemonClient) -> None:
     await run(launcher, "true")
     assert await run(launcher, "echo before; sleep 60", 1) == (
-        Finished(-9, timed_out=True),
+        CommandResult(-9, timed_out=True),
         "before\n",
     )
 
 
-async def test_many_at_once_keep_their_outputs_apart(launcher: Launcher) -> None:
+async def test_many_at_once_keep_their_outputs_apart(launcher: DaemonClient) -> None:
     found = await asyncio.gather(
         *(run(launcher, f"sleep 0.0{n % 9}; echo {n}; exit {n % 5}") for n in range(64))
     )
-    assert found == [(Finished(n % 5), f"{n}\n") for n in range(64)]
+    assert found == [(CommandResult(n % 5), f"{n}\n") for n in range(64)]
 
 
-async def test_large_output_arrives_whole(launcher: Launcher) -> None:
+async def test_large_output_arrives_whole(launcher: DaemonClient) -> None:
     size = 0
 
     def count(chunk: bytes) -> None:
@@ -77,7 +87,7 @@ async def test_large_output_arrives_whole(launcher: Launcher) -> None:
     assert size == 20_000_000
 
 
-async def test_it_starts_again_after_it_was_killed(launcher: Launcher) -> None:
+async def test_it_starts_again_after_it_was_killed(launcher: DaemonClient) -> None:
     first = await program(launcher)
     os.kill(first, signal.SIGKILL)
     await asyncio.sleep(0.1)
@@ -86,21 +96,23 @@ async def test_it_starts_again_after_it_was_killed(launcher: Launcher) -> None:
 
 
 async def test_it_ends_with_its_owner(tmp_path: Path) -> None:
-    launcher = Launcher(Walls(root=str(tmp_path), away="", tier="none", limits=Limits()))
+    launcher = DaemonClient(
+        SandboxSetup(workspace=str(tmp_path), quarantine="", tier="none", limits=ResourceLimits())
+    )
     number = await program(launcher)
     del launcher
     gc.collect()
     assert not Path(f"/proc/{number}").exists()
 
 
-async def test_a_program_that_is_not_there_is_an_error(launcher: Launcher) -> None:
+async def test_a_program_that_is_not_there_is_an_error(launcher: DaemonClient) -> None:
     with pytest.raises(
         WorkspaceError, match=r"was not run: its sandbox could not be built \(FileNotFoundError"
     ):
         await launcher.run(["/nonexistent"], {}, timeout=5, sink=lambda chunk: None)
 
 
-async def test_a_sink_that_raises_ends_the_command(launcher: Launcher) -> None:
+async def test_a_sink_that_raises_ends_the_command(launcher: DaemonClient) -> None:
     def broken(chunk: bytes) -> None:
         raise OSError("disk full")
 
@@ -110,7 +122,7 @@ async def test_a_sink_that_raises_ends_the_command(launcher: Launcher) -> None:
         )
 
 
-async def test_descriptors_do_not_pile_up(launcher: Launcher) -> None:
+async def test_descriptors_do_not_pile_up(launcher: DaemonClient) -> None:
     await run(launcher, "true")
     before = len(os.listdir("/proc/self/fd"))
     inner = (await run(launcher, "ls /proc/$PPID/fd | wc -l"))[1]
@@ -120,7 +132,7 @@ async def test_descriptors_do_not_pile_up(launcher: Launcher) -> None:
     assert (await run(launcher, "ls /proc/$PPID/fd | wc -l"))[1] == inner
 
 
-async def test_a_command_too_long_for_a_message_is_said(launcher: Launcher) -> None:
+async def test_a_command_too_long_for_a_message_is_said(launcher: DaemonClient) -> None:
     with pytest.raises(WorkspaceError, match="too long for the sandbox"):
         await run(launcher, "x" * 200_000)
 
@@ -130,15 +142,15 @@ async def test_what_the_user_changes_right_after_a_command_is_never_taken_for_th
 ) -> None:
     """Also when the watcher of the one has not quite gone as the next one begins."""
     (tmp_path / "proj").mkdir()
-    walls = Walls(
-        root=str(tmp_path / "proj"),
-        away=str(tmp_path / "away"),
+    walls = SandboxSetup(
+        workspace=str(tmp_path / "proj"),
+        quarantine=str(tmp_path / "away"),
         tier="none",
-        limits=Limits(),
-        restore=True,
+        limits=ResourceLimits(),
+        restore_existing=True,
     )
-    launcher = Launcher(walls)
+    launcher = DaemonClient(walls)
     for n in range(100):
-        assert await run(launcher, "true") == (Finished(0), "")
+        assert await run(launcher, "true") == (CommandResult(0), "")
         (tmp_path / "proj/.envrc").write_text(str(n))
     assert not (tmp_path / "away").exists()

@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._platform.scratch_dirs import sweep
+from mudroom._platform.scratch_dirs import remove_orphans
 from mudroom.sandboxes import detect
 
-FOUND = detect.look(detect.find(os.environ, "/nonexistent"), tempfile.gettempdir())
+FOUND = detect.run_probes(detect.find_bwrap(os.environ, "/nonexistent"), tempfile.gettempdir())
 
 _SESSION = """
 import asyncio, os, sys
@@ -74,7 +74,7 @@ class Session:
 
 @pytest.fixture(params=["full", "file", "off"])
 def tier(request: pytest.FixtureRequest) -> Iterator[str]:
-    if {"full": FOUND.no_full, "file": FOUND.no_file}.get(request.param):
+    if {"full": FOUND.no_full_reason, "file": FOUND.no_file_reason}.get(request.param):
         pytest.skip("there are no such walls here")
     yield request.param
 
@@ -104,7 +104,7 @@ def test_nothing_is_left_of_a_session_killed_while_a_command_runs(
     session = Session(tier, tmp_path, "touch began; NAP & setsid NAP & NAP")
     session.began()
     session.kill()
-    sweep(str(tmp_path / "tmp"))
+    remove_orphans(str(tmp_path / "tmp"))
     until(lambda: not session.left())
     assert not list((tmp_path / "tmp").iterdir())
 
@@ -114,7 +114,7 @@ def test_nothing_is_left_of_a_session_killed_at_any_moment(tier: str, tmp_path: 
         session = Session(tier, tmp_path, "touch began; setsid NAP & NAP")
         time.sleep(0.012 * n)
         session.kill()
-        until(lambda found=session: sweep(str(tmp_path / "tmp")) or not found.left())
+        until(lambda found=session: remove_orphans(str(tmp_path / "tmp")) or not found.left())
     assert not list((tmp_path / "tmp").iterdir())
 
 
@@ -124,12 +124,12 @@ def test_a_living_sessions_command_and_folder_stay(tier: str, tmp_path: Path) ->
         session.began()
         until(lambda: len(session.left()) >= 2)
         before = {path.name for path in (tmp_path / "tmp").iterdir()}
-        sweep(str(tmp_path / "tmp"))
+        remove_orphans(str(tmp_path / "tmp"))
         assert {path.name for path in (tmp_path / "tmp").iterdir()} == before
         assert len(session.left()) >= 2
     finally:
         session.kill()
-        until(lambda: sweep(str(tmp_path / "tmp")) or not session.left())
+        until(lambda: remove_orphans(str(tmp_path / "tmp")) or not session.left())
 
 
 def test_the_next_session_sweeps_by_itself(tier: str, tmp_path: Path) -> None:
@@ -148,22 +148,22 @@ def test_the_next_session_sweeps_by_itself(tier: str, tmp_path: Path) -> None:
         assert second.left()
     finally:
         second.kill()
-        until(lambda: sweep(str(tmp_path / "tmp")) or not second.left())
+        until(lambda: remove_orphans(str(tmp_path / "tmp")) or not second.left())
 
 
-@pytest.mark.skipif(bool(FOUND.no_full), reason=FOUND.no_full)
+@pytest.mark.skipif(bool(FOUND.no_full_reason), reason=FOUND.no_full_reason)
 async def test_the_folder_of_a_killed_launching_program_goes_with_the_next_sweep(
     tmp_path: Path,
 ) -> None:
-    from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
+    from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
     (tmp_path / "proj").mkdir()
-    box = Bubblewrap(
+    box = BubblewrapSandbox(
         str(tmp_path / "proj"),
         FOUND.bwrap,
-        away="",
+        quarantine="",
         environ={"PATH": os.defpath},
-        keeps_root=bool(FOUND.no_other),
+        keep_root_uid=bool(FOUND.no_other_user_reason),
     )
     await box.run("true", timeout=20, sink=lambda _: None)
     ending = box._launcher._ending
@@ -173,17 +173,17 @@ async def test_the_folder_of_a_killed_launching_program_goes_with_the_next_sweep
     (folder,) = Path("/tmp").glob(f"mudroom-{pid}-*")
     os.kill(pid, signal.SIGKILL)
     await asyncio.sleep(0.2)
-    sweep("/tmp")
+    remove_orphans("/tmp")
     assert not folder.exists()
 
 
-@pytest.mark.skipif(bool(FOUND.no_file), reason=FOUND.no_file)
+@pytest.mark.skipif(bool(FOUND.no_file_reason), reason=FOUND.no_file_reason)
 async def test_a_killed_watchers_command_does_not_go_on(tmp_path: Path) -> None:
     """Neither the command nor who got away from it: they fall to the launching program."""
-    from mudroom.sandboxes.linux.landlock import Landlocked
+    from mudroom.sandboxes.linux.landlock import LandlockSandbox
 
     (tmp_path / "proj").mkdir()
-    box = Landlocked(str(tmp_path / "proj"), away="", environ={"PATH": os.defpath})
+    box = LandlockSandbox(str(tmp_path / "proj"), quarantine="", environ={"PATH": os.defpath})
     name = f"75.{os.getpid()}"
     command = f"setsid bash -c 'sleep {name} & sleep {name}' & sleep {name}"
     running = asyncio.create_task(box.run(command, timeout=20, sink=lambda _: None))

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._core.ports import Finished
+from mudroom._core.ports import CommandResult
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes.environment import without_secrets
-from mudroom.sandboxes.unsandboxed import PlainSandbox
+from mudroom.sandboxes.environment import remove_secrets
+from mudroom.sandboxes.unsandboxed import Unsandboxed
 
 
 class Sandboxed:
@@ -22,12 +22,12 @@ class Sandboxed:
 
     def __init__(self, folder: Path) -> None:
         self.name = uuid.uuid4().hex
-        self.sandbox = PlainSandbox(str(folder))
+        self.sandbox = Unsandboxed(str(folder))
         self.output = bytearray()
 
     async def run(
         self, command: str, timeout: float = 10.0, sink: Callable[[bytes], None] | None = None
-    ) -> Finished:
+    ) -> CommandResult:
         return await self.sandbox.run(
             command.replace("NAP", f"bash -c 'sleep 60; : {self.name}'"),
             timeout=timeout,
@@ -73,7 +73,7 @@ def zombies() -> list[str]:
 
 
 async def test_output_is_merged_in_order_and_the_code_is_the_commands(box: Sandboxed) -> None:
-    assert await box.run("echo one; echo two >&2; echo three; exit 7") == Finished(7)
+    assert await box.run("echo one; echo two >&2; echo three; exit 7") == CommandResult(7)
     assert box.output == b"one\ntwo\nthree\n"
 
 
@@ -98,7 +98,7 @@ async def test_a_signal_is_a_negative_code(box: Sandboxed) -> None:
 )
 async def test_it_returns_though_a_grandchild_holds_the_pipe(box: Sandboxed, command: str) -> None:
     began = time.monotonic()
-    assert await box.run(command) == Finished(0)
+    assert await box.run(command) == CommandResult(0)
     assert time.monotonic() - began < 1
     assert box.output == b"started\n"
     assert box.survivors() == []
@@ -132,7 +132,7 @@ async def test_a_timeout_ends_the_whole_tree(box: Sandboxed) -> None:
 
 async def test_a_command_that_ignores_signals_is_ended(box: Sandboxed) -> None:
     finished = await box.run("trap '' TERM INT HUP; while :; do sleep 0.05; done", timeout=0.3)
-    assert finished == Finished(-9, timed_out=True)
+    assert finished == CommandResult(-9, timed_out=True)
 
 
 async def test_cancelling_ends_the_whole_tree(box: Sandboxed) -> None:
@@ -202,7 +202,7 @@ async def test_the_loop_is_not_held_up_by_output(box: Sandboxed) -> None:
 
 
 async def test_a_folder_that_has_gone_is_an_error_and_leaks_nothing(tmp_path: Path) -> None:
-    sandbox = PlainSandbox(str(tmp_path / "gone"))
+    sandbox = Unsandboxed(str(tmp_path / "gone"))
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(WorkspaceError, match="cannot be started"):
         await sandbox.run("true", timeout=5, sink=lambda chunk: None)
@@ -253,7 +253,7 @@ KEPT = [
 
 
 def test_variables_that_look_like_secrets_are_left_out() -> None:
-    assert without_secrets(dict.fromkeys([*SECRETS, *KEPT], "x")) == dict.fromkeys(KEPT, "x")
+    assert remove_secrets(dict.fromkeys([*SECRETS, *KEPT], "x")) == dict.fromkeys(KEPT, "x")
 
 
 async def test_commands_get_no_secret_no_pager_no_colours(tmp_path: Path) -> None:
@@ -283,4 +283,4 @@ async def test_commands_get_no_secret_no_pager_no_colours(tmp_path: Path) -> Non
 
 
 def test_its_tier_is_off(tmp_path: Path) -> None:
-    assert PlainSandbox(str(tmp_path)).tier == "off"
+    assert Unsandboxed(str(tmp_path)).tier == "off"

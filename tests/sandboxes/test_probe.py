@@ -10,8 +10,17 @@ from pathlib import Path
 import pytest
 
 from mudroom.errors import UsageError, WorkspaceError
-from mudroom.sandboxes.detect import Asking, Found, Refusing, Terms, choose, find, look, probe
-from mudroom.sandboxes.unsandboxed import PlainSandbox
+from mudroom.sandboxes.detect import (
+    AskingSandbox,
+    Detected,
+    RefusingSandbox,
+    SandboxRequest,
+    choose_sandbox,
+    detect,
+    find_bwrap,
+    run_probes,
+)
+from mudroom.sandboxes.unsandboxed import Unsandboxed
 
 
 def program(folder: Path, text: str) -> str:
@@ -21,47 +30,60 @@ def program(folder: Path, text: str) -> str:
     return str(folder / "bwrap")
 
 
-def terms(base: Path, mode: str, *, person: bool = False, path: str = "/nonexistent") -> Terms:
-    return Terms(
-        root=str(base), mode=mode, home=str(base / "home"), environ={"PATH": path}, person=person
+def terms(
+    base: Path, mode: str, *, person: bool = False, path: str = "/nonexistent"
+) -> SandboxRequest:
+    return SandboxRequest(
+        workspace=str(base),
+        mode=mode,
+        state_dir=str(base / "home"),
+        environ={"PATH": path},
+        can_ask=person,
     )
 
 
 @pytest.mark.parametrize(
     ("found", "tier"),
     [
-        (Found("/b"), "full"),
-        (Found("", "no"), "file"),
-        (Found("", "no", "no"), ""),
-        (Found("/b", "", "no"), "full"),
+        (Detected("/b"), "full"),
+        (Detected("", "no"), "file"),
+        (Detected("", "no", "no"), ""),
+        (Detected("/b", "", "no"), "full"),
     ],
 )
-def test_the_best_tier_is_taken(found: Found, tier: str) -> None:
+def test_the_best_tier_is_taken(found: Detected, tier: str) -> None:
     assert found.tier == tier
 
 
 def test_a_bubblewrap_that_fails_is_named_with_its_words(tmp_path: Path) -> None:
-    found = look(
+    found = run_probes(
         program(tmp_path / "bin", "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1")
     )
-    assert found.no_full.endswith("bin/bwrap fails: bwrap: setting up uid map: Permission denied")
+    assert found.no_full_reason.endswith(
+        "bin/bwrap fails: bwrap: setting up uid map: Permission denied"
+    )
     assert found.bwrap == ""
 
 
 def test_a_bubblewrap_without_walls_is_found_out(tmp_path: Path) -> None:
     path = program(tmp_path / "bin", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
-    assert look(path).no_full == f"{path} does not hold: a command could write outside"
+    assert run_probes(path).no_full_reason == f"{path} does not hold: a command could write outside"
 
 
 def test_none_installed_is_said() -> None:
-    assert look("").no_full == "bubblewrap (bwrap) is not installed"
+    assert run_probes("").no_full_reason == "bubblewrap (bwrap) is not installed"
 
 
 def test_it_is_found_on_the_path_but_never_in_the_workspace(tmp_path: Path) -> None:
     ours, theirs = program(tmp_path / "bin", "exit 1"), program(tmp_path / "proj" / "bin", "exit 1")
-    assert find({"PATH": f"{tmp_path}/proj/bin:{tmp_path}/bin"}, str(tmp_path / "proj")) == ours
-    assert find({"PATH": f"{tmp_path}/proj/bin:{tmp_path}/bin"}, str(tmp_path / "other")) == theirs
-    assert find({"PATH": "bin:."}, str(tmp_path / "other")) == ""
+    assert (
+        find_bwrap({"PATH": f"{tmp_path}/proj/bin:{tmp_path}/bin"}, str(tmp_path / "proj")) == ours
+    )
+    assert (
+        find_bwrap({"PATH": f"{tmp_path}/proj/bin:{tmp_path}/bin"}, str(tmp_path / "other"))
+        == theirs
+    )
+    assert find_bwrap({"PATH": "bin:."}, str(tmp_path / "other")) == ""
 
 
 def test_the_answer_is_kept_for_a_day_and_for_this_program(tmp_path: Path) -> None:
@@ -69,7 +91,7 @@ def test_the_answer_is_kept_for_a_day_and_for_this_program(tmp_path: Path) -> No
     environ, home = {"PATH": str(tmp_path / "bin")}, str(tmp_path / "home")
 
     def tries() -> int:
-        probe(str(tmp_path / "ws"), environ, home)
+        detect(str(tmp_path / "ws"), environ, home)
         return len((tmp_path / "tries").read_text().split())
 
     assert [tries(), tries()] == [1, 1]
@@ -86,7 +108,9 @@ def test_the_answer_is_kept_for_a_day_and_for_this_program(tmp_path: Path) -> No
 
 def test_a_home_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    assert probe(str(tmp_path), {"PATH": "/nonexistent"}, str(tmp_path / "file" / "home")).no_full
+    assert detect(
+        str(tmp_path), {"PATH": "/nonexistent"}, str(tmp_path / "file" / "home")
+    ).no_full_reason
 
 
 def test_full_where_there_is_none_is_an_error_with_a_remedy(tmp_path: Path) -> None:
@@ -94,16 +118,16 @@ def test_full_where_there_is_none_is_an_error_with_a_remedy(tmp_path: Path) -> N
         UsageError,
         match=r"no sandbox full here: bubblewrap .* is not installed\. Install bubblewrap .* --sandbox",
     ):
-        choose(terms(tmp_path, "full"))
+        choose_sandbox(terms(tmp_path, "full"))
 
 
 def test_an_unknown_mode_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="there is no sandbox 'none'"):
-        choose(terms(tmp_path, "none"))
+        choose_sandbox(terms(tmp_path, "none"))
 
 
 def test_off_is_loud(tmp_path: Path) -> None:
-    sandbox, told = choose(terms(tmp_path, "off"))
+    sandbox, told = choose_sandbox(terms(tmp_path, "off"))
     assert (sandbox.tier, told) == (
         "off",
         "sandbox off: commands run with all your rights, on all your files and the network",
@@ -113,7 +137,7 @@ def test_off_is_loud(tmp_path: Path) -> None:
 def nothing(base: Path) -> None:
     """Make the memory say that this machine can build no walls."""
     (base / "home").mkdir()
-    probe(str(base), {"PATH": "/nonexistent"}, str(base / "home"))
+    detect(str(base), {"PATH": "/nonexistent"}, str(base / "home"))
     memory = base / "home" / "sandbox.json"
     known = json.loads(memory.read_text())
     memory.write_text(
@@ -125,8 +149,8 @@ def nothing(base: Path) -> None:
 
 async def test_without_walls_a_person_is_asked(tmp_path: Path) -> None:
     nothing(tmp_path)
-    sandbox, told = choose(terms(tmp_path, "auto", person=True))
-    assert sandbox.tier == "ask" and isinstance(sandbox, Asking)
+    sandbox, told = choose_sandbox(terms(tmp_path, "auto", person=True))
+    assert sandbox.tier == "ask" and isinstance(sandbox, AskingSandbox)
     assert told.startswith(
         "sandbox ask: neither a full sandbox (no bwrap) nor a file sandbox (no Landlock)"
     )
@@ -137,8 +161,8 @@ async def test_without_walls_a_person_is_asked(tmp_path: Path) -> None:
 
 async def test_without_walls_and_without_a_person_nothing_runs(tmp_path: Path) -> None:
     nothing(tmp_path)
-    sandbox, told = choose(terms(tmp_path, "auto"))
-    assert sandbox.tier == "refuse" and isinstance(sandbox, Refusing)
+    sandbox, told = choose_sandbox(terms(tmp_path, "auto"))
+    assert sandbox.tier == "refuse" and isinstance(sandbox, RefusingSandbox)
     assert "so no command runs" in told
     with pytest.raises(
         WorkspaceError,
@@ -152,8 +176,8 @@ async def test_without_walls_and_without_a_person_nothing_runs(tmp_path: Path) -
 def test_without_walls_what_is_asked_for_is_an_error(tmp_path: Path, mode: str) -> None:
     nothing(tmp_path)
     with pytest.raises(UsageError, match=f"no sandbox {mode} here"):
-        choose(terms(tmp_path, mode, person=True))
+        choose_sandbox(terms(tmp_path, mode, person=True))
 
 
 def test_asking_is_not_walls(tmp_path: Path) -> None:
-    assert Asking(PlainSandbox(str(tmp_path))).tier == "ask"
+    assert AskingSandbox(Unsandboxed(str(tmp_path))).tier == "ask"

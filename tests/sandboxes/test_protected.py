@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom._platform.protected_names import NAMES, is_protected, protected_part
+from mudroom._platform.protected_names import (
+    PROTECTED_NAMES,
+    find_protected_component,
+    is_protected,
+)
 
 GIT = [".git", ".gitmodules", ".gitconfig", ".githooks", ".husky"]
 SHELLS = [
@@ -38,11 +42,11 @@ def test_it_is_protected_in_any_case_and_depth(name: str) -> None:
     wide = "".join(chr(ord(c) + 0xFEE0) if c.isalpha() else c for c in name)
     for spelled in (name, name.upper(), name.title(), wide, name[:2] + "\u200d" + name[2:]):
         assert is_protected(spelled), spelled
-        assert protected_part(f"a/{spelled}/b") == spelled
+        assert find_protected_component(f"a/{spelled}/b") == spelled
 
 
 def test_there_is_no_other() -> None:
-    assert set(ALL) == NAMES
+    assert set(ALL) == PROTECTED_NAMES
 
 
 @pytest.mark.parametrize(
@@ -58,4 +62,4 @@ def test_there_is_no_other() -> None:
     ],
 )
 def test_what_an_agent_may_write_is_not(name: str) -> None:
-    assert not is_protected(name) and protected_part(f"a/{name}") == ""
+    assert not is_protected(name) and find_protected_component(f"a/{name}") == ""

@@ -6,10 +6,10 @@ import re
 
 import pytest
 
-from mudroom._platform.protected_names import NAMES
-from mudroom.sandboxes.macos.seatbelt import argv, profile
+from mudroom._platform.protected_names import PROTECTED_NAMES
+from mudroom.sandboxes.macos.seatbelt import build_argv, build_profile
 
-TEXT = profile("/Users/x/proj", "/private/tmp/mudroom-1", readable=["/Users/x/.pyenv"])
+TEXT = build_profile("/Users/x/proj", "/private/tmp/mudroom-1", readable=["/Users/x/.pyenv"])
 
 
 def place(line: str) -> int:
@@ -28,7 +28,7 @@ def test_only_workspace_and_private_folder_may_be_written() -> None:
 
 def test_the_network_is_closed_until_it_is_granted() -> None:
     assert "network" not in TEXT
-    assert "(allow network*)" in profile("/w", "/t", network=True)
+    assert "(allow network*)" in build_profile("/w", "/t", network=True)
 
 
 @pytest.mark.parametrize("path", ["/Users/x/proj", "/Users/x", "/Users", "/"])
@@ -39,7 +39,7 @@ def test_no_folder_above_may_be_renamed(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", [*sorted(NAMES - {".git"}), ".mudroom.toml", ".MudRoom", ".VSCODE"]
+    "name", [*sorted(PROTECTED_NAMES - {".git"}), ".mudroom.toml", ".MudRoom", ".VSCODE"]
 )
 def test_protected_names_are_denied_in_any_case_and_below(name: str) -> None:
     denied = re.search(r'\(deny file-write\* \(regex #"(.*)"\)\)', TEXT)
@@ -63,11 +63,11 @@ def test_the_git_folder_stays_and_its_settings_too(name: str) -> None:
 
 def test_a_path_that_would_break_out_of_the_text_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot stand in a profile"):
-        profile('/x")(allow default)("', "/t")
+        build_profile('/x")(allow default)("', "/t")
 
 
 def test_the_command_is_one_argument() -> None:
-    assert argv(TEXT, "echo 'a b'")[-2:] == ["-c", "echo 'a b'"]
+    assert build_argv(TEXT, "echo 'a b'")[-2:] == ["-c", "echo 'a b'"]
 
 
 LINES = [

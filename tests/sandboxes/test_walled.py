@@ -13,40 +13,42 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._core.ports import Finished
+from mudroom._core.ports import CommandResult
 from mudroom.errors import WorkspaceError
 from mudroom.sandboxes import detect
-from mudroom.sandboxes.linux.bubblewrap import Bubblewrap
+from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
-FOUND = detect.look(detect.find(os.environ, "/nonexistent"), tempfile.gettempdir())
+FOUND = detect.run_probes(detect.find_bwrap(os.environ, "/nonexistent"), tempfile.gettempdir())
 ROOT = os.geteuid() == 0
 
-pytestmark = pytest.mark.skipif(bool(FOUND.no_full), reason=FOUND.no_full)
+pytestmark = pytest.mark.skipif(bool(FOUND.no_full_reason), reason=FOUND.no_full_reason)
 
 
-def built(root: Path, bwrap: str = FOUND.bwrap) -> Bubblewrap:
-    return Bubblewrap(
+def built(root: Path, bwrap: str = FOUND.bwrap) -> BubblewrapSandbox:
+    return BubblewrapSandbox(
         str(root),
         bwrap,
-        away=f"{root}-away",
+        quarantine=f"{root}-away",
         environ={"PATH": os.defpath},
-        keeps_root=bool(FOUND.no_other),
+        keep_root_uid=bool(FOUND.no_other_user_reason),
     )
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> Bubblewrap:
+def box(tmp_path: Path) -> BubblewrapSandbox:
     (tmp_path / "proj").mkdir()
     return built(tmp_path / "proj")
 
 
-async def run(box: Bubblewrap, command: str, timeout: float = 20) -> tuple[Finished, str]:
+async def run(
+    box: BubblewrapSandbox, command: str, timeout: float = 20
+) -> tuple[CommandResult, str]:
     output = bytearray()
     finished = await box.run(command, timeout=timeout, sink=output.extend)
     return finished, output.decode()
 
 
-def launching(box: Bubblewrap) -> int:
+def launching(box: BubblewrapSandbox) -> int:
     """Number of the program that starts this sandbox's commands."""
     ending = box._launcher._ending
     assert ending
@@ -68,14 +70,14 @@ def alive(pid: int) -> bool:
         return False
 
 
-async def test_many_at_once_keep_their_outputs_and_codes_apart(box: Bubblewrap) -> None:
+async def test_many_at_once_keep_their_outputs_and_codes_apart(box: BubblewrapSandbox) -> None:
     found = await asyncio.gather(
         *(run(box, f"sleep 0.0{n % 9}; echo {n}; exit {n % 5}") for n in range(40))
     )
-    assert found == [(Finished(n % 5), f"{n}\n") for n in range(40)]
+    assert found == [(CommandResult(n % 5), f"{n}\n") for n in range(40)]
 
 
-async def test_no_command_sees_another(box: Bubblewrap) -> None:
+async def test_no_command_sees_another(box: BubblewrapSandbox) -> None:
     """Processes, temporary files, terminals, shared memory: each has its own, side by side and one after the other."""
     one = asyncio.create_task(
         run(box, "echo x > /tmp/mark; echo x > /dev/shm/mark; hostname; touch began; sleep 1.2345")
@@ -85,11 +87,11 @@ async def test_no_command_sees_another(box: Bubblewrap) -> None:
         1
     ].split() == ["/dev/pts:", "ptmx", "/dev/shm:"]
     assert "x" not in (await run(box, "cat /tmp/mark /dev/shm/mark 2> /dev/null"))[1]
-    assert (await one)[0] == Finished(0)
+    assert (await one)[0] == CommandResult(0)
     assert (await run(box, "cat /tmp/mark /dev/shm/mark"))[0].code != 0
 
 
-async def test_descriptors_and_processes_do_not_pile_up(box: Bubblewrap) -> None:
+async def test_descriptors_and_processes_do_not_pile_up(box: BubblewrapSandbox) -> None:
     await run(box, "true")
     number = launching(box)
     before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{number}/fd"))
@@ -99,23 +101,23 @@ async def test_descriptors_and_processes_do_not_pile_up(box: Bubblewrap) -> None
     assert Path(f"/proc/{number}/task/{number}/children").read_text() == ""
 
 
-async def test_it_starts_again_after_it_was_killed(box: Bubblewrap) -> None:
+async def test_it_starts_again_after_it_was_killed(box: BubblewrapSandbox) -> None:
     await run(box, "true")
     os.kill(launching(box), signal.SIGKILL)
     await asyncio.sleep(0.1)
     assert (await run(box, "echo again"))[1] == "again\n"
 
 
-async def test_closing_does_not_wait_for_what_runs(box: Bubblewrap) -> None:
+async def test_closing_does_not_wait_for_what_runs(box: BubblewrapSandbox) -> None:
     running = asyncio.create_task(run(box, "touch began; sleep 0.7; echo end"))
     await until((Path(box._root) / "began").exists)
     began = time.monotonic()
     box.close()
     assert time.monotonic() - began < 0.5
-    assert await running == (Finished(0), "end\n")
+    assert await running == (CommandResult(0), "end\n")
 
 
-async def test_closing_leaves_no_process_and_no_folder(box: Bubblewrap) -> None:
+async def test_closing_leaves_no_process_and_no_folder(box: BubblewrapSandbox) -> None:
     await run(box, "true")
     number = launching(box)
     assert len(folders(number)) == 1
@@ -128,11 +130,13 @@ def folders(number: int) -> list[str]:
     return [name for name in os.listdir("/tmp") if name.startswith(f"mudroom-{number}-")]
 
 
-async def test_a_workspace_that_was_made_anew_is_the_one_commands_see(box: Bubblewrap) -> None:
+async def test_a_workspace_that_was_made_anew_is_the_one_commands_see(
+    box: BubblewrapSandbox,
+) -> None:
     await run(box, "echo old > file")
     shutil.rmtree(box._root)
     os.mkdir(box._root)
-    assert await run(box, "ls; echo new > file") == (Finished(0), "")
+    assert await run(box, "ls; echo new > file") == (CommandResult(0), "")
     assert (Path(box._root) / "file").read_text() == "new\n"
 
 
@@ -140,12 +144,12 @@ async def test_a_toolchain_that_has_gone_is_no_reason_to_fail(tmp_path: Path) ->
     (tmp_path / "proj").mkdir()
     (tmp_path / "venv").mkdir()
     environ = {"PATH": os.defpath, "VIRTUAL_ENV": str(tmp_path / "venv")}
-    box = Bubblewrap(
+    box = BubblewrapSandbox(
         str(tmp_path / "proj"),
         FOUND.bwrap,
-        away=f"{tmp_path}/away",
+        quarantine=f"{tmp_path}/away",
         environ=environ,
-        keeps_root=bool(FOUND.no_other),
+        keep_root_uid=bool(FOUND.no_other_user_reason),
     )
     assert (await run(box, f"ls -d {tmp_path}/venv"))[0].code == 0
     os.rmdir(tmp_path / "venv")
@@ -173,7 +177,9 @@ def scripted(text: str) -> str:
     return str(folder / "bwrap")
 
 
-async def test_who_waits_at_the_gate_when_its_keeper_dies_dies_with_it(box: Bubblewrap) -> None:
+async def test_who_waits_at_the_gate_when_its_keeper_dies_dies_with_it(
+    box: BubblewrapSandbox,
+) -> None:
     """The end of the keeper is no leave to go on without limits and without a guard, and none to wait for ever."""
     bwrap = scripted(
         'setsid sleep 71.3456 & echo $! > child; echo $$ > pid; echo "{" >&3; read -n1 -u4; touch ran; sleep 71.3456'
@@ -196,7 +202,9 @@ async def test_who_waits_at_the_gate_when_its_keeper_dies_dies_with_it(box: Bubb
         shutil.rmtree(folder)
 
 
-async def test_a_cancel_before_bwrap_told_its_childs_number_ends_the_child(box: Bubblewrap) -> None:
+async def test_a_cancel_before_bwrap_told_its_childs_number_ends_the_child(
+    box: BubblewrapSandbox,
+) -> None:
     bwrap = scripted("setsid sleep 71.2345 & echo $! > child; wait")
     folder = Path(bwrap).parent
     try:
@@ -212,7 +220,7 @@ async def test_a_cancel_before_bwrap_told_its_childs_number_ends_the_child(box: 
 
 
 @pytest.mark.parametrize("text", ["exit 1", "echo '{' >&3", "exec 3>&-; sleep 0.1"])
-async def test_a_bwrap_that_gives_up_is_an_error(box: Bubblewrap, text: str) -> None:
+async def test_a_bwrap_that_gives_up_is_an_error(box: BubblewrapSandbox, text: str) -> None:
     bwrap = scripted(text)
     try:
         with pytest.raises(WorkspaceError, match="was not run: its sandbox could not be built"):
@@ -227,10 +235,10 @@ async def test_a_bwrap_that_gives_up_is_an_error(box: Bubblewrap, text: str) -> 
 @pytest.mark.skipif(not ROOT, reason="root only")
 async def test_root_that_cannot_be_another_user_runs_nothing_unless_it_was_said() -> None:
     """procfs cannot map owners, as overlayfs cannot: that is found out before, said, and never passed over in silence."""
-    weak = detect.look(FOUND.bwrap, "/proc/self/task")
-    assert "cannot be made another user's" in weak.no_other
-    box = Bubblewrap(
-        "/proc/self/task", FOUND.bwrap, away="/nonexistent", environ={"PATH": os.defpath}
+    weak = detect.run_probes(FOUND.bwrap, "/proc/self/task")
+    assert "cannot be made another user's" in weak.no_other_user_reason
+    box = BubblewrapSandbox(
+        "/proc/self/task", FOUND.bwrap, quarantine="/nonexistent", environ={"PATH": os.defpath}
     )
     with pytest.raises(WorkspaceError, match="was not run: its sandbox could not be built"):
         await box.run("true", timeout=20, sink=lambda _: None)
@@ -239,18 +247,23 @@ async def test_root_that_cannot_be_another_user_runs_nothing_unless_it_was_said(
 @pytest.mark.skipif(not ROOT, reason="root only")
 def test_that_commands_keep_roots_number_is_told(tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    _, told = detect.choose(
-        detect.Terms(root="/proc", mode="full", home=str(tmp_path / "home"), environ=environ)
+    _, told = detect.choose_sandbox(
+        detect.SandboxRequest(
+            workspace="/proc", mode="full", state_dir=str(tmp_path / "home"), environ=environ
+        )
     )
     assert told.startswith(
         "sandbox full, but commands keep root's number, because the workspace cannot be made another user's ("
     )
     for mode in ("full", "auto"):
-        _, told = detect.choose(
-            detect.Terms(
-                root=str(tmp_path), mode=mode, home=str(tmp_path / "home"), environ=environ
+        _, told = detect.choose_sandbox(
+            detect.SandboxRequest(
+                workspace=str(tmp_path),
+                mode=mode,
+                state_dir=str(tmp_path / "home"),
+                environ=environ,
             )
         )
-        assert bool(told) == bool(FOUND.no_other), (
+        assert bool(told) == bool(FOUND.no_other_user_reason), (
             "told for this folder's file system, not for the last one's"
         )

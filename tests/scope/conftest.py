@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mudroom import Session
-from mudroom._engine.structured_output import EMIT
+from mudroom._engine.structured_output import EMIT_TOOL
 from mudroom.models.scripted import Script, ScriptedModel, call
 
 Opened = tuple[Session, ScriptedModel]
@@ -19,7 +19,7 @@ Open = Callable[..., AbstractAsyncContextManager[Opened]]
 
 def emit(name: str, value: Any) -> Any:
     """The call that emits a value."""
-    return call(EMIT, emit_variable_name=name, emit_variable_value=value)
+    return call(EMIT_TOOL, emit_variable_name=name, emit_variable_value=value)
 
 
 @pytest.fixture

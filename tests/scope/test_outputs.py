@@ -10,7 +10,7 @@ import pydantic
 import pytest
 
 from mudroom import Agent, Budget, Output, Reason, UsageError
-from mudroom._engine.structured_output import REPAIRS
+from mudroom._engine.structured_output import MAX_ERRORS
 from mudroom.models.scripted import Request, call
 
 from .conftest import Open, emit
@@ -121,18 +121,18 @@ async def test_c3_a_wrong_value_is_an_error_result_with_path_and_reason_and_can_
 async def test_c3_repairs_are_bounded_then_error_with_what_was_valid(scripted: Open) -> None:
     def answer(request: Request) -> Any:
         return (
-            [emit("title", "T"), emit("pages", f"wrong {request.n}")]
-            if request.n == 1
-            else [emit("pages", f"wrong {request.n}")]
+            [emit("title", "T"), emit("pages", f"wrong {request.number}")]
+            if request.number == 1
+            else [emit("pages", f"wrong {request.number}")]
         )
 
     schema = {**SCHEMA, "required": ["title", "pages"]}
     async with scripted(answer) as (session, model):
         report = await session.task("Read it.", outputs=schema)
     assert report.reason is Reason.ERROR
-    assert f"wrong {REPAIRS + 1} times" in report.error
+    assert f"wrong {MAX_ERRORS + 1} times" in report.error
     assert report.outputs == {"title": "T"}
-    assert len(model.requests) == REPAIRS + 1 == 4
+    assert len(model.requests) == MAX_ERRORS + 1 == 4
 
 
 async def test_c3_a_limit_leaves_the_bare_values(scripted: Open) -> None:

@@ -15,7 +15,7 @@ import pytest
 import mudroom
 from mudroom import (
     AnyEvent,
-    Assistant,
+    AssistantMessage,
     ContextState,
     ModelConfig,
     ModelError,
@@ -26,19 +26,19 @@ from mudroom import (
     Session,
     SubAgentScope,
     SubagentTerminateMode,
-    Text,
+    TextBlock,
     Tool,
     ToolConfig,
     ToolResult,
     UsageError,
-    User,
+    UserMessage,
     tool,
 )
-from mudroom._core.events import CallFinished, RunFinished, RunStarted, TurnStarted
+from mudroom._core.events import RunFinished, RunStarted, ToolCallFinished, TurnStarted
 from mudroom._core.messages import Message
 from mudroom.errors import ModelRefused, UnknownName
 from mudroom.models.scripted import Request, ScriptedModel, call
-from mudroom.testing.model_server import Asked, ModelServer, Said
+from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Open, emit
 
@@ -56,7 +56,7 @@ async def scope_of(
 
 
 def words(message: Message) -> str:
-    return "\n".join(block.text for block in message.content if isinstance(block, Text))
+    return "\n".join(block.text for block in message.content if isinstance(block, TextBlock))
 
 
 def test_b1_create_takes_the_configs_in_the_seeds_order_and_is_awaitable() -> None:
@@ -145,7 +145,7 @@ async def test_b4_exactly_one_of_system_prompt_and_initial_messages(
 async def test_b5_model_config_sets_temperature_and_top_p_and_inherits_the_model(
     scripted: Open,
 ) -> None:
-    def answer(asked: Asked) -> Said:
+    def answer(asked: ServerRequest) -> ServerAnswer:
         return "Done."
 
     async with ModelServer(answer) as server:
@@ -174,7 +174,7 @@ async def test_b5_a_model_string_takes_the_place_of_the_sessions_model(scripted:
 async def test_b6_max_turns_ends_it_as_max_turns(scripted: Open) -> None:
     def answer(request: Request) -> Any:
         return (
-            [call("read", file_path="paper.md", offset=request.n)]
+            [call("read", file_path="paper.md", offset=request.number)]
             if request.tools
             else "So far: nothing."
         )
@@ -196,7 +196,9 @@ async def test_b6_max_turns_ends_it_as_max_turns(scripted: Open) -> None:
 async def test_b6_tokens_are_a_budget_too(scripted: Open) -> None:
     def answer(request: Request) -> Any:
         return (
-            [call("read", file_path="paper.md", offset=request.n)] if request.tools else "So far."
+            [call("read", file_path="paper.md", offset=request.number)]
+            if request.tools
+            else "So far."
         )
 
     async with scripted(answer) as (session, _):
@@ -297,10 +299,10 @@ async def test_b8_emitting_twice_overwrites(scripted: Open) -> None:
 
 
 async def test_b8_the_dot_is_mapped_on_the_wire_and_back(scripted: Open, tmp_path: Path) -> None:
-    def answer(asked: Asked) -> Said:
+    def answer(asked: ServerRequest) -> ServerAnswer:
         wire = asked.tools[-1]
         return (
-            mudroom.Call(
+            mudroom.ToolCallBlock(
                 f"c{asked.n}", wire, {"emit_variable_name": "title", "emit_variable_value": "T"}
             ),
         )
@@ -389,7 +391,7 @@ async def test_b10_a_tool_with_required_parameters_is_assumed_safe_with_a_warnin
 
 async def test_b10_nobody_is_asked_even_where_the_session_has_somebody(scripted: Open) -> None:
     class Yes:
-        async def decide(self, question: mudroom.Question) -> mudroom.Answer:
+        async def decide(self, question: mudroom.ApprovalRequest) -> mudroom.ApprovalDecision:
             raise AssertionError("asked")
 
     async with scripted([[call("launch", code="0")], "Done."], approver=Yes()) as (session, model):
@@ -415,8 +417,8 @@ async def test_b11_initial_messages_come_after_the_environment(scripted: Open) -
     given = [
         {"role": "user", "content": "Q"},
         {"role": "assistant", "content": "A"},
-        User((Text("Q2"),)),
-        Assistant((Text("A2"),)),
+        UserMessage((TextBlock("Q2"),)),
+        AssistantMessage((TextBlock("A2"),)),
     ]
     async with scripted(["Done."]) as (session, model):
         await (await scope_of(session, PromptConfig(initial_messages=given))).run_non_interactive(
@@ -571,7 +573,9 @@ async def test_b16_prompt_id_is_session_subagent_turn_on_every_event(scripted: O
         ids = {event.prompt_id for event in events if event.run}
         assert ids == {f"{session.id}#doc-extractor#{turn}" for turn in (0, 1, 2)}
     calls = [
-        event.prompt_id.rpartition("#")[2] for event in events if isinstance(event, CallFinished)
+        event.prompt_id.rpartition("#")[2]
+        for event in events
+        if isinstance(event, ToolCallFinished)
     ]
     assert calls == ["1", "2", "2"]
 

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudroom import ContextState, UsageError
-from mudroom.scope import template
+from mudroom.scope import fill_template
 
 KEYS = st.from_regex(r"[A-Za-z_]\w{0,8}", fullmatch=True)
 HOSTILE = st.one_of(
@@ -51,15 +51,15 @@ def test_b9_each_place_is_replaced_by_its_value_and_by_nothing_else(
     for part, (key, value) in zip(plain[1:], values.items(), strict=False):
         text += "${" + key + "}" + part
         wanted += str(value) + part
-    assert template(text, ContextState(**values)) == wanted
+    assert fill_template(text, ContextState(**values)) == wanted
 
 
 @settings(max_examples=100, deadline=None)
 @given(value=HOSTILE)
 def test_b9_a_value_never_expands_twice(value: object) -> None:
     state = ContextState(a=value, b="SECRET")
-    assert template("${a}", state) == str(value)
-    assert template("${a}", ContextState(a="${b}", b="SECRET")) == "${b}"
+    assert fill_template("${a}", state) == str(value)
+    assert fill_template("${a}", ContextState(a="${b}", b="SECRET")) == "${b}"
 
 
 @settings(max_examples=100, deadline=None)
@@ -67,7 +67,7 @@ def test_b9_a_value_never_expands_twice(value: object) -> None:
 def test_b9_any_text_is_filled_or_its_missing_keys_are_named(text: str) -> None:
     places = re.findall(r"\$\{(\w+)\}", text)
     try:
-        filled = template(text, ContextState(a="1"))
+        filled = fill_template(text, ContextState(a="1"))
     except UsageError as error:
         missing = list(dict.fromkeys(key for key in places if key != "a"))
         assert str(error) == f"Missing context values for the following keys: {', '.join(missing)}"
@@ -77,17 +77,17 @@ def test_b9_any_text_is_filled_or_its_missing_keys_are_named(text: str) -> None:
 
 
 def test_b9_keys_and_values_may_be_in_any_script() -> None:
-    assert template("读 ${文件}", ContextState(文件="论文.md")) == "读 论文.md"
+    assert fill_template("读 ${文件}", ContextState(文件="论文.md")) == "读 论文.md"
 
 
 @pytest.mark.parametrize("value", ["x" * 1_000_000, "${a}" * 250_000, "${" * 500_000])
 def test_b9_a_megabyte_is_filled_in_quickly_and_once(value: str) -> None:
     began = time.perf_counter()
-    assert template("${a}|${a}", ContextState(a=value)) == f"{value}|{value}"
+    assert fill_template("${a}|${a}", ContextState(a=value)) == f"{value}|{value}"
     assert time.perf_counter() - began < 1
 
 
 def test_b9_a_megabyte_of_places_is_filled_quickly() -> None:
     began = time.perf_counter()
-    assert len(template("${a}" * 250_000, ContextState(a="${a}"))) == 1_000_000
+    assert len(fill_template("${a}" * 250_000, ContextState(a="${a}"))) == 1_000_000
     assert time.perf_counter() - began < 5

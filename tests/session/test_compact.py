@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from mudroom import Reason, Result, Session, Text, UsageError
-from mudroom._core.events import RunFinished, RunStarted, Stored
-from mudroom._engine.compaction import WORD
+from mudroom import Reason, Session, TextBlock, ToolResultBlock, UsageError
+from mudroom._core.events import RunFinished, RunStarted, StoredEvent
+from mudroom._engine.compaction import SUMMARY_PROMPT
 from mudroom.errors import ModelRefused
 from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.journal import find, read_only
+from mudroom.journals.sqlite.journal import find_by_id, open_reader
 from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.replay import replay
 
@@ -29,7 +29,7 @@ def words(request: Request) -> list[str]:
         block.text
         for message in request.messages
         for block in message.content
-        if isinstance(block, Text | Result)
+        if isinstance(block, TextBlock | ToolResultBlock)
     ]
 
 
@@ -46,7 +46,7 @@ async def test_the_conversation_goes_on_from_the_summary_alone(apart: dict[str, 
     asked, after = model.requests[-2:]
     assert (
         words(asked)[0] == "how many lines?"
-        and words(asked)[-1] == f"{WORD}\nAbove all keep: the number of lines"
+        and words(asked)[-1] == f"{SUMMARY_PROMPT}\nAbove all keep: the number of lines"
     )
     assert words(after) == [words(asked)[-1], "they counted the lines: two", "what did you say?"]
 
@@ -60,11 +60,15 @@ async def test_the_record_keeps_what_was_said_and_a_resumed_session_knows_the_su
     model = ScriptedModel(lambda request: "as I said")
     async with Session(model=model, resume=session.id, **apart) as again:
         await again.run("what did you say?")
-    assert words(model.requests[0]) == [WORD, "they counted the lines: two", "what did you say?"]
+    assert words(model.requests[0]) == [
+        SUMMARY_PROMPT,
+        "they counted the lines: two",
+        "what did you say?",
+    ]
     prompts = [
         event.brief.prompt for event in recorded(apart, session.id) if isinstance(event, RunStarted)
     ]
-    assert prompts == ["how many lines?", WORD, "what did you say?"]
+    assert prompts == ["how many lines?", SUMMARY_PROMPT, "what did you say?"]
 
 
 async def test_a_summary_that_failed_changes_nothing(apart: dict[str, Any]) -> None:
@@ -113,15 +117,18 @@ async def test_a_summary_that_a_crash_cut_off_is_made_on_return(apart: dict[str,
     journal = MemoryJournal()
     await journal.append(*cut)
     model = ScriptedModel(
-        lambda request: "in short: two" if WORD in words(request)[-1] else "as I said"
+        lambda request: "in short: two" if SUMMARY_PROMPT in words(request)[-1] else "as I said"
     )
     async with Session(
         model=model, **dict[str, Any](apart, journal=journal, resume=session.id)
     ) as again:
-        assert again.unfinished == ("2",)
+        assert again.unfinished_runs == ("2",)
         await again.run("what did you say?")
-    assert (words(model.requests[0])[0], words(model.requests[0])[-1]) == ("how many lines?", WORD)
-    assert words(model.requests[1]) == [WORD, "in short: two", "what did you say?"]
+    assert (words(model.requests[0])[0], words(model.requests[0])[-1]) == (
+        "how many lines?",
+        SUMMARY_PROMPT,
+    )
+    assert words(model.requests[1]) == [SUMMARY_PROMPT, "in short: two", "what did you say?"]
 
 
 async def test_rewinding_to_before_a_summary_gives_the_whole_conversation_back(
@@ -160,5 +167,5 @@ async def test_nothing_was_said_yet(apart: dict[str, Any]) -> None:
             await session.compact()
 
 
-def recorded(apart: dict[str, Any], session: str) -> list[Stored]:
-    return list(read_only(find(apart["home"], session)).read())
+def recorded(apart: dict[str, Any], session: str) -> list[StoredEvent]:
+    return list(open_reader(find_by_id(apart["home"], session)).read())

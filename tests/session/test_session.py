@@ -11,8 +11,24 @@ from typing import Any
 
 import pytest
 
-from mudroom import Agent, AnyEvent, Budget, JournalError, Reason, Result, Session, Text, UsageError
-from mudroom._core.events import CallStarted, RunFinished, SessionClosed, SessionOpened, Stored
+from mudroom import (
+    Agent,
+    AnyEvent,
+    Budget,
+    JournalError,
+    Reason,
+    Session,
+    TextBlock,
+    ToolResultBlock,
+    UsageError,
+)
+from mudroom._core.events import (
+    RunFinished,
+    SessionClosed,
+    SessionOpened,
+    StoredEvent,
+    ToolCallStarted,
+)
 from mudroom.errors import UnknownName
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Request, Script, ScriptedModel, call
@@ -44,7 +60,7 @@ def words(request: Request) -> list[str]:
         block.text
         for message in request.messages
         for block in message.content
-        if isinstance(block, Text | Result)
+        if isinstance(block, TextBlock | ToolResultBlock)
     ]
 
 
@@ -163,7 +179,7 @@ async def test_watchers_see_every_event_in_order_until_they_stop(apart: dict[str
         await session.run("hi")
         stop()
         await session.run("hi")
-    stored = [event for event in seen if isinstance(event, Stored)]
+    stored = [event for event in seen if isinstance(event, StoredEvent)]
     assert isinstance(stored[-1], RunFinished) and len({event.run for event in seen}) == 1
     recorded = list(journal.read())
     assert recorded[1 : 1 + len(stored)] == stored
@@ -174,16 +190,16 @@ class FullDisk:
     """A journal that takes so many events and then no more."""
 
     def __init__(self, room: int) -> None:
-        self.room, self.taken = room, list[Stored]()
+        self.room, self.taken = room, list[StoredEvent]()
 
-    async def append(self, *events: Stored) -> None:
+    async def append(self, *events: StoredEvent) -> None:
         if len(self.taken) + len(events) > self.room:
             raise JournalError(
                 "the record cannot be written", where="disk", remedy="Make room."
             ) from OSError(errno.ENOSPC, "full")
         self.taken.extend(events)
 
-    def read(self) -> Iterator[Stored]:
+    def read(self) -> Iterator[StoredEvent]:
         return iter(self.taken)
 
     async def close(self) -> None:
@@ -208,7 +224,7 @@ async def test_a_record_that_cannot_be_written_stops_the_run_and_nothing_is_done
         async with opened(apart, script, journal=journal) as session:
             session.watch(shown.append)
             await session.run("PARENT")
-    begun = {event.call.name for event in journal.taken if isinstance(event, CallStarted)}
+    begun = {event.call.name for event in journal.taken if isinstance(event, ToolCallStarted)}
     folder = Path(apart["cwd"])
     assert (folder / "effects").exists() <= ("bash" in begun)
     assert (folder / "new.txt").exists() <= ("write" in begun)
@@ -234,7 +250,7 @@ def test_run_sync_is_for_programs_without_an_event_loop(apart: dict[str, Any]) -
 async def test_an_agent_of_ones_own_may_take_the_prompts(apart: dict[str, Any]) -> None:
     model = ScriptedModel(["hello"])
     async with Session(
-        model=model, root=Agent(name="guide", instructions="You guide.", tools=("read",)), **apart
+        model=model, agent=Agent(name="guide", instructions="You guide.", tools=("read",)), **apart
     ) as session:
         report = await session.run("hi")
     assert (

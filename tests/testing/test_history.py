@@ -11,23 +11,23 @@ from msgspec.structs import replace
 from mudroom import Reason, Session, Usage
 from mudroom._core.events import (
     AnyEvent,
-    CallFinished,
-    CallStarted,
-    Changing,
     Delta,
-    Resumed,
+    FileWriteIntended,
     RunFinished,
+    RunResumed,
     RunStarted,
-    Stored,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
-from mudroom.testing.invariants import violations
+from mudroom.testing.invariants import find_violations
 
 COMMAND = "echo ran >> effects.txt"
 SEEN = {COMMAND: 1}
-Events = list[Stored]
+Events = list[StoredEvent]
 
 
 def script(request: Request) -> Answer:
@@ -54,25 +54,25 @@ async def recorded(tmp_path: Path) -> Events:
 
 
 def test_a_record_of_what_happened_is_in_order(recorded: Events) -> None:
-    assert violations(recorded, effects=SEEN) == []
+    assert find_violations(recorded, effects=SEEN) == []
 
 
-def at(events: Events, kind: type[Stored], run: str, nth: int = 0) -> int:
+def at(events: Events, kind: type[StoredEvent], run: str, nth: int = 0) -> int:
     return [n for n, event in enumerate(events) if type(event) is kind and event.run == run][nth]
 
 
-def drop(kind: type[Stored], run: str, nth: int = 0) -> Callable[[Events], None]:
+def drop(kind: type[StoredEvent], run: str, nth: int = 0) -> Callable[[Events], None]:
     return lambda events: events.pop(at(events, kind, run, nth)) and None
 
 
-def twice(kind: type[Stored], run: str, nth: int = 0) -> Callable[[Events], None]:
+def twice(kind: type[StoredEvent], run: str, nth: int = 0) -> Callable[[Events], None]:
     return lambda events: events.insert(
         at(events, kind, run, nth), events[at(events, kind, run, nth)]
     )
 
 
 def move(
-    kind: type[Stored], run: str, nth: int, *, before: type[Stored], of: str
+    kind: type[StoredEvent], run: str, nth: int, *, before: type[StoredEvent], of: str
 ) -> Callable[[Events], None]:
     return lambda events: events.insert(
         at(events, before, of), events.pop(at(events, kind, run, nth))
@@ -81,9 +81,9 @@ def move(
 
 def resumed_in_a_command(events: Events) -> None:
     place = next(
-        n for n, e in enumerate(events) if isinstance(e, CallFinished) and e.name == "bash"
+        n for n, e in enumerate(events) if isinstance(e, ToolCallFinished) and e.name == "bash"
     )
-    events.insert(place, Resumed(at=0, run="1.1.1"))
+    events.insert(place, RunResumed(at=0, run="1.1.1"))
 
 
 def report(run: str, **fields: object) -> Callable[[Events], None]:
@@ -98,9 +98,9 @@ def report(run: str, **fields: object) -> Callable[[Events], None]:
 
 def delivered(**fields: object) -> Callable[[Events], None]:
     def change(events: Events) -> None:
-        place = at(events, CallFinished, "1")
+        place = at(events, ToolCallFinished, "1")
         event = events[place]
-        assert isinstance(event, CallFinished)
+        assert isinstance(event, ToolCallFinished)
         events[place] = replace(event, result=replace(event.result, **fields))
 
     return change
@@ -137,16 +137,16 @@ def same_ids(events: Events) -> None:
     place = at(events, TurnFinished, "1.1.1")
     event = events[place]
     assert isinstance(event, TurnFinished)
-    first, second = event.message.calls
+    first, second = event.message.tool_calls
     events[place] = replace(
         event, message=replace(event.message, content=(first, replace(second, id=first.id)))
     )
 
 
 def died_for_an_hour(events: Events) -> None:
-    place = at(events, CallFinished, "1.1.1")
+    place = at(events, ToolCallFinished, "1.1.1")
     events[place:] = [replace(event, at=event.at + 3600) for event in events[place:]]
-    events[place:place] = [Resumed(at=events[place].at, run=run) for run in ("1", "1.1.1")]
+    events[place:place] = [RunResumed(at=events[place].at, run=run) for run in ("1", "1.1.1")]
 
 
 def a_minute_forgotten(events: Events) -> None:
@@ -164,20 +164,23 @@ def granted_a_minute(events: Events) -> None:
 
 
 DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
-    "an act without its intent": ("S1", drop(CallStarted, "1.1.1")),
-    "a result before its intent": ("S1", move(CallFinished, "1", 0, before=CallStarted, of="1")),
+    "an act without its intent": ("S1", drop(ToolCallStarted, "1.1.1")),
+    "a result before its intent": (
+        "S1",
+        move(ToolCallFinished, "1", 0, before=ToolCallStarted, of="1"),
+    ),
     "a change outside of its call": (
         "S1",
-        move(Changing, "1.1.1", 0, before=CallStarted, of="1.1.1"),
+        move(FileWriteIntended, "1.1.1", 0, before=ToolCallStarted, of="1.1.1"),
     ),
     "a child before its call's intent": (
         "S1",
-        move(CallStarted, "1", 0, before=RunFinished, of="1.1.1"),
+        move(ToolCallStarted, "1", 0, before=RunFinished, of="1.1.1"),
     ),
     "an event before its run": ("S1", drop(RunStarted, "1.1.1")),
     "a call before its answer was stored": (
         "S2",
-        move(TurnFinished, "1", 0, before=CallFinished, of="1"),
+        move(TurnFinished, "1", 0, before=ToolCallFinished, of="1"),
     ),
     "an answer bought twice": ("S2", twice(TurnFinished, "1")),
     "a turn asked for again after its answer": (
@@ -185,14 +188,14 @@ DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
         move(TurnStarted, "1", 0, before=RunStarted, of="1.1.1"),
     ),
     "two turns at a time": ("S2", twice(TurnStarted, "1")),
-    "a call begun twice": ("S3", twice(CallStarted, "1.1.1")),
+    "a call begun twice": ("S3", twice(ToolCallStarted, "1.1.1")),
     "a command run again after an interruption": ("S3", resumed_in_a_command),
     "a run begun twice": ("S4", twice(RunStarted, "1.1.1")),
     "a report that did not reach the parent": ("S4", lost_on_the_way),
     "another text than the report": ("S4", delivered(text="something else")),
     "the report of another run": ("S4", delivered(detail={"run": "1.1.2"})),
-    "a call without a result": ("S7", drop(CallFinished, "1.1.1")),
-    "two results of a call": ("S7", twice(CallFinished, "1")),
+    "a call without a result": ("S7", drop(ToolCallFinished, "1.1.1")),
+    "two results of a call": ("S7", twice(ToolCallFinished, "1")),
     "call ids that come twice": ("S7", same_ids),
     "turns forgotten": ("S9", report("1", turns=1)),
     "tokens forgotten": ("S9", report("1", usage=Usage())),
@@ -215,33 +218,34 @@ DOCTORED: dict[str, tuple[str, Callable[[Events], None]]] = {
 def test_every_violation_is_caught(recorded: Events, name: str) -> None:
     promise, doctor = DOCTORED[name]
     doctor(recorded)
-    assert promise in {found.promise for found in violations(recorded)}
+    assert promise in {found.promise for found in find_violations(recorded)}
 
 
 def test_the_time_in_which_no_process_was_there_does_not_count(recorded: Events) -> None:
     died_for_an_hour(recorded)
-    assert "S9" not in {found.promise for found in violations(recorded)}
+    assert "S9" not in {found.promise for found in find_violations(recorded)}
 
 
 def test_of_a_record_on_virtual_time_the_times_are_not_judged(recorded: Events) -> None:
     a_minute_forgotten(recorded)
-    assert violations(recorded, timed=False) == []
+    assert find_violations(recorded, timed=False) == []
 
 
 def test_effects_are_held_against_the_record(recorded: Events) -> None:
-    assert [found.promise for found in violations(recorded, effects={COMMAND: 2})] == ["S3"]
-    assert [found.promise for found in violations(recorded, effects={})] == ["S1"]
+    assert [found.promise for found in find_violations(recorded, effects={COMMAND: 2})] == ["S3"]
+    assert [found.promise for found in find_violations(recorded, effects={})] == ["S1"]
     assert [
-        found.promise for found in violations(recorded, effects={**SEEN, "rm -rf nobody-asked": 1})
+        found.promise
+        for found in find_violations(recorded, effects={**SEEN, "rm -rf nobody-asked": 1})
     ] == ["S3"]
 
 
 def test_a_record_of_a_killed_session_may_be_open(recorded: Events) -> None:
-    killed = recorded[: at(recorded, CallFinished, "1.1.1")]
-    assert violations(killed, ended=False) == []
-    assert {found.promise for found in violations(killed)} == {"S10"}
+    killed = recorded[: at(recorded, ToolCallFinished, "1.1.1")]
+    assert find_violations(killed, ended=False) == []
+    assert {found.promise for found in find_violations(killed)} == {"S10"}
 
 
 def test_a_violation_is_told_in_one_line(recorded: Events) -> None:
     drop(RunFinished, "1")(recorded)
-    assert [str(found) for found in violations(recorded)] == ["S10 in run 1: it has no end"]
+    assert [str(found) for found in find_violations(recorded)] == ["S10 in run 1: it has no end"]

@@ -10,9 +10,15 @@ from typing import Any
 import aiohttp
 import pytest
 
-from mudroom._core.messages import Call, Text
+from mudroom._core.messages import TextBlock, ToolCallBlock
 from mudroom.testing.clock import FakeClock, LoopClock, run_virtual
-from mudroom.testing.model_server import Asked, Fault, ModelServer, Said, family
+from mudroom.testing.model_server import (
+    Fault,
+    ModelServer,
+    ServerAnswer,
+    ServerRequest,
+    family_script,
+)
 
 TOOLS = {
     "anthropic": [{"name": "read"}, {"name": "task"}],
@@ -51,7 +57,9 @@ async def post(server: ModelServer, path: str, sent: dict[str, Any]) -> tuple[in
 @pytest.mark.parametrize("dialect", PATHS)
 async def test_a_script_sees_the_request_in_every_dialect(dialect: str) -> None:
     async with ModelServer(
-        lambda asked: f"{asked.dialect} {asked.model} {asked.tools} {asked.turn} {asked.streamed}"
+        lambda asked: (
+            f"{asked.dialect} {asked.model} {asked.tools} {asked.turn} {asked.is_streaming}"
+        )
     ) as server:
         _, kind, text = await post(server, PATHS[dialect], body(dialect, turns=2))
         assert kind == "application/json"
@@ -62,7 +70,9 @@ async def test_a_script_sees_the_request_in_every_dialect(dialect: str) -> None:
 @pytest.mark.parametrize("dialect", PATHS)
 async def test_a_stream_is_sent_when_one_is_asked_for(dialect: str) -> None:
     path = PATHS[dialect].replace(":generate", ":streamGenerate")
-    async with ModelServer(lambda _: (Text("Hello."), Call("c", "read", {"path": "a"}))) as server:
+    async with ModelServer(
+        lambda _: (TextBlock("Hello."), ToolCallBlock("c", "read", {"path": "a"}))
+    ) as server:
         _, kind, text = await post(server, path, body(dialect, stream=dialect != "google"))
         assert kind == "text/event-stream"
         assert "Hello." in text
@@ -79,15 +89,15 @@ async def test_faults_answer_as_told_and_others_do_not_know() -> None:
             "slow",
         )
         assert (await post(server, "/v1/other", {}))[0] == 404
-        assert (server.count, server.flying, server.peak) == (1, 0, 1)
+        assert (server.request_count, server.in_flight, server.peak_in_flight) == (1, 0, 1)
 
 
 def test_the_family_script_makes_tasks_then_reads_then_reports() -> None:
-    script = family(3, 2)
+    script = family_script(3, 2)
 
-    def said(dialect: str, turns: int, *, parent: bool) -> Said:
+    def said(dialect: str, turns: int, *, parent: bool) -> ServerAnswer:
         tools = TOOLS[dialect] if parent else TOOLS[dialect][:1]
-        asked = Asked(
+        asked = ServerRequest(
             dialect,
             PATHS[dialect],
             {},
@@ -99,10 +109,10 @@ def test_the_family_script_makes_tasks_then_reads_then_reports() -> None:
         return answer  # pyright: ignore[reportReturnType]
 
     tasks = said("anthropic", 0, parent=True)
-    assert [block.name for block in tasks if isinstance(block, Call)] == ["task"] * 3  # pyright: ignore
+    assert [block.name for block in tasks if isinstance(block, ToolCallBlock)] == ["task"] * 3  # pyright: ignore
     assert isinstance(said("anthropic", 1, parent=True), str)
     reads = said("openai", 1, parent=False)
-    assert [block.name for block in reads if isinstance(block, Call)] == ["read"]  # pyright: ignore
+    assert [block.name for block in reads if isinstance(block, ToolCallBlock)] == ["read"]  # pyright: ignore
     assert len(str(said("openai", 2, parent=False))) == 80
 
 
@@ -153,4 +163,4 @@ async def test_a_fake_clock_moves_only_when_slept_on() -> None:
     clock = FakeClock(100)
     await clock.sleep(5)
     clock.advance(2)
-    assert (clock.now(), clock.monotonic(), clock.slept) == (107, 7, [5])
+    assert (clock.now(), clock.monotonic(), clock.sleeps) == (107, 7, [5])

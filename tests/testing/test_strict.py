@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mudroom.testing.model_server import Asked
-from mudroom.testing.strict_provider import refusal
+from mudroom.testing.model_server import ServerRequest
+from mudroom.testing.strict_provider import find_refusals
 
 CALL: dict[str, Any] = {"type": "tool_use", "id": "a", "name": "read", "input": {}}
 RESULT: dict[str, Any] = {"type": "tool_result", "tool_use_id": "a", "content": "x"}
@@ -39,7 +39,7 @@ def said(role: str, *blocks: dict[str, Any]) -> dict[str, Any]:
 
 def refused(dialect: str, *messages: dict[str, Any]) -> list[str]:
     body = {"contents" if dialect == "google" else "messages": list(messages)}
-    return refusal(Asked(dialect, "/", {}, msgspec.json.encode(body), 1))
+    return find_refusals(ServerRequest(dialect, "/", {}, msgspec.json.encode(body), 1))
 
 
 @pytest.mark.parametrize(
@@ -113,4 +113,4 @@ def test_what_providers_refuse_is_refused(
     [b'{"messages": [\xff]}', b'{"messages": ["\\ud83d"]}', b'{"messages": ["\\u0000"]}', b"{"],
 )
 def test_bytes_that_no_provider_reads_are_refused(body: bytes) -> None:
-    assert len(refusal(Asked("anthropic", "/", {}, body, 1))) == 1
+    assert len(find_refusals(ServerRequest("anthropic", "/", {}, body, 1))) == 1

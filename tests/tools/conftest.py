@@ -11,8 +11,8 @@ import pytest
 
 from mudroom._core.tools import ToolResult
 from mudroom.errors import MudroomError
-from mudroom.sandboxes.unsandboxed import PlainSandbox
-from mudroom.tools import builtin
+from mudroom.sandboxes.unsandboxed import Unsandboxed
+from mudroom.tools import builtin_tools
 from mudroom.workspaces.shared import SharedWorkspace
 
 Call = Callable[..., Awaitable[ToolResult]]
@@ -27,7 +27,7 @@ class Run:
         self.run_id, self.turn = "1", 1
         self.memo: dict[str, Any] = {}
         self.workspace = SharedWorkspace(str(folder / "root"), [str(folder / "spills")])
-        self.sandbox = PlainSandbox(str(folder / "root"))
+        self.sandbox = Unsandboxed(str(folder / "root"))
         self.redact = str
         self.root, self.spills = folder / "root", folder / "spills"
 
@@ -43,13 +43,13 @@ def ctx(tmp_path: Path) -> Run:
 @pytest.fixture
 def call(ctx: Run) -> Call:
     """Call a built-in tool as the engine does: other spellings first, errors as results."""
-    tools = builtin()
+    tools = builtin_tools()
 
     async def call(name: str, /, **given: Any) -> ToolResult:
         tool = tools[name]
         try:
             arguments = tool.parse(
-                {tool.spellings.get(key, key): value for key, value in given.items()}
+                {tool.argument_aliases.get(key, key): value for key, value in given.items()}
             )
             return await tool.run(ctx, arguments)
         except (ValueError, MudroomError) as error:

@@ -14,8 +14,8 @@ import pytest
 from tests.tools.conftest import Call, Run
 
 from mudroom._core.ports import FileInfo
-from mudroom.tools._ripgrep import BadPattern, ripgrep
-from mudroom.tools.grep import found, parse
+from mudroom.tools._ripgrep import InvalidPattern, find_ripgrep
+from mudroom.tools.grep import parse, search
 from mudroom.workspaces.shared import SharedWorkspace
 
 RG = shutil.which("rg") or ""
@@ -132,15 +132,15 @@ SEARCHES: list[dict[str, Any]] = [
 @pytest.mark.skipif(not RG, reason="there is no rg")
 @pytest.mark.parametrize("given", SEARCHES, ids=str)
 async def test_rg_and_python_answer_alike(tree: Run, given: dict[str, Any]) -> None:
-    with_rg = await found(tree.workspace, parse(given), rg=RG)
-    with_python = await found(tree.workspace, parse(given), rg="")
+    with_rg = await search(tree.workspace, parse(given), rg=RG)
+    with_python = await search(tree.workspace, parse(given), rg="")
     assert with_rg == with_python
 
 
 @pytest.mark.parametrize("rg", ENGINES)
 async def test_grep_modes(tree: Run, rg: str) -> None:
     async def grep(**given: Any) -> str:
-        return (await found(tree.workspace, parse(given), rg=rg)).text
+        return (await search(tree.workspace, parse(given), rg=rg)).text
 
     assert (
         await grep(pattern="main")
@@ -167,14 +167,14 @@ async def test_grep_modes(tree: Run, rg: str) -> None:
 async def test_long_lines_and_long_answers_are_cut(ctx: Run, rg: str) -> None:
     (ctx.root / "minified.js").write_text("needle" + "x" * 1_000_000 + "\nneedle\n")
     text = (
-        await found(ctx.workspace, parse({"pattern": "needle", "output_mode": "content"}), rg=rg)
+        await search(ctx.workspace, parse({"pattern": "needle", "output_mode": "content"}), rg=rg)
     ).text
     assert text.startswith("minified.js:1:needlexxx") and text.endswith(
         "x [line cut]\nminified.js:2:needle"
     )
     (ctx.root / "many").write_text("needle and hay\n" * 100_000)
     text = (
-        await found(
+        await search(
             ctx.workspace,
             parse({"pattern": "hay", "output_mode": "content", "head_limit": 0}),
             rg=rg,
@@ -188,7 +188,7 @@ async def test_54_a_catastrophic_pattern_ends_at_the_limit(ctx: Run) -> None:
     (ctx.root / "a").write_text("a" * 60 + "!\n")
     before = len(os.listdir("/proc/self/fd"))
     began = time.monotonic()
-    result = await found(ctx.workspace, parse({"pattern": "(a|a)*$"}), rg="", seconds=0.5)
+    result = await search(ctx.workspace, parse({"pattern": "(a|a)*$"}), rg="", seconds=0.5)
     assert time.monotonic() - began < 2
     assert result.error
     assert "ended after 0.5 s" in result.text
@@ -198,7 +198,7 @@ async def test_54_a_catastrophic_pattern_ends_at_the_limit(ctx: Run) -> None:
 async def test_what_was_found_before_the_limit_is_given(ctx: Run) -> None:
     (ctx.root / "a").write_text("aaa\n")
     (ctx.root / "b").write_text("a" * 60 + "!\n")
-    result = await found(
+    result = await search(
         ctx.workspace,
         parse({"pattern": "(a|a)*$", "output_mode": "files_with_matches"}),
         rg="",
@@ -211,7 +211,7 @@ async def test_what_was_found_before_the_limit_is_given(ctx: Run) -> None:
 async def test_cancelling_a_search_ends_its_process(ctx: Run) -> None:
     (ctx.root / "a").write_text("a" * 60 + "!\n")
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(found(ctx.workspace, parse({"pattern": "(a|a)*$"}), rg=""))
+        task = group.create_task(search(ctx.workspace, parse({"pattern": "(a|a)*$"}), rg=""))
         await asyncio.sleep(0.3)
         began = time.monotonic()
         task.cancel()
@@ -231,8 +231,8 @@ async def test_a_pattern_nobody_knows_is_said(tree: Run, call: Call) -> None:
 
 @pytest.mark.parametrize("rg", ENGINES)
 async def test_each_program_complains_of_a_bad_pattern(tree: Run, rg: str) -> None:
-    with pytest.raises(BadPattern):
-        await found(tree.workspace, parse({"pattern": "(unclosed"}), rg=rg)
+    with pytest.raises(InvalidPattern):
+        await search(tree.workspace, parse({"pattern": "(unclosed"}), rg=rg)
 
 
 @pytest.mark.parametrize("rg", ENGINES)
@@ -241,7 +241,7 @@ async def test_many_files_are_searched_in_batches_in_order(ctx: Run, rg: str) ->
     (ctx.root / folder).mkdir(parents=True)
     for n in range(600):
         (ctx.root / folder / f"{n:05}").write_text("needle\n" if n % 30 == 0 else "hay\n")
-    text = (await found(ctx.workspace, parse({"pattern": "needle", "head_limit": 0}), rg=rg)).text
+    text = (await search(ctx.workspace, parse({"pattern": "needle", "head_limit": 0}), rg=rg)).text
     assert text.splitlines() == [f"{folder}/{n:05}" for n in range(0, 600, 30)]
 
 
@@ -264,14 +264,14 @@ async def test_46_what_is_swapped_after_it_was_listed_is_not_searched(
         (tmp_path / folder / "f").write_text(text)
     (tmp_path / "root" / "own").write_text("needle of its own\n")
     open_before = len(os.listdir("/dev/fd"))
-    result = await found(
+    result = await search(
         Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=rg
     )
     assert "own" in result.text and "OUTSIDE" not in result.text and "in/f" not in result.text
     os.unlink(tmp_path / "root" / "in")
     os.rename(tmp_path / "root" / "was", tmp_path / "root" / "in")
     os.unlink(tmp_path / "root" / "own")
-    result = await found(
+    result = await search(
         Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=rg
     )
     assert result.text == "(no matches)", "where nothing is left to search, nothing is searched"
@@ -292,7 +292,7 @@ async def test_a_search_that_is_ended_while_files_are_opened_leaves_none_open(
     for n in range(20):
         (tmp_path / f"f{n}").write_text("needle\n")
     before = len(os.listdir("/dev/fd"))
-    await found(Slow(str(tmp_path)), parse({"pattern": "needle"}), rg="", seconds=0.1)
+    await search(Slow(str(tmp_path)), parse({"pattern": "needle"}), rg="", seconds=0.1)
     await asyncio.sleep(0.1)
     assert len(os.listdir("/dev/fd")) <= before + 1
 
@@ -301,7 +301,7 @@ async def test_a_search_that_is_ended_while_files_are_opened_leaves_none_open(
 async def test_odd_names_are_found(ctx: Run, rg: str) -> None:
     for name in ("-e", "new\nline", "a:1:b", "spa ce", "中文"):
         (ctx.root / name).write_text("needle\n")
-    text = (await found(ctx.workspace, parse({"pattern": "needle"}), rg=rg)).text
+    text = (await search(ctx.workspace, parse({"pattern": "needle"}), rg=rg)).text
     assert text == "-e\na:1:b\nnew\nline\nspa ce\n中文"
 
 
@@ -311,6 +311,6 @@ async def test_an_rg_in_the_workspace_is_not_run(ctx: Run) -> None:
     before = os.environ["PATH"]
     os.environ["PATH"] = str(ctx.root)
     try:
-        assert ripgrep(ctx.workspace.root) == ""
+        assert find_ripgrep(ctx.workspace.root) == ""
     finally:
         os.environ["PATH"] = before

@@ -12,7 +12,7 @@ from tests.tools.conftest import Run
 from mudroom._core.ports import ToolContext
 from mudroom._core.tools import Effect, Tool, ToolResult
 from mudroom.errors import UsageError
-from mudroom.tools.function import declared, tool
+from mudroom.tools.function import declare_tool, tool
 
 
 @dataclass
@@ -178,7 +178,7 @@ async def test_a_declared_tool_checks_arguments_and_calls_its_handler(ctx: Run) 
     async def double(given: dict[str, Any]) -> int:
         return given["n"] * 2
 
-    made = declared("double", "Double it.", SCHEMA, double)
+    made = declare_tool("double", "Double it.", SCHEMA, double)
     assert made.parameters is SCHEMA
     assert (await use(made, ctx, n=4)).text == "8"
     for given, said in (
@@ -191,11 +191,11 @@ async def test_a_declared_tool_checks_arguments_and_calls_its_handler(ctx: Run) 
 
 
 async def test_a_declared_tool_without_a_handler_says_so(ctx: Run) -> None:
-    result = await use(declared("ghost", "", SCHEMA), ctx, n=1)
+    result = await use(declare_tool("ghost", "", SCHEMA), ctx, n=1)
     assert result.error
     assert result.text == "ghost is declared, but nothing here carries it out. Do without it."
 
 
 def test_a_declaration_that_is_no_schema_is_refused() -> None:
     with pytest.raises(UsageError, match="the parameters of tool 'bad' are not a JSON Schema"):
-        declared("bad", "", {"type": "nonsense"})
+        declare_tool("bad", "", {"type": "nonsense"})

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from mudroom.tools._glob_match import matcher
+from mudroom.tools._glob_match import compile_glob
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from mudroom.tools._glob_match import matcher
     ],
 )
 def test_patterns(pattern: str, yes: list[str], no: list[str]) -> None:
-    matches = matcher(pattern)
+    matches = compile_glob(pattern)
     assert [path for path in yes if not matches(path)] == []
     assert [path for path in no if matches(path)] == []
 
@@ -39,7 +39,7 @@ def test_patterns(pattern: str, yes: list[str], no: list[str]) -> None:
 )
 def test_no_pattern_takes_long(pattern: str) -> None:
     began = time.monotonic()
-    matches = matcher(pattern)
+    matches = compile_glob(pattern)
     assert not matches("/".join(["a" * 200] * 30))
     assert not matches("a" * 255)
     assert time.monotonic() - began < 1
@@ -47,4 +47,4 @@ def test_no_pattern_takes_long(pattern: str) -> None:
 
 def test_too_many_alternatives_are_refused() -> None:
     with pytest.raises(ValueError, match="alternatives"):
-        matcher("{a,b}" * 40)
+        compile_glob("{a,b}" * 40)

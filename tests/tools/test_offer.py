@@ -7,24 +7,24 @@ import json
 import pytest
 
 from mudroom._core.tools import Effect
-from mudroom.tools import builtin
+from mudroom.tools import builtin_tools
 
 
 def test_the_seven_tools_come_in_order() -> None:
-    assert list(builtin()) == ["bash", "read", "write", "edit", "glob", "grep", "todo"]
+    assert list(builtin_tools()) == ["bash", "read", "write", "edit", "glob", "grep", "todo"]
 
 
 def test_what_the_model_reads_of_them_is_small() -> None:
     offered = [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
-        for tool in builtin().values()
+        for tool in builtin_tools().values()
     ]
     assert len(json.dumps(offered, separators=(",", ":"))) + 600 <= 2.4 * 1024
 
 
-@pytest.mark.parametrize("name", builtin())
+@pytest.mark.parametrize("name", builtin_tools())
 def test_schemas_hold_nothing_a_model_need_not_read(name: str) -> None:
-    tool = builtin()[name]
+    tool = builtin_tools()[name]
     text = json.dumps(tool.parameters)
     assert tool.parameters["type"] == "object"
     assert not [
@@ -36,7 +36,7 @@ def test_schemas_hold_nothing_a_model_need_not_read(name: str) -> None:
 
 
 def test_effects() -> None:
-    effects = {name: tool.effect for name, tool in builtin().items()}
+    effects = {name: tool.effect for name, tool in builtin_tools().items()}
     assert {name for name, effect in effects.items() if effect is Effect.PURE} == {
         "read",
         "glob",
@@ -49,7 +49,7 @@ def test_effects() -> None:
 
 @pytest.mark.parametrize("name", ["write", "edit"])
 def test_one_file_has_one_key(name: str) -> None:
-    tool = builtin()[name]
+    tool = builtin_tools()[name]
     given = {"write": {"content": ""}, "edit": {"old_string": "a", "new_string": "b"}}[name]
     assert (
         tool.key(tool.parse({"file_path": "a/../b.py", **given}))
@@ -95,12 +95,12 @@ def test_what_is_wrong_with_arguments_is_said_with_its_place(
     name: str, given: dict[str, object], said: str
 ) -> None:
     with pytest.raises(ValueError) as caught:
-        builtin()[name].parse(given)
+        builtin_tools()[name].parse(given)
     assert str(caught.value) == said
 
 
 def test_arguments_are_read_leniently() -> None:
-    tools = builtin()
+    tools = builtin_tools()
     read = tools["read"].parse({"file_path": "a", "offset": "5", "limit": None})
     assert (read.offset, read.limit) == (5, None)
     assert (

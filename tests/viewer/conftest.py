@@ -13,19 +13,26 @@ import pytest
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
-    CallFinished,
-    CallStarted,
-    Retried,
+    ModelCallRetried,
+    NoteInjected,
     RunFinished,
     RunStarted,
     SessionClosed,
     SessionOpened,
-    Stored,
-    Told,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import Assistant, Call, StopReason, Text, Thinking, Usage
+from mudroom._core.messages import (
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    Usage,
+)
 from mudroom._core.tools import ToolResult
 from mudroom.journals.sqlite.journal import SqliteJournal
 
@@ -68,7 +75,7 @@ class Script:
     seed: int = 7
     at: float = 1_790_000_000.0
     session: str = "5e55a1d0-0000-4000-8000-000000000001"
-    events: list[Stored] = field(default_factory=list[Stored])
+    events: list[StoredEvent] = field(default_factory=list[StoredEvent])
 
     def __post_init__(self) -> None:
         self.chance = random.Random(self.seed)
@@ -111,11 +118,11 @@ class Script:
     def turn(
         self, run: str, number: int, at: float, took: float, content: tuple[Any, ...], read: int
     ) -> None:
-        calls = any(isinstance(block, Call) for block in content)
+        calls = any(isinstance(block, ToolCallBlock) for block in content)
         self.events.append(TurnStarted(at=at, run=run, turn=number))
-        message = Assistant(
+        message = AssistantMessage(
             content,
-            stop=StopReason.CALLS if calls else StopReason.END,
+            stop_reason=StopReason.CALLS if calls else StopReason.END,
             usage=Usage(read, self.chance.randint(40, 400), cache_read_tokens=read * 3 // 4),
             model="claude-sonnet-4-5",
         )
@@ -129,14 +136,14 @@ class Script:
         turn: int,
         at: float,
         took: float,
-        call: Call,
+        call: ToolCallBlock,
         result: ToolResult,
         *,
         refused: bool = False,
     ) -> None:
-        self.events.append(CallStarted(at=at, run=run, turn=turn, call=call))
+        self.events.append(ToolCallStarted(at=at, run=run, turn=turn, call=call))
         self.events.append(
-            CallFinished(
+            ToolCallFinished(
                 at=at + took,
                 run=run,
                 turn=turn,
@@ -157,11 +164,11 @@ class Script:
             )
         )
 
-    def pick(self, n: int, file: str) -> tuple[Call, ToolResult]:
+    def pick(self, n: int, file: str) -> tuple[ToolCallBlock, ToolResult]:
         """Some call and what came of it."""
 
-        def call(name: str, **given: Any) -> Call:
-            return Call(next(self.ids), name, given)
+        def call(name: str, **given: Any) -> ToolCallBlock:
+            return ToolCallBlock(next(self.ids), name, given)
 
         match n % 6:
             case 0:
@@ -214,7 +221,7 @@ class Script:
             took = self.chance.uniform(0.6, 4.0)
             if n % 17 == 5 and number == 2:
                 self.events.append(
-                    Retried(
+                    ModelCallRetried(
                         at=now + 0.2,
                         run=run,
                         turn=number,
@@ -225,8 +232,8 @@ class Script:
                     )
                 )
             content = (
-                Thinking(self.words(30)),
-                Text(
+                ThinkingBlock(self.words(30)),
+                TextBlock(
                     f"I look at `{area}` now: **{self.words(6)}**.\n\n- {self.words(5)}\n- {self.words(6)}"
                 ),
             )
@@ -246,7 +253,7 @@ class Script:
                 read += len(result.text) // 4
             now += 0.8
         text = f"{area}: {self.words(40)}.\n\n1. {self.words(8)}\n2. {self.words(8)}"
-        self.turn(run, turns + 1, now, 1.4, (Text(text),), read)
+        self.turn(run, turns + 1, now, 1.4, (TextBlock(text),), read)
         reason = Reason.MAX_TURNS if n % 31 == 9 else Reason.ERROR if n % 41 == 11 else Reason.GOAL
         error = "the provider refused: HTTP 401" if reason is Reason.ERROR else ""
         self.finished(
@@ -267,7 +274,7 @@ class Script:
         self.started(run, prompt, start, **brief)
         for number in range(1, waves + 1):
             calls = [
-                Call(
+                ToolCallBlock(
                     next(self.ids),
                     "task",
                     {"prompt": f"Part {number}.{k}: {self.words(12)}", "agent": "explore"},
@@ -279,21 +286,21 @@ class Script:
                 number,
                 self.at,
                 2.2,
-                (Text(f"Wave {number}: {wide} children."), *calls),
+                (TextBlock(f"Wave {number}: {wide} children."), *calls),
                 context,
             )
             self.at += 2.2
-            parts: list[tuple[float, list[Stored]]] = []
+            parts: list[tuple[float, list[StoredEvent]]] = []
             kept, self.events = self.events, []
             for k, call in enumerate(calls, 1):
                 begun = self.at + self.chance.uniform(0, 3)
-                self.events.append(CallStarted(at=self.at, run=run, turn=number, call=call))
+                self.events.append(ToolCallStarted(at=self.at, run=run, turn=number, call=call))
                 ended, text = self.child(f"{run}.{number}.{k}", call.id, begun)
                 result = ToolResult(
                     f"{text}\n[evidence: 18 tool calls]", detail={"run": f"{run}.{number}.{k}"}
                 )
                 self.events.append(
-                    CallFinished(
+                    ToolCallFinished(
                         at=ended,
                         run=run,
                         turn=number,
@@ -311,11 +318,13 @@ class Script:
             )
             self.at = max(ended for ended, _ in parts)
         self.events.append(
-            Told(at=self.at, run=run, turn=waves, text="All tool calls of this turn are done.")
+            NoteInjected(
+                at=self.at, run=run, turn=waves, text="All tool calls of this turn are done."
+            )
         )
         found = f"- **journal**: {self.words(10)}\n- `engine`: {self.words(10)}"
         answer = f"## What I found\n\n{self.words(60)}.\n\n{found}\n\n```\n$ make test\n```"
-        self.turn(run, waves + 1, self.at, 5.0, (Text(answer),), context)
+        self.turn(run, waves + 1, self.at, 5.0, (TextBlock(answer),), context)
         self.at += 5.0
         self.finished(
             run, self.at, answer, turns=waves + 1, calls={"task": waves * wide}, usd=2.4 + 0.31
@@ -360,7 +369,7 @@ def hostile() -> Script:
         {HOSTILE: HOSTILE, "deep": [HOSTILE, {HOSTILE: [None]}]},
     ]
     calls = [
-        Call(f"c{n}{HOSTILE}", name, arguments)
+        ToolCallBlock(f"c{n}{HOSTILE}", name, arguments)
         for n, (name, arguments) in enumerate(zip(names, given, strict=True))
     ]
     script.turn(
@@ -368,14 +377,20 @@ def hostile() -> Script:
         1,
         script.at,
         1.0,
-        (Thinking(HOSTILE), Text(f"# {HOSTILE}\n```\n{HOSTILE}\n```\n- {HOSTILE}"), *calls),
+        (
+            ThinkingBlock(HOSTILE),
+            TextBlock(f"# {HOSTILE}\n```\n{HOSTILE}\n```\n- {HOSTILE}"),
+            *calls,
+        ),
         100,
     )
     for call in calls:
         script.call(
             "1", 1, script.at + 1, 0.5, call, ToolResult(HOSTILE, error=True, spill=HOSTILE)
         )
-    script.events.append(Told(at=script.at + 2, run="1", turn=1, text=HOSTILE, origin=HOSTILE))
+    script.events.append(
+        NoteInjected(at=script.at + 2, run="1", turn=1, text=HOSTILE, origin=HOSTILE)
+    )
     script.finished(
         "1",
         script.at + 3,

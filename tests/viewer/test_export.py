@@ -12,9 +12,9 @@ from typing import Any
 
 import aiohttp
 
-from mudroom.cli.actions.serve_viewer import drawable
-from mudroom.viewer.export import single_file
-from mudroom.viewer.sources import Given
+from mudroom.cli.actions.serve_viewer import can_open_browser
+from mudroom.viewer.export import render_single_file
+from mudroom.viewer.sources import SingleSession
 
 
 def data(page: str) -> Any:
@@ -41,7 +41,7 @@ def mudroom(home: Path, *words: str, **environ: str) -> subprocess.CompletedProc
 
 def test_the_file_holds_every_event_and_asks_for_nothing(scripts: Any) -> None:
     script = scripts.large()
-    page = "".join(single_file(Given(script.session, script.events), script.session))
+    page = "".join(render_single_file(SingleSession(script.session, script.events), script.session))
     given = data(page)
     assert [number for number, _ in given["events"]] == list(
         range(1, len(script.events) + 1)
@@ -58,7 +58,7 @@ def test_the_file_holds_every_event_and_asks_for_nothing(scripts: Any) -> None:
 
 def test_hostile_text_stays_inside_its_element(scripts: Any) -> None:
     script = scripts.hostile()
-    page = "".join(single_file(Given(script.session, script.events), script.session))
+    page = "".join(render_single_file(SingleSession(script.session, script.events), script.session))
     assert "<img src=x" not in page and page.count("</script>") == page.count("<script")
     assert scripts.HOSTILE in data(page)["events"][1][1]["brief"]["prompt"]
 
@@ -134,7 +134,7 @@ async def test_the_viewer_is_served_until_it_is_interrupted(scripts: Any, tmp_pa
 
 
 def test_a_browser_is_opened_only_where_there_is_a_screen() -> None:
-    assert drawable({"DISPLAY": ":0"}, "linux") and drawable({}, "darwin")
-    assert not drawable({}, "linux") and not drawable(
+    assert can_open_browser({"DISPLAY": ":0"}, "linux") and can_open_browser({}, "darwin")
+    assert not can_open_browser({}, "linux") and not can_open_browser(
         {"DISPLAY": ":0", "SSH_CONNECTION": "x"}, "linux"
     )

@@ -8,12 +8,19 @@ from typing import Any
 import pytest
 
 from mudroom._core.agents import Reason
-from mudroom._core.events import CallFinished, RunFinished, RunStarted, Stored, Told, TurnFinished
+from mudroom._core.events import (
+    NoteInjected,
+    RunFinished,
+    RunStarted,
+    StoredEvent,
+    ToolCallFinished,
+    TurnFinished,
+)
 from mudroom.errors import UsageError
-from mudroom.importers import claude, codex
-from mudroom.projections.ledger import ledger
-from mudroom.projections.run_tree import State, Tree
-from mudroom.projections.transcript import transcript
+from mudroom.importers import read_claude_log, read_codex_log
+from mudroom.projections.ledger import compute_ledger
+from mudroom.projections.run_tree import RunState, RunTree
+from mudroom.projections.transcript import build_transcript
 
 Row = dict[str, Any]
 
@@ -24,8 +31,8 @@ def write(path: Path, rows: Iterable[Row]) -> Path:
     return path
 
 
-def folded(events: list[Stored]) -> Tree:
-    tree = Tree()
+def folded(events: list[StoredEvent]) -> RunTree:
+    tree = RunTree()
     for event in events:
         tree.apply(event)
     return tree
@@ -131,7 +138,7 @@ def test_a_session_of_claudes_with_its_child(tmp_path: Path, layout: str) -> Non
     if layout == "described":
         write(folder / "agent-a1.meta.json", [{"toolUseId": "t1", "agentType": "Explore"}])
     write(file, [{"type": "summary", "summary": "x"}, *rows])
-    session, events = claude(file)
+    session, events = read_claude_log(file)
     tree = folded(events)
     assert (
         session == "c0ffee"
@@ -144,26 +151,29 @@ def test_a_session_of_claudes_with_its_child(tmp_path: Path, layout: str) -> Non
         "t1",
         "Explore",
         "look",
-        State.DONE,
+        RunState.DONE,
     )
-    assert child.report and child.report.text == "It uses pytest." and child.tools == 1
+    assert child.report and child.report.text == "It uses pytest." and child.tool_call_count == 1
     assert (
         tree.runs["1"].turn == 2
         and tree.runs["1"].usage.input_tokens == 200
         and tree.runs["1"].usage.output_tokens == 14
     )
-    assert tree.runs["2"].failed == 1
-    assert ledger(events).children == 1 and ledger(events).taken_lines == 40
+    assert tree.runs["2"].failed_calls == 1
+    assert compute_ledger(events).children == 1 and compute_ledger(events).taken_lines == 40
 
 
 def test_every_call_of_claudes_has_one_result_and_every_turn_its_blocks(tmp_path: Path) -> None:
-    _, events = claude(write(tmp_path / "s.jsonl", parent_lines().rows))
+    _, events = read_claude_log(write(tmp_path / "s.jsonl", parent_lines().rows))
     assert [event.at for event in events] == sorted(event.at for event in events)
     first = next(event for event in events if isinstance(event, TurnFinished))
     assert [type(block).__name__ for block in first.message.content] == ["Thinking", "Text", "Call"]
-    assert [event.name for event in events if isinstance(event, CallFinished)] == ["task", "bash"]
-    assert [event.origin for event in events if isinstance(event, Told)] == ["engine"]
-    assert len(transcript(events, "1")) == 4
+    assert [event.name for event in events if isinstance(event, ToolCallFinished)] == [
+        "task",
+        "bash",
+    ]
+    assert [event.origin for event in events if isinstance(event, NoteInjected)] == ["engine"]
+    assert len(build_transcript(events, "1")) == 4
 
 
 def test_a_torn_and_mixed_log_is_read_as_far_as_it_can_be(tmp_path: Path) -> None:
@@ -178,7 +188,7 @@ def test_a_torn_and_mixed_log_is_read_as_far_as_it_can_be(tmp_path: Path) -> Non
     )
     with file.open("a") as log:
         log.write('[1]\nnull\n"x"\n{"type": "assistant", "mess')
-    assert list(folded(claude(file)[1]).runs) == ["1", "2"]
+    assert list(folded(read_claude_log(file)[1]).runs) == ["1", "2"]
 
 
 def chained(*lines: tuple[str, str | None, str, Any]) -> list[Row]:
@@ -214,7 +224,7 @@ def test_after_going_back_a_prompt_goes_on_from_where_one_went_back_to(tmp_path:
         ("g", "x", "assistant", [words("Right way.")]),
         ("h", "g", "user", "Three."),
     )
-    tree = folded(claude(write(tmp_path / "s.jsonl", rows))[1])
+    tree = folded(read_claude_log(write(tmp_path / "s.jsonl", rows))[1])
     assert {run.run_id: (run.prompt, run.continues) for run in tree.walk()} == {
         "1": ("One.", ""),
         "2": ("Two, a mistake.", "1"),
@@ -224,7 +234,7 @@ def test_after_going_back_a_prompt_goes_on_from_where_one_went_back_to(tmp_path:
     assert (
         tree.runs["3"].report
         and tree.runs["3"].report.text == "Right way."
-        and tree.runs["2"].tools == 1
+        and tree.runs["2"].tool_call_count == 1
     )
 
 
@@ -244,11 +254,11 @@ def test_calls_side_by_side_and_a_shortened_past_are_no_going_back(tmp_path: Pat
         "content": "Conversation compacted",
         "logicalParentUuid": "f",
     }
-    tree = folded(claude(write(tmp_path / "s.jsonl", rows))[1])
+    tree = folded(read_claude_log(write(tmp_path / "s.jsonl", rows))[1])
     assert (
         list(tree.runs) == ["1", "2"]
         and tree.runs["2"].continues == "1"
-        and tree.runs["1"].tools == 2
+        and tree.runs["1"].tool_call_count == 2
     )
 
 
@@ -327,7 +337,7 @@ def test_a_session_of_codexs_with_its_child(tmp_path: Path) -> None:
     }
     write(tmp_path / "rollout-2-child.jsonl", codex_rows(id="child-id", source=spawn))
     write(tmp_path / "rollout-1-parent.jsonl", codex_rows())
-    session, events = codex(tmp_path)
+    session, events = read_codex_log(tmp_path)
     tree = folded(events)
     assert session == "parent-id" and list(tree.runs) == ["1", "1.2.1"]
     root, child = tree.runs["1"], tree.runs["1.2.1"]
@@ -346,10 +356,10 @@ def test_a_session_of_codexs_with_its_child(tmp_path: Path) -> None:
         block
         for event in events
         if isinstance(event, TurnFinished) and event.run == "1"
-        for block in event.message.calls
+        for block in event.message.tool_calls
     ]
     assert calls[0].arguments["command"] == "ls tests" and calls[1].malformed == "{broken"
-    ended = [event for event in events if isinstance(event, CallFinished) and event.run == "1"]
+    ended = [event for event in events if isinstance(event, ToolCallFinished) and event.run == "1"]
     assert [(event.name, event.result.error) for event in ended] == [
         ("bash", True),
         ("bash", False),
@@ -370,7 +380,9 @@ def test_a_prompt_of_codexs_goes_on_from_what_was_not_taken_back(tmp_path: Path)
         "type": "event_msg",
         "payload": {"type": "thread_rolled_back", "num_turns": 2},
     }
-    tree = folded(codex(write(tmp_path / "rollout-1.jsonl", [*one, *two, *two, back, *two]))[1])
+    tree = folded(
+        read_codex_log(write(tmp_path / "rollout-1.jsonl", [*one, *two, *two, back, *two]))[1]
+    )
     assert {run.run_id: run.continues for run in tree.walk()} == {
         "1": "",
         "2": "1",
@@ -379,7 +391,7 @@ def test_a_prompt_of_codexs_goes_on_from_what_was_not_taken_back(tmp_path: Path)
     }
 
 
-@pytest.mark.parametrize("read", [claude, codex])
+@pytest.mark.parametrize("read", [read_claude_log, read_codex_log])
 def test_what_is_no_log_is_told_plainly(tmp_path: Path, read: Any) -> None:
     with pytest.raises(UsageError, match="this is no session log"):
         read(write(tmp_path / "x.jsonl", [{"a": 1}]))

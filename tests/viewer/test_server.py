@@ -13,13 +13,13 @@ from typing import Any
 import aiohttp
 import pytest
 
-from mudroom._core.events import SessionClosed, SessionOpened, Told
+from mudroom._core.events import NoteInjected, SessionClosed, SessionOpened
 from mudroom.errors import UsageError
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.testing.sample_events import every_event
 from mudroom.viewer import server
-from mudroom.viewer.server import Door, viewer
-from mudroom.viewer.sources import Given, Home
+from mudroom.viewer.server import ViewerAddress, open_viewer
+from mudroom.viewer.sources import SingleSession, StoredSessions
 
 SESSION = "5e55a1d0-0000-4000-8000-00000000abcd"
 
@@ -27,7 +27,7 @@ SESSION = "5e55a1d0-0000-4000-8000-00000000abcd"
 class Client:
     """Asks the viewer; with its token, unless told otherwise."""
 
-    def __init__(self, door: Door, session: aiohttp.ClientSession) -> None:
+    def __init__(self, door: ViewerAddress, session: aiohttp.ClientSession) -> None:
         self.door, self._session = door, session
         self.base = f"http://127.0.0.1:{door.port}"
         self.token = {"Authorization": f"Bearer {door.token}"}
@@ -64,12 +64,12 @@ class Client:
 
 @asynccontextmanager
 async def looking(source: Any, **options: Any) -> AsyncGenerator[Client]:
-    async with viewer(source, port=0, **options) as door, aiohttp.ClientSession() as session:
+    async with open_viewer(source, port=0, **options) as door, aiohttp.ClientSession() as session:
         yield Client(door, session)
 
 
-def told(text: str) -> Told:
-    return Told(at=1.0, run="1", text=text)
+def told(text: str) -> NoteInjected:
+    return NoteInjected(at=1.0, run="1", text=text)
 
 
 def journal(home: Path) -> SqliteJournal:
@@ -81,7 +81,7 @@ async def client(tmp_path: Path) -> AsyncGenerator[Client]:
     opened = journal(tmp_path)
     await opened.append(*every_event())
     await opened.close()
-    async with looking(Home(tmp_path)) as client:
+    async with looking(StoredSessions(tmp_path)) as client:
         yield client
 
 
@@ -144,7 +144,7 @@ async def test_a_foreign_origin_is_refused(client: Client, origin: str) -> None:
 async def test_bound_to_every_address_it_answers_to_numbers_but_to_no_name_of_another(
     tmp_path: Path,
 ) -> None:
-    async with looking(Home(tmp_path), host="0.0.0.0") as client:
+    async with looking(StoredSessions(tmp_path), host="0.0.0.0") as client:
         port = client.door.port
         assert (await client.get("/api/sessions", {**client.token, "Host": f"10.0.0.7:{port}"}))[
             0
@@ -202,7 +202,7 @@ async def test_what_a_program_gave_away_is_listed_as_what_it_is(
     script.finished("1", script.at + 1, "Ada Bootscraper")
     script.closed()
     await scripts.record(tmp_path, script)
-    async with looking(Home(tmp_path)) as client:
+    async with looking(StoredSessions(tmp_path)) as client:
         (listed,) = await client.json("/api/sessions")
     assert (listed["reason"], listed["prompt"], listed["children"]) == (
         "GOAL",
@@ -226,7 +226,7 @@ async def test_events_come_from_a_number_on(client: Client) -> None:
 
 
 async def test_a_long_record_comes_in_pages(tmp_path: Path) -> None:
-    source = Given(SESSION, [told("x" * 400_000) for _ in range(11)])
+    source = SingleSession(SESSION, [told("x" * 400_000) for _ in range(11)])
     async with looking(source) as client:
         first = await client.json(f"/api/sessions/{SESSION}/events")
         assert first["more"] and len(first["events"]) == 6
@@ -238,7 +238,7 @@ async def test_what_is_recorded_while_one_looks_comes_at_once(tmp_path: Path) ->
     writer = journal(tmp_path)
     await writer.append(told("before"))
     async with (
-        looking(Home(tmp_path)) as client,
+        looking(StoredSessions(tmp_path)) as client,
         client.live(f"/api/sessions/{SESSION}/live") as events,
     ):
         assert (await anext(events))[1]["text"] == "before"
@@ -280,7 +280,7 @@ async def test_what_another_process_records_comes_too(tmp_path: Path) -> None:
     writer.stdin.write(b"first\n")
     assert await writer.stdout.readline() == b"written\n"
     async with (
-        looking(Home(tmp_path)) as client,
+        looking(StoredSessions(tmp_path)) as client,
         client.live(f"/api/sessions/{SESSION}/live?after=1") as events,
     ):
         assert (await client.json("/api/sessions"))[0]["live"]
@@ -311,7 +311,7 @@ async def test_a_damaged_record_is_shown_as_far_as_it_can_be_read(tmp_path: Path
     with sqlite3.connect(tmp_path / "sessions" / f"{SESSION}.db") as connection:
         connection.execute("UPDATE events SET body = CAST('{}' AS BLOB) WHERE seq = 3")
     connection.close()
-    async with looking(Home(tmp_path)) as client:
+    async with looking(StoredSessions(tmp_path)) as client:
         page = await client.json(f"/api/sessions/{SESSION}/events")
         assert [number for number, _ in page["events"]] == [1, 2] and "record 3 is damaged" in page[
             "trouble"
@@ -331,22 +331,22 @@ async def test_the_viewer_never_changes_what_it_shows(client: Client, tmp_path: 
 
 async def test_the_next_free_port_is_taken(tmp_path: Path) -> None:
     async with (
-        viewer(Home(tmp_path), port=0) as first,
-        viewer(Home(tmp_path), port=first.port) as second,
+        open_viewer(StoredSessions(tmp_path), port=0) as first,
+        open_viewer(StoredSessions(tmp_path), port=first.port) as second,
     ):
-        assert first.port < second.port < first.port + server.PORTS
+        assert first.port < second.port < first.port + server.PORT_TRIES
         assert first.token != second.token and first.token in first.url
 
 
 async def test_a_host_that_is_not_ours_is_told_plainly(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot listen"):
-        async with viewer(Home(tmp_path), host="203.0.113.9"):
+        async with open_viewer(StoredSessions(tmp_path), host="203.0.113.9"):
             pass
 
 
 async def test_an_open_stream_does_not_keep_the_viewer_from_closing(tmp_path: Path) -> None:
     async with aiohttp.ClientSession() as session:
-        async with viewer(Given(SESSION, [told("x")]), port=0) as door:
+        async with open_viewer(SingleSession(SESSION, [told("x")]), port=0) as door:
             url = f"http://127.0.0.1:{door.port}/api/sessions/{SESSION}/live"
             answer = await session.get(url, headers={"Authorization": f"Bearer {door.token}"})
             assert await answer.content.readline()
@@ -358,12 +358,12 @@ async def test_an_open_stream_does_not_keep_the_viewer_from_closing(tmp_path: Pa
 async def test_looking_at_a_session_where_nothing_happens_costs_next_to_nothing(
     tmp_path: Path,
 ) -> None:
-    source = Home(tmp_path)
+    source = StoredSessions(tmp_path)
     writer = journal(tmp_path)
     await writer.append(told("x"))
     began = os.times()
     for _ in range(4):
-        source.stamp(SESSION)
+        source.read_change_stamp(SESSION)
     ended = os.times()
     await writer.close()
     assert ended.user + ended.system - began.user - began.system < 0.05

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from .budgets import Budget
 from .messages import Message, Usage
-from .tools import canonical
+from .tools import canonical_tool_name
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -55,7 +55,7 @@ class Mode(StrEnum):
     BYPASS = "bypassPermissions"
     """Everything but what a rule denies."""
 
-    def within(self, outer: Mode) -> Mode:
+    def limit_to(self, outer: Mode) -> Mode:
         """The narrower of the two."""
         order = list(Mode)
         return min(self, outer, key=order.index)
@@ -112,21 +112,23 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: Mode | None = None
 
     @property
-    def limits(self) -> tuple[str, ...]:
+    def call_patterns(self) -> tuple[str, ...]:
         """Those of its tools' patterns that are about single calls."""
-        return limits(self.tools)
+        return call_patterns(self.tools)
 
 
-def limits(tools: Iterable[str] | None) -> tuple[str, ...]:
+def call_patterns(tools: Iterable[str] | None) -> tuple[str, ...]:
     """Of patterns of tools those with brackets, which are rules for calls; not what allows some calls of a tool that is there whole."""
     patterns = tuple(tools or ())
     whole = [
-        canonical(pattern)
+        canonical_tool_name(pattern)
         for pattern in patterns
         if "(" not in pattern and not pattern.startswith("!")
     ]
     inside = (
-        (pattern, canonical(pattern.partition("(")[0])) for pattern in patterns if "(" in pattern
+        (pattern, canonical_tool_name(pattern.partition("(")[0]))
+        for pattern in patterns
+        if "(" in pattern
     )
     return tuple(
         pattern

@@ -18,7 +18,7 @@ from __future__ import annotations
 from msgspec import Struct
 
 from .agents import Brief, Reason, Report
-from .messages import Assistant, Call
+from .messages import AssistantMessage, ToolCallBlock
 from .tools import ToolResult
 
 
@@ -60,11 +60,11 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     brief: Brief
 
 
-class Resumed(Event, frozen=True, tag="resumed"):
+class RunResumed(Event, frozen=True, tag="resumed"):
     """The run goes on from its last step, in another process than the one that began it."""
 
 
-class Told(Event, frozen=True, tag="told"):
+class NoteInjected(Event, frozen=True, tag="told"):
     """Words added for the model beside its prompt and results. `origin`: engine, person, parent."""
 
     text: str
@@ -80,7 +80,7 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
 class TurnFinished(Event, frozen=True, tag="turn_finished"):
     """The model's whole answer. `seconds`: how long it took."""
 
-    message: Assistant
+    message: AssistantMessage
     seconds: float = 0.0
 
 
@@ -91,7 +91,7 @@ class TurnFailed(Event, frozen=True, tag="turn_failed"):
     transient: bool = False
 
 
-class Retried(Event, frozen=True, tag="retried"):
+class ModelCallRetried(Event, frozen=True, tag="retried"):
     """A model call failed and will be made again after `delay` seconds; `status` is HTTP's, 0 for a lost connection."""
 
     attempt: int
@@ -100,13 +100,13 @@ class Retried(Event, frozen=True, tag="retried"):
     error: str = ""
 
 
-class CallStarted(Event, frozen=True, tag="call_started"):
+class ToolCallStarted(Event, frozen=True, tag="call_started"):
     """The intent: this call is about to act."""
 
-    call: Call
+    call: ToolCallBlock
 
 
-class Changing(Event, frozen=True, tag="changing"):
+class FileWriteIntended(Event, frozen=True, tag="changing"):
     """A file is about to be changed by a call. `before`, `after`: sha256 of its bytes, "" where there is no file."""
 
     call_id: str
@@ -115,7 +115,7 @@ class Changing(Event, frozen=True, tag="changing"):
     after: str
 
 
-class Judged(Event, frozen=True, tag="judged"):
+class PermissionDecided(Event, frozen=True, tag="judged"):
     """A call was not simply allowed: a rule or the run's mode denied it, or somebody was asked.
 
     Arguments:
@@ -133,7 +133,7 @@ class Judged(Event, frozen=True, tag="judged"):
     part: str = ""
 
 
-class CallFinished(Event, frozen=True, tag="call_finished"):
+class ToolCallFinished(Event, frozen=True, tag="call_finished"):
     """The result of a call. `refused` calls never acted: unknown, invalid, denied."""
 
     call_id: str
@@ -156,23 +156,23 @@ class Delta(Event, frozen=True, tag="delta"):
     text: str
 
 
-Stored = (
+StoredEvent = (
     SessionOpened
     | SessionClosed
     | RunStarted
-    | Resumed
-    | Told
+    | RunResumed
+    | NoteInjected
     | TurnStarted
     | TurnFinished
     | TurnFailed
-    | Retried
-    | Judged
-    | CallStarted
-    | Changing
-    | CallFinished
+    | ModelCallRetried
+    | PermissionDecided
+    | ToolCallStarted
+    | FileWriteIntended
+    | ToolCallFinished
     | RunFinished
 )
-AnyEvent = Stored | Delta
+AnyEvent = StoredEvent | Delta
 """One fact, as a watcher is told it; the page "journal and ledger" has the list.
 
 Example:

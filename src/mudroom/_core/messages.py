@@ -8,7 +8,7 @@ from typing import Any
 from msgspec import Struct
 
 
-class Text(Struct, frozen=True, tag="text", omit_defaults=True):
+class TextBlock(Struct, frozen=True, tag="text", omit_defaults=True):
     """Words. `signature` is a provider's opaque seal on them, sent back unchanged to the same wire.
 
     Example:
@@ -19,7 +19,7 @@ class Text(Struct, frozen=True, tag="text", omit_defaults=True):
     signature: str = ""
 
 
-class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True):
+class ThinkingBlock(Struct, frozen=True, tag="thinking", omit_defaults=True):
     """A model's reasoning. `redacted` holds the provider's ciphertext where the words were withheld.
 
     Example:
@@ -31,7 +31,7 @@ class Thinking(Struct, frozen=True, tag="thinking", omit_defaults=True):
     redacted: str = ""
 
 
-class Call(Struct, frozen=True, tag="call", omit_defaults=True):
+class ToolCallBlock(Struct, frozen=True, tag="call", omit_defaults=True):
     """One tool call. `malformed` keeps the arguments' raw text when they were not a JSON object; it is then never run.
 
     Example:
@@ -45,7 +45,7 @@ class Call(Struct, frozen=True, tag="call", omit_defaults=True):
     signature: str = ""
 
 
-class Result(Struct, frozen=True, tag="result", omit_defaults=True):
+class ToolResultBlock(Struct, frozen=True, tag="result", omit_defaults=True):
     """What one tool call gave back, as the model reads it.
 
     Example:
@@ -96,25 +96,25 @@ class Usage(Struct, frozen=True, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
 
-class User(Struct, frozen=True, tag="user"):
+class UserMessage(Struct, frozen=True, tag="user"):
     """What the model is told: a prompt, a note of the engine's, the results of its calls.
 
     Example:
         User((Result("c1", "read", "# On Mud"), Text("Be brief.")))
     """
 
-    content: tuple[Text | Result, ...]
+    content: tuple[TextBlock | ToolResultBlock, ...]
 
 
-class Assistant(Struct, frozen=True, tag="assistant", omit_defaults=True):
+class AssistantMessage(Struct, frozen=True, tag="assistant", omit_defaults=True):
     """One finished answer of a model. Thinking and signatures go back only to the `wire` that wrote them.
 
     Example:
         Assistant((Text("pytest."),), usage=Usage(100, 3)).text == "pytest."
     """
 
-    content: tuple[Text | Thinking | Call, ...]
-    stop: StopReason = StopReason.END
+    content: tuple[TextBlock | ThinkingBlock | ToolCallBlock, ...]
+    stop_reason: StopReason = StopReason.END
     usage: Usage = Usage()
     model: str = ""
     wire: str = ""
@@ -123,15 +123,15 @@ class Assistant(Struct, frozen=True, tag="assistant", omit_defaults=True):
     @property
     def text(self) -> str:
         """The words, without thinking and calls."""
-        return "\n".join(b.text for b in self.content if isinstance(b, Text) and b.text)
+        return "\n".join(b.text for b in self.content if isinstance(b, TextBlock) and b.text)
 
     @property
-    def calls(self) -> tuple[Call, ...]:
+    def tool_calls(self) -> tuple[ToolCallBlock, ...]:
         """The tool calls, in the order the model made them."""
-        return tuple([b for b in self.content if isinstance(b, Call)])
+        return tuple([b for b in self.content if isinstance(b, ToolCallBlock)])
 
 
-Message = User | Assistant
+Message = UserMessage | AssistantMessage
 """One of a conversation.
 
 Example:
@@ -139,7 +139,7 @@ Example:
 """
 
 
-class Conversation(Struct, frozen=True):
+class RecordedConversation(Struct, frozen=True):
     """A recorded run: its messages in order, and how it broke off after the last one, if it did.
 
     Arguments:
@@ -152,6 +152,6 @@ class Conversation(Struct, frozen=True):
     broken: str = ""
 
 
-def user(text: str) -> User:
+def user_message(text: str) -> UserMessage:
     """A user message of one text block."""
-    return User((Text(text),))
+    return UserMessage((TextBlock(text),))

@@ -9,12 +9,12 @@ from msgspec import Struct
 
 from .agents import Brief, Report
 from .budgets import Meter
-from .events import Stored
-from .messages import Assistant, Call, Message
+from .events import StoredEvent
+from .messages import AssistantMessage, Message, ToolCallBlock
 from .tools import Tool
 
 
-class Setup(Struct, frozen=True, kw_only=True):
+class RequestConfig(Struct, frozen=True, kw_only=True):
     """What stays the same for all turns of a run: system prompt, tools, sampling.
 
     Arguments:
@@ -29,14 +29,14 @@ class Setup(Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
 
 
-class Piece(Struct, frozen=True):
+class StreamChunk(Struct, frozen=True):
     """A part of an answer as it arrives. `kind`: text, thinking, call; "" for a mere sign of life."""
 
     kind: str
     text: str
 
 
-class Retry(Struct, frozen=True):
+class RetryNotice(Struct, frozen=True):
     """The call failed and will be made again after `delay` seconds; pieces of this call so far are void."""
 
     attempt: int
@@ -45,14 +45,16 @@ class Retry(Struct, frozen=True):
     error: str
 
 
-class Chat(Protocol):
+class ModelConversation(Protocol):
     """One conversation with a model: it is appended to, and asked. Each message is encoded once, when added."""
 
-    def add(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         """Append a message. Answers of `ask` are not appended by themselves."""
         ...
 
-    def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
+    def request_answer(
+        self, *, tools: bool = True
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Ask for the next answer: pieces, retries, and last the whole Assistant message, exactly once.
 
         `tools=False` forbids calls for this answer while the bytes before it stay the same.
@@ -81,7 +83,7 @@ class Model(Protocol):
         """The model string, "provider:model"."""
         ...
 
-    def chat(self, setup: Setup) -> Chat:
+    def start_conversation(self, setup: RequestConfig) -> ModelConversation:
         """Begin a conversation; costs no request."""
         ...
 
@@ -104,14 +106,14 @@ class Journal(Protocol):
         Session(journal=journal)
     """
 
-    async def append(self, *events: Stored) -> None:
+    async def append(self, *events: StoredEvent) -> None:
         """Record events, in order; they are durable when this returns. Raises JournalError, and then nothing is saved.
 
         They are taken over by the call itself: a caller cancelled while it waits finds them recorded all the same, before later ones.
         """
         ...
 
-    def read(self) -> Iterator[Stored]:
+    def read(self) -> Iterator[StoredEvent]:
         """All events recorded so far, oldest first."""
         ...
 
@@ -120,7 +122,7 @@ class Journal(Protocol):
         ...
 
 
-class Finished(Struct, frozen=True):
+class CommandResult(Struct, frozen=True):
     """How a command ended: exit code (negative: the signal), and whether its time ran out."""
 
     code: int
@@ -135,7 +137,9 @@ class Sandbox(Protocol):
         """What it guards: "full", "file", "ask" or "off"."""
         ...
 
-    async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
+    async def run(
+        self, command: str, *, timeout: float, sink: Callable[[bytes], None]
+    ) -> CommandResult:
         """Run a bash command in the workspace, feeding stdout and stderr to `sink` as they come.
 
         Ends when the command's own process ends or after `timeout` seconds; all its descendants are gone then.
@@ -206,7 +210,7 @@ class Clock(Protocol):
         ...
 
 
-class Question(Struct, frozen=True):
+class ApprovalRequest(Struct, frozen=True):
     """Something a person must allow: which run asks, for which call, why it must ask, and the piece of a command it is about.
 
     Example:
@@ -222,7 +226,7 @@ class Question(Struct, frozen=True):
     part: str = ""
 
 
-class Answer(Struct, frozen=True):
+class ApprovalDecision(Struct, frozen=True):
     """Yes or no, and what to tell the model when it is no.
 
     Example:
@@ -245,12 +249,12 @@ class Approver(Protocol):
         Session(approver=approver)
     """
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: ApprovalRequest) -> ApprovalDecision:
         """Answer it."""
         ...
 
 
-class Decision(Struct, frozen=True):
+class PermissionVerdict(Struct, frozen=True):
     """What the rules say of a call.
 
     Arguments:
@@ -267,7 +271,9 @@ class Decision(Struct, frozen=True):
 class Policy(Protocol):
     """Who says what a call may do; it asks nobody and has no effect."""
 
-    def judge(self, call: Call, tool: Tool, arguments: Mapping[str, Any], brief: Brief) -> Decision:
+    def judge(
+        self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
+    ) -> PermissionVerdict:
         """Decide on a call of a run. `arguments`: as checked, by the names the tool knows them by."""
         ...
 
@@ -317,7 +323,7 @@ class ToolContext(Protocol):
         """Takes secrets out of a text; results need not go through it, files for long output do."""
         ...
 
-    def spill(self, name: str) -> str:
+    def spill_path(self, name: str) -> str:
         """Path of a new file outside the workspace, readable by the `read` tool, for output too long for a context."""
         ...
 

@@ -87,7 +87,7 @@ class Tool(Struct, frozen=True, kw_only=True):
     run: Callable[[Any, Any], Awaitable[ToolResult]]
     effect: Effect = Effect.EFFECTFUL
     key: Callable[[Any], str | None] = _no_key
-    spellings: Mapping[str, str] = {}
+    argument_aliases: Mapping[str, str] = {}
     needs_confirmation: bool = False
     remind: Callable[[Any], str | None] | None = None
 
@@ -110,7 +110,7 @@ _ALIASES = {
 _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}
 
 
-def canonical(name: str) -> str:
+def canonical_tool_name(name: str) -> str:
     """Our name for a tool, whatever another system calls it; an unknown name comes back as it was.
 
     The table is that of `docs/tools.md`: Claude Code, Gemini CLI, opencode, Codex, kimi-cli, deepagents.

@@ -12,7 +12,7 @@ from .._core.ports import Workspace
 from ..errors import WorkspaceError
 
 
-class Announced:
+class RecordedWorkspace:
     """A workspace whose every `replace` is announced, with hashes, before it happens.
 
     Arguments:
@@ -31,14 +31,14 @@ class Announced:
     def replace(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
         """Write a whole file at once, as the workspace does."""
         located = self._inner.locate(path)
-        self._announce(located, fingerprint(self._inner, located), sha256(data).hexdigest())
+        self._announce(located, hash_file(self._inner, located), sha256(data).hexdigest())
         try:
             return self._inner.replace(path, data, mode=mode)
         finally:
             self._made()
 
 
-class Barrier:
+class WriteBarrier:
     """What a run changes in other threads: nothing begins once it is closed, and closing waits for what has begun (S8)."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Barrier:
             await self._idle.wait()
 
 
-def fingerprint(workspace: Workspace, path: str) -> str:
+def hash_file(workspace: Workspace, path: str) -> str:
     """sha256 of a file's bytes, "" if there is none that can be read."""
     try:
         descriptor = workspace.open(path)
@@ -78,7 +78,7 @@ def fingerprint(workspace: Workspace, path: str) -> str:
     return digest.hexdigest()
 
 
-def from_any_thread(
+def run_from_any_thread(
     loop: asyncio.AbstractEventLoop, record: Callable[[], Any], note: Callable[[], None]
 ) -> None:
     """Have a coroutine done by the loop, waiting for it; on the loop's own thread, where nothing can wait, `note` instead."""

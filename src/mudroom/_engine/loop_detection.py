@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 from msgspec import json
 
-from .._core.messages import Assistant, Result
+from .._core.messages import AssistantMessage, ToolResultBlock
 
-WARN = 4
+WARN_AFTER = 4
 """Times in a row that nothing new came of a turn, or of a pair of turns, before the model is told; and told again after as many."""
 
-STOP = 12
+STOP_AFTER = 12
 """Times before the run ends with LOOP."""
 
-WORD = (
+WARNING = (
     "You are going in circles: you did the same {count} times in a row and got the same each time. "
     "Do something else, or stop and report what you have."
 )
@@ -23,17 +23,17 @@ WORD = (
 Turn = tuple[object, ...]
 
 
-class Guard:
+class LoopDetector:
     """Watches the turns of one run. A turn is its acts with their outcomes, so polling that sees a change is no circle."""
 
     def __init__(self) -> None:
-        self._turns: deque[Turn] = deque(maxlen=2 * STOP)
+        self._turns: deque[Turn] = deque(maxlen=2 * STOP_AFTER)
 
-    def see(self, message: Assistant, results: Mapping[str, Result]) -> int:
+    def add_turn(self, message: AssistantMessage, results: Mapping[str, ToolResultBlock]) -> int:
         """Take in a turn: how many times in a row the last one, or the last pair, has come; 1 when it is new."""
         acts = tuple(
             (call.name, json.encode(call.arguments), hash(results[call.id].text))
-            for call in message.calls
+            for call in message.tool_calls
         )
         self._turns.append(acts or (message.text,))
         return max(self._repeats(1), self._repeats(2))

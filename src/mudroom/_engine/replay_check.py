@@ -11,25 +11,25 @@ from msgspec.structs import replace
 
 from .._core.agents import Brief, Reason
 from .._core.events import (
-    CallFinished,
-    CallStarted,
-    Changing,
     Event,
-    Judged,
-    Resumed,
-    Retried,
+    FileWriteIntended,
+    ModelCallRetried,
+    PermissionDecided,
     RunFinished,
+    RunResumed,
     RunStarted,
-    Stored,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFailed,
     TurnStarted,
 )
-from .._core.messages import Call, Conversation, Message
-from .._core.ports import Answer, Decision, Question, Workspace
+from .._core.messages import Message, RecordedConversation, ToolCallBlock
+from .._core.ports import ApprovalDecision, ApprovalRequest, PermissionVerdict, Workspace
 from .._core.tools import Tool, ToolResult
 from ..errors import MudroomError
-from ..projections.transcript import transcript
-from .compaction import chain
+from ..projections.transcript import build_transcript
+from .compaction import continued_runs
 from .run_context import CallContext
 
 
@@ -37,7 +37,7 @@ class ReplayDiverged(MudroomError):
     """What happened now is not what is recorded; says where, what was, and what is."""
 
 
-_OUTSIDE = (Changing, Resumed, Retried)
+_OUTSIDE = (FileWriteIntended, RunResumed, ModelCallRetried)
 """What only the world outside brings about; in a replay it does not happen."""
 
 
@@ -48,17 +48,17 @@ class RecordedEvents:
         events: the record. timeless: a text -> the text without measured times.
     """
 
-    def __init__(self, events: Sequence[Stored], timeless: Callable[[str], str]) -> None:
+    def __init__(self, events: Sequence[StoredEvent], timeless: Callable[[str], str]) -> None:
         self._events, self._timeless = events, timeless
-        self._left: dict[tuple[str, ...], list[Stored]] = {}
+        self._left: dict[tuple[str, ...], list[StoredEvent]] = {}
         for event in events:
             left = self._left.setdefault(_key(event), [])
-            if isinstance(event, Resumed) and left and isinstance(left[-1], TurnStarted):
+            if isinstance(event, RunResumed) and left and isinstance(left[-1], TurnStarted):
                 left.pop()  # a dead process asked, and heard no answer
             if not isinstance(event, _OUTSIDE):
                 left.append(event)
 
-    async def append(self, *events: Stored) -> None:
+    async def append(self, *events: StoredEvent) -> None:
         """Check events off. Raises ReplayDiverged at the first that is not in the record."""
         for event in events:
             left = self._left.get(_key(event))
@@ -72,7 +72,7 @@ class RecordedEvents:
                 what = f"the replay differs.\nrecorded: {self._told(recorded)}\nnow:      {self._told(event)}"
                 raise ReplayDiverged(what, where=f"run {event.run}, turn {event.turn}")
 
-    def read(self) -> Iterator[Stored]:
+    def read(self) -> Iterator[StoredEvent]:
         """The record."""
         return iter(self._events)
 
@@ -80,11 +80,11 @@ class RecordedEvents:
         """Nothing to let go of."""
 
     @property
-    def missing(self) -> list[Stored]:
+    def missing_events(self) -> list[StoredEvent]:
         """Recorded events of runs that did not come again."""
         return [event for events in self._left.values() for event in events if event.run]
 
-    def _told(self, event: Stored) -> str:
+    def _told(self, event: StoredEvent) -> str:
         plain: Any = msgspec.to_builtins(replace(event, at=0.0))
         plain.pop("seconds", None)
         report = plain.get("report", {})
@@ -98,15 +98,19 @@ class RecordedEvents:
         return self._timeless(msgspec.json.encode(plain, order="deterministic").decode())
 
 
-class Recorded:
+class RecordedOutcomes:
     """Results and answers of a record, for tools that must have no effect and people who need not be asked."""
 
-    def __init__(self, events: Sequence[Stored]) -> None:
+    def __init__(self, events: Sequence[StoredEvent]) -> None:
         self._results = {
-            (event.run, event.call_id): event for event in events if isinstance(event, CallFinished)
+            (event.run, event.call_id): event
+            for event in events
+            if isinstance(event, ToolCallFinished)
         }
         self._judged = {
-            (event.run, event.call_id): event for event in events if isinstance(event, Judged)
+            (event.run, event.call_id): event
+            for event in events
+            if isinstance(event, PermissionDecided)
         }
 
     def toolbox(self, tools: Mapping[str, Tool]) -> dict[str, Tool]:
@@ -125,7 +129,7 @@ class Recorded:
     async def _gave(self, context: CallContext, arguments: object) -> ToolResult:
         return self._event(context).result
 
-    def _event(self, context: CallContext) -> CallFinished:
+    def _event(self, context: CallContext) -> ToolCallFinished:
         event = self._results.get((context.run_id, context.call.id if context.call else ""))
         if event is None:
             raise ReplayDiverged(
@@ -133,18 +137,20 @@ class Recorded:
             )
         return event
 
-    async def decide(self, question: Question) -> Answer:
+    async def decide(self, question: ApprovalRequest) -> ApprovalDecision:
         """What was decided then."""
         judged = self._judged[question.run_id, question.call_id]
-        return Answer(judged.allowed, judged.answer)
+        return ApprovalDecision(judged.allowed, judged.answer)
 
-    def judge(self, call: Call, tool: Tool, arguments: Mapping[str, Any], brief: Brief) -> Decision:
+    def judge(
+        self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
+    ) -> PermissionVerdict:
         """What the rules said then."""
         judged = self._judged.get((brief.run_id, call.id))
         return (
-            Decision(judged.verdict, judged.why, judged.rule, judged.part)
+            PermissionVerdict(judged.verdict, judged.why, judged.rule, judged.part)
             if judged
-            else Decision("allow")
+            else PermissionVerdict("allow")
         )
 
     def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
@@ -152,7 +158,7 @@ class Recorded:
         return workspace
 
 
-def conversations(events: Sequence[Stored]) -> list[Conversation]:
+def recorded_conversations(events: Sequence[StoredEvent]) -> list[RecordedConversation]:
     """The recorded conversations, one a run, in the order the runs began."""
     runs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
     reports = {event.run: event.report for event in events if isinstance(event, RunFinished)}
@@ -165,22 +171,23 @@ def conversations(events: Sequence[Stored]) -> list[Conversation]:
         for run, report in reports.items()
         if report.reason in (Reason.TIMEOUT, Reason.CANCELLED)
     }
-    said = {run: _said(chain(run, runs), events) for run in runs}
+    said = {run: _said(continued_runs(run, runs), events) for run in runs}
     return [
-        Conversation(run, said[run], failures.get(run, ""), broken.get(run, "")) for run in runs
+        RecordedConversation(run, said[run], failures.get(run, ""), broken.get(run, ""))
+        for run in runs
     ]
 
 
-def _said(runs: Sequence[str], events: Sequence[Stored]) -> tuple[Message, ...]:
-    return tuple(message for run in runs for message in transcript(events, run))
+def _said(runs: Sequence[str], events: Sequence[StoredEvent]) -> tuple[Message, ...]:
+    return tuple(message for run in runs for message in build_transcript(events, run))
 
 
-def briefs(events: Sequence[Stored]) -> list[Brief]:
+def recorded_briefs(events: Sequence[StoredEvent]) -> list[Brief]:
     """The root runs of a record, in the order they began, each with the conversation it went on with."""
     begun = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
     roots = [brief for run, brief in begun.items() if "." not in run]
     return [
-        replace(brief, history=_said(chain(brief.run_id, begun)[:-1], events))
+        replace(brief, history=_said(continued_runs(brief.run_id, begun)[:-1], events))
         if brief.continues
         else brief
         for brief in roots
@@ -189,8 +196,8 @@ def briefs(events: Sequence[Stored]) -> list[Brief]:
 
 def _key(event: Event) -> tuple[str, ...]:
     """Events of one key come in one order; calls of a turn may come in any."""
-    if isinstance(event, CallStarted):
+    if isinstance(event, ToolCallStarted):
         return event.run, "started", event.call.id
-    if isinstance(event, CallFinished | Changing | Judged):
+    if isinstance(event, ToolCallFinished | FileWriteIntended | PermissionDecided):
         return event.run, type(event).__name__, event.call_id
     return (event.run,)

@@ -12,31 +12,38 @@ from msgspec import Struct
 
 from .._core.agents import Agent, Brief, Reason, Report
 from .._core.budgets import Budget, Meter
-from .._core.events import AnyEvent, Changing, Delta, Event, Stored, Told
-from .._core.messages import Assistant, Call, Result, Text, Usage, User
+from .._core.events import AnyEvent, Delta, Event, FileWriteIntended, NoteInjected, StoredEvent
+from .._core.messages import (
+    AssistantMessage,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    Usage,
+    UserMessage,
+)
 from .._core.ports import (
     Approver,
-    Chat,
     Clock,
     Journal,
     Model,
+    ModelConversation,
     Policy,
+    RequestConfig,
     Sandbox,
-    Setup,
     Toolbox,
     Worker,
     Workspace,
 )
-from .._core.tools import Tool, ToolResult, canonical
-from .file_writes import Announced, Barrier, from_any_thread
-from .loop_detection import Guard
-from .normalize import sendable
-from .structured_output import EMIT, Answers
+from .._core.tools import Tool, ToolResult, canonical_tool_name
+from .file_writes import RecordedWorkspace, WriteBarrier, run_from_any_thread
+from .loop_detection import LoopDetector
+from .normalize import normalize_conversation
+from .structured_output import EMIT_TOOL, OutputCollector
 
 E = TypeVar("E", bound=Event)
 
 
-class Parts(Struct, frozen=True, kw_only=True):
+class SessionServices(Struct, frozen=True, kw_only=True):
     """What all runs of a session share, already chosen and open. None of it knows any run's conversation.
 
     Arguments:
@@ -52,7 +59,7 @@ class Parts(Struct, frozen=True, kw_only=True):
     """
 
     session: str
-    models: Callable[[str], Model]
+    get_model: Callable[[str], Model]
     journal: Journal
     workspace: Workspace
     sandbox: Sandbox
@@ -61,69 +68,77 @@ class Parts(Struct, frozen=True, kw_only=True):
     policy: Policy
     toolbox: Toolbox
     agents: Mapping[str, Agent]
-    spills: str
-    environment: str
-    context: Mapping[str, str] = {}
+    spill_folder: str
+    environment_text: str
+    context_texts: Mapping[str, str] = {}
     child_model: str = ""
     child_budget: Budget = Budget(turns=30)
-    price: Callable[[str, Usage], float | None] | None = None
+    compute_price: Callable[[str, Usage], float | None] | None = None
     redact: Callable[[str], str] = str
-    mark: Callable[[str], str] = str
-    past: Mapping[str, Sequence[Stored]] = {}
+    mark_report: Callable[[str], str] = str
+    past_events: Mapping[str, Sequence[StoredEvent]] = {}
     watchers: list[Callable[[AnyEvent], None]] = []
 
 
 class RunContext:
     """One run's own: conversation, meter, branch of the journal, and the counts its report is made of."""
 
-    def __init__(self, brief: Brief, meter: Meter, parts: Parts, worker: Worker) -> None:
-        self.brief, self.meter, self.parts, self.worker = brief, meter, parts, worker
-        self.tools: dict[str, Tool] = {name: parts.toolbox[name] for name in brief.tools}
-        self.guard = Guard()
-        self.answers = Answers(brief.agent.outputs or {})
+    def __init__(
+        self, brief: Brief, meter: Meter, services: SessionServices, worker: Worker
+    ) -> None:
+        self.brief, self.meter, self.parts, self.worker = brief, meter, services, worker
+        self.tools: dict[str, Tool] = {name: services.toolbox[name] for name in brief.tools}
+        self.loop_detector = LoopDetector()
+        self.outputs = OutputCollector(brief.agent.outputs or {})
         if brief.agent.outputs is not None:
-            self.tools[EMIT] = self.answers.tool()
+            self.tools[EMIT_TOOL] = self.outputs.tool()
         self.memo: dict[str, Any] = {}
         self.turn = 0
-        self.inbox: list[Text | Result] = [Text(brief.prompt)]
-        self.asked: tuple[Call, ...] = ()
-        self.ids: set[str] = set()
-        self.results: dict[str, Result] = {}
-        self.begun: dict[str, Changing | None] = {}
-        self.unheeded: Assistant | None = None
-        self.grace: Reason | None = None
-        self.barrier = Barrier()
-        self.landing: asyncio.Timeout | None = None
-        self.wrapping = self.warned = self.hurried = False
-        self.final = self.partial = ""
-        self.cut_off = False
-        self.stopping = False
-        self.began = parts.clock.monotonic()
-        self._halted: float | None = None
+        self.inbox: list[TextBlock | ToolResultBlock] = [TextBlock(brief.prompt)]
+        self.open_calls: tuple[ToolCallBlock, ...] = ()
+        self.used_call_ids: set[str] = set()
+        self.results: dict[str, ToolResultBlock] = {}
+        self.started_calls: dict[str, FileWriteIntended | None] = {}
+        self.pending_answer: AssistantMessage | None = None
+        self.grace_reason: Reason | None = None
+        self.barrier = WriteBarrier()
+        self.summary_timeout: asyncio.Timeout | None = None
+        self.is_wrapping_up = self.is_warned = self.is_hurried = False
+        self.answer_text = self.last_text = ""
+        self.is_cut_off = False
+        self.is_stopping = False
+        self.started_at = services.clock.monotonic()
+        self._paused_at: float | None = None
         self._calls: dict[str, int] = {}
         self._failed = 0
         self._files_read: dict[str, None] = {}
         self._files_changed: dict[str, None] = {}
-        self._ended: dict[str, tuple[str, ToolResult, bool]] = {}
-        self._unsaved: list[Stored] = []
-        self._unshown: list[Stored] = []
-        self.chat: Chat = parts.models(brief.model).chat(self._setup())
-        for message in sendable(brief.history):
-            self.chat.add(message)
-            self.ids.update(call.id for call in message.calls) if isinstance(
-                message, Assistant
+        self._outcomes: dict[str, tuple[str, ToolResult, bool]] = {}
+        self._unsaved: list[StoredEvent] = []
+        self._unshown: list[StoredEvent] = []
+        self.chat: ModelConversation = services.get_model(brief.model).start_conversation(
+            self._request_config()
+        )
+        for message in normalize_conversation(brief.history):
+            self.chat.append(message)
+            self.used_call_ids.update(call.id for call in message.tool_calls) if isinstance(
+                message, AssistantMessage
             ) else None
-            self.ids.update(map(folded, message.calls) if isinstance(message, Assistant) else ())
+            self.used_call_ids.update(
+                map(wire_safe_id, message.tool_calls)
+                if isinstance(message, AssistantMessage)
+                else ()
+            )
 
-    def _setup(self) -> Setup:
+    def _request_config(self) -> RequestConfig:
         agent = self.brief.agent
         parts = (
             agent.instructions,
-            self.parts.context.get(agent.context, ""),
-            self.parts.environment if agent.environment else "",
+            self.parts.context_texts.get(agent.context, ""),
+            self.parts.environment_text if agent.environment else "",
         )
         system = "\n\n".join(filter(None, parts))
-        return Setup(
+        return RequestConfig(
             system=system,
             tools=tuple(self.tools.values()),
             temperature=agent.temperature,
@@ -143,7 +158,9 @@ class RunContext:
     @property
     def age(self) -> float:
         """Seconds since the run began, less those in which a person was asked."""
-        return (self.parts.clock.monotonic() if self._halted is None else self._halted) - self.began
+        return (
+            self.parts.clock.monotonic() if self._paused_at is None else self._paused_at
+        ) - self.started_at
 
     @property
     def time_left(self) -> float | None:
@@ -151,7 +168,7 @@ class RunContext:
         limit = self.meter.budget.seconds
         return None if limit is None else max(0.0, limit - self.age)
 
-    def runs_until(self, deadline: asyncio.Timeout) -> None:
+    def bind_deadline(self, deadline: asyncio.Timeout) -> None:
         """Have the age, and with it the deadline, stand still while a person is asked, however many questions overlap."""
         questions = 0
 
@@ -159,14 +176,14 @@ class RunContext:
             nonlocal questions
             questions += 1 if still else -1
             if still and questions == 1:
-                self._halted = self.parts.clock.monotonic()
-            elif not questions and self._halted is not None:
-                self.began += self.parts.clock.monotonic() - self._halted
-                self._halted = None
+                self._paused_at = self.parts.clock.monotonic()
+            elif not questions and self._paused_at is not None:
+                self.started_at += self.parts.clock.monotonic() - self._paused_at
+                self._paused_at = None
             if (left := self.time_left) is not None and not deadline.expired():
                 deadline.reschedule(None if questions else asyncio.get_running_loop().time() + left)
 
-        self.meter.halt = halt
+        self.meter.on_pause = halt
 
     def event(self, kind: type[E], /, **fields: Any) -> E:
         """An event of this run, stamped with turn, prompt id and time."""
@@ -178,7 +195,7 @@ class RunContext:
             **fields,
         )
 
-    async def record(self, *events: Stored) -> None:
+    async def record(self, *events: StoredEvent) -> None:
         """Make events durable, with all noted before; then show them."""
         unsaved, unshown = [*self._unsaved, *events], [*self._unshown, *events]
         self._unsaved, self._unshown = [], []
@@ -192,7 +209,7 @@ class RunContext:
         for event in unshown:
             self._show(event)
 
-    async def announce(self, event: Changing) -> None:
+    async def record_file_write(self, event: FileWriteIntended) -> None:
         """Record that a file is about to be changed by another thread. Raises WorkspaceError when the run has ended."""
         self.barrier.enter(event.path)
         try:
@@ -201,11 +218,11 @@ class RunContext:
             self.barrier.leave()
             raise
 
-    async def changed(self) -> None:
+    async def finish_file_write(self) -> None:
         """It was."""
         self.barrier.leave()
 
-    def note(self, event: Stored, *, show: bool = False) -> None:
+    def record_later(self, event: StoredEvent, *, show: bool = False) -> None:
         """Keep an event for the next `record`: for facts on which no act depends. `show` tells the watchers at once."""
         self._unsaved.append(event)
         if show:
@@ -213,7 +230,7 @@ class RunContext:
         else:
             self._unshown.append(event)
 
-    def stream(self, kind: str, text: str) -> None:
+    def show_delta(self, kind: str, text: str) -> None:
         """Show words as they arrive."""
         if self.parts.watchers:
             self._show(self.event(Delta, kind=kind, text=text))
@@ -222,49 +239,54 @@ class RunContext:
         for watch in self.parts.watchers:
             watch(event)
 
-    def tell(self, word: str, origin: str = "engine") -> None:
+    def inject_note(self, word: str, origin: str = "engine") -> None:
         """Put a word into the next message to the model."""
-        self.inbox.append(Text(word))
-        self.note(self.event(Told, text=word, origin=origin), show=True)
+        self.inbox.append(TextBlock(word))
+        self.record_later(self.event(NoteInjected, text=word, origin=origin), show=True)
 
-    def send(self) -> None:
+    def send_inbox(self) -> None:
         """Append what waits in the inbox to the conversation, as one message."""
         if self.inbox:
-            self.chat.add(User(tuple(self.inbox)))
+            self.chat.append(UserMessage(tuple(self.inbox)))
             self.inbox = []
 
-    def hear(self, message: Assistant) -> None:
+    def append_answer(self, message: AssistantMessage) -> None:
         """Append an answer to the conversation; its calls now want results."""
-        self.chat.add(message)
-        self.asked, self.results, self.begun, self.unheeded = message.calls, {}, {}, message
-        self.ids.update(map(folded, message.calls))
-        self.final = message.text.strip()
-        self.partial = self.final or self.partial
+        self.chat.append(message)
+        self.open_calls, self.results, self.started_calls, self.pending_answer = (
+            message.tool_calls,
+            {},
+            {},
+            message,
+        )
+        self.used_call_ids.update(map(wire_safe_id, message.tool_calls))
+        self.answer_text = message.text.strip()
+        self.last_text = self.answer_text or self.last_text
 
-    def charge(self, message: Assistant) -> None:
+    def charge(self, message: AssistantMessage) -> None:
         """Put the cost of an answer on the meter."""
-        price = self.parts.price
+        price = self.parts.compute_price
         self.meter.charge(message.usage, price(self.brief.model, message.usage) if price else 0.0)
 
-    def warn(self) -> None:
+    def warn_near_limit(self) -> None:
         """Tell the run once that it nears a limit."""
-        if not self.warned and (limit := self.meter.nearing(self.age)):
-            self.warned = True
-            self.tell(
+        if not self.is_warned and (limit := self.meter.nearly_exceeded_limit(self.age)):
+            self.is_warned = True
+            self.inject_note(
                 f"You have used 90 % of your {limit.replace('_', ' ')}. Come to an end: finish what matters most, then report."
             )
 
-    def answered(self) -> None:
+    def queue_results(self) -> None:
         """Put the results of all calls asked for at the head of the inbox, in the order of the calls; so they enter the evidence, too."""
-        self.inbox[:0] = [self.results[call.id] for call in self.asked]
-        for call in self.asked:
-            if done := self._ended.pop(call.id, None):
+        self.inbox[:0] = [self.results[call.id] for call in self.open_calls]
+        for call in self.open_calls:
+            if done := self._outcomes.pop(call.id, None):
                 self._count(*done)
-        self.asked = ()
+        self.open_calls = ()
 
-    def ended(self, call_id: str, name: str, result: ToolResult, *, refused: bool) -> None:
+    def keep_outcome(self, call_id: str, name: str, result: ToolResult, *, refused: bool) -> None:
         """Keep what came of a call for the evidence."""
-        self._ended[call_id] = name, result, refused
+        self._outcomes[call_id] = name, result, refused
 
     def _count(self, name: str, result: ToolResult, refused: bool) -> None:
         if not refused:
@@ -282,9 +304,11 @@ class RunContext:
             reason=reason,
             run_id=self.run_id,
             recovered=recovered,
-            outputs=self.answers.values,
-            usage=self.meter.usage + self.meter.below,
-            usd=round(self.meter.usd, 6) if self.parts.price and self.meter.priced else None,
+            outputs=self.outputs.values,
+            usage=self.meter.usage + self.meter.descendant_usage,
+            usd=round(self.meter.usd, 6)
+            if self.parts.compute_price and self.meter.is_price_known
+            else None,
             turns=self.turn,
             seconds=round(self.age, 3),
             calls=self._calls,
@@ -297,7 +321,7 @@ class RunContext:
         )
 
 
-def folded(call: Call) -> str:
+def wire_safe_id(call: ToolCallBlock) -> str:
     """A call's id as the strictest wire sends it: two that fold alike are one there."""
     return re.sub("[^A-Za-z0-9_-]", "_", call.id)
 
@@ -305,8 +329,10 @@ def folded(call: Call) -> str:
 class CallContext:
     """What a tool may touch while it works on one call (the port ToolContext)."""
 
-    def __init__(self, run: RunContext, call: Call | None = None, place: int = 0) -> None:
-        self.run, self.call, self.place = run, call, place
+    def __init__(
+        self, run: RunContext, call: ToolCallBlock | None = None, position: int = 0
+    ) -> None:
+        self.run, self.call, self.place = run, call, position
         self.run_id, self.turn, self.memo, self.sandbox = (
             run.run_id,
             run.turn,
@@ -314,22 +340,28 @@ class CallContext:
             run.parts.sandbox,
         )
         self.redact = run.parts.redact
-        workspace = cast(Workspace, Announced(run.parts.workspace, self._announce, self._made))
+        workspace = cast(
+            Workspace, RecordedWorkspace(run.parts.workspace, self._announce, self._made)
+        )
         self.workspace = (
-            run.parts.policy.view(workspace, canonical(call.name), run.brief) if call else workspace
+            run.parts.policy.view(workspace, canonical_tool_name(call.name), run.brief)
+            if call
+            else workspace
         )
         self._loop = asyncio.get_running_loop()
 
-    def spill(self, name: str) -> str:
+    def spill_path(self, name: str) -> str:
         """Path of a new file outside the workspace that the `read` tool may read."""
-        folder = self.run.parts.spills
+        folder = self.run.parts.spill_folder
         os.makedirs(folder, mode=0o700, exist_ok=True)
         return os.path.join(folder, f"{self.run_id}-{self.turn}.{self.place}-{name}.txt")
 
     def _announce(self, path: str, before: str, after: str) -> None:
         run, call_id = self.run, self.call.id if self.call else ""
-        event = run.event(Changing, call_id=call_id, path=path, before=before, after=after)
-        from_any_thread(self._loop, lambda: run.announce(event), lambda: run.note(event))
+        event = run.event(FileWriteIntended, call_id=call_id, path=path, before=before, after=after)
+        run_from_any_thread(
+            self._loop, lambda: run.record_file_write(event), lambda: run.record_later(event)
+        )
 
     def _made(self) -> None:
-        from_any_thread(self._loop, self.run.changed, lambda: None)
+        run_from_any_thread(self._loop, self.run.finish_file_write, lambda: None)

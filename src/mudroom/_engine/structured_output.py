@@ -11,10 +11,10 @@ from msgspec import Struct
 from .._core.agents import Output
 from .._core.tools import Effect, Tool, ToolResult
 
-EMIT = "self.emitvalue"
+EMIT_TOOL = "self.emitvalue"
 """The tool's name (seed 004); wires that refuse the dot send another and map it back."""
 
-REPAIRS = 3
+MAX_ERRORS = 3
 """Values that may be wrong before the run is given up."""
 
 
@@ -25,7 +25,7 @@ class Emission(Struct, frozen=True, forbid_unknown_fields=True):
     emit_variable_value: Any
 
 
-class Answers:
+class OutputCollector:
     """What one run has emitted of what it must.
 
     Arguments:
@@ -35,7 +35,7 @@ class Answers:
     def __init__(self, expected: Mapping[str, Output]) -> None:
         self._expected = expected
         self.values: dict[str, Any] = {}
-        self.wrong = 0
+        self.error_count = 0
 
     @property
     def missing(self) -> list[str]:
@@ -47,24 +47,24 @@ class Answers:
         ]
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether all that was asked for is there, what may be left out too."""
         return bool(self._expected) and self._expected.keys() <= self.values.keys()
 
     @property
-    def hopeless(self) -> bool:
+    def has_too_many_errors(self) -> bool:
         """Whether too many values were wrong."""
-        return self.wrong > REPAIRS
+        return self.error_count > MAX_ERRORS
 
     @property
-    def nudge(self) -> str:
+    def reminder(self) -> str:
         """The word for a model that stopped with outputs missing, "" if none is."""
         if not self.missing:
             return ""
         names = ", ".join(self.missing)
         return (
             f"You have stopped calling tools but have not emitted these required outputs: {names}. "
-            f"Call {EMIT} for each of them now, from what you know; work on first if something is still needed."
+            f"Call {EMIT_TOOL} for each of them now, from what you know; work on first if something is still needed."
         )
 
     def emit(self, name: str, value: Any) -> ToolResult:
@@ -75,7 +75,7 @@ class Answers:
             )
         schema = self._expected[name].schema if name in self._expected else {}
         if schema and (fault := _fault(schema, value)):
-            self.wrong += 1
+            self.error_count += 1
             return ToolResult(
                 f"{name} was not accepted: {fault}. Emit it again, corrected.", error=True
             )
@@ -95,7 +95,7 @@ class Answers:
             {"enum": list(self._expected)} if self._expected else {}
         )
         return Tool(
-            name=EMIT,
+            name=EMIT_TOOL,
             description=f"Emit one result by name, once for each.{listed}{typed}",
             parameters={
                 "type": "object",

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .._core.agents import Agent, Brief, Reason, Report, limits
+from .._core.agents import Agent, Brief, Reason, Report, call_patterns
 from .._core.budgets import Budget, Meter
-from .._core.tools import Effect, Tool, ToolResult, canonical
-from ..errors import suggest
+from .._core.tools import Effect, Tool, ToolResult, canonical_tool_name
+from ..errors import suggest_names
 from .run_context import CallContext, RunContext
 
 REPORT_CAP = 8_000
@@ -58,16 +58,18 @@ def task_tool(agents: Mapping[str, Agent]) -> Tool:
         parse=_parse,
         run=_run,
         effect=Effect.KEYED,
-        spellings={"subagent_type": "agent", "agent_name": "agent", "maxTurns": "max_turns"},
+        argument_aliases={"subagent_type": "agent", "agent_name": "agent", "maxTurns": "max_turns"},
     )
 
 
-def narrowed(tools: Iterable[str], wanted: Iterable[str] | None, *, depth: int) -> tuple[str, ...]:
+def narrow_tools(
+    tools: Iterable[str], wanted: Iterable[str] | None, *, depth: int
+) -> tuple[str, ...]:
     """The parent's tools, of these the ones the agent names, and `task` only while depth is left."""
-    return chosen([name for name in tools if name != "task" or depth > 0], wanted)
+    return filter_names([name for name in tools if name != "task" or depth > 0], wanted)
 
 
-def chosen(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[str, ...]:
+def filter_names(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[str, ...]:
     """Of the names those that a pattern fits and none that begins with ! does; None fits all. Brackets are for the policy."""
     if patterns is None:
         return tuple(names)
@@ -75,9 +77,9 @@ def chosen(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[str, .
     for pattern in patterns:
         bare, bracket, _ = pattern.removeprefix("!").partition("(")
         if not pattern.startswith("!"):
-            wanted.update((bare, canonical(bare)))
+            wanted.update((bare, canonical_tool_name(bare)))
         elif not bracket:
-            barred.update((bare, canonical(bare)))
+            barred.update((bare, canonical_tool_name(bare)))
     return tuple(name for name in names if _fits(name, wanted) and not _fits(name, barred))
 
 
@@ -100,13 +102,14 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
     ctx = context.run
     agents = {
         _plain(name): ctx.parts.agents[name]
-        for name in chosen(ctx.parts.agents, ctx.brief.agent.children)
+        for name in filter_names(ctx.parts.agents, ctx.brief.agent.children)
     }
     agent = agents.get(_plain(arguments.agent))
     if agent is None:
         names = [agent.name for agent in agents.values()]
         return ToolResult(
-            f"There is no agent {arguments.agent!r}. {suggest(arguments.agent, names)}", error=True
+            f"There is no agent {arguments.agent!r}. {suggest_names(arguments.agent, names)}",
+            error=True,
         )
     try:
         brief, meter = _brief(context, agent, arguments)
@@ -118,7 +121,7 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         report = await ctx.worker.run(brief, meter)
     finally:
         meter.release()
-    text, spill = told(context, report)
+    text, spill = format_report(context, report)
     return ToolResult(
         text,
         error=report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST),
@@ -133,9 +136,11 @@ def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tupl
     ctx = context.run
     model, wish = (
         _model(ctx, agent, arguments),
-        Budget(turns=arguments.max_turns).over(agent.budget).over(ctx.parts.child_budget),
+        Budget(turns=arguments.max_turns)
+        .with_defaults(agent.budget)
+        .with_defaults(ctx.parts.child_budget),
     )
-    meter = ctx.meter.carve(wish, ctx.age)
+    meter = ctx.meter.allocate(wish, ctx.age)
     brief = Brief(
         run_id=f"{ctx.run_id}.{ctx.turn}.{context.place}",
         parent=ctx.run_id,
@@ -143,18 +148,20 @@ def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tupl
         agent=agent,
         prompt=arguments.prompt,
         description=arguments.description or arguments.prompt.strip().splitlines()[0][:60],
-        tools=narrowed(
-            chosen(ctx.brief.tools, ctx.brief.agent.child_tools),
+        tools=narrow_tools(
+            filter_names(ctx.brief.tools, ctx.brief.agent.child_tools),
             agent.tools,
             depth=meter.budget.depth or 0,
         ),
         model=model,
         budget=meter.budget,
         depth=ctx.brief.depth + 1,
-        mode=(agent.mode or ctx.brief.mode).within(ctx.brief.mode),
+        mode=(agent.mode or ctx.brief.mode).limit_to(ctx.brief.mode),
         limits=(
             *ctx.brief.limits,
-            *filter(None, (ctx.brief.agent.limits, limits(ctx.brief.agent.child_tools))),
+            *filter(
+                None, (ctx.brief.agent.call_patterns, call_patterns(ctx.brief.agent.child_tools))
+            ),
         ),
     )
     return brief, meter
@@ -164,20 +171,20 @@ def _model(ctx: RunContext, agent: Agent, arguments: TaskArguments) -> str:
     """The model's string. Raises MudroomError when there is no such model: nothing is carved for a child that cannot be."""
     asked = arguments.model or agent.model
     name = (ctx.parts.child_model or ctx.brief.model) if asked == "inherit" else asked
-    ctx.parts.models(name)
+    ctx.parts.get_model(name)
     return name
 
 
-def told(context: CallContext, report: Report) -> tuple[str, str]:
+def format_report(context: CallContext, report: Report) -> tuple[str, str]:
     """The report as the parent reads it: a warning line when it is no GOAL, text and outputs up to the cap, a line of evidence."""
     values = f"Outputs: {msgspec.json.encode(report.outputs).decode()}" if report.outputs else ""
     text, spill = "\n".join(filter(None, (report.text.strip(), values))) or NO_SUMMARY, ""
     if len(text) > REPORT_CAP:
-        spill = context.spill("report")
+        spill = context.spill_path("report")
         with open(spill, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
         text = f"{text[:REPORT_CAP]}\n[… cut: the whole report, {len(text):,} characters, is in {spill}]"
-    lines = [context.run.parts.mark(text), evidence(report)]
+    lines = [context.run.parts.mark_report(text), evidence_line(report)]
     if report.reason is not Reason.GOAL:
         lines.insert(0, _warning(report))
     return "\n".join(lines), spill
@@ -195,7 +202,7 @@ def _warning(report: Report) -> str:
     return f"[{report.reason}: {what}; what follows is {'its summary, not a finished result' if report.recovered else 'partial'}]"
 
 
-def evidence(report: Report) -> str:
+def evidence_line(report: Report) -> str:
     """One line of what the engine saw the run do, whatever the run says it did."""
     ran = sum(report.calls.values())
     by_tool = ", ".join(f"{name} {n}" for name, n in report.calls.items())

@@ -8,22 +8,22 @@ from typing import Any
 
 from msgspec import Struct, structs
 
-from .._core.events import CallFinished, CallStarted, Judged
-from .._core.messages import Call, Result
-from .._core.ports import Answer, Decision, Question
-from .._core.tools import Effect, Tool, ToolResult, canonical
-from ..errors import MudroomError, suggest
-from .resume import reconciled
+from .._core.events import PermissionDecided, ToolCallFinished, ToolCallStarted
+from .._core.messages import ToolCallBlock, ToolResultBlock
+from .._core.ports import ApprovalDecision, ApprovalRequest, PermissionVerdict
+from .._core.tools import Effect, Tool, ToolResult, canonical_tool_name
+from ..errors import MudroomError, suggest_names
+from .resume import resolve_interrupted
 from .run_context import CallContext, RunContext
 
 OUTPUT_CAP = 50_000
 """Characters of one result in a context; the whole stays on disk."""
 
-QUICK = 1.0
+QUICK_SECONDS = 1.0
 """Seconds up to which a pure call is no work worth keeping by itself: its result is stored with the next record, and a crash
 before that runs it again (S3). What took longer is stored at once."""
 
-EVERYTHING = "*"
+ALL_LANES = "*"
 """The lane of a call that may touch anything."""
 
 ALL_FAILED = (
@@ -31,16 +31,16 @@ ALL_FAILED = (
 )
 
 
-class Ready(Struct, frozen=True):
+class PreparedCall(Struct, frozen=True):
     """A call that was looked up and checked: either it can act, or `refusal` says why not."""
 
-    call: Call
+    call: ToolCallBlock
     tool: Tool | None = None
     arguments: Any = None
     refusal: ToolResult | None = None
 
     @property
-    def given(self) -> dict[str, Any]:
+    def checked_arguments(self) -> dict[str, Any]:
         """The arguments as they were checked, by name."""
         return (
             structs.asdict(self.arguments)
@@ -49,25 +49,25 @@ class Ready(Struct, frozen=True):
         )
 
 
-async def act(ctx: RunContext) -> None:
+async def run_tool_calls(ctx: RunContext) -> None:
     """Run the calls the model asked for that have no result yet; results go into the inbox in the order of the calls."""
     ready = {
-        place: check(ctx, call)
-        for place, call in enumerate(ctx.asked, 1)
+        place: prepare_call(ctx, call)
+        for place, call in enumerate(ctx.open_calls, 1)
         if call.id not in ctx.results
     }
-    lanes = Lanes()
+    lanes = CallScheduler()
     ordered = [
-        _in_order(ctx, place, call, *lanes.enter(_lane(call))) for place, call in ready.items()
+        _in_order(ctx, place, call, *lanes.reserve(_lane(call))) for place, call in ready.items()
     ]
     if len(ordered) == 1:
         await ordered[0]
     elif ordered:
         await _together(ordered)
     all_failed = all(result.error for result in ctx.results.values())
-    ctx.answered()
+    ctx.queue_results()
     for word in _words(ctx, all_failed):
-        ctx.tell(word)
+        ctx.inject_note(word)
 
 
 async def _together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
@@ -81,53 +81,53 @@ async def _together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
         raise failures.exceptions[0] from None
 
 
-def check(ctx: RunContext, call: Call) -> Ready:
+def prepare_call(ctx: RunContext, call: ToolCallBlock) -> PreparedCall:
     """Look a call up and check its arguments; what is wrong becomes a result the model can act on."""
-    name = canonical(call.name) if call.name not in ctx.tools else call.name
+    name = canonical_tool_name(call.name) if call.name not in ctx.tools else call.name
     tool = ctx.tools.get(name)
     if tool is None:
-        return Ready(
+        return PreparedCall(
             call,
             refusal=_refused(
-                f"There is no tool {call.name!r} here. {suggest(call.name, ctx.tools)}"
+                f"There is no tool {call.name!r} here. {suggest_names(call.name, ctx.tools)}"
             ),
         )
     if call.malformed:
         text = f"The arguments of {name} were not a JSON object: {call.malformed[:200]!r}. Send the call again with valid JSON."
-        return Ready(call, tool, refusal=_refused(text))
-    given = {tool.spellings.get(key, key): value for key, value in call.arguments.items()}
+        return PreparedCall(call, tool, refusal=_refused(text))
+    given = {tool.argument_aliases.get(key, key): value for key, value in call.arguments.items()}
     try:
-        return Ready(call, tool, tool.parse(given))
+        return PreparedCall(call, tool, tool.parse(given))
     except (ValueError, TypeError) as error:
-        return Ready(call, tool, refusal=_refused(f"Invalid arguments for {name}: {error}"))
+        return PreparedCall(call, tool, refusal=_refused(f"Invalid arguments for {name}: {error}"))
 
 
 def _refused(text: str) -> ToolResult:
     return ToolResult(text, error=True)
 
 
-def _lane(ready: Ready) -> str | None:
+def _lane(ready: PreparedCall) -> str | None:
     if ready.tool is None or ready.refusal or ready.tool.effect is Effect.PURE:
         return None
-    return EVERYTHING if ready.tool.effect is Effect.EFFECTFUL else ready.tool.key(ready.arguments)
+    return ALL_LANES if ready.tool.effect is Effect.EFFECTFUL else ready.tool.key(ready.arguments)
 
 
-class Lanes:
+class CallScheduler:
     """Who waits for whom: pure calls and tasks for nobody, the writers of a file in a row, an effectful call is alone among effects."""
 
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Event] = {}
 
-    def enter(self, lane: str | None) -> tuple[Sequence[asyncio.Event], asyncio.Event | None]:
+    def reserve(self, lane: str | None) -> tuple[Sequence[asyncio.Event], asyncio.Event | None]:
         """The events to wait for, and the one to set at the end."""
         if lane is None:
             return (), None
         ended = asyncio.Event()
-        if lane == EVERYTHING:
+        if lane == ALL_LANES:
             before = list(self._last.values())
             self._last = {}
         else:
-            before = [self._last[other] for other in (lane, EVERYTHING) if other in self._last]
+            before = [self._last[other] for other in (lane, ALL_LANES) if other in self._last]
         self._last[lane] = ended
         return before, ended
 
@@ -135,7 +135,7 @@ class Lanes:
 async def _in_order(
     ctx: RunContext,
     place: int,
-    ready: Ready,
+    ready: PreparedCall,
     before: Sequence[asyncio.Event],
     ended: asyncio.Event | None,
 ) -> None:
@@ -148,46 +148,52 @@ async def _in_order(
             ended.set()
 
 
-async def _one(ctx: RunContext, place: int, ready: Ready) -> None:
+async def _one(ctx: RunContext, place: int, ready: PreparedCall) -> None:
     refusal = ready.refusal or await _denied(ctx, ready)
     context, began = CallContext(ctx, ready.call, place), ctx.parts.clock.monotonic()
     known = None
-    if ready.call.id not in ctx.begun:
-        await ctx.record(ctx.event(CallStarted, call=ready.call))
+    if ready.call.id not in ctx.started_calls:
+        await ctx.record(ctx.event(ToolCallStarted, call=ready.call))
     elif ready.tool and not refusal:
-        known = reconciled(ctx, ready.call, ready.tool)
-    result = refusal or known or capped(context, redacted(ctx, await _acted(context, ready)))
+        known = resolve_interrupted(ctx, ready.call, ready.tool)
+    result = (
+        refusal or known or cap_result(context, redact_result(ctx, await _acted(context, ready)))
+    )
     name = ready.tool.name if ready.tool else ready.call.name
-    ctx.ended(ready.call.id, name, result, refused=refusal is not None)
+    ctx.keep_outcome(ready.call.id, name, result, refused=refusal is not None)
     seconds = round(ctx.parts.clock.monotonic() - began, 3)
-    ctx.results[ready.call.id] = Result(ready.call.id, name, result.text, result.error)
+    ctx.results[ready.call.id] = ToolResultBlock(ready.call.id, name, result.text, result.error)
     finished = ctx.event(
-        CallFinished,
+        ToolCallFinished,
         call_id=ready.call.id,
         name=name,
         result=result,
         seconds=seconds,
         refused=refusal is not None,
     )
-    if ready.tool and ready.tool.effect is Effect.PURE and seconds <= QUICK:
-        ctx.note(finished, show=True)
+    if ready.tool and ready.tool.effect is Effect.PURE and seconds <= QUICK_SECONDS:
+        ctx.record_later(finished, show=True)
     else:
         await ctx.record(finished)
 
 
-async def _denied(ctx: RunContext, ready: Ready) -> ToolResult | None:
+async def _denied(ctx: RunContext, ready: PreparedCall) -> ToolResult | None:
     """Why a call may not act: a rule, the run's mode or a person says so. What was not simply allowed is recorded."""
     if ready.tool is None:
         return None
     name, decision = (
         ready.tool.name,
-        ctx.parts.policy.judge(ready.call, ready.tool, ready.given, ctx.brief),
+        ctx.parts.policy.judge(ready.call, ready.tool, ready.checked_arguments, ctx.brief),
     )
     if decision.verdict == "allow":
         return None
-    answer = await _answer(ctx, ready, decision) if decision.verdict == "ask" else Answer(False)
+    answer = (
+        await _answer(ctx, ready, decision)
+        if decision.verdict == "ask"
+        else ApprovalDecision(False)
+    )
     judged = ctx.event(
-        Judged,
+        PermissionDecided,
         call_id=ready.call.id,
         name=name,
         verdict=decision.verdict,
@@ -215,23 +221,25 @@ async def _denied(ctx: RunContext, ready: Ready) -> ToolResult | None:
     return _refused(f"{name} was not allowed: {why}. Find another way, or do without.")
 
 
-async def _answer(ctx: RunContext, ready: Ready, decision: Decision) -> Answer:
+async def _answer(
+    ctx: RunContext, ready: PreparedCall, decision: PermissionVerdict
+) -> ApprovalDecision:
     assert ready.tool is not None
     brief, call = ctx.brief, ready.call
-    question = Question(
+    question = ApprovalRequest(
         brief.run_id,
         brief.agent.name,
         ready.tool.name,
-        ready.given,
+        ready.checked_arguments,
         decision.why,
         call.id,
         decision.part,
     )
-    with ctx.meter.paused():
+    with ctx.meter.pause():
         return await ctx.parts.approver.decide(question)
 
 
-async def _acted(context: CallContext, ready: Ready) -> ToolResult:
+async def _acted(context: CallContext, ready: PreparedCall) -> ToolResult:
     assert ready.tool is not None
     try:
         return await ready.tool.run(context, ready.arguments)
@@ -248,7 +256,7 @@ async def _acted(context: CallContext, ready: Ready) -> ToolResult:
         return ToolResult(f"{ready.tool.name} failed: {type(error).__name__}: {error}", error=True)
 
 
-def redacted(ctx: RunContext, result: ToolResult) -> ToolResult:
+def redact_result(ctx: RunContext, result: ToolResult) -> ToolResult:
     """The result without secrets, for the model and the record."""
     text, display = ctx.parts.redact(result.text), ctx.parts.redact(result.display)
     return (
@@ -258,12 +266,12 @@ def redacted(ctx: RunContext, result: ToolResult) -> ToolResult:
     )
 
 
-def capped(context: CallContext, result: ToolResult) -> ToolResult:
+def cap_result(context: CallContext, result: ToolResult) -> ToolResult:
     """The result with at most OUTPUT_CAP characters for the model: head and tail here, the whole in a file it can read."""
     text = result.text
     if len(text) <= OUTPUT_CAP:
         return result
-    path = result.spill or context.spill("output")
+    path = result.spill or context.spill_path("output")
     if not result.spill:
         with open(path, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-PREFIX = ".mudroom"
+OWN_PREFIX = ".mudroom"
 """What begins like this is ours."""
 
-UNFINISHED = f"{PREFIX}-unfinished"
+UNFINISHED_PREFIX = f"{OWN_PREFIX}-unfinished"
 """What a file is called while it is written, for a moment: not protected, for whoever lists names would find it gone."""
 
 _LISTED = """
@@ -14,7 +14,7 @@ _LISTED = """
 .claude .agents .codex .gemini .cursor .windsurf .opencode .mcp.json
 .vscode .idea .devcontainer .ripgreprc
 """
-NAMES = frozenset(_LISTED.split())
+PROTECTED_NAMES = frozenset(_LISTED.split())
 """Settings of git, shells, agents and editors. Texts an agent may well write (AGENTS.md) are not among them."""
 
 
@@ -27,9 +27,11 @@ def is_protected(name: str) -> bool:
             c for c in unicodedata.normalize("NFKC", name) if unicodedata.category(c) != "Cf"
         )
     folded = name.casefold()
-    return folded in NAMES or (folded.startswith(PREFIX) and not folded.startswith(UNFINISHED))
+    return folded in PROTECTED_NAMES or (
+        folded.startswith(OWN_PREFIX) and not folded.startswith(UNFINISHED_PREFIX)
+    )
 
 
-def protected_part(path: str) -> str:
+def find_protected_component(path: str) -> str:
     """The first protected component of a relative path, "" when there is none."""
     return next((part for part in path.split("/") if is_protected(part)), "")

@@ -20,7 +20,7 @@ _AT_ONCE, _ROUNDS = 64, 5
 _READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Temporary:
+class ScratchDir:
     """A folder that only this user may enter; as a context it gives its path, and is gone after it.
 
     Arguments:
@@ -32,7 +32,7 @@ class Temporary:
     def __init__(self, base: str = "") -> None:
         self._owner = os.getpid()
         while True:
-            self.path = f"{base or usual()}/mudroom-{self._owner}-{os.urandom(6).hex()}"
+            self.path = f"{base or default_base()}/mudroom-{self._owner}-{os.urandom(6).hex()}"
             os.mkdir(self.path, 0o700)
             self._lock = os.open(self.path, _READ_FOLDER)
             try:
@@ -60,7 +60,7 @@ class Temporary:
             self._lock = -1
 
 
-def usual() -> str:
+def default_base() -> str:
     """Absolute path of this process's folder of temporary files."""
     import tempfile
 
@@ -68,12 +68,12 @@ def usual() -> str:
 
 
 @cache
-def sweep_once() -> None:
+def remove_orphans_once() -> None:
     """As `sweep_beside`, the first time this is called."""
-    sweep_beside()
+    remove_orphans_in_background()
 
 
-def sweep_beside() -> None:
+def remove_orphans_in_background() -> None:
     """Sweep where temporary folders usually lie, beside all else; twice, for who was just being born at the first time."""
     import threading
 
@@ -83,11 +83,11 @@ def sweep_beside() -> None:
 def _sweep_twice() -> None:
     for pause in (0.0, 0.2):
         time.sleep(pause)
-        for base in {usual(), "/tmp"}:
-            sweep(base)
+        for base in {default_base(), "/tmp"}:
+            remove_orphans(base)
 
 
-def sweep(base: str) -> None:
+def remove_orphans(base: str) -> None:
     """Remove this user's temporary folders in `base` whose owners have died, and kill the processes whose environment names them.
 
     What cannot be removed stays; at most some dozens go at once.

@@ -9,43 +9,43 @@ from typing import TYPE_CHECKING, Any
 from .._core.agents import Agent
 
 if TYPE_CHECKING:
-    from .agents import Found, agent_of, agents_from, inline
-    from .context_files import Context, context_from
-    from .diagnostics import Finding, Severity, counted
-    from .fields import folded, plain_name
-    from .safe_read import below
-    from .skills import Skill, skill_of
+    from .agents import LoadedAgents, load_agent_file, load_agent_files, parse_agent_keys
+    from .context_files import ContextFiles, load_context_files
+    from .diagnostics import Diagnostic, Severity, count_by_severity
+    from .fields import fold_name, normalize_name
+    from .safe_read import find_files
+    from .skills import Skill, load_skill
 
-BUILT_IN = ("general", "explore", "plan")
+BUILTIN_AGENTS = ("general", "explore", "plan")
 """Agents there always are; a file with one's name takes its place."""
 
 _HOMES = {
-    "agents": "Found agent_of agents_from inline",
-    "context_files": "Context context_from",
-    "safe_read": "below",
-    "diagnostics": "Finding Severity counted",
-    "fields": "folded plain_name",
-    "skills": "Skill skill_of",
+    "agents": "LoadedAgents load_agent_file load_agent_files parse_agent_keys",
+    "context_files": "ContextFiles load_context_files",
+    "diagnostics": "Diagnostic Severity count_by_severity",
+    "fields": "fold_name normalize_name",
+    "safe_read": "find_files",
+    "skills": "Skill load_skill",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022  (by theme)
-    "BUILT_IN",
-    "builtin",
-    "agents_from",
-    "agent_of",
-    "inline",
-    "Found",
-    "Finding",
+    "BUILTIN_AGENTS",
+    "load_builtin_agent",
+    "load_agent_files",
+    "load_agent_file",
+    "parse_agent_keys",
+    "LoadedAgents",
+    "Diagnostic",
     "Severity",
-    "counted",
+    "count_by_severity",
     "Skill",
-    "skill_of",
-    "Context",
-    "context_from",
-    "plain_name",
-    "folded",
-    "below",
+    "load_skill",
+    "ContextFiles",
+    "load_context_files",
+    "normalize_name",
+    "fold_name",
+    "find_files",
 ]
 
 
@@ -55,9 +55,9 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f".{_HOME[name]}", __name__), name)
 
 
-def builtin(name: str) -> Agent:
+def load_builtin_agent(name: str) -> Agent:
     """The built-in agent of that name: "main" or one of BUILT_IN. Its head is plain enough to be read without YAML."""
-    text = source(name)
+    text = read_builtin_source(name)
     _, head, body = text.split("---\n", 2)
     keys = dict(line.split(": ", 1) for line in head.splitlines())
     tools = keys.get("tools")
@@ -69,7 +69,7 @@ def builtin(name: str) -> Agent:
     )
 
 
-def source(name: str) -> str:
+def read_builtin_source(name: str) -> str:
     """The text of a built-in agent's file."""
     with open(f"{os.path.dirname(__file__)}/{name}.md", encoding="utf-8") as file:
         return file.read()

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from .diagnostics import Finding, Notes
-from .locations import chain
-from .safe_read import beneath, text_of
+from .diagnostics import Diagnostic, FileDiagnostics
+from .locations import project_folders
+from .safe_read import is_beneath, read_text
 
-BUDGET = 32 << 10
+MAX_TOTAL_BYTES = 32 << 10
 """Bytes of all context files together."""
-IMPORTS = 5
+MAX_IMPORT_DEPTH = 5
 """Files that import one another, one below the other."""
-TRIED = 1_000
+MAX_IMPORTS_TRIED = 1_000
 """Words that look like imports and are looked for, in one file and those it imports."""
 
 _IMPORT = re.compile(r"(?<![\w`@/.])@([^\s`'\"<>]+)")
@@ -34,19 +34,19 @@ class ContextFile(Struct, frozen=True):
 
     path: str
     text: str
-    personal: bool = False
-    cut: int = 0
+    is_personal: bool = False
+    omitted_bytes: int = 0
 
 
-class Context(Struct, frozen=True):
+class ContextFiles(Struct, frozen=True):
     """The chain, outermost first, and what was found wrong with it."""
 
     files: tuple[ContextFile, ...] = ()
-    findings: tuple[Finding, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
 
-    def text(self, *, personal: bool = True) -> str:
+    def to_prompt(self, *, include_personal: bool = True) -> str:
         """All of it for a system prompt; "" if there is nothing. `personal`: with the person's own files, too."""
-        shown = [_shown(file) for file in self.files if personal or not file.personal]
+        shown = [_shown(file) for file in self.files if include_personal or not file.is_personal]
         return (
             "\n".join(
                 [
@@ -59,25 +59,25 @@ class Context(Struct, frozen=True):
         )
 
 
-def context_from(folder: str, *, home: str, budget: int = BUDGET) -> Context:
+def load_context_files(folder: str, *, home: str, max_bytes: int = MAX_TOTAL_BYTES) -> ContextFiles:
     """The context files that hold in a folder.
 
     Arguments:
         folder: the project's. home: the person's; "" leaves it out. budget: bytes of all together; the farthest go without first.
     """
     files: list[ContextFile] = []
-    findings: list[Finding] = []
+    findings: list[Diagnostic] = []
     seen, said = set[str](), set[str]()
     for path, within, personal in _chained(folder, home):
-        notes = Notes(path)
+        notes = FileDiagnostics(path)
         text = _whole(path, within, os.path.realpath(home) if personal else "", notes, seen)
-        findings += notes.findings
+        findings += notes.items
         if text and text not in said:
             said.add(text)
             files.append(ContextFile(path, text, personal))
-    kept = _within(files, budget)
-    findings += [_trimmed(file, budget) for file in kept if file.cut]
-    return Context(tuple(kept), tuple(findings))
+    kept = _within(files, max_bytes)
+    findings += [_trimmed(file, max_bytes) for file in kept if file.omitted_bytes]
+    return ContextFiles(tuple(kept), tuple(findings))
 
 
 def _chained(folder: str, home: str) -> Iterator[tuple[str, str, bool]]:
@@ -86,7 +86,7 @@ def _chained(folder: str, home: str) -> Iterator[tuple[str, str, bool]]:
         path = os.path.join(home, name)
         if os.path.lexists(path):
             yield path, os.path.dirname(os.path.realpath(path)), True
-    project = chain(folder)
+    project = project_folders(folder)
     for at in reversed(project):
         both = [
             _first(at, "AGENTS.override.md", "AGENTS.md"),
@@ -106,13 +106,13 @@ def _first(folder: str, *names: str) -> str:
     return next((path for name in names if os.path.lexists(path := os.path.join(folder, name))), "")
 
 
-def _whole(path: str, within: str, home: str, notes: Notes, seen: set[str]) -> str:
+def _whole(path: str, within: str, home: str, notes: FileDiagnostics, seen: set[str]) -> str:
     """The file with its imports in place; "" for one that was there before."""
     real = os.path.realpath(path)
     if real in seen:
         return ""
     seen.add(real)
-    text = text_of(path, within, notes)
+    text = read_text(path, within, notes)
     return (
         "" if text is None else _imported(text, real, _Bounds(within, home, notes, seen), 1).strip()
     )
@@ -121,9 +121,9 @@ def _whole(path: str, within: str, home: str, notes: Notes, seen: set[str]) -> s
 class _Bounds(Struct):
     within: str
     home: str
-    notes: Notes
+    notes: FileDiagnostics
     seen: set[str]
-    left: int = TRIED
+    left: int = MAX_IMPORTS_TRIED
 
 
 def _imported(text: str, path: str, bounds: _Bounds, depth: int) -> str:
@@ -177,35 +177,39 @@ def _import(found: re.Match[str], number: int, path: str, bounds: _Bounds, depth
         if name.startswith("~/") and bounds.home
         else os.path.join(os.path.dirname(path), name)
     )
-    notes = Notes(path)
+    notes = FileDiagnostics(path)
     real = os.path.realpath(target) if "\0" not in target else ""
-    if not beneath(real, bounds.within):
+    if not is_beneath(real, bounds.within):
         if name.endswith(".md") or os.path.isfile(real):
-            bounds.notes.findings.append(
+            bounds.notes.items.append(
                 _remark(path, number, f"@{name} is outside {bounds.within}, so it is not read")
             )
         return found[0]
     if not os.path.isfile(real):
         if name.endswith(".md"):
-            bounds.notes.findings.append(_remark(path, number, f"@{name} is not there"))
+            bounds.notes.items.append(_remark(path, number, f"@{name} is not there"))
         return found[0]
-    if depth >= IMPORTS:
-        bounds.notes.findings.append(
-            _remark(path, number, f"@{name} is the {depth + 1}th file in a row; {IMPORTS} are read")
+    if depth >= MAX_IMPORT_DEPTH:
+        bounds.notes.items.append(
+            _remark(
+                path,
+                number,
+                f"@{name} is the {depth + 1}th file in a row; {MAX_IMPORT_DEPTH} are read",
+            )
         )
         return found[0]
     if real in bounds.seen:
         return rest
     bounds.seen.add(real)
-    text = text_of(real, bounds.within, notes)
-    bounds.notes.findings += notes.findings
+    text = read_text(real, bounds.within, notes)
+    bounds.notes.items += notes.items
     return found[0] if text is None else _imported(text, real, bounds, depth + 1).strip() + rest
 
 
-def _remark(path: str, line: int, text: str) -> Finding:
-    notes = Notes(path)
-    notes.warning(line, text)
-    return notes.findings[0]
+def _remark(path: str, line: int, text: str) -> Diagnostic:
+    notes = FileDiagnostics(path)
+    notes.add_warning(line, text)
+    return notes.items[0]
 
 
 def _within(files: list[ContextFile], budget: int) -> list[ContextFile]:
@@ -217,24 +221,24 @@ def _within(files: list[ContextFile], budget: int) -> list[ContextFile]:
         budget -= len(data)
         if len(data) > room:
             text = data[:room].decode("utf-8", "ignore")
-            file = ContextFile(file.path, text, file.personal, len(data) - room)
+            file = ContextFile(file.path, text, file.is_personal, len(data) - room)
         kept.append(file)
     return kept[::-1]
 
 
-def _trimmed(file: ContextFile, budget: int) -> Finding:
-    size = len(file.text.encode()) + file.cut
+def _trimmed(file: ContextFile, budget: int) -> Diagnostic:
+    size = len(file.text.encode()) + file.omitted_bytes
     return _remark(
         file.path,
         1,
-        f"{file.cut:,} of its {size:,} bytes are left out: all context files together have {budget:,}",
+        f"{file.omitted_bytes:,} of its {size:,} bytes are left out: all context files together have {budget:,}",
     )
 
 
 def _shown(file: ContextFile) -> str:
     cut = (
-        f"\n[… {file.cut:,} bytes left out: too much for all context files together; read the file if it matters]"
-        if file.cut
+        f"\n[… {file.omitted_bytes:,} bytes left out: too much for all context files together; read the file if it matters]"
+        if file.omitted_bytes
         else ""
     )
     return f'<file path="{file.path}">\n{file.text}{cut}\n</file>'

@@ -19,7 +19,7 @@ class Severity(StrEnum):
     """It is understood, and has no effect here."""
 
 
-class Finding(Struct, frozen=True):
+class Diagnostic(Struct, frozen=True):
     """One remark about one place: `line` counts from 1."""
 
     path: str
@@ -31,32 +31,32 @@ class Finding(Struct, frozen=True):
         return f"{self.path}:{self.line}: {self.severity}: {self.text}"
 
 
-class Notes:
+class FileDiagnostics:
     """The findings of one file, as they are made."""
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.findings: list[Finding] = []
+        self.items: list[Diagnostic] = []
 
-    def error(self, line: int, text: str) -> None:
+    def add_error(self, line: int, text: str) -> None:
         """The file is not used."""
-        self.findings.append(Finding(self.path, line, Severity.ERROR, text))
+        self.items.append(Diagnostic(self.path, line, Severity.ERROR, text))
 
-    def warning(self, line: int, text: str) -> None:
+    def add_warning(self, line: int, text: str) -> None:
         """A part is not used."""
-        self.findings.append(Finding(self.path, line, Severity.WARNING, text))
+        self.items.append(Diagnostic(self.path, line, Severity.WARNING, text))
 
-    def note(self, line: int, text: str) -> None:
+    def add_note(self, line: int, text: str) -> None:
         """Nothing is wrong."""
-        self.findings.append(Finding(self.path, line, Severity.NOTE, text))
+        self.items.append(Diagnostic(self.path, line, Severity.NOTE, text))
 
     @property
-    def failed(self) -> bool:
+    def has_errors(self) -> bool:
         """Whether the file cannot be used."""
-        return any(finding.severity is Severity.ERROR for finding in self.findings)
+        return any(finding.severity is Severity.ERROR for finding in self.items)
 
 
-def counted(findings: Iterable[Finding]) -> str:
+def count_by_severity(findings: Iterable[Diagnostic]) -> str:
     """How many there are of each severity, in words; "" for none."""
     each = [finding.severity for finding in findings]
     counts = [(severity, each.count(severity)) for severity in Severity]

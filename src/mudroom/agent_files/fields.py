@@ -11,14 +11,14 @@ from msgspec import Struct
 from .._core.agents import Agent, Mode, Output
 from .._core.budgets import Budget
 from . import tools_field
-from .diagnostics import Notes
+from .diagnostics import FileDiagnostics
 from .frontmatter import Entry
 
-DESCRIPTION = 2_000
+MAX_DESCRIPTION = 2_000
 """Characters of a description that a parent model reads."""
 
 
-class Draft(Struct):
+class AgentDraft(Struct):
     """What the keys of one file have said so far.
 
     Arguments:
@@ -27,48 +27,50 @@ class Draft(Struct):
         off: why it is not to be used, "" if it is.
     """
 
-    notes: Notes
-    known: Iterable[str]
+    diagnostics: FileDiagnostics
+    known_tools: Iterable[str]
     fields: dict[str, Any] = {}
     tools: tuple[str, ...] | None = None
-    barred: tuple[str, ...] = ()
-    limits: dict[str, Any] = {}
+    denied_tools: tuple[str, ...] = ()
+    budget_fields: dict[str, Any] = {}
     skills: tuple[str, ...] = ()
-    main: bool = False
-    off: str = ""
+    is_main: bool = False
+    unused_reason: str = ""
 
-    def agent(self) -> Agent:
+    def build_agent(self) -> Agent:
         """The agent as drafted."""
         tools = self.tools
-        if self.barred:
-            tools = (*(("*",) if tools is None else tools), *self.barred)
-        return Agent(tools=tools, budget=Budget(**self.limits), **self.fields)
+        if self.denied_tools:
+            tools = (*(("*",) if tools is None else tools), *self.denied_tools)
+        return Agent(tools=tools, budget=Budget(**self.budget_fields), **self.fields)
 
 
-def drafted(entries: Mapping[str, Entry], notes: Notes, known: Iterable[str]) -> Draft:
+def draft_agent(
+    entries: Mapping[str, Entry], notes: FileDiagnostics, known: Iterable[str]
+) -> AgentDraft:
     """What the keys say. One that cannot be understood is a finding; if it was there to narrow, the file is not used."""
-    draft = Draft(notes, known)
+    draft = AgentDraft(notes, known)
     for key, entry in entries.items():
         plain = key.replace("-", "_")
         if take := _KEYS.get(key) or _KEYS.get(plain):
             try:
                 take(draft, entry.value, entry.line)
             except ValueError as wrong:
-                tell = notes.error if take in _NARROWING else notes.warning
+                tell = notes.add_error if take in _NARROWING else notes.add_warning
                 tell(entry.line, f"{key} {wrong}")
         elif plain in _UNUSED:
-            notes.note(entry.line, f"{key!r} has no effect here")
+            notes.add_note(entry.line, f"{key!r} has no effect here")
         else:
-            notes.warning(entry.line, f"unknown key {key!r}")
+            notes.add_warning(entry.line, f"unknown key {key!r}")
     return draft
 
 
-def plain_name(text: str) -> str:
+def normalize_name(text: str) -> str:
     """A name as agents have it: lower case, words joined by hyphens; "" when nothing is left of it."""
     return re.sub(r"[^\w.]+", "-", text.strip().lower()).strip("-_.")[:64]
 
 
-def folded(name: str) -> str:
+def fold_name(name: str) -> str:
     """What names have in common that differ in case and separators only."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
@@ -103,91 +105,93 @@ def _map(value: Any) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-Take = Callable[[Draft, Any, int], None]
+FieldHandler = Callable[[AgentDraft, Any, int], None]
 
 
-def _field(name: str, read: Callable[[Any], Any]) -> Take:
-    def take(draft: Draft, value: Any, line: int) -> None:
+def _field(name: str, read: Callable[[Any], Any]) -> FieldHandler:
+    def take(draft: AgentDraft, value: Any, line: int) -> None:
         draft.fields[name] = read(value)
 
     return take
 
 
-def _limit(name: str, read: Callable[[Any], Any]) -> Take:
-    def take(draft: Draft, value: Any, line: int) -> None:
-        draft.limits[name] = read(value)
+def _limit(name: str, read: Callable[[Any], Any]) -> FieldHandler:
+    def take(draft: AgentDraft, value: Any, line: int) -> None:
+        draft.budget_fields[name] = read(value)
 
     return take
 
 
-def _name(draft: Draft, value: Any, line: int) -> None:
-    name = plain_name(_text(value))
+def _name(draft: AgentDraft, value: Any, line: int) -> None:
+    name = normalize_name(_text(value))
     if not name:
         raise ValueError(f"{value!r} has no letter in it")
     if name != value:
-        draft.notes.note(line, f"{value!r} is called {name!r} here")
+        draft.diagnostics.add_note(line, f"{value!r} is called {name!r} here")
     draft.fields["name"] = name
 
 
-def _description(draft: Draft, value: Any, line: int) -> None:
+def _description(draft: AgentDraft, value: Any, line: int) -> None:
     text = " ".join(_text(value).split())
-    if len(text) > DESCRIPTION:
-        draft.notes.warning(
+    if len(text) > MAX_DESCRIPTION:
+        draft.diagnostics.add_warning(
             line,
-            f"a description of {len(text):,} characters; every call of a model pays for it, so {DESCRIPTION:,} are used",
+            f"a description of {len(text):,} characters; every call of a model pays for it, so {MAX_DESCRIPTION:,} are used",
         )
-    draft.fields["description"] = text[:DESCRIPTION]
+    draft.fields["description"] = text[:MAX_DESCRIPTION]
 
 
-def _model(draft: Draft, value: Any, line: int) -> None:
+def _model(draft: AgentDraft, value: Any, line: int) -> None:
     named = _text(value)
     draft.fields["model"] = "inherit" if named.lower() in ("inherit", "auto", "default") else named
 
 
-def _tools(draft: Draft, value: Any, line: int) -> None:
-    found = tools_field.allowed(value, draft.known, draft.notes, line)
+def _tools(draft: AgentDraft, value: Any, line: int) -> None:
+    found = tools_field.parse_allowed(value, draft.known_tools, draft.diagnostics, line)
     draft.tools = found.tools
     if found.agents is not None:
         draft.fields["children"] = found.agents
     names = [tool.partition("(")[0] for tool in found.tools]
     if names and not any(
-        name in ("*", *tools_field.BUILT_IN, *draft.known) or name.startswith("mcp__")
+        name in ("*", *tools_field.BUILTIN_TOOLS, *draft.known_tools) or name.startswith("mcp__")
         for name in names
     ):
         raise ValueError("names no tool that there is")
 
 
-def _barred(draft: Draft, value: Any, line: int) -> None:
-    draft.barred += tools_field.forbidden(value, draft.known, draft.notes, line)
+def _barred(draft: AgentDraft, value: Any, line: int) -> None:
+    draft.denied_tools += tools_field.parse_forbidden(
+        value, draft.known_tools, draft.diagnostics, line
+    )
 
 
-def _permission(draft: Draft, value: Any, line: int) -> None:
-    found = tools_field.permitted(value, draft.notes, line)
-    draft.barred += tuple(tool for tool in found.tools if tool.startswith("!"))
+def _permission(draft: AgentDraft, value: Any, line: int) -> None:
+    found = tools_field.parse_permission(value, draft.diagnostics, line)
+    draft.denied_tools += tuple(tool for tool in found.tools if tool.startswith("!"))
     if only := tuple(tool for tool in found.tools if not tool.startswith("!")):
         draft.tools = only
     if found.agents is not None:
         draft.fields["children"] = found.agents
 
 
-def _permission_mode(draft: Draft, value: Any, line: int) -> None:
+def _permission_mode(draft: AgentDraft, value: Any, line: int) -> None:
     mode = _MODES.get(_text(value))
     if mode is None:
         raise ValueError(f"{value!r} is none of {', '.join(Mode)}")
     _take_mode(draft, mode)
     if mode in (Mode.ACCEPT_EDITS, Mode.BYPASS):
-        draft.notes.note(
+        draft.diagnostics.add_note(
             line, f"{value}: a child has its parent's rights or less, whatever its file says"
         )
 
 
-def _take_mode(draft: Draft, mode: Mode) -> None:
+def _take_mode(draft: AgentDraft, mode: Mode) -> None:
     draft.fields["mode"] = mode
     if mode is Mode.PLAN:
-        draft.barred += ("!write", "!edit")
+        draft.denied_tools += ("!write", "!edit")
 
 
-def _sandbox_mode(draft: Draft, value: Any, line: int) -> None:
+def _sandbox_mode(draft: AgentDraft, value: Any, line: int) -> None:
     mode = _text(value)
     if mode == "read-only":
         _take_mode(draft, Mode.PLAN)
@@ -195,19 +199,21 @@ def _sandbox_mode(draft: Draft, value: Any, line: int) -> None:
         raise ValueError(f"{mode!r} is none of read-only, workspace-write, danger-full-access")
 
 
-def _child_tools(draft: Draft, value: Any, line: int) -> None:
-    draft.fields["child_tools"] = tools_field.allowed(value, draft.known, draft.notes, line).tools
+def _child_tools(draft: AgentDraft, value: Any, line: int) -> None:
+    draft.fields["child_tools"] = tools_field.parse_allowed(
+        value, draft.known_tools, draft.diagnostics, line
+    ).tools
 
 
-def _budget(draft: Draft, value: Any, line: int) -> None:
+def _budget(draft: AgentDraft, value: Any, line: int) -> None:
     for key, amount in _map(value).items():
         try:
             if key == "minutes":
-                draft.limits["seconds"] = _number(amount, 0.001, 1e6) * 60
+                draft.budget_fields["seconds"] = _number(amount, 0.001, 1e6) * 60
             elif key in ("seconds", "usd") and key in Budget.__struct_fields__:
-                draft.limits[key] = _number(amount, 0.001, 1e8)
+                draft.budget_fields[key] = _number(amount, 0.001, 1e8)
             elif key in Budget.__struct_fields__:
-                draft.limits[key] = _count(amount, 0 if key in ("children", "depth") else 1)
+                draft.budget_fields[key] = _count(amount, 0 if key in ("children", "depth") else 1)
             else:
                 raise ValueError(
                     f"is unknown; there are {', '.join(Budget.__struct_fields__)}, minutes"
@@ -216,36 +222,36 @@ def _budget(draft: Draft, value: Any, line: int) -> None:
             raise ValueError(f"{key} {wrong}") from None
 
 
-def _skills(draft: Draft, value: Any, line: int) -> None:
-    draft.skills = tuple(tools_field.listed(value))
+def _skills(draft: AgentDraft, value: Any, line: int) -> None:
+    draft.skills = tuple(tools_field.parse_names(value))
 
 
-def _context(draft: Draft, value: Any, line: int) -> None:
+def _context(draft: AgentDraft, value: Any, line: int) -> None:
     if value not in ("none", "project", "full"):
         raise ValueError(f"{value!r} is none of none, project, full")
     draft.fields["context"] = value
 
 
-def _mode(draft: Draft, value: Any, line: int) -> None:
+def _mode(draft: AgentDraft, value: Any, line: int) -> None:
     if value not in ("primary", "subagent", "all"):
         raise ValueError(f"{value!r} is none of primary, subagent, all")
-    draft.main = value == "primary"
+    draft.is_main = value == "primary"
 
 
-def _off(why: str) -> Take:
-    def take(draft: Draft, value: Any, line: int) -> None:
+def _off(why: str) -> FieldHandler:
+    def take(draft: AgentDraft, value: Any, line: int) -> None:
         if _yes(value):
-            draft.off = why
+            draft.unused_reason = why
 
     return take
 
 
-def _kind(draft: Draft, value: Any, line: int) -> None:
+def _kind(draft: AgentDraft, value: Any, line: int) -> None:
     if value != "local":
-        draft.off = f"agents of kind {value!r} run elsewhere"
+        draft.unused_reason = f"agents of kind {value!r} run elsewhere"
 
 
-def _model_config(draft: Draft, value: Any, line: int) -> None:
+def _model_config(draft: AgentDraft, value: Any, line: int) -> None:
     _nested(
         draft,
         value,
@@ -254,21 +260,21 @@ def _model_config(draft: Draft, value: Any, line: int) -> None:
     )
 
 
-def _run_config(draft: Draft, value: Any, line: int) -> None:
+def _run_config(draft: AgentDraft, value: Any, line: int) -> None:
     _nested(draft, value, line, {"max_turns": _TURNS, "max_time_minutes": _MINUTES})
 
 
-def _nested(draft: Draft, value: Any, line: int, keys: Mapping[str, Take]) -> None:
+def _nested(draft: AgentDraft, value: Any, line: int, keys: Mapping[str, FieldHandler]) -> None:
     for key, inner in _map(value).items():
         if key in keys:
             keys[key](draft, inner, line)
         else:
-            draft.notes.warning(line, f"unknown key {key!r}")
+            draft.diagnostics.add_warning(line, f"unknown key {key!r}")
 
 
-def _outputs(draft: Draft, value: Any, line: int) -> None:
+def _outputs(draft: AgentDraft, value: Any, line: int) -> None:
     if isinstance(value, list):
-        value = dict.fromkeys(tools_field.listed(value), "")
+        value = dict.fromkeys(tools_field.parse_names(value), "")
     given = _map(value)
     required: Any = None
     if isinstance(given.get("properties"), dict):
@@ -309,7 +315,7 @@ _TEMPERATURE = _field("temperature", lambda value: _number(value, 0, 2))
 _TOP_P = _field("top_p", lambda value: _number(value, 0, 1))
 _INSTRUCTIONS = _field("instructions", _text)
 
-_SPELLED: tuple[tuple[str, Take], ...] = (
+_SPELLED: tuple[tuple[str, FieldHandler], ...] = (
     ("name", _name),
     ("description", _description),
     ("prompt developer_instructions instructions", _INSTRUCTIONS),

@@ -12,11 +12,11 @@ from typing import Any
 
 from msgspec import Struct, json
 
-from .diagnostics import Notes
+from .diagnostics import FileDiagnostics
 
-DEEPEST = 20
+MAX_DEPTH = 20
 """Levels of lists and maps in a head."""
-LARGEST = 64 << 10
+MAX_CHARACTERS = 64 << 10
 """Characters of a head."""
 
 
@@ -27,7 +27,7 @@ class Entry(Struct, frozen=True):
     line: int
 
 
-class Page(Struct, frozen=True):
+class Document(Struct, frozen=True):
     """A file with a head.
 
     Arguments:
@@ -36,31 +36,31 @@ class Page(Struct, frozen=True):
 
     entries: dict[str, Entry]
     body: str
-    line: int
+    body_line: int
 
 
-def page(text: str, notes: Notes) -> Page | None:
+def parse_document(text: str, notes: FileDiagnostics) -> Document | None:
     """The file's head and body; None when it has no head, or one that cannot be read (`notes` says why, then)."""
     parts = _parted(text, notes)
     if parts is None:
         return None
     head, body, line = parts
-    entries = mapping(head, notes, first=2)
-    return None if entries is None else Page(entries, body.strip(), line)
+    entries = parse_mapping(head, notes, first_line=2)
+    return None if entries is None else Document(entries, body.strip(), line)
 
 
-def _parted(text: str, notes: Notes) -> tuple[str, str, int] | None:
+def _parted(text: str, notes: FileDiagnostics) -> tuple[str, str, int] | None:
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
         return None
     for at, line in enumerate(lines[1:], 1):
         if line.rstrip() == "---":
             return "\n".join(lines[1:at]), "\n".join(lines[at + 1 :]), at + 2
-    notes.error(1, "the head that begins here has no end: a second line ---")
+    notes.add_error(1, "the head that begins here has no end: a second line ---")
     return None
 
 
-def mapping(head: str, notes: Notes, *, first: int) -> dict[str, Entry] | None:
+def parse_mapping(head: str, notes: FileDiagnostics, *, first_line: int) -> dict[str, Entry] | None:
     """A YAML mapping of texts to values; None, and an error in `notes`, for anything else.
 
     Values with an unquoted colon, which is no YAML but common, are read as the texts they are meant to be.
@@ -70,27 +70,27 @@ def mapping(head: str, notes: Notes, *, first: int) -> dict[str, Entry] | None:
     """
     import yaml
 
-    if len(head) > LARGEST:
-        notes.error(first, f"a head of more than {LARGEST:,} characters")
+    if len(head) > MAX_CHARACTERS:
+        notes.add_error(first_line, f"a head of more than {MAX_CHARACTERS:,} characters")
         return None
     try:
-        return _read(head, notes, first)
+        return _read(head, notes, first_line)
     except _Unreadable as error:
-        notes.error(error.line + first, error.reason)
+        notes.add_error(error.line + first_line, error.reason)
         return None
     except (yaml.YAMLError, UnicodeError) as error:
         wrong = _as_unreadable(error)
     mended, lines = _mended(head)
     try:
-        entries = _read(mended, notes, first) if lines else None
+        entries = _read(mended, notes, first_line) if lines else None
     except (yaml.YAMLError, _Unreadable):
         entries = None
     if entries is None:
-        notes.error(wrong.line + first, f"not YAML: {wrong.reason}")
+        notes.add_error(wrong.line + first_line, f"not YAML: {wrong.reason}")
         return None
     for line in lines:
-        notes.warning(
-            line + first, "not YAML: a text with a colon in it wants quotes; read as one text"
+        notes.add_warning(
+            line + first_line, "not YAML: a text with a colon in it wants quotes; read as one text"
         )
     return entries
 
@@ -107,7 +107,7 @@ def _as_unreadable(error: Exception) -> _Unreadable:
     return _Unreadable(mark.line if mark else 0, reason)
 
 
-def _read(head: str, notes: Notes, first: int) -> dict[str, Entry] | None:
+def _read(head: str, notes: FileDiagnostics, first: int) -> dict[str, Entry] | None:
     import yaml
 
     events: Any = yaml.parse(head, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
@@ -123,7 +123,7 @@ def _read(head: str, notes: Notes, first: int) -> dict[str, Entry] | None:
         raise _Unreadable(event.start_mark.line, "the head is no list of `key: value` lines")
     for key, value, line in _pairs(events, 1):
         if key in entries:
-            notes.warning(line + first, f"{key!r} is given twice; the last one counts")
+            notes.add_warning(line + first, f"{key!r} is given twice; the last one counts")
         entries[key] = Entry(value, line + first)
     return entries
 
@@ -149,8 +149,8 @@ def _value(event: Any, events: Any, depth: int) -> Any:
         return _scalar(event.value) if event.implicit[0] else event.value
     if isinstance(event, yaml.AliasEvent):
         raise _Unreadable(line, "aliases (*name) are not read; write the value out")
-    if depth >= DEEPEST:
-        raise _Unreadable(line, f"more than {DEEPEST} levels deep")
+    if depth >= MAX_DEPTH:
+        raise _Unreadable(line, f"more than {MAX_DEPTH} levels deep")
     if isinstance(event, yaml.MappingStartEvent):
         return {key: value for key, value, _ in _pairs(events, depth + 1)}
     items: list[Any] = []

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 
-class Kind(Struct, frozen=True):
+class LocationKind(Struct, frozen=True):
     """One tool's way to keep agents.
 
     Arguments:
@@ -19,27 +19,27 @@ class Kind(Struct, frozen=True):
     dialect: str
     folder: str
     suffix: str = ".md"
-    deep: bool = False
-    person: str = ""
+    is_recursive: bool = False
+    user_folder: str = ""
 
 
-KINDS = (
-    Kind("agents", ".agents/agents"),
-    Kind("claude", ".claude/agents", deep=True),
-    Kind("gemini", ".gemini/agents"),
-    Kind("opencode", ".opencode/agents", person=".config/opencode/agents"),
-    Kind("opencode", ".opencode/agent", person=".config/opencode/agent"),
-    Kind("codex", ".codex/agents", ".toml"),
-    Kind("qwen", ".qwen/agents"),
-    Kind("goose", ".goose/agents"),
+AGENT_LOCATIONS = (
+    LocationKind("agents", ".agents/agents"),
+    LocationKind("claude", ".claude/agents", is_recursive=True),
+    LocationKind("gemini", ".gemini/agents"),
+    LocationKind("opencode", ".opencode/agents", user_folder=".config/opencode/agents"),
+    LocationKind("opencode", ".opencode/agent", user_folder=".config/opencode/agent"),
+    LocationKind("codex", ".codex/agents", ".toml"),
+    LocationKind("qwen", ".qwen/agents"),
+    LocationKind("goose", ".goose/agents"),
 )
-SKILLS = (
-    Kind("agents", ".agents/skills", "SKILL.md", deep=True),
-    Kind("claude", ".claude/skills", "SKILL.md", deep=True),
+SKILL_LOCATIONS = (
+    LocationKind("agents", ".agents/skills", "SKILL.md", is_recursive=True),
+    LocationKind("claude", ".claude/skills", "SKILL.md", is_recursive=True),
 )
 
 
-class Place(Struct, frozen=True):
+class Location(Struct, frozen=True):
     """A folder that is there.
 
     Arguments:
@@ -47,13 +47,13 @@ class Place(Struct, frozen=True):
         personal: it is in the person's home, not in the project.
     """
 
-    kind: Kind
+    kind: LocationKind
     folder: str
     within: str
-    personal: bool
+    is_personal: bool
 
 
-def chain(folder: str) -> list[str]:
+def project_folders(folder: str) -> list[str]:
     """Real paths from `folder` up to the root of its git repository; the folder alone where there is none."""
     here = os.path.realpath(folder)
     found, at = [here], here
@@ -65,17 +65,17 @@ def chain(folder: str) -> list[str]:
     return found
 
 
-def places(kinds: tuple[Kind, ...], folder: str, home: str) -> Iterator[Place]:
+def find_locations(kinds: tuple[LocationKind, ...], folder: str, home: str) -> Iterator[Location]:
     """The folders that are there, the one with most say first, each once.
 
     Arguments:
         folder: of the project. home: the person's; "" leaves it out.
     """
-    project, seen = chain(folder), set[str]()
+    project, seen = project_folders(folder), set[str]()
     person = [(home, "", True)] if home else []
     for top, within, personal in [*((at, project[-1], False) for at in project), *person]:
         for kind in kinds:
-            path = os.path.join(top, kind.person or kind.folder if personal else kind.folder)
+            path = os.path.join(top, kind.user_folder or kind.folder if personal else kind.folder)
             real = os.path.realpath(path)
             if (
                 real in seen
@@ -84,4 +84,4 @@ def places(kinds: tuple[Kind, ...], folder: str, home: str) -> Iterator[Place]:
             ):
                 continue
             seen.add(real)
-            yield Place(kind, path, within, personal)
+            yield Location(kind, path, within, personal)

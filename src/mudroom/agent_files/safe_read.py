@@ -6,62 +6,62 @@ import os
 import stat
 from collections.abc import Iterator
 
-from .diagnostics import Notes
+from .diagnostics import FileDiagnostics
 
-LARGEST = 1 << 20
+MAX_BYTES = 1 << 20
 """Bytes of a file that is read."""
-FILES = 1_000
+MAX_FILES = 1_000
 """Files looked at below one folder."""
-DEPTH = 6
+MAX_DEPTH = 6
 """Folders below one another that are looked into."""
 
 
-def text_of(path: str, within: str, notes: Notes) -> str | None:
+def read_text(path: str, within: str, notes: FileDiagnostics) -> str | None:
     """The text of a file without its byte order mark, line ends as \\n; None, and the reason in `notes`, when it cannot be had.
 
     Arguments:
         within: real path of the folder that the file, links followed, must lie beneath; "" for anywhere.
     """
     real = os.path.realpath(path)
-    if within and not beneath(real, within):
-        notes.error(1, f"a link that leads out of {within}")
+    if within and not is_beneath(real, within):
+        notes.add_error(1, f"a link that leads out of {within}")
         return None
     try:
         with open(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                notes.error(1, "not a regular file")
+                notes.add_error(1, "not a regular file")
                 return None
-            data = file.read(LARGEST + 1)
+            data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        notes.error(1, f"cannot be read: {getattr(error, 'strerror', None) or error}")
+        notes.add_error(1, f"cannot be read: {getattr(error, 'strerror', None) or error}")
         return None
     return _decoded(data, notes)
 
 
-def _decoded(data: bytes, notes: Notes) -> str | None:
-    if len(data) > LARGEST:
-        notes.error(1, f"larger than {LARGEST:,} bytes")
+def _decoded(data: bytes, notes: FileDiagnostics) -> str | None:
+    if len(data) > MAX_BYTES:
+        notes.add_error(1, f"larger than {MAX_BYTES:,} bytes")
     elif (at := data.find(b"\0")) >= 0:
-        notes.error(data.count(b"\n", 0, at) + 1, "binary, not text")
+        notes.add_error(data.count(b"\n", 0, at) + 1, "binary, not text")
     else:
         try:
             return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
         except UnicodeDecodeError as error:
-            notes.error(data.count(b"\n", 0, error.start) + 1, "not UTF-8")
+            notes.add_error(data.count(b"\n", 0, error.start) + 1, "not UTF-8")
     return None
 
 
-def beneath(path: str, folder: str) -> bool:
+def is_beneath(path: str, folder: str) -> bool:
     """Whether a path is `folder` or in it; both absolute and free of links."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
-def below(folder: str, suffix: str, *, deep: bool = True) -> Iterator[str]:
+def find_files(folder: str, suffix: str, *, recursive: bool = True) -> Iterator[str]:
     """Paths of files whose names end with `suffix` in a folder and, if `deep`, the folders in it, sorted.
 
     Links to folders are not followed, so there are no circles; at most FILES files, DEPTH folders deep.
     """
-    left, folders = FILES, [(folder, 1)]
+    left, folders = MAX_FILES, [(folder, 1)]
     while folders and left:
         at, depth = folders.pop()
         try:
@@ -75,7 +75,7 @@ def below(folder: str, suffix: str, *, deep: bool = True) -> Iterator[str]:
             if entry.name.endswith(suffix) and left:
                 left -= 1
                 yield entry.path
-        if deep and depth < DEPTH:
+        if recursive and depth < MAX_DEPTH:
             folders.extend(
                 (entry.path, depth + 1)
                 for entry in reversed(listed)

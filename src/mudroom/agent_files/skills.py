@@ -9,18 +9,18 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from .diagnostics import Finding, Notes
-from .frontmatter import Entry, Page, page
-from .locations import SKILLS, places
-from .safe_read import below, text_of
+from .diagnostics import Diagnostic, FileDiagnostics
+from .frontmatter import Document, Entry, parse_document
+from .locations import SKILL_LOCATIONS, find_locations
+from .safe_read import find_files, read_text
 
-NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+NAME_PATTERN = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 """A skill's name as the specification wants it, at most 64 characters."""
-DESCRIPTION = 1_024
+MAX_DESCRIPTION = 1_024
 """Characters of a description."""
-COMPATIBILITY = 500
+MAX_COMPATIBILITY = 500
 """Characters of a compatibility note."""
-LISTED = 100
+MAX_LISTED_FILES = 100
 """Files of a skill that are named when it is loaded."""
 
 _SPECIFIED = {"name", "description", "license", "compatibility", "metadata", "allowed-tools"}
@@ -47,23 +47,23 @@ class Skill(Struct, frozen=True):
     description: str
     path: str
     within: str = ""
-    hidden: bool = False
+    is_hidden: bool = False
 
     @property
     def folder(self) -> str:
         """Absolute path of its folder."""
         return os.path.dirname(self.path)
 
-    def files(self) -> list[str]:
+    def list_files(self) -> list[str]:
         """Its other files, relative to its folder, at most LISTED."""
-        found = (os.path.relpath(path, self.folder) for path in below(self.folder, ""))
-        return [path for path in found if path != "SKILL.md"][:LISTED]
+        found = (os.path.relpath(path, self.folder) for path in find_files(self.folder, ""))
+        return [path for path in found if path != "SKILL.md"][:MAX_LISTED_FILES]
 
-    def text(self, arguments: str = "") -> str:
+    def load_text(self, arguments: str = "") -> str:
         """The body, its places for the folder and the arguments filled in once; no command in it is run. "" if it has gone."""
-        notes = Notes(self.path)
-        text = text_of(self.path, self.within, notes)
-        read = page(text, notes) if text is not None else None
+        notes = FileDiagnostics(self.path)
+        text = read_text(self.path, self.within, notes)
+        read = parse_document(text, notes) if text is not None else None
         if read is None:
             return ""
         words, used = arguments.split(), list[str]()
@@ -83,26 +83,26 @@ class Skill(Struct, frozen=True):
         return body if used or not arguments else f"{body}\n\nARGUMENTS: {arguments}"
 
 
-class Skills(Struct, frozen=True):
+class LoadedSkills(Struct, frozen=True):
     """The skills by name, and what was found wrong with their files."""
 
     by_name: dict[str, Skill]
-    findings: tuple[Finding, ...]
+    diagnostics: tuple[Diagnostic, ...]
 
 
-def skills_from(folder: str, *, home: str) -> Skills:
+def load_skills(folder: str, *, home: str) -> LoadedSkills:
     """The skills of a project's folder and of a person.
 
     Arguments:
         folder: of the project. home: the person's; "" leaves it out.
     """
     found: dict[str, Skill] = {}
-    findings: list[Finding] = []
-    for place in places(SKILLS, folder, home):
-        for path in below(place.folder, "SKILL.md"):
+    findings: list[Diagnostic] = []
+    for place in find_locations(SKILL_LOCATIONS, folder, home):
+        for path in find_files(place.folder, "SKILL.md"):
             if os.path.basename(path) != "SKILL.md":
                 continue
-            skill, remarks = skill_of(path, place.within)
+            skill, remarks = load_skill(path, place.within)
             findings += remarks
             if skill is None:
                 continue
@@ -110,61 +110,61 @@ def skills_from(folder: str, *, home: str) -> Skills:
                 findings.append(_clash(path, found[skill.name]))
             else:
                 found[skill.name] = skill
-    return Skills(found, tuple(findings))
+    return LoadedSkills(found, tuple(findings))
 
 
-def skill_of(path: str, within: str = "") -> tuple[Skill | None, list[Finding]]:
+def load_skill(path: str, within: str = "") -> tuple[Skill | None, list[Diagnostic]]:
     """The skill in a SKILL.md, None if it cannot be used, and what there is to say about it."""
-    notes = Notes(path)
-    text = text_of(path, within, notes)
-    read = page(text, notes) if text is not None else None
+    notes = FileDiagnostics(path)
+    text = read_text(path, within, notes)
+    read = parse_document(text, notes) if text is not None else None
     if read is None:
-        if not notes.failed:
-            notes.error(1, "no head: the file must begin with --- and name and description")
-        return None, notes.findings
+        if not notes.has_errors:
+            notes.add_error(1, "no head: the file must begin with --- and name and description")
+        return None, notes.items
     skill = _checked(path, within, read, notes)
-    return (None if notes.failed else skill), notes.findings
+    return (None if notes.has_errors else skill), notes.items
 
 
-def _checked(path: str, within: str, read: Page, notes: Notes) -> Skill:
+def _checked(path: str, within: str, read: Document, notes: FileDiagnostics) -> Skill:
     entries = read.entries
     _check_keys(entries, notes)
     folder = os.path.basename(os.path.dirname(path))
     name, line = _text(entries, "name", notes)
     if not name:
         name = folder
-        notes.warning(line, f"no name; it is called {name!r}, like its folder")
-    elif not NAME.fullmatch(name) or len(name) > 64:
-        notes.warning(line, f"name {name!r}: up to 64 of a-z, 0-9 and single hyphens are meant")
+        notes.add_warning(line, f"no name; it is called {name!r}, like its folder")
+    elif not NAME_PATTERN.fullmatch(name) or len(name) > 64:
+        notes.add_warning(line, f"name {name!r}: up to 64 of a-z, 0-9 and single hyphens are meant")
     elif name != folder:
-        notes.warning(line, f"name {name!r} is not that of its folder, {folder!r}")
+        notes.add_warning(line, f"name {name!r} is not that of its folder, {folder!r}")
     description, line = _text(entries, "description", notes)
     if not description:
-        notes.error(line, "no description: nobody would know when to use it")
-    if len(description) > DESCRIPTION:
-        notes.warning(
-            line, f"a description of {len(description):,} characters; {DESCRIPTION:,} are used"
+        notes.add_error(line, "no description: nobody would know when to use it")
+    if len(description) > MAX_DESCRIPTION:
+        notes.add_warning(
+            line, f"a description of {len(description):,} characters; {MAX_DESCRIPTION:,} are used"
         )
     if more := _text(entries, "when_to_use", notes)[0]:
         description = f"{description} {more}"
     if found := _COMMAND.search(read.body):
-        notes.note(
-            read.line + read.body.count("\n", 0, found.start()),
+        notes.add_note(
+            read.body_line + read.body.count("\n", 0, found.start()),
             "commands in a skill's text are not run",
         )
     return Skill(
         " ".join(name.split())[:64],
-        description[:DESCRIPTION],
+        description[:MAX_DESCRIPTION],
         path,
         within,
         _on(entries, "disable-model-invocation"),
     )
 
 
-def _check_keys(entries: dict[str, Entry], notes: Notes) -> None:
+def _check_keys(entries: dict[str, Entry], notes: FileDiagnostics) -> None:
     for key, entry in entries.items():
         if key not in _SPECIFIED | _CLAUDES:
-            notes.warning(entry.line, f"unknown key {key!r}")
+            notes.add_warning(entry.line, f"unknown key {key!r}")
         elif key in (
             "context",
             "agent",
@@ -176,16 +176,18 @@ def _check_keys(entries: dict[str, Entry], notes: Notes) -> None:
             "allowed-tools",
             "disallowed-tools",
         ):
-            notes.note(entry.line, f"{key!r} has no effect here")
+            notes.add_note(entry.line, f"{key!r} has no effect here")
     compatibility = entries.get("compatibility")
-    if compatibility and len(str(compatibility.value)) > COMPATIBILITY:
-        notes.warning(compatibility.line, f"compatibility: more than {COMPATIBILITY} characters")
+    if compatibility and len(str(compatibility.value)) > MAX_COMPATIBILITY:
+        notes.add_warning(
+            compatibility.line, f"compatibility: more than {MAX_COMPATIBILITY} characters"
+        )
     metadata = entries.get("metadata")
     if metadata and not _is_map_of_texts(metadata.value):
-        notes.warning(metadata.line, "metadata is no map of texts")
+        notes.add_warning(metadata.line, "metadata is no map of texts")
     for key in ("license", "compatibility", "allowed-tools"):
         if key in entries and not isinstance(entries[key].value, str):
-            notes.warning(entries[key].line, f"{key} is no text")
+            notes.add_warning(entries[key].line, f"{key} is no text")
 
 
 def _is_map_of_texts(value: Any) -> bool:
@@ -194,12 +196,12 @@ def _is_map_of_texts(value: Any) -> bool:
     )
 
 
-def _text(entries: dict[str, Entry], key: str, notes: Notes) -> tuple[str, int]:
+def _text(entries: dict[str, Entry], key: str, notes: FileDiagnostics) -> tuple[str, int]:
     entry = entries.get(key)
     if entry is None:
         return "", 1
     if not isinstance(entry.value, str):
-        notes.warning(entry.line, f"{key} is no text")
+        notes.add_warning(entry.line, f"{key} is no text")
         return "", entry.line
     return " ".join(entry.value.split()), entry.line
 
@@ -208,15 +210,17 @@ def _on(entries: dict[str, Entry], key: str) -> bool:
     return key in entries and entries[key].value is True
 
 
-def _clash(path: str, first: Skill) -> Finding:
-    notes = Notes(path)
-    notes.warning(1, f"not used: {first.path} is called {first.name!r}, too, and goes before it")
-    return notes.findings[0]
+def _clash(path: str, first: Skill) -> Diagnostic:
+    notes = FileDiagnostics(path)
+    notes.add_warning(
+        1, f"not used: {first.path} is called {first.name!r}, too, and goes before it"
+    )
+    return notes.items[0]
 
 
-def preloaded(skills: Iterable[Skill]) -> str:
+def format_preloaded(skills: Iterable[Skill]) -> str:
     """The bodies of skills, to be read from the start."""
     return "\n\n".join(
-        f'<skill name="{skill.name}" folder="{skill.folder}">\n{skill.text()}\n</skill>'
+        f'<skill name="{skill.name}" folder="{skill.folder}">\n{skill.load_text()}\n</skill>'
         for skill in skills
     )

@@ -11,10 +11,10 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from .._core.tools import canonical
-from .diagnostics import Notes
+from .._core.tools import canonical_tool_name
+from .diagnostics import FileDiagnostics
 
-BUILT_IN = ("bash", "read", "write", "edit", "glob", "grep", "todo", "task", "skill")
+BUILTIN_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "todo", "task", "skill")
 """Tools that are always known."""
 
 _NEAREST = {"ls": "glob"}
@@ -23,14 +23,14 @@ _CALLED = re.compile(r"([^()]+)\((.*)\)")
 _GEMINI_MCP = re.compile(r"mcp_([^_]+)_(.+)")
 
 
-class Rights(Struct, frozen=True):
+class ToolsField(Struct, frozen=True):
     """What a list of tools says: names or patterns, and the agents that `task` is limited to, likewise (None: not limited)."""
 
     tools: tuple[str, ...]
     agents: tuple[str, ...] | None = None
 
 
-def listed(value: Any) -> list[str]:
+def parse_names(value: Any) -> list[str]:
     """The names in a list of texts, or in one text with commas. Raises ValueError for anything else."""
     if value is None:
         return []
@@ -41,7 +41,9 @@ def listed(value: Any) -> list[str]:
     raise ValueError("is no list of names")
 
 
-def allowed(value: Any, known: Iterable[str], notes: Notes, line: int) -> Rights:
+def parse_allowed(
+    value: Any, known: Iterable[str], notes: FileDiagnostics, line: int
+) -> ToolsField:
     """The tools a file allows: a list, a text with commas, or a map of names to true and false.
 
     Arguments:
@@ -53,15 +55,15 @@ def allowed(value: Any, known: Iterable[str], notes: Notes, line: int) -> Rights
         return _mapped(cast("Mapping[str, Any]", value), known, notes, line)
     tools: dict[str, None] = {}
     agents: tuple[str, ...] | None = None
-    for name in listed(value):
+    for name in parse_names(value):
         called = _CALLED.fullmatch(name)
-        tool = named(called[1] if called else name, known, notes, line)
+        tool = resolve_tool_name(called[1] if called else name, known, notes, line)
         if called and tool == "task":
-            agents = tuple(listed(called[2]))
+            agents = tuple(parse_names(called[2]))
         elif called:
             tool = _inside(tool, called[2])
         tools[tool] = None
-    return Rights(tuple(tools), agents)
+    return ToolsField(tuple(tools), agents)
 
 
 def _inside(tool: str, what: str) -> str:
@@ -72,18 +74,20 @@ def _inside(tool: str, what: str) -> str:
     return f"{tool}({what})" if what not in ("", "*", ":*") else tool
 
 
-def forbidden(value: Any, known: Iterable[str], notes: Notes, line: int) -> tuple[str, ...]:
+def parse_forbidden(
+    value: Any, known: Iterable[str], notes: FileDiagnostics, line: int
+) -> tuple[str, ...]:
     """The tools, and calls of tools, a file forbids, as patterns that take away."""
-    names = [(name, _CALLED.fullmatch(name)) for name in listed(value)]
+    names = [(name, _CALLED.fullmatch(name)) for name in parse_names(value)]
     return tuple(
-        f"!{_inside(named(called[1], known, notes, line), called[2])}"
+        f"!{_inside(resolve_tool_name(called[1], known, notes, line), called[2])}"
         if called
-        else f"!{named(name, known, notes, line)}"
+        else f"!{resolve_tool_name(name, known, notes, line)}"
         for name, called in names
     )
 
 
-def permitted(value: Any, notes: Notes, line: int) -> Rights:
+def parse_permission(value: Any, notes: FileDiagnostics, line: int) -> ToolsField:
     """opencode's `permission`: patterns of what it denies, or, where it denies "*", the tools it does not; agents for `task`.
 
     Raises ValueError when it cannot be understood.
@@ -93,7 +97,7 @@ def permitted(value: Any, notes: Notes, line: int) -> Rights:
     if not isinstance(value, Mapping):
         raise ValueError("is no map of tools to allow, ask or deny")
     verdicts = {
-        canonical(name): _verdict(name, said, notes, line)
+        canonical_tool_name(name): _verdict(name, said, notes, line)
         for name, said in cast("Mapping[str, Any]", value).items()
     }
     if "edit" in verdicts:
@@ -107,10 +111,10 @@ def permitted(value: Any, notes: Notes, line: int) -> Rights:
         agents = agents if few else ("*", *(f"!{name}" for name in said if said[name] == "deny"))
     barred = tuple(_parts(cast("Mapping[str, Any]", value)))
     if verdicts.pop("*", True):
-        return Rights(
+        return ToolsField(
             (*(f"!{tool}" for tool, given in verdicts.items() if not given), *barred), agents
         )
-    return Rights(
+    return ToolsField(
         (*(tuple(tool for tool, given in verdicts.items() if given) or ("!*",)), *barred), agents
     )
 
@@ -121,21 +125,23 @@ def _parts(value: Mapping[str, Any]) -> Iterator[str]:
         calls: Mapping[str, Any] = (
             cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
         )
-        if (tool := canonical(name)) != "task" and calls.get("*") != "deny":
+        if (tool := canonical_tool_name(name)) != "task" and calls.get("*") != "deny":
             yield from (
                 f"!{_inside(tool, what)}" for what, given in calls.items() if given == "deny"
             )
 
 
-def _verdict(name: str, said: Any, notes: Notes, line: int) -> bool:
+def _verdict(name: str, said: Any, notes: FileDiagnostics, line: int) -> bool:
     """Whether an agent gets the tool."""
     if isinstance(said, Mapping):
         every = list(cast("Mapping[str, Any]", said).values())
-        if canonical(name) == "task" and all(one in ("allow", "ask", "deny") for one in every):
+        if canonical_tool_name(name) == "task" and all(
+            one in ("allow", "ask", "deny") for one in every
+        ):
             return any(one != "deny" for one in every)
         whole = cast("Mapping[str, Any]", said).get("*") == "deny"
         if whole and any(one != "deny" for one in every):
-            notes.warning(
+            notes.add_warning(
                 line,
                 f"permission of {name}: what it allows of a tool it denies is not kept, so the agent does not get it",
             )
@@ -146,11 +152,11 @@ def _verdict(name: str, said: Any, notes: Notes, line: int) -> bool:
     if said not in ("allow", "ask", "deny"):
         raise ValueError(f"{name}: {said!r} is none of allow, ask, deny")
     if said == "ask":
-        notes.note(line, f"permission of {name}: whether to ask is for the session to say")
+        notes.add_note(line, f"permission of {name}: whether to ask is for the session to say")
     return said != "deny"
 
 
-def named(name: str, known: Iterable[str], notes: Notes, line: int) -> str:
+def resolve_tool_name(name: str, known: Iterable[str], notes: FileDiagnostics, line: int) -> str:
     """Our name, or pattern, for a tool; a warning for one that nobody knows."""
     name = name.strip()
     if found := _GEMINI_MCP.fullmatch(name):
@@ -161,16 +167,18 @@ def named(name: str, known: Iterable[str], notes: Notes, line: int) -> str:
         name = f"{name}__*"
     if name == "*" or name.startswith("mcp__"):
         return name
-    tool = _NEAREST.get(canonical(name), canonical(name))
-    if tool not in BUILT_IN and tool not in known:
-        notes.warning(line, f"no tool is called {name!r} here")
+    tool = _NEAREST.get(canonical_tool_name(name), canonical_tool_name(name))
+    if tool not in BUILTIN_TOOLS and tool not in known:
+        notes.add_warning(line, f"no tool is called {name!r} here")
     return tool
 
 
-def _mapped(value: Mapping[str, Any], known: Iterable[str], notes: Notes, line: int) -> Rights:
+def _mapped(
+    value: Mapping[str, Any], known: Iterable[str], notes: FileDiagnostics, line: int
+) -> ToolsField:
     if not all(isinstance(wanted, bool) for wanted in value.values()):
         raise ValueError("is no map of names to true and false")
-    names = {name: named(name, known, notes, line) for name in value}
+    names = {name: resolve_tool_name(name, known, notes, line) for name in value}
     if value.get("*") is False:
-        return Rights(tuple(names[name] for name, wanted in value.items() if wanted))
-    return Rights(("*", *(f"!{names[name]}" for name, wanted in value.items() if not wanted)))
+        return ToolsField(tuple(names[name] for name, wanted in value.items() if wanted))
+    return ToolsField(("*", *(f"!{names[name]}" for name, wanted in value.items() if not wanted)))

@@ -7,7 +7,7 @@ import sys
 
 from .._version import __version__
 
-DEBUG = "MUDROOM_DEBUG"
+DEBUG_VARIABLE = "MUDROOM_DEBUG"
 """Environment variable: show tracebacks."""
 
 
@@ -36,7 +36,7 @@ def run(arguments: list[str]) -> int:
     """Run a command line; the exit code: 0 done, 1 failed, 2 wrong usage, 75 try later, 130 and 143 stopped by a signal."""
     from click.exceptions import Exit
 
-    from .output.progress import say, silence
+    from .output.progress import discard_stdout, print_notice
 
     try:
         code = _invoke(arguments)
@@ -45,19 +45,19 @@ def run(arguments: list[str]) -> int:
     except Exit as early:
         return early.exit_code
     except Exception as error:  # noqa: BLE001  the last line of defence: a person gets a sentence, not a stack
-        if os.environ.get(DEBUG):
+        if os.environ.get(DEBUG_VARIABLE):
             import traceback
 
             traceback.print_exc()
-        text, code = _verdict(error)
+        text, code = _message_and_code(error)
         if text:
-            say(text)
+            print_notice(text)
         if isinstance(error, OSError):
-            silence()
+            discard_stdout()
         return code
 
 
-def _verdict(error: Exception) -> tuple[str, int]:
+def _message_and_code(error: Exception) -> tuple[str, int]:
     """What to say of an error, "" for nothing, and the exit code."""
     from click import ClickException
 
@@ -78,21 +78,21 @@ def _verdict(error: Exception) -> tuple[str, int]:
             return f"{words}: {error.filename}" if error.filename else words, 1
         case _:
             return (
-                f"{type(error).__name__}: {error}. This is a fault of mudroom's; {DEBUG}=1 shows where it arose.",
+                f"{type(error).__name__}: {error}. This is a fault of mudroom's; {DEBUG_VARIABLE}=1 shows where it arose.",
                 1,
             )
 
 
 def _invoke(arguments: list[str]) -> int:
-    from .commands.root import COMMANDS, front
+    from .commands.root import COMMANDS, root_command
 
     if asked := os.environ.get("_MUDROOM_COMPLETE"):
-        from .commands.shell_completion import answer
+        from .commands.shell_completion import print_completions
 
-        return answer(asked, front, COMMANDS)
+        return print_completions(asked, root_command, COMMANDS)
     if arguments and arguments[0] in COMMANDS:
         command, name, rest = COMMANDS[arguments[0]], f"mudroom {arguments[0]}", arguments[1:]
     else:
-        command, name, rest = front, "mudroom", arguments
+        command, name, rest = root_command, "mudroom", arguments
     with command.make_context(name, list(rest)) as context:
         return command.invoke(context)

@@ -1,6 +1,6 @@
 """Session logs of other programs as events of ours. Their forms are promised by nobody: what is not known is let go."""
 
-from .claude import claude
-from .codex import codex
+from .claude import read_claude_log
+from .codex import read_codex_log
 
-__all__ = ["claude", "codex"]
+__all__ = ["read_claude_log", "read_codex_log"]

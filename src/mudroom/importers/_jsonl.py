@@ -24,28 +24,28 @@ _AROUND = (
 )
 
 
-def rows(path: Path) -> Iterator[Row]:
+def read_rows(path: Path) -> Iterator[Row]:
     """The objects of a file, one a line; a line that is none, as a torn last one, is passed over."""
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            if found := entry(_parsed(line)):
+            if found := as_object(_parsed(line)):
                 yield found
 
 
-def whole(path: Path) -> Row:
+def read_object(path: Path) -> Row:
     """The object a file is, {} if there is none."""
     try:
-        return entry(_parsed(path.read_text(encoding="utf-8", errors="replace")))
+        return as_object(_parsed(path.read_text(encoding="utf-8", errors="replace")))
     except OSError:
         return {}
 
 
-def entry(value: Any) -> Row:
+def as_object(value: Any) -> Row:
     """The object, {} for anything else."""
     return cast(Row, value) if isinstance(value, dict) else {}
 
 
-def entries(value: Any) -> list[Row]:
+def as_objects(value: Any) -> list[Row]:
     """The objects of a list."""
     return (
         [cast(Row, each) for each in cast(list[Any], value) if isinstance(each, dict)]
@@ -54,29 +54,29 @@ def entries(value: Any) -> list[Row]:
     )
 
 
-def arguments(text: Any) -> tuple[Row, str]:
+def parse_arguments(text: Any) -> tuple[Row, str]:
     """The arguments of a call, and their raw text if they are no object."""
     found = _parsed(text) if isinstance(text, str) else text
-    return (entry(found), "") if isinstance(found, dict) else ({}, str(text))
+    return (as_object(found), "") if isinstance(found, dict) else ({}, str(text))
 
 
-def words(content: Any) -> str:
+def extract_text(content: Any) -> str:
     """The words of a message or result: text, or a list of blocks with text in them."""
     if isinstance(content, str):
         return content
     parts = [
         str(block.get("text", "")) if "text" in block else f"[{block.get('type', 'block')}]"
-        for block in entries(content)
+        for block in as_objects(content)
     ]
     return "\n".join(parts)
 
 
-def number(value: Any) -> int:
+def as_count(value: Any) -> int:
     """A count, 0 if it is none."""
     return value if isinstance(value, int) and value > 0 else 0
 
 
-def at(row: Row, default: float) -> float:
+def parse_time(row: Row, default: float) -> float:
     """When a line was written, in seconds since 1970."""
     try:
         return datetime.fromisoformat(str(row["timestamp"]).replace("Z", "+00:00")).timestamp()
@@ -84,12 +84,12 @@ def at(row: Row, default: float) -> float:
         return default
 
 
-def surrounding(text: str) -> bool:
+def is_injected_text(text: str) -> bool:
     """Whether a user message is the program's own word and no prompt of a person."""
     return text.lstrip().startswith(_AROUND)
 
 
-def log(path: Path, suited: Callable[[Path], bool], whose: str) -> Path:
+def find_log(path: Path, suited: Callable[[Path], bool], whose: str) -> Path:
     """The file itself, or the newest suited log of a folder and the folders below it. Raises UsageError."""
     if path.is_file():
         return path

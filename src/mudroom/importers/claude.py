@@ -8,12 +8,23 @@ from typing import Any
 
 from msgspec import Struct
 
-from .._core.events import Stored
-from .._core.messages import Call, Text, Thinking, Usage
-from .._core.tools import canonical
+from .._core.events import StoredEvent
+from .._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
+from .._core.tools import canonical_tool_name
 from ..errors import UsageError
-from ._jsonl import Row, at, entries, entry, log, number, rows, surrounding, whole, words
-from ._run_builder import Run, session
+from ._jsonl import (
+    Row,
+    as_count,
+    as_object,
+    as_objects,
+    extract_text,
+    find_log,
+    is_injected_text,
+    parse_time,
+    read_object,
+    read_rows,
+)
+from ._run_builder import RunBuilder, build_session
 
 _LINES = ("user", "assistant", "system")
 
@@ -27,7 +38,7 @@ class _Side(Struct):
     found: bool = False
 
 
-def claude(path: Path) -> tuple[str, list[Stored]]:
+def read_claude_log(path: Path) -> tuple[str, list[StoredEvent]]:
     """A session's id, and its events.
 
     Arguments:
@@ -35,15 +46,15 @@ def claude(path: Path) -> tuple[str, list[Stored]]:
 
     Raises UsageError when it is no such log.
     """
-    path = log(path, lambda found: not found.name.startswith("agent-"), "Claude's")
-    every = list(rows(path))
+    path = find_log(path, lambda found: not found.name.startswith("agent-"), "Claude's")
+    every = list(read_rows(path))
     lines = [row for row in every if _shown(row)]
     if not lines:
         raise UsageError("this is no session log of Claude's", where=str(path))
     reader = _Reader(_sides(path, lines))
     reader.conversation([row for row in every if not row.get("isSidechain")])
     first: Row = {key: value for row in reversed(lines) for key, value in row.items()}
-    return session(
+    return build_session(
         str(first.get("sessionId") or path.stem),
         str(first.get("cwd", "")),
         f"Claude Code {first.get('version', '')}",
@@ -61,8 +72,8 @@ def _sides(path: Path, lines: list[Row]) -> list[_Side]:
         agent = file.stem.removeprefix("agent-")
         sides[agent] = _Side(
             agent,
-            [row for row in rows(file) if row.get("type") in _LINES],
-            whole(file.with_suffix(".meta.json")),
+            [row for row in read_rows(file) if row.get("type") in _LINES],
+            read_object(file.with_suffix(".meta.json")),
         )
     chains: dict[str, str] = {}
     for row in lines:
@@ -79,7 +90,7 @@ class _Reader:
     """Reads conversations, each child where its parent called it."""
 
     def __init__(self, sides: list[_Side]) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[RunBuilder] = []
         self._sides = sides
 
     def conversation(self, lines: list[Row]) -> None:
@@ -88,17 +99,17 @@ class _Reader:
         A line says which it follows. Somebody who went back follows an earlier one than the last, and what was said in between
         is on no way to the end.
         """
-        named, of = _named(lines), dict[str, Run]()
+        named, of = _named(lines), dict[str, RunBuilder]()
         run, roots = None, 0
         for row in lines:
             before = of.get(_above(row), run) if "parentUuid" not in row or _above(row) else None
             if _shown(row) and (run is None or _is_prompt(row)):
                 roots += 1
-                text = words(entry(row.get("message")).get("content"))
-                run = Run(
+                text = extract_text(as_object(row.get("message")).get("content"))
+                run = RunBuilder(
                     str(roots),
                     text,
-                    at(row, run.at if run else 0.0),
+                    parse_time(row, run.at if run else 0.0),
                     continues=before.run_id if before else "",
                 )
                 self.runs.append(run)
@@ -118,44 +129,48 @@ class _Reader:
                     depth=1,
                 )
 
-    def _line(self, run: Run, row: Row, named: dict[str, str], depth: int) -> None:
-        now, message = at(row, run.at), entry(row.get("message"))
+    def _line(self, run: RunBuilder, row: Row, named: dict[str, str], depth: int) -> None:
+        now, message = parse_time(row, run.at), as_object(row.get("message"))
         content = message.get("content", row.get("content"))
         if row["type"] == "assistant":
-            blocks = list(_blocks(entries(content) or [{"type": "text", "text": words(content)}]))
-            turn = run.say(now, blocks, str(message.get("id", "")))
+            blocks = list(
+                _blocks(as_objects(content) or [{"type": "text", "text": extract_text(content)}])
+            )
+            turn = run.add_answer(now, blocks, str(message.get("id", "")))
             turn.usage, run.model = (
-                _usage(entry(message.get("usage"))),
+                _usage(as_object(message.get("usage"))),
                 run.model or str(message.get("model", "")),
             )
             for place, call in enumerate(turn.calls, 1):
                 if (
                     call in blocks
-                    and canonical(call.name) == "task"
+                    and canonical_tool_name(call.name) == "task"
                     and (side := self._called(call, named))
                 ):
                     self._child(run, side, call, f"{run.run_id}.{turn.number}.{place}", depth + 1)
             return
-        results = [block for block in entries(content) if block.get("type") == "tool_result"]
+        results = [block for block in as_objects(content) if block.get("type") == "tool_result"]
         for block in results:
-            text, call_id = words(block.get("content", "")), str(block.get("tool_use_id"))
-            run.answered(now, call_id, text, error=bool(block.get("is_error")))
+            text, call_id = extract_text(block.get("content", "")), str(block.get("tool_use_id"))
+            run.add_result(now, call_id, text, error=bool(block.get("is_error")))
             self._reported(run, call_id, text, error=bool(block.get("is_error")))
         rest = (
-            words([block for block in entries(content) if block.get("type") != "tool_result"])
-            if entries(content)
-            else words(content)
+            extract_text(
+                [block for block in as_objects(content) if block.get("type") != "tool_result"]
+            )
+            if as_objects(content)
+            else extract_text(content)
         )
         if rest.strip():
-            run.told(
+            run.add_note(
                 now,
                 rest,
                 "person"
-                if row["type"] == "user" and not row.get("isMeta") and not surrounding(rest)
+                if row["type"] == "user" and not row.get("isMeta") and not is_injected_text(rest)
                 else "engine",
             )
 
-    def _called(self, call: Call, named: dict[str, str]) -> _Side | None:
+    def _called(self, call: ToolCallBlock, named: dict[str, str]) -> _Side | None:
         """Whose call began it: as its description says, as the result says, or by the prompt."""
         free = [side for side in self._sides if not side.found]
         for side in free:
@@ -171,13 +186,15 @@ class _Reader:
             None,
         )
 
-    def _child(self, parent: Run, side: _Side, call: Call | None, run_id: str, depth: int) -> None:
+    def _child(
+        self, parent: RunBuilder, side: _Side, call: ToolCallBlock | None, run_id: str, depth: int
+    ) -> None:
         side.found = True
         given: Row = call.arguments if call else {}
-        run = Run(
+        run = RunBuilder(
             run_id,
             _prompt(side),
-            max(at(side.lines[0], parent.at), parent.at if call else 0.0),
+            max(parse_time(side.lines[0], parent.at), parent.at if call else 0.0),
             agent=str(given.get("subagent_type") or side.meta.get("agentType") or "agent"),
             description=str(given.get("description") or side.meta.get("description") or ""),
             parent=parent.run_id,
@@ -189,11 +206,11 @@ class _Reader:
         for row in side.lines[1 if _is_prompt(side.lines[0]) else 0 :]:
             self._line(run, row, named, depth)
 
-    def _reported(self, parent: Run, call_id: str, text: str, *, error: bool) -> None:
+    def _reported(self, parent: RunBuilder, call_id: str, text: str, *, error: bool) -> None:
         """The child of a call ended with this report, or went wrong."""
         for run in self.runs:
-            if run.place == (parent.run_id, call_id):
-                run.result, run.failed = text, error
+            if run.parent_call == (parent.run_id, call_id):
+                run.report_text, run.has_failed = text, error
 
 
 def _above(row: Row) -> str:
@@ -205,37 +222,42 @@ def _named(lines: list[Row]) -> dict[str, str]:
     """Call id -> the agent id that its result names."""
     named: dict[str, str] = {}
     for row in lines:
-        agent = entry(row.get("toolUseResult")).get("agentId")
-        for block in entries(entry(row.get("message")).get("content")):
+        agent = as_object(row.get("toolUseResult")).get("agentId")
+        for block in as_objects(as_object(row.get("message")).get("content")):
             if agent and block.get("type") == "tool_result":
                 named[str(block.get("tool_use_id"))] = str(agent)
     return named
 
 
 def _prompt(side: _Side) -> str:
-    return words(entry(side.lines[0].get("message")).get("content"))
+    return extract_text(as_object(side.lines[0].get("message")).get("content"))
 
 
 def _is_prompt(row: Row) -> bool:
-    content = entry(row.get("message")).get("content")
-    answers = any(block.get("type") == "tool_result" for block in entries(content))
+    content = as_object(row.get("message")).get("content")
+    answers = any(block.get("type") == "tool_result" for block in as_objects(content))
     return row["type"] == "user" and not (
-        answers or row.get("isMeta") or row.get("isCompactSummary") or surrounding(words(content))
+        answers
+        or row.get("isMeta")
+        or row.get("isCompactSummary")
+        or is_injected_text(extract_text(content))
     )
 
 
-def _blocks(content: list[Row]) -> Iterator[Text | Thinking | Call]:
+def _blocks(content: list[Row]) -> Iterator[TextBlock | ThinkingBlock | ToolCallBlock]:
     for block in content:
         match block.get("type"):
             case "text":
-                yield Text(str(block.get("text", "")))
+                yield TextBlock(str(block.get("text", "")))
             case "thinking":
-                yield Thinking(str(block.get("thinking", "")))
+                yield ThinkingBlock(str(block.get("thinking", "")))
             case "redacted_thinking":
-                yield Thinking("", redacted="withheld")
+                yield ThinkingBlock("", redacted="withheld")
             case "tool_use" | "server_tool_use":
-                yield Call(
-                    str(block.get("id", "")), str(block.get("name", "")), entry(block.get("input"))
+                yield ToolCallBlock(
+                    str(block.get("id", "")),
+                    str(block.get("name", "")),
+                    as_object(block.get("input")),
                 )
             case _:
                 continue
@@ -243,12 +265,12 @@ def _blocks(content: list[Row]) -> Iterator[Text | Thinking | Call]:
 
 def _usage(given: dict[str, Any]) -> Usage:
     read, written = (
-        number(given.get("cache_read_input_tokens")),
-        number(given.get("cache_creation_input_tokens")),
+        as_count(given.get("cache_read_input_tokens")),
+        as_count(given.get("cache_creation_input_tokens")),
     )
     return Usage(
-        input_tokens=number(given.get("input_tokens")) + read + written,
-        output_tokens=number(given.get("output_tokens")),
+        input_tokens=as_count(given.get("input_tokens")) + read + written,
+        output_tokens=as_count(given.get("output_tokens")),
         cache_read_tokens=read,
         cache_write_tokens=written,
     )

@@ -6,16 +6,27 @@ import shlex
 from pathlib import Path
 from typing import Any, cast
 
-from .._core.events import Stored
-from .._core.messages import Call, Text, Thinking, Usage
+from .._core.events import StoredEvent
+from .._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
 from ..errors import UsageError
-from ._jsonl import Row, arguments, at, entries, entry, log, number, rows, surrounding, words
-from ._run_builder import Run, session
+from ._jsonl import (
+    Row,
+    as_count,
+    as_object,
+    as_objects,
+    extract_text,
+    find_log,
+    is_injected_text,
+    parse_arguments,
+    parse_time,
+    read_rows,
+)
+from ._run_builder import RunBuilder, build_session
 
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 
 
-def codex(path: Path) -> tuple[str, list[Stored]]:
+def read_codex_log(path: Path) -> tuple[str, list[StoredEvent]]:
     """A session's id, and its events.
 
     Arguments:
@@ -23,7 +34,7 @@ def codex(path: Path) -> tuple[str, list[Stored]]:
 
     Raises UsageError when it is no such log.
     """
-    path = log(path, lambda found: bool(_meta(found)) and not _parent(_meta(found)), "Codex's")
+    path = find_log(path, lambda found: bool(_meta(found)) and not _parent(_meta(found)), "Codex's")
     meta = _meta(path)
     if not meta:
         raise UsageError("this is no session log of Codex's", where=str(path))
@@ -35,7 +46,7 @@ def codex(path: Path) -> tuple[str, list[Stored]]:
         }
     )
     reader.thread(path, meta, None)
-    return session(
+    return build_session(
         str(meta.get("id") or path.stem),
         str(meta.get("cwd", "")),
         f"Codex {meta.get('cli_version', '')}",
@@ -47,25 +58,25 @@ class _Reader:
     """Reads threads, each child's after its parent's."""
 
     def __init__(self, children: dict[Path, Row]) -> None:
-        self.runs: list[Run] = []
+        self.runs: list[RunBuilder] = []
         self._children = children
 
-    def thread(self, path: Path, meta: Row, child: Run | None) -> None:
+    def thread(self, path: Path, meta: Row, child: RunBuilder | None) -> None:
         """One file: of the first thread every prompt begins a root run, a child is one run."""
-        run, threads, kept = child, list[Run](), list[Run]()
-        for row in rows(path):
-            payload, now = entry(row.get("payload")), at(row, run.at if run else 0.0)
+        run, threads, kept = child, list[RunBuilder](), list[RunBuilder]()
+        for row in read_rows(path):
+            payload, now = as_object(row.get("payload")), parse_time(row, run.at if run else 0.0)
             prompt = (
-                words(payload.get("content"))
+                extract_text(payload.get("content"))
                 if payload.get("type") == "message" and payload.get("role") == "user"
                 else ""
             )
-            begins = bool(prompt) and not surrounding(prompt)
+            begins = bool(prompt) and not is_injected_text(prompt)
             if begins and child and not child.prompt:
                 child.prompt = prompt
             elif begins and child is None:
                 before = kept[-1].run_id if kept else ""
-                run = Run(
+                run = RunBuilder(
                     str(len(threads) + 1),
                     prompt,
                     now,
@@ -75,13 +86,13 @@ class _Reader:
                 for place in (self.runs, threads, kept):
                     place.append(run)
             elif payload.get("type") == "thread_rolled_back":
-                del kept[max(0, len(kept) - number(payload.get("num_turns"))) :]
+                del kept[max(0, len(kept) - as_count(payload.get("num_turns"))) :]
             elif run:
                 _item(run, row, payload, now)
         for thread in [child] if child else threads:
             self._below(thread, str(meta.get("id", "")))
 
-    def _below(self, parent: Run, thread: str) -> None:
+    def _below(self, parent: RunBuilder, thread: str) -> None:
         for path, meta in list(self._children.items()):
             name = str(meta.get("id", ""))
             call = next(
@@ -98,16 +109,18 @@ class _Reader:
                 path,
                 meta,
                 self._child(
-                    parent, meta, call, f"{parent.run_id}.{turn.number}.{place}", turn.ended
+                    parent, meta, call, f"{parent.run_id}.{turn.number}.{place}", turn.finished_at
                 ),
             )
 
-    def _child(self, parent: Run, meta: Row, call: str, run_id: str, began: float) -> Run:
+    def _child(
+        self, parent: RunBuilder, meta: Row, call: str, run_id: str, began: float
+    ) -> RunBuilder:
         spawn = _spawn(meta)
-        run = Run(
+        run = RunBuilder(
             run_id,
             "",
-            max(began, at(meta, began)),
+            max(began, parse_time(meta, began)),
             agent=str(spawn.get("agent_role") or spawn.get("agent_nickname") or "agent"),
             description=str(spawn.get("agent_nickname") or ""),
             instructions=_instructions(meta),
@@ -119,45 +132,51 @@ class _Reader:
         return run
 
 
-def _item(run: Run, row: Row, payload: Row, now: float) -> None:
+def _item(run: RunBuilder, row: Row, payload: Row, now: float) -> None:
     kind = str(payload.get("type", ""))
     if row.get("type") == "turn_context":
         run.model = run.model or str(payload.get("model", ""))
     elif kind == "token_count":
-        if run.turns and (last := entry(entry(payload.get("info")).get("last_token_usage"))):
+        if run.turns and (
+            last := as_object(as_object(payload.get("info")).get("last_token_usage"))
+        ):
             run.turns[-1].usage = _usage(last)
     elif row.get("type") != "response_item":
         return
     elif kind == "message" and payload.get("role") == "assistant":
-        run.say(now, [Text(words(payload.get("content")))])
+        run.add_answer(now, [TextBlock(extract_text(payload.get("content")))])
     elif kind == "message":
-        text = words(payload.get("content"))
-        run.told(
-            now, text, "engine" if payload.get("role") != "user" or surrounding(text) else "person"
+        text = extract_text(payload.get("content"))
+        run.add_note(
+            now,
+            text,
+            "engine" if payload.get("role") != "user" or is_injected_text(text) else "person",
         )
     elif kind == "reasoning":
-        run.say(
+        run.add_answer(
             now,
             [
-                Thinking(
-                    words(payload.get("summary")),
-                    redacted="" if entries(payload.get("summary")) else "withheld",
+                ThinkingBlock(
+                    extract_text(payload.get("summary")),
+                    redacted="" if as_objects(payload.get("summary")) else "withheld",
                 )
             ],
         )
     elif kind in _CALLS:
-        run.say(now, [_call(kind, payload)])
+        run.add_answer(now, [_call(kind, payload)])
     elif kind.endswith("_call_output"):
         text, error = _output(payload.get("output"))
-        run.answered(now, str(payload.get("call_id")), text, error=error)
+        run.add_result(now, str(payload.get("call_id")), text, error=error)
 
 
-def _call(kind: str, payload: Row) -> Call:
+def _call(kind: str, payload: Row) -> ToolCallBlock:
     call_id = str(payload.get("call_id") or payload.get("id") or "")
     if kind == "custom_tool_call":
-        return Call(call_id, str(payload.get("name", "")), {"input": str(payload.get("input", ""))})
-    given, malformed = arguments(
-        entry(payload.get("action")) if kind == "local_shell_call" else payload.get("arguments")
+        return ToolCallBlock(
+            call_id, str(payload.get("name", "")), {"input": str(payload.get("input", ""))}
+        )
+    given, malformed = parse_arguments(
+        as_object(payload.get("action")) if kind == "local_shell_call" else payload.get("arguments")
     )
     command = given.get("command")
     if isinstance(command, list):
@@ -168,33 +187,33 @@ def _call(kind: str, payload: Row) -> Call:
             if argv[1:2] in (["-lc"], ["-c"]) and len(argv) == 3
             else shlex.join(argv),
         }
-    return Call(call_id, str(payload.get("name") or "shell"), given, malformed)
+    return ToolCallBlock(call_id, str(payload.get("name") or "shell"), given, malformed)
 
 
 def _output(output: Any) -> tuple[str, bool]:
     """Text and whether it failed: plain, an object, or the JSON of one."""
-    given, plain = arguments(output)
+    given, plain = parse_arguments(output)
     if plain or not given.keys() & {"output", "content"}:
-        return words(output) if isinstance(output, str | list) else str(output), False
-    text = words(given.get("output", given.get("content")))
+        return extract_text(output) if isinstance(output, str | list) else str(output), False
+    text = extract_text(given.get("output", given.get("content")))
     return text, given.get("success") is False or bool(
-        entry(given.get("metadata")).get("exit_code")
+        as_object(given.get("metadata")).get("exit_code")
     )
 
 
 def _usage(given: Row) -> Usage:
     return Usage(
-        input_tokens=number(given.get("input_tokens")),
-        output_tokens=number(given.get("output_tokens")),
-        cache_read_tokens=number(given.get("cached_input_tokens")),
-        reasoning_tokens=number(given.get("reasoning_output_tokens")),
+        input_tokens=as_count(given.get("input_tokens")),
+        output_tokens=as_count(given.get("output_tokens")),
+        cache_read_tokens=as_count(given.get("cached_input_tokens")),
+        reasoning_tokens=as_count(given.get("reasoning_output_tokens")),
     )
 
 
 def _meta(path: Path) -> Row:
-    for row in rows(path):
+    for row in read_rows(path):
         return (
-            {"timestamp": row.get("timestamp"), **entry(row.get("payload"))}
+            {"timestamp": row.get("timestamp"), **as_object(row.get("payload"))}
             if row.get("type") == "session_meta"
             else {}
         )
@@ -202,7 +221,7 @@ def _meta(path: Path) -> Row:
 
 
 def _spawn(meta: Row) -> Row:
-    return entry(entry(entry(meta.get("source")).get("subagent")).get("thread_spawn"))
+    return as_object(as_object(as_object(meta.get("source")).get("subagent")).get("thread_spawn"))
 
 
 def _parent(meta: Row) -> str:
@@ -211,4 +230,4 @@ def _parent(meta: Row) -> str:
 
 def _instructions(meta: Row) -> str:
     found = meta.get("base_instructions") or meta.get("instructions")
-    return str(entry(found).get("text", "")) or (found if isinstance(found, str) else "")
+    return str(as_object(found).get("text", "")) or (found if isinstance(found, str) else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from .._core.events import Stored
+from .._core.events import StoredEvent
 from ..errors import JournalError
 from .encoding import decode, encode
 
@@ -16,12 +16,12 @@ class MemoryJournal:
         room: appends that succeed before the journal fails as a full disk does; None is no end.
     """
 
-    def __init__(self, *, room: int | None = None) -> None:
+    def __init__(self, *, capacity: int | None = None) -> None:
         self._bodies: list[bytes] = []
-        self._room = room
+        self._room = capacity
         self._open = True
 
-    async def append(self, *events: Stored) -> None:
+    async def append(self, *events: StoredEvent) -> None:
         """Record events, in order. Raises JournalError when closed or full, and then none of them is kept."""
         if not self._open:
             raise JournalError("the journal is closed")
@@ -32,7 +32,7 @@ class MemoryJournal:
             self._room -= 1
         self._bodies += bodies
 
-    def read(self) -> Iterator[Stored]:
+    def read(self) -> Iterator[StoredEvent]:
         """All events recorded before this call, oldest first."""
         return map(decode, tuple(self._bodies))
 

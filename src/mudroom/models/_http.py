@@ -11,46 +11,46 @@ from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
-from .._core.messages import Assistant
-from .._core.ports import Clock, Piece, Retry
+from .._core.messages import AssistantMessage
+from .._core.ports import Clock, RetryNotice, StreamChunk
 from ..errors import ModelGarbled
 from ._errors import (
-    Failure,
-    Origin,
-    delay_asked,
-    from_answer,
-    from_exception,
-    garbled,
-    given_up,
-    redacted,
-    said,
-    secrets_of,
+    ProviderHints,
+    RequestFailure,
+    build_final_error,
+    build_protocol_failure,
+    classify_exception,
+    classify_status,
+    extract_error_text,
+    find_secrets,
+    parse_retry_after,
+    redact,
 )
-from ._rate_limit import Closed, Gate, Pass
-from ._sse import Sse
+from ._rate_limit import Permit, RateLimited, RateLimiter
+from ._sse import SseParser
 
 if TYPE_CHECKING:
     import aiohttp
 
 _FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
 _TRIES, _TRIES_WHEN_DOWN = 8, 3
-_LARGE = 1 << 20
-_BOUND = 64 * 1024
-_LINGER = 0.2
-_SIGN = 30.0
+_LARGE_BODY = 1 << 20
+_MAX_ERROR_BODY = 64 * 1024
+_DRAIN_SECONDS = 0.2
+_HEARTBEAT_SECONDS = 30.0
 """Seconds after which a stream that says nothing of note (pings, the arguments of a long call) shows that it lives."""
-_SOMEBODY = Origin()
-_NO_STREAM = frozenset({"text/html", "application/json"})
+_UNKNOWN_PROVIDER = ProviderHints()
+_UNSTREAMED_TYPES = frozenset({"text/html", "application/json"})
 
 
-class Cut(Exception):
+class StreamCut(Exception):
     """The stream ended before the message did."""
 
     def __init__(self) -> None:
         super().__init__("the stream ended before the message did")
 
 
-class Refused(Exception):
+class StreamError(Exception):
     """The provider reported an error inside a stream. `status` is what it would have been outside of it.
 
     Arguments:
@@ -62,30 +62,37 @@ class Refused(Exception):
         self.status, self.text = status, text
 
 
-_EXPECTED = Failure, Refused, Cut, ModelGarbled, msgspec.DecodeError, UnicodeDecodeError
+_STREAM_ERRORS = (
+    RequestFailure,
+    StreamError,
+    StreamCut,
+    ModelGarbled,
+    msgspec.DecodeError,
+    UnicodeDecodeError,
+)
 
 
-class Reader(Protocol):
+class StreamReader(Protocol):
     """Reads one streamed answer in some dialect.
 
     A msgspec.DecodeError out of `feed` counts as ModelGarbled; Refused may come out of it for an error inside the stream.
     """
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether the message has ended whole, so that nothing more need be awaited."""
         ...
 
-    def feed(self, data: bytes) -> Sequence[Piece]:
+    def feed(self, data: bytes) -> Sequence[StreamChunk]:
         """Take the data of one event."""
         ...
 
-    def finish(self) -> Assistant:
+    def finish(self) -> AssistantMessage:
         """The whole message. Raises Cut if it never ended, ModelGarbled if this was no such dialect."""
         ...
 
 
-class Http:
+class HttpClient:
     """The connections to one provider, for one event loop, with the gate all its requests pass.
 
     Arguments:
@@ -98,27 +105,31 @@ class Http:
         self,
         *,
         clock: Clock,
-        origin: Origin = _SOMEBODY,
-        silence: float = 120.0,
-        connect: float = 10.0,
-        tries: int = _TRIES,
-        connections: int = 1000,
-        chance: Callable[[], float] = random.random,
+        hints: ProviderHints = _UNKNOWN_PROVIDER,
+        read_timeout: float = 120.0,
+        connect_timeout: float = 10.0,
+        max_tries: int = _TRIES,
+        max_connections: int = 1000,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.clock, self.origin = clock, origin
+        self.clock, self.origin = clock, hints
         self._silence, self._connect, self._tries, self._connections = (
-            silence,
-            connect,
-            tries,
-            connections,
+            read_timeout,
+            connect_timeout,
+            max_tries,
+            max_connections,
         )
-        self._chance, self._gate = chance, Gate(clock)
+        self._chance, self._gate = jitter, RateLimiter(clock)
         self._session: aiohttp.ClientSession | None = None
         self._proxies: dict[str, str | None] = {}
 
-    async def converse(
-        self, url: str, headers: Mapping[str, str], body: bytes, reader: Callable[[], Reader]
-    ) -> AsyncGenerator[Piece | Retry | Assistant, None]:
+    async def stream_answer(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        body: bytes,
+        make_reader: Callable[[], StreamReader],
+    ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
         """Post `body`, stream the answer's pieces, and last the whole message; `reader` makes a fresh Reader for each try.
 
         A piece without a kind is but a sign of life. Yields Retry before each wait: pieces since the request began are void
@@ -128,15 +139,15 @@ class Http:
         while True:
             attempt += 1
             try:
-                async with aclosing(self._try(url, headers, body, reader())) as pieces:
+                async with aclosing(self._send_once(url, headers, body, make_reader())) as pieces:
                     async for piece in pieces:
                         yield piece
                 return
-            except Failure as failure:
-                delay = self._delay(failure, attempt)
+            except RequestFailure as failure:
+                delay = self._retry_delay(failure, attempt)
                 if delay is None:
-                    raise given_up(failure, attempt) from None
-                retry = Retry(attempt, delay, failure.status, failure.error.message)
+                    raise build_final_error(failure, attempt) from None
+                retry = RetryNotice(attempt, delay, failure.status, failure.error.message)
             yield retry
             await self.clock.sleep(retry.delay)
 
@@ -146,74 +157,78 @@ class Http:
         if session is not None:
             await session.close()
 
-    async def _try(
-        self, url: str, headers: Mapping[str, str], body: bytes, reader: Reader
-    ) -> AsyncGenerator[Piece | Assistant, None]:
+    async def _send_once(
+        self, url: str, headers: Mapping[str, str], body: bytes, reader: StreamReader
+    ) -> AsyncGenerator[StreamChunk | AssistantMessage, None]:
         import aiohttp
 
-        session, sse = self._session or self._open(), Sse()
-        data = body if len(body) < _LARGE else BytesIO(body)
-        sent = await self._enter(url)
+        session, sse = self._session or self._open_session(), SseParser()
+        data = body if len(body) < _LARGE_BODY else BytesIO(body)
+        sent = await self._acquire_permit(url)
         try:
             async with session.post(
                 url, data=data, headers=headers, proxy=self._proxy(url), allow_redirects=False
             ) as answer:
-                if answer.status != 200 or answer.content_type in _NO_STREAM:
-                    raise await self._unstreamed(url, answer, secrets_of(headers))
-                self._gate.admitted(sent)
+                if answer.status != 200 or answer.content_type in _UNSTREAMED_TYPES:
+                    raise await self._read_error(url, answer, find_secrets(headers))
+                self._gate.record_accepted(sent)
                 shown = self.clock.monotonic()
                 async for chunk in answer.content.iter_any():
                     pieces = [piece for event in sse.feed(chunk) for piece in reader.feed(event)]
-                    if not pieces and self.clock.monotonic() - shown > _SIGN:
-                        pieces = [Piece("", "")]
+                    if not pieces and self.clock.monotonic() - shown > _HEARTBEAT_SECONDS:
+                        pieces = [StreamChunk("", "")]
                     for piece in pieces:
                         shown = self.clock.monotonic()
                         yield piece
-                    if reader.done:
+                    if reader.is_done:
                         break
-                await _rest(answer)
-            for piece in () if reader.done else _torn(reader, sse):
+                await _drain(answer)
+            for piece in () if reader.is_done else _read_last_event(reader, sse):
                 yield piece
             yield reader.finish()
-        except (*_EXPECTED, aiohttp.ClientError, OSError) as error:
-            failure = self._sorted(url, error, secrets_of(headers))
-            if failure.limit:
-                self._gate.limited(sent, failure.wait or _FIRST_DELAY)
+        except (*_STREAM_ERRORS, aiohttp.ClientError, OSError) as error:
+            failure = self._classify(url, error, find_secrets(headers))
+            if failure.is_rate_limit:
+                self._gate.record_refused(sent, failure.wait or _FIRST_DELAY)
             raise failure from error
         finally:
-            self._gate.leave(sent)
+            self._gate.release(sent)
 
-    async def _enter(self, url: str) -> Pass:
+    async def _acquire_permit(self, url: str) -> Permit:
         try:
-            return await self._gate.enter()
-        except Closed as closed:
-            raise from_answer(self.origin, url, 429, "", wait=closed.seconds) from None
+            return await self._gate.acquire()
+        except RateLimited as closed:
+            raise classify_status(self.origin, url, 429, "", retry_after=closed.seconds) from None
 
-    async def _unstreamed(
+    async def _read_error(
         self, url: str, answer: aiohttp.ClientResponse, secrets: tuple[str, ...]
-    ) -> Failure:
-        body = await answer.content.read(_BOUND)
-        while len(body) < _BOUND and (more := await answer.content.read(_BOUND - len(body))):
+    ) -> RequestFailure:
+        body = await answer.content.read(_MAX_ERROR_BODY)
+        while len(body) < _MAX_ERROR_BODY and (
+            more := await answer.content.read(_MAX_ERROR_BODY - len(body))
+        ):
             body += more
         if answer.status == 200:
-            return garbled(
+            return build_protocol_failure(
                 self.origin,
                 url,
-                f"it sent {answer.content_type} instead of a stream: {said(body, secrets)}",
+                f"it sent {answer.content_type} instead of a stream: {extract_error_text(body, secrets)}",
             )
-        wait = delay_asked(answer.headers, self.clock.now())
-        return from_answer(self.origin, url, answer.status, said(body, secrets), wait=wait)
+        wait = parse_retry_after(answer.headers, self.clock.now())
+        return classify_status(
+            self.origin, url, answer.status, extract_error_text(body, secrets), retry_after=wait
+        )
 
-    def _sorted(self, url: str, error: Exception, secrets: tuple[str, ...]) -> Failure:
-        if isinstance(error, Failure):
+    def _classify(self, url: str, error: Exception, secrets: tuple[str, ...]) -> RequestFailure:
+        if isinstance(error, RequestFailure):
             return error
-        if isinstance(error, Refused):
-            return from_answer(self.origin, url, error.status, redacted(error.text, secrets))
+        if isinstance(error, StreamError):
+            return classify_status(self.origin, url, error.status, redact(error.text, secrets))
         if isinstance(error, ModelGarbled | msgspec.DecodeError | UnicodeDecodeError):
-            return garbled(self.origin, url, redacted(str(error), secrets))
-        return from_exception(self.origin, url, error, self._silence)
+            return build_protocol_failure(self.origin, url, redact(str(error), secrets))
+        return classify_exception(self.origin, url, error, self._silence)
 
-    def _delay(self, failure: Failure, attempt: int) -> float | None:
+    def _retry_delay(self, failure: RequestFailure, attempt: int) -> float | None:
         """Seconds until the next try; None when there is none."""
         most = min(self._tries, _TRIES_WHEN_DOWN) if failure.down else self._tries
         if not failure.again or attempt >= most or failure.wait > self._gate.patience:
@@ -222,7 +237,7 @@ class Http:
             failure.wait, self._chance() * min(_LONGEST_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
         )
 
-    def _open(self) -> aiohttp.ClientSession:
+    def _open_session(self) -> aiohttp.ClientSession:
         import aiohttp
 
         self._session = aiohttp.ClientSession(
@@ -250,18 +265,18 @@ class Http:
         return self._proxies[host]
 
 
-def _torn(reader: Reader, sse: Sse) -> Sequence[Piece]:
+def _read_last_event(reader: StreamReader, sse: SseParser) -> Sequence[StreamChunk]:
     """The pieces of a last event that lacked its blank line; nothing if it was torn."""
     try:
-        return [piece for event in sse.end() for piece in reader.feed(event)]
+        return [piece for event in sse.flush() for piece in reader.feed(event)]
     except (msgspec.DecodeError, UnicodeDecodeError):
         return []
 
 
-async def _rest(answer: aiohttp.ClientResponse) -> None:
+async def _drain(answer: aiohttp.ClientResponse) -> None:
     """Let the stream end by itself, so that the connection can be used again; not for long."""
     with suppress(TimeoutError):
         if not answer.content.at_eof():
-            async with asyncio.timeout(_LINGER):
+            async with asyncio.timeout(_DRAIN_SECONDS):
                 while await answer.content.readany():
                     pass

@@ -30,7 +30,7 @@ def clean(text: str) -> str:
     return text.replace("\0", "")
 
 
-def decoder(kind: type[_T]) -> Callable[[bytes], _T]:
+def make_decoder(kind: type[_T]) -> Callable[[bytes], _T]:
     """Reads JSON as `kind`, fast; what strict JSON forbids (lone surrogates, bytes that are no UTF-8) is read too, slowly.
 
     The function raises msgspec.DecodeError.
@@ -51,10 +51,10 @@ def decoder(kind: type[_T]) -> Callable[[bytes], _T]:
     return decode
 
 
-_any: Callable[[bytes], Any] = decoder(cast("type[Any]", Any))
+_any: Callable[[bytes], Any] = make_decoder(cast("type[Any]", Any))
 
 
-def arguments(text: str) -> tuple[dict[str, Any], str]:
+def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
     """The arguments of a call as a model wrote them, and "" or, if they are not a JSON object, their text. No text is no arguments."""
     if not text.strip():
         return {}, ""

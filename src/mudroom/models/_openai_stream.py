@@ -8,15 +8,22 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from .._core.messages import Assistant, Call, StopReason, Text, Thinking, Usage
-from .._core.ports import Piece
+from .._core.messages import (
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    Usage,
+)
+from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
-from ._http import Cut, Refused
-from ._json import arguments, clean, decoder, encode
-from ._tool_names import Names
+from ._http import StreamCut, StreamError
+from ._json import clean, encode, make_decoder, parse_arguments
+from ._tool_names import ToolNames
 
 WIRE = "openai"
-SEALED = "reasoning_content"
+REASONING_FIELD = "reasoning_content"
 """Servers that call reasoning so want it back; those that call it `reasoning` ignore it, or (Groq) refuse it."""
 
 
@@ -73,7 +80,7 @@ class _Chunk(Struct):
     error: Any = None
 
 
-_decode = decoder(_Chunk)
+_decode = make_decoder(_Chunk)
 
 _STOPS = {
     "stop": StopReason.END,
@@ -101,12 +108,12 @@ class _Draft:
         self.id, self.name = "", ""
         self.pieces: list[str] = []
 
-    def finish(self, names: Names, taken: set[str]) -> Call:
+    def finish(self, names: ToolNames, taken: set[str]) -> ToolCallBlock:
         if not self.id or self.id in taken:
             self.id = f"call_{uuid.uuid4().hex[:24]}"
         taken.add(self.id)
-        given, malformed = arguments("".join(self.pieces))
-        return Call(self.id, names.ours(self.name), given, malformed)
+        given, malformed = parse_arguments("".join(self.pieces))
+        return ToolCallBlock(self.id, names.from_wire(self.name), given, malformed)
 
 
 class OpenAIReader:
@@ -120,7 +127,7 @@ class OpenAIReader:
         names: of the tools offered. wire: which server it is.
     """
 
-    def __init__(self, model: str, names: Names, wire: str = WIRE) -> None:
+    def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
         self._model, self._names, self._wire = model, names, wire
         self._id = self._finish = self._seal = ""
         self._done = self._refused = False
@@ -132,11 +139,11 @@ class OpenAIReader:
         self._usage = Usage()
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Whether nothing more will come."""
         return self._done
 
-    def feed(self, data: bytes) -> Sequence[Piece]:
+    def feed(self, data: bytes) -> Sequence[StreamChunk]:
         """Take one payload. Raises Refused for an error sent in place of it, DecodeError for what is no chunk."""
         if data.strip() == b"[DONE]":
             self._done = True
@@ -151,19 +158,19 @@ class OpenAIReader:
             self._usage = _usage(chunk.usage)
         return self._choice(chunk.choices[0]) if chunk.choices else ()
 
-    def finish(self) -> Assistant:
+    def finish(self) -> AssistantMessage:
         """The whole answer. Raises Cut when the stream ended before it did, ModelGarbled when no piece of it was a chunk."""
         if self._foreign:
             raise ModelGarbled("no piece of the answer is a chat completion chunk")
         if not self._finish and not (self._done and (self._texts or self._drafts)):
-            raise Cut
+            raise StreamCut
         taken: set[str] = set()
         calls = [draft.finish(self._names, taken) for draft in self._drafts]
-        content: list[Text | Thinking | Call] = []
+        content: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
         if thoughts := clean("".join(self._thoughts)):
-            content.append(Thinking(thoughts, self._seal))
+            content.append(ThinkingBlock(thoughts, self._seal))
         if text := clean("".join(self._texts)):
-            content.append(Text(text))
+            content.append(TextBlock(text))
         stop = (
             StopReason.REFUSAL
             if self._refused
@@ -171,45 +178,45 @@ class OpenAIReader:
         )
         if calls and stop is StopReason.END:
             stop = StopReason.CALLS
-        return Assistant(
+        return AssistantMessage(
             (*content, *calls),
-            stop=stop,
+            stop_reason=stop,
             usage=self._usage,
             model=self._model,
             wire=self._wire,
             id=self._id,
         )
 
-    def _choice(self, choice: _Choice) -> list[Piece]:
+    def _choice(self, choice: _Choice) -> list[StreamChunk]:
         if choice.finish_reason:
             self._finish = choice.finish_reason
         if choice.finish_reason == "error":
-            raise Refused(502, "the provider ended its answer with an error")
-        pieces: list[Piece] = []
+            raise StreamError(502, "the provider ended its answer with an error")
+        pieces: list[StreamChunk] = []
         delta = choice.delta
         if delta is None:
             return pieces
         text, thought = _words(delta)
         if thought:
-            self._seal = SEALED if delta.reasoning_content else self._seal
+            self._seal = REASONING_FIELD if delta.reasoning_content else self._seal
             self._thoughts.append(thought)
-            pieces.append(Piece("thinking", thought))
+            pieces.append(StreamChunk("thinking", thought))
         if text:
             self._texts.append(text)
-            pieces.append(Piece("text", text))
+            pieces.append(StreamChunk("text", text))
         self._refused = self._refused or bool(delta.refusal)
         for call in delta.tool_calls or ():
             pieces += self._call(call)
         return pieces
 
-    def _call(self, part: _ToolCall) -> Iterator[Piece]:
+    def _call(self, part: _ToolCall) -> Iterator[StreamChunk]:
         function = part.function or _Function()
         draft = self._draft(part, function)
         draft.id, draft.name = draft.id or part.id or "", draft.name or function.name or ""
         if given := function.arguments:
             text = given if isinstance(given, str) else encode(given).decode()
             draft.pieces.append(text)
-            yield Piece("call", text)
+            yield StreamChunk("call", text)
 
     def _draft(self, part: _ToolCall, function: _Function) -> _Draft:
         """The call a part belongs to: by index if it has one, else the last; a name under another id begins a new one."""
@@ -251,15 +258,15 @@ def _usage(usage: _Usage) -> Usage:
     )
 
 
-def _refusal(error: Any) -> Refused:
+def _refusal(error: Any) -> StreamError:
     """An error object in the stream, as the status it would have had as an answer."""
     if not isinstance(error, dict):
-        return Refused(500, str(error))
+        return StreamError(500, str(error))
     fields = cast("dict[str, Any]", error)
     for key in ("code", "status", "type"):
         value: Any = fields.get(key)
         if isinstance(value, str):
             value = int(value) if value.isdigit() else _STATUSES.get(value)
         if isinstance(value, int) and 400 <= value < 600:
-            return Refused(value, str(fields.get("message") or value))
-    return Refused(500, str(fields.get("message") or "the provider sent an error"))
+            return StreamError(value, str(fields.get("message") or value))
+    return StreamError(500, str(fields.get("message") or "the provider sent an error"))

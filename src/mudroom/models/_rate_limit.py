@@ -22,7 +22,7 @@ _AFTER = 0.005
 """Seconds added to the provider's own wait, against rounding of clocks."""
 
 
-class Closed(Exception):
+class RateLimited(Exception):
     """The gate stays closed for longer than anybody should wait: for so many `seconds`."""
 
     def __init__(self, seconds: float) -> None:
@@ -30,15 +30,15 @@ class Closed(Exception):
         self.seconds = seconds
 
 
-class Pass(Struct, eq=False):
+class Permit(Struct, eq=False):
     """One request that went through: when, and how many then had no answer, itself too; whether it has got one."""
 
-    sent: float
-    place: int
-    answered: bool = False
+    sent_at: float
+    unanswered_when_sent: int
+    is_answered: bool = False
 
 
-class Gate:
+class RateLimiter:
     """Where all requests to one provider wait their turn.
 
     With no limit in sight everything passes at once, but for a burst many times larger than any the provider has borne so far:
@@ -51,8 +51,8 @@ class Gate:
         clock: time. patience: most seconds to wait at a closed gate.
     """
 
-    def __init__(self, clock: Clock, patience: float = 300.0) -> None:
-        self._clock, self.patience = clock, patience
+    def __init__(self, clock: Clock, max_wait: float = 300.0) -> None:
+        self._clock, self.patience = clock, max_wait
         self._turn = asyncio.Lock()
         self._flying = self._unanswered = self._proven = 0
         self._held: float | None = None
@@ -60,13 +60,13 @@ class Gate:
         self._quickest, self._slow = _UNKNOWN, 0.0
         self._rate = self._ceiling = 0.0
 
-    async def enter(self) -> Pass:
+    async def acquire(self) -> Permit:
         """Wait for the gate; a pass, to be given back with the request's outcome. Pairs with `leave`. Raises Closed."""
         if self._rate or self._turn.locked() or self._crowded:
             async with self._turn:
                 while (wait := self._wait()) > 0:
                     if wait > self.patience:
-                        raise Closed(wait)
+                        raise RateLimited(wait)
                     await self._clock.sleep(wait)
         else:
             self._held = None
@@ -75,23 +75,23 @@ class Gate:
         now = self._clock.monotonic()
         if self._rate:
             self._next = now + 1 / self._rate
-        return Pass(now, self._unanswered)
+        return Permit(now, self._unanswered)
 
-    def leave(self, request: Pass) -> None:
+    def release(self, request: Permit) -> None:
         """The request is over, however it ended."""
         self._answered(request)
         self._flying -= 1
 
-    def admitted(self, request: Pass) -> None:
+    def record_accepted(self, request: Permit) -> None:
         """The provider took the request."""
         now = self._clock.monotonic()
         self._answered(request)
-        self._proven = max(self._proven, request.place)
-        self._quickest = min(self._quickest, now - request.sent)
+        self._proven = max(self._proven, request.unanswered_when_sent)
+        self._quickest = min(self._quickest, now - request.sent_at)
         near = self._ceiling > 0 and self._rate >= 0.9 * self._ceiling
         if (
             self._rate
-            and request.sent >= self._changed
+            and request.sent_at >= self._changed
             and now >= self._changed + max(self._slow, near and _PROBE)
         ):
             self._changed = now
@@ -105,23 +105,23 @@ class Gate:
         if self._rate > _FASTEST:
             self._rate = self._ceiling = 0.0
 
-    def limited(self, request: Pass, wait: float) -> None:
+    def record_refused(self, request: Permit, wait: float) -> None:
         """The provider refused it and wants nothing for `wait` seconds."""
         now = self._clock.monotonic()
         self._answered(request)
         self._opens = max(self._opens, now + wait + _AFTER)
         self._proven = 0
-        self._slow = max(self._slow, now - request.sent)
-        if self._rate and request.sent < self._changed:
+        self._slow = max(self._slow, now - request.sent_at)
+        if self._rate and request.sent_at < self._changed:
             return
         self._changed = now
         self._rate, self._ceiling = (
             (max(_SLOWEST, self._rate * 0.7), self._rate) if self._rate else (1.0, 0.0)
         )
 
-    def _answered(self, request: Pass) -> None:
-        if not request.answered:
-            request.answered = True
+    def _answered(self, request: Permit) -> None:
+        if not request.is_answered:
+            request.is_answered = True
             self._unanswered -= 1
 
     @property

@@ -6,33 +6,33 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from .._core.ports import Setup
-from ._tool_names import Names
+from .._core.ports import RequestConfig
+from ._tool_names import ToolNames
 
 _MOST = 32
 
 
-class Head(Struct, frozen=True):
+class RequestPrefix(Struct, frozen=True):
     """The bytes that open each request of a conversation, the names its tools have on the wire, and whether there are any."""
 
     data: bytes
-    names: Names
-    offers: bool
-    setup: Setup
+    names: ToolNames
+    has_tools: bool
+    config: RequestConfig
 
 
-class Heads:
+class PrefixCache:
     """The heads of one model; the latest are kept.
 
     Arguments:
         encode: makes the bytes.
     """
 
-    def __init__(self, encode: Callable[[Setup, Names], bytes]) -> None:
+    def __init__(self, encode: Callable[[RequestConfig, ToolNames], bytes]) -> None:
         self._encode = encode
-        self._kept: dict[object, Head] = {}
+        self._kept: dict[object, RequestPrefix] = {}
 
-    def of(self, setup: Setup) -> Head:
+    def get(self, setup: RequestConfig) -> RequestPrefix:
         """The head of a conversation. Tools are told apart by identity: those of a kept head live as long as it does."""
         key = (
             setup.system,
@@ -44,6 +44,8 @@ class Heads:
         if key not in self._kept:
             if len(self._kept) >= _MOST:
                 del self._kept[next(iter(self._kept))]
-            names = Names(tool.name for tool in setup.tools)
-            self._kept[key] = Head(self._encode(setup, names), names, bool(setup.tools), setup)
+            names = ToolNames(tool.name for tool in setup.tools)
+            self._kept[key] = RequestPrefix(
+                self._encode(setup, names), names, bool(setup.tools), setup
+            )
         return self._kept[key]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 
-class Sse:
+class SseParser:
     """One stream. Comments and every field but `data` are passed over; lines may end in LF, CRLF or CR."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class Sse:
         self._line = [lines.pop()]
         return self._take(lines)
 
-    def end(self) -> list[bytes]:
+    def flush(self) -> list[bytes]:
         """The event that lacked only its closing blank line when the stream ended; it may be a torn one."""
         return self._take([b"".join(self._line), b""])
 

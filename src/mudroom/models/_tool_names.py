@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterable
 
 _LONGEST = 64
-ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+ILLEGAL_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
 """What no provider takes in the name or the id of a call."""
 
 
-class Names:
+class ToolNames:
     """The names of one conversation's tools, there and back.
 
     Arguments:
@@ -30,15 +30,15 @@ class Names:
                 there = f"{_legal(name)[: _LONGEST - 4]}_{number}"
             self._wire[name], self._ours[there] = there, name
 
-    def wire(self, name: str) -> str:
+    def to_wire(self, name: str) -> str:
         """What the provider is told; a name that was never offered is made legal too."""
         return self._wire.get(name) or _legal(name)
 
-    def ours(self, name: str) -> str:
+    def from_wire(self, name: str) -> str:
         """What the provider's name means here; an unknown one comes back as it was."""
         return self._ours.get(name, name)
 
 
 def _legal(name: str) -> str:
-    legal = ILLEGAL.sub("_", name)[:_LONGEST]
+    legal = ILLEGAL_CHARACTERS.sub("_", name)[:_LONGEST]
     return legal if legal[:1].isalpha() or legal[:1] == "_" else f"_{legal}"[:_LONGEST]

@@ -10,26 +10,26 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from .._core.messages import (
-    Assistant,
-    Call,
+    AssistantMessage,
     Message,
-    Result,
     StopReason,
-    Text,
-    Thinking,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
     Usage,
-    User,
+    UserMessage,
 )
-from .._core.ports import Piece, Retry, Setup
+from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from .._core.tools import Tool
 from ..errors import ModelGarbled
-from ._http import Cut, Http, Refused
-from ._json import arguments, clean, decoder, encode
-from ._request_prefix import Heads
-from ._tool_names import ILLEGAL, Names
+from ._http import HttpClient, StreamCut, StreamError
+from ._json import clean, encode, make_decoder, parse_arguments
+from ._request_prefix import PrefixCache
+from ._tool_names import ILLEGAL_CHARACTERS, ToolNames
 
 WIRE = "anthropic"
-HOME = "https://api.anthropic.com"
+BASE_URL = "https://api.anthropic.com"
 _VERSION = "2023-06-01"
 """The later version of the API differs for us only in refusing sampling for older models too; compatible servers know this one."""
 _MARK = {"cache_control": {"type": "ephemeral"}}
@@ -49,10 +49,10 @@ class AnthropicModel:
         self,
         model: str,
         *,
-        http: Http,
+        http: HttpClient,
         key: str = "",
         auth_token: str = "",
-        base_url: str = HOME,
+        base_url: str = BASE_URL,
         headers: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> None:
@@ -63,53 +63,55 @@ class AnthropicModel:
             {"Authorization": f"Bearer {auth_token}"} if auth_token else {}
         )
         self.headers = {**own, **(headers or {})}
-        self.heads = Heads(lambda setup, names: _head(model, setup, names))
+        self.prefixes = PrefixCache(lambda setup, names: _head(model, setup, names))
 
-    def chat(self, setup: Setup) -> AnthropicChat:
+    def start_conversation(self, setup: RequestConfig) -> AnthropicConversation:
         """Begin a conversation; costs no request."""
-        return AnthropicChat(self, setup)
+        return AnthropicConversation(self, setup)
 
     async def close(self) -> None:
         """Let go of connections."""
         await self.http.close()
 
 
-class AnthropicChat:
+class AnthropicConversation:
     """One conversation: a head that never changes, the messages' bytes, each encoded once, and the last one with a cache mark."""
 
-    def __init__(self, model: AnthropicModel, setup: Setup) -> None:
-        self._model, self._head = model, model.heads.of(setup)
+    def __init__(self, model: AnthropicModel, setup: RequestConfig) -> None:
+        self._model, self._head = model, model.prefixes.get(setup)
         self._kept = bytearray()
         self._last, self._marked = b"", False
 
-    def add(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         """Append a message; one in which nothing may be sent is passed over."""
         blocks = (
             _from_user(message)
-            if isinstance(message, User)
+            if isinstance(message, UserMessage)
             else _from_assistant(message, self._head.names)
         )
         if not blocks:
             return
         if self._last:
             self._kept += self._last + b","
-        role = b"user" if isinstance(message, User) else b"assistant"
+        role = b"user" if isinstance(message, UserMessage) else b"assistant"
         self._last = b'{"role":"%b","content":%b}' % (role, encode(blocks))
         self._marked = blocks[-1]["type"] not in _UNMARKED
 
-    def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
+    def request_answer(
+        self, *, tools: bool = True
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Ask for the next answer. Raises ModelError."""
         model, names = self._model, self._head.names
-        return model.http.converse(
+        return model.http.stream_answer(
             model.url,
             model.headers,
-            self.body(tools=tools),
+            self.build_body(tools=tools),
             lambda: AnthropicReader(model.model, names),
         )
 
-    def body(self, *, tools: bool = True) -> bytes:
+    def build_body(self, *, tools: bool = True) -> bytes:
         """The request as it is sent."""
-        tail = b"]}" if tools or not self._head.offers else b'],"tool_choice":{"type":"none"}}'
+        tail = b"]}" if tools or not self._head.has_tools else b'],"tool_choice":{"type":"none"}}'
         last = memoryview(self._last)
         marked = (last[:-3], _MARK_BYTES, last[-3:]) if self._marked else (last,)
         return b"".join((self._head.data, self._kept, *marked, tail))
@@ -118,7 +120,7 @@ class AnthropicChat:
 _UNMARKED = frozenset({"thinking", "redacted_thinking"})
 
 
-def _head(model: str, setup: Setup, names: Names) -> bytes:
+def _head(model: str, setup: RequestConfig, names: ToolNames) -> bytes:
     fields: dict[str, Any] = {
         "model": model,
         "max_tokens": setup.max_tokens or _most_tokens(model),
@@ -133,9 +135,9 @@ def _head(model: str, setup: Setup, names: Names) -> bytes:
     return encode(fields)[:-1] + b',"messages":['
 
 
-def _declare(tool: Tool, names: Names) -> dict[str, Any]:
+def _declare(tool: Tool, names: ToolNames) -> dict[str, Any]:
     return {
-        "name": names.wire(tool.name),
+        "name": names.to_wire(tool.name),
         "description": tool.description,
         "input_schema": tool.parameters,
     }
@@ -147,7 +149,7 @@ def _version(model: str) -> tuple[int, int]:
     return (int(found[1]), int(found[2] or 0)) if found else (0, 0)
 
 
-def _sampling(model: str, setup: Setup) -> dict[str, float]:
+def _sampling(model: str, setup: RequestConfig) -> dict[str, float]:
     """What of the sampling this model accepts: from Claude 4.7 on nothing, since 4 one of the two, all before and elsewhere."""
     version = _version(model)
     asked = {"temperature": setup.temperature, "top_p": setup.top_p}
@@ -175,37 +177,37 @@ def _most_tokens(model: str) -> int:
     return next(most for since, most in _LIMITS.items() if version >= since)
 
 
-def _from_user(message: User) -> list[dict[str, Any]]:
+def _from_user(message: UserMessage) -> list[dict[str, Any]]:
     """Results first, as the API wants them; then the words."""
-    results = [_result(block) for block in message.content if isinstance(block, Result)]
+    results = [_result(block) for block in message.content if isinstance(block, ToolResultBlock)]
     return results + [
         _text(text)
         for block in message.content
-        if isinstance(block, Text) and (text := clean(block.text)).strip()
+        if isinstance(block, TextBlock) and (text := clean(block.text)).strip()
     ]
 
 
-def _from_assistant(message: Assistant, names: Names) -> list[dict[str, Any]]:
+def _from_assistant(message: AssistantMessage, names: ToolNames) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = []
     for block in message.content:
         match block:
-            case Text():
+            case TextBlock():
                 blocks += [_text(text)] if (text := clean(block.text)).strip() else []
-            case Call():
+            case ToolCallBlock():
                 given = {"INVALID_JSON": block.malformed} if block.malformed else block.arguments
                 blocks.append(
                     {
                         "type": "tool_use",
                         "id": _id(block.id),
-                        "name": names.wire(block.name),
+                        "name": names.to_wire(block.name),
                         "input": given,
                     }
                 )
-            case Thinking() if message.wire != WIRE:
+            case ThinkingBlock() if message.wire != WIRE:
                 pass
-            case Thinking() if block.redacted:
+            case ThinkingBlock() if block.redacted:
                 blocks.append({"type": "redacted_thinking", "data": block.redacted})
-            case Thinking():
+            case ThinkingBlock():
                 blocks.append(
                     {"type": "thinking", "thinking": block.text, "signature": block.signature}
                 )
@@ -216,7 +218,7 @@ def _text(text: str) -> dict[str, Any]:
     return {"type": "text", "text": text}
 
 
-def _result(result: Result) -> dict[str, Any]:
+def _result(result: ToolResultBlock) -> dict[str, Any]:
     wired: dict[str, Any] = {"type": "tool_result", "tool_use_id": _id(result.call_id)}
     if (text := clean(result.text)).strip():
         wired["content"] = text
@@ -224,7 +226,7 @@ def _result(result: Result) -> dict[str, Any]:
 
 
 def _id(call_id: str) -> str:
-    return ILLEGAL.sub("_", call_id)
+    return ILLEGAL_CHARACTERS.sub("_", call_id)
 
 
 class _Counts(Struct):
@@ -281,7 +283,7 @@ class _Event(Struct):
     error: _Trouble | None = None
 
 
-_decode = decoder(_Event)
+_decode = make_decoder(_Event)
 _STOPS = {
     "end_turn": StopReason.END,
     "stop_sequence": StopReason.END,
@@ -313,34 +315,34 @@ class _Growing:
             block.signature,
         )
 
-    def grow(self, delta: _Change) -> Piece | None:
+    def grow(self, delta: _Change) -> StreamChunk | None:
         """Take a delta; the piece to show, if there is one."""
         match delta.type:
             case "text_delta":
-                piece = Piece("text", delta.text)
+                piece = StreamChunk("text", delta.text)
             case "thinking_delta":
-                piece = Piece("thinking", delta.thinking)
+                piece = StreamChunk("thinking", delta.thinking)
             case "input_json_delta":
-                piece = Piece("call", delta.partial_json)
+                piece = StreamChunk("call", delta.partial_json)
             case _:
                 self.signature += delta.signature
                 return None
         self.pieces.append(piece.text)
         return piece if piece.text else None
 
-    def whole(self, names: Names) -> Text | Thinking | Call | None:
+    def whole(self, names: ToolNames) -> TextBlock | ThinkingBlock | ToolCallBlock | None:
         """The block, now that it is whole."""
         text, start = "".join(self.pieces), self.start
         match start.type:
             case "text":
-                return Text(clean(text)) if text else None
+                return TextBlock(clean(text)) if text else None
             case "thinking":
-                return Thinking(clean(text), self.signature)
+                return ThinkingBlock(clean(text), self.signature)
             case "redacted_thinking":
-                return Thinking("", redacted=start.data)
+                return ThinkingBlock("", redacted=start.data)
             case "tool_use":
-                given, malformed = arguments(text) if text else (start.input, "")
-                return Call(start.id, names.ours(start.name), given, malformed)
+                given, malformed = parse_arguments(text) if text else (start.input, "")
+                return ToolCallBlock(start.id, names.from_wire(start.name), given, malformed)
             case _:
                 return None
 
@@ -348,18 +350,18 @@ class _Growing:
 class AnthropicReader:
     """Reads one streamed Messages answer; it is whole when `message_stop` has come."""
 
-    def __init__(self, model: str, names: Names) -> None:
+    def __init__(self, model: str, names: ToolNames) -> None:
         self._model, self._names = model, names
         self._envelope: _Envelope | None = None
         self._blocks: dict[int, _Growing] = {}
         self._usage: dict[str, int] = {}
         self._stop: str | None = None
         self._events = 0
-        self.done = False
+        self.is_done = False
 
-    def feed(self, data: bytes) -> Sequence[Piece]:
+    def feed(self, data: bytes) -> Sequence[StreamChunk]:
         """Take one event."""
-        if self.done:
+        if self.is_done:
             return ()
         event = _decode(data)
         self._events += 1
@@ -373,18 +375,18 @@ class AnthropicReader:
             return (piece,) if piece is not None else ()
         return self._frame(event)
 
-    def finish(self) -> Assistant:
+    def finish(self) -> AssistantMessage:
         """The whole message. Raises Cut, ModelGarbled."""
         if self._events and self._envelope is None:
             raise ModelGarbled("no event of a Messages stream came")
-        if self._envelope is None or not self.done:
-            raise Cut
+        if self._envelope is None or not self.is_done:
+            raise StreamCut
         blocks = (self._blocks[index].whole(self._names) for index in sorted(self._blocks))
         content = _distinct([block for block in blocks if block is not None])
         stop = _STOPS.get(self._stop or "end_turn", StopReason.OTHER)
-        if stop is StopReason.END and any(isinstance(block, Call) for block in content):
+        if stop is StopReason.END and any(isinstance(block, ToolCallBlock) for block in content):
             stop = StopReason.CALLS
-        return Assistant(
+        return AssistantMessage(
             content,
             stop,
             _usage(self._usage),
@@ -393,7 +395,7 @@ class AnthropicReader:
             self._envelope.id,
         )
 
-    def _frame(self, event: _Event) -> Sequence[Piece]:
+    def _frame(self, event: _Event) -> Sequence[StreamChunk]:
         match event.type:
             case "message_start" if event.message is not None and self._envelope is None:
                 self._envelope = event.message
@@ -403,16 +405,18 @@ class AnthropicReader:
             case "content_block_start" if event.content_block is not None:
                 self._blocks[event.index] = _Growing(event.content_block)
                 return (
-                    (Piece("text", event.content_block.text),) if event.content_block.text else ()
+                    (StreamChunk("text", event.content_block.text),)
+                    if event.content_block.text
+                    else ()
                 )
             case "message_delta":
                 self._stop = event.delta.stop_reason if event.delta is not None else None
                 self._count(event.usage)
             case "message_stop":
-                self.done = True
+                self.is_done = True
             case "error":
                 error = event.error or _Trouble()
-                raise Refused(_STATUS.get(error.type, 500), error.message or error.type)
+                raise StreamError(_STATUS.get(error.type, 500), error.message or error.type)
             case _:
                 pass
         return ()
@@ -428,13 +432,15 @@ class AnthropicReader:
                 self._usage["thinking"] = thought
 
 
-def _distinct(blocks: list[Text | Thinking | Call]) -> tuple[Text | Thinking | Call, ...]:
+def _distinct(
+    blocks: list[TextBlock | ThinkingBlock | ToolCallBlock],
+) -> tuple[TextBlock | ThinkingBlock | ToolCallBlock, ...]:
     """The blocks with an id of its own for each call."""
     seen: set[str] = set()
     for at, block in enumerate(blocks):
-        if isinstance(block, Call):
+        if isinstance(block, ToolCallBlock):
             if not block.id or block.id in seen:
-                block = blocks[at] = Call(
+                block = blocks[at] = ToolCallBlock(
                     f"{block.id or 'call'}_{at}", block.name, block.arguments, block.malformed
                 )
             seen.add(block.id)

@@ -10,26 +10,26 @@ from urllib.parse import quote
 from msgspec import Struct
 
 from .._core.messages import (
-    Assistant,
-    Call,
+    AssistantMessage,
     Message,
-    Result,
     StopReason,
-    Text,
-    Thinking,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
     Usage,
-    User,
+    UserMessage,
 )
-from .._core.ports import Piece, Retry, Setup
+from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from .._core.tools import Tool
 from ..errors import ModelGarbled
-from ._http import Cut, Http, Refused
-from ._json import arguments, clean, decoder, encode
-from ._request_prefix import Heads
-from ._tool_names import Names
+from ._http import HttpClient, StreamCut, StreamError
+from ._json import clean, encode, make_decoder, parse_arguments
+from ._request_prefix import PrefixCache
+from ._tool_names import ToolNames
 
 WIRE = "google"
-HOME = "https://generativelanguage.googleapis.com/v1beta"
+BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 
 _OURS = "mudroom_"
 """Begins the ids of calls that came without one; such ids are not sent back."""
@@ -52,9 +52,9 @@ class GoogleModel:
         self,
         model: str,
         *,
-        http: Http,
+        http: HttpClient,
         key: str = "",
-        base_url: str = HOME,
+        base_url: str = BASE_URL,
         headers: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> None:
@@ -65,27 +65,27 @@ class GoogleModel:
         )
         sealed = {"x-goog-api-key": key} if key else {}
         self.headers = {"Content-Type": "application/json", **sealed, **(headers or {})}
-        self.heads = Heads(lambda setup, names: _head(model, setup, names))
+        self.prefixes = PrefixCache(lambda setup, names: _head(model, setup, names))
 
-    def chat(self, setup: Setup) -> GoogleChat:
+    def start_conversation(self, setup: RequestConfig) -> GoogleConversation:
         """Begin a conversation; costs no request."""
-        return GoogleChat(self, setup)
+        return GoogleConversation(self, setup)
 
     async def close(self) -> None:
         """Let go of connections."""
         await self.http.close()
 
 
-class GoogleChat:
+class GoogleConversation:
     """One conversation: a head that never changes, and the contents' bytes, each encoded once."""
 
-    def __init__(self, model: GoogleModel, setup: Setup) -> None:
-        self._model, self._head = model, model.heads.of(setup)
+    def __init__(self, model: GoogleModel, setup: RequestConfig) -> None:
+        self._model, self._head = model, model.prefixes.get(setup)
         self._kept = bytearray()
 
-    def add(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         """Append a message."""
-        if isinstance(message, User):
+        if isinstance(message, UserMessage):
             role, parts = "user", list(_from_user(message, self._head.names))
         else:
             role, parts = (
@@ -102,27 +102,29 @@ class GoogleChat:
             self._kept += b","
         self._kept += encode({"role": role, "parts": parts})
 
-    def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
+    def request_answer(
+        self, *, tools: bool = True
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Ask for the next answer. Raises ModelError."""
         model = self._model
-        return model.http.converse(
+        return model.http.stream_answer(
             model.url,
             model.headers,
-            self.body(tools=tools),
+            self.build_body(tools=tools),
             lambda: GoogleReader(model.model, self._head.names),
         )
 
-    def body(self, *, tools: bool = True) -> bytes:
+    def build_body(self, *, tools: bool = True) -> bytes:
         """The request as it is sent."""
         tail = (
             b"]}"
-            if tools or not self._head.offers
+            if tools or not self._head.has_tools
             else b'],"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}'
         )
         return b"".join((self._head.data, self._kept, tail))
 
 
-def _head(model: str, setup: Setup, names: Names) -> bytes:
+def _head(model: str, setup: RequestConfig, names: ToolNames) -> bytes:
     fields: dict[str, Any] = {}
     if system := clean(setup.system):
         fields["systemInstruction"] = {"parts": [{"text": system}]}
@@ -146,51 +148,53 @@ def _most_tokens(model: str) -> int:
     return 8_192 if model.startswith(("gemini-1", "gemini-2.0", "gemma")) else 32_768
 
 
-def _declare(tool: Tool, names: Names) -> dict[str, Any]:
+def _declare(tool: Tool, names: ToolNames) -> dict[str, Any]:
     return {
-        "name": names.wire(tool.name),
+        "name": names.to_wire(tool.name),
         "description": tool.description,
         "parametersJsonSchema": tool.parameters,
     }
 
 
-def _from_user(message: User, names: Names) -> Iterator[dict[str, Any]]:
+def _from_user(message: UserMessage, names: ToolNames) -> Iterator[dict[str, Any]]:
     """Results first, then words, all in one content: a turn of calls must be followed by all its results."""
     for block in message.content:
-        if isinstance(block, Result):
+        if isinstance(block, ToolResultBlock):
             response = {"error" if block.error else "result": block.text}
             yield {
                 "functionResponse": {
                     **_id(block.call_id),
-                    "name": names.wire(block.name),
+                    "name": names.to_wire(block.name),
                     "response": response,
                 }
             }
     for block in message.content:
-        if isinstance(block, Text) and (text := clean(block.text)):
+        if isinstance(block, TextBlock) and (text := clean(block.text)):
             yield {"text": text}
 
 
-def _from_assistant(message: Assistant, names: Names, *, strict: bool) -> Iterator[dict[str, Any]]:
+def _from_assistant(
+    message: AssistantMessage, names: ToolNames, *, strict: bool
+) -> Iterator[dict[str, Any]]:
     """The parts of an answer. `strict`: the model wants a signature on the first call, also on one that it did not make."""
     own = message.wire == WIRE
     unsealed = strict and not own
     for block in message.content:
         seal = {"thoughtSignature": block.signature} if own and block.signature else {}
-        if isinstance(block, Call):
+        if isinstance(block, ToolCallBlock):
             seal = {"thoughtSignature": _NO_SEAL} if unsealed else seal
             unsealed = False
             yield _from_call(block, names) | seal
-        elif isinstance(block, Thinking):
+        elif isinstance(block, ThinkingBlock):
             if own and (text := clean(block.text)):
                 yield {"text": text, "thought": True} | seal
         elif text := clean(block.text):
             yield {"text": text} | seal
 
 
-def _from_call(call: Call, names: Names) -> dict[str, Any]:
+def _from_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
     given = {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
-    return {"functionCall": {**_id(call.id), "name": names.wire(call.name), "args": given}}
+    return {"functionCall": {**_id(call.id), "name": names.to_wire(call.name), "args": given}}
 
 
 def _id(call_id: str) -> dict[str, str]:
@@ -248,7 +252,7 @@ class _Chunk(Struct, rename="camel"):
     error: _Error | None = None
 
 
-_decode = decoder(_Chunk)
+_decode = make_decoder(_Chunk)
 
 _STOPS = {
     "STOP": StopReason.END,
@@ -268,19 +272,19 @@ class GoogleReader:
         names: of the tools offered.
     """
 
-    def __init__(self, model: str, names: Names) -> None:
+    def __init__(self, model: str, names: ToolNames) -> None:
         self._model, self._names = model, names
         self._id = self._finish = ""
-        self._blocks: list[Text | Thinking | Call] = []
+        self._blocks: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
         self._usage = Usage()
         self._known = self._foreign = False
 
     @property
-    def done(self) -> bool:
+    def is_done(self) -> bool:
         """Never known before the end: some models put a finishReason into every chunk."""
         return False
 
-    def feed(self, data: bytes) -> Sequence[Piece]:
+    def feed(self, data: bytes) -> Sequence[StreamChunk]:
         """Take one payload. Raises Refused for an error sent in place of it, DecodeError for what is no chunk."""
         chunk = _decode(data)
         self._foreign = not (
@@ -288,7 +292,7 @@ class GoogleReader:
         )
         self._known = not self._foreign
         if chunk.error:
-            raise Refused(chunk.error.code, chunk.error.message)
+            raise StreamError(chunk.error.code, chunk.error.message)
         self._id, self._model = chunk.response_id or self._id, chunk.model_version or self._model
         if chunk.usage_metadata:
             self._usage = _usage(chunk.usage_metadata)
@@ -296,7 +300,7 @@ class GoogleReader:
             self._finish = chunk.prompt_feedback.block_reason
         return self._candidate(chunk.candidates[0]) if chunk.candidates else ()
 
-    def finish(self) -> Assistant:
+    def finish(self) -> AssistantMessage:
         """The whole answer.
 
         Raises Cut when the stream ended before it did, Refused when all that came is a call which the model itself
@@ -305,46 +309,55 @@ class GoogleReader:
         if self._foreign:
             raise ModelGarbled("no piece of the answer is a generateContent chunk")
         if not self._finish:
-            raise Cut
+            raise StreamCut
         if self._finish == "MALFORMED_FUNCTION_CALL" and not self._blocks:
-            raise Refused(502, "the model wrote a malformed function call")
+            raise StreamError(502, "the model wrote a malformed function call")
         content = tuple(
-            block if isinstance(block, Call) else _cleaned(block) for block in self._blocks
+            block if isinstance(block, ToolCallBlock) else _cleaned(block) for block in self._blocks
         )
         stop = _STOPS.get(self._finish, StopReason.OTHER if content else StopReason.REFUSAL)
-        if stop is StopReason.END and any(isinstance(block, Call) for block in content):
+        if stop is StopReason.END and any(isinstance(block, ToolCallBlock) for block in content):
             stop = StopReason.CALLS
-        return Assistant(
-            content, stop=stop, usage=self._usage, model=self._model, wire=WIRE, id=self._id
+        return AssistantMessage(
+            content, stop_reason=stop, usage=self._usage, model=self._model, wire=WIRE, id=self._id
         )
 
-    def _candidate(self, candidate: _Candidate) -> list[Piece]:
+    def _candidate(self, candidate: _Candidate) -> list[StreamChunk]:
         if candidate.finish_reason:
             self._finish = candidate.finish_reason
-        pieces: list[Piece] = []
+        pieces: list[StreamChunk] = []
         parts = candidate.content.parts if candidate.content else None
         for part in parts or ():
             if part.function_call is not None:
                 pieces.append(self._call(part.function_call, part.thought_signature))
             elif part.text is not None:
-                self._words(Thinking if part.thought else Text, part.text, part.thought_signature)
+                self._words(
+                    ThinkingBlock if part.thought else TextBlock, part.text, part.thought_signature
+                )
                 if part.text:
-                    pieces.append(Piece("thinking" if part.thought else "text", part.text))
+                    pieces.append(StreamChunk("thinking" if part.thought else "text", part.text))
         return pieces
 
-    def _call(self, call: _FunctionCall, signature: str) -> Piece:
+    def _call(self, call: _FunctionCall, signature: str) -> StreamChunk:
         text = encode(call.args or {}).decode()
         call_id = call.id or f"{_OURS}{uuid.uuid4().hex[:20]}"
         self._blocks.append(
-            Call(call_id, self._names.ours(call.name), arguments(text)[0], signature=signature)
+            ToolCallBlock(
+                call_id,
+                self._names.from_wire(call.name),
+                parse_arguments(text)[0],
+                signature=signature,
+            )
         )
-        return Piece("call", text)
+        return StreamChunk("call", text)
 
-    def _words(self, kind: type[Text] | type[Thinking], text: str, signature: str) -> None:
+    def _words(
+        self, kind: type[TextBlock] | type[ThinkingBlock], text: str, signature: str
+    ) -> None:
         """Join words to those before them, unless a signature has sealed those. An empty part only brings a signature."""
         last = self._blocks[-1] if self._blocks else None
         if (
-            isinstance(last, (Text, Thinking))
+            isinstance(last, (TextBlock, ThinkingBlock))
             and not last.signature
             and (isinstance(last, kind) or not text)
         ):
@@ -353,7 +366,7 @@ class GoogleReader:
             self._blocks.append(kind(text, signature=signature))
 
 
-def _cleaned(block: Text | Thinking) -> Text | Thinking:
+def _cleaned(block: TextBlock | ThinkingBlock) -> TextBlock | ThinkingBlock:
     return type(block)(clean(block.text), signature=block.signature)
 
 

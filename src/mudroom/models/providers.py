@@ -24,14 +24,14 @@ class Provider(Struct, frozen=True, kw_only=True):
     name: str
     wire: str = "openai"
     base_url: str = ""
-    keys: tuple[str, ...] = ()
-    tokens: tuple[str, ...] = ()
-    urls: tuple[str, ...] = ()
-    models: tuple[str, ...] = ()
-    headers: tuple[str, ...] = ()
-    model: str = ""
-    prefixes: tuple[str, ...] = ()
-    local: bool = False
+    key_vars: tuple[str, ...] = ()
+    token_vars: tuple[str, ...] = ()
+    url_vars: tuple[str, ...] = ()
+    model_vars: tuple[str, ...] = ()
+    header_vars: tuple[str, ...] = ()
+    default_model: str = ""
+    model_prefixes: tuple[str, ...] = ()
+    is_local: bool = False
 
 
 def _compatible(
@@ -41,11 +41,11 @@ def _compatible(
     return Provider(
         name=name,
         base_url=base_url,
-        keys=keys or (f"{stem}_API_KEY",),
-        urls=(f"{stem}_BASE_URL",),
-        models=(f"{stem}_MODEL",),
-        model=model,
-        prefixes=prefixes,
+        key_vars=keys or (f"{stem}_API_KEY",),
+        url_vars=(f"{stem}_BASE_URL",),
+        model_vars=(f"{stem}_MODEL",),
+        default_model=model,
+        model_prefixes=prefixes,
     )
 
 
@@ -54,11 +54,11 @@ def _local(name: str, base_url: str, model: str = "", urls: tuple[str, ...] = ()
     return Provider(
         name=name,
         base_url=base_url,
-        keys=(f"{stem}_API_KEY",),
-        urls=urls or (f"{stem}_BASE_URL",),
-        models=(f"{stem}_MODEL",),
-        model=model,
-        local=True,
+        key_vars=(f"{stem}_API_KEY",),
+        url_vars=urls or (f"{stem}_BASE_URL",),
+        model_vars=(f"{stem}_MODEL",),
+        default_model=model,
+        is_local=True,
     )
 
 
@@ -67,32 +67,32 @@ _TABLE = (
         name="anthropic",
         wire="anthropic",
         base_url="https://api.anthropic.com",
-        keys=("ANTHROPIC_API_KEY",),
-        tokens=("ANTHROPIC_AUTH_TOKEN",),
-        urls=("ANTHROPIC_BASE_URL",),
-        models=("ANTHROPIC_MODEL",),
-        headers=("ANTHROPIC_CUSTOM_HEADERS",),
-        model="claude-sonnet-5-5",
-        prefixes=("claude-",),
+        key_vars=("ANTHROPIC_API_KEY",),
+        token_vars=("ANTHROPIC_AUTH_TOKEN",),
+        url_vars=("ANTHROPIC_BASE_URL",),
+        model_vars=("ANTHROPIC_MODEL",),
+        header_vars=("ANTHROPIC_CUSTOM_HEADERS",),
+        default_model="claude-sonnet-5-5",
+        model_prefixes=("claude-",),
     ),
     Provider(
         name="openai",
         base_url="https://api.openai.com/v1",
-        keys=("OPENAI_API_KEY",),
-        urls=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
-        models=("OPENAI_MODEL",),
-        model="gpt-6.1-sol",
-        prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4", "ft:gpt-"),
+        key_vars=("OPENAI_API_KEY",),
+        url_vars=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+        model_vars=("OPENAI_MODEL",),
+        default_model="gpt-6.1-sol",
+        model_prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4", "ft:gpt-"),
     ),
     Provider(
         name="google",
         wire="google",
         base_url="https://generativelanguage.googleapis.com/v1beta",
-        keys=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
-        urls=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
-        models=("GEMINI_MODEL",),
-        model="gemini-flash-latest",
-        prefixes=("gemini-", "gemma-"),
+        key_vars=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        url_vars=("GEMINI_BASE_URL", "GOOGLE_GEMINI_BASE_URL"),
+        model_vars=("GEMINI_MODEL",),
+        default_model="gemini-flash-latest",
+        model_prefixes=("gemini-", "gemma-"),
     ),
     _local(
         "ollama", "http://127.0.0.1:11434/v1", "qwen3:8b", urls=("OLLAMA_BASE_URL", "OLLAMA_HOST")
@@ -127,8 +127,8 @@ _TABLE = (
     _local("lmstudio", "http://127.0.0.1:1234/v1"),
     _local("vllm", "http://127.0.0.1:8000/v1"),
     _local("llamacpp", "http://127.0.0.1:8080/v1"),
-    Provider(name="offline", wire="offline", model="offline", local=True),
-    Provider(name="scripted", wire="scripted", model="model", local=True),
+    Provider(name="offline", wire="offline", default_model="offline", is_local=True),
+    Provider(name="scripted", wire="scripted", default_model="model", is_local=True),
     *(
         Provider(name=name, wire="library")
         for name in (
@@ -176,7 +176,7 @@ _SHORT = {
 }
 
 
-def split(name: str) -> tuple[str, str]:
+def parse_model_name(name: str) -> tuple[str, str]:
     """The provider and its model that a model string names: "provider:model", "provider/model", a bare model, a bare provider.
 
     Raises UnknownName with the nearest names, UsageError for a provider without a model.
@@ -187,15 +187,15 @@ def split(name: str) -> tuple[str, str]:
     provider = PROVIDERS.get(_OTHER_NAMES.get(left, left))
     if provider is not None:
         model = _SHORT.get(model, model) if provider.name == "anthropic" else model
-        if not (model or provider.model):
+        if not (model or provider.default_model):
             raise UsageError(
                 f"which model of {provider.name}?", remedy=f"Write {provider.name}:MODEL."
             )
-        return provider.name, model or provider.model
+        return provider.name, model or provider.default_model
     if name.lower() in _SHORT:
         return "anthropic", _SHORT[name.lower()]
     for provider in _TABLE:
-        if name.lower().startswith(provider.prefixes or "\0"):
+        if name.lower().startswith(provider.model_prefixes or "\0"):
             return provider.name, name
     known = [*PROVIDERS, *_SHORT] if at == len(name) else PROVIDERS
     raise UnknownName(
@@ -205,20 +205,24 @@ def split(name: str) -> tuple[str, str]:
     )
 
 
-def default(environ: Mapping[str, str]) -> str | None:
+def choose_default_model(environ: Mapping[str, str]) -> str | None:
     """The model string that an environment suggests: MUDROOM_MODEL, else by the first key or server found; None for nothing."""
     if named := _value(environ, ("MUDROOM_MODEL",)):
         return named
     first = [PROVIDERS[name] for name in ("anthropic", "openai", "google")]
-    here = [PROVIDERS["openai"], *(provider for provider in _TABLE if provider.local)]
-    keyed = [provider for provider in _TABLE if provider not in first and not provider.local]
+    here = [PROVIDERS["openai"], *(provider for provider in _TABLE if provider.is_local)]
+    keyed = [provider for provider in _TABLE if provider not in first and not provider.is_local]
     return (
         next(
             (_suggested(provider, environ) for provider in first if has_key(provider, environ)),
             None,
         )
         or next(
-            (_suggested(provider, environ) for provider in here if _value(environ, provider.urls)),
+            (
+                _suggested(provider, environ)
+                for provider in here
+                if _value(environ, provider.url_vars)
+            ),
             None,
         )
         or next(
@@ -228,12 +232,12 @@ def default(environ: Mapping[str, str]) -> str | None:
     )
 
 
-def offered(environ: Mapping[str, str]) -> list[str]:
+def list_usable_models(environ: Mapping[str, str]) -> list[str]:
     """Model strings that can be used as they are: of every provider whose key or address is set the usual one, of Anthropic's a family."""
     here = [
         provider
         for provider in _TABLE
-        if has_key(provider, environ) or _value(environ, provider.urls)
+        if has_key(provider, environ) or _value(environ, provider.url_vars)
     ]
     names = [_suggested(provider, environ) for provider in here]
     if any(provider.name == "anthropic" for provider in here):
@@ -243,29 +247,29 @@ def offered(environ: Mapping[str, str]) -> list[str]:
 
 def has_key(provider: Provider, environ: Mapping[str, str]) -> bool:
     """Whether the environment holds a key or token for it."""
-    return bool(_value(environ, provider.keys + provider.tokens))
+    return bool(_value(environ, provider.key_vars + provider.token_vars))
 
 
-def key(provider: Provider, environ: Mapping[str, str]) -> str:
+def get_key(provider: Provider, environ: Mapping[str, str]) -> str:
     """Its key, "" if there is none."""
-    return _value(environ, provider.keys)
+    return _value(environ, provider.key_vars)
 
 
-def token(provider: Provider, environ: Mapping[str, str]) -> str:
+def get_token(provider: Provider, environ: Mapping[str, str]) -> str:
     """Its bearer token, "" if there is none."""
-    return _value(environ, provider.tokens)
+    return _value(environ, provider.token_vars)
 
 
-def key_variable(provider: Provider, environ: Mapping[str, str]) -> str:
+def find_key_variable(provider: Provider, environ: Mapping[str, str]) -> str:
     """The variable its key comes from, or should; "" for none."""
-    names = provider.keys + provider.tokens
+    names = provider.key_vars + provider.token_vars
     return next(
         (name for name in names if _value(environ, (name,))),
-        "" if provider.local else next(iter(names), ""),
+        "" if provider.is_local else next(iter(names), ""),
     )
 
 
-def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
+def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     """Where it is. OLLAMA_HOST is Ollama's own notation: a host, a host and port, or a URL without `/v1`."""
     if (
         provider.name == "ollama"
@@ -273,12 +277,12 @@ def base_url(provider: Provider, environ: Mapping[str, str]) -> str:
         and (host := _value(environ, ("OLLAMA_HOST",)))
     ):
         return _from_ollama(host)
-    return _value(environ, provider.urls) or provider.base_url
+    return _value(environ, provider.url_vars) or provider.base_url
 
 
-def headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
+def get_headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
     """More headers to send, from lines of "Name: value"."""
-    lines = _value(environ, provider.headers).splitlines()
+    lines = _value(environ, provider.header_vars).splitlines()
     return {
         name.strip(): value.strip()
         for name, mark, value in (line.partition(":") for line in lines)
@@ -287,8 +291,8 @@ def headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _suggested(provider: Provider, environ: Mapping[str, str]) -> str | None:
-    model = _value(environ, provider.models)
-    model = _SHORT.get(model, model) or provider.model
+    model = _value(environ, provider.model_vars)
+    model = _SHORT.get(model, model) or provider.default_model
     return f"{provider.name}:{model}" if model else None
 
 

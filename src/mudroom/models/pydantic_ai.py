@@ -11,23 +11,23 @@ import msgspec
 from msgspec import Struct
 
 from .._core.messages import (
-    Assistant,
-    Call,
+    AssistantMessage,
     Message,
-    Result,
     StopReason,
-    Text,
-    Thinking,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
     Usage,
-    User,
+    UserMessage,
 )
-from .._core.ports import Clock, Piece, Retry, Setup
+from .._core.ports import Clock, RequestConfig, RetryNotice, StreamChunk
 from ..errors import ModelGarbled, ModelRefused, ModelUnavailable, UsageError
-from ._errors import Failure, Origin, from_answer, said
-from ._http import Cut
-from ._json import arguments, clean, encode
-from ._rate_limit import Gate
-from ._tool_names import Names
+from ._errors import ProviderHints, RequestFailure, classify_status, extract_error_text
+from ._http import StreamCut
+from ._json import clean, encode, parse_arguments
+from ._rate_limit import RateLimiter
+from ._tool_names import ToolNames
 
 if TYPE_CHECKING:
     from pydantic_ai import messages as pm
@@ -40,7 +40,7 @@ _TRIES, _FIRST_DELAY, _LONGEST_DELAY = 6, 0.5, 30.0
 _MOST_TOKENS = 8_192
 
 
-class LibraryModel:
+class PydanticAIModel:
     """A model that pydantic-ai knows; it reads keys and addresses itself, from the variables its documentation names.
 
     Arguments:
@@ -55,17 +55,17 @@ class LibraryModel:
         *,
         clock: Clock,
         name: str = "",
-        chance: Callable[[], float] = random.random,
+        jitter: Callable[[], float] = random.random,
     ) -> None:
         self.name = name or (
             model if isinstance(model, str) else f"{model.system}:{model.model_name}"
         )
-        self.clock, self.chance, self.gate = clock, chance, Gate(clock)
+        self.clock, self.chance, self.rate_limiter = clock, jitter, RateLimiter(clock)
         self._model, self._made = model, False
 
-    def chat(self, setup: Setup) -> LibraryChat:
+    def start_conversation(self, setup: RequestConfig) -> PydanticAIConversation:
         """Begin a conversation. Raises UsageError when pydantic-ai, or what it needs for this provider, is missing."""
-        return LibraryChat(self, self._theirs(), setup)
+        return PydanticAIConversation(self, self._theirs(), setup)
 
     async def close(self) -> None:
         """Let go of connections."""
@@ -81,23 +81,23 @@ class LibraryModel:
         return self._model
 
 
-class LibraryChat:
+class PydanticAIConversation:
     """One conversation: the messages in pydantic-ai's types, each converted once."""
 
-    def __init__(self, model: LibraryModel, theirs: Theirs, setup: Setup) -> None:
+    def __init__(self, model: PydanticAIModel, theirs: Theirs, setup: RequestConfig) -> None:
         self._model, self._theirs, self._names = (
             model,
             theirs,
-            Names(tool.name for tool in setup.tools),
+            ToolNames(tool.name for tool in setup.tools),
         )
         self._wire = f"library:{theirs.system}"
         self._parameters = _parameters(setup, self._names)
         self._settings = _settings(setup)
         self._kept: list[pm.ModelMessage] = []
 
-    def add(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         """Append a message."""
-        if isinstance(message, User):
+        if isinstance(message, UserMessage):
             wired = _from_user(message, self._names)
         else:
             wired = _from_assistant(
@@ -106,7 +106,9 @@ class LibraryChat:
         if wired.parts:
             self._kept.append(wired)
 
-    async def ask(self, *, tools: bool = True) -> AsyncGenerator[Piece | Retry | Assistant, None]:
+    async def request_answer(
+        self, *, tools: bool = True
+    ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
         """Ask for the next answer. Raises ModelError; UsageError when pydantic-ai lacks what it needs for this provider."""
         attempt, model = 0, self._model
         while True:
@@ -116,17 +118,17 @@ class LibraryChat:
                     async for piece in pieces:
                         yield piece
                 return
-            except Failure as failure:
+            except RequestFailure as failure:
                 if not failure.again or attempt == _TRIES:
                     raise failure.error from failure.__cause__
                 jitter = model.chance() * min(_LONGEST_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
-                retry = Retry(
+                retry = RetryNotice(
                     attempt, max(failure.wait, jitter), failure.status, failure.error.message
                 )
             yield retry
             await model.clock.sleep(retry.delay)
 
-    async def _try(self, *, tools: bool) -> AsyncGenerator[Piece | Assistant, None]:
+    async def _try(self, *, tools: bool) -> AsyncGenerator[StreamChunk | AssistantMessage, None]:
         from pydantic_ai import direct
 
         settings = (
@@ -134,8 +136,8 @@ class LibraryChat:
             if tools or not self._parameters.function_tools
             else {**self._settings, "tool_choice": "none"}
         )
-        gate = self._model.gate
-        request = await gate.enter()
+        gate = self._model.rate_limiter
+        request = await gate.acquire()
         try:
             async with direct.model_request_stream(
                 self._theirs,
@@ -143,7 +145,7 @@ class LibraryChat:
                 model_settings=cast("ModelSettings", settings),
                 model_request_parameters=self._parameters,
             ) as stream:
-                gate.admitted(request)
+                gate.record_accepted(request)
                 async for event in stream:
                     if (piece := _piece(event)) is not None:
                         yield piece
@@ -153,21 +155,29 @@ class LibraryChat:
             Exception
         ) as error:  # every provider's package raises what it likes: all of it is sorted
             failure = self._sorted(error)
-            if failure.limit:
-                gate.limited(request, failure.wait)
+            if failure.is_rate_limit:
+                gate.record_refused(request, failure.wait)
             raise failure from error
         finally:
-            gate.leave(request)
+            gate.release(request)
 
-    def _sorted(self, error: Exception) -> Failure:
+    def _sorted(self, error: Exception) -> RequestFailure:
         from pydantic_ai import exceptions
 
         name, again = self._model.name, "Try again later."
         if isinstance(error, exceptions.ModelHTTPError):
-            origin = Origin(self._theirs.system)
-            text = said(msgspec.json.encode(error.body, enc_hook=str)) if error.body else ""
-            return from_answer(
-                origin, _place(self._theirs), error.status_code, text, wait=error.retry_after or 0.0
+            origin = ProviderHints(self._theirs.system)
+            text = (
+                extract_error_text(msgspec.json.encode(error.body, enc_hook=str))
+                if error.body
+                else ""
+            )
+            return classify_status(
+                origin,
+                _place(self._theirs),
+                error.status_code,
+                text,
+                retry_after=error.retry_after or 0.0,
             )
         if isinstance(error, exceptions.UserError | ImportError):
             raise UsageError(f"pydantic-ai cannot use {name}: {error}") from error
@@ -177,20 +187,22 @@ class LibraryChat:
             | exceptions.ModelQuotaExceededError
             | exceptions.ContentFilterError,
         ):
-            return Failure(0, ModelRefused(f"{name} refused the request: {error}"))
+            return RequestFailure(0, ModelRefused(f"{name} refused the request: {error}"))
         if isinstance(error, exceptions.UnexpectedModelBehavior):
-            return Failure(
-                0, ModelGarbled(f"{name} gave an answer that makes no sense: {error}"), again=True
+            return RequestFailure(
+                0,
+                ModelGarbled(f"{name} gave an answer that makes no sense: {error}"),
+                retryable=True,
             )
-        if isinstance(error, exceptions.ModelAPIError | OSError | TimeoutError | Cut):
+        if isinstance(error, exceptions.ModelAPIError | OSError | TimeoutError | StreamCut):
             wait = getattr(error, "retry_after", None) or 0.0
-            return Failure(
+            return RequestFailure(
                 0,
                 ModelUnavailable(f"{name} did not answer: {error}", remedy=again),
-                again=True,
-                wait=wait,
+                retryable=True,
+                retry_after=wait,
             )
-        return Failure(0, ModelGarbled(f"{name} failed: {type(error).__name__}: {error}"))
+        return RequestFailure(0, ModelGarbled(f"{name} failed: {type(error).__name__}: {error}"))
 
 
 def _infer(model: str) -> Theirs:
@@ -212,14 +224,14 @@ def _place(theirs: Theirs) -> str:
     return theirs.base_url or f"pydantic-ai://{theirs.system}"
 
 
-def _parameters(setup: Setup, names: Names) -> ModelRequestParameters:
+def _parameters(setup: RequestConfig, names: ToolNames) -> ModelRequestParameters:
     from pydantic_ai.messages import InstructionPart
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.tools import ToolDefinition
 
     tools = [
         ToolDefinition(
-            name=names.wire(tool.name),
+            name=names.to_wire(tool.name),
             parameters_json_schema=tool.parameters,
             description=tool.description,
         )
@@ -231,7 +243,7 @@ def _parameters(setup: Setup, names: Names) -> ModelRequestParameters:
     )
 
 
-def _settings(setup: Setup) -> dict[str, Any]:
+def _settings(setup: RequestConfig) -> dict[str, Any]:
     sampling = {"temperature": setup.temperature, "top_p": setup.top_p}
     fields = {"max_tokens": setup.max_tokens or _MOST_TOKENS, "max_retries": 0}
     return fields | {key: value for key, value in sampling.items() if value is not None}
@@ -256,28 +268,32 @@ def _sealed(part: Any) -> str:
     return "" if seal == _Seal() else msgspec.json.encode(seal, enc_hook=str).decode()
 
 
-def _from_user(message: User, names: Names) -> pm.ModelRequest:
+def _from_user(message: UserMessage, names: ToolNames) -> pm.ModelRequest:
     """Results first, then all words as one prompt."""
     from pydantic_ai.messages import ModelRequest, ToolReturnPart, UserPromptPart
 
     parts: list[pm.ModelRequestPart] = [
         ToolReturnPart(
-            names.wire(block.name),
+            names.to_wire(block.name),
             clean(block.text),
             block.call_id,
             outcome="failed" if block.error else "success",
         )
         for block in message.content
-        if isinstance(block, Result)
+        if isinstance(block, ToolResultBlock)
     ]
     if words := [
-        text for block in message.content if isinstance(block, Text) and (text := clean(block.text))
+        text
+        for block in message.content
+        if isinstance(block, TextBlock) and (text := clean(block.text))
     ]:
         parts.append(UserPromptPart("\n\n".join(words)))
     return ModelRequest(parts)
 
 
-def _from_assistant(message: Assistant, names: Names, own: str | None) -> pm.ModelResponse:
+def _from_assistant(
+    message: AssistantMessage, names: ToolNames, own: str | None
+) -> pm.ModelResponse:
     """An answer in pydantic-ai's types. `own` names the provider when the answer is its own; thinking and seals go back only then."""
     from pydantic_ai.messages import ModelResponse, TextPart, ThinkingPart, ToolCallPart
 
@@ -289,10 +305,10 @@ def _from_assistant(message: Assistant, names: Names, own: str | None) -> pm.Mod
             "provider_name": seal.provider_name,
             "provider_details": seal.provider_details,
         }
-        if isinstance(block, Call):
+        if isinstance(block, ToolCallBlock):
             given = clean(block.malformed) or encode(block.arguments).decode()
-            parts.append(ToolCallPart(names.wire(block.name), given, block.id, **beside))
-        elif isinstance(block, Thinking):
+            parts.append(ToolCallPart(names.to_wire(block.name), given, block.id, **beside))
+        elif isinstance(block, ThinkingBlock):
             if own:
                 parts.append(ThinkingPart(clean(block.text), signature=seal.signature, **beside))
         elif text := clean(block.text):
@@ -300,7 +316,7 @@ def _from_assistant(message: Assistant, names: Names, own: str | None) -> pm.Mod
     return ModelResponse(parts, provider_name=own, model_name=message.model or None)
 
 
-def _piece(event: Any) -> Piece | None:
+def _piece(event: Any) -> StreamChunk | None:
     """What an event of pydantic-ai's shows; most show nothing."""
     part: Any = (
         getattr(event, "part", None)
@@ -312,7 +328,7 @@ def _piece(event: Any) -> Piece | None:
     text = next((text for name in fields if (text := getattr(part, name, None))), None)
     if text is None:
         return None
-    return Piece(
+    return StreamChunk(
         "call" if kind.startswith("tool") else kind,
         text if isinstance(text, str) else encode(text).decode(),
     )
@@ -325,17 +341,17 @@ _SHOWN = {
 }
 
 
-def _answer(response: pm.ModelResponse, names: Names, wire: str) -> Assistant:
+def _answer(response: pm.ModelResponse, names: ToolNames, wire: str) -> AssistantMessage:
     """Our form of a whole answer. Raises Cut when it is not whole."""
     if response.state != "complete":
-        raise Cut
+        raise StreamCut
     content = tuple(_blocks(response.parts, names))
     stop = _STOPS.get(response.finish_reason or "stop", StopReason.OTHER)
-    if stop is StopReason.END and any(isinstance(block, Call) for block in content):
+    if stop is StopReason.END and any(isinstance(block, ToolCallBlock) for block in content):
         stop = StopReason.CALLS
-    return Assistant(
+    return AssistantMessage(
         content,
-        stop=stop,
+        stop_reason=stop,
         usage=_usage(response.usage),
         model=response.model_name or "",
         wire=wire,
@@ -351,26 +367,30 @@ _STOPS = {
 }
 
 
-def _blocks(parts: Sequence[pm.ModelResponsePart], names: Names) -> list[Text | Thinking | Call]:
+def _blocks(
+    parts: Sequence[pm.ModelResponsePart], names: ToolNames
+) -> list[TextBlock | ThinkingBlock | ToolCallBlock]:
     from pydantic_ai.messages import TextPart, ThinkingPart, ToolCallPart
 
-    blocks: list[Text | Thinking | Call] = []
+    blocks: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
     for part in parts:
         if isinstance(part, TextPart):
             if text := clean(part.content):
-                blocks.append(Text(text, _sealed(part)))
+                blocks.append(TextBlock(text, _sealed(part)))
         elif isinstance(part, ThinkingPart):
-            blocks.append(Thinking(clean(part.content), _sealed(part)))
+            blocks.append(ThinkingBlock(clean(part.content), _sealed(part)))
         elif isinstance(part, ToolCallPart):
             blocks.append(_call(part, names))
     return blocks
 
 
-def _call(part: pm.ToolCallPart, names: Names) -> Call:
-    given, malformed = arguments(
+def _call(part: pm.ToolCallPart, names: ToolNames) -> ToolCallBlock:
+    given, malformed = parse_arguments(
         part.args if isinstance(part.args, str) else encode(part.args or {}).decode()
     )
-    return Call(part.tool_call_id, names.ours(part.tool_name), given, malformed, _sealed(part))
+    return ToolCallBlock(
+        part.tool_call_id, names.from_wire(part.tool_name), given, malformed, _sealed(part)
+    )
 
 
 def _usage(usage: RequestUsage) -> Usage:

@@ -7,8 +7,15 @@ import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from difflib import unified_diff
 
-from .._core.messages import Assistant, Conversation, Message, Result, Text, User
-from .._core.ports import Piece, Retry, Setup
+from .._core.messages import (
+    AssistantMessage,
+    Message,
+    RecordedConversation,
+    TextBlock,
+    ToolResultBlock,
+    UserMessage,
+)
+from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ..errors import ModelError, ModelRefused
 
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
@@ -16,7 +23,7 @@ _SPILL = re.compile(r"/[^\s\"]*/(\d[\d.]*-\d+\.\d+-\w+\.txt)")
 _CONTEXT = 2_000
 
 
-class ReplayedModel:
+class ReplayModel:
     """Implements the port Model, from a record. Whoever asks something else than was asked then gets ModelRefused with the difference.
 
     Arguments:
@@ -26,64 +33,66 @@ class ReplayedModel:
 
     def __init__(
         self,
-        conversations: Sequence[Conversation],
+        conversations: Sequence[RecordedConversation],
         name: str = "replay:record",
         *,
-        cut_off: Callable[[str], object] | None = None,
+        cancel_run: Callable[[str], object] | None = None,
     ) -> None:
-        self.name, self.cut_off = name, cut_off
+        self.name, self.cut_off = name, cancel_run
         self._free = list(conversations)
 
-    def chat(self, setup: Setup) -> ReplayedChat:
+    def start_conversation(self, setup: RequestConfig) -> ReplayConversation:
         """Begin a conversation; which one it is shows when it is asked."""
-        return ReplayedChat(self)
+        return ReplayConversation(self)
 
     async def close(self) -> None:
         """Nothing to let go of."""
 
-    def claim(self, asked: Sequence[Message]) -> Conversation:
+    def claim_conversation(self, asked: Sequence[Message]) -> RecordedConversation:
         """The recorded conversation that begins like this. Raises ModelRefused when there is none left."""
         for found in self._free:
-            if len(found.messages) >= len(asked) and all(map(same, found.messages, asked)):
+            if len(found.messages) >= len(asked) and all(map(is_same, found.messages, asked)):
                 self._free.remove(found)
                 return found
         recorded = self._free[0].messages[: len(asked)] if self._free else ()
-        raise differs("a conversation that was not recorded", recorded, asked)
+        raise build_difference_error("a conversation that was not recorded", recorded, asked)
 
 
-class ReplayedChat:
+class ReplayConversation:
     """One conversation with it."""
 
-    def __init__(self, model: ReplayedModel) -> None:
+    def __init__(self, model: ReplayModel) -> None:
         self._model = model
         self._asked: list[Message] = []
-        self._found: Conversation | None = None
+        self._found: RecordedConversation | None = None
 
-    def add(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         """Append a message."""
         self._asked.append(message)
 
-    async def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
+    async def request_answer(
+        self, *, tools: bool = True
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """The recorded answer to this."""
         asked = self._asked
-        found = self._found = self._found or self._model.claim(asked)
+        found = self._found = self._found or self._model.claim_conversation(asked)
         recorded = found.messages[: len(asked)]
-        if len(recorded) < len(asked) or not all(map(same, recorded, asked)):
-            raise differs(
-                f"run {found.run}, request {sum(isinstance(m, User) for m in asked)}",
+        if len(recorded) < len(asked) or not all(map(is_same, recorded, asked)):
+            raise build_difference_error(
+                f"run {found.run}, request {sum(isinstance(m, UserMessage) for m in asked)}",
                 recorded,
                 asked,
             )
         if len(found.messages) == len(asked):
             await self._broken(found)
         answer = found.messages[len(asked)]
-        if not isinstance(answer, Assistant):
-            raise differs(f"run {found.run}", recorded, asked)
+        if not isinstance(answer, AssistantMessage):
+            raise build_difference_error(f"run {found.run}", recorded, asked)
         if answer.text:
-            yield Piece("text", answer.text)
+            yield StreamChunk("text", answer.text)
         yield answer
 
-    async def _broken(self, found: Conversation) -> None:
+    async def _broken(self, found: RecordedConversation) -> None:
         if found.broken == "TIMEOUT":
             raise TimeoutError(found.failure)
         if found.broken == "CANCELLED" and self._model.cut_off:
@@ -92,20 +101,22 @@ class ReplayedChat:
         raise ModelError(found.failure or f"the record of run {found.run} ends here")
 
 
-def same(recorded: Message, asked: Message) -> bool:
+def is_same(recorded: Message, asked: Message) -> bool:
     """Whether two messages are the same but for measured times and for what only providers use."""
     return recorded == asked or _plain(recorded) == _plain(asked)
 
 
-def timeless(text: str) -> str:
+def remove_varying_text(text: str) -> str:
     """The text without what differs from one session to the next: measured seconds, the folder of long outputs."""
     return _SPILL.sub(r"\1", _SECONDS.sub("_ s", text))
 
 
-def differs(where: str, recorded: Sequence[Message], asked: Sequence[Message]) -> ModelRefused:
+def build_difference_error(
+    where: str, recorded: Sequence[Message], asked: Sequence[Message]
+) -> ModelRefused:
     """The error that shows the first difference."""
     pairs = zip([*recorded, *[None] * (len(asked) - len(recorded))], asked, strict=False)
-    was, now = next(((a, b) for a, b in pairs if a is None or not same(a, b)), (None, None))
+    was, now = next(((a, b) for a, b in pairs if a is None or not is_same(a, b)), (None, None))
     lines = unified_diff(
         _plain(was).splitlines(),
         _plain(now).splitlines(),
@@ -122,11 +133,11 @@ def _plain(message: Message | None) -> str:
         return ""
     rows: list[str] = []
     for block in message.content:
-        if isinstance(block, Text):
-            rows.append(timeless(block.text))
-        elif isinstance(block, Result):
+        if isinstance(block, TextBlock):
+            rows.append(remove_varying_text(block.text))
+        elif isinstance(block, ToolResultBlock):
             rows.append(
-                f"{block.name} {'failed' if block.error else 'gave'}: {timeless(block.text)}"
+                f"{block.name} {'failed' if block.error else 'gave'}: {remove_varying_text(block.text)}"
             )
         else:
             rows.append(repr(block))

@@ -9,17 +9,17 @@ import msgspec
 from msgspec import Struct
 
 from .._core.messages import (
-    Assistant,
-    Call,
+    AssistantMessage,
     Message,
-    Result,
     StopReason,
-    Text,
-    Thinking,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
     Usage,
-    User,
+    UserMessage,
 )
-from .._core.ports import Piece, Retry, Setup
+from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 
 _PIECE = 40
 
@@ -35,7 +35,7 @@ class Request(Struct, frozen=True):
     system: str
     tools: tuple[str, ...]
     messages: tuple[Message, ...]
-    n: int
+    number: int
 
     @property
     def prompt(self) -> str:
@@ -44,9 +44,9 @@ class Request(Struct, frozen=True):
             (
                 b.text
                 for m in self.messages
-                if isinstance(m, User)
+                if isinstance(m, UserMessage)
                 for b in m.content
-                if isinstance(b, Text)
+                if isinstance(b, TextBlock)
             ),
             "",
         )
@@ -54,23 +54,23 @@ class Request(Struct, frozen=True):
     @property
     def turn(self) -> int:
         """How many answers the conversation holds."""
-        return sum(isinstance(message, Assistant) for message in self.messages)
+        return sum(isinstance(message, AssistantMessage) for message in self.messages)
 
     @property
-    def results(self) -> tuple[Result, ...]:
+    def results(self) -> tuple[ToolResultBlock, ...]:
         """The results in the last message; none if it holds words only."""
         last = self.messages[-1].content if self.messages else ()
-        return tuple(block for block in last if isinstance(block, Result))
+        return tuple(block for block in last if isinstance(block, ToolResultBlock))
 
 
-Block = str | Text | Thinking | Call
-Answer = Block | Sequence[Block] | Assistant | BaseException
+Block = str | TextBlock | ThinkingBlock | ToolCallBlock
+Answer = Block | Sequence[Block] | AssistantMessage | BaseException
 Script = Callable[[Request], "Answer | Awaitable[Answer]"] | Sequence[Answer]
 
 
-def call(name: str, /, **arguments: Any) -> Call:
+def call(name: str, /, **arguments: Any) -> ToolCallBlock:
     """A call with an id of its own making; the model makes the id."""
-    return Call("", name, arguments)
+    return ToolCallBlock("", name, arguments)
 
 
 class ScriptedModel:
@@ -87,43 +87,45 @@ class ScriptedModel:
         ScriptedModel([[call("read", path="a.py")], "It is a module."])
     """
 
-    def __init__(self, answer: Script, name: str = "scripted:model") -> None:
+    def __init__(self, script: Script, name: str = "scripted:model") -> None:
         self.name = name
         self.requests: list[Request] = []
-        self._answer = answer
+        self._answer = script
 
-    def chat(self, setup: Setup) -> ScriptedChat:
+    def start_conversation(self, setup: RequestConfig) -> ScriptedConversation:
         """Begin a conversation."""
-        return ScriptedChat(self, setup)
+        return ScriptedConversation(self, setup)
 
     async def close(self) -> None:
         """Nothing to let go of."""
 
-    async def answer(self, request: Request) -> Answer:
+    async def next_answer(self, request: Request) -> Answer:
         """The script's answer to a request."""
         self.requests.append(request)
         if callable(self._answer):
             said = self._answer(request)
             return await said if isinstance(said, Awaitable) else said
-        if request.n > len(self._answer):
+        if request.number > len(self._answer):
             raise AssertionError(
-                f"the script has {len(self._answer)} answers, and this is request {request.n}: {request.prompt!r}"
+                f"the script has {len(self._answer)} answers, and this is request {request.number}: {request.prompt!r}"
             )
-        return self._answer[request.n - 1]
+        return self._answer[request.number - 1]
 
 
-class ScriptedChat:
+class ScriptedConversation:
     """One conversation with a scripted model."""
 
-    def __init__(self, model: ScriptedModel, setup: Setup) -> None:
+    def __init__(self, model: ScriptedModel, setup: RequestConfig) -> None:
         self._model, self._setup = model, setup
         self._messages: list[Message] = []
 
-    def add(self, message: Message) -> None:
+    def append(self, message: Message) -> None:
         """Append a message."""
         self._messages.append(message)
 
-    async def ask(self, *, tools: bool = True) -> AsyncIterator[Piece | Retry | Assistant]:
+    async def request_answer(
+        self, *, tools: bool = True
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """The next answer, in pieces and whole."""
         model, offered = (
             self._model,
@@ -132,48 +134,54 @@ class ScriptedChat:
         request = Request(
             self._setup.system, offered, tuple(self._messages), len(model.requests) + 1
         )
-        answer = await model.answer(request)
+        answer = await model.next_answer(request)
         if isinstance(answer, BaseException):
             raise answer
-        message = answer if isinstance(answer, Assistant) else self._whole(request, answer)
+        message = answer if isinstance(answer, AssistantMessage) else self._whole(request, answer)
         for block in message.content:
             kind, text = (
                 ("call", "")
-                if isinstance(block, Call)
+                if isinstance(block, ToolCallBlock)
                 else (type(block).__name__.lower(), block.text)
             )
             for at in range(0, len(text), _PIECE):
-                yield Piece(kind, text[at : at + _PIECE])
+                yield StreamChunk(kind, text[at : at + _PIECE])
         yield message
 
-    def _whole(self, request: Request, answer: Block | Sequence[Block]) -> Assistant:
+    def _whole(self, request: Request, answer: Block | Sequence[Block]) -> AssistantMessage:
         several = (
             answer if isinstance(answer, Sequence) and not isinstance(answer, str) else (answer,)
         )
         blocks = tuple(
-            _block(block, f"call_{request.n}_{at}") for at, block in enumerate(several, 1)
+            _block(block, f"call_{request.number}_{at}") for at, block in enumerate(several, 1)
         )
         stop = (
-            StopReason.CALLS if any(isinstance(block, Call) for block in blocks) else StopReason.END
+            StopReason.CALLS
+            if any(isinstance(block, ToolCallBlock) for block in blocks)
+            else StopReason.END
         )
         read = len(request.system) + sum(
             _size(block) for message in request.messages for block in message.content
         )
         usage = Usage(read // 4, max(1, sum(map(_size, blocks)) // 4))
-        return Assistant(blocks, stop, usage, self._model.name, "scripted", f"answer_{request.n}")
+        return AssistantMessage(
+            blocks, stop, usage, self._model.name, "scripted", f"answer_{request.number}"
+        )
 
 
-def _block(block: Block, call_id: str) -> Text | Thinking | Call:
+def _block(block: Block, call_id: str) -> TextBlock | ThinkingBlock | ToolCallBlock:
     if isinstance(block, str):
-        return Text(block)
+        return TextBlock(block)
     return (
         msgspec.structs.replace(block, id=call_id)
-        if isinstance(block, Call) and not block.id
+        if isinstance(block, ToolCallBlock) and not block.id
         else block
     )
 
 
-def _size(block: Text | Thinking | Call | Result) -> int:
+def _size(block: TextBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock) -> int:
     return (
-        len(str(block.arguments)) + len(block.name) if isinstance(block, Call) else len(block.text)
+        len(str(block.arguments)) + len(block.name)
+        if isinstance(block, ToolCallBlock)
+        else len(block.text)
     )

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from functools import lru_cache
 
-SHAPES = (
+SECRET_PATTERNS = (
     ("AWS key", "AKIA|ASIA", r"[0-9A-Z]{16}(?![0-9a-zA-Z])"),
     (
         "AWS secret",
@@ -39,16 +39,16 @@ SHAPES = (
 
 _PARTS = "PASSWORD PASSWD PASSPHRASE SECRET TOKEN CREDENTIAL API_KEY APIKEY PRIVATE_KEY PRIVATEKEY ACCESS_KEY ACCESSKEY"
 _ENDS = ("_KEY", "_PAT", "_PWD", "_AUTH")
-_SHORTEST = 8
+_MIN_LENGTH = 8
 """Characters of a variable's value below which it is no secret worth the words it would tear out of texts."""
 
 
 @lru_cache(maxsize=64)
-def _shape(begins: str, follows: str) -> re.Pattern[str]:
+def _compile_pattern(begins: str, follows: str) -> re.Pattern[str]:
     return re.compile(re.escape(begins) + follows)
 
 
-def secret_name(name: str) -> bool:
+def is_secret_name(name: str) -> bool:
     """Whether a variable of this name holds a secret."""
     name = name.upper()
     return (
@@ -66,9 +66,9 @@ class Redactor:
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        pairs = ((value.strip(), name) for name, value in environ.items() if secret_name(name))
+        pairs = ((value.strip(), name) for name, value in environ.items() if is_secret_name(name))
         self._values = sorted(
-            (pair for pair in pairs if _telling(pair[0])), key=lambda pair: -len(pair[0])
+            (pair for pair in pairs if _is_distinctive(pair[0])), key=lambda pair: -len(pair[0])
         )
 
     def __call__(self, text: str) -> str:
@@ -76,32 +76,32 @@ class Redactor:
         for value, name in self._values:
             if value in text:
                 text = text.replace(value, f"[redacted: ${name}]")
-        for mark, beginnings in _BY_MARK.items():
+        for mark, beginnings in _BY_CHARACTER.items():
             if mark in text:
                 for name, begins, follows in beginnings:
                     if begins in text:
-                        text = _shape(begins, follows).sub(
-                            lambda found, name=name: _marked(found, name), text
+                        text = _compile_pattern(begins, follows).sub(
+                            lambda found, name=name: _replace_secret(found, name), text
                         )
         return text
 
 
-def _telling(value: str) -> bool:
+def _is_distinctive(value: str) -> bool:
     """Whether a value is no ordinary word, number or path."""
-    return len(value) >= _SHORTEST and not re.fullmatch(
+    return len(value) >= _MIN_LENGTH and not re.fullmatch(
         r"[a-z]+|[A-Z]+|\d+|(/[\w.+-]+)+/?|true|false", value
     )
 
 
-def _marked(found: re.Match[str], name: str) -> str:
+def _replace_secret(found: re.Match[str], name: str) -> str:
     secret = found.groupdict().get("secret", found[0])
     return found[0].replace(secret, f"[redacted: {name}]")
 
 
-def _by_mark() -> dict[str, list[tuple[str, str, str]]]:
+def _index_by_character() -> dict[str, list[tuple[str, str, str]]]:
     """Most beginnings have one of these in them, and that a text has none of it is seen a hundred times as quickly as words are found."""
     found: dict[str, list[tuple[str, str, str]]] = {}
-    for name, texts, follows in SHAPES:
+    for name, texts, follows in SECRET_PATTERNS:
         for begins in texts.split("|"):
             found.setdefault(next((mark for mark in "_-./:" if mark in begins), ""), []).append(
                 (name, begins, follows)
@@ -109,4 +109,4 @@ def _by_mark() -> dict[str, list[tuple[str, str, str]]]:
     return found
 
 
-_BY_MARK = _by_mark()
+_BY_CHARACTER = _index_by_character()

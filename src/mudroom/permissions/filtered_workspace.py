@@ -9,19 +9,19 @@ from typing import Any
 from .._core.ports import FileInfo, Workspace
 from ..errors import WorkspaceError
 
-Barring = Callable[[str], str]
+FindRefusal = Callable[[str], str]
 """An absolute path -> why it may not be read, "" if it may."""
 
 
-class View:
+class FilteredWorkspace:
     """The port Workspace, over another one.
 
     Arguments:
         inner: the workspace. barring: see Barring; it is asked about names and about what they lead to.
     """
 
-    def __init__(self, inner: Workspace, barring: Barring) -> None:
-        self._inner, self._barring = inner, barring
+    def __init__(self, inner: Workspace, find_refusal: FindRefusal) -> None:
+        self._inner, self._find_refusal = inner, find_refusal
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
@@ -30,7 +30,9 @@ class View:
         """A descriptor of a regular file. What is asked about is the file that was opened: no link swapped in meanwhile helps."""
         descriptor = self._inner.open(path)
         whole = os.path.join(self._inner.root, self._inner.locate(path))
-        if why := self._barring(whole) or self._barring(_opened(descriptor, whole)):
+        if why := self._find_refusal(whole) or self._find_refusal(
+            _path_of_descriptor(descriptor, whole)
+        ):
             os.close(descriptor)
             raise WorkspaceError(f"{path} may not be read: {why}", remedy="Do without it.")
         return descriptor
@@ -41,13 +43,13 @@ class View:
         real = os.path.realpath(start)
         for info in self._inner.walk(path, ignored=ignored):
             whole = os.path.join(self._inner.root, info.path)
-            if not self._barring(whole) and not (
-                real != start and self._barring(real + whole[len(start) :])
+            if not self._find_refusal(whole) and not (
+                real != start and self._find_refusal(real + whole[len(start) :])
             ):
                 yield info
 
 
-def _opened(descriptor: int, path: str) -> str:
+def _path_of_descriptor(descriptor: int, path: str) -> str:
     """Where an open file lies; by its path where the system does not tell."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")

@@ -5,30 +5,39 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .path_rules import Place, matches
-from .rules import ALLOW, FILE_TOOLS, Rule, fits
+from .path_rules import PathContext, matches_file
+from .rules import ALLOW, FILE_TOOLS, Rule, matches_pattern
 
 
-def about(rule: Rule, tool: str, arguments: Mapping[str, Any], place: Place) -> bool:
+def matches_call(rule: Rule, tool: str, arguments: Mapping[str, Any], place: PathContext) -> bool:
     """Whether what is in a rule's brackets is about this call."""
     if not rule.spec:
         return True
     if tool in FILE_TOOLS:
-        return matches(
-            rule, place.both(path_of(tool, arguments)), place, every=rule.verdict == ALLOW
+        return matches_file(
+            rule,
+            place.path_and_target(path_argument(tool, arguments)),
+            place,
+            match_all=rule.verdict == ALLOW,
         )
     key, colon, wanted = rule.spec.partition(":")
     if tool == "web_fetch" and key == "domain":
-        return _on(str(arguments.get("url", "")), wanted)
+        return _is_on_domain(str(arguments.get("url", "")), wanted)
     if tool == "task" and not colon:
         agent = str(arguments.get("agent", ""))
-        return _plain(rule.spec) == _plain(agent) or ("*" in rule.spec and fits(rule.spec, agent))
+        return _normalize_name(rule.spec) == _normalize_name(agent) or (
+            "*" in rule.spec and matches_pattern(rule.spec, agent)
+        )
     if tool == "skill" and not colon:
-        return fits(rule.spec, str(arguments.get("name", "")))
-    return rule.verdict != ALLOW and bool(colon) and fits(wanted, str(arguments.get(key, "")))
+        return matches_pattern(rule.spec, str(arguments.get("name", "")))
+    return (
+        rule.verdict != ALLOW
+        and bool(colon)
+        and matches_pattern(wanted, str(arguments.get(key, "")))
+    )
 
 
-def path_of(tool: str, arguments: Mapping[str, Any]) -> str:
+def path_argument(tool: str, arguments: Mapping[str, Any]) -> str:
     """The file or folder a file tool is to work on, "" of other tools."""
     return (
         str(arguments.get("file_path") or arguments.get("path") or ".")
@@ -37,11 +46,11 @@ def path_of(tool: str, arguments: Mapping[str, Any]) -> str:
     )
 
 
-def _plain(name: str) -> str:
+def _normalize_name(name: str) -> str:
     return "".join(c for c in name.lower() if c.isalnum())
 
 
-def _on(url: str, domain: str) -> bool:
+def _is_on_domain(url: str, domain: str) -> bool:
     """Whether the address is on the domain; *.x.com is every host below x.com."""
     from urllib.parse import urlsplit
 

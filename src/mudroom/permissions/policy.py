@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any, cast
 from msgspec.structs import replace
 
 from .._core.agents import Brief, Mode
-from .._core.messages import Call
-from .._core.ports import Decision, Workspace
+from .._core.messages import ToolCallBlock
+from .._core.ports import PermissionVerdict, Workspace
 from .._core.tools import Effect, Tool
-from .agent_limits import Limit, Limited, barred, limits_of
-from .filtered_workspace import View
-from .match_call import about, path_of
-from .path_rules import Place, covers
-from .rules import ALLOW, ASK, DENY, EDIT, OPEN, REACH, READ, RUN, Finding, Permissions
+from .agent_limits import AgentLimit, ToolLimits, collect_limits, make_deny_rules
+from .filtered_workspace import FilteredWorkspace
+from .match_call import matches_call, path_argument
+from .path_rules import PathContext, covers_path
+from .rules import ALLOW, ASK, DENY, EDIT, EXTERNAL, READ, RUN, UNDECIDED, CallFinding, Permissions
 
 if TYPE_CHECKING:
-    from .shell_judge import Commands
+    from .shell_judge import CommandJudge
 
-_HELD = "no rule is against it, and the sandbox holds it"
-_FREE = Decision(ALLOW, _HELD)
-_ORDER = (DENY, ASK, ALLOW)
-_ABOUT = {
+_SANDBOXED = "no rule is against it, and the sandbox holds it"
+_ALLOWED = PermissionVerdict(ALLOW, _SANDBOXED)
+_STRICTEST_FIRST = (DENY, ASK, ALLOW)
+_EFFECT_TEXTS = {
     "write": "a file is written",
     "edit": "a file is changed",
     "bash": "a command runs",
@@ -43,115 +43,130 @@ class RulePolicy:
     def __init__(
         self, permissions: Permissions, *, root: str, home: str, tier: Callable[[], str]
     ) -> None:
-        self._permissions, self._tier, self._place = permissions, tier, Place(root, home)
+        self._permissions, self._tier, self._place = permissions, tier, PathContext(root, home)
         self._rules = {
             verdict: [rule for rule in permissions.rules if rule.verdict == verdict]
-            for verdict in _ORDER
+            for verdict in _STRICTEST_FIRST
         }
-        self._unread = [rule for rule in self._rules[DENY] if rule.spec and rule.names("read")]
-        self._narrower: dict[Limited, tuple[RulePolicy, list[Limit]]] = {}
-        self._idle = (
+        self._read_denials = [
+            rule for rule in self._rules[DENY] if rule.spec and rule.applies_to("read")
+        ]
+        self._narrowed: dict[ToolLimits, tuple[RulePolicy, list[AgentLimit]]] = {}
+        self._allows_all = (
             not permissions.rules and not permissions.attended and not permissions.only_listed
         )
 
-    def barred(self, name: str) -> bool:
+    def is_never_allowed(self, name: str) -> bool:
         """Whether no call of this tool could ever be allowed, so that no model need hear of it."""
-        return any(not rule.spec and rule.names(name) for rule in self._rules[DENY])
+        return any(not rule.spec and rule.applies_to(name) for rule in self._rules[DENY])
 
-    def judge(self, call: Call, tool: Tool, arguments: Mapping[str, Any], brief: Brief) -> Decision:
+    def judge(
+        self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
+    ) -> PermissionVerdict:
         """Decide on a call."""
-        mode = brief.mode.within(self._permissions.mode)
-        if not (held := limits_of(brief)):
+        mode = brief.mode.limit_to(self._permissions.mode)
+        if not (held := collect_limits(brief)):
             return self.decide(tool, arguments, mode)
-        stricter, limits = self._limited(held)
-        refusals = (limit.refusal(tool.name, arguments) for limit in limits)
+        stricter, limits = self._narrow_to(held)
+        refusals = (limit.find_refusal(tool.name, arguments) for limit in limits)
         return next(filter(None, refusals), None) or stricter.decide(tool, arguments, mode)
 
     def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
         """The workspace without the files this tool may not read in this run."""
-        held = limits_of(brief)
-        if not held and not self._unread:
+        held = collect_limits(brief)
+        if not held and not self._read_denials:
             return workspace
-        stricter, limits = self._limited(held)
+        stricter, limits = self._narrow_to(held)
 
         def barring(path: str) -> str:
             rule = next(
-                (rule for rule in stricter._unread if covers(rule, path, self._place, loose=True)),
+                (
+                    rule
+                    for rule in stricter._read_denials
+                    if covers_path(rule, path, self._place, ignore_case=True)
+                ),
                 None,
             )
             return (
                 f"a rule says so: {rule}"
                 if rule
-                else next(filter(None, (limit.hides(tool, path) for limit in limits)), "")
+                else next(
+                    filter(None, (limit.find_read_refusal(tool, path) for limit in limits)), ""
+                )
             )
 
-        return cast("Workspace", View(workspace, barring))
+        return cast("Workspace", FilteredWorkspace(workspace, barring))
 
-    def _limited(self, held: Limited) -> tuple[RulePolicy, list[Limit]]:
+    def _narrow_to(self, held: ToolLimits) -> tuple[RulePolicy, list[AgentLimit]]:
         """This policy with what agents bar as deny rules, and what they allow alone."""
-        if held not in self._narrower:
-            rules = (*self._permissions.rules, *(rule for texts in held for rule in barred(texts)))
+        if held not in self._narrowed:
+            rules = (
+                *self._permissions.rules,
+                *(rule for texts in held for rule in make_deny_rules(texts)),
+            )
             permissions = replace(self._permissions, rules=rules)
             stricter = RulePolicy(
-                permissions, root=self._place.root, home=self._place.home, tier=self._tier
+                permissions, root=self._place.workspace, home=self._place.user_home, tier=self._tier
             )
-            self._narrower[held] = stricter, [Limit(texts, self._place) for texts in held]
-        return self._narrower[held]
+            self._narrowed[held] = stricter, [AgentLimit(texts, self._place) for texts in held]
+        return self._narrowed[held]
 
-    def decide(self, tool: Tool, arguments: Mapping[str, Any], mode: Mode) -> Decision:
+    def decide(self, tool: Tool, arguments: Mapping[str, Any], mode: Mode) -> PermissionVerdict:
         """Decide on what a tool would be asked to do, in a mode."""
         if (
-            self._idle
+            self._allows_all
             and not tool.needs_confirmation
             and mode in (Mode.DEFAULT, Mode.ACCEPT_EDITS, Mode.BYPASS)
         ):
-            return _FREE
-        findings = self.findings(tool, arguments)
-        decisions = [self.settled(finding, mode) for finding in findings]
-        return min(decisions, key=lambda decision: _ORDER.index(decision.verdict))
+            return _ALLOWED
+        findings = self.collect_findings(tool, arguments)
+        decisions = [self.apply_mode(finding, mode) for finding in findings]
+        return min(decisions, key=lambda decision: _STRICTEST_FIRST.index(decision.verdict))
 
-    def findings(self, tool: Tool, arguments: Mapping[str, Any]) -> list[Finding]:
+    def collect_findings(self, tool: Tool, arguments: Mapping[str, Any]) -> list[CallFinding]:
         """What is known of each part of a call, before the mode decides."""
         if tool.name != "bash":
-            return [self._call(tool, arguments)]
-        found = self._commands.judge(str(arguments.get("command", "")))
+            return [self._judge_call(tool, arguments)]
+        found = self._command_judge.judge(str(arguments.get("command", "")))
         return (
-            [*found, Finding(ASK, RUN, "without a sandbox each command is confirmed")]
+            [*found, CallFinding(ASK, RUN, "without a sandbox each command is confirmed")]
             if tool.needs_confirmation
             else found
         )
 
     @cached_property
-    def _commands(self) -> Commands:
+    def _command_judge(self) -> CommandJudge:
         from .shell_judge import (
-            Commands,  # the shell's grammar costs time, and many sessions judge no command
+            CommandJudge,  # the shell's grammar costs time, and many sessions judge no command
         )
 
-        return Commands(self._permissions.rules, self._place)
+        return CommandJudge(self._permissions.rules, self._place)
 
-    def _call(self, tool: Tool, arguments: Mapping[str, Any]) -> Finding:
+    def _judge_call(self, tool: Tool, arguments: Mapping[str, Any]) -> CallFinding:
         kind = _kind(tool)
-        for verdict in _ORDER:
+        for verdict in _STRICTEST_FIRST:
             for rule in self._rules[verdict]:
-                if rule.names(tool.name) and about(rule, tool.name, arguments, self._place):
-                    return Finding(verdict, kind, f"a rule says {verdict}", rule)
+                if rule.applies_to(tool.name) and matches_call(
+                    rule, tool.name, arguments, self._place
+                ):
+                    return CallFinding(verdict, kind, f"a rule says {verdict}", rule)
         if tool.needs_confirmation:
-            return Finding(ASK, kind, "the tool asks for confirmation")
-        path = path_of(tool.name, arguments)
-        if kind == EDIT and path and not self._place.inside(path):
-            return Finding(OPEN, RUN, f"{path} is outside the folder")
-        return Finding(
-            ALLOW if kind == READ else OPEN,
+            return CallFinding(ASK, kind, "the tool asks for confirmation")
+        path = path_argument(tool.name, arguments)
+        if kind == EDIT and path and not self._place.is_inside(path):
+            return CallFinding(UNDECIDED, RUN, f"{path} is outside the folder")
+        return CallFinding(
+            ALLOW if kind == READ else UNDECIDED,
             kind,
-            _ABOUT.get(tool.name, "it acts outside the folder"),
+            _EFFECT_TEXTS.get(tool.name, "it acts outside the folder"),
         )
 
-    def settled(self, finding: Finding, mode: Mode) -> Decision:
+    def apply_mode(self, finding: CallFinding, mode: Mode) -> PermissionVerdict:
         """The mode's word on a finding."""
         rule = str(finding.rule) if finding.rule else ""
 
-        def decided(verdict: str, why: str = "") -> Decision:
-            return Decision(verdict, why or finding.why, rule, finding.part)
+        def decided(verdict: str, why: str = "") -> PermissionVerdict:
+            return PermissionVerdict(verdict, why or finding.why, rule, finding.command)
 
         if finding.verdict == DENY:
             return decided(DENY)
@@ -163,11 +178,11 @@ class RulePolicy:
             return decided(ALLOW)
         if mode is Mode.DONT_ASK:
             return decided(DENY, f"{finding.why}, and in this mode nothing is asked")
-        if finding.verdict == OPEN and self._trusts(finding.kind, mode):
-            return decided(ALLOW, _HELD)
+        if finding.verdict == UNDECIDED and self._is_trusted(finding.kind, mode):
+            return decided(ALLOW, _SANDBOXED)
         return decided(ASK)
 
-    def _trusts(self, kind: str, mode: Mode) -> bool:
+    def _is_trusted(self, kind: str, mode: Mode) -> bool:
         """Whether what no rule is about is done without asking."""
         if not self._permissions.attended:
             return not self._permissions.only_listed or (mode is Mode.ACCEPT_EDITS and kind == EDIT)
@@ -181,4 +196,4 @@ def _kind(tool: Tool) -> str:
         return EDIT
     if tool.effect is Effect.PURE or tool.name in ("task", "self.emitvalue"):
         return READ
-    return REACH
+    return EXTERNAL

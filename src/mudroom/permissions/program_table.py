@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from .shell_words import Command, Word, names
+from .shell_words import SimpleCommand, Word, word_set
 
-READERS = names(
+READING_PROGRAMS = word_set(
     "cat head tail wc pwd whoami id ls du df cut tr nl rev tac paste comm diff cmp md5sum sha1sum sha256sum sha512sum cksum stat "
     "uname basename dirname realpath readlink column expand unexpand fold od strings seq grep egrep fgrep rg jq which type cd"
 )
 """Programs that only read, whatever their flags but those in `risk`. `cd` changes what the rest is relative to: see `judge`."""
-SPEAKERS = names("echo printf true false : test [ sleep exit return break continue shift")
+FILELESS_PROGRAMS = word_set(
+    "echo printf true false : test [ sleep exit return break continue shift"
+)
 """Programs that touch no file at all."""
-_GIT_READS = names(
+_GIT_READS = word_set(
     "status log diff show rev-parse ls-files ls-tree blame describe shortlog cat-file rev-list name-rev merge-base whatchanged grep"
 )
 _GIT_LISTS = {
@@ -37,30 +39,30 @@ _GIT_OPTIONS = {
 }
 _VERSIONS = {"--version", "-V"}
 
-SHELLS = names("sh bash dash zsh ksh ash fish rbash mksh")
-INTERPRETERS = names(
+SHELLS = word_set("sh bash dash zsh ksh ash fish rbash mksh")
+INTERPRETERS = word_set(
     "python perl ruby node nodejs deno bun php lua luajit tclsh Rscript osascript pwsh pypy awk gawk mawk nawk"
 )
-PREFIXES = SHELLS | names(
+RUNNERS = SHELLS | word_set(
     "env sudo doas su xargs timeout gtimeout nohup setsid nice ionice stdbuf time command builtin exec busybox toybox eval source "
     "ssh watch parallel script flock chroot unshare nsenter taskset chrt prlimit runuser strace ltrace gdb coproc systemd-run "
     "setarch linux32 linux64 catchsegv valgrind perf entr dbus-run-session xvfb-run fakeroot proot firejail bwrap npx uvx pipx uv "
     "noglob rlwrap unbuffer caffeinate setpriv capsh tmux screen"
 )
 """Programs that run their own arguments."""
-_PACKAGES = names("npx uvx pipx uv")
+_PACKAGE_RUNNERS = word_set("npx uvx pipx uv")
 """Those of them that a rule is meant to allow together with what they run."""
-CARRIERS = (
-    PREFIXES
+TEXT_RUNNERS = (
+    RUNNERS
     | INTERPRETERS
-    | names(
+    | word_set(
         "find fd fdfind trap alias expect docker podman kubectl at batch crontab make git rg sed vim vi ex ed emacs less man tar rsync "
         "scp sftp socat nc ncat"
     )
 )
 """Programs that may run a text they are given."""
 _RUNS_NEXT = re.compile(r"-(exec|execdir|ok|okdir|x|X)|--(pre|exec|exec-batch|hostname-bin)")
-NEVER = names(
+NEVER_ALLOWED = word_set(
     "eval source . exec trap alias enable coproc watch setsid su builtin hash shopt set read mapfile readarray getopts"
 )
 """Programs no rule with a wildcard allows: what they run, or change for what runs after them, is not in their name."""
@@ -109,32 +111,32 @@ _GIT_RUNS = {
 }
 
 
-def program(words: Sequence[Word]) -> str:
+def program_name(words: Sequence[Word]) -> str:
     """The name of the program, without its folder; "" when it is not known before it runs."""
     return words[0].value.rpartition("/")[2] if words and words[0].value else ""
 
 
-def stripped(words: Sequence[Word]) -> Sequence[Word]:
+def strip_wrappers(words: Sequence[Word]) -> Sequence[Word]:
     """The command inside the wrappers that only set time, priority or buffers; the words themselves when there is none.
 
     `xargs` adds a word that is not known.
     """
     for _ in range(20):
-        inner = _inside(words)
+        inner = _unwrap(words)
         if inner is None:
             return words
         words = inner
     return words
 
 
-def _inside(words: Sequence[Word]) -> Sequence[Word] | None:
+def _unwrap(words: Sequence[Word]) -> Sequence[Word] | None:
     name = words[0].value if words else None
     values = [word.value for word in words]
     at = 1
     if name in ("nohup", "time", "command", "noglob"):
         at += len(values) > 1 and name == "time" and values[1] == "-p"
     elif name == "timeout":
-        at = _past(
+        at = _skip_options(
             values,
             {"-k", "-s"},
             {"--foreground", "--preserve-status", "-v", "-p"},
@@ -144,11 +146,13 @@ def _inside(words: Sequence[Word]) -> Sequence[Word] | None:
             return None
         at += 1
     elif name == "nice":
-        at = _past(values, {"-n"}, set(), r"-\d+|-n-?\d+|--adjustment=-?\d+")
+        at = _skip_options(values, {"-n"}, set(), r"-\d+|-n-?\d+|--adjustment=-?\d+")
     elif name == "stdbuf":
-        at = _past(values, {"-i", "-o", "-e"}, set(), r"-[ioe]\w+|--(input|output|error)=\w+")
+        at = _skip_options(
+            values, {"-i", "-o", "-e"}, set(), r"-[ioe]\w+|--(input|output|error)=\w+"
+        )
     elif name == "xargs":
-        at = _past(
+        at = _skip_options(
             values,
             {"-n", "-P", "-L"},
             {"-0", "-r", "-t", "--null", "--no-run-if-empty"},
@@ -169,7 +173,9 @@ def _inside(words: Sequence[Word]) -> Sequence[Word] | None:
     )
 
 
-def _past(values: Sequence[str | None], paired: set[str], single: set[str], joined: str) -> int:
+def _skip_options(
+    values: Sequence[str | None], paired: set[str], single: set[str], joined: str
+) -> int:
     """Index of the first word that is none of the options."""
     at = 1
     while at < len(values):
@@ -183,17 +189,17 @@ def _past(values: Sequence[str | None], paired: set[str], single: set[str], join
     return at
 
 
-def risk(words: Sequence[Word]) -> str:
+def find_risk(words: Sequence[Word]) -> str:
     """Why a rule with a wildcard, or being known to read, does not suffice for this command; "" if it does."""
-    name = program(words)
+    name = program_name(words)
     if not name:
         return "which program it runs is known only when it runs"
     runs = (
-        name in PREFIXES - _PACKAGES
+        name in RUNNERS - _PACKAGE_RUNNERS
         and len(words) > 1
         and not (name == "command" and words[1].value in ("-v", "-V"))
     )
-    if runs or name in NEVER or name in SHELLS:
+    if runs or name in NEVER_ALLOWED or name in SHELLS:
         return f"{name} runs what it is given"
     arguments = [word.value for word in words[1:]]
     if name == "git":
@@ -276,15 +282,15 @@ def _test_risk(words: Sequence[Word]) -> str:
     )
 
 
-def reads_only(words: Sequence[Word]) -> bool:
+def is_read_only(words: Sequence[Word]) -> bool:
     """Whether the command changes nothing and runs nothing else."""
     name = words[0].value if words else None
-    if not name or risk(words):
+    if not name or find_risk(words):
         return False
     arguments = [word.value or "" for word in words[1:]]
     if name == "cd":
         return len(arguments) == 1 and bool(arguments[0]) and not arguments[0].startswith("-")
-    if name in READERS | SPEAKERS:
+    if name in READING_PROGRAMS | FILELESS_PROGRAMS:
         return True
     if name == "git":
         return _git_reads(arguments)
@@ -317,16 +323,16 @@ def _git_reads(arguments: Sequence[str]) -> bool:
     return name in _GIT_READS
 
 
-def meanings(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
+def expand_commands(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
     """The command, and whatever it may run according to its own words: what deny and ask rules are compared with."""
     yield tuple(words)
-    name = re.sub(r"[\d.]+$", "", program(words))
+    name = re.sub(r"[\d.]+$", "", program_name(words))
     if name == "git":
         yield (Word("git", "git"), *_without_options(words[1:]))
     for at in range(1, len(words)):
         runs = (
-            name in PREFIXES
-            or program(words) in PREFIXES
+            name in RUNNERS
+            or program_name(words) in RUNNERS
             or not name
             or _RUNS_NEXT.fullmatch(words[at - 1].value or "")
         )
@@ -344,10 +350,10 @@ def _without_options(words: Sequence[Word]) -> Sequence[Word]:
 _LITERAL = re.compile(r"'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|`[^`]*`")
 
 
-def texts(command: Command) -> Iterator[str]:
+def extract_texts(command: SimpleCommand) -> Iterator[str]:
     """Pieces of a command that another program may take for a command: of shells' -c, of settings, of code, for a remote shell."""
-    words, name = command.words, re.sub(r"[\d.]+$", "", program(command.words))
-    if name and name not in CARRIERS and program(words) not in CARRIERS:
+    words, name = command.words, re.sub(r"[\d.]+$", "", program_name(command.words))
+    if name and name not in TEXT_RUNNERS and program_name(words) not in TEXT_RUNNERS:
         return
     for value in filter(None, (word.value for word in words[1:])):
         parts = value.split("=")

@@ -10,7 +10,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from .._core.agents import Mode
-from .._core.tools import canonical
+from .._core.tools import canonical_tool_name
 from ..errors import UsageError
 
 DENY, ASK, ALLOW = "deny", "ask", "allow"
@@ -48,7 +48,7 @@ class Rule(Struct, frozen=True):
         words = f"{self.tool}({self.spec})" if self.spec else self.tool
         return f"{self.verdict} {words}" + (f" ({self.origin})" if self.origin else "")
 
-    def names(self, tool: str) -> bool:
+    def applies_to(self, tool: str) -> bool:
         """Whether the rule is about this tool."""
         if self.tool == tool or (
             self.spec and FILE_TOOLS.get(self.tool) == FILE_TOOLS.get(tool, "-")
@@ -59,13 +59,13 @@ class Rule(Struct, frozen=True):
         return "*" in self.tool and fnmatchcase(tool, self.tool)
 
 
-OPEN = "open"
+UNDECIDED = "open"
 """No rule is about it: the mode decides."""
-READ, EDIT, RUN, REACH = "read", "edit", "run", "reach"
+READ, EDIT, RUN, EXTERNAL = "read", "edit", "run", "reach"
 """What a call does: reads the workspace, changes files of it, runs a program, reaches beyond the machine."""
 
 
-class Finding(Struct, frozen=True):
+class CallFinding(Struct, frozen=True):
     """What is known of one part of a call.
 
     Arguments:
@@ -76,7 +76,7 @@ class Finding(Struct, frozen=True):
     kind: str
     why: str = ""
     rule: Rule | None = None
-    part: str = ""
+    command: str = ""
 
 
 def parse_rule(text: str, verdict: str, *, origin: str = "", base: str = "") -> Rule:
@@ -89,7 +89,7 @@ def parse_rule(text: str, verdict: str, *, origin: str = "", base: str = "") -> 
             remedy="Rules look like Bash(git diff:*), Read(./secrets/**), task(explore).",
         )
     spec = (found[2] or "").strip()
-    tool = canonical(found[1])
+    tool = canonical_tool_name(found[1])
     if tool == "bash" and ":*" in spec[:-2]:
         raise UsageError(
             f"in {text!r} :* is not at the end",
@@ -101,7 +101,7 @@ def parse_rule(text: str, verdict: str, *, origin: str = "", base: str = "") -> 
     return Rule(verdict, tool, spec, origin, base)
 
 
-def listed(texts: Iterable[str]) -> list[str]:
+def split_rules(texts: Iterable[str]) -> list[str]:
     """The rules in flags: separated by commas or blanks, but not inside brackets."""
     found: list[str] = []
     for text in texts:
@@ -125,7 +125,7 @@ def parse_rules(
 
 
 @lru_cache(maxsize=1024)
-def _compiled(spec: str) -> re.Pattern[str]:
+def _compile_pattern(spec: str) -> re.Pattern[str]:
     if spec.endswith(":*"):
         spec = spec[:-2] + " *"
     end = r"(?: .*)?" if spec.endswith(" *") else ""
@@ -133,12 +133,12 @@ def _compiled(spec: str) -> re.Pattern[str]:
     return re.compile(".*".join(re.escape(piece) for piece in body.split("*")) + end, re.DOTALL)
 
 
-def fits(spec: str, text: str) -> bool:
+def matches_pattern(spec: str, text: str) -> bool:
     """Whether a pattern of a rule fits a whole command: * stands for anything, a last " *" or ":*" for nothing or more words."""
-    return _compiled(spec).fullmatch(text) is not None
+    return _compile_pattern(spec).fullmatch(text) is not None
 
 
-def exact(spec: str) -> bool:
+def is_literal(spec: str) -> bool:
     """Whether a pattern stands for itself alone."""
     return "*" not in spec
 

@@ -15,10 +15,10 @@ from ..errors import UsageError
 from .rules import ALLOW, VERDICTS, Rule, parse_rule
 
 PROJECT_FILES = (".claude/settings.json", ".claude/settings.local.json")
-PERSONAL_FILE = ".claude/settings.json"
+USER_FILE = ".claude/settings.json"
 
 
-class Found(Struct, frozen=True):
+class PermissionSettings(Struct, frozen=True):
     """What settings files say.
 
     Arguments:
@@ -28,11 +28,11 @@ class Found(Struct, frozen=True):
 
     rules: tuple[Rule, ...] = ()
     mode: Mode | None = None
-    no_bypass: bool = False
+    bypass_disabled: bool = False
     notes: tuple[str, ...] = ()
 
 
-class _Lists(Struct, rename="camel"):
+class _RuleLists(Struct, rename="camel"):
     allow: list[Any] = []
     ask: list[Any] = []
     deny: list[Any] = []
@@ -40,11 +40,11 @@ class _Lists(Struct, rename="camel"):
     disable_bypass_permissions_mode: str = ""
 
 
-class _File(Struct):
-    permissions: _Lists = msgspec.field(default_factory=_Lists)
+class _SettingsFile(Struct):
+    permissions: _RuleLists = msgspec.field(default_factory=_RuleLists)
 
 
-def load(folder: str, *, person: str) -> Found:
+def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
     """Rules of the person's file and of the project's, which are looked for in `folder` and up to the root of its repository.
 
     Arguments:
@@ -54,13 +54,13 @@ def load(folder: str, *, person: str) -> Found:
     notes: list[str] = []
     mode: Mode | None = None
     no_bypass = False
-    own = Path(person, PERSONAL_FILE) if person else None
+    own = Path(user_home, USER_FILE) if user_home else None
     for path in ([own] if own else []) + [path for path in _project_files(folder) if path != own]:
         lists, text = _read(path, notes)
         rules.extend(_rules(path, lists, text, path == own, notes))
         mode = _mode(path, lists.default_mode, mode, path == own, notes)
         no_bypass |= lists.disable_bypass_permissions_mode == "disable"
-    return Found(tuple(rules), mode, no_bypass, tuple(notes))
+    return PermissionSettings(tuple(rules), mode, no_bypass, tuple(notes))
 
 
 def _project_files(folder: str) -> Iterator[Path]:
@@ -71,18 +71,20 @@ def _project_files(folder: str) -> Iterator[Path]:
             return
 
 
-def _read(path: Path, notes: list[str]) -> tuple[_Lists, str]:
+def _read(path: Path, notes: list[str]) -> tuple[_RuleLists, str]:
     try:
         data = path.read_bytes()
-        return msgspec.json.decode(data, type=_File).permissions, data.decode("utf-8", "replace")
+        return msgspec.json.decode(data, type=_SettingsFile).permissions, data.decode(
+            "utf-8", "replace"
+        )
     except FileNotFoundError:
-        return _Lists(), ""
+        return _RuleLists(), ""
     except (OSError, msgspec.DecodeError) as error:
         notes.append(f"its permissions are not used: {error} ({path})")
-        return _Lists(), ""
+        return _RuleLists(), ""
 
 
-def _rules(path: Path, lists: _Lists, text: str, own: bool, notes: list[str]) -> Iterator[Rule]:
+def _rules(path: Path, lists: _RuleLists, text: str, own: bool, notes: list[str]) -> Iterator[Rule]:
     base = str(path.parent if own else path.parent.parent)
     left_out = 0
     for verdict in VERDICTS:
@@ -92,7 +94,10 @@ def _rules(path: Path, lists: _Lists, text: str, own: bool, notes: list[str]) ->
                 continue
             try:
                 yield parse_rule(
-                    str(entry), verdict, origin=f"{path}:{_line(text, str(entry))}", base=base
+                    str(entry),
+                    verdict,
+                    origin=f"{path}:{_line_number(text, str(entry))}",
+                    base=base,
                 )
             except UsageError as error:
                 notes.append(str(error))
@@ -111,13 +116,13 @@ def _mode(path: Path, name: str, so_far: Mode | None, own: bool, notes: list[str
         notes.append(f"unknown permission mode {name!r} ({path})")
         return so_far
     most = Mode.ACCEPT_EDITS if own else so_far or Mode.DEFAULT
-    if mode.within(most) is not mode:
+    if mode.limit_to(most) is not mode:
         notes.append(
             f"the permission mode {name} is not taken from a {'settings' if own else 'project'} file ({path})"
         )
-    return mode.within(most)
+    return mode.limit_to(most)
 
 
-def _line(text: str, entry: str) -> int:
+def _line_number(text: str, entry: str) -> int:
     at = text.find(msgspec.json.encode(entry).decode())
     return text.count("\n", 0, at) + 1 if at >= 0 else 1

@@ -11,30 +11,30 @@ import unicodedata
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from .shell_words import Command, Redirect, Script, Word, hides, names, read_word
+from .shell_words import Redirect, Script, SimpleCommand, Word, has_expansion, parse_word, word_set
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
-LONGEST = 10_000
+MAX_LENGTH = 10_000
 """Characters of a command that are judged; a longer one is doubted."""
-DEEPEST = 60
+MAX_NESTING = 60
 """Levels of nesting that are followed."""
 
 
 @lru_cache(maxsize=256)
-def parse(source: str) -> Script:
+def parse_command(source: str) -> Script:
     """Read a command. Never raises: what is not understood is a doubt."""
     reader = _Reader(source.encode("utf-8", "surrogateescape"))
-    if len(source) > LONGEST:
-        reader.doubt(f"longer than {LONGEST:,} characters")
-    if odd := next((c for c in source if _odd(c)), ""):
+    if len(source) > MAX_LENGTH:
+        reader.doubt(f"longer than {MAX_LENGTH:,} characters")
+    if odd := next((c for c in source if _is_invisible(c)), ""):
         reader.doubt(f"holds the invisible character U+{ord(odd):04X}")
     reader.read(_parser().parse(reader.source).root_node)
     return Script(tuple(reader.commands), tuple(dict.fromkeys(reader.doubts)))
 
 
-def _odd(c: str) -> bool:
+def _is_invisible(c: str) -> bool:
     if c.isascii():
         return c not in "\n\t" and not c.isprintable()
     return unicodedata.category(c) in ("Cf", "Cc", "Cs", "Zs", "Zl", "Zp", "Co", "Cn")
@@ -52,14 +52,14 @@ _BLANK = re.compile(rb"(?:[ \t]|\\\n)*")
 _GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
 _WHOLE = {"string", "raw_string", "ansi_c_string", "heredoc_body", "comment"}
 """Nodes whose inside is no place for gaps."""
-_FRAMES = names(
+_FRAMES = word_set(
     "program list pipeline subshell compound_statement do_group if_statement elif_clause else_clause while_statement "
     "negated_command case_statement case_item function_definition command_substitution process_substitution"
 )
-_SIGNS = names(
+_SIGNS = word_set(
     "; && || | |& & ( ) { } do done if then elif else fi while until for in case esac ;; ;& ;;& ! function ` $( <( >("
 ) | {"\n"}
-_WORDS = names(
+_WORDS = word_set(
     "word string raw_string ansi_c_string concatenation number simple_expansion expansion command_substitution process_substitution "
     "arithmetic_expansion"
 )
@@ -70,10 +70,10 @@ _EXPANSIONS = {
     "command_substitution",
     "process_substitution",
 }
-_RESERVED = names(
+_RESERVED = word_set(
     "if then elif else fi do done case esac while until for select in function { } ! [[ ]] (( )) coproc"
 )
-_TESTS = names("-b -c -d -e -f -g -h -k -L -n -N -O -p -r -s -S -u -w -x -z -G")
+_TESTS = word_set("-b -c -d -e -f -g -h -k -L -n -N -O -p -r -s -S -u -w -x -z -G")
 _COMPARES = {
     "=",
     "==",
@@ -110,7 +110,7 @@ class _Reader:
 
     def __init__(self, source: bytes) -> None:
         self.source = source
-        self.commands: list[Command] = []
+        self.commands: list[SimpleCommand] = []
         self.doubts: list[str] = []
         self._depth = 0
 
@@ -143,7 +143,7 @@ class _Reader:
 
     def _node(self, node: Node) -> None:
         self._depth += 1
-        if self._depth > DEEPEST:
+        if self._depth > MAX_NESTING:
             self.doubt("nested too deep")
         elif (special := getattr(self, f"_{node.type}", None)) and node.is_named:
             special(node)
@@ -179,14 +179,14 @@ class _Reader:
     _regex = _extglob_pattern
 
     def _literal(self, node: Node) -> None:
-        if hides(self.text(node)):
+        if has_expansion(self.text(node)):
             self.doubt("a piece of text holds an expansion")
         for child in node.children:
             self._node(child)
 
     def _word(self, node: Node) -> Word:
         """A word's value, and the commands substituted in it."""
-        word = read_word(self.text(node), node.type)
+        word = parse_word(self.text(node), node.type)
         if word.doubt:
             self.doubt(word.doubt)
         if node.type in _EXPANSIONS:
@@ -249,7 +249,7 @@ class _Reader:
                 words.append(Word(self.text(child), None))
                 self._node(child)
         self.commands.append(
-            Command(self.text(node), tuple(words), tuple(assigned), tuple(redirects))
+            SimpleCommand(self.text(node), tuple(words), tuple(assigned), tuple(redirects))
         )
 
     def _name(self, node: Node) -> Word:
@@ -279,12 +279,12 @@ class _Reader:
         return self.text(name) if name is not None else "?"
 
     def _variable_assignment(self, node: Node) -> None:
-        self.commands.append(Command(self.text(node), assigned=(self._assigned(node),)))
+        self.commands.append(SimpleCommand(self.text(node), variables=(self._assigned(node),)))
 
     def _variable_assignments(self, node: Node) -> None:
         self.commands.append(
-            Command(
-                self.text(node), assigned=tuple(self._assigned(child) for child in node.children)
+            SimpleCommand(
+                self.text(node), variables=tuple(self._assigned(child) for child in node.children)
             )
         )
 
@@ -298,13 +298,13 @@ class _Reader:
                 assigned.append(self.text(child))
             else:
                 words.append(self._word(child))
-        self.commands.append(Command(self.text(node), tuple(words), tuple(assigned)))
+        self.commands.append(SimpleCommand(self.text(node), tuple(words), tuple(assigned)))
 
     def _for_statement(self, node: Node) -> None:
         variable = node.child_by_field_name("variable")
         if variable is not None:
             self.commands.append(
-                Command(f"for {self.text(variable)}", assigned=(self.text(variable),))
+                SimpleCommand(f"for {self.text(variable)}", variables=(self.text(variable),))
             )
         for child in node.children:
             if variable is None or child.id != variable.id:
@@ -374,17 +374,17 @@ class _Reader:
         if body is not None and body.type == "command" and len(self.commands) > before:
             last = self.commands.pop()
             self.commands.append(
-                Command(
+                SimpleCommand(
                     text.partition("\n")[0],
                     last.words + extra,
-                    last.assigned,
+                    last.variables,
                     last.redirects + redirects,
                 )
             )
             return
         if extra:
             self.doubt("words behind a redirect")
-        self.commands.append(Command(text.partition("\n")[0], redirects=redirects))
+        self.commands.append(SimpleCommand(text.partition("\n")[0], redirects=redirects))
 
     def _redirected(self, node: Node, extra: list[Word]) -> Redirect:
         """A redirect; what the grammar takes for further targets of it are arguments."""
@@ -456,7 +456,7 @@ class _Reader:
             self.doubt("a here-document ends otherwise than it seems")
         if b"<<" in self.source[start.end_byte :].split(b"\n", 1)[0]:
             self.doubt("two here-documents on one line")
-        if body is not None and sign[1] and hides(self.text(body)):
+        if body is not None and sign[1] and has_expansion(self.text(body)):
             self.doubt("a here-document holds an expansion")
             for child in body.children:
                 if child.type != "heredoc_content":

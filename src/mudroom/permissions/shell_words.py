@@ -20,7 +20,7 @@ class Word(Struct, frozen=True):
     doubt: str = ""
 
     @property
-    def spelled(self) -> str:
+    def spelling(self) -> str:
         """The word as rules are compared with it: its value, quoted where it would be taken for several words."""
         if self.value is None:
             return self.raw
@@ -38,7 +38,7 @@ class Redirect(Struct, frozen=True):
     target: Word | None
 
     @property
-    def writes(self) -> bool:
+    def writes_file(self) -> bool:
         """Whether it opens a file for writing."""
         return ">" in self.operator and not (
             self.operator.endswith(">&")
@@ -47,23 +47,23 @@ class Redirect(Struct, frozen=True):
         )
 
 
-class Command(Struct, frozen=True):
+class SimpleCommand(Struct, frozen=True):
     """One simple command: as written, its words, the variables set before it, its redirects."""
 
     text: str
     words: tuple[Word, ...] = ()
-    assigned: tuple[str, ...] = ()
+    variables: tuple[str, ...] = ()
     redirects: tuple[Redirect, ...] = ()
 
 
 class Script(Struct, frozen=True):
     """A command line: every simple command found in it, in order, and why there may be more than was found."""
 
-    commands: tuple[Command, ...]
+    commands: tuple[SimpleCommand, ...]
     doubts: tuple[str, ...] = ()
 
 
-def names(text: str) -> frozenset[str]:
+def word_set(text: str) -> frozenset[str]:
     """The words of a text, as a set."""
     return frozenset(text.split())
 
@@ -86,28 +86,28 @@ _SIMPLE_ESCAPES = {
 }
 
 
-def hides(text: str) -> bool:
+def has_expansion(text: str) -> bool:
     """Whether text that the grammar calls plain holds an expansion or a substitution."""
     return bool(_EXPANDS.search(_ESCAPED.sub("", text)))
 
 
-def read_word(raw: str, kind: str) -> Word:
+def parse_word(raw: str, kind: str) -> Word:
     """A word from its text and the grammar's name for it."""
     if kind in ("word", "number"):
-        return _bare(raw)
+        return _parse_bare(raw)
     if kind == "raw_string":
         whole = re.fullmatch(r"'([^']*)'", raw)
         return Word(raw, whole[1]) if whole else Word(raw, None, "quotes were not understood")
     if kind == "string":
-        return _double(raw)
+        return _parse_double_quoted(raw)
     if kind == "ansi_c_string":
-        return _ansi(raw)
+        return _parse_ansi_quoted(raw)
     if kind == "concatenation":
-        return _joined(raw)
+        return _parse_concatenation(raw)
     return Word(raw, None)
 
 
-def _bare(raw: str) -> Word:
+def _parse_bare(raw: str) -> Word:
     rest = _ESCAPED.sub("", raw)
     if _SPECIAL.search(rest) or rest.endswith("\\"):
         return Word(raw, None, "a word was not understood")
@@ -118,21 +118,21 @@ def _bare(raw: str) -> Word:
     return Word(raw, re.sub(r"\\(.)", r"\1", raw))
 
 
-def _double(raw: str) -> Word:
+def _parse_double_quoted(raw: str) -> Word:
     inner = raw[1:-1]
     if (
         len(raw) < 2
         or raw[0] != '"'
         or raw[-1] != '"'
-        or ('"' in _ESCAPED.sub("", inner) and not hides(inner))
+        or ('"' in _ESCAPED.sub("", inner) and not has_expansion(inner))
     ):
         return Word(raw, None, "quotes were not understood")
-    if hides(inner):
+    if has_expansion(inner):
         return Word(raw, None)
     return Word(raw, re.sub(r'\\([$`"\\])', r"\1", inner.replace("\\\n", "")))
 
 
-def _ansi(raw: str) -> Word:
+def _parse_ansi_quoted(raw: str) -> Word:
     whole = _ANSI.fullmatch(raw)
     if not whole:
         return Word(raw, None, "quotes were not understood")
@@ -147,7 +147,7 @@ _PIECES = re.compile(
 )
 
 
-def _joined(raw: str) -> Word:
+def _parse_concatenation(raw: str) -> Word:
     """Pieces without a blank between them."""
     if _EXPANDS.search(
         re.sub(
@@ -164,7 +164,7 @@ def _joined(raw: str) -> Word:
             return Word(raw, None, "a word was not understood")
         text, at = piece[0], piece.end()
         kind = {"'": "raw_string", '"': "string", "$": "ansi_c_string"}.get(text[0], "word")
-        read = read_word(text, kind)
+        read = parse_word(text, kind)
         if read.doubt:
             return Word(raw, None, read.doubt)
         known, value = known and read.value is not None, value + (read.value or "")

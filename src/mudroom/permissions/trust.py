@@ -10,22 +10,22 @@ import msgspec
 
 from ..errors import UsageError
 
-FILE = "trusted.json"
+TRUST_FILE = "trusted.json"
 
 
-def trusted(home: str, folder: str) -> bool:
+def is_trusted(state_dir: str, folder: str) -> bool:
     """Whether a folder, or one it lies in, is trusted.
 
     Arguments:
         home: folder of mudroom's own files.
     """
-    real, known = os.path.realpath(folder), set(listing(home))
+    real, known = os.path.realpath(folder), set(load_trusted(state_dir))
     return any(str(place) in known for place in (Path(real), *Path(real).parents))
 
 
-def listing(home: str) -> list[str]:
+def load_trusted(state_dir: str) -> list[str]:
     """The trusted folders, absolute, sorted. Raises UsageError when the file cannot be read: nothing is trusted by mistake."""
-    path = Path(home, FILE)
+    path = Path(state_dir, TRUST_FILE)
     try:
         return sorted(msgspec.json.decode(path.read_bytes(), type=list[str]))
     except (FileNotFoundError, NotADirectoryError):
@@ -38,7 +38,7 @@ def listing(home: str) -> list[str]:
         ) from None
 
 
-def add(home: str, folder: str) -> str:
+def trust_folder(state_dir: str, folder: str) -> str:
     """Trust a folder and all below it; its absolute path. Raises UsageError for one that is not there, or that holds everything."""
     real = os.path.realpath(folder)
     if not os.path.isdir(real):
@@ -47,20 +47,20 @@ def add(home: str, folder: str) -> str:
         raise UsageError(
             "this would trust every project", where=real, remedy="Name the folder of one project."
         )
-    _write(home, {*listing(home), real})
+    _write(state_dir, {*load_trusted(state_dir), real})
     return real
 
 
-def remove(home: str, folder: str) -> bool:
+def untrust_folder(state_dir: str, folder: str) -> bool:
     """Trust a folder no longer; False if it was not in the list."""
-    known, real = set(listing(home)), os.path.realpath(folder)
-    _write(home, known - {real})
+    known, real = set(load_trusted(state_dir)), os.path.realpath(folder)
+    _write(state_dir, known - {real})
     return real in known
 
 
 def _write(home: str, folders: set[str]) -> None:
     os.makedirs(home, mode=0o700, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=home, prefix=FILE)
+    descriptor, name = tempfile.mkstemp(dir=home, prefix=TRUST_FILE)
     with os.fdopen(descriptor, "wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(sorted(folders))) + b"\n")
-    os.replace(name, Path(home, FILE))
+    os.replace(name, Path(home, TRUST_FILE))

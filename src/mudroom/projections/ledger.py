@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from .._core.agents import Brief
-from .._core.events import AnyEvent, CallFinished, RunFinished, RunStarted, TurnFinished
+from .._core.events import AnyEvent, RunFinished, RunStarted, ToolCallFinished, TurnFinished
 from .._core.messages import Usage
-from .._core.tools import canonical
+from .._core.tools import canonical_tool_name
 
 BYTES_PER_TOKEN = 3.5
 """How tokens of texts are estimated; only providers know the true figure, and they tell it for whole requests."""
@@ -47,12 +47,12 @@ class Ledger(Struct, frozen=True, kw_only=True):
     child_tokens: int = 0
 
     @staticmethod
-    def of(events: Iterable[AnyEvent]) -> Ledger:
+    def from_events(events: Iterable[AnyEvent]) -> Ledger:
         """What these events of one session come to, oldest first."""
-        return ledger(events)
+        return compute_ledger(events)
 
 
-class Tally:
+class LedgerBuilder:
     """Keeps the sums of a ledger while events come; no text is kept."""
 
     def __init__(self) -> None:
@@ -68,14 +68,14 @@ class Tally:
             self._begin(event.brief)
         elif isinstance(event, TurnFinished):
             self._count(event.run, event.message.usage)
-        elif isinstance(event, CallFinished):
-            handed_back = canonical(event.name) == "task"
+        elif isinstance(event, ToolCallFinished):
+            handed_back = canonical_tool_name(event.name) == "task"
             if event.run in self._children and not handed_back:
-                _add(self._taken, event.result.text)
+                _add_text(self._taken, event.result.text)
             elif event.run in self._roots and handed_back and not event.refused:
-                _add(self._returned, event.result.text)
+                _add_text(self._returned, event.result.text)
         elif isinstance(event, RunFinished) and event.run in self._programs:
-            _add(self._returned, event.report.text)
+            _add_text(self._returned, event.report.text)
 
     def _begin(self, brief: Brief) -> None:
         (self._children if brief.depth else self._roots).add(brief.run_id)
@@ -112,44 +112,42 @@ class Tally:
         )
 
 
-def ledger(events: Iterable[AnyEvent]) -> Ledger:
+def compute_ledger(events: Iterable[AnyEvent]) -> Ledger:
     """The ledger of a recorded session."""
-    tally = Tally()
+    tally = LedgerBuilder()
     for event in events:
         tally.apply(event)
     return tally.ledger
 
 
-def sentence(ledger: Ledger) -> str:
+def describe_ledger(ledger: Ledger) -> str:
     """The ledger in plain words; figures with ~ or "about" are estimates."""
     if not ledger.children:
         return f"No children ran. Parent context: {ledger.parent_tokens:,} tokens."
     children = "1 child" if ledger.children == 1 else f"{ledger.children:,} children"
-    taken = _amount(ledger.taken_lines, ledger.taken_bytes, ledger.taken_tokens)
-    returned = _amount(ledger.returned_lines, ledger.returned_bytes, ledger.returned_tokens)
+    taken = _format_amount(ledger.taken_lines, ledger.taken_bytes, ledger.taken_tokens)
+    returned = _format_amount(ledger.returned_lines, ledger.returned_bytes, ledger.returned_tokens)
     words = f"{children} read {taken}; {returned} came back."
     if ledger.parent_tokens:
-        words += f" Parent context: {ledger.parent_tokens:,} tokens; without children about {_about(ledger.without_children_tokens)}."
+        words += f" Parent context: {ledger.parent_tokens:,} tokens; without children about {_round_tokens(ledger.without_children_tokens)}."
     return words
 
 
-def _add(sums: list[int], text: str) -> None:
+def _add_text(sums: list[int], text: str) -> None:
     sums[0] += text.count("\n") + (text != "" and not text.endswith("\n"))
     sums[1] += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
 
 
-def _amount(lines: int, size: int, tokens: int) -> str:
-    return (
-        f"{lines:,} {'line' if lines == 1 else 'lines'} ({_size(size)}, ~{_about(tokens)} tokens)"
-    )
+def _format_amount(lines: int, size: int, tokens: int) -> str:
+    return f"{lines:,} {'line' if lines == 1 else 'lines'} ({_format_size(size)}, ~{_round_tokens(tokens)} tokens)"
 
 
-def _size(size: int) -> str:
+def _format_size(size: int) -> str:
     for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= scale:
             return f"{size / scale:,.{1 if size < 10 * scale else 0}f} {unit}"
     return f"{size} B"
 
 
-def _about(tokens: int) -> str:
+def _round_tokens(tokens: int) -> str:
     return f"{round(tokens, 3 - len(str(tokens))):,}" if tokens >= 1000 else str(tokens)

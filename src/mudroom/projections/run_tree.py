@@ -12,28 +12,28 @@ from .._core.agents import Brief, Reason, Report
 from .._core.budgets import Budget
 from .._core.events import (
     AnyEvent,
-    CallFinished,
-    CallStarted,
     Delta,
-    Retried,
+    ModelCallRetried,
     RunFinished,
     RunStarted,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFailed,
     TurnFinished,
     TurnStarted,
 )
 from .._core.messages import Usage
-from .._core.tools import canonical
-from .safe_text import describe, one_line
+from .._core.tools import canonical_tool_name
+from .safe_text import describe_call, sanitize_line
 
-TAIL = 400
+TAIL_LENGTH = 400
 """Characters kept of the words a model is streaming."""
 
 
 _STOPPED = {Reason.TIMEOUT, Reason.MAX_TURNS, Reason.CANCELLED, Reason.BUDGET, Reason.LOOP}
 
 
-class State(StrEnum):
+class RunState(StrEnum):
     """How a run stands. WAITING: it does nothing but wait for runs below it."""
 
     RUNNING = "running"
@@ -67,26 +67,26 @@ class RunView(Struct, kw_only=True, eq=False):
     prompt: str
     continues: str
     budget: Budget
-    started: float
-    last_at: float
-    finished: float = 0.0
-    state: State = State.RUNNING
+    started_at: float
+    last_event_at: float
+    finished_at: float = 0.0
+    state: RunState = RunState.RUNNING
     turn: int = 0
-    tools: int = 0
-    failed: int = 0
-    open: dict[str, str] = {}
-    action: str = ""
+    tool_call_count: int = 0
+    failed_calls: int = 0
+    open_calls: dict[str, str] = {}
+    last_action: str = ""
     usage: Usage = Usage()
-    below: Usage = Usage()
-    tail: str = ""
-    retried: Retried | None = None
+    descendant_usage: Usage = Usage()
+    streamed_tail: str = ""
+    pending_retry: ModelCallRetried | None = None
     report: Report | None = None
     error: str = ""
 
     @property
-    def subtree(self) -> Usage:
+    def total_usage(self) -> Usage:
         """Tokens of the run and all below it."""
-        return self.usage + self.below
+        return self.usage + self.descendant_usage
 
     @property
     def title(self) -> str:
@@ -95,10 +95,10 @@ class RunView(Struct, kw_only=True, eq=False):
 
     def seconds(self, now: float) -> float:
         """Its age in seconds; of a finished run, what it took. `now`: seconds since 1970."""
-        return max(0.0, (self.finished or now) - self.started)
+        return max(0.0, (self.finished_at or now) - self.started_at)
 
 
-class Tree:
+class RunTree:
     """All runs of a session, folded from its events. Events of a run whose start was not seen are passed over."""
 
     def __init__(self) -> None:
@@ -109,13 +109,13 @@ class Tree:
     def apply(self, event: AnyEvent) -> None:
         """Take in the next event. Constant time, but for a step to each ancestor when tokens are counted."""
         if isinstance(event, RunStarted):
-            self._begin(event)
+            self._start_run(event)
         elif run := self.runs.get(event.run):
-            run.last_at = event.at
-            if step := _STEPS.get(type(event)):
+            run.last_event_at = event.at
+            if step := _HANDLERS.get(type(event)):
                 step(run, event)
             if isinstance(event, TurnFinished):
-                self._charge(run, event.message.usage)
+                self._add_usage(run, event.message.usage)
 
     def children(self, run_id: str) -> tuple[RunView, ...]:
         """The runs right below one, in the order they began."""
@@ -128,27 +128,27 @@ class Tree:
             for child in self.children(run.run_id):
                 yield from self.walk(child.run_id)
 
-    def _begin(self, event: RunStarted) -> None:
+    def _start_run(self, event: RunStarted) -> None:
         brief = event.brief
         if known := self.runs.get(brief.run_id):  # a resumed run goes on
-            known.report, known.finished, known.last_at = None, 0.0, event.at
-            known.state, known.open = State.RUNNING, {}
+            known.report, known.finished_at, known.last_event_at = None, 0.0, event.at
+            known.state, known.open_calls = RunState.RUNNING, {}
             return
-        self.runs[brief.run_id] = run = _view(brief, event.at)
+        self.runs[brief.run_id] = run = _make_view(brief, event.at)
         if run.parent in self.runs:
             self._children.setdefault(run.parent, []).append(run)
         else:
             self.roots.append(run)
 
-    def _charge(self, run: RunView, usage: Usage) -> None:
+    def _add_usage(self, run: RunView, usage: Usage) -> None:
         run.usage += usage
         above = self.runs.get(run.parent)
         while above:
-            above.below += usage
+            above.descendant_usage += usage
             above = self.runs.get(above.parent)
 
 
-def _view(brief: Brief, at: float) -> RunView:
+def _make_view(brief: Brief, at: float) -> RunView:
     return RunView(
         run_id=brief.run_id,
         parent=brief.parent,
@@ -160,73 +160,77 @@ def _view(brief: Brief, at: float) -> RunView:
         prompt=brief.prompt,
         continues=brief.continues,
         budget=brief.budget,
-        started=at,
-        last_at=at,
+        started_at=at,
+        last_event_at=at,
     )
 
 
 def _turn_started(run: RunView, event: TurnStarted) -> None:
-    run.turn, run.tail, run.retried = event.turn, "", None
+    run.turn, run.streamed_tail, run.pending_retry = event.turn, "", None
 
 
 def _delta(run: RunView, event: Delta) -> None:
-    run.retried = None
+    run.pending_retry = None
     if event.kind == "text":
-        run.tail = (run.tail + event.text)[-TAIL:]
+        run.streamed_tail = (run.streamed_tail + event.text)[-TAIL_LENGTH:]
 
 
-def _retried(run: RunView, event: Retried) -> None:
-    run.tail, run.retried = "", event
+def _retried(run: RunView, event: ModelCallRetried) -> None:
+    run.streamed_tail, run.pending_retry = "", event
 
 
 def _turn_finished(run: RunView, _: TurnFinished) -> None:
-    run.tail, run.retried = "", None
+    run.streamed_tail, run.pending_retry = "", None
 
 
 def _turn_failed(run: RunView, event: TurnFailed) -> None:
-    run.tail, run.retried, run.error = "", None, one_line(event.error, TAIL)
-
-
-def _at_work(run: RunView) -> State:
-    return (
-        State.WAITING
-        if run.open and all(name == "task" for name in run.open.values())
-        else State.RUNNING
+    run.streamed_tail, run.pending_retry, run.error = (
+        "",
+        None,
+        sanitize_line(event.error, TAIL_LENGTH),
     )
 
 
-def _call_started(run: RunView, event: CallStarted) -> None:
-    run.open[event.call.id] = canonical(event.call.name)
-    run.state, run.action = _at_work(run), describe(event.call)
+def _working_state(run: RunView) -> RunState:
+    return (
+        RunState.WAITING
+        if run.open_calls and all(name == "task" for name in run.open_calls.values())
+        else RunState.RUNNING
+    )
 
 
-def _call_finished(run: RunView, event: CallFinished) -> None:
-    run.open.pop(event.call_id, None)
-    run.state = _at_work(run)
-    run.tools += not event.refused
-    run.failed += event.result.error
+def _call_started(run: RunView, event: ToolCallStarted) -> None:
+    run.open_calls[event.call.id] = canonical_tool_name(event.call.name)
+    run.state, run.last_action = _working_state(run), describe_call(event.call)
+
+
+def _call_finished(run: RunView, event: ToolCallFinished) -> None:
+    run.open_calls.pop(event.call_id, None)
+    run.state = _working_state(run)
+    run.tool_call_count += not event.refused
+    run.failed_calls += event.result.error
 
 
 def _run_finished(run: RunView, event: RunFinished) -> None:
-    run.report, run.finished, reason = event.report, event.at, event.report.reason
+    run.report, run.finished_at, reason = event.report, event.at, event.report.reason
     run.state = (
-        State.DONE
+        RunState.DONE
         if reason is Reason.GOAL
-        else State.STOPPED
+        else RunState.STOPPED
         if reason in _STOPPED
-        else State.FAILED
+        else RunState.FAILED
     )
-    run.open, run.tail, run.retried = {}, "", None
-    run.error = one_line(event.report.error, TAIL) or run.error
+    run.open_calls, run.streamed_tail, run.pending_retry = {}, "", None
+    run.error = sanitize_line(event.report.error, TAIL_LENGTH) or run.error
 
 
-_STEPS: dict[type[Any], Callable[[RunView, Any], None]] = {
+_HANDLERS: dict[type[Any], Callable[[RunView, Any], None]] = {
     TurnStarted: _turn_started,
     Delta: _delta,
-    Retried: _retried,
+    ModelCallRetried: _retried,
     TurnFinished: _turn_finished,
     TurnFailed: _turn_failed,
-    CallStarted: _call_started,
-    CallFinished: _call_finished,
+    ToolCallStarted: _call_started,
+    ToolCallFinished: _call_finished,
     RunFinished: _run_finished,
 }

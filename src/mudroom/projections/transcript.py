@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from .._core.events import (
-    CallFinished,
-    Resumed,
+    NoteInjected,
+    RunResumed,
     RunStarted,
-    Stored,
-    Told,
+    StoredEvent,
+    ToolCallFinished,
     TurnFinished,
     TurnStarted,
 )
-from .._core.messages import Call, Message, Result, Text, User
+from .._core.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock, UserMessage
 
 
-def transcript(events: Iterable[Stored], run_id: str) -> tuple[Message, ...]:
+def build_transcript(events: Iterable[StoredEvent], run_id: str) -> tuple[Message, ...]:
     """The messages of one run as its model sees them, rebuilt from the record; empty if the run never began.
 
     First the history recorded with the brief, then the prompt as a user message; what a run `continues` is in the transcript of
@@ -25,57 +25,59 @@ def transcript(events: Iterable[Stored], run_id: str) -> tuple[Message, ...]:
     Words told before the first model call join the prompt. While a call of the last answer has no result, the list
     ends with that answer. Of two results of one call the first counts. Failed and repeated model calls leave no trace.
     """
-    book = _Rebuilt()
+    book = _TranscriptBuilder()
     for event in events:
         if event.run == run_id:
             book.apply(event)
-    book.close()
+    book.flush()
     return tuple(book.messages)
 
 
-def result_of(event: CallFinished) -> Result:
+def to_result_block(event: ToolCallFinished) -> ToolResultBlock:
     """What the model reads of a finished call."""
-    return Result(event.call_id, event.name, event.result.text, event.result.error)
+    return ToolResultBlock(event.call_id, event.name, event.result.text, event.result.error)
 
 
-class _Rebuilt:
+class _TranscriptBuilder:
     """The messages so far, and what will join the next user message."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
-        self.begun = False
-        self.calls: tuple[Call, ...] = ()
-        self.results: dict[str, Result] = {}
-        self.told: list[Text | Result] = []
-        self.unanswered = False
+        self.started = False
+        self.open_calls: tuple[ToolCallBlock, ...] = ()
+        self.results: dict[str, ToolResultBlock] = {}
+        self.pending_content: list[TextBlock | ToolResultBlock] = []
+        self.is_unanswered = False
 
-    def apply(self, event: Stored) -> None:
-        if isinstance(event, RunStarted) and not self.begun:
-            self.begun = True
+    def apply(self, event: StoredEvent) -> None:
+        if isinstance(event, RunStarted) and not self.started:
+            self.started = True
             self.messages.extend(event.brief.history)
-            self.told.append(Text(event.brief.prompt))
-        elif isinstance(event, Told):
-            self.told.append(Text(event.text))
-        elif isinstance(event, CallFinished):
-            self.results.setdefault(event.call_id, result_of(event))
+            self.pending_content.append(TextBlock(event.brief.prompt))
+        elif isinstance(event, NoteInjected):
+            self.pending_content.append(TextBlock(event.text))
+        elif isinstance(event, ToolCallFinished):
+            self.results.setdefault(event.call_id, to_result_block(event))
         elif isinstance(event, TurnStarted):
-            self.close()
-            self.unanswered = True
-        elif isinstance(event, Resumed):
+            self.flush()
+            self.is_unanswered = True
+        elif isinstance(event, RunResumed):
             if (
-                self.unanswered and self.messages and isinstance(last := self.messages[-1], User)
+                self.is_unanswered
+                and self.messages
+                and isinstance(last := self.messages[-1], UserMessage)
             ):  # it is asked again
-                self.told[:0] = last.content
+                self.pending_content[:0] = last.content
                 self.messages.pop()
-            self.unanswered = False
+            self.is_unanswered = False
         elif isinstance(event, TurnFinished):
             self.messages.append(event.message)
-            self.unanswered = False
-            self.calls = event.message.calls
+            self.is_unanswered = False
+            self.open_calls = event.message.tool_calls
 
-    def close(self) -> None:
-        if any(call.id not in self.results for call in self.calls):
+    def flush(self) -> None:
+        if any(call.id not in self.results for call in self.open_calls):
             return
-        if content := (*(self.results[call.id] for call in self.calls), *self.told):
-            self.messages.append(User(content))
-        self.calls, self.results, self.told = (), {}, []
+        if content := (*(self.results[call.id] for call in self.open_calls), *self.pending_content):
+            self.messages.append(UserMessage(content))
+        self.open_calls, self.results, self.pending_content = (), {}, []

@@ -13,15 +13,15 @@ from collections.abc import Callable, Mapping
 
 from msgspec import Struct
 
-from .._core.ports import Finished, Sandbox
-from .._platform.scratch_dirs import Temporary
+from .._core.ports import CommandResult, Sandbox
+from .._platform.scratch_dirs import ScratchDir
 from ..errors import UsageError, WorkspaceError
-from .linux.seccomp import MACHINES
+from .linux.seccomp import AUDIT_ARCH
 
-MODES = ("auto", "full", "file", "off")
+SANDBOX_MODES = ("auto", "full", "file", "off")
 """What may be asked for."""
 
-OFF = "sandbox off: commands run with all your rights, on all your files and the network"
+OFF_NOTICE = "sandbox off: commands run with all your rights, on all your files and the network"
 _DAY = 86_400.0
 _OTHER = """
 import sys
@@ -36,7 +36,7 @@ except OSError as error:
 _INSTALL = "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)"
 
 
-class Found(Struct, frozen=True):
+class Detected(Struct, frozen=True):
     """What there is.
 
     Arguments:
@@ -45,26 +45,32 @@ class Found(Struct, frozen=True):
     """
 
     bwrap: str = ""
-    no_full: str = ""
-    no_file: str = ""
-    no_other: str = ""
+    no_full_reason: str = ""
+    no_file_reason: str = ""
+    no_other_user_reason: str = ""
 
     @property
     def tier(self) -> str:
         """The best tier: "full", "file", or "" for none."""
-        return "" if self.no_full and self.no_file else "file" if self.no_full else "full"
+        return (
+            ""
+            if self.no_full_reason and self.no_file_reason
+            else "file"
+            if self.no_full_reason
+            else "full"
+        )
 
     @property
-    def weak(self) -> str:
+    def weakness(self) -> str:
         """What tier full lacks here, as a person should hear it; "" if nothing."""
         return (
-            f"commands keep root's number, because {self.no_other}. Work as another user than root"
-            if self.no_other
+            f"commands keep root's number, because {self.no_other_user_reason}. Work as another user than root"
+            if self.no_other_user_reason
             else ""
         )
 
 
-class Terms(Struct, frozen=True, kw_only=True):
+class SandboxRequest(Struct, frozen=True, kw_only=True):
     """What a sandbox is to be.
 
     Arguments:
@@ -72,88 +78,90 @@ class Terms(Struct, frozen=True, kw_only=True):
         environ: the environment. network: whether commands reach it. person: whether somebody can be asked to confirm commands.
     """
 
-    root: str
+    workspace: str
     mode: str
-    home: str
+    state_dir: str
     environ: Mapping[str, str]
     network: bool = False
-    person: bool = False
+    can_ask: bool = False
 
 
-def choose(terms: Terms) -> tuple[Sandbox, str]:
+def choose_sandbox(request: SandboxRequest) -> tuple[Sandbox, str]:
     """The sandbox asked for, and what the person should be told about it ("" if nothing).
 
     Raises UsageError when a tier was asked for that this machine does not have: there is no silent fall to a lower one.
     """
-    if terms.mode not in MODES:
+    if request.mode not in SANDBOX_MODES:
         raise UsageError(
-            f"there is no sandbox {terms.mode!r}", remedy=f"Known: {', '.join(MODES)}."
+            f"there is no sandbox {request.mode!r}", remedy=f"Known: {', '.join(SANDBOX_MODES)}."
         )
-    if terms.mode == "off":
-        from .unsandboxed import PlainSandbox
+    if request.mode == "off":
+        from .unsandboxed import Unsandboxed
 
-        return PlainSandbox(terms.root), OFF
-    found = probe(terms.root, terms.environ, terms.home)
-    missing = {"full": found.no_full, "file": found.no_file}.get(terms.mode, "")
+        return Unsandboxed(request.workspace), OFF_NOTICE
+    found = detect(request.workspace, request.environ, request.state_dir)
+    missing = {"full": found.no_full_reason, "file": found.no_file_reason}.get(request.mode, "")
     if missing:
         raise UsageError(
-            f"no sandbox {terms.mode} here: {missing}",
+            f"no sandbox {request.mode} here: {missing}",
             remedy=f"{_INSTALL}, or choose another with --sandbox.",
         )
-    tier = found.tier if terms.mode == "auto" else terms.mode
+    tier = found.tier if request.mode == "auto" else request.mode
     if not tier:
-        return _without(terms, found)
+        return _without(request, found)
     told = (
         ""
-        if tier == "full" or terms.mode == "file"
-        else f"sandbox file, not full: {found.no_full}.{_stronger()}"
+        if tier == "full" or request.mode == "file"
+        else f"sandbox file, not full: {found.no_full_reason}.{_stronger()}"
     )
-    if tier == "full" and found.weak:
-        told = f"sandbox full, but {found.weak} for stronger walls."
-    return _walled(terms, tier, found), told
+    if tier == "full" and found.weakness:
+        told = f"sandbox full, but {found.weakness} for stronger walls."
+    return _walled(request, tier, found), told
 
 
 def _stronger() -> str:
     return f" {_INSTALL} for stronger walls." if sys.platform == "linux" else ""
 
 
-def _walled(terms: Terms, tier: str, found: Found) -> Sandbox:
-    away = os.path.join(terms.home, "put-away")
+def _walled(terms: SandboxRequest, tier: str, found: Detected) -> Sandbox:
+    away = os.path.join(terms.state_dir, "put-away")
     if tier == "full":
-        from .linux.bubblewrap import Bubblewrap
+        from .linux.bubblewrap import BubblewrapSandbox
 
-        return Bubblewrap(
-            terms.root,
+        return BubblewrapSandbox(
+            terms.workspace,
             found.bwrap,
-            away=away,
+            quarantine=away,
             environ=terms.environ,
             network=terms.network,
-            hidden=(os.path.realpath(terms.home),),
-            keeps_root=bool(found.no_other),
+            hidden_dirs=(os.path.realpath(terms.state_dir),),
+            keep_root_uid=bool(found.no_other_user_reason),
         )
     if sys.platform == "darwin":
         from .macos.seatbelt import Seatbelt
 
-        return Seatbelt(terms.root, environ=terms.environ, network=terms.network)
-    from .linux.landlock import Landlocked
+        return Seatbelt(terms.workspace, environ=terms.environ, network=terms.network)
+    from .linux.landlock import LandlockSandbox
 
-    return Landlocked(terms.root, away=away, environ=terms.environ, network=terms.network)
+    return LandlockSandbox(
+        terms.workspace, quarantine=away, environ=terms.environ, network=terms.network
+    )
 
 
-def _without(terms: Terms, found: Found) -> tuple[Sandbox, str]:
-    why = f"neither a full sandbox ({found.no_full}) nor a file sandbox ({found.no_file}) can be built here"
-    if not terms.person:
-        return Refusing(
+def _without(terms: SandboxRequest, found: Detected) -> tuple[Sandbox, str]:
+    why = f"neither a full sandbox ({found.no_full_reason}) nor a file sandbox ({found.no_file_reason}) can be built here"
+    if not terms.can_ask:
+        return RefusingSandbox(
             why
         ), f"sandbox refuse: {why}, so no command runs. {_INSTALL}, or take --sandbox off."
-    from .unsandboxed import PlainSandbox
+    from .unsandboxed import Unsandboxed
 
-    return Asking(
-        PlainSandbox(terms.root)
+    return AskingSandbox(
+        Unsandboxed(terms.workspace)
     ), f"sandbox ask: {why}, so every command must be confirmed. {_INSTALL}."
 
 
-class Asking:
+class AskingSandbox:
     """Tier "ask": no walls; whoever sees this tier has each command confirmed by a person before it runs."""
 
     tier = "ask"
@@ -165,12 +173,14 @@ class Asking:
         """Let go of it."""
         self._inner.close()
 
-    async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
+    async def run(
+        self, command: str, *, timeout: float, sink: Callable[[bytes], None]
+    ) -> CommandResult:
         """Run a confirmed command."""
         return await self._inner.run(command, timeout=timeout, sink=sink)
 
 
-class Refusing:
+class RefusingSandbox:
     """Tier "refuse": no walls, and nobody to ask: no command runs."""
 
     tier = "refuse"
@@ -181,7 +191,9 @@ class Refusing:
     def close(self) -> None:
         """Nothing was ever started."""
 
-    async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
+    async def run(
+        self, command: str, *, timeout: float, sink: Callable[[bytes], None]
+    ) -> CommandResult:
         """Raises WorkspaceError."""
         raise WorkspaceError(
             f"no command can run: {self._why}, and nobody is here to confirm it",
@@ -189,13 +201,13 @@ class Refusing:
         )
 
 
-def probe(root: str, environ: Mapping[str, str], home: str) -> Found:
+def detect(root: str, environ: Mapping[str, str], home: str) -> Detected:
     """What can be built here, from memory where nothing has changed since yesterday.
 
     Arguments:
         root: the workspace, from which no program is taken. home: folder of the memory.
     """
-    path = find(environ, root)
+    path = find_bwrap(environ, root)
     key = [
         platform.release(),
         path,
@@ -209,22 +221,22 @@ def probe(root: str, environ: Mapping[str, str], home: str) -> Found:
         with open(memory, encoding="utf-8") as file:
             known = json.load(file)
         if known["key"] == key and 0 <= time.time() - known["at"] < _DAY:
-            return Found(**known["found"])
+            return Detected(**known["found"])
     except (OSError, ValueError, KeyError, TypeError):
         pass
-    found = look(path, root)
-    _remember(
+    found = run_probes(path, root)
+    _write_cache(
         memory,
         {
             "key": key,
             "at": time.time(),
-            "found": {n: getattr(found, n) for n in Found.__struct_fields__},
+            "found": {n: getattr(found, n) for n in Detected.__struct_fields__},
         },
     )
     return found
 
 
-def find(environment: Mapping[str, str], root: str) -> str:
+def find_bwrap(environment: Mapping[str, str], root: str) -> str:
     """Path of bwrap, "" without. One that lies in the workspace is none: a command could have put it there."""
     for folder in environment.get("PATH", os.defpath).split(os.pathsep):
         path = os.path.realpath(os.path.join(folder, "bwrap"))
@@ -238,25 +250,25 @@ def find(environment: Mapping[str, str], root: str) -> str:
     return ""
 
 
-def look(bwrap: str, root: str = ".") -> Found:
+def run_probes(bwrap: str, root: str = ".") -> Detected:
     """Try it now. `bwrap`: path of bubblewrap, "" where there is none. `root`: a workspace."""
-    no_full = _no_full(bwrap)
-    return Found(
+    no_full = _probe_full(bwrap)
+    return Detected(
         "" if no_full else bwrap,
         no_full,
-        _no_file(),
-        "" if no_full or os.geteuid() != 0 else _no_other(root),
+        _probe_file(),
+        "" if no_full or os.geteuid() != 0 else _probe_other_user(root),
     )
 
 
-def _no_full(bwrap: str) -> str:
-    if reason := _not_linux():
+def _probe_full(bwrap: str) -> str:
+    if reason := _unsupported_reason():
         return reason
     if not bwrap:
         return "bubblewrap (bwrap) is not installed"
     from .linux.bubblewrap import NAMESPACES
 
-    with Temporary() as folder:
+    with ScratchDir() as folder:
         target = os.path.join(folder, "target")
         with open(target, "w", encoding="utf-8"):
             pass
@@ -297,7 +309,7 @@ def _no_full(bwrap: str) -> str:
         )
 
 
-def _no_other(root: str) -> str:
+def _probe_other_user(root: str) -> str:
     """It is tried in a process of its own, whose mounts are not ours."""
     house = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     try:
@@ -315,28 +327,28 @@ def _no_other(root: str) -> str:
     )
 
 
-def _no_file() -> str:
+def _probe_file() -> str:
     if sys.platform == "darwin":
         return "" if os.access("/usr/bin/sandbox-exec", os.X_OK) else "there is no sandbox-exec"
-    if reason := _not_linux():
+    if reason := _unsupported_reason():
         return reason
     from .linux import landlock
 
-    known = landlock.version()
-    if known < landlock.LEAST:
-        return f"this kernel's Landlock is version {known}, {landlock.LEAST} is needed (Linux 6.2)"
+    known = landlock.landlock_version()
+    if known < landlock.MIN_VERSION:
+        return f"this kernel's Landlock is version {known}, {landlock.MIN_VERSION} is needed (Linux 6.2)"
     return ""
 
 
-def _not_linux() -> str:
+def _unsupported_reason() -> str:
     if sys.platform != "linux":
         return f"{sys.platform} has no namespaces"
-    if platform.machine() not in MACHINES:
+    if platform.machine() not in AUDIT_ARCH:
         return f"the system calls of {platform.machine()} are not known"
     return "" if shutil.which("bash", path="/bin") else "there is no /bin/bash"
 
 
-def _remember(memory: str, what: dict[str, object]) -> None:
+def _write_cache(memory: str, what: dict[str, object]) -> None:
     try:
         os.makedirs(os.path.dirname(memory), mode=0o700, exist_ok=True)
         text, new = (

@@ -25,19 +25,19 @@ _NAMED = re.compile(
 )
 
 
-def without_secrets(environment: Mapping[str, str]) -> dict[str, str]:
+def remove_secrets(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables whose names do not look like keys, tokens, secrets or passwords; AWS_… is left out whole."""
     return {name: value for name, value in environment.items() if not _SECRET.search(name)}
 
 
-def quiet(environment: Mapping[str, str]) -> dict[str, str]:
+def make_quiet(environment: Mapping[str, str]) -> dict[str, str]:
     """Without secrets, colours and pagers."""
     kept = {
-        name: value for name, value in without_secrets(environment).items() if name not in _COLOURS
+        name: value for name, value in remove_secrets(environment).items() if name not in _COLOURS
     }
     return kept | _QUIET
 
 
-def narrow(environment: Mapping[str, str]) -> dict[str, str]:
+def select_allowed(environment: Mapping[str, str]) -> dict[str, str]:
     """Only the variables that tools need to find themselves, and the quiet ones."""
     return {name: value for name, value in environment.items() if _NAMED.fullmatch(name)} | _QUIET

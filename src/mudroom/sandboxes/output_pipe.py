@@ -10,16 +10,18 @@ _CHUNK = 1 << 16
 _PIPE = 1 << 20
 
 
-class Pipe:
+class OutputPipe:
     """The reading end of a command's stdout and stderr.
 
     Arguments:
         descriptor: it is closed by `close`. sink: gets what comes. over: set when `sink` raises; `broken` then holds what it raised.
     """
 
-    def __init__(self, descriptor: int, sink: Callable[[bytes], None], over: asyncio.Event) -> None:
-        self.broken: Exception | None = None
-        self._descriptor, self._sink, self._over = descriptor, sink, over
+    def __init__(
+        self, descriptor: int, sink: Callable[[bytes], None], finished: asyncio.Event
+    ) -> None:
+        self.sink_error: Exception | None = None
+        self._descriptor, self._sink, self._over = descriptor, sink, finished
         self._loop = asyncio.get_running_loop()
         os.set_blocking(descriptor, False)
         self._loop.add_reader(descriptor, self._read)
@@ -43,7 +45,7 @@ class Pipe:
             chunk = os.read(self._descriptor, _CHUNK)
         except BlockingIOError:
             return 0
-        if chunk and not self.broken:
+        if chunk and not self.sink_error:
             self._feed(chunk)
         else:
             self._loop.remove_reader(self._descriptor)
@@ -53,5 +55,5 @@ class Pipe:
         try:
             self._sink(chunk)
         except Exception as error:  # noqa: BLE001  raised again by `run`, where the caller is
-            self.broken = error
+            self.sink_error = error
             self._over.set()

@@ -12,17 +12,17 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping
 
-from .._core.ports import Finished
-from .._platform.scratch_dirs import Temporary, sweep_once
+from .._core.ports import CommandResult
+from .._platform.scratch_dirs import ScratchDir, remove_orphans_once
 from ..errors import WorkspaceError
-from .environment import quiet
-from .linux.daemon.protocol import MARK
-from .output_pipe import Pipe
+from .environment import make_quiet
+from .linux.daemon.protocol import MARK_VARIABLE
+from .output_pipe import OutputPipe
 
 _GRACE = 2.0
 
 
-class PlainSandbox:
+class Unsandboxed:
     """Runs bash commands in a folder, with the rights of this process.
 
     A descendant is known by its parents, its session, or a mark in its environment; one that gets rid of all three
@@ -36,15 +36,15 @@ class PlainSandbox:
 
     def __init__(
         self,
-        cwd: str,
+        workspace: str,
         env: Mapping[str, str] | None = None,
-        wrap: Callable[[str], list[str]] | None = None,
+        make_argv: Callable[[str], list[str]] | None = None,
     ) -> None:
-        self._cwd = cwd
-        self._env = dict(env) if env is not None else quiet(os.environ)
+        self._cwd = workspace
+        self._env = dict(env) if env is not None else make_quiet(os.environ)
         self._shell = shutil.which("bash") or shutil.which("sh") or "/bin/sh"
-        self._wrap = wrap or self._plainly
-        self._sign: Temporary | None = None
+        self._wrap = make_argv or self._plainly
+        self._sign: ScratchDir | None = None
 
     @property
     def tier(self) -> str:
@@ -57,7 +57,9 @@ class PlainSandbox:
             self._sign.remove()
             self._sign = None
 
-    async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
+    async def run(
+        self, command: str, *, timeout: float, sink: Callable[[bytes], None]
+    ) -> CommandResult:
         """Run the command, feeding stdout and stderr, in the order they come, to `sink`.
 
         Ends when the command's own process ends, also when a descendant still holds its output, or after `timeout` seconds.
@@ -74,7 +76,7 @@ class PlainSandbox:
         finally:
             os.close(writing)
         over = asyncio.Event()
-        pipe = Pipe(reading, sink, over)
+        pipe = OutputPipe(reading, sink, over)
         timed_out = False
         try:
             async with asyncio.timeout(timeout):
@@ -84,21 +86,21 @@ class PlainSandbox:
         finally:
             try:
                 pipe.drain()
-                await _Family(process, mark).end()
+                await _ProcessTree(process, mark).end()
             finally:
                 pipe.close()
-        if pipe.broken:
-            raise pipe.broken
-        return Finished(
+        if pipe.sink_error:
+            raise pipe.sink_error
+        return CommandResult(
             process.returncode if process.returncode is not None else -signal.SIGKILL, timed_out
         )
 
     def _signed(self) -> str:
         """Path of an empty folder by which commands are known once this process was killed, "" where none can be made."""
         if self._sign is None:
-            sweep_once()
+            remove_orphans_once()
             try:
-                self._sign = Temporary()
+                self._sign = ScratchDir()
             except OSError:
                 return ""
             weakref.finalize(self, self._sign.remove)
@@ -115,7 +117,7 @@ class PlainSandbox:
                 stdout=output,
                 stderr=output,
                 cwd=self._cwd,
-                env={**self._env, MARK: mark},
+                env={**self._env, MARK_VARIABLE: mark},
                 start_new_session=True,
             )
         except OSError as error:
@@ -144,11 +146,11 @@ def _is_over(pid: int) -> bool:
     return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
 
 
-class _Family:
+class _ProcessTree:
     """A command's process and all its descendants."""
 
     def __init__(self, process: subprocess.Popen[bytes], mark: str) -> None:
-        self._process, self._mark = process, f"{MARK}={mark}".encode()
+        self._process, self._mark = process, f"{MARK_VARIABLE}={mark}".encode()
         first = _status(process.pid)
         self._born = first.born if first else 0
         self._known = {process.pid}
@@ -175,14 +177,14 @@ class _Family:
                 _signal(os.kill, found.pid)
         return alive
 
-    def _members(self) -> list[_Status]:
+    def _members(self) -> list[_ProcessStatus]:
         """Who is younger than the command and belongs to it: by parent, by session, or by the mark."""
         young = sorted(
             (found for found in _processes() if found.born >= self._born),
             key=lambda found: (found.born, found.pid),
         )
         family = set(self._known)
-        members: list[_Status] = []
+        members: list[_ProcessStatus] = []
         for found in young:
             if (
                 found.pid in family
@@ -202,7 +204,7 @@ class _Family:
             return False
 
 
-class _Status:
+class _ProcessStatus:
     """What /proc says of a process: state letter, parent, session, and when it was born, in ticks since boot."""
 
     __slots__ = ("born", "parent", "pid", "session", "state")
@@ -212,7 +214,7 @@ class _Status:
         self.parent, self.session, self.born = int(fields[1]), int(fields[3]), int(fields[19])
 
 
-def _processes() -> Iterator[_Status]:
+def _processes() -> Iterator[_ProcessStatus]:
     try:
         names = os.listdir("/proc")
     except OSError:
@@ -222,13 +224,13 @@ def _processes() -> Iterator[_Status]:
             yield found
 
 
-def _status(pid: int) -> _Status | None:
+def _status(pid: int) -> _ProcessStatus | None:
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             line = file.read(1024)
     except OSError:
         return None
-    return _Status(pid, line[line.rindex(b")") + 2 :].split())
+    return _ProcessStatus(pid, line[line.rindex(b")") + 2 :].split())
 
 
 def _signal(send: Callable[[int, int], None], number: int) -> None:

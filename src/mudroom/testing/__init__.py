@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from ..journals.memory import MemoryJournal
     from ..models.scripted import Request, ScriptedModel, call
     from .clock import FakeClock, run_virtual
-    from .fixtures import replayed
-    from .model_server import Asked, Fault, ModelServer
+    from .fixtures import load_replay_model
+    from .model_server import Fault, ModelServer, ServerRequest
 
 _HOMES = {
     "..journals.memory": "MemoryJournal",
@@ -31,15 +31,15 @@ _HOMES = {
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
-    "Asked",
     "FakeClock",
     "Fault",
     "MemoryJournal",
     "ModelServer",
     "Request",
     "ScriptedModel",
+    "ServerRequest",
     "call",
-    "replayed",
+    "load_replay_model",
     "run_virtual",
 ]
 

@@ -20,7 +20,7 @@ class FakeClock:
 
     def __init__(self, start: float = _EPOCH) -> None:
         self._start, self._passed = start, 0.0
-        self.slept: list[float] = []
+        self.sleeps: list[float] = []
 
     def now(self) -> float:
         """Seconds since 1970."""
@@ -36,7 +36,7 @@ class FakeClock:
 
     async def sleep(self, seconds: float) -> None:
         """Let time pass, and others run."""
-        self.slept.append(seconds)
+        self.sleeps.append(seconds)
         self.advance(max(0.0, seconds))
         await asyncio.sleep(0)
 

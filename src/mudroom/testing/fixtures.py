@@ -6,12 +6,12 @@ from pathlib import Path
 
 import msgspec
 
-from .._core.events import Stored
-from .._engine.replay_check import conversations
-from ..models.replay_model import ReplayedModel
+from .._core.events import StoredEvent
+from .._engine.replay_check import recorded_conversations
+from ..models.replay_model import ReplayModel
 
 
-def replayed(path: str | Path) -> ReplayedModel:
+def load_replay_model(path: str | Path) -> ReplayModel:
     """The model that gives the answers of a recorded session, one event a line as `mudroom export --format fixture` writes it.
 
     Whoever asks it something that was not asked then gets ModelRefused with the difference.
@@ -21,5 +21,5 @@ def replayed(path: str | Path) -> ReplayedModel:
             report = await session.run("the recorded prompt")
     """
     lines = Path(path).read_bytes().splitlines()
-    events = [msgspec.json.decode(line, type=Stored) for line in lines if line.strip()]
-    return ReplayedModel(conversations(events), name=f"replay:{Path(path).name}")
+    events = [msgspec.json.decode(line, type=StoredEvent) for line in lines if line.strip()]
+    return ReplayModel(recorded_conversations(events), name=f"replay:{Path(path).name}")

@@ -14,23 +14,23 @@ from msgspec import Struct
 
 from .._core.agents import Brief, Reason
 from .._core.events import (
-    CallFinished,
-    CallStarted,
-    Changing,
-    Judged,
-    Resumed,
+    FileWriteIntended,
+    PermissionDecided,
     RunFinished,
+    RunResumed,
     RunStarted,
-    Stored,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFailed,
     TurnFinished,
     TurnStarted,
 )
-from .._core.messages import Assistant, Result, Text, Usage, User
-from .._core.tools import ToolResult, canonical
+from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage, UserMessage
+from .._core.tools import ToolResult, canonical_tool_name
 from .._engine.resume import INTERRUPTED
 from .._engine.task import NO_SUMMARY, REPORT_CAP
-from ..projections.transcript import transcript
+from ..projections.transcript import build_transcript
 
 _EARLY, _LATE = 0.1, 1.0
 """Seconds by which a report's figure may be under or over what the times of its events say; over for each process that took it up."""
@@ -41,14 +41,14 @@ class Violation(Struct, frozen=True):
 
     promise: str
     run: str
-    what: str
+    description: str
 
     def __str__(self) -> str:
-        return f"{self.promise} in run {self.run}: {self.what}"
+        return f"{self.promise} in run {self.run}: {self.description}"
 
 
-def violations(
-    events: Iterable[Stored],
+def find_violations(
+    events: Iterable[StoredEvent],
     *,
     effects: Mapping[str, int] | None = None,
     effectful: Collection[str] = ("bash",),
@@ -63,7 +63,7 @@ def violations(
         ended: whether the session came to its end, so that every run must have a reason.
         timed: whether it was recorded in real time, so that the times of its events can be held against what its reports say.
     """
-    book = _Book(effectful, timed=timed)
+    book = _SessionChecker(effectful, timed=timed)
     for event in events:
         book.enter(event)
     return [
@@ -73,10 +73,10 @@ def violations(
     ]
 
 
-class _Entry:
+class _CallRecord:
     """What the record says of one call."""
 
-    def __init__(self, started: CallStarted | None, lives: int) -> None:
+    def __init__(self, started: ToolCallStarted | None, lives: int) -> None:
         self.started, self.lives = started, lives
         self.result: ToolResult | None = None
         self.resumed = False
@@ -86,45 +86,45 @@ class _Entry:
         return self.result is not None and self.result.error and self.result.text == INTERRUPTED
 
 
-class _Clock:
+class _ActiveTime:
     """How long a run, or one below it, was at work by the times of its events; what passed while no process was does not count."""
 
     def __init__(self, at: float) -> None:
         self.last, self.seconds, self.stood_still = at, 0.0, False
 
-    def tick(self, event: Stored, *, own: bool) -> None:
-        if not (own and isinstance(event, Resumed)):
+    def tick(self, event: StoredEvent, *, own: bool) -> None:
+        if not (own and isinstance(event, RunResumed)):
             self.seconds += max(0.0, event.at - self.last)
         self.last = max(self.last, event.at)
-        self.stood_still |= isinstance(event, Judged) and event.verdict == "ask"
+        self.stood_still |= isinstance(event, PermissionDecided) and event.verdict == "ask"
 
 
-class _Run:
+class _RunRecord:
     """What the record says of one run."""
 
     def __init__(self, brief: Brief, at: float) -> None:
-        self.brief, self.clock = brief, _Clock(at)
-        self.events: list[Stored] = []
+        self.brief, self.clock = brief, _ActiveTime(at)
+        self.events: list[StoredEvent] = []
         self.lives = 1
         self.turn, self.answered = 0, set[int]()
         self.open_turn, self.grace = False, False
         self.counted = 0
         self.asked: set[str] = set()
         self.ids: set[str] = set()
-        self.calls: dict[str, _Entry] = {}
+        self.calls: dict[str, _CallRecord] = {}
         self.children, self.below, self.usage = set[str](), 0, Usage()
         self.report: RunFinished | None = None
 
 
-class _Book:
+class _SessionChecker:
     """All runs of a session, entered event by event."""
 
     def __init__(self, effectful: Collection[str], *, timed: bool) -> None:
-        self.runs: dict[str, _Run] = {}
+        self.runs: dict[str, _RunRecord] = {}
         self.found: list[Violation] = []
         self._effectful, self._timed = effectful, timed
 
-    def enter(self, event: Stored) -> None:
+    def enter(self, event: StoredEvent) -> None:
         """Take in the next event."""
         if isinstance(event, RunStarted):
             self._begin(event)
@@ -146,9 +146,9 @@ class _Book:
         run.events.append(event)
         self._step(run, event)
 
-    def _step(self, run: _Run, event: Stored) -> None:
+    def _step(self, run: _RunRecord, event: StoredEvent) -> None:
         match event:
-            case Resumed():
+            case RunResumed():
                 run.lives += 1
                 run.grace = (
                     run.grace and not run.open_turn
@@ -160,22 +160,22 @@ class _Book:
                 self._turn_finished(run, event)
             case TurnFailed():
                 run.open_turn = False
-            case CallStarted():
+            case ToolCallStarted():
                 self._call_started(run, event)
-            case Changing():
+            case FileWriteIntended():
                 entry = run.calls.get(event.call_id)
                 if entry is None or entry.result is not None:
                     self._broken(
                         "S1", event, f"{event.path} was changed outside of its call {event.call_id}"
                     )
-            case CallFinished():
+            case ToolCallFinished():
                 self._call_finished(run, event)
             case RunFinished():
                 self._run_finished(run, event)
             case _:
                 pass
 
-    def _turn_started(self, run: _Run, event: TurnStarted) -> None:
+    def _turn_started(self, run: _RunRecord, event: TurnStarted) -> None:
         if run.open_turn:
             self._broken(
                 "S2", event, f"turn {event.turn} began while turn {run.turn} was under way"
@@ -193,7 +193,7 @@ class _Book:
         run.turn, run.open_turn, run.grace = event.turn, True, event.grace is not None
         run.asked = set()
 
-    def _turn_finished(self, run: _Run, event: TurnFinished) -> None:
+    def _turn_finished(self, run: _RunRecord, event: TurnFinished) -> None:
         if event.turn in run.answered:
             self._broken("S2", event, f"the answer of turn {event.turn} was bought twice")
         elif not run.open_turn or event.turn != run.turn:
@@ -203,13 +203,13 @@ class _Book:
         run.counted += not run.grace
         for above in self._upward(run):
             above.usage += event.message.usage
-        ids = [call.id for call in event.message.calls]
+        ids = [call.id for call in event.message.tool_calls]
         if "" in ids or len(set(ids)) < len(ids) or not run.ids.isdisjoint(ids):
             self._broken("S7", event, f"call ids that are empty or not new: {ids}")
         run.ids.update(ids)
         run.asked = set(ids)
 
-    def _call_started(self, run: _Run, event: CallStarted) -> None:
+    def _call_started(self, run: _RunRecord, event: ToolCallStarted) -> None:
         call_id = event.call.id
         if call_id not in run.asked:
             self._broken(
@@ -219,10 +219,10 @@ class _Book:
             self._broken("S10", event, f"call {call_id} began in the grace turn")
         if call_id in run.calls:
             self._broken("S3", event, f"call {call_id} began twice")
-        run.calls.setdefault(call_id, _Entry(event, run.lives))
+        run.calls.setdefault(call_id, _CallRecord(event, run.lives))
 
-    def _call_finished(self, run: _Run, event: CallFinished) -> None:
-        entry = run.calls.get(event.call_id) or _Entry(None, run.lives)
+    def _call_finished(self, run: _RunRecord, event: ToolCallFinished) -> None:
+        entry = run.calls.get(event.call_id) or _CallRecord(None, run.lives)
         if entry.result is not None:
             self._broken("S7", event, f"call {event.call_id} has two results")
             return
@@ -240,7 +240,7 @@ class _Book:
             entry.resumed
             and not entry.interrupted
             and not event.refused
-            and canonical(event.name) in self._effectful
+            and canonical_tool_name(event.name) in self._effectful
         ):
             self._broken(
                 "S3",
@@ -248,7 +248,7 @@ class _Book:
                 f"call {event.call_id} of {event.name} was run again after an interruption",
             )
 
-    def _run_finished(self, run: _Run, event: RunFinished) -> None:
+    def _run_finished(self, run: _RunRecord, event: RunFinished) -> None:
         report, budget = event.report, run.brief.budget
         run.report = event
         if run.open_turn:
@@ -268,7 +268,7 @@ class _Book:
         if self._timed:
             self._run_timed(run, event)
 
-    def _run_timed(self, run: _Run, event: RunFinished) -> None:
+    def _run_timed(self, run: _RunRecord, event: RunFinished) -> None:
         told, seconds, most = event.report.seconds, run.clock.seconds, run.brief.budget.seconds
         if told > seconds + _LATE * run.lives or (
             told < seconds - _EARLY and not run.clock.stood_still
@@ -290,7 +290,7 @@ class _Book:
         brief = event.brief
         if event.run in self.runs:
             return self._broken("S4", event, "it began twice")
-        run = self.runs[event.run] = _Run(brief, event.at)
+        run = self.runs[event.run] = _RunRecord(brief, event.at)
         for above in self._upward(run):
             above.below += above is not run
         if not brief.parent:
@@ -310,7 +310,7 @@ class _Book:
             )
         return parent.children.add(brief.call_id)
 
-    def _upward(self, run: _Run | None) -> Iterator[_Run]:
+    def _upward(self, run: _RunRecord | None) -> Iterator[_RunRecord]:
         while run is not None:
             yield run
             run = self.runs.get(run.brief.parent)
@@ -324,7 +324,7 @@ class _Book:
             elif ended:
                 yield Violation("S10", run_id, "it has no end")
 
-    def _delivered(self, run_id: str, run: _Run) -> Iterator[Violation]:
+    def _delivered(self, run_id: str, run: _RunRecord) -> Iterator[Violation]:
         parent = self.runs.get(run.brief.parent)
         if parent is None or parent.report is None or run.report is None:
             return
@@ -348,7 +348,10 @@ class _Book:
         intents, done = Counter[str](), Counter[str]()
         for run in self.runs.values():
             for entry in run.calls.values():
-                if entry.started and canonical(entry.started.call.name) in self._effectful:
+                if (
+                    entry.started
+                    and canonical_tool_name(entry.started.call.name) in self._effectful
+                ):
                     command = str(entry.started.call.arguments.get("command", ""))
                     intents[command] += 1
                     done[command] += entry.result is not None and not entry.result.error
@@ -363,18 +366,18 @@ class _Book:
                     "S1", "", f"{command!r} ran {seen} times, the record says {done[command]}"
                 )
 
-    def _broken(self, promise: str, event: Stored, what: str) -> None:
+    def _broken(self, promise: str, event: StoredEvent, what: str) -> None:
         self.found.append(Violation(promise, event.run, what))
 
 
-def _sendable(run_id: str, run: _Run) -> Iterator[Violation]:
+def _sendable(run_id: str, run: _RunRecord) -> Iterator[Violation]:
     """S7, of the conversation as the next model call would have it."""
     waiting: list[str] = []
-    for message in transcript(run.events, run_id):
-        if isinstance(message, Assistant):
+    for message in build_transcript(run.events, run_id):
+        if isinstance(message, AssistantMessage):
             if waiting:
                 yield Violation("S7", run_id, f"no results for calls {waiting}")
-            waiting = [call.id for call in message.calls]
+            waiting = [call.id for call in message.tool_calls]
             continue
         yield from _heard(run_id, message, waiting)
         waiting = []
@@ -382,9 +385,9 @@ def _sendable(run_id: str, run: _Run) -> Iterator[Violation]:
         yield Violation("S7", run_id, f"no results for calls {waiting}")
 
 
-def _heard(run_id: str, message: User, waiting: list[str]) -> Iterator[Violation]:
-    given = [block.call_id for block in message.content if isinstance(block, Result)]
+def _heard(run_id: str, message: UserMessage, waiting: list[str]) -> Iterator[Violation]:
+    given = [block.call_id for block in message.content if isinstance(block, ToolResultBlock)]
     if given != waiting:
         yield Violation("S7", run_id, f"results of calls {given} for calls {waiting}")
-    if any(isinstance(block, Text) and not block.text.strip() for block in message.content):
+    if any(isinstance(block, TextBlock) and not block.text.strip() for block in message.content):
         yield Violation("S7", run_id, "an empty block")

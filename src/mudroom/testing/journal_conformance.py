@@ -16,21 +16,28 @@ from typing import Any, get_args
 
 from msgspec import structs
 
-from .._core.events import CallFinished, CallStarted, Delta, Stored, Told, TurnFinished
-from .._core.messages import Assistant, Call
+from .._core.events import (
+    Delta,
+    NoteInjected,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnFinished,
+)
+from .._core.messages import AssistantMessage, ToolCallBlock
 from .._core.ports import Journal
 from .._core.tools import ToolResult
 from ..errors import JournalError
 from .sample_events import every_event
 
-Open = Callable[[], Journal]
-Check = Callable[[Open], Awaitable[None]]
+OpenJournal = Callable[[], Journal]
+Check = Callable[[OpenJournal], Awaitable[None]]
 
 
-async def every_kind_comes_back(open_: Open) -> None:
+async def every_kind_comes_back(open_: OpenJournal) -> None:
     """Each stored kind of event is read as it was appended, with all its fields."""
     events, journal = every_event(), open_()
-    assert {type(event) for event in events} == set(get_args(Stored))
+    assert {type(event) for event in events} == set(get_args(StoredEvent))
     for event in events:
         await journal.append(event)
     await journal.append(*events)
@@ -38,7 +45,7 @@ async def every_kind_comes_back(open_: Open) -> None:
     await journal.close()
 
 
-async def is_there_on_return(open_: Open) -> None:
+async def is_there_on_return(open_: OpenJournal) -> None:
     """What `append` has returned for is read at once."""
     journal = open_()
     assert list(journal.read()) == []
@@ -50,7 +57,7 @@ async def is_there_on_return(open_: Open) -> None:
     await journal.close()
 
 
-async def keeps_the_order_of_the_calls(open_: Open) -> None:
+async def keeps_the_order_of_the_calls(open_: OpenJournal) -> None:
     """Appends of many tasks come out in the order they were called in; the events of one stay together."""
     journal, called = open_(), list[tuple[str, float]]()
 
@@ -70,7 +77,7 @@ async def keeps_the_order_of_the_calls(open_: Open) -> None:
     await journal.close()
 
 
-async def is_read_while_written(open_: Open) -> None:
+async def is_read_while_written(open_: OpenJournal) -> None:
     """A reader sees a beginning of the record, without gaps, while a writer goes on."""
     journal = open_()
     await journal.append(*(_told(n) for n in range(100)))
@@ -83,7 +90,7 @@ async def is_read_while_written(open_: Open) -> None:
     await journal.close()
 
 
-async def keeps_any_text(open_: Open) -> None:
+async def keeps_any_text(open_: OpenJournal) -> None:
     """Every character comes back; only lone surrogates, which no file can hold, become U+FFFD."""
     texts = {
         "": "",
@@ -97,29 +104,29 @@ async def keeps_any_text(open_: Open) -> None:
     journal = open_()
     for text in texts:
         await journal.append(_told(1, text=text))
-    assert [event.text for event in journal.read() if isinstance(event, Told)] == list(
+    assert [event.text for event in journal.read() if isinstance(event, NoteInjected)] == list(
         texts.values()
     )
     await journal.close()
 
 
-async def keeps_any_arguments(open_: Open) -> None:
+async def keeps_any_arguments(open_: OpenJournal) -> None:
     """Odd values in a model's arguments and a tool's detail are recorded, at worst as their `repr`."""
     arguments: dict[str, Any] = {
         "\udc80": ["\ud800", {"n": 2**70, "f": 1e-300}],
         "empty": {},
         "none": None,
     }
-    started, finished = _sample(CallStarted), _sample(CallFinished)
+    started, finished = _sample(ToolCallStarted), _sample(ToolCallFinished)
     journal = open_()
-    await journal.append(_replaced(started, call=Call("c", "bash", arguments)))
+    await journal.append(_replaced(started, call=ToolCallBlock("c", "bash", arguments)))
     await journal.append(
         _replaced(finished, result=ToolResult("\ud800", detail={"thing": Ellipsis, "\udfff": {1}}))
     )
     call, result = (event for event in journal.read())
     assert call == _replaced(
         started,
-        call=Call(
+        call=ToolCallBlock(
             "c",
             "bash",
             {"\ufffd": ["\ufffd", {"n": 2**70, "f": 1e-300}], "empty": {}, "none": None},
@@ -131,19 +138,19 @@ async def keeps_any_arguments(open_: Open) -> None:
     await journal.close()
 
 
-async def keeps_ten_megabytes(open_: Open) -> None:
+async def keeps_ten_megabytes(open_: OpenJournal) -> None:
     """A text of 10 MB is one event like any other."""
     text, journal = "0123456789" * 1_000_000, open_()
     await journal.append(_told(1, text=text), _told(2))
     first, second = journal.read()
-    assert isinstance(first, Told) and first.text == text and second == _told(2)
+    assert isinstance(first, NoteInjected) and first.text == text and second == _told(2)
     await journal.close()
 
 
-async def keeps_what_was_appended(open_: Open) -> None:
+async def keeps_what_was_appended(open_: OpenJournal) -> None:
     """The record does not change when somebody changes a value that was appended."""
     arguments, journal = {"path": "a"}, open_()
-    answer = Assistant((Call("c", "read", arguments),))
+    answer = AssistantMessage((ToolCallBlock("c", "read", arguments),))
     waiting = asyncio.ensure_future(
         journal.append(_replaced(_sample(TurnFinished), message=answer))
     )
@@ -152,12 +159,13 @@ async def keeps_what_was_appended(open_: Open) -> None:
     await waiting
     [event] = journal.read()
     assert event == _replaced(
-        _sample(TurnFinished), message=Assistant((Call("c", "read", {"path": "a"}),))
+        _sample(TurnFinished),
+        message=AssistantMessage((ToolCallBlock("c", "read", {"path": "a"}),)),
     )
     await journal.close()
 
 
-async def refuses_deltas(open_: Open) -> None:
+async def refuses_deltas(open_: OpenJournal) -> None:
     """A delta is refused, nothing of the same append is kept, and the journal goes on."""
     journal, delta = open_(), Delta(at=1, kind="text", text="…")
     await _must_refuse(journal, _told(1), delta)  # pyright: ignore[reportArgumentType]
@@ -166,7 +174,7 @@ async def refuses_deltas(open_: Open) -> None:
     await journal.close()
 
 
-async def closes_once_and_for_all(open_: Open) -> None:
+async def closes_once_and_for_all(open_: OpenJournal) -> None:
     """Closing waits for what is under way, may be repeated, and ends appending."""
     journal = open_()
     waiting = [asyncio.ensure_future(journal.append(_told(n))) for n in range(20)]
@@ -178,7 +186,7 @@ async def closes_once_and_for_all(open_: Open) -> None:
     assert [event.at for event in journal.read()] == list(range(20))
 
 
-async def closes_unused(open_: Open) -> None:
+async def closes_unused(open_: OpenJournal) -> None:
     """A journal nobody wrote to closes too, and is empty."""
     journal = open_()
     await journal.close()
@@ -186,7 +194,7 @@ async def closes_unused(open_: Open) -> None:
     assert list(journal.read()) == []
 
 
-async def outlives_a_cancelled_caller(open_: Open) -> None:
+async def outlives_a_cancelled_caller(open_: OpenJournal) -> None:
     """An append whose caller is cancelled while it waits is recorded all the same, and harms no other."""
     journal = open_()
     waiting = [asyncio.ensure_future(journal.append(_told(n))) for n in range(10)]
@@ -215,7 +223,9 @@ CHECKS: tuple[Check, ...] = (
 )
 
 
-async def refuses_after(journal: Journal, *, size: int = 1000, at_most: int = 10_000) -> int:
+async def count_appends_until_failure(
+    journal: Journal, *, size: int = 1000, at_most: int = 10_000
+) -> int:
     """Append until the journal fails, and check that nothing is called saved from then on.
 
     Arguments:
@@ -240,7 +250,7 @@ async def refuses_after(journal: Journal, *, size: int = 1000, at_most: int = 10
     return saved
 
 
-async def _must_refuse(journal: Journal, *events: Stored) -> None:
+async def _must_refuse(journal: Journal, *events: StoredEvent) -> None:
     try:
         await journal.append(*events)
     except JournalError:
@@ -248,13 +258,13 @@ async def _must_refuse(journal: Journal, *events: Stored) -> None:
     raise AssertionError("the journal took what it must refuse")
 
 
-def _told(at: float, *, run: str = "1", text: str = "a word") -> Told:
-    return Told(at=at, run=run, text=text)
+def _told(at: float, *, run: str = "1", text: str = "a word") -> NoteInjected:
+    return NoteInjected(at=at, run=run, text=text)
 
 
-def _sample(kind: type[Stored]) -> Stored:
+def _sample(kind: type[StoredEvent]) -> StoredEvent:
     return next(event for event in every_event() if type(event) is kind)
 
 
-def _replaced(event: Stored, **changes: object) -> Stored:
+def _replaced(event: StoredEvent, **changes: object) -> StoredEvent:
     return structs.replace(event, **changes)

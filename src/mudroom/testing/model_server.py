@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from .._core.messages import Call, StopReason, Text, Usage
+from .._core.messages import StopReason, TextBlock, ToolCallBlock, Usage
 from . import wire_formats
-from .wire_formats import Block, Reply
+from .wire_formats import Block, WireAnswer
 
 if TYPE_CHECKING:
     from typing import Self
@@ -49,7 +49,7 @@ class _Outline(msgspec.Struct):
 _outline = msgspec.json.Decoder(_Outline).decode
 
 
-class Asked:
+class ServerRequest:
     """One request as the server got it.
 
     Arguments:
@@ -58,9 +58,15 @@ class Asked:
     """
 
     def __init__(
-        self, dialect: str, path: str, headers: Mapping[str, str], body: bytes, n: int
+        self, dialect: str, path: str, headers: Mapping[str, str], body: bytes, number: int
     ) -> None:
-        self.dialect, self.path, self.headers, self.body, self.n = dialect, path, headers, body, n
+        self.dialect, self.path, self.headers, self.body, self.n = (
+            dialect,
+            path,
+            headers,
+            body,
+            number,
+        )
 
     @cached_property
     def json(self) -> dict[str, Any]:
@@ -82,7 +88,7 @@ class Asked:
         return self._outline.model or self.path.rpartition("/")[2].partition(":")[0]
 
     @property
-    def streamed(self) -> bool:
+    def is_streaming(self) -> bool:
         """Whether it asks for a stream."""
         return "stream" in self.path if self.dialect == "google" else self._outline.stream
 
@@ -121,18 +127,18 @@ class Fault(msgspec.Struct, frozen=True):
     status: int = 200
     headers: dict[str, str] = {}
     body: bytes | None = None
-    kind: str = ""
-    cut: int | None = None
+    content_type: str = ""
+    cut_after: int | None = None
     end: str = "close"
-    drip: int = 0
+    chunk_size: int = 0
     pause: float = 0.0
     delay: float = 0.0
-    stop: StopReason | None = None
+    stop_reason: StopReason | None = None
     usage: Usage | None = None
 
 
-Said = str | Sequence[Block] | Fault
-Script = Callable[[Asked], "Said | Awaitable[Said]"]
+ServerAnswer = str | Sequence[Block] | Fault
+Script = Callable[[ServerRequest], "ServerAnswer | Awaitable[ServerAnswer]"]
 
 
 class ModelServer:
@@ -149,8 +155,8 @@ class ModelServer:
         self, answer: Script, *, delay: float = 0.0, record: bool = True, port: int = 0
     ) -> None:
         self._answer, self._delay, self._record, self._port = answer, delay, record, port
-        self.requests: list[Asked] = []
-        self.count = self.bytes = self.flying = self.peak = 0
+        self.requests: list[ServerRequest] = []
+        self.request_count = self.request_bytes = self.in_flight = self.peak_in_flight = 0
         self._closing = asyncio.Event()
         self._runner: web.ServerRunner | None = None
 
@@ -177,7 +183,11 @@ class ModelServer:
     async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
         if request.path == "/stats":
             return web.json_response(
-                {"requests": self.count, "bytes": self.bytes, "peak": self.peak}
+                {
+                    "requests": self.request_count,
+                    "bytes": self.request_bytes,
+                    "peak": self.peak_in_flight,
+                }
             )
         dialect = next(
             (name for ending, name in _PATHS.items() if request.path.endswith(ending)), ""
@@ -188,31 +198,31 @@ class ModelServer:
                 status=404,
             )
         body = await request.content.read()
-        self.count += 1
-        self.bytes += len(body)
-        asked = Asked(dialect, request.path, request.headers, body, self.count)
+        self.request_count += 1
+        self.request_bytes += len(body)
+        asked = ServerRequest(dialect, request.path, request.headers, body, self.request_count)
         if self._record:
             self.requests.append(asked)
-        self.flying += 1
-        self.peak = max(self.peak, self.flying)
+        self.in_flight += 1
+        self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
         try:
             said = self._answer(asked)
             return await self._reply(
                 request, asked, await said if isinstance(said, Awaitable) else said
             )
         finally:
-            self.flying -= 1
+            self.in_flight -= 1
 
     async def _reply(
-        self, request: web.BaseRequest, asked: Asked, said: Said
+        self, request: web.BaseRequest, asked: ServerRequest, said: ServerAnswer
     ) -> web.StreamResponse:
         fault = said if isinstance(said, Fault) else Fault(said)
         if delay := fault.delay or self._delay:
             await asyncio.sleep(delay)
         if fault.status != 200 or (
-            fault.body is not None and not fault.kind.startswith("text/event-stream")
+            fault.body is not None and not fault.content_type.startswith("text/event-stream")
         ):
-            kind = fault.kind or "application/json"
+            kind = fault.content_type or "application/json"
             return web.Response(
                 status=fault.status,
                 body=fault.body or b"{}",
@@ -220,7 +230,7 @@ class ModelServer:
             )
         reply = _reply(asked, fault)
         stream, whole = _WRITERS[asked.dialect]
-        if not asked.streamed:
+        if not asked.is_streaming:
             return web.Response(
                 body=whole(reply), content_type="application/json", headers=fault.headers
             )
@@ -228,7 +238,7 @@ class ModelServer:
             headers={"Content-Type": "text/event-stream; charset=utf-8", **fault.headers}
         )
         await response.prepare(request)
-        if fault.cut is None and not fault.drip and fault.body is None:
+        if fault.cut_after is None and not fault.chunk_size and fault.body is None:
             for event in stream(reply):
                 await response.write(event)
         else:
@@ -243,13 +253,13 @@ class ModelServer:
     async def _break(
         self, request: web.BaseRequest, response: web.StreamResponse, fault: Fault, data: bytes
     ) -> None:
-        data = data if fault.cut is None else data[: fault.cut]
-        step = fault.drip or len(data) or 1
+        data = data if fault.cut_after is None else data[: fault.cut_after]
+        step = fault.chunk_size or len(data) or 1
         for at in range(0, len(data), step):
             await response.write(data[at : at + step])
             await asyncio.sleep(fault.pause)
         transport = request.transport
-        if fault.cut is None or fault.end == "eof" or transport is None:
+        if fault.cut_after is None or fault.end == "eof" or transport is None:
             return
         if fault.end == "stall":
             await self._closing.wait()
@@ -263,15 +273,17 @@ class ModelServer:
             transport.close()
 
 
-def _reply(asked: Asked, fault: Fault) -> Reply:
-    blocks = (Text(fault.blocks),) if isinstance(fault.blocks, str) else tuple(fault.blocks)
-    stop = fault.stop or (
-        StopReason.CALLS if any(isinstance(block, Call) for block in blocks) else StopReason.END
+def _reply(asked: ServerRequest, fault: Fault) -> WireAnswer:
+    blocks = (TextBlock(fault.blocks),) if isinstance(fault.blocks, str) else tuple(fault.blocks)
+    stop = fault.stop_reason or (
+        StopReason.CALLS
+        if any(isinstance(block, ToolCallBlock) for block in blocks)
+        else StopReason.END
     )
     usage = fault.usage or Usage(
         len(asked.body) // 4, max(1, sum(len(str(block)) for block in blocks) // 4)
     )
-    return Reply(blocks, asked.model, f"msg_{asked.n}", usage, stop)
+    return WireAnswer(blocks, asked.model, f"msg_{asked.n}", usage, stop)
 
 
 _PATHS = {
@@ -287,7 +299,7 @@ _WRITERS = {
 }
 
 
-def family(children: int, turns: int, *, file: str = "README.md", words: int = 80) -> Script:
+def family_script(children: int, turns: int, *, file: str = "README.md", words: int = 80) -> Script:
     """A script: a parent (who has the tool `task`) makes `children` tasks at once; a child reads `file` `turns` times, then reports.
 
     Arguments:
@@ -295,18 +307,24 @@ def family(children: int, turns: int, *, file: str = "README.md", words: int = 8
     """
     last = ("All is well here. " * (words // 18 + 1))[:words]
 
-    def answer(asked: Asked) -> Said:
+    def answer(asked: ServerRequest) -> ServerAnswer:
         turn = asked.turn
         if "task" in asked.tools:
             tasks = (_task(f"Child {i}: read {file}.", i) for i in range(children))
             return last if turn else tuple(tasks)
-        return last if turn >= turns else (Call(f"read_{asked.n}", "read", {"file_path": file}),)
+        return (
+            last
+            if turn >= turns
+            else (ToolCallBlock(f"read_{asked.n}", "read", {"file_path": file}),)
+        )
 
     return answer
 
 
-def _task(prompt: str, number: int) -> Call:
-    return Call(f"task_{number}", "task", {"prompt": prompt, "description": f"child {number}"})
+def _task(prompt: str, number: int) -> ToolCallBlock:
+    return ToolCallBlock(
+        f"task_{number}", "task", {"prompt": prompt, "description": f"child {number}"}
+    )
 
 
 async def _main() -> None:
@@ -324,7 +342,7 @@ async def _main() -> None:
     parser.add_argument("--words", type=int, default=80, help="characters of each last answer")
     parser.add_argument("--port", type=int, default=0)
     given = parser.parse_args()
-    script = family(given.children, given.turns, file=given.file, words=given.words)
+    script = family_script(given.children, given.turns, file=given.file, words=given.words)
     async with ModelServer(script, delay=given.latency, record=False, port=given.port) as server:
         print(server.url, flush=True)  # noqa: T201
         await _stdin_ends()

@@ -5,40 +5,49 @@ from __future__ import annotations
 from .._core.agents import Agent, Brief, Output, Reason, Report
 from .._core.budgets import Budget
 from .._core.events import (
-    CallFinished,
-    CallStarted,
-    Changing,
-    Judged,
-    Resumed,
-    Retried,
+    FileWriteIntended,
+    ModelCallRetried,
+    NoteInjected,
+    PermissionDecided,
     RunFinished,
+    RunResumed,
     RunStarted,
     SessionClosed,
     SessionOpened,
-    Stored,
-    Told,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
     TurnFailed,
     TurnFinished,
     TurnStarted,
 )
-from .._core.messages import Assistant, Call, Result, StopReason, Text, Thinking, Usage, User
+from .._core.messages import (
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    Usage,
+    UserMessage,
+)
 from .._core.tools import ToolResult
 
 _USAGE = Usage(1200, 34, 1000, 100, 12)
-_CALL = Call(
+_CALL = ToolCallBlock(
     "toolu_1",
     "read",
     {"path": "src/a.py", "offset": 1, "nested": {"deep": [1, 2.5, None, True, "中文"]}},
     signature="sig",
 )
-_ANSWER = Assistant(
+_ANSWER = AssistantMessage(
     (
-        Thinking("Let me look…", "sig"),
-        Thinking("", "", "c2VjcmV0"),
-        Text("I shall read it.", "seal"),
+        ThinkingBlock("Let me look…", "sig"),
+        ThinkingBlock("", "", "c2VjcmV0"),
+        TextBlock("I shall read it.", "seal"),
         _CALL,
     ),
-    stop=StopReason.CALLS,
+    stop_reason=StopReason.CALLS,
     usage=_USAGE,
     model="some-model-1",
     wire="anthropic",
@@ -67,7 +76,12 @@ _BRIEF = Brief(
     description="count the tests",
     depth=1,
     continues="1.1.1",
-    history=(User((Text("Hello"), Result("toolu_9", "bash", "exit code 1", error=True))), _ANSWER),
+    history=(
+        UserMessage(
+            (TextBlock("Hello"), ToolResultBlock("toolu_9", "bash", "exit code 1", error=True))
+        ),
+        _ANSWER,
+    ),
 )
 _RESULT = ToolResult(
     "1\tdef a(): …",
@@ -98,10 +112,10 @@ _REPORT = Report(
 )
 
 
-def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Stored, ...]:
+def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[StoredEvent, ...]:
     """One event of every stored kind, in the order of the bracket grammar. `at`: seconds since 1970."""
     thread = f"s1#{run}#2"
-    judged = Judged(
+    judged = PermissionDecided(
         at=at,
         run=run,
         turn=2,
@@ -120,8 +134,8 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
             at=at, session="s1", cwd="/home/someone/project", version="0.1.0", sandbox="off"
         ),
         RunStarted(at=at, run=run, prompt_id=thread, brief=_BRIEF),
-        Resumed(at=at, run=run, prompt_id=thread),
-        Told(
+        RunResumed(at=at, run=run, prompt_id=thread),
+        NoteInjected(
             at=at,
             run=run,
             turn=1,
@@ -130,7 +144,7 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
             origin="person",
         ),
         TurnStarted(at=at, run=run, turn=2, prompt_id=thread, grace=Reason.MAX_TURNS),
-        Retried(
+        ModelCallRetried(
             at=at,
             run=run,
             turn=2,
@@ -145,8 +159,8 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
         ),
         TurnFinished(at=at, run=run, turn=2, prompt_id=thread, message=_ANSWER, seconds=0.75),
         judged,
-        CallStarted(at=at, run=run, turn=2, prompt_id=thread, call=_CALL),
-        Changing(
+        ToolCallStarted(at=at, run=run, turn=2, prompt_id=thread, call=_CALL),
+        FileWriteIntended(
             at=at,
             run=run,
             turn=2,
@@ -156,7 +170,7 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
             after="e3b0c442",
             before="",
         ),
-        CallFinished(
+        ToolCallFinished(
             at=at,
             run=run,
             turn=2,

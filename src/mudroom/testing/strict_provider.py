@@ -6,16 +6,16 @@ import json
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
-from .model_server import Asked, Fault, Said
+from .model_server import Fault, ServerAnswer, ServerRequest
 
-Script = Callable[[Asked], "Said | Awaitable[Said]"]
+Script = Callable[[ServerRequest], "ServerAnswer | Awaitable[ServerAnswer]"]
 
 
-def strictly(answer: Script) -> Script:
+def strict_script(answer: Script) -> Script:
     """The script, behind a provider that answers 400 to a conversation it would not take."""
 
-    def answered(asked: Asked) -> Said | Awaitable[Said]:
-        if faults := refusal(asked):
+    def answered(asked: ServerRequest) -> ServerAnswer | Awaitable[ServerAnswer]:
+        if faults := find_refusals(asked):
             message = json.dumps(
                 {"error": {"type": "invalid_request_error", "message": "; ".join(faults)}}
             )
@@ -25,7 +25,7 @@ def strictly(answer: Script) -> Script:
     return answered
 
 
-def refusal(asked: Asked) -> list[str]:
+def find_refusals(asked: ServerRequest) -> list[str]:
     """Why a provider would refuse the request, empty if it would not.
 
     Each call has one result, right after the message that made it; ids are there and new; no block is empty; the text can be encoded.

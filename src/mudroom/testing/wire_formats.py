@@ -7,32 +7,33 @@ from typing import Any
 
 import msgspec
 
-from .._core.messages import Call, StopReason, Text, Thinking, Usage
+from .._core.messages import StopReason, TextBlock, ThinkingBlock, ToolCallBlock, Usage
 
-Block = Text | Thinking | Call
+Block = TextBlock | ThinkingBlock | ToolCallBlock
 _JSON = msgspec.json.encode
 _PIECE = 24
 
 
-class Reply(msgspec.Struct, frozen=True):
+class WireAnswer(msgspec.Struct, frozen=True):
     """One answer in no dialect. `id` must differ between the answers of a server."""
 
     blocks: tuple[Block, ...]
     model: str
     id: str
     usage: Usage
-    stop: StopReason
+    stop_reason: StopReason
 
 
-def anthropic_whole(reply: Reply) -> bytes:
+def anthropic_whole(reply: WireAnswer) -> bytes:
     """A Messages answer."""
     content = [_anthropic_block(block) for block in reply.blocks]
     return _JSON(
-        _anthropic_message(reply) | {"content": content, "stop_reason": _ANTHROPIC_STOP[reply.stop]}
+        _anthropic_message(reply)
+        | {"content": content, "stop_reason": _ANTHROPIC_STOP[reply.stop_reason]}
     )
 
 
-def anthropic_stream(reply: Reply) -> Iterator[bytes]:
+def anthropic_stream(reply: WireAnswer) -> Iterator[bytes]:
     """A Messages answer as events."""
     yield _event(
         "message_start",
@@ -46,7 +47,7 @@ def anthropic_stream(reply: Reply) -> Iterator[bytes]:
         for delta in deltas:
             yield _event("content_block_delta", index=index, delta=delta)
         yield _event("content_block_stop", index=index)
-    ending = {"stop_reason": _ANTHROPIC_STOP[reply.stop], "stop_sequence": None}
+    ending = {"stop_reason": _ANTHROPIC_STOP[reply.stop_reason], "stop_sequence": None}
     yield _event("message_delta", delta=ending, usage={"output_tokens": reply.usage.output_tokens})
     yield _event("message_stop")
 
@@ -55,7 +56,7 @@ def _event(name: str, **fields: Any) -> bytes:
     return b"event: %b\ndata: %b\n\n" % (name.encode(), _JSON({"type": name, **fields}))
 
 
-def _anthropic_message(reply: Reply) -> dict[str, Any]:
+def _anthropic_message(reply: WireAnswer) -> dict[str, Any]:
     return {
         "id": reply.id,
         "type": "message",
@@ -79,13 +80,13 @@ def _anthropic_usage(usage: Usage) -> dict[str, int]:
 
 def _anthropic_block(block: Block) -> dict[str, Any]:
     match block:
-        case Text():
+        case TextBlock():
             return {"type": "text", "text": block.text}
-        case Thinking(redacted=data) if data:
+        case ThinkingBlock(redacted=data) if data:
             return {"type": "redacted_thinking", "data": data}
-        case Thinking():
+        case ThinkingBlock():
             return {"type": "thinking", "thinking": block.text, "signature": block.signature}
-        case Call():
+        case ToolCallBlock():
             return {
                 "type": "tool_use",
                 "id": block.id,
@@ -97,13 +98,13 @@ def _anthropic_block(block: Block) -> dict[str, Any]:
 def _anthropic_deltas(block: Block) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     whole = _anthropic_block(block)
     match block:
-        case Text():
+        case TextBlock():
             return whole | {"text": ""}, [
                 {"type": "text_delta", "text": piece} for piece in _pieces(block.text)
             ]
-        case Thinking(redacted=data) if data:
+        case ThinkingBlock(redacted=data) if data:
             return whole, []
-        case Thinking():
+        case ThinkingBlock():
             thoughts = [
                 {"type": "thinking_delta", "thinking": piece} for piece in _pieces(block.text)
             ]
@@ -111,7 +112,7 @@ def _anthropic_deltas(block: Block) -> tuple[dict[str, Any], list[dict[str, Any]
                 *thoughts,
                 {"type": "signature_delta", "signature": block.signature},
             ]
-        case Call():
+        case ToolCallBlock():
             pieces = ["", *_pieces(_arguments(block))]
             return whole | {"input": {}}, [
                 {"type": "input_json_delta", "partial_json": piece} for piece in pieces
@@ -127,13 +128,13 @@ _ANTHROPIC_STOP = {
 }
 
 
-def openai_whole(reply: Reply) -> bytes:
+def openai_whole(reply: WireAnswer) -> bytes:
     """A Chat Completions answer."""
-    calls = [_openai_call(block) for block in reply.blocks if isinstance(block, Call)]
-    thoughts = "".join(block.text for block in reply.blocks if isinstance(block, Thinking))
+    calls = [_openai_call(block) for block in reply.blocks if isinstance(block, ToolCallBlock)]
+    thoughts = "".join(block.text for block in reply.blocks if isinstance(block, ThinkingBlock))
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": "".join(b.text for b in reply.blocks if isinstance(b, Text)) or None,
+        "content": "".join(b.text for b in reply.blocks if isinstance(b, TextBlock)) or None,
     }
     message |= ({"reasoning_content": thoughts} if thoughts else {}) | (
         {"tool_calls": calls} if calls else {}
@@ -141,26 +142,26 @@ def openai_whole(reply: Reply) -> bytes:
     choice = {
         "index": 0,
         "message": message,
-        "finish_reason": _OPENAI_STOP[reply.stop],
+        "finish_reason": _OPENAI_STOP[reply.stop_reason],
         "logprobs": None,
     }
     frame = {"id": reply.id, "object": "chat.completion", "created": 0, "model": reply.model}
     return _JSON(frame | {"choices": [choice], "usage": _openai_usage(reply.usage)})
 
 
-def openai_stream(reply: Reply) -> Iterator[bytes]:
+def openai_stream(reply: WireAnswer) -> Iterator[bytes]:
     """A Chat Completions answer as chunks."""
     yield _chunk(reply, {"role": "assistant", "content": ""})
     index = -1
     for block in reply.blocks:
         match block:
-            case Text():
+            case TextBlock():
                 yield from (_chunk(reply, {"content": piece}) for piece in _pieces(block.text))
-            case Thinking():
+            case ThinkingBlock():
                 yield from (
                     _chunk(reply, {"reasoning_content": piece}) for piece in _pieces(block.text)
                 )
-            case Call():
+            case ToolCallBlock():
                 index += 1
                 whole = _openai_call(block)
                 empty = whole | {"function": {"name": block.name, "arguments": ""}}
@@ -169,22 +170,22 @@ def openai_stream(reply: Reply) -> Iterator[bytes]:
                     yield _chunk(
                         reply, {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
                     )
-    yield _chunk(reply, {}, _OPENAI_STOP[reply.stop])
+    yield _chunk(reply, {}, _OPENAI_STOP[reply.stop_reason])
     yield _data(_openai_frame(reply) | {"choices": [], "usage": _openai_usage(reply.usage)})
     yield b"data: [DONE]\n\n"
 
 
-def _chunk(reply: Reply, delta: dict[str, Any], finish: str | None = None) -> bytes:
+def _chunk(reply: WireAnswer, delta: dict[str, Any], finish: str | None = None) -> bytes:
     return _data(
         _openai_frame(reply) | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
     )
 
 
-def _openai_frame(reply: Reply) -> dict[str, Any]:
+def _openai_frame(reply: WireAnswer) -> dict[str, Any]:
     return {"id": reply.id, "object": "chat.completion.chunk", "created": 0, "model": reply.model}
 
 
-def _openai_call(call: Call) -> dict[str, Any]:
+def _openai_call(call: ToolCallBlock) -> dict[str, Any]:
     return {
         "id": call.id,
         "type": "function",
@@ -211,19 +212,19 @@ _OPENAI_STOP = {
 }
 
 
-def google_whole(reply: Reply) -> bytes:
+def google_whole(reply: WireAnswer) -> bytes:
     """A generateContent answer."""
     return _JSON(
-        _candidate(reply, [_part(block) for block in reply.blocks], _GOOGLE_STOP[reply.stop])
+        _candidate(reply, [_part(block) for block in reply.blocks], _GOOGLE_STOP[reply.stop_reason])
     )
 
 
-def google_stream(reply: Reply) -> Iterator[bytes]:
+def google_stream(reply: WireAnswer) -> Iterator[bytes]:
     """A generateContent answer as events; a call comes whole, words come in pieces, a seal on the last one."""
     parts: list[dict[str, Any]] = []
     for block in reply.blocks:
         whole = _part(block)
-        pieces = [] if isinstance(block, Call) else list(_pieces(block.text))
+        pieces = [] if isinstance(block, ToolCallBlock) else list(_pieces(block.text))
         for piece in pieces[:-1]:
             parts.append(
                 {key: value for key, value in whole.items() if key != "thoughtSignature"}
@@ -232,23 +233,25 @@ def google_stream(reply: Reply) -> Iterator[bytes]:
         parts.append(whole | ({"text": pieces[-1]} if pieces else {}))
     for part in parts[:-1]:
         yield _data(_candidate(reply, [part]))
-    yield _data(_candidate(reply, parts[-1:], _GOOGLE_STOP[reply.stop]))
+    yield _data(_candidate(reply, parts[-1:], _GOOGLE_STOP[reply.stop_reason]))
 
 
 def _part(block: Block) -> dict[str, Any]:
     seal = {"thoughtSignature": block.signature} if block.signature else {}
     match block:
-        case Text():
+        case TextBlock():
             return {"text": block.text} | seal
-        case Thinking():
+        case ThinkingBlock():
             return {"text": block.text, "thought": True} | seal
-        case Call():
+        case ToolCallBlock():
             return {
                 "functionCall": {"id": block.id, "name": block.name, "args": block.arguments}
             } | seal
 
 
-def _candidate(reply: Reply, parts: Sequence[dict[str, Any]], finish: str = "") -> dict[str, Any]:
+def _candidate(
+    reply: WireAnswer, parts: Sequence[dict[str, Any]], finish: str = ""
+) -> dict[str, Any]:
     usage, ending = reply.usage, ({"finishReason": finish} if finish else {})
     counts = {
         "promptTokenCount": usage.input_tokens,
@@ -279,7 +282,7 @@ def _data(value: Any) -> bytes:
     return b"data: %b\n\n" % _JSON(value)
 
 
-def _arguments(call: Call) -> str:
+def _arguments(call: ToolCallBlock) -> str:
     return call.malformed or _JSON(call.arguments).decode()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from .._core.tools import Tool
 
 
-def builtin() -> dict[str, Tool]:
+def builtin_tools() -> dict[str, Tool]:
     """The built-in tools by name, in the order they are offered: bash, read, write, edit, glob, grep, todo."""
     from .bash import BASH
     from .edit import EDIT

@@ -10,7 +10,7 @@ _ALTERNATIVES = 200
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
-def matcher(pattern: str) -> Callable[[str], bool]:
+def compile_glob(pattern: str) -> Callable[[str], bool]:
     """A function that tells whether a relative path matches. Raises ValueError when the pattern has too many alternatives."""
     found: list[str] = []
     for alternative in _expanded(pattern):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-LONGEST = 24_000
+LONGEST_SECRET = 24_000
 """Characters a secret may take; so many wait for what comes next."""
 
 
-class Redacted:
+class RedactingStream:
     """Bytes in, bytes out; what is no UTF-8 comes out as it was.
 
     Arguments:
@@ -18,17 +18,19 @@ class Redacted:
     def __init__(self, redact: Callable[[str], str]) -> None:
         self._redact, self._waiting = redact, bytearray()
 
-    def take(self, piece: bytes) -> bytes:
+    def feed(self, piece: bytes) -> bytes:
         """Add a piece; what may go out now."""
         self._waiting += piece
-        if len(self._waiting) < 4 * LONGEST:
+        if len(self._waiting) < 4 * LONGEST_SECRET:
             return b""
         whole = self._clean()
-        cut = whole.rfind(b"\n", 0, len(whole) - LONGEST) + 1 or max(0, len(whole) - LONGEST)
+        cut = whole.rfind(b"\n", 0, len(whole) - LONGEST_SECRET) + 1 or max(
+            0, len(whole) - LONGEST_SECRET
+        )
         self._waiting = bytearray(whole[cut:])
         return whole[:cut]
 
-    def end(self) -> bytes:
+    def flush(self) -> bytes:
         """What was left."""
         whole, self._waiting = self._clean(), bytearray()
         return whole

@@ -26,7 +26,7 @@ _FD = b"/dev/fd/"
 _SCAN = str(Path(__file__).with_name("_grep_fallback.py"))
 
 
-class Query(Struct, frozen=True, kw_only=True):
+class SearchQuery(Struct, frozen=True, kw_only=True):
     """What is looked for. `mode`: files_with_matches, content or count; `before`, `after`: lines of context."""
 
     pattern: str
@@ -37,18 +37,18 @@ class Query(Struct, frozen=True, kw_only=True):
     after: int = 0
 
 
-class BadPattern(ValueError):
+class InvalidPattern(ValueError):
     """The searching program does not understand the pattern."""
 
 
-def ripgrep(root: str) -> str:
+def find_ripgrep(root: str) -> str:
     """Path of rg, "" where there is none; never one that lies in the workspace."""
     found = shutil.which("rg")
     return found if found and not os.path.realpath(found).startswith(root + "/") else ""
 
 
-async def search(
-    query: Query, workspace: Workspace, files: Sequence[str], *, rg: str
+async def search_files(
+    query: SearchQuery, workspace: Workspace, files: Sequence[str], *, rg: str
 ) -> AsyncGenerator[bytes, None]:
     """What is found, a record at a time, in the order of the files: `path NUL rest`, or `--` between groups of lines.
 
@@ -112,7 +112,7 @@ class _Opened:
 
 
 async def _searched(
-    query: Query, opened: Mapping[int, str], rg: str, root: str, end: bytes
+    query: SearchQuery, opened: Mapping[int, str], rg: str, root: str, end: bytes
 ) -> AsyncGenerator[bytes, None]:
     command, order = _command(query, opened, rg)
     async with _running(command, root, opened) as program:
@@ -126,7 +126,7 @@ async def _searched(
                 yield record.removesuffix(b"\r")
         complaint = (await program.stderr.read()).decode("utf-8", "replace").strip()
         if await program.wait() == 2 and complaint:
-            raise BadPattern(complaint)
+            raise InvalidPattern(complaint)
 
 
 @asynccontextmanager
@@ -151,7 +151,7 @@ async def _running(
             await program.wait()
 
 
-def _command(query: Query, opened: Mapping[int, str], rg: str) -> tuple[Sequence[str], bytes]:
+def _command(query: SearchQuery, opened: Mapping[int, str], rg: str) -> tuple[Sequence[str], bytes]:
     """A command line, and what the program is to read."""
     places = [f"{_FD.decode()}{descriptor}" for descriptor in opened]
     if rg:
@@ -161,7 +161,7 @@ def _command(query: Query, opened: Mapping[int, str], rg: str) -> tuple[Sequence
     )
 
 
-def _rg_command(rg: str, query: Query, files: Sequence[str]) -> list[str]:
+def _rg_command(rg: str, query: SearchQuery, files: Sequence[str]) -> list[str]:
     command = [
         rg,
         "--no-config",

@@ -23,12 +23,14 @@ _JSON_TYPES = {
 }
 
 
-def described(module: str) -> str:
+def load_description(module: str) -> str:
     """The text for the model that lies beside a tool's file."""
     return Path(module).with_suffix(".md").read_text("utf-8").strip()
 
 
-def schema(arguments: type[msgspec.Struct], *, silent: tuple[str, ...] = ()) -> dict[str, Any]:
+def build_schema(
+    arguments: type[msgspec.Struct], *, hidden: tuple[str, ...] = ()
+) -> dict[str, Any]:
     """A compact JSON Schema: no titles, references, defaults, docstrings.
 
     Arguments:
@@ -36,18 +38,18 @@ def schema(arguments: type[msgspec.Struct], *, silent: tuple[str, ...] = ()) -> 
     """
     whole = msgspec.json.schema(arguments)
     compact = _compact(whole, whole.get("$defs", {}), ())
-    for name in silent:
+    for name in hidden:
         compact["properties"].pop(name)
     return compact
 
 
-def parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
+def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
     """A function from what the model sent to `arguments`.
 
     "5" is taken for 5, "true" for true, a JSON text for the list or object it holds, null for "left out".
     It raises ValueError that names the place and the reason.
     """
-    full = schema(cast(Any, arguments))
+    full = build_schema(cast(Any, arguments))
     known: dict[str, Any] = full["properties"]
 
     def parse(given: dict[str, Any]) -> T:

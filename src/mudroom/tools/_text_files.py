@@ -52,37 +52,37 @@ class FileText(Struct, frozen=True):
     bom: bytes = b""
     crlf: bool = False
 
-    def data(self, text: str) -> bytes:
+    def encode(self, text: str) -> bytes:
         """Another text in the bytes of this file. Raises UnicodeEncodeError."""
         return self.bom + (text.replace("\n", "\r\n") if self.crlf else text).encode(self.encoding)
 
 
-def decoded(data: bytes) -> FileText:
+def decode_text(data: bytes) -> FileText:
     """Bytes as text: by byte order mark, else UTF-8, else Latin-1, which takes any bytes."""
-    bom, encoding = mark(data)
+    bom, encoding = detect_encoding(data)
     body = data[len(bom) :]
     try:
         text = body.decode(encoding)
     except UnicodeDecodeError:
         bom, encoding, text = b"", "latin-1", data.decode("latin-1")
-    crlf = all_crlf(text)
+    crlf = uses_crlf(text)
     return FileText(text.replace("\r\n", "\n") if crlf else text, encoding, bom, crlf)
 
 
-def all_crlf(text: str) -> bool:
+def uses_crlf(text: str) -> bool:
     """Whether every line ends with CRLF, and there is at least one."""
     ends = text.count("\n")
     return ends > 0 and text.count("\r\n") == ends
 
 
-def mark(data: bytes) -> tuple[bytes, str]:
+def detect_encoding(data: bytes) -> tuple[bytes, str]:
     """The byte order mark at the start and the encoding it tells; b"" and UTF-8 without one."""
     if not data.startswith(_BOM_BYTES):
         return b"", "utf-8"
     return next((bom, encoding) for bom, encoding in _BOMS if data.startswith(bom))
 
 
-def kind_of_binary(head: bytes) -> str:
+def describe_binary(head: bytes) -> str:
     """What sort of binary file begins like this; "" for text."""
     if head.startswith(_BOM_BYTES):
         return ""
@@ -91,27 +91,27 @@ def kind_of_binary(head: bytes) -> str:
     return "binary file" if b"\0" in head else ""
 
 
-def exclusive(workspace: Workspace, located: str) -> threading.Lock:
+def file_lock(workspace: Workspace, located: str) -> threading.Lock:
     """The lock of a file."""
     return _LOCKS[hash(os.path.join(workspace.root, located)) % len(_LOCKS)]
 
 
-def content(workspace: Workspace, path: str, limit: int) -> bytes:
+def read_start(workspace: Workspace, path: str, limit: int) -> bytes:
     """At most `limit` bytes from the start of a file. Raises WorkspaceError."""
     with os.fdopen(workspace.open(path), "rb") as file:
         return file.read(limit)
 
 
-def lines(text: str) -> int:
+def count_lines(text: str) -> int:
     """How many lines a text has."""
     return text.count("\n") + (not text.endswith("\n") and bool(text))
 
 
-def counted(number: int, thing: str) -> str:
+def format_count(number: int, thing: str) -> str:
     """ "1 line", "2 lines"."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
 
 
-def failed(text: str) -> ToolResult:
+def error_result(text: str) -> ToolResult:
     """A result that tells the model what is wrong and what to do instead."""
     return ToolResult(text, error=True)

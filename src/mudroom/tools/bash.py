@@ -7,17 +7,17 @@ from typing import BinaryIO
 
 from msgspec import Struct
 
-from .._core.ports import Finished, ToolContext
+from .._core.ports import CommandResult, ToolContext
 from .._core.tools import Effect, Tool, ToolResult
-from ._redacting_stream import Redacted
-from ._schema import described, parser, schema
+from ._redacting_stream import RedactingStream
+from ._schema import build_parser, build_schema, load_description
 
-CAP = 50_000
+MAX_CHARACTERS = 50_000
 """Characters of output the model gets; half from the start, half from the end where there is more, and a word about it."""
-SPILL_CAP = 256 << 20
+MAX_SPILL_BYTES = 256 << 20
 """Bytes of output kept in a file."""
 
-_HALF = CAP // 2 - 250
+_HALF = MAX_CHARACTERS // 2 - 250
 _KEPT = 4 * _HALF  # the longest that half the cap can be in UTF-8
 _DEFAULT, _LEAST, _MOST = 120_000, 1_000, 600_000
 _LONGEST = 120_000
@@ -37,7 +37,7 @@ class Arguments(Struct, frozen=True):
     description: str | None = None
 
 
-_parse = parser(Arguments)
+_parse = build_parser(Arguments)
 
 
 def parse(given: dict[str, object]) -> Arguments:
@@ -57,9 +57,9 @@ def parse(given: dict[str, object]) -> Arguments:
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """Run the command to its end or its time limit."""
     timeout = min(max(arguments.timeout or _DEFAULT, _LEAST), _MOST) / 1000
-    output = Output(ctx)
+    output = CommandOutput(ctx)
     try:
-        finished = await ctx.sandbox.run(arguments.command, timeout=timeout, sink=output.take)
+        finished = await ctx.sandbox.run(arguments.command, timeout=timeout, sink=output.feed)
     finally:
         output.close()
     text, ending = output.text(), _ending(finished, timeout)
@@ -76,17 +76,17 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     )
 
 
-def _code(finished: Finished) -> int:
+def _code(finished: CommandResult) -> int:
     return finished.code if finished.code >= 0 else 128 - finished.code
 
 
-def _ending(finished: Finished, timeout: float) -> str:
+def _ending(finished: CommandResult, timeout: float) -> str:
     if finished.timed_out:
         return f"[timed out after {timeout:g} s; all its processes were ended]"
     return f"[exit code {_code(finished)}]" if finished.code else ""
 
 
-class Output:
+class CommandOutput:
     """A command's output: head and tail in memory, the whole in a file as soon as memory would have to drop some of it."""
 
     def __init__(self, ctx: ToolContext) -> None:
@@ -94,10 +94,10 @@ class Output:
         self._ctx = ctx
         self._head, self._tail = bytearray(), bytearray()
         self._file: BinaryIO | None = None
-        self._redacted = Redacted(ctx.redact)
-        self._room = SPILL_CAP
+        self._redacted = RedactingStream(ctx.redact)
+        self._room = MAX_SPILL_BYTES
 
-    def take(self, chunk: bytes) -> None:
+    def feed(self, chunk: bytes) -> None:
         """Add what has come."""
         if not self.spill and self.size + len(chunk) > 2 * _KEPT:
             self._begin()
@@ -117,7 +117,7 @@ class Output:
             )
         else:
             whole = self._ctx.redact(_clean(self._head + self._tail))
-            if len(whole) <= CAP - 100:
+            if len(whole) <= MAX_CHARACTERS - 100:
                 return whole
             self._begin()
             self.close()
@@ -128,13 +128,13 @@ class Output:
     def close(self) -> None:
         """Let go of the file."""
         if self._file:
-            self._put(self._redacted.end())
+            self._put(self._redacted.flush())
             self._file.close()
             self._file = None
 
     def _begin(self) -> None:
         """Open the file and put in what is in memory: nothing has been dropped from there yet."""
-        self.spill = self._ctx.spill("bash")
+        self.spill = self._ctx.spill_path("bash")
         self._file = open(self.spill, "wb", buffering=0)  # noqa: SIM115  it stays open from chunk to chunk
         self._keep(bytes(self._head + self._tail))
 
@@ -142,7 +142,7 @@ class Output:
         if not self._file or self._room <= 0:
             return
         chunk = _BYTE_ESCAPES.sub(b"", chunk) if b"\x1b" in chunk else chunk
-        self._put(self._redacted.take(chunk.translate(None, _BYTE_CONTROLS)))
+        self._put(self._redacted.feed(chunk.translate(None, _BYTE_CONTROLS)))
 
     def _put(self, chunk: bytes) -> None:
         if not self._file or self._room <= 0 or not chunk:
@@ -157,7 +157,7 @@ class Output:
         self._room -= len(chunk)
         if self._room <= 0:
             file.write(
-                f"\n[cut: this file holds the first {SPILL_CAP >> 20} MiB of the output]\n".encode()
+                f"\n[cut: this file holds the first {MAX_SPILL_BYTES >> 20} MiB of the output]\n".encode()
             )
 
 
@@ -171,10 +171,10 @@ def _clean(raw: bytes | bytearray) -> str:
 
 BASH = Tool(
     name="bash",
-    description=described(__file__),
-    parameters=schema(Arguments, silent=("description",)),
+    description=load_description(__file__),
+    parameters=build_schema(Arguments, hidden=("description",)),
     parse=parse,
     run=run,
     effect=Effect.EFFECTFUL,
-    spellings={"cmd": "command", "script": "command", "timeout_ms": "timeout"},
+    argument_aliases={"cmd": "command", "script": "command", "timeout_ms": "timeout"},
 )

@@ -12,8 +12,16 @@ from msgspec import Struct
 
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolResult
-from ._schema import described, parser, schema
-from ._text_files import FileText, content, counted, decoded, exclusive, failed, kind_of_binary
+from ._schema import build_parser, build_schema, load_description
+from ._text_files import (
+    FileText,
+    decode_text,
+    describe_binary,
+    error_result,
+    file_lock,
+    format_count,
+    read_start,
+)
 
 _LIMIT = 32 << 20
 _GUTTER = re.compile(r"^\s*\d+\t")
@@ -30,7 +38,7 @@ class Arguments(Struct, frozen=True):
     replace_all: bool = False
 
 
-_parse = parser(Arguments)
+_parse = build_parser(Arguments)
 
 
 def parse(given: dict[str, object]) -> Arguments:
@@ -52,19 +60,21 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 def _edit(workspace: Workspace, arguments: Arguments) -> ToolResult:
     path = workspace.locate(arguments.file_path)
-    with exclusive(workspace, path):
-        data = content(workspace, path, _LIMIT + 1)
+    with file_lock(workspace, path):
+        data = read_start(workspace, path, _LIMIT + 1)
         if len(data) > _LIMIT:
-            return failed(
+            return error_result(
                 f"{path} is larger than {_LIMIT >> 20} MiB. Change it with sed or a script in bash."
             )
-        if kind := kind_of_binary(data[:8_192]):
-            return failed(f"{path} is a {kind}, not text. Change it with a program in bash.")
-        file = decoded(data)
+        if kind := describe_binary(data[:8_192]):
+            return error_result(f"{path} is a {kind}, not text. Change it with a program in bash.")
+        file = decode_text(data)
         for old, new in _readings(arguments, file):
             if found := file.text.count(old):
                 return _replaced(workspace, path, file, old, new, found, arguments.replace_all)
-    return failed(f"old_string is not in {path}. {_difference(file.text, arguments.old_string)}")
+    return error_result(
+        f"old_string is not in {path}. {_difference(file.text, arguments.old_string)}"
+    )
 
 
 def _readings(arguments: Arguments, file: FileText) -> Iterator[tuple[str, str]]:
@@ -103,13 +113,13 @@ def _replaced(
         places = ", ".join(str(number) for number in dict.fromkeys(numbers)) + (
             ", …" if found > len(numbers) else ""
         )
-        return failed(
+        return error_result(
             f"old_string is in {path} {found} times (lines {places}). Quote more lines around the one meant, or set replace_all."
         )
     try:
-        data = file.data(file.text.replace(old, new))
+        data = file.encode(file.text.replace(old, new))
     except UnicodeEncodeError as error:
-        return failed(
+        return error_result(
             f"new_string: {error.object[error.start : error.end]!r} cannot be written in {file.encoding}, the encoding of {path}."
         )
     workspace.replace(path, data)
@@ -151,7 +161,9 @@ def _quoted(rows: list[str], at: int, number: int) -> str:
         f"{n}\t{row[:500]}" for n, row in enumerate(rows[at : at + min(number, _SHOWN)], at + 1)
     ]
     return "\n".join(
-        [*shown, f"(and {counted(number - _SHOWN, 'line')} more)"] if number > _SHOWN else shown
+        [*shown, f"(and {format_count(number - _SHOWN, 'line')} more)"]
+        if number > _SHOWN
+        else shown
     )
 
 
@@ -162,13 +174,13 @@ def key(arguments: Arguments) -> str:
 
 EDIT = Tool(
     name="edit",
-    description=described(__file__),
-    parameters=schema(Arguments),
+    description=load_description(__file__),
+    parameters=build_schema(Arguments),
     parse=parse,
     run=run,
     effect=Effect.KEYED,
     key=key,
-    spellings={
+    argument_aliases={
         "path": "file_path",
         "filePath": "file_path",
         "old_text": "old_string",

@@ -13,13 +13,13 @@ import msgspec
 from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolResult
 from ..errors import UsageError
-from ._schema import parser, schema
+from ._schema import build_parser, build_schema
 
-Function = Callable[..., Any]
+ToolFunction = Callable[..., Any]
 
 
 @overload
-def tool(function: Function, /) -> Tool: ...
+def tool(function: ToolFunction, /) -> Tool: ...
 @overload
 def tool(
     *,
@@ -27,16 +27,16 @@ def tool(
     description: str | None = None,
     effect: Effect = Effect.EFFECTFUL,
     needs_confirmation: bool = False,
-) -> Callable[[Function], Tool]: ...
+) -> Callable[[ToolFunction], Tool]: ...
 def tool(
-    function: Function | None = None,
+    function: ToolFunction | None = None,
     /,
     *,
     name: str | None = None,
     description: str | None = None,
     effect: Effect = Effect.EFFECTFUL,
     needs_confirmation: bool = False,
-) -> Tool | Callable[[Function], Tool]:
+) -> Tool | Callable[[ToolFunction], Tool]:
     """Make a Tool of a function with type hints and a docstring.
 
     The function may be async; one that is not runs in a thread. It returns a str, a ToolResult, or a value that JSON can hold.
@@ -57,13 +57,13 @@ def tool(
             "The weather in a city."
     """
 
-    def make(function: Function) -> Tool:
+    def make(function: ToolFunction) -> Tool:
         arguments, contexts = _arguments(function)
         return Tool(
             name=name or function.__name__,
             description=description if description is not None else _first_paragraph(function),
-            parameters=schema(arguments),
-            parse=parser(arguments),
+            parameters=build_schema(arguments),
+            parse=build_parser(arguments),
             run=_running(function, contexts),
             effect=effect,
             needs_confirmation=needs_confirmation,
@@ -72,7 +72,7 @@ def tool(
     return make if function is None else make(function)
 
 
-def declared(
+def declare_tool(
     name: str,
     description: str,
     parameters: dict[str, Any],
@@ -112,7 +112,7 @@ def declared(
     return Tool(name=name, description=description, parameters=parameters, parse=parse, run=run)
 
 
-def _arguments(function: Function) -> tuple[type[msgspec.Struct], tuple[str, ...]]:
+def _arguments(function: ToolFunction) -> tuple[type[msgspec.Struct], tuple[str, ...]]:
     """A struct of the parameters the model gives, and the names of those that take the context."""
     title = function.__name__
     try:
@@ -139,7 +139,7 @@ def _arguments(function: Function) -> tuple[type[msgspec.Struct], tuple[str, ...
             fields.append((parameter.name, hint, _default(parameter.default)))
     try:
         struct = msgspec.defstruct(title, fields, kw_only=True)
-        schema(struct)
+        build_schema(struct)
     except TypeError as error:
         raise UsageError(
             f"a parameter of {title} has a type that JSON cannot hold: {error}"
@@ -164,12 +164,12 @@ def _default(value: Any) -> Any:
     return value
 
 
-def _first_paragraph(function: Function) -> str:
+def _first_paragraph(function: ToolFunction) -> str:
     return " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
 
 
 def _running(
-    function: Function, contexts: tuple[str, ...]
+    function: ToolFunction, contexts: tuple[str, ...]
 ) -> Callable[[ToolContext, msgspec.Struct], Awaitable[ToolResult]]:
     async def run(ctx: ToolContext, arguments: msgspec.Struct) -> ToolResult:
         given = {name: getattr(arguments, name) for name in arguments.__struct_fields__}
@@ -178,7 +178,7 @@ def _running(
     return run
 
 
-async def _called(function: Function, /, *given: Any, **named: Any) -> Any:
+async def _called(function: ToolFunction, /, *given: Any, **named: Any) -> Any:
     if inspect.iscoroutinefunction(function):
         return await function(*given, **named)
     value = await asyncio.to_thread(function, *given, **named)

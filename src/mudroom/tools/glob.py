@@ -9,11 +9,11 @@ from msgspec import Struct
 
 from .._core.ports import FileInfo, ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolResult
-from ._glob_match import matcher
-from ._schema import described, parser, schema
-from ._text_files import counted
+from ._glob_match import compile_glob
+from ._schema import build_parser, build_schema, load_description
+from ._text_files import format_count
 
-MOST = 100
+MAX_FILES = 100
 """Files of one answer."""
 
 
@@ -24,7 +24,7 @@ class Arguments(Struct, frozen=True):
     path: str | None = None
 
 
-_parse = parser(Arguments)
+_parse = build_parser(Arguments)
 
 
 def parse(given: dict[str, object]) -> Arguments:
@@ -34,7 +34,7 @@ def parse(given: dict[str, object]) -> Arguments:
         raise ValueError("pattern: is empty; use for example **/*.py")
     if ".." in arguments.pattern.split("/"):
         raise ValueError("pattern: leads up with '..'; name the folder in path")
-    matcher(arguments.pattern)
+    compile_glob(arguments.pattern)
     return arguments
 
 
@@ -46,7 +46,7 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 def _glob(workspace: Workspace, arguments: Arguments) -> ToolResult:
     folder, pattern = _folder(workspace, arguments)
     skip = 0 if folder == "." else len(folder) + 1
-    matches, deeper = matcher(pattern), matcher("**/" + pattern)
+    matches, deeper = compile_glob(pattern), compile_glob("**/" + pattern)
     found: list[FileInfo] = []
     hidden = 0
     for info in workspace.walk(folder):
@@ -60,11 +60,13 @@ def _glob(workspace: Workspace, arguments: Arguments) -> ToolResult:
             f"(no files match {pattern}{'' if folder == '.' else ' in ' + folder}{hint})"
         )
     found.sort(key=lambda info: (-info.mtime, info.path))
-    rows = [info.path for info in found[:MOST]]
-    if len(found) > MOST:
-        rows.append(f"({MOST} newest of {len(found):,} files; use a narrower pattern or a path)")
+    rows = [info.path for info in found[:MAX_FILES]]
+    if len(found) > MAX_FILES:
+        rows.append(
+            f"({MAX_FILES} newest of {len(found):,} files; use a narrower pattern or a path)"
+        )
     return ToolResult(
-        "\n".join(rows), display=counted(len(found), "file"), detail={"files": len(found)}
+        "\n".join(rows), display=format_count(len(found), "file"), detail={"files": len(found)}
     )
 
 
@@ -82,10 +84,10 @@ def _folder(workspace: Workspace, arguments: Arguments) -> tuple[str, str]:
 
 GLOB = Tool(
     name="glob",
-    description=described(__file__),
-    parameters=schema(Arguments),
+    description=load_description(__file__),
+    parameters=build_schema(Arguments),
     parse=parse,
     run=run,
     effect=Effect.PURE,
-    spellings={"dir_path": "path", "directory": "path"},
+    argument_aliases={"dir_path": "path", "directory": "path"},
 )

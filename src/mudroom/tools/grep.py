@@ -14,14 +14,14 @@ from msgspec import Struct, field
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolResult
 from ..errors import WorkspaceError
-from ._glob_match import matcher
-from ._ripgrep import BadPattern, Query, ripgrep, search
-from ._schema import described, parser, schema
-from ._text_files import content, counted, failed, kind_of_binary
+from ._glob_match import compile_glob
+from ._ripgrep import InvalidPattern, SearchQuery, find_ripgrep, search_files
+from ._schema import build_parser, build_schema, load_description
+from ._text_files import describe_binary, error_result, format_count, read_start
 
-SECONDS = 20.0
+MAX_SECONDS = 20.0
 """The longest a search may take."""
-MOST = 250
+MAX_LINES = 250
 """Lines of one answer where the model does not say how many."""
 
 _CAP = 48_000
@@ -63,17 +63,17 @@ class Arguments(Struct, frozen=True):
     type: str | None = None
     output_mode: Literal["files_with_matches", "content", "count"] = "files_with_matches"
     ignore_case: bool = field(default=False, name="-i")
-    numbers: bool = field(default=True, name="-n")
+    line_numbers: bool = field(default=True, name="-n")
     before: int = field(default=0, name="-B")
     after: int = field(default=0, name="-A")
-    around: int = field(default=0, name="-C")
+    before_and_after: int = field(default=0, name="-C")
     context: int = 0
     head_limit: int | None = None
     multiline: bool = False
 
 
 _SILENT = ("type", "head_limit", "multiline", "-n", "-A", "-B", "context")
-_parse = parser(Arguments)
+_parse = build_parser(Arguments)
 
 
 def parse(given: dict[str, object]) -> Arguments:
@@ -86,34 +86,34 @@ def parse(given: dict[str, object]) -> Arguments:
     numbers = (
         arguments.before,
         arguments.after,
-        arguments.around,
+        arguments.before_and_after,
         arguments.context,
         arguments.head_limit or 0,
     )
     if min(numbers) < 0:
         raise ValueError("a number of lines is negative; use 0 or more")
     if arguments.glob:
-        matcher(arguments.glob)
+        compile_glob(arguments.glob)
     return arguments
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """Search with rg where there is one; a pattern that rg does not know is tried with Python."""
-    rg = ripgrep(ctx.workspace.root)
+    rg = find_ripgrep(ctx.workspace.root)
     try:
-        return await found(ctx.workspace, arguments, rg=rg)
-    except BadPattern as error:
+        return await search(ctx.workspace, arguments, rg=rg)
+    except InvalidPattern as error:
         complaint = error
     if rg:
         try:
-            return await found(ctx.workspace, arguments, rg="")
-        except BadPattern:
+            return await search(ctx.workspace, arguments, rg="")
+        except InvalidPattern:
             pass
-    return failed(f"pattern is not a regular expression: {str(complaint)[:500]}")
+    return error_result(f"pattern is not a regular expression: {str(complaint)[:500]}")
 
 
-async def found(
-    workspace: Workspace, arguments: Arguments, *, rg: str, seconds: float = SECONDS
+async def search(
+    workspace: Workspace, arguments: Arguments, *, rg: str, seconds: float = MAX_SECONDS
 ) -> ToolResult:
     """Search with one of the two programs.
 
@@ -128,20 +128,22 @@ async def found(
             files = await asyncio.to_thread(
                 _files, workspace, arguments, time.monotonic() + seconds
             )
-            async with aclosing(search(_query(arguments), workspace, files, rg=rg)) as records:
+            async with aclosing(
+                search_files(_query(arguments), workspace, files, rg=rg)
+            ) as records:
                 async for record in records:
                     if not answer.add(record):
                         break
     except TimeoutError:
         answer.note = f"(ended after {seconds:g} s: not all was searched; use a simpler pattern, a path or a glob)"
         if not answer.rows:
-            return failed(answer.note)
+            return error_result(answer.note)
     return answer.result()
 
 
-def _query(arguments: Arguments) -> Query:
-    around = max(arguments.around, arguments.context)
-    return Query(
+def _query(arguments: Arguments) -> SearchQuery:
+    around = max(arguments.before_and_after, arguments.context)
+    return SearchQuery(
         pattern=arguments.pattern,
         ignore_case=arguments.ignore_case,
         multiline=arguments.multiline or "\n" in arguments.pattern or r"\n" in arguments.pattern,
@@ -160,7 +162,7 @@ def _files(workspace: Workspace, arguments: Arguments, deadline: float) -> Seque
         pattern = arguments.glob.removeprefix("!")
         pattern = pattern if "/" in pattern else f"**/{pattern}"
         wanted, unwanted = ("**", pattern) if arguments.glob.startswith("!") else (pattern, "")
-    accepts, refuses = matcher(wanted), matcher(unwanted) if unwanted else None
+    accepts, refuses = compile_glob(wanted), compile_glob(unwanted) if unwanted else None
     endings = (
         tuple(f".{ending}" for ending in _TYPES.get(arguments.type, arguments.type).split())
         if arguments.type
@@ -183,7 +185,9 @@ class _Answer:
         self.rows: list[str] = []
         self.note = ""
         self._workspace, self._arguments = workspace, arguments
-        self._limit = MOST if arguments.head_limit is None else arguments.head_limit or 1_000_000
+        self._limit = (
+            MAX_LINES if arguments.head_limit is None else arguments.head_limit or 1_000_000
+        )
         self._room = _CAP
         self._last, self._binary = "", False
         self._group = False
@@ -203,7 +207,7 @@ class _Answer:
             return True
         row = self._row(path, rest.decode("utf-8", "replace"))
         if len(self.rows) >= self._limit or self._room < len(row):
-            self.note = f"({counted(len(self.rows), 'line')} shown, there are more; narrow the search or raise head_limit)"
+            self.note = f"({format_count(len(self.rows), 'line')} shown, there are more; narrow the search or raise head_limit)"
             return False
         if self._group:
             self.rows.append("--")
@@ -221,7 +225,7 @@ class _Answer:
         rows = [*self.rows, self.note] if self.note else self.rows
         return ToolResult(
             "\n".join(rows),
-            display=counted(len(self.rows), "line"),
+            display=format_count(len(self.rows), "line"),
             detail={"lines": len(self.rows)},
         )
 
@@ -235,23 +239,23 @@ class _Answer:
         text = text if len(text) <= _WIDTH else text[:_WIDTH] + " [line cut]"
         return (
             f"{path}{mark}{rest[:digits]}{mark}{text}"
-            if self._arguments.numbers
+            if self._arguments.line_numbers
             else f"{path}{mark}{text}"
         )
 
     def _is_binary(self, path: str) -> bool:
         try:
-            return bool(kind_of_binary(content(self._workspace, path, 8_192)))
+            return bool(describe_binary(read_start(self._workspace, path, 8_192)))
         except WorkspaceError:
             return True
 
 
 GREP = Tool(
     name="grep",
-    description=described(__file__),
-    parameters=schema(Arguments, silent=_SILENT),
+    description=load_description(__file__),
+    parameters=build_schema(Arguments, hidden=_SILENT),
     parse=parse,
     run=run,
     effect=Effect.PURE,
-    spellings={"dir_path": "path", "include": "glob", "case_insensitive": "-i"},
+    argument_aliases={"dir_path": "path", "include": "glob", "case_insensitive": "-i"},
 )

@@ -13,12 +13,12 @@ from msgspec import Struct
 from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolResult
 from ..errors import WorkspaceError
-from ._schema import described, parser, schema
-from ._text_files import counted, decoded, failed, kind_of_binary, mark
+from ._schema import build_parser, build_schema, load_description
+from ._text_files import decode_text, describe_binary, detect_encoding, error_result, format_count
 
-LINES = 2_000
+MAX_LINES = 2_000
 """Lines of one call where the model does not say how many."""
-WIDTH = 2_000
+MAX_LINE_CHARACTERS = 2_000
 """Characters of one line."""
 _CAP = 48_000  # characters of one call; the engine would cut the middle out of more than 50,000
 _HEAD = 8_192
@@ -39,7 +39,7 @@ class Arguments(Struct, frozen=True):
     limit: int | None = None
 
 
-class Part(Struct, frozen=True):
+class LineRange(Struct, frozen=True):
     """Some lines of a file.
 
     Arguments:
@@ -55,7 +55,7 @@ class Part(Struct, frozen=True):
     note: str = ""
 
 
-_parse = parser(Arguments)
+_parse = build_parser(Arguments)
 
 
 def parse(given: dict[str, object]) -> Arguments:
@@ -75,7 +75,9 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
         descriptor = ctx.workspace.open(path)
     except WorkspaceError:
         if stat.S_ISDIR(ctx.workspace.stat(path).mode):
-            return failed(f"{path} is a folder. List it with glob: pattern '*', path '{path}'.")
+            return error_result(
+                f"{path} is a folder. List it with glob: pattern '*', path '{path}'."
+            )
         raise
     with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size
@@ -88,29 +90,29 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolResult:
     head = file.read(_HEAD)
-    if kind := kind_of_binary(head):
-        return failed(
+    if kind := describe_binary(head):
+        return error_result(
             f"{path} is a {kind} of {size:,} bytes, not text. Look at it with a program in bash."
         )
     if not head:
         return ToolResult(f"({path} is empty)", reads=(path,))
-    first, wanted = max(arguments.offset or 1, 1), arguments.limit or LINES
+    first, wanted = max(arguments.offset or 1, 1), arguments.limit or MAX_LINES
     if (
         size <= _SMALL
-        and mark(head) == (b"", "utf-8")
+        and detect_encoding(head) == (b"", "utf-8")
         and (part := _plain_part(head + file.read(_SMALL), first, wanted))
     ):
         return _shown(path, part, first)
     file.seek(0)
     part = (
         _wide_part(file, first, wanted)
-        if mark(head)[1] != "utf-8"
+        if detect_encoding(head)[1] != "utf-8"
         else _part(file, first, wanted, size)
     )
     return _shown(path, part, first)
 
 
-def _plain_part(data: bytes, first: int, wanted: int) -> Part | None:
+def _plain_part(data: bytes, first: int, wanted: int) -> LineRange | None:
     """Lines of a small file in plain UTF-8 with no line that must be cut; None for any other."""
     try:
         everything = data.decode()
@@ -119,20 +121,20 @@ def _plain_part(data: bytes, first: int, wanted: int) -> Part | None:
     if "\r" in everything or "\0" in everything:
         return None
     lines = everything.removesuffix("\n").split("\n")
-    if max(map(len, lines)) > WIDTH:
+    if max(map(len, lines)) > MAX_LINE_CHARACTERS:
         return None
     chosen = tuple(lines[first - 1 :][:wanted])
-    return Part(chosen, first, len(lines), first - 1 + len(chosen) < len(lines))
+    return LineRange(chosen, first, len(lines), first - 1 + len(chosen) < len(lines))
 
 
-def _shown(path: str, part: Part, first: int) -> ToolResult:
+def _shown(path: str, part: LineRange, first: int) -> ToolResult:
     if not part.lines:
         if part.total is None:
-            return failed(
+            return error_result(
                 f"{path} has more than a GiB before line {first}. Look for the place with grep, or cut it out with sed in bash."
             )
         return ToolResult(
-            f"({path} has {counted(part.total, 'line')}; offset {first} is past its end)",
+            f"({path} has {format_count(part.total, 'line')}; offset {first} is past its end)",
             reads=(path,),
         )
     rows = [f"{number}\t{line}" for number, line in enumerate(part.lines, part.first)]
@@ -141,27 +143,27 @@ def _shown(path: str, part: Part, first: int) -> ToolResult:
     if part.more:
         of = f" of {part.total:,}" if part.total is not None else ""
         notes.append(f"(lines {part.first}-{last}{of}; go on with offset={last + 1})")
-    shown = f"{path}: {counted(len(part.lines), 'line')}"
+    shown = f"{path}: {format_count(len(part.lines), 'line')}"
     return ToolResult(
         "\n".join([*rows, *notes]), display=shown, reads=(path,), detail={"lines": len(part.lines)}
     )
 
 
-def _part(file: BinaryIO, first: int, wanted: int, size: int) -> Part:
+def _part(file: BinaryIO, first: int, wanted: int, size: int) -> LineRange:
     """Lines of a file in UTF-8 or something like it, read as a stream."""
     number = _skip(file, first - 1)
     if number is None:
-        return Part((), first, None, False)
+        return LineRange((), first, None, False)
     rows: list[bytes] = []
     room = _CAP
     while len(rows) < wanted and room > 0 and (row := _line(file)):
         rows.append(row)
-        room -= min(len(row), WIDTH) + 8
+        room -= min(len(row), MAX_LINE_CHARACTERS) + 8
     total, more = _rest(file, number + len(rows), size)
     lines, note = _decoded(rows)
     if first == 1 and lines:
         lines = (lines[0].removeprefix("\ufeff"), *lines[1:])
-    return Part(lines, first, total, more, note)
+    return LineRange(lines, first, total, more, note)
 
 
 def _skip(file: BinaryIO, lines: int) -> int | None:
@@ -180,7 +182,7 @@ def _skip(file: BinaryIO, lines: int) -> int | None:
 
 def _line(file: BinaryIO) -> bytes:
     """The next line with its end, b"" at the end of the file; of a very long one only the start, without an end."""
-    row = file.readline(4 * WIDTH + 2)
+    row = file.readline(4 * MAX_LINE_CHARACTERS + 2)
     piece, budget = row, _SKIPPED
     while piece and not piece.endswith(b"\n") and budget > 0:
         piece = file.readline(1 << 20)
@@ -209,13 +211,13 @@ def _decoded(rows: list[bytes]) -> tuple[tuple[str, ...], str]:
 
 def _cut(line: str) -> str:
     line = line.rstrip("\r\n").replace("\0", "\ufffd")
-    return line if len(line) <= WIDTH else line[:WIDTH] + " [line cut]"
+    return line if len(line) <= MAX_LINE_CHARACTERS else line[:MAX_LINE_CHARACTERS] + " [line cut]"
 
 
-def _wide_part(file: BinaryIO, first: int, wanted: int) -> Part:
+def _wide_part(file: BinaryIO, first: int, wanted: int) -> LineRange:
     """Lines of a file in UTF-16 or UTF-32."""
     data = file.read(_WIDE + 1)
-    known = decoded(data[:_WIDE])
+    known = decode_text(data[:_WIDE])
     everything = known.text.splitlines()
     lines: list[str] = []
     room = _CAP
@@ -226,7 +228,7 @@ def _wide_part(file: BinaryIO, first: int, wanted: int) -> Part:
             break
     cut = len(data) > _WIDE
     more = cut or first - 1 + len(lines) < len(everything)
-    return Part(
+    return LineRange(
         tuple(lines),
         first,
         None if cut and lines else len(everything),
@@ -237,10 +239,10 @@ def _wide_part(file: BinaryIO, first: int, wanted: int) -> Part:
 
 READ = Tool(
     name="read",
-    description=described(__file__),
-    parameters=schema(Arguments),
+    description=load_description(__file__),
+    parameters=build_schema(Arguments),
     parse=parse,
     run=run,
     effect=Effect.PURE,
-    spellings={"path": "file_path", "filePath": "file_path", "absolute_path": "file_path"},
+    argument_aliases={"path": "file_path", "filePath": "file_path", "absolute_path": "file_path"},
 )

@@ -10,11 +10,11 @@ from msgspec import Struct
 
 from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolResult
-from ..errors import suggest
-from ._schema import described, parser, schema
-from ._text_files import failed
+from ..errors import suggest_names
+from ._schema import build_parser, build_schema, load_description
+from ._text_files import error_result
 
-CATALOGUE = 16_000
+CATALOG_CHARACTERS = 16_000
 """Characters that the descriptions of all skills have together in the tool's text."""
 
 
@@ -42,15 +42,15 @@ class Skill(Protocol):
         ...
 
     @property
-    def hidden(self) -> bool:
+    def is_hidden(self) -> bool:
         """Whether a model is not told of it."""
         ...
 
-    def files(self) -> list[str]:
+    def list_files(self) -> list[str]:
         """Its other files, relative to the folder."""
         ...
 
-    def text(self, arguments: str = "") -> str:
+    def load_text(self, arguments: str = "") -> str:
         """Its instructions, "" when they cannot be read."""
         ...
 
@@ -62,36 +62,38 @@ class Arguments(Struct, frozen=True):
     arguments: str = ""
 
 
-def skill_tool(skills: Mapping[str, Skill]) -> Tool:
+def make_skill_tool(skills: Mapping[str, Skill]) -> Tool:
     """The tool that loads these skills, by name; its description is their catalogue, without the hidden ones."""
-    shown = [skill for skill in skills.values() if not skill.hidden]
-    share = CATALOGUE // max(1, len(shown))
+    shown = [skill for skill in skills.values() if not skill.is_hidden]
+    share = CATALOG_CHARACTERS // max(1, len(shown))
     listed = "".join(f"\n- {skill.name}: {_cut(skill.description, share)}" for skill in shown)
 
     async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
         skill = skills.get(arguments.name) or skills.get(arguments.name.lower().lstrip("/"))
         if skill is None:
-            return failed(
-                f"There is no skill {arguments.name!r}. {suggest(arguments.name, [skill.name for skill in shown])}"
+            return error_result(
+                f"There is no skill {arguments.name!r}. {suggest_names(arguments.name, [skill.name for skill in shown])}"
             )
         return await asyncio.to_thread(_loaded, ctx, skill, arguments.arguments)
 
     return Tool(
         name="skill",
-        description=described(__file__) + listed,
-        parameters=schema(Arguments),
-        parse=parser(Arguments),
+        description=load_description(__file__) + listed,
+        parameters=build_schema(Arguments),
+        parse=build_parser(Arguments),
         run=run,
         effect=Effect.PURE,
-        spellings={"skill": "name", "skill_name": "name", "args": "arguments"},
+        argument_aliases={"skill": "name", "skill_name": "name", "args": "arguments"},
     )
 
 
 def _loaded(ctx: ToolContext, skill: Skill, arguments: str) -> ToolResult:
-    text = skill.text(arguments)
+    text = skill.load_text(arguments)
     if not text:
-        return failed(f"The skill {skill.name} cannot be read from {skill.path}. Do without it.")
-    files = "".join(f"\n- {path}" for path in skill.files())
+        return error_result(
+            f"The skill {skill.name} cannot be read from {skill.path}. Do without it."
+        )
+    files = "".join(f"\n- {path}" for path in skill.list_files())
     resources = f"\n\nIts files, in {skill.folder}:{files}" if files else ""
     content = f'<skill_content name="{skill.name}">\n{text}{resources}\n</skill_content>'
     return ToolResult(

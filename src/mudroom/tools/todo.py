@@ -8,11 +8,11 @@ from msgspec import Struct
 
 from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolResult
-from ._schema import described, parser, schema
+from ._schema import build_parser, build_schema, load_description
 
-MOST = 20
+MAX_ITEMS = 20
 """Items of a list."""
-PATIENCE = 3
+TURNS_BEFORE_REMINDER = 3
 """Turns without the tool, after which the model is reminded."""
 
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
@@ -20,7 +20,7 @@ _LET_GO = {"id", "priority", "activeForm"}
 _REMINDER = "<reminder>Update your todo list.</reminder>"
 
 
-class Item(Struct, frozen=True):
+class TodoItem(Struct, frozen=True):
     """One step of the plan."""
 
     content: str
@@ -30,10 +30,10 @@ class Item(Struct, frozen=True):
 class Arguments(Struct, frozen=True):
     """The whole list, anew each time."""
 
-    todos: list[Item]
+    todos: list[TodoItem]
 
 
-_parse = parser(Arguments)
+_parse = build_parser(Arguments)
 
 
 def parse(given: dict[str, Any]) -> Arguments:
@@ -42,8 +42,8 @@ def parse(given: dict[str, Any]) -> Arguments:
     if isinstance(todos, list):
         given = {**given, "todos": [_respelled(item) for item in cast(list[Any], todos)]}
     arguments = _parse(given)
-    if len(arguments.todos) > MOST:
-        raise ValueError(f"todos: {len(arguments.todos)} items; {MOST} at most, join some")
+    if len(arguments.todos) > MAX_ITEMS:
+        raise ValueError(f"todos: {len(arguments.todos)} items; {MAX_ITEMS} at most, join some")
     for number, item in enumerate(arguments.todos):
         if not item.content.strip():
             raise ValueError(f"todos[{number}].content: is empty; say what is to be done")
@@ -82,7 +82,7 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 def remind(ctx: ToolContext) -> str | None:
     """A word when items are open and the list has not been touched for a while."""
     kept = ctx.memo.get("todo")
-    if not kept or not kept["open"] or ctx.turn - kept["turn"] < PATIENCE:
+    if not kept or not kept["open"] or ctx.turn - kept["turn"] < TURNS_BEFORE_REMINDER:
         return None
     kept["turn"] = ctx.turn
     return _REMINDER
@@ -90,11 +90,11 @@ def remind(ctx: ToolContext) -> str | None:
 
 TODO = Tool(
     name="todo",
-    description=described(__file__),
-    parameters=schema(Arguments),
+    description=load_description(__file__),
+    parameters=build_schema(Arguments),
     parse=parse,
     run=run,
     effect=Effect.PURE,
-    spellings={"items": "todos"},
+    argument_aliases={"items": "todos"},
     remind=remind,
 )

@@ -10,14 +10,14 @@ from urllib.parse import urlencode
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
-POLICY = (
+CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
 )
 """Content-Security-Policy of every answer: nothing from elsewhere, nothing inline, no text that becomes markup."""
 
 _HEADERS = {
-    "Content-Security-Policy": POLICY,
+    "Content-Security-Policy": CONTENT_SECURITY_POLICY,
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -28,7 +28,7 @@ _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY = frozenset({"0.0.0.0", "::", ""})
 
 
-def guard(token: str, host: str) -> Middleware:
+def make_auth_middleware(token: str, host: str) -> Middleware:
     """A middleware that lets through only who has the token and comes by a name of ours.
 
     Arguments:
@@ -50,13 +50,13 @@ def guard(token: str, host: str) -> Middleware:
     return check
 
 
-def secure(response: web.StreamResponse) -> web.StreamResponse:
+def add_security_headers(response: web.StreamResponse) -> web.StreamResponse:
     """The same answer with the headers, for one that is sent piece by piece and cannot wait for the middleware's."""
     response.headers.update(_HEADERS)
     return response
 
 
-def cookie(request: web.Request) -> str:
+def cookie_name(request: web.Request) -> str:
     """Name of the cookie; cookies are shared between ports, so it carries ours."""
     return f"mudroom-{request.url.port}"
 
@@ -71,7 +71,7 @@ def _refusal(request: web.Request, token: str, host: str) -> web.Response | None
     if origin is not None and origin != f"http://{request.headers['Host']}":
         return web.Response(status=403, text="Another page asked for this. Refused.\n")
     given = [
-        request.cookies.get(cookie(request), ""),
+        request.cookies.get(cookie_name(request), ""),
         request.headers.get("Authorization", "").removeprefix("Bearer "),
     ]
     given.append(request.query.get("token", ""))
@@ -93,7 +93,7 @@ def _welcome(request: web.Request, token: str) -> web.Response | None:
     response = web.Response(
         status=303, headers={"Location": request.path + (f"?{rest}" if rest else "")}
     )
-    response.set_cookie(cookie(request), token, httponly=True, samesite="Strict", path="/")
+    response.set_cookie(cookie_name(request), token, httponly=True, samesite="Strict", path="/")
     return response
 
 

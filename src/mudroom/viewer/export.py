@@ -10,20 +10,20 @@ from importlib.resources import files
 
 import msgspec
 
-from .sources import Source, pages
+from .sources import SessionSource, iterate_pages
 
 _STYLE = re.compile(r'<link rel="stylesheet" href="([\w.-]+)">')
 _SCRIPT = re.compile(r'<script defer src="([\w.-]+)"></script>')
 
 
-def page_files() -> dict[str, bytes]:
+def load_page_files() -> dict[str, bytes]:
     """The page and its parts, by name."""
     return {
         part.name: part.read_bytes() for part in files("mudroom.viewer").joinpath("page").iterdir()
     }
 
 
-def single_file(source: Source, session: str) -> Iterator[str]:
+def render_single_file(source: SessionSource, session: str) -> Iterator[str]:
     """The page with everything in it, piece by piece.
 
     Arguments:
@@ -31,7 +31,7 @@ def single_file(source: Source, session: str) -> Iterator[str]:
 
     Raises UnknownName, JournalError.
     """
-    parts = {name: body.decode() for name, body in page_files().items()}
+    parts = {name: body.decode() for name, body in load_page_files().items()}
     head, foot = parts["index.html"].split("</body>")
     scripts = "\n".join(parts[name] for name in _SCRIPT.findall(head))
     style = "\n".join(parts[name] for name in _STYLE.findall(head))
@@ -50,15 +50,15 @@ def single_file(source: Source, session: str) -> Iterator[str]:
     yield f"</script>\n<script>{scripts}</script>\n</body>{foot}"
 
 
-def _data(source: Source, session: str) -> Iterator[str]:
+def _data(source: SessionSource, session: str) -> Iterator[str]:
     """Events as JSON in which no character could end the element they are in."""
     yield '{"events":['
     trouble, first = "", True
-    for page in pages(source, session):
+    for page in iterate_pages(source, session):
         for seq, body in page.events:
             yield ("" if first else ",") + _inert(f"[{seq},{body.decode()}]")
             first = False
-        trouble = page.trouble
+        trouble = page.error
     yield '],"more":false,"trouble":' + _inert(msgspec.json.encode(trouble).decode()) + "}"
 
 

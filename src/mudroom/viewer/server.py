@@ -13,19 +13,19 @@ from aiohttp import web
 from msgspec import Struct
 
 from ..errors import JournalError, UsageError
-from .auth import guard, secure
-from .export import page_files
-from .sources import Page, Source, as_json
+from .auth import add_security_headers, make_auth_middleware
+from .export import load_page_files
+from .sources import EventPage, SessionSource, encode_page
 
 T = TypeVar("T")
 
-FIRST_PORT, PORTS = 7575, 25
+FIRST_PORT, PORT_TRIES = 7575, 25
 """Where the viewer is looked for, and how many ports are tried after it."""
 
-POLL = 0.25
+POLL_SECONDS = 0.25
 """Seconds between two looks at a session that is being written."""
 
-SILENCE = 3.0
+KEEPALIVE_SECONDS = 3.0
 """Seconds without a sign of news after which a live stream says that it lives, and looks all the same: file times are coarse."""
 
 _KINDS = {
@@ -36,7 +36,7 @@ _KINDS = {
 }
 
 
-class Door(Struct, frozen=True):
+class ViewerAddress(Struct, frozen=True):
     """Where a viewer is to be found. `url` has the token in it; `port` is the one that was free."""
 
     url: str
@@ -45,9 +45,9 @@ class Door(Struct, frozen=True):
 
 
 @asynccontextmanager
-async def viewer(
-    source: Source, *, host: str = "127.0.0.1", port: int = FIRST_PORT, token: str = ""
-) -> AsyncGenerator[Door]:
+async def open_viewer(
+    source: SessionSource, *, host: str = "127.0.0.1", port: int = FIRST_PORT, token: str = ""
+) -> AsyncGenerator[ViewerAddress]:
     """A server for as long as the block runs.
 
     Arguments:
@@ -57,8 +57,8 @@ async def viewer(
     Raises UsageError when no port is free, or the host is not one of this machine.
     """
     token = token or secrets.token_urlsafe(24)
-    app = web.Application(middlewares=[guard(token, host)])
-    desk = _Desk(source)
+    app = web.Application(middlewares=[make_auth_middleware(token, host)])
+    desk = _Handlers(source)
     app.add_routes(
         [
             web.get("/", desk.page),
@@ -79,14 +79,14 @@ async def viewer(
             if ":" in host
             else host
         )
-        yield Door(f"http://{named}:{bound}/?token={token}", bound, token)
+        yield ViewerAddress(f"http://{named}:{bound}/?token={token}", bound, token)
     finally:
         desk.closing.set()
         await runner.cleanup()
 
 
 async def _bind(runner: web.AppRunner, host: str, port: int) -> int:
-    for candidate in [port] if port == 0 else range(port, port + PORTS):
+    for candidate in [port] if port == 0 else range(port, port + PORT_TRIES):
         try:
             await web.TCPSite(runner, host, candidate).start()
         except OSError as error:
@@ -98,17 +98,17 @@ async def _bind(runner: web.AppRunner, host: str, port: int) -> int:
         return runner.addresses[-1][1]
     raise UsageError(
         "no port is free for the viewer",
-        where=f"{host}:{port}-{port + PORTS - 1}",
+        where=f"{host}:{port}-{port + PORT_TRIES - 1}",
         remedy="Name another with --port.",
     )
 
 
-class _Desk:
+class _Handlers:
     """Answers requests that the guard has let through."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: SessionSource) -> None:
         self._source = source
-        self._parts = page_files()
+        self._parts = load_page_files()
         self.closing = asyncio.Event()
 
     async def page(self, _: web.Request) -> web.Response:
@@ -125,7 +125,7 @@ class _Desk:
 
     async def sessions(self, _: web.Request) -> web.Response:
         try:
-            body = msgspec.json.encode(await asyncio.to_thread(self._source.sessions))
+            body = msgspec.json.encode(await asyncio.to_thread(self._source.list_sessions))
         except OSError as error:
             raise web.HTTPInternalServerError(
                 text=f"The records cannot be listed: {error.strerror}\n"
@@ -135,7 +135,7 @@ class _Desk:
     async def events(self, request: web.Request) -> web.Response:
         """One page of events after number `after`."""
         return web.Response(
-            body=as_json(await self._look(request, _number(request.query.get("after")))),
+            body=encode_page(await self._look(request, _number(request.query.get("after")))),
             content_type="application/json",
         )
 
@@ -144,14 +144,16 @@ class _Desk:
         after = _number(request.headers.get("Last-Event-ID") or request.query.get("after"))
         stamp = await self._stamp(request)
         page = await self._look(request, after)
-        stream = secure(web.StreamResponse(headers={"Content-Type": "text/event-stream"}))
+        stream = add_security_headers(
+            web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        )
         await stream.prepare(request)
         await stream.write(b"retry: 1000\n\n")
         while not self.closing.is_set():
-            if page.events or page.trouble:
+            if page.events or page.error:
                 await stream.write(_frames(page))
                 after = page.events[-1][0] if page.events else after
-            if page.trouble:
+            if page.error:
                 break
             if not page.more:
                 stamp = await self._news(request, stream, stamp)
@@ -162,9 +164,9 @@ class _Desk:
         self, request: web.Request, stream: web.StreamResponse, stamp: object
     ) -> object:
         """Wait until events may have been added, or the viewer closes; the new stamp."""
-        for _ in range(round(SILENCE / POLL)):
+        for _ in range(round(KEEPALIVE_SECONDS / POLL_SECONDS)):
             with suppress(TimeoutError):
-                async with asyncio.timeout(POLL):
+                async with asyncio.timeout(POLL_SECONDS):
                     await self.closing.wait()
             if (now := await self._stamp(request)) != stamp or self.closing.is_set():
                 return now
@@ -172,10 +174,10 @@ class _Desk:
         return stamp
 
     async def _stamp(self, request: web.Request) -> object:
-        return await _found(self._source.stamp, request.match_info["session"])
+        return await _found(self._source.read_change_stamp, request.match_info["session"])
 
-    async def _look(self, request: web.Request, after: int) -> Page:
-        return await _found(self._source.page, request.match_info["session"], after)
+    async def _look(self, request: web.Request, after: int) -> EventPage:
+        return await _found(self._source.read_page, request.match_info["session"], after)
 
 
 async def _found(ask: Callable[..., T], *arguments: object) -> T:
@@ -188,10 +190,10 @@ async def _found(ask: Callable[..., T], *arguments: object) -> T:
         raise web.HTTPInternalServerError(text=f"{error}\n") from error
 
 
-def _frames(page: Page) -> bytes:
+def _frames(page: EventPage) -> bytes:
     frames = [b"id: %d\ndata: %b\n\n" % (seq, body) for seq, body in page.events]
-    if page.trouble:
-        frames.append(b"event: trouble\ndata: %b\n\n" % msgspec.json.encode(page.trouble))
+    if page.error:
+        frames.append(b"event: trouble\ndata: %b\n\n" % msgspec.json.encode(page.error))
     return b"".join(frames)
 
 

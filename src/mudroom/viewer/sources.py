@@ -11,20 +11,20 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from .._core.events import RunFinished, RunStarted, SessionOpened, Stored
+from .._core.events import RunFinished, RunStarted, SessionOpened, StoredEvent
 from .._core.messages import Usage
 from ..errors import JournalError, UnknownName
 from ..journals.encoding import decode, encode
-from ..journals.sqlite.journal import read_only
-from ..journals.sqlite.store import SessionInfo, find, session_path, sessions
+from ..journals.sqlite.journal import open_reader
+from ..journals.sqlite.store import SessionInfo, find_by_id, list_sessions, session_path
 
-LISTED = 200
+MAX_LISTED = 200
 """Sessions in the list, newest first."""
 
-PAGE = 2 << 20
+PAGE_BYTES = 2 << 20
 """Bytes of JSON after which a page of events ends."""
 
-FRESH = 2.0
+FRESH_SECONDS = 2.0
 """Seconds after a write in which a file is looked at whenever one asks."""
 
 _BRACKETS = ("session_opened", "run_started", "run_finished")
@@ -54,31 +54,31 @@ class Listed(Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-class Page(Struct, frozen=True):
+class EventPage(Struct, frozen=True):
     """Some events, as (number, JSON). `more`: there are further ones now. `trouble`: why there are no further ones, if they are lost."""
 
     events: list[tuple[int, bytes]]
     more: bool = False
-    trouble: str = ""
+    error: str = ""
 
 
-class Source(Protocol):
+class SessionSource(Protocol):
     """Sessions to look at. All of it blocks; a server calls it in a thread."""
 
-    def sessions(self) -> list[Listed]:
+    def list_sessions(self) -> list[Listed]:
         """What there is, the one written last first."""
         ...
 
-    def page(self, session: str, after: int) -> Page:
+    def read_page(self, session: str, after: int) -> EventPage:
         """Events recorded after number `after`, at most PAGE bytes of them. Raises UnknownName, JournalError."""
         ...
 
-    def stamp(self, session: str) -> object:
+    def read_change_stamp(self, session: str) -> object:
         """A value that differs when events may have been added; costs far less than looking."""
         ...
 
 
-class Home:
+class StoredSessions:
     """The sessions recorded below a home.
 
     Arguments:
@@ -89,42 +89,43 @@ class Home:
         self._home = Path(home)
         self._known: dict[str, tuple[object, Listed]] = {}
 
-    def sessions(self) -> list[Listed]:
+    def list_sessions(self) -> list[Listed]:
         """What there is, the one written last first; a record is read again only when it has grown."""
         return [
-            self._listed(info) for info, _ in zip(sessions(self._home), range(LISTED), strict=False)
+            self._listed(info)
+            for info, _ in zip(list_sessions(self._home), range(MAX_LISTED), strict=False)
         ]
 
-    def page(self, session: str, after: int) -> Page:
+    def read_page(self, session: str, after: int) -> EventPage:
         """Events of one session, by its whole id."""
-        return _page(read_only(self._path(session)).bodies(after=after))
+        return _page(open_reader(self._path(session)).read_json(after=after))
 
-    def stamp(self, session: str) -> object:
+    def read_change_stamp(self, session: str) -> object:
         """Times and sizes of its files; ever new while they are fresh, for a commit changes them before readers may see it."""
         path = self._path(session)
         stamp = _stat(path), _stat(path.with_name(path.name + "-wal"))
-        return object() if time.time_ns() - max(stamp)[0] < FRESH * 1e9 else stamp
+        return object() if time.time_ns() - max(stamp)[0] < FRESH_SECONDS * 1e9 else stamp
 
     def _path(self, session: str) -> Path:
         path = session_path(self._home, session)
-        return path if "/" not in session and path.exists() else find(self._home, session)
+        return path if "/" not in session and path.exists() else find_by_id(self._home, session)
 
     def _listed(self, info: SessionInfo) -> Listed:
         live = _written(info.path)
         stamp = info.mtime, info.size, live
         if info.id not in self._known or self._known[info.id][0] != stamp:
-            self._known[info.id] = stamp, summary(info, live=live)
+            self._known[info.id] = stamp, summarize(info, live=live)
         return self._known[info.id][1]
 
 
-class Given:
+class SingleSession:
     """One session that is there whole: converted from another program's log, or folded elsewhere.
 
     Arguments:
         session: its id. events: all of them, oldest first.
     """
 
-    def __init__(self, session: str, events: Iterable[Stored]) -> None:
+    def __init__(self, session: str, events: Iterable[StoredEvent]) -> None:
         kept = list(events)
         self._bodies = [(seq, encode(event)) for seq, event in enumerate(kept, 1)]
         self._listed = _folded(
@@ -134,34 +135,34 @@ class Given:
             size=sum(len(body) for _, body in self._bodies),
         )
 
-    def sessions(self) -> list[Listed]:
+    def list_sessions(self) -> list[Listed]:
         """The one."""
         return [self._listed]
 
-    def page(self, session: str, after: int) -> Page:
+    def read_page(self, session: str, after: int) -> EventPage:
         """Its events."""
         if session != self._listed.id:
             raise UnknownName("session", session, [self._listed.id])
         return _page(iter(self._bodies[after:]))
 
-    def stamp(self, session: str) -> object:
+    def read_change_stamp(self, session: str) -> object:
         """Nothing is ever added."""
         return session
 
 
-def pages(source: Source, session: str) -> Iterator[Page]:
+def iterate_pages(source: SessionSource, session: str) -> Iterator[EventPage]:
     """All pages of a session as it stands now."""
-    after, page = 0, Page([], more=True)
+    after, page = 0, EventPage([], more=True)
     while page.more:
-        page = source.page(session, after)
+        page = source.read_page(session, after)
         after = page.events[-1][0] if page.events else after
         yield page
 
 
-def summary(info: SessionInfo, *, live: bool) -> Listed:
+def summarize(info: SessionInfo, *, live: bool) -> Listed:
     """A session's record in one line; one that cannot be read says so and stops nothing."""
     try:
-        bodies = read_only(info.path).bodies(kinds=_BRACKETS)
+        bodies = open_reader(info.path).read_json(tags=_BRACKETS)
         return _folded(
             info.id, info.mtime, (decode(body) for _, body in bodies), size=info.size, live=live
         )
@@ -170,7 +171,7 @@ def summary(info: SessionInfo, *, live: bool) -> Listed:
 
 
 def _folded(
-    session: str, when: float, events: Iterable[Stored], *, size: int, live: bool = False
+    session: str, when: float, events: Iterable[StoredEvent], *, size: int, live: bool = False
 ) -> Listed:
     folder, roots, children, used = "", list[RunStarted](), 0, dict[str, Usage]()
     reason = ""
@@ -201,17 +202,17 @@ def _folded(
     )
 
 
-def _page(bodies: Iterator[tuple[int, bytes]]) -> Page:
+def _page(bodies: Iterator[tuple[int, bytes]]) -> EventPage:
     events, size = list[tuple[int, bytes]](), 0
     try:
         for seq, body in bodies:
             events.append((seq, body))
             size += len(body)
-            if size >= PAGE:
-                return Page(events, more=True)
+            if size >= PAGE_BYTES:
+                return EventPage(events, more=True)
     except JournalError as error:
-        return Page(events, trouble=str(error))
-    return Page(events)
+        return EventPage(events, error=str(error))
+    return EventPage(events)
 
 
 def _written(path: Path) -> bool:
@@ -231,8 +232,8 @@ def _stat(path: Path) -> tuple[int, int]:
     return found.st_mtime_ns, found.st_size
 
 
-def as_json(page: Page) -> bytes:
+def encode_page(page: EventPage) -> bytes:
     """The page as the browser reads it: {"events": [[number, event], …], "more": …, "trouble": …}."""
     events = b",".join(b"[%d,%b]" % (seq, body) for seq, body in page.events)
-    rest = msgspec.json.encode({"more": page.more, "trouble": page.trouble})[1:]
+    rest = msgspec.json.encode({"more": page.more, "trouble": page.error})[1:]
     return b'{"events":[%b],%b' % (events, rest)

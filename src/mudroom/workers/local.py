@@ -12,8 +12,8 @@ from .._core.budgets import Meter
 from .._core.events import RunStarted
 from .._core.messages import Usage
 from .._engine import loop
-from .._engine.resume import finished
-from .._engine.run_context import Parts, RunContext
+from .._engine.resume import finished_report
+from .._engine.run_context import RunContext, SessionServices
 
 
 class LocalWorker:
@@ -24,9 +24,11 @@ class LocalWorker:
         most: children running at once at each depth; more wait. Root runs never wait.
     """
 
-    def __init__(self, parts: Parts, most: int = 64) -> None:
-        self._parts = parts
-        self._places: dict[int, asyncio.Semaphore] = defaultdict(lambda: asyncio.Semaphore(most))
+    def __init__(self, services: SessionServices, max_children: int = 64) -> None:
+        self._parts = services
+        self._places: dict[int, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(max_children)
+        )
         self._running: dict[str, tuple[RunContext, asyncio.Task[object]]] = {}
 
     async def run(self, brief: Brief, meter: Meter) -> Report:
@@ -37,18 +39,18 @@ class LocalWorker:
             return await self._run(brief, meter)
 
     async def _run(self, brief: Brief, meter: Meter) -> Report:
-        past = self._parts.past.get(brief.run_id)
+        past = self._parts.past_events.get(brief.run_id)
         if past and isinstance(past[0], RunStarted):
-            if report := finished(past):
+            if report := finished_report(past):
                 meter.charge(report.usage, report.usd)
-                meter.inherit(
-                    sum(run.startswith(f"{brief.run_id}.") for run in self._parts.past),
+                meter.add_past_usage(
+                    sum(run.startswith(f"{brief.run_id}.") for run in self._parts.past_events),
                     Usage(),
                     0.0,
                 )
                 return report
             brief = replace(past[0].brief, history=brief.history)
-            meter.bound(
+            meter.set_limits(
                 brief.budget
             )  # its age counts from its first beginning, and so does its time
         ctx, task = RunContext(brief, meter, self._parts, self), asyncio.current_task()
@@ -59,11 +61,11 @@ class LocalWorker:
             report = await loop.run(ctx)
         finally:
             del self._running[brief.run_id]
-        if ctx.stopping and task.uncancel() > cancels:
+        if ctx.is_stopping and task.uncancel() > cancels:
             raise asyncio.CancelledError
         return report
 
-    def beside(self, parts: Parts) -> LocalWorker:
+    def with_services(self, parts: SessionServices) -> LocalWorker:
         """A worker for runs with parts of their own that shares places with this one."""
         worker = LocalWorker(parts)
         worker._places, worker._running = self._places, self._running
@@ -72,9 +74,9 @@ class LocalWorker:
     def cancel(self, run_id: str) -> bool:
         """Stop one run and all below it; its parent gets a CANCELLED report. False if it is not running."""
         found = self._running.get(run_id)
-        if found is None or found[0].stopping:
+        if found is None or found[0].is_stopping:
             return False
-        found[0].stopping = True
+        found[0].is_stopping = True
         found[1].cancel()
         return True
 
@@ -83,13 +85,13 @@ class LocalWorker:
         found = self._running.get(run_id)
         if found is None:
             return False
-        found[0].wrapping = True
+        found[0].is_wrapping_up = True
         return self.cancel(run_id)
 
     def steer(self, run_id: str, word: str) -> bool:
         """Give one run a word with its next results. False if it is not running."""
         found = self._running.get(run_id)
-        if found is None or found[0].stopping:
+        if found is None or found[0].is_stopping:
             return False
-        found[0].tell(word, origin="person")
+        found[0].inject_note(word, origin="person")
         return True

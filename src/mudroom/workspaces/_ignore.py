@@ -6,22 +6,22 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-Verdict = Callable[[str], bool | None]
+IgnoreVerdict = Callable[[str], bool | None]
 """Path below the patterns' folder, "/" at its end for a folder -> ignored, wanted again, or None: says nothing."""
 
 _ANYWHERE = "^(?:.+/)?"  # how pathspec begins what may stand in any folder
 
 
-class Ignored:
+class IgnoreRules:
     """The patterns in force in one folder. `below` gives those of a folder further down."""
 
-    def __init__(self, layers: tuple[tuple[int, Verdict], ...] = ()) -> None:
+    def __init__(self, layers: tuple[tuple[int, IgnoreVerdict], ...] = ()) -> None:
         self._layers = layers
 
-    def below(self, folder: str, patterns: bytes) -> Ignored:
+    def extend(self, folder: str, patterns: bytes) -> IgnoreRules:
         """These patterns, and those of a file in `folder` (relative to the root, "" for the root), which come first."""
         start = len(folder) + 1 if folder else 0
-        return Ignored(((start, _verdict(patterns)), *self._layers))
+        return IgnoreRules(((start, _verdict(patterns)), *self._layers))
 
     def __call__(self, path: str) -> bool:
         """Whether git ignores the path (relative to the root, "/" at its end for a folder)."""
@@ -32,7 +32,7 @@ class Ignored:
         return False
 
 
-def _verdict(patterns: bytes) -> Verdict:
+def _verdict(patterns: bytes) -> IgnoreVerdict:
     """A few matches a path, however many the patterns: one for each run of patterns of one sign, the last run first."""
     runs: list[tuple[bool, list[str], list[str]]] = []
     for sign, regex in _regexes(patterns):

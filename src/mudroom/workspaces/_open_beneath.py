@@ -18,16 +18,18 @@ Opener = Callable[[int, str, int], int]
 """(folder's descriptor, relative path, flags) -> descriptor. Raises OSError; EXDEV or ELOOP for a path that leads out."""
 
 
-def opener(*, kernel: bool | None = None) -> Opener:
+def choose_opener(*, kernel: bool | None = None) -> Opener:
     """The best opener there is: openat2, which follows links that stay beneath, or step by step, which follows none.
 
     Arguments:
         kernel: True or False insists on one of them; None takes openat2 where the kernel has it.
     """
-    return by_kernel if (_has_openat2() if kernel is None else kernel) else by_steps
+    return (
+        open_with_openat2 if (_has_openat2() if kernel is None else kernel) else open_step_by_step
+    )
 
 
-def by_kernel(folder: int, path: str, flags: int) -> int:
+def open_with_openat2(folder: int, path: str, flags: int) -> int:
     """Open with openat2 and RESOLVE_BENEATH. A rename that races with it is answered EAGAIN: try again, a bounded number of times."""
     for _ in range(_TRIES):
         try:
@@ -37,7 +39,7 @@ def by_kernel(folder: int, path: str, flags: int) -> int:
     raise OSError(errno.EAGAIN, "it is being renamed all the time")
 
 
-def by_steps(folder: int, path: str, flags: int) -> int:
+def open_step_by_step(folder: int, path: str, flags: int) -> int:
     """Open one component after the other, following no link at all."""
     *folders, last = path.split("/")
     at = os.dup(folder)

@@ -10,10 +10,10 @@ import weakref
 from collections.abc import Iterator, Sequence
 
 from .._core.ports import FileInfo
-from .._platform.protected_names import UNFINISHED, protected_part
+from .._platform.protected_names import UNFINISHED_PREFIX, find_protected_component
 from ..errors import WorkspaceError
-from ._ignore import Ignored
-from ._open_beneath import by_kernel, by_steps, opener
+from ._ignore import IgnoreRules
+from ._open_beneath import choose_opener, open_step_by_step, open_with_openat2
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY
 _PATTERNS = 1 << 20
@@ -34,7 +34,7 @@ _REASONS = {
     errno.ENOSPC: ("{path} cannot be written: the disk is full", "Free some space."),
 }
 
-_UNFINISHED = f"{UNFINISHED}-"
+_UNFINISHED = f"{UNFINISHED_PREFIX}-"
 
 
 class SharedWorkspace:
@@ -54,7 +54,7 @@ class SharedWorkspace:
         self._spelled = os.path.abspath(root)
         self._root = os.path.realpath(root)
         self._readable = tuple(os.path.realpath(folder) for folder in readable)
-        self._open = opener(kernel=kernel)
+        self._open = choose_opener(kernel=kernel)
         try:
             self._descriptor = os.open(self._root, _FOLDER | os.O_CLOEXEC)
         except OSError as error:
@@ -155,7 +155,7 @@ class SharedWorkspace:
         if stat.S_ISREG(start.mode):
             yield start
             return
-        patterns = Ignored() if ignored else self._patterns_above(start.path)
+        patterns = IgnoreRules() if ignored else self._patterns_above(start.path)
         yield from self._below(
             self._descend(start.path, _FOLDER),
             "" if start.path == "." else start.path,
@@ -163,13 +163,15 @@ class SharedWorkspace:
             ignored,
         )
 
-    def _below(self, folder: int, at: str, patterns: Ignored, ignored: bool) -> Iterator[FileInfo]:
+    def _below(
+        self, folder: int, at: str, patterns: IgnoreRules, ignored: bool
+    ) -> Iterator[FileInfo]:
         """What is in the folder, whose descriptor is closed at the end."""
         try:
             with os.scandir(folder) as entries:
                 listed = sorted(entries, key=_name)
             if not ignored and any(entry.name == ".gitignore" for entry in listed):
-                patterns = patterns.below(at, _small(folder, ".gitignore"))
+                patterns = patterns.extend(at, _small(folder, ".gitignore"))
             prefix = f"{at}/" if at else ""
             for entry in listed:
                 path = prefix + entry.name
@@ -190,14 +192,14 @@ class SharedWorkspace:
         finally:
             os.close(folder)
 
-    def _patterns_above(self, located: str) -> Ignored:
+    def _patterns_above(self, located: str) -> IgnoreRules:
         """The patterns of the folders from the root down to, and without, the one located."""
-        patterns = Ignored().below("", _small(self._descriptor, ".git/info/exclude"))
+        patterns = IgnoreRules().extend("", _small(self._descriptor, ".git/info/exclude"))
         if os.path.isabs(located) or located == ".":
             return patterns
         at = ""
         for name in located.split("/"):
-            patterns = patterns.below(
+            patterns = patterns.extend(
                 at, _small(self._descriptor, f"{at}/.gitignore" if at else ".gitignore")
             )
             at = f"{at}/{name}" if at else name
@@ -240,14 +242,14 @@ class SharedWorkspace:
 
     def _check_place(self, folder: int, path: str) -> None:
         """An opened folder may be another than its name says, where the kernel followed a link."""
-        if self._open is by_kernel:
+        if self._open is open_with_openat2:
             _check_unprotected(
                 os.path.relpath(os.readlink(f"/proc/self/fd/{folder}"), self._root), path
             )
 
     def _target(self, located: str) -> str:
         """Where a link beneath the root leads to: a path that has no link in it. Raises WorkspaceError when it leads out."""
-        if self._open is not by_kernel:
+        if self._open is not open_with_openat2:
             raise _error(OSError(errno.ELOOP, ""), located, self._root)
         found = self._descend(located, os.O_PATH)
         try:
@@ -322,7 +324,7 @@ def _check(path: str) -> None:
 
 def _check_unprotected(located: str, path: str) -> None:
     """What decides which programs the user's own tools run is the user's to write."""
-    if part := protected_part(located):
+    if part := find_protected_component(located):
         raise WorkspaceError(
             f"{path} is protected: {part} holds settings that git, shells, editors or agents act on",
             remedy="It may be read, not written; ask the user to change it.",
@@ -374,7 +376,7 @@ def _name(entry: os.DirEntry[str]) -> str:
 def _small(folder: int, path: str) -> bytes:
     """A pattern file's bytes, b"" where there is none. A link is not followed: git does not follow one either."""
     try:
-        found = by_steps(folder, path, os.O_RDONLY | os.O_NONBLOCK)
+        found = open_step_by_step(folder, path, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return b""
     with os.fdopen(found, "rb") as file:

@@ -9,15 +9,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from mudroom._core.events import CallStarted, Resumed, Stored, TurnFinished, TurnStarted
-from mudroom._core.messages import Call, Message, Thinking
+from mudroom._core.events import RunResumed, StoredEvent, ToolCallStarted, TurnFinished, TurnStarted
+from mudroom._core.messages import Message, ThinkingBlock, ToolCallBlock
 from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.projections.ledger import ledger
-from mudroom.projections.run_tree import Tree
-from mudroom.projections.transcript import transcript
-from mudroom.viewer.export import single_file
-from mudroom.viewer.server import viewer
-from mudroom.viewer.sources import Given, Home
+from mudroom.projections.ledger import compute_ledger
+from mudroom.projections.run_tree import RunTree
+from mudroom.projections.transcript import build_transcript
+from mudroom.viewer.export import render_single_file
+from mudroom.viewer.server import open_viewer
+from mudroom.viewer.sources import SingleSession, StoredSessions
 
 PICTURES = Path(__file__).parents[3] / "artefacts" / "viewer"
 
@@ -27,7 +27,7 @@ SETTLED = "app.fold && app.fold.events >= {events} && !app.frame && app.run"
 @asynccontextmanager
 async def shown(page: Any, script: Any, link: str = "") -> AsyncGenerator[None]:
     """The page with one session in it, at the place the link names."""
-    async with viewer(Given(script.session, script.events), port=0) as door:
+    async with open_viewer(SingleSession(script.session, script.events), port=0) as door:
         await page.open(f"{door.url}#session={script.session}{link}")
         await page.until(SETTLED.format(events=len(script.events)))
         yield
@@ -115,22 +115,22 @@ async def test_a_click_a_key_and_a_search_are_answered_within_a_tenth_of_a_secon
 
 async def test_the_page_folds_as_every_other_screen_does(page: Any, scripts: Any) -> None:
     script = scripts.large()
-    tree = Tree()
+    tree = RunTree()
     for event in script.events:
         tree.apply(event)
     runs = {
         run.run_id: [
             run.state,
             run.turn,
-            run.tools,
-            run.failed,
+            run.tool_call_count,
+            run.failed_calls,
             run.usage.input_tokens,
             run.usage.output_tokens,
-            run.below.total_tokens,
+            run.descendant_usage.total_tokens,
         ]
         for run in tree.walk()
     }
-    book = ledger(script.events)
+    book = compute_ledger(script.events)
     async with shown(page, script):
         run = "[run.state, run.turn, run.tools, run.failed, run.usage.input, run.usage.output, total(run.below)]"
         assert (
@@ -157,7 +157,9 @@ def said(messages: Iterable[Message]) -> list[str]:
     """The texts of messages, block by block; of a call its arguments."""
     blocks = [block for message in messages for block in message.content]
     return [
-        json.dumps(block.arguments, sort_keys=True) if isinstance(block, Call) else block.text
+        json.dumps(block.arguments, sort_keys=True)
+        if isinstance(block, ToolCallBlock)
+        else block.text
         for block in blocks
     ]
 
@@ -167,17 +169,17 @@ async def test_the_context_at_a_step_is_what_the_model_saw(page: Any, scripts: A
     script.opened()
     script.root("1", "What is promised?", 2, 3)
     script.root("2", "And what is tested?", 1, 2, continues="1")
-    seen: list[Stored] = []
+    seen: list[StoredEvent] = []
     expected: dict[str, list[str]] = {}
     for event in script.events:
         if isinstance(event, TurnStarted):
-            past = transcript(script.events, "1") if event.run == "2" else ()
+            past = build_transcript(script.events, "1") if event.run == "2" else ()
             expected[f"{event.run} {event.turn}"] = said(
-                (*past, *transcript([*seen, event], event.run))
+                (*past, *build_transcript([*seen, event], event.run))
             )
         seen.append(event)
     answers = [event.message for event in seen if isinstance(event, TurnFinished)]
-    assert any(isinstance(block, Thinking) for message in answers for block in message.content)
+    assert any(isinstance(block, ThinkingBlock) for message in answers for block in message.content)
     async with shown(page, script, "&run=1.1.2&turn=3&tab=context"):
         assert _sorted(await page.run(CONTEXTS)) == _sorted(expected)
         assert "turn 3" in "".join(await texts(page, ".stepper"))
@@ -224,7 +226,7 @@ async def test_what_stayed_and_what_came_back_is_a_picture(page: Any, scripts: A
 
 async def test_a_link_leads_to_a_call_and_back_leads_back(page: Any, scripts: Any) -> None:
     script = scripts.large()
-    started = (event for event in script.events if isinstance(event, CallStarted))
+    started = (event for event in script.events if isinstance(event, ToolCallStarted))
     call = next(event.call.id for event in started if event.run == "1.3.20" and event.turn == 4)
     async with shown(page, script, f"&run=1.3.20&turn=4&call={call}"):
         assert await chosen(page) == ("1.3.20", 4, call, "transcript")
@@ -318,7 +320,7 @@ async def test_what_is_recorded_while_one_looks_appears(
     journal = SqliteJournal.open(path, session=script.session, create=True)
     half = len(script.events) // 2
     await journal.append(*script.events[:half])
-    async with viewer(Home(tmp_path / "home"), port=0) as door:
+    async with open_viewer(StoredSessions(tmp_path / "home"), port=0) as door:
         await page.open(f"{door.url}#session={script.session}")
         await page.until(SETTLED.format(events=half))
         await page.until(
@@ -395,7 +397,7 @@ async def test_a_night_between_a_kill_and_the_resume_is_drawn_short(
     script.root("1", "What is promised?", 1, 3)
     half = len(script.events) // 2
     died, night = script.events[half - 1].at, 36_000
-    again = [replace(script.events[0], at=died + night), Resumed(at=died + night, run="1")]
+    again = [replace(script.events[0], at=died + night), RunResumed(at=died + night, run="1")]
     script.events[half:] = again + [
         replace(event, at=event.at + night) for event in script.events[half:]
     ]
@@ -425,7 +427,8 @@ async def test_a_session_that_was_cut_off_does_not_go_on_in_a_file(
     file = tmp_path / "run.html"
     half = script.events[: len(script.events) // 2]
     file.write_text(
-        "".join(single_file(Given(script.session, half), script.session)), encoding="utf-8"
+        "".join(render_single_file(SingleSession(script.session, half), script.session)),
+        encoding="utf-8",
     )
     await page.open(file.as_uri())
     await page.until(SETTLED.format(events=len(half)))
@@ -452,7 +455,8 @@ async def test_hostile_text_hurts_nobody_served_or_in_a_file(
         assert "<img src=x" in "".join(await texts(page, "#body"))
     file = tmp_path / "run.html"
     file.write_text(
-        "".join(single_file(Given(script.session, script.events), script.session)), encoding="utf-8"
+        "".join(render_single_file(SingleSession(script.session, script.events), script.session)),
+        encoding="utf-8",
     )
     page.asked.clear()
     await page.open(file.as_uri())
@@ -469,7 +473,8 @@ async def test_a_file_needs_no_server_and_asks_for_nothing(
     script = scripts.large()
     file = tmp_path / "run.html"
     file.write_text(
-        "".join(single_file(Given(script.session, script.events), script.session)), encoding="utf-8"
+        "".join(render_single_file(SingleSession(script.session, script.events), script.session)),
+        encoding="utf-8",
     )
     await page.open(file.as_uri() + "#run=1.2.3&tab=context")
     await page.until(SETTLED.format(events=len(script.events)))
@@ -487,13 +492,13 @@ async def test_a_file_needs_no_server_and_asks_for_nothing(
 async def test_sessions_can_be_chosen_and_an_empty_home_says_how_to_begin(
     page: Any, scripts: Any, tmp_path: Path
 ) -> None:
-    async with viewer(Home(tmp_path / "empty"), port=0) as door:
+    async with open_viewer(StoredSessions(tmp_path / "empty"), port=0) as door:
         await page.open(door.url)
         await page.until("document.querySelector('#list .empty')")
         assert "mudroom -p" in "".join(await texts(page, "#list"))
         await page.picture(PICTURES / "empty.png")
     await scripts.record(tmp_path / "home", scripts.hostile())
-    async with viewer(Home(tmp_path / "home"), port=0) as door:
+    async with open_viewer(StoredSessions(tmp_path / "home"), port=0) as door:
         await page.open(door.url)
         await page.until("document.querySelector('.session')")
         await page.picture(PICTURES / "sessions.png")

@@ -11,11 +11,11 @@ import msgspec
 
 from ... import agent_files
 from ..._core.agents import Agent
-from ...agent_files import Finding, Found, Severity
+from ...agent_files import Diagnostic, LoadedAgents, Severity
 from ...errors import MudroomError, UnknownName, UsageError
-from ...projections.safe_text import clean, one_line
+from ...projections.safe_text import sanitize, sanitize_line
 
-INLINE = "--agents"
+INLINE_ORIGIN = "--agents"
 """What findings name as the place of agents given on the command line."""
 
 _TEMPLATE = """\
@@ -35,27 +35,27 @@ End with a clear, self-contained summary of findings: only this last message is 
 """
 
 
-def found(cwd: str, environ: Mapping[str, str]) -> Found:
+def load_agent_files(cwd: str, environ: Mapping[str, str]) -> LoadedAgents:
     """All agent files and skills that hold in a folder."""
-    return agent_files.agents_from(cwd, home=environ.get("HOME", ""))
+    return agent_files.load_agent_files(cwd, home=environ.get("HOME", ""))
 
 
-def remarks(cwd: str, environ: Mapping[str, str]) -> list[Finding]:
+def collect_findings(cwd: str, environ: Mapping[str, str]) -> list[Diagnostic]:
     """All there is to say about agent files, skills and context files that hold in a folder."""
-    context = agent_files.context_from(cwd, home=environ.get("HOME", ""))
-    return [*found(cwd, environ).findings, *context.findings]
+    context = agent_files.load_context_files(cwd, home=environ.get("HOME", ""))
+    return [*load_agent_files(cwd, environ).diagnostics, *context.diagnostics]
 
 
-def listing(cwd: str, environ: Mapping[str, str], *, as_json: bool) -> int:
+def print_agents(cwd: str, environ: Mapping[str, str], *, as_json: bool) -> int:
     """Print the agents and skills there are, and how many findings; the exit code."""
-    here = found(cwd, environ)
+    here = load_agent_files(cwd, environ)
     rows = list(_rows(here))
     if as_json:
         skills = [
             {"name": skill.name, "description": skill.description, "path": skill.path}
             for skill in here.skills.values()
         ]
-        findings = msgspec.to_builtins(here.findings)
+        findings = msgspec.to_builtins(here.diagnostics)
         print(
             json.dumps(
                 {"agents": rows, "skills": skills, "findings": findings},
@@ -66,52 +66,62 @@ def listing(cwd: str, environ: Mapping[str, str], *, as_json: bool) -> int:
         return 0
     for row in rows:
         print(
-            clean(
-                f"{row['name']:<18} {one_line(row['description'])}\n{'':<18} {row['path'] or 'built in'}"
+            sanitize(
+                f"{row['name']:<18} {sanitize_line(row['description'])}\n{'':<18} {row['path'] or 'built in'}"
             )
         )
     for skill in here.skills.values():
         print(
-            clean(f"{skill.name:<18} skill: {one_line(skill.description)}\n{'':<18} {skill.path}")
+            sanitize(
+                f"{skill.name:<18} skill: {sanitize_line(skill.description)}\n{'':<18} {skill.path}"
+            )
         )
-    if count := agent_files.counted(here.findings):
+    if count := agent_files.count_by_severity(here.diagnostics):
         print(f"{count}: mudroom agents check shows them.")
     return 0
 
 
-def _rows(here: Found) -> Iterator[dict[str, Any]]:
-    named = {agent.name for agent in (*here.agents, *here.mains)}
-    builtin = [agent_files.builtin(name) for name in agent_files.BUILT_IN if name not in named]
-    for agent in (*here.agents, *here.mains, *builtin):
+def _rows(here: LoadedAgents) -> Iterator[dict[str, Any]]:
+    named = {agent.name for agent in (*here.agents, *here.main_agents)}
+    builtin = [
+        agent_files.load_builtin_agent(name)
+        for name in agent_files.BUILTIN_AGENTS
+        if name not in named
+    ]
+    for agent in (*here.agents, *here.main_agents, *builtin):
         yield {
             "name": agent.name,
             "description": agent.description,
             "model": agent.model,
             "tools": None if agent.tools is None else list(agent.tools),
-            "root_only": agent in here.mains,
+            "root_only": agent in here.main_agents,
             "path": here.paths.get(agent.name, ""),
         }
 
 
-def showing(cwd: str, environ: Mapping[str, str], name: str) -> int:
+def print_agent(cwd: str, environ: Mapping[str, str], name: str) -> int:
     """Print one agent as it would run; the exit code. Raises UnknownName."""
-    here = found(cwd, environ)
+    here = load_agent_files(cwd, environ)
     agents = {
         agent.name: agent
-        for agent in (*map(agent_files.builtin, agent_files.BUILT_IN), *here.agents, *here.mains)
+        for agent in (
+            *map(agent_files.load_builtin_agent, agent_files.BUILTIN_AGENTS),
+            *here.agents,
+            *here.main_agents,
+        )
     }
-    agent = {agent_files.folded(known): agent for known, agent in agents.items()}.get(
-        agent_files.folded(name)
+    agent = {agent_files.fold_name(known): agent for known, agent in agents.items()}.get(
+        agent_files.fold_name(name)
     )
     if agent is None:
         raise UnknownName("agent", name, agents)
     path = here.paths.get(agent.name, "")
     for key, value in _facts(agent, path):
-        print(clean(f"{key + ':':<13} {value}"))
-    print(f"\n{clean(agent.instructions)}")
-    mine = [finding for finding in here.findings if finding.path == path]
+        print(sanitize(f"{key + ':':<13} {value}"))
+    print(f"\n{sanitize(agent.instructions)}")
+    mine = [finding for finding in here.diagnostics if finding.path == path]
     for finding in mine:
-        print(clean(f"{finding}"))
+        print(sanitize(f"{finding}"))
     return 0
 
 
@@ -141,9 +151,9 @@ def _facts(agent: Agent, path: str) -> Iterator[tuple[str, str]]:
     yield "context", agent.context
 
 
-def beginning(cwd: str, name: str) -> int:
+def create_agent_file(cwd: str, name: str) -> int:
     """Write a new agent's file below a folder, for a person to fill in; the exit code. Raises UsageError if there is one."""
-    plain = agent_files.plain_name(name)
+    plain = agent_files.normalize_name(name)
     if not plain:
         raise UsageError(f"{name!r} is no name", remedy="Use letters and hyphens.")
     path = os.path.join(cwd, ".agents", "agents", f"{plain}.md")
@@ -161,28 +171,28 @@ def beginning(cwd: str, name: str) -> int:
     return 0
 
 
-def checking(cwd: str, environ: Mapping[str, str], paths: Iterable[str]) -> int:
+def check_agent_files(cwd: str, environ: Mapping[str, str], paths: Iterable[str]) -> int:
     """Print what is wrong with files, those that hold in a folder if none is named; 1 if one of them cannot be used."""
     named = list(paths)
     findings = (
         [finding for path in named for finding in _checked(path)]
         if named
-        else remarks(cwd, environ)
+        else collect_findings(cwd, environ)
     )
     for finding in sorted(findings, key=lambda finding: (finding.path, finding.line)):
-        print(clean(f"{finding}"))
-    print(agent_files.counted(findings) or "Nothing is wrong.")
+        print(sanitize(f"{finding}"))
+    print(agent_files.count_by_severity(findings) or "Nothing is wrong.")
     return int(any(finding.severity is Severity.ERROR for finding in findings))
 
 
-def _checked(path: str) -> list[Finding]:
+def _checked(path: str) -> list[Diagnostic]:
     if not os.path.exists(path):
         raise UsageError("no such file or folder", where=path)
-    files = agent_files.below(path, "") if os.path.isdir(path) else [path]
-    findings: list[Finding] = []
+    files = agent_files.find_files(path, "") if os.path.isdir(path) else [path]
+    findings: list[Diagnostic] = []
     for file in files:
         if os.path.basename(file) == "SKILL.md":
-            findings += agent_files.skill_of(file)[1]
+            findings += agent_files.load_skill(file)[1]
         elif file.endswith((".md", ".toml")) and not (
             os.path.isdir(path) and _of_a_skill(file, path)
         ):
@@ -194,7 +204,9 @@ def _checked(path: str) -> list[Finding]:
                 ),
                 "agents",
             )
-            findings += agent_files.agent_of(os.path.abspath(file), dialect)[1].notes.findings
+            findings += agent_files.load_agent_file(os.path.abspath(file), dialect)[
+                1
+            ].diagnostics.items
     return findings
 
 
@@ -207,38 +219,40 @@ def _of_a_skill(file: str, top: str) -> bool:
     return False
 
 
-def inline(text: str) -> list[Agent]:
+def parse_inline_agents(text: str) -> list[Agent]:
     """The agents of `--agents`: a JSON object of name -> keys as in agent files. Raises UsageError for what cannot be used."""
     agents: list[Agent] = []
-    for name, keys in _object(text, INLINE).items():
+    for name, keys in _parse_json_object(text, INLINE_ORIGIN).items():
         if not isinstance(keys, dict):
             raise UsageError(
                 f"{name} is no object of keys",
-                where=INLINE,
+                where=INLINE_ORIGIN,
                 remedy='Write {"name": {"description": …, "prompt": …}}.',
             )
-        agent, draft = agent_files.inline(cast("dict[str, Any]", keys), name, INLINE)
+        agent, draft = agent_files.parse_agent_keys(
+            cast("dict[str, Any]", keys), name, INLINE_ORIGIN
+        )
         if agent is None:
             why = next(
                 (
                     finding.text
-                    for finding in draft.notes.findings
+                    for finding in draft.diagnostics.items
                     if finding.severity is Severity.ERROR
                 ),
-                draft.off,
+                draft.unused_reason,
             )
-            raise UsageError(f"agent {name}: {why}", where=INLINE)
+            raise UsageError(f"agent {name}: {why}", where=INLINE_ORIGIN)
         agents.append(agent)
     return agents
 
 
-def schema(given: str) -> dict[str, Any]:
+def load_json_schema(given: str) -> dict[str, Any]:
     """The JSON Schema of `--json-schema`: JSON, or the name of a file of it. Raises UsageError."""
     if given.lstrip().startswith("{"):
-        return _object(given, "--json-schema")
+        return _parse_json_object(given, "--json-schema")
     try:
         with open(given, encoding="utf-8") as file:
-            return _object(file.read(), given)
+            return _parse_json_object(file.read(), given)
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(
             f"cannot be read: {getattr(error, 'strerror', None) or error}",
@@ -246,7 +260,7 @@ def schema(given: str) -> dict[str, Any]:
         ) from None
 
 
-def _object(text: str, where: str) -> dict[str, Any]:
+def _parse_json_object(text: str, where: str) -> dict[str, Any]:
     try:
         value = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -18,17 +18,17 @@ from msgspec import Struct
 
 from ... import config
 from ..._version import __version__
-from ...agent_files import counted
+from ...agent_files import count_by_severity
 from ...config import Settings
 from ...errors import JournalError, MudroomError
 from ...models import providers as table
-from ..output.text import clean
-from .list_sessions import recorded, summary
+from ..output.text import sanitize
+from .list_sessions import iterate_sessions, summarize_session
 
-RECENT = 20
+CHECKED_SESSIONS = 20
 """How many of the newest records are read through."""
 
-SIGNS = {"ok": "ok  ", "warn": "note", "fail": "FAIL"}
+STATE_LABELS = {"ok": "ok  ", "warn": "note", "fail": "FAIL"}
 
 
 class Check(Struct, frozen=True):
@@ -44,14 +44,14 @@ class Check(Struct, frozen=True):
     remedy: str = ""
 
 
-def examination() -> list[Check]:
+def run_checks() -> list[Check]:
     """Look at everything."""
     return list(_checks(os.environ))
 
 
-def examine(*, as_json: bool) -> int:
+def print_checks(*, as_json: bool) -> int:
     """Print all checks; the exit code: 1 if one has failed."""
-    checks = examination()
+    checks = run_checks()
     if as_json:
         print(
             json.dumps(
@@ -62,13 +62,13 @@ def examine(*, as_json: bool) -> int:
         )
     else:
         for check in checks:
-            print(f"{SIGNS[check.state]}  {check.name}: {clean(check.found)}")
+            print(f"{STATE_LABELS[check.state]}  {check.name}: {sanitize(check.found)}")
             if check.remedy:
-                print(f"      {clean(check.remedy)}")
+                print(f"      {sanitize(check.remedy)}")
     return int(any(check.state == "fail" for check in checks))
 
 
-class Row(Struct, frozen=True):
+class ProviderRow(Struct, frozen=True):
     """One provider.
 
     Arguments:
@@ -86,9 +86,9 @@ class Row(Struct, frozen=True):
     reachable: bool | None = None
 
 
-def providers(settings: Settings, *, as_json: bool) -> int:
+def print_providers(settings: Settings, *, as_json: bool) -> int:
     """Print who serves models, and whose key or address is found; the exit code."""
-    listed, chosen = rows(os.environ), _chosen(settings, os.environ)
+    listed, chosen = list_providers(os.environ), _model_in_use(settings, os.environ)
     if as_json:
         print(
             json.dumps(
@@ -103,14 +103,18 @@ def providers(settings: Settings, *, as_json: bool) -> int:
         (row for row in listed if row.wire != "library"), key=lambda row: not row.found
     ):
         state = f"found {row.by}".rstrip() if row.found else f"set {row.wanted}"
-        print(clean(f"{row.provider:<11} {row.wire:<9} {state:<26} {row.model}{_reach(row)}"))
+        print(
+            sanitize(
+                f"{row.provider:<11} {row.wire:<9} {state:<26} {row.model}{_reachable_text(row)}"
+            )
+        )
     print(
         f"By the extra mudroom[providers]: {', '.join(row.provider for row in listed if row.wire == 'library')}"
     )
     return 0
 
 
-def rows(environ: Mapping[str, str]) -> list[Row]:
+def list_providers(environ: Mapping[str, str]) -> list[ProviderRow]:
     """All providers but the one of tests. Only a server on this machine is knocked at; nothing is sent to others."""
     return [
         _row(provider, environ)
@@ -119,31 +123,33 @@ def rows(environ: Mapping[str, str]) -> list[Row]:
     ]
 
 
-def _row(provider: table.Provider, environ: Mapping[str, str]) -> Row:
-    address = next((name for name in provider.urls if environ.get(name, "").strip()), "")
-    by = table.key_variable(provider, environ) if table.has_key(provider, environ) else address
-    url = urlsplit(table.base_url(provider, environ))
+def _row(provider: table.Provider, environ: Mapping[str, str]) -> ProviderRow:
+    address = next((name for name in provider.url_vars if environ.get(name, "").strip()), "")
+    by = table.find_key_variable(provider, environ) if table.has_key(provider, environ) else address
+    url = urlsplit(table.get_base_url(provider, environ))
     place = (
         f"{url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}{url.path}"
         if url.hostname
         else ""
     )
     knock = by and url.hostname in ("localhost", "127.0.0.1", "::1")
-    return Row(
+    return ProviderRow(
         provider=provider.name,
         wire=provider.wire,
         found=bool(by) or provider.wire == "offline",
         by=by,
-        wanted=next(iter(provider.urls if provider.local else provider.keys), ""),
+        wanted=next(iter(provider.url_vars if provider.is_local else provider.key_vars), ""),
         base_url=place,
-        model=provider.model,
-        reachable=_answers(str(url.hostname), url.port or (443 if url.scheme == "https" else 80))
+        model=provider.default_model,
+        reachable=_accepts_connections(
+            str(url.hostname), url.port or (443 if url.scheme == "https" else 80)
+        )
         if knock
         else None,
     )
 
 
-def _answers(host: str, port: int) -> bool:
+def _accepts_connections(host: str, port: int) -> bool:
     try:
         socket.create_connection((host, port), timeout=1).close()
     except OSError:
@@ -151,7 +157,7 @@ def _answers(host: str, port: int) -> bool:
     return True
 
 
-def _reach(row: Row) -> str:
+def _reachable_text(row: ProviderRow) -> str:
     return (
         ""
         if row.reachable is None
@@ -159,15 +165,19 @@ def _reach(row: Row) -> str:
     )
 
 
-def _chosen(settings: Settings, environ: Mapping[str, str]) -> str:
-    return (table.default(environ) or "offline") if settings.model == "auto" else settings.model
+def _model_in_use(settings: Settings, environ: Mapping[str, str]) -> str:
+    return (
+        (table.choose_default_model(environ) or "offline")
+        if settings.model == "auto"
+        else settings.model
+    )
 
 
 def _checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield Check("mudroom", "ok", __version__)
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
     yield Check("platform", "ok", platform.platform())
-    home = config.home(environ)
+    home = config.find_home(environ)
     yield _settings(environ)
     yield _writable(home)
     yield _journals(home)
@@ -180,14 +190,14 @@ def _checks(environ: Mapping[str, str]) -> Iterator[Check]:
 
 def _settings(environ: Mapping[str, str]) -> Check:
     try:
-        settings = config.load(cwd=".", environ=environ, flags={})
+        settings = config.load_settings(cwd=".", environ=environ, flags={})
     except MudroomError as error:
         return Check("settings", "fail", str(error), "Mend or remove that line.")
     origins = ", ".join(f"{name} from {where}" for name, where in settings.origins.items())
     return Check(
         "settings",
         "ok",
-        f"{config.config_file(environ)}{'' if origins else ' (nothing set)'} {origins}".strip(),
+        f"{config.find_user_file(environ)}{'' if origins else ' (nothing set)'} {origins}".strip(),
     )
 
 
@@ -210,9 +220,9 @@ def _writable(home: str) -> Check:
 def _journals(home: str) -> Check:
     total, broken = 0, list[str]()
     try:
-        for info in islice(recorded(home), RECENT):
+        for info in islice(iterate_sessions(home), CHECKED_SESSIONS):
             total += 1
-            if trouble := summary(info).trouble:
+            if trouble := summarize_session(info).trouble:
                 broken.append(trouble)
     except JournalError as error:
         return Check("journals", "fail", str(error))
@@ -229,7 +239,7 @@ def _journals(home: str) -> Check:
 
 
 def _models(environ: Mapping[str, str]) -> Iterator[Check]:
-    listed = [row for row in rows(environ) if row.by]
+    listed = [row for row in list_providers(environ) if row.by]
     for row in listed:
         if row.reachable is False:
             yield Check(
@@ -242,7 +252,7 @@ def _models(environ: Mapping[str, str]) -> Iterator[Check]:
         yield Check(
             "models",
             "ok",
-            f"{table.default(environ)} is the default; found {', '.join(row.by for row in listed)}",
+            f"{table.choose_default_model(environ)} is the default; found {', '.join(row.by for row in listed)}",
         )
     else:
         remedy = "For a real one set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENAI_BASE_URL or OLLAMA_HOST."
@@ -255,17 +265,19 @@ def _models(environ: Mapping[str, str]) -> Iterator[Check]:
 
 
 def _agents(environ: Mapping[str, str]) -> Check:
-    from .agents import found, remarks
+    from .agents import collect_findings, load_agent_files
 
-    findings, here = remarks(".", environ), found(".", environ)
+    findings, here = collect_findings(".", environ), load_agent_files(".", environ)
     wrong = [finding for finding in findings if finding.severity != "note"]
-    what = f"{len(here.agents) + len(here.mains)} agents and {len(here.skills)} skills in files"
+    what = (
+        f"{len(here.agents) + len(here.main_agents)} agents and {len(here.skills)} skills in files"
+    )
     if not wrong:
         return Check("agents", "ok", what)
     return Check(
         "agents",
         "warn",
-        f"{what}; {counted(findings)}, the first: {wrong[0]}",
+        f"{what}; {count_by_severity(findings)}, the first: {wrong[0]}",
         "mudroom agents check lists them all.",
     )
 
@@ -274,12 +286,12 @@ def _sandbox(environ: Mapping[str, str]) -> Check:
     from ...sandboxes import detect
 
     remedy = "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)."
-    found = detect.look(detect.find(environ, os.getcwd()))
-    if found.weak:
+    found = detect.run_probes(detect.find_bwrap(environ, os.getcwd()))
+    if found.weakness:
         return Check(
             "sandbox",
             "warn",
-            f"full, but {found.weak.partition('. ')[0]}",
+            f"full, but {found.weakness.partition('. ')[0]}",
             "Work as another user than root.",
         )
     if found.tier == "full":
@@ -292,10 +304,10 @@ def _sandbox(environ: Mapping[str, str]) -> Check:
         return Check(
             "sandbox",
             "warn",
-            f"file: commands are held by Landlock and a filter, not by namespaces: {found.no_full}",
+            f"file: commands are held by Landlock and a filter, not by namespaces: {found.no_full_reason}",
             remedy,
         )
-    words = f"none: every command must be confirmed, and where nobody can, none runs: {found.no_full}; {found.no_file}"
+    words = f"none: every command must be confirmed, and where nobody can, none runs: {found.no_full_reason}; {found.no_file_reason}"
     return Check("sandbox", "warn", words, remedy)
 
 

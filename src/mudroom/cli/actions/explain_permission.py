@@ -8,28 +8,31 @@ from typing import Any
 
 import msgspec
 
-from ..._core.tools import Effect, Tool, canonical
+from ..._core.tools import Effect, Tool, canonical_tool_name
 from ...permissions.policy import RulePolicy
 from ...permissions.rules import Permissions
-from ...projections.safe_text import one_line
+from ...projections.safe_text import sanitize_line
 
 _TELLING = {"bash": "command", "task": "agent", "skill": "name", "web_fetch": "url"}
 
 
-def explained(held: Permissions, words: str, *, tool: str, cwd: str, as_json: bool) -> int:
+def explain_call(held: Permissions, words: str, *, tool: str, cwd: str, as_json: bool) -> int:
     """Print it; exit code 0 if it would be allowed, 1 if asked or denied.
 
     Arguments:
         words: the command, or the file, agent or address of another tool.
     """
-    name = canonical(tool)
+    name = canonical_tool_name(tool)
     policy = RulePolicy(
         held, root=os.path.realpath(cwd), home=os.environ.get("HOME", "/"), tier=lambda: "off"
     )
     stand_in = _tool(name)
     arguments = {_TELLING.get(name, "file_path"): words}
     decision = policy.decide(stand_in, arguments, held.mode)
-    parts = [policy.settled(finding, held.mode) for finding in policy.findings(stand_in, arguments)]
+    parts = [
+        policy.apply_mode(finding, held.mode)
+        for finding in policy.collect_findings(stand_in, arguments)
+    ]
     if as_json:
         print(
             msgspec.json.encode({"decision": decision, "mode": held.mode, "parts": parts}).decode()
@@ -41,7 +44,7 @@ def explained(held: Permissions, words: str, *, tool: str, cwd: str, as_json: bo
         )
         for part in parts if len(parts) > 1 else ():
             print(
-                f"  {part.verdict:5}  {one_line(part.part, 60)}: {part.why}"
+                f"  {part.verdict:5}  {sanitize_line(part.part, 60)}: {part.why}"
                 + (f", by {part.rule}" if part.rule else "")
             )
     sys.stdout.flush()

@@ -15,13 +15,20 @@ from uuid import UUID, uuid5
 from zlib import crc32
 
 from ..._core.agents import Brief
-from ..._core.events import CallFinished, RunStarted, SessionOpened, Stored, Told, TurnFinished
-from ..output.stream_json import anthropic, stop_reason
+from ..._core.events import (
+    NoteInjected,
+    RunStarted,
+    SessionOpened,
+    StoredEvent,
+    ToolCallFinished,
+    TurnFinished,
+)
+from ..output.stream_json import to_anthropic_message, to_anthropic_stop_reason
 
 _LONGEST = 200
 
 
-class Transcripts:
+class ClaudeTranscripts:
     """A fold of one session's events into files; the same record gives the same bytes. `files`: path -> lines."""
 
     def __init__(self, session: str) -> None:
@@ -31,7 +38,7 @@ class Transcripts:
         self._last: dict[str, str] = {}
         self._count = 0
 
-    def apply(self, event: Stored) -> None:
+    def apply(self, event: StoredEvent) -> None:
         """Take in the next event."""
         if isinstance(event, SessionOpened):
             self._cwd, self._version = event.cwd, event.version
@@ -61,9 +68,9 @@ class Transcripts:
             ]
         self._add(brief, event, "user", message={"role": "user", "content": brief.prompt})
 
-    def _tell(self, brief: Brief, event: Stored) -> None:
+    def _tell(self, brief: Brief, event: StoredEvent) -> None:
         match event:
-            case Told():
+            case NoteInjected():
                 said = {"role": "user", "content": [{"type": "text", "text": event.text}]}
                 self._add(brief, event, "user", message=said, isMeta=event.origin == "engine")
             case TurnFinished():
@@ -72,11 +79,13 @@ class Transcripts:
                     brief,
                     event,
                     "assistant",
-                    message=anthropic(
-                        message, message.model or brief.model, stop_reason(message.stop)
+                    message=to_anthropic_message(
+                        message,
+                        message.model or brief.model,
+                        to_anthropic_stop_reason(message.stop_reason),
                     ),
                 )
-            case CallFinished():
+            case ToolCallFinished():
                 block: dict[str, Any] = {
                     "type": "tool_result",
                     "tool_use_id": event.call_id,
@@ -94,7 +103,7 @@ class Transcripts:
             case _:
                 pass
 
-    def _add(self, brief: Brief, event: Stored, kind: str, **fields: Any) -> None:
+    def _add(self, brief: Brief, event: StoredEvent, kind: str, **fields: Any) -> None:
         self._count += 1
         child, own = self._is_child(brief.run_id), str(uuid5(UUID(self._session), str(self._count)))
         line = {
@@ -121,11 +130,11 @@ class Transcripts:
         return bool(brief and brief.depth)
 
     def _path(self, brief: Brief) -> str:
-        stem = f"{project(self._cwd)}/{self._session}"
+        stem = f"{project_folder_name(self._cwd)}/{self._session}"
         return f"{stem}/subagents/agent-{brief.run_id}.jsonl" if brief.depth else f"{stem}.jsonl"
 
 
-def project(cwd: str) -> str:
+def project_folder_name(cwd: str) -> str:
     """The name of a folder's folder of transcripts: its path with a dash for all that is no letter or digit."""
     name = re.sub(r"[^a-zA-Z0-9]", "-", cwd)
     return (
@@ -135,17 +144,17 @@ def project(cwd: str) -> str:
     )
 
 
-def write(session: str, events: Iterable[Stored], folder: Path) -> list[Path]:
+def write_transcripts(session: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
     """Write a session's transcripts below a folder, for the user alone; the files."""
-    from ...journals.sqlite.store import make_folder, rewrite
+    from ...journals.sqlite.store import make_private_folder, write_private_file
 
-    fold = Transcripts(session)
+    fold = ClaudeTranscripts(session)
     for event in events:
         fold.apply(event)
     paths = [folder / name for name in fold.files]
     for path, lines in zip(paths, fold.files.values(), strict=True):
-        make_folder(path.parent)
-        rewrite(path, "".join(lines).encode("utf-8", "replace"))
+        make_private_folder(path.parent)
+        write_private_file(path, "".join(lines).encode("utf-8", "replace"))
     return paths
 
 

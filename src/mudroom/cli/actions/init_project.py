@@ -30,7 +30,7 @@ End with a clear, self-contained summary: only this last message is read.
 """
 
 
-def begin(cwd: str) -> Iterator[str]:
+def write_starter_files(cwd: str) -> Iterator[str]:
     """Write them below a folder; a line about each. Raises OSError."""
     folder = Path(cwd)
     for path, text in (

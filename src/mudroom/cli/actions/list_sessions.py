@@ -14,16 +14,16 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ..._core.events import SessionOpened, Stored
+from ..._core.events import SessionOpened, StoredEvent
 from ...errors import JournalError, UnknownName, UsageError
-from ...journals.sqlite.journal import read_only
-from ...journals.sqlite.session_names import named
-from ...journals.sqlite.store import SessionInfo, sessions, writer
-from ...projections.run_tree import Tree
-from ..output.progress import colored
-from ..output.text import cut, glyphs, one_line, tokens
+from ...journals.sqlite.journal import open_reader
+from ...journals.sqlite.session_names import find_session
+from ...journals.sqlite.store import SessionInfo, list_sessions, writer_pid
+from ...projections.run_tree import RunTree
+from ..output.progress import should_color
+from ..output.text import choose_glyphs, format_tokens, sanitize_line, truncate
 
-WIDE = 200
+WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line where there is no terminal."""
 
 
@@ -52,10 +52,10 @@ class Summary(Struct, frozen=True, kw_only=True):
     trouble: str = ""
 
 
-def recorded(home: str) -> Iterator[SessionInfo]:
+def iterate_sessions(home: str) -> Iterator[SessionInfo]:
     """The sessions below `home`, newest first. Raises JournalError when the folder cannot be read."""
     try:
-        yield from sessions(home)
+        yield from list_sessions(home)
     except OSError as error:
         remedy = "Set MUDROOM_HOME to a folder of your own."
         raise JournalError(
@@ -63,17 +63,17 @@ def recorded(home: str) -> Iterator[SessionInfo]:
         ) from None
 
 
-def summary(info: SessionInfo) -> Summary:
+def summarize_session(info: SessionInfo) -> Summary:
     """A session's record in one line; a record that cannot be read says so and stops nothing."""
     try:
-        record = read_only(info.path)
+        record = open_reader(info.path)
         return _folded(info, record.meta.name, record.read())
     except JournalError as error:
         return Summary(id=info.id, when=info.mtime, trouble=str(error))
 
 
-def _folded(info: SessionInfo, name: str, events: Iterable[Stored]) -> Summary:
-    tree, folder = Tree(), ""
+def _folded(info: SessionInfo, name: str, events: Iterable[StoredEvent]) -> Summary:
+    tree, folder = RunTree(), ""
     for event in events:
         if isinstance(event, SessionOpened):
             folder = event.cwd
@@ -88,19 +88,19 @@ def _folded(info: SessionInfo, name: str, events: Iterable[Stored]) -> Summary:
         reason=last.report.reason.value if last and last.report else "",
         prompts=len(roots),
         children=len(tree.runs) - len(roots),
-        tokens=sum(root.subtree.total_tokens for root in roots),
+        tokens=sum(root.total_usage.total_tokens for root in roots),
         name=name,
         state="live"
-        if writer(info.path)
+        if writer_pid(info.path)
         else "finished"
         if all(root.report for root in roots)
         else "interrupted",
     )
 
 
-def listing(home: str, *, as_json: bool, limit: int) -> int:
+def print_sessions(home: str, *, as_json: bool, limit: int) -> int:
     """Print the newest sessions; the exit code. `limit`: how many."""
-    found = [summary(info) for info in islice(recorded(home), limit)]
+    found = [summarize_session(info) for info in islice(iterate_sessions(home), limit)]
     if as_json:
         print(
             json.dumps(
@@ -114,20 +114,20 @@ def listing(home: str, *, as_json: bool, limit: int) -> int:
     else:
         width = _width()
         for item in found:
-            print(cut(_row(item), width))
+            print(truncate(_row(item), width))
     return 0
 
 
 def _row(item: Summary) -> str:
     head = f"{item.id[:8]}  {time.strftime('%Y-%m-%d %H:%M', time.localtime(item.when))}"
     if item.trouble:
-        return f"{head}  {one_line(item.trouble)}"
+        return f"{head}  {sanitize_line(item.trouble)}"
     children = f"{item.children} {'child' if item.children == 1 else 'children'}"
-    figures = f"{item.state if item.state != 'finished' else item.reason:<11} {children:>11} {tokens(item.tokens):>7} tokens"
-    return f"{head}  {figures}  {Path(item.folder).name}: {f'[{one_line(item.name)}] ' if item.name else ''}{one_line(item.prompt)}"
+    figures = f"{item.state if item.state != 'finished' else item.reason:<11} {children:>11} {format_tokens(item.tokens):>7} tokens"
+    return f"{head}  {figures}  {Path(item.folder).name}: {f'[{sanitize_line(item.name)}] ' if item.name else ''}{sanitize_line(item.prompt)}"
 
 
-def showing(home: str, name: str, run_id: str | None, *, color: str) -> int:
+def print_session(home: str, name: str, run_id: str | None, *, color: str) -> int:
     """Print one session: its tree and ledger, or the transcript of one of its runs; the exit code.
 
     Arguments:
@@ -135,8 +135,8 @@ def showing(home: str, name: str, run_id: str | None, *, color: str) -> int:
 
     Raises UnknownName: no such session or run. JournalError: its record cannot be read.
     """
-    events = list(read_only(_path(home, name)).read())
-    tree = Tree()
+    events = list(open_reader(_path(home, name)).read())
+    tree = RunTree()
     for event in events:
         tree.apply(event)
     if run_id is not None and run_id not in tree.runs:
@@ -145,8 +145,8 @@ def showing(home: str, name: str, run_id: str | None, *, color: str) -> int:
 
     look: dict[str, Any] = {
         "columns": _width(),
-        "color": colored(sys.stdout, color),
-        "signs": glyphs(sys.stdout.encoding),
+        "color": should_color(sys.stdout, color),
+        "signs": choose_glyphs(sys.stdout.encoding),
     }
     print(render_tree(events, **look))
     for each in [run_id] if run_id else [root.run_id for root in tree.roots]:
@@ -156,12 +156,12 @@ def showing(home: str, name: str, run_id: str | None, *, color: str) -> int:
 
 def _path(home: str, name: str) -> Path:
     if name != "last":
-        return named(home, name)
-    newest = next(recorded(home), None)
+        return find_session(home, name)
+    newest = next(iterate_sessions(home), None)
     if newest is None:
         raise UsageError("no session is recorded yet", where=home)
     return newest.path
 
 
 def _width() -> int:
-    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDE
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL

@@ -9,12 +9,12 @@ from ..._core.agents import Mode
 from ...config import Settings
 from ...errors import UsageError
 from ...permissions import settings as files
-from ...permissions.rules import ALLOW, DENY, Permissions, Rule, listed, parse_rules
+from ...permissions.rules import ALLOW, DENY, Permissions, Rule, parse_rules, split_rules
 
 MODES = [mode.value for mode in Mode]
 
 
-def permitted(
+def load_permissions(
     settings: Settings, cwd: str, *, attended: bool = False
 ) -> tuple[Permissions, tuple[str, ...]]:
     """Permissions as files and flags say, and what the person should know of them.
@@ -24,13 +24,13 @@ def permitted(
 
     Raises UsageError for a wrong rule on the command line, or for a mode that settings forbid.
     """
-    found = files.load(cwd, person=os.environ.get("HOME", ""))
+    found = files.load_settings(cwd, user_home=os.environ.get("HOME", ""))
     allowed = _flagged(settings, "allowed_tools", ALLOW)
     rules = (*found.rules, *allowed, *_flagged(settings, "disallowed_tools", DENY))
     mode = (
         Mode(settings.permission_mode) if settings.permission_mode else found.mode or Mode.DEFAULT
     )
-    if mode is Mode.BYPASS and found.no_bypass:
+    if mode is Mode.BYPASS and found.bypass_disabled:
         raise UsageError(
             "settings forbid to bypass permissions",
             remedy="Take the flag away, or disableBypassPermissionsMode.",
@@ -40,20 +40,20 @@ def permitted(
     ), found.notes
 
 
-def trusts(settings: Settings, cwd: str) -> bool:
+def is_trusted(settings: Settings, cwd: str) -> bool:
     """Whether the folder's files get the rights they ask for: by flag, or because the person trusts the folder."""
-    from ...permissions.trust import trusted
+    from ...permissions.trust import is_trusted
 
-    return settings.trust or trusted(settings.home, cwd)
+    return settings.trust or is_trusted(settings.home, cwd)
 
 
 def _flagged(settings: Settings, name: str, verdict: str) -> tuple[Rule, ...]:
     origin = settings.origin(name)
     flag = f"--{name.replace('_', '-')}" if origin == "flag" else origin
-    return parse_rules(listed([getattr(settings, name)]), verdict, origin=flag)
+    return parse_rules(split_rules([getattr(settings, name)]), verdict, origin=flag)
 
 
-def joined(flags: dict[str, Any]) -> dict[str, Any]:
+def join_tool_flags(flags: dict[str, Any]) -> dict[str, Any]:
     """Flags that may be given several times, as settings take them."""
     return flags | {
         name: ",".join(flags[name]) or None for name in ("allowed_tools", "disallowed_tools")

@@ -11,11 +11,11 @@ if TYPE_CHECKING:
     import click
     from click.shell_completion import CompletionItem
 
-HELP: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 """Context settings of every command."""
 
 
-def prepare(cwd: str, **flags: Any) -> Any:
+def load_settings(cwd: str, **flags: Any) -> Any:
     """Settings of this command line, once the folder is known to be there.
 
     Raises UsageError: no such folder, or a wrong setting.
@@ -28,10 +28,10 @@ def prepare(cwd: str, **flags: Any) -> Any:
             where=cwd,
             remedy="Name a folder with -C.",
         )
-    return config.load(cwd=cwd, environ=os.environ, flags=flags)
+    return config.load_settings(cwd=cwd, environ=os.environ, flags=flags)
 
 
-def folders(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
+def complete_folders(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
     """What a shell completes an option to that takes a folder."""
     from click.shell_completion import CompletionItem
 

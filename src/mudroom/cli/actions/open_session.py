@@ -9,10 +9,10 @@ from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ...config import Settings
 from ...session import Session
-from .load_permissions import permitted, trusts
+from .load_permissions import is_trusted, load_permissions
 
 
-def session(settings: Settings, cwd: str, **more: Any) -> Session:
+def create_session(settings: Settings, cwd: str, **more: Any) -> Session:
     """A session as the settings want it, not yet open. Raises UsageError for agents that cannot be used.
 
     Arguments:
@@ -20,13 +20,13 @@ def session(settings: Settings, cwd: str, **more: Any) -> Session:
     """
     agents: list[Agent] = []
     if settings.agents:
-        from .agents import inline
+        from .agents import parse_inline_agents
 
-        agents = inline(settings.agents)
-    held, notes = permitted(settings, cwd, attended="approver" in more)
+        agents = parse_inline_agents(settings.agents)
+    held, notes = load_permissions(settings, cwd, attended="approver" in more)
     wish: dict[str, Any] = {
         "permissions": held,
-        "trusted": trusts(settings, cwd),
+        "trusted": is_trusted(settings, cwd),
         "agents": agents,
         "root": settings.agent or None,
         "agent_files": True,

@@ -6,21 +6,21 @@ import os
 from importlib import import_module
 from threading import Thread
 
-from ...models.providers import default
-from ...pricing import window
+from ...models.providers import choose_default_model
+from ...pricing import context_window
 
 
-def warm(model: str, *, talking: bool = False) -> None:
+def preload_packages(model: str, *, show_context_window: bool = False) -> None:
     """Begin to import it, beside all that is set up before the first request.
 
     Arguments:
         model: a model string, or "auto". talking: how much its context holds will be shown, too.
     """
-    named = (default(os.environ) or "offline") if model == "auto" else model
+    named = (choose_default_model(os.environ) or "offline") if model == "auto" else model
     if not named.startswith(("offline", "replay:")):
-        Thread(target=_begun, args=(named if talking else "",), daemon=True).start()
+        Thread(target=_begun, args=(named if show_context_window else "",), daemon=True).start()
 
 
 def _begun(model: str) -> None:
     import_module("aiohttp")
-    window(model)
+    context_window(model)

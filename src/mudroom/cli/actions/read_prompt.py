@@ -9,20 +9,20 @@ from typing import IO, Any
 
 from ...errors import UsageError
 
-LIMIT = 10 * 1024 * 1024
+MAX_STDIN_BYTES = 10 * 1024 * 1024
 """Most bytes taken from stdin."""
 
-PATIENCE = 3.0
+STDIN_TIMEOUT = 3.0
 """Seconds a pipe may stay silent when there is a prompt already: many programs leave theirs open and never write."""
 
 
-def compose(
-    given: str | None,
+def read_prompt(
+    words: str | None,
     stdin: IO[Any] | None,
     *,
     wait: bool,
     warn: Callable[[str], None],
-    patience: float = PATIENCE,
+    timeout: float = STDIN_TIMEOUT,
 ) -> str:
     """The whole prompt.
 
@@ -34,19 +34,19 @@ def compose(
 
     Raises UsageError: nothing to do, too much, or not UTF-8.
     """
-    if given is not None and not given.strip():
+    if words is not None and not words.strip():
         raise UsageError(
             "the prompt is empty",
             remedy='Say what is to be done: mudroom -p "find the testing framework"',
         )
-    if given is None:
+    if words is None:
         return _worded(_decode(_piped(stdin, None, warn)))
     try:
-        given.encode()
+        words.encode()
     except UnicodeEncodeError:
         raise UsageError("the prompt is not UTF-8", remedy="Check the terminal's locale.") from None
-    piped = _decode(_piped(stdin, None if wait else patience, warn))
-    return f"{given}\n\n<stdin>\n{piped.rstrip()}\n</stdin>" if piped.strip() else given
+    piped = _decode(_piped(stdin, None if wait else timeout, warn))
+    return f"{words}\n\n<stdin>\n{piped.rstrip()}\n</stdin>" if piped.strip() else words
 
 
 def _worded(text: str) -> str:
@@ -88,7 +88,7 @@ def _read(descriptor: int) -> bytes:
     data = bytearray()
     while chunk := os.read(descriptor, 1 << 20):
         data += chunk
-        if len(data) > LIMIT:
+        if len(data) > MAX_STDIN_BYTES:
             raise UsageError(
                 "stdin is larger than 10 MB",
                 remedy="Put it into a file of the folder and name that file in the prompt.",

@@ -10,19 +10,19 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from ..._core.events import SessionOpened, Stored
+from ..._core.events import SessionOpened, StoredEvent
 from ...config import Settings
 from ...errors import JournalError, UsageError
-from ...journals.sqlite.store import SessionInfo, session_path, sessions, sweep
+from ...journals.sqlite.store import SessionInfo, delete_old_sessions, list_sessions, session_path
 from ...session import Session
-from ..output.text import cut, one_line, plural
-from .session_start import Start
+from ..output.text import count_noun, sanitize_line, truncate
+from .session_start import SessionStart
 
-OFFERED = 20
+MAX_OFFERED = 20
 """Most sessions a person is asked to choose from."""
 
 
-def chosen(
+def select_session(
     home: str,
     cwd: str,
     *,
@@ -31,7 +31,7 @@ def chosen(
     fork: bool,
     id: str | None,
     name: str | None,
-) -> Start:
+) -> SessionStart:
     """What the flags ask for.
 
     Arguments:
@@ -44,7 +44,13 @@ def chosen(
         raise UsageError(
             "--continue and --resume name one session each", remedy="Give one of them."
         )
-    path = last(home, cwd) if latest else None if resume is None else found(home, cwd, resume)
+    path = (
+        last_session(home, cwd)
+        if latest
+        else None
+        if resume is None
+        else find_session(home, cwd, resume)
+    )
     if path is None and fork:
         raise UsageError(
             "--fork-session copies a session", remedy="Say which: add --continue or --resume ID."
@@ -56,26 +62,28 @@ def chosen(
         )
     new_id = _uuid(id, home) if id else ""
     if name:
-        from ...journals.sqlite.session_names import fit
+        from ...journals.sqlite.session_names import check_name
 
-        fit(home, name, None if fork else path)
+        check_name(home, name, None if fork else path)
     if path is None:
-        return Start(id=new_id, name=name or "")
-    return Start(resume=path.stem, fork=fork, folder=folder(path), id=new_id, name=name or "")
+        return SessionStart(id=new_id, name=name or "")
+    return SessionStart(
+        resume=path.stem, fork=fork, folder=session_folder(path), id=new_id, name=name or ""
+    )
 
 
-def found(home: str, cwd: str, name: str) -> Path:
+def find_session(home: str, cwd: str, name: str) -> Path:
     """The file of the session a person means; "" has them choose, where that can be. Raises UnknownName or UsageError."""
-    from ...journals.sqlite.session_names import named
+    from ...journals.sqlite.session_names import find_session
 
     if name:
-        return last(home, cwd) if name == "last" else named(home, name)
+        return last_session(home, cwd) if name == "last" else find_session(home, name)
     return _picked(home, cwd)
 
 
-def last(home: str, cwd: str) -> Path:
+def last_session(home: str, cwd: str) -> Path:
     """The session that was last written of those that worked in this folder. Raises UsageError when there is none."""
-    here = next(of_folder(home, cwd), None)
+    here = next(sessions_of_folder(home, cwd), None)
     if here is None:
         raise UsageError(
             "no session of this folder is recorded",
@@ -85,48 +93,50 @@ def last(home: str, cwd: str) -> Path:
     return here.path
 
 
-def of_folder(home: str, cwd: str) -> Iterator[SessionInfo]:
+def sessions_of_folder(home: str, cwd: str) -> Iterator[SessionInfo]:
     """The sessions that worked in this folder, the one written last first."""
     here = os.path.realpath(cwd)
-    return (info for info in sessions(home) if folder(info.path) == here)
+    return (info for info in list_sessions(home) if session_folder(info.path) == here)
 
 
-def folder(path: Path) -> str:
+def session_folder(path: Path) -> str:
     """The folder a recorded session works in, "" when its record cannot be read."""
-    from ...journals.sqlite.journal import glance
+    from ...journals.sqlite.journal import read_header
 
     try:
-        first = glance(path)[1]
+        first = read_header(path)[1]
     except JournalError:
         return ""
     return first.cwd if isinstance(first, SessionOpened) else ""
 
 
-def tidy(settings: Settings) -> str:
+def delete_expired_sessions(settings: Settings) -> str:
     """Delete the sessions that are older than the settings want them kept; how many, in words, "" for none."""
-    if settings.retention_days and (count := sweep(settings.home, settings.retention_days)):
-        return f"{plural(count, 'session')} older than {plural(settings.retention_days, 'day')} deleted (retention_days)"
+    if settings.retention_days and (
+        count := delete_old_sessions(settings.home, settings.retention_days)
+    ):
+        return f"{count_noun(count, 'session')} older than {count_noun(settings.retention_days, 'day')} deleted (retention_days)"
     return ""
 
 
-def begun(opened: Session, home: str, start: Start) -> None:
+def name_session(opened: Session, home: str, start: SessionStart) -> None:
     """Give a session that was just opened the name it was asked for."""
     if start.name:
-        from ...journals.sqlite.session_names import give
+        from ...journals.sqlite.session_names import rename_session
 
-        give(home, session_path(home, opened.id), start.name)
+        rename_session(home, session_path(home, opened.id), start.name)
 
 
-def left(opened: Session, home: str) -> list[Stored]:
+def unfinished_events(opened: Session, home: str) -> list[StoredEvent]:
     """Events of the runs that a dead process left unfinished in this session."""
-    roots = set(opened.unfinished)
+    roots = set(opened.unfinished_runs)
     if not roots:
         return []
-    from ...journals.sqlite.journal import read_only
+    from ...journals.sqlite.journal import open_reader
 
     return [
         event
-        for event in read_only(session_path(home, opened.id)).read()
+        for event in open_reader(session_path(home, opened.id)).read()
         if event.run.partition(".")[0] in roots
     ]
 
@@ -152,15 +162,19 @@ def _picked(home: str, cwd: str) -> Path:
             "--resume needs a session where nobody can be asked",
             remedy="Name one of mudroom runs, or use --continue.",
         )
-    from .list_sessions import summary
+    from .list_sessions import summarize_session
 
-    offered = [summary(info) for info in islice(of_folder(home, cwd), OFFERED)]
+    offered = [
+        summarize_session(info) for info in islice(sessions_of_folder(home, cwd), MAX_OFFERED)
+    ]
     if not offered:
-        return last(home, cwd)
+        return last_session(home, cwd)
     for n, item in enumerate(offered, 1):
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item.when))
         print(
-            cut(f"{n:>3}  {when}  {item.state:<11}  {one_line(item.name or item.prompt)}", 100),
+            truncate(
+                f"{n:>3}  {when}  {item.state:<11}  {sanitize_line(item.name or item.prompt)}", 100
+            ),
             file=sys.stderr,
         )
     print("Which one? ", end="", file=sys.stderr, flush=True)

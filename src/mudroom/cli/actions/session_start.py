@@ -7,7 +7,7 @@ from typing import Any
 from msgspec import Struct
 
 
-class Start(Struct, frozen=True, kw_only=True):
+class SessionStart(Struct, frozen=True, kw_only=True):
     """How a session begins: anew, or with what is recorded.
 
     Arguments:
@@ -22,9 +22,9 @@ class Start(Struct, frozen=True, kw_only=True):
     name: str = ""
 
     @property
-    def opening(self) -> dict[str, Any]:
+    def session_arguments(self) -> dict[str, Any]:
         """The arguments of Session that say so."""
         return {"resume": self.resume, "fork": self.fork, "id": self.id}
 
 
-NEW = Start()
+NEW_SESSION = SessionStart()

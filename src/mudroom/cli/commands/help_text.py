@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-SHORT = """\
+SHORT_HELP = """\
 mudroom cuts a big task into small ones, each in a clean context of its own.
 
   mudroom                 a prompt to type at

@@ -10,7 +10,7 @@ import click
 from ..._version import __version__
 
 
-def page(front: click.Command, commands: Mapping[str, click.Command]) -> str:
+def render_man_page(front: click.Command, commands: Mapping[str, click.Command]) -> str:
     """mudroom(1) as roff."""
     return (
         "\n".join([*_head(front), *_options(front), ".SH COMMANDS", *_commands(commands), *_tail()])

@@ -8,17 +8,17 @@ from typing import Any
 import click
 
 from ...errors import UsageError
-from ..actions.load_permissions import MODES, joined, permitted
-from ..actions.load_settings import HELP, prepare
+from ..actions.load_permissions import MODES, join_tool_flags, load_permissions
+from ..actions.load_settings import CONTEXT_SETTINGS, load_settings
 
 
-@click.group(context_settings=HELP, invoke_without_command=True)
+@click.group(context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
 @click.pass_context
 def permissions(ctx: click.Context) -> int:
     """Say what may be done here, and why."""
     if ctx.invoked_subcommand is None:
-        settings = prepare(".")
-        held, notes = permitted(settings, ".", attended=True)
+        settings = load_settings(".")
+        held, notes = load_permissions(settings, ".", attended=True)
         print(f"mode: {held.mode}")
         print("\n".join(str(rule) for rule in held.rules) or "no rules")
         for note in notes:
@@ -26,7 +26,7 @@ def permissions(ctx: click.Context) -> int:
     return 0
 
 
-@permissions.command(context_settings=HELP)
+@permissions.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("command")
 @click.option(
     "--tool",
@@ -54,50 +54,50 @@ def permissions(ctx: click.Context) -> int:
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def explain(command: str, tool: str, cwd: str, headless: bool, as_json: bool, **flags: Any) -> int:
     """Say what would become of a call, part by part, and which rule decides."""
-    from ..actions.explain_permission import explained
+    from ..actions.explain_permission import explain_call
 
-    settings = prepare(cwd, **joined(flags))
-    held, _ = permitted(settings, cwd, attended=not headless)
-    return explained(held, command, tool=tool, cwd=cwd, as_json=as_json)
+    settings = load_settings(cwd, **join_tool_flags(flags))
+    held, _ = load_permissions(settings, cwd, attended=not headless)
+    return explain_call(held, command, tool=tool, cwd=cwd, as_json=as_json)
 
 
-@click.group(context_settings=HELP, invoke_without_command=True)
+@click.group(context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
 @click.pass_context
 def trust(ctx: click.Context) -> int:
     """List the folders whose files are trusted; add or remove one."""
     if ctx.invoked_subcommand is None:
-        from ...permissions.trust import listing
+        from ...permissions.trust import load_trusted
 
-        print("\n".join(listing(prepare(".").home)) or "no folder is trusted")
+        print("\n".join(load_trusted(load_settings(".").home)) or "no folder is trusted")
     return 0
 
 
-@trust.command(name="list", context_settings=HELP)
+@trust.command(name="list", context_settings=CONTEXT_SETTINGS)
 def list_() -> int:
     """List them."""
-    from ...permissions.trust import listing
+    from ...permissions.trust import load_trusted
 
-    print("\n".join(listing(prepare(".").home)) or "no folder is trusted")
+    print("\n".join(load_trusted(load_settings(".").home)) or "no folder is trusted")
     return 0
 
 
-@trust.command(context_settings=HELP)
+@trust.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("folder", default=".")
 def add(folder: str) -> int:
     """Trust a folder and all below it: its agent files get the rights they ask for."""
     from ...permissions import trust
 
-    print(f"trusted: {trust.add(prepare('.').home, folder)}")
+    print(f"trusted: {trust.trust_folder(load_settings('.').home, folder)}")
     return 0
 
 
-@trust.command(context_settings=HELP)
+@trust.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("folder", default=".")
 def remove(folder: str) -> int:
     """Trust a folder no longer."""
     from ...permissions import trust
 
-    if not trust.remove(prepare(".").home, folder):
+    if not trust.untrust_folder(load_settings(".").home, folder):
         raise UsageError(
             "this folder is not in the list",
             where=os.path.realpath(folder),

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ...errors import UsageError
-from ..actions.load_permissions import MODES, joined
-from ..actions.load_settings import HELP, folders, prepare
-from ..actions.session_start import NEW
+from ..actions.load_permissions import MODES, join_tool_flags
+from ..actions.load_settings import CONTEXT_SETTINGS, complete_folders, load_settings
+from ..actions.session_start import NEW_SESSION
 from .permissions import COMMANDS as OF_PERMISSIONS
 from .sessions import COMMANDS as OF_SESSIONS
 from .setup import COMMANDS as OF_SETUP
@@ -21,7 +21,7 @@ from .viewer import COMMANDS as OF_VIEWER
 if TYPE_CHECKING:
     from ...config import Settings
 
-BARE = "\0"
+PRINT_WITHOUT_PROMPT = "\0"
 """Value of a `-p` that stands alone."""
 
 
@@ -34,10 +34,11 @@ EXAMPLES = (
 )
 
 
-class _Front(click.Command):
+class RootCommand(click.Command):
     """The command without a name; its help begins with examples and lists the commands that have a name."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write usage, examples, options and commands."""
         self.format_usage(ctx, formatter)
         self.format_help_text(ctx, formatter)
         with formatter.section("Examples"):
@@ -54,11 +55,11 @@ class _Front(click.Command):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """A command that was mistyped is told before its flags are taken for ours."""
         if args and not args[0].startswith("-"):
-            _meant(args[0])
+            _reject_mistyped_command(args[0])
         return super().parse_args(ctx, args)
 
 
-def _meant(word: str) -> None:
+def _reject_mistyped_command(word: str) -> None:
     """Raise UsageError for a word that is nearly a command."""
     if near := difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.6):
         raise UsageError(
@@ -67,20 +68,22 @@ def _meant(word: str) -> None:
         )
 
 
-def _explain(ctx: click.Context, asked: click.Parameter, wanted: bool) -> None:
+def _print_help(ctx: click.Context, asked: click.Parameter, wanted: bool) -> None:
     if wanted:
-        from .help_text import SHORT
+        from .help_text import SHORT_HELP
 
-        print(SHORT if asked.name == "h" else f"{ctx.get_help()}\n", end="")
+        print(SHORT_HELP if asked.name == "h" else f"{ctx.get_help()}\n", end="")
         ctx.exit()
 
 
-def terminal() -> bool:
+def is_interactive() -> bool:
     """Whether a person sits at both ends: keyboard and screen."""
     return sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
 
 
-@click.command(cls=_Front, context_settings=HELP | {"help_option_names": ["--help"]})
+@click.command(
+    cls=RootCommand, context_settings=CONTEXT_SETTINGS | {"help_option_names": ["--help"]}
+)
 @click.argument("words", nargs=-1, metavar="[PROMPT]")
 @click.option(
     "-p",
@@ -88,12 +91,17 @@ def terminal() -> bool:
     "--prompt",
     "once",
     is_flag=False,
-    flag_value=BARE,
+    flag_value=PRINT_WITHOUT_PROMPT,
     metavar="[PROMPT]",
     help="Answer one prompt and exit; piped text joins it, - is stdin.",
 )
 @click.option(
-    "-C", "cwd", default=".", metavar="DIR", shell_complete=folders, help="Work in this folder."
+    "-C",
+    "cwd",
+    default=".",
+    metavar="DIR",
+    shell_complete=complete_folders,
+    help="Work in this folder.",
 )
 @click.option(
     "-m",
@@ -214,18 +222,23 @@ def terminal() -> bool:
     help="Plain lines, no cursor that moves; so does MUDROOM_SCREEN_READER=1.",
 )
 @click.option(
-    "-h", is_flag=True, is_eager=True, expose_value=False, callback=_explain, help="A short help."
+    "-h",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_print_help,
+    help="A short help.",
 )
 @click.option(
     "--help-all",
     is_flag=True,
     is_eager=True,
     expose_value=False,
-    callback=_explain,
+    callback=_print_help,
     help="This help: all there is.",
 )
 @click.option("-v", "-V", "--version", is_flag=True, help="Say which version this is.")
-def front(
+def root_command(
     words: tuple[str, ...],
     once: str | None,
     cwd: str,
@@ -245,23 +258,23 @@ def front(
 
         print(f"mudroom {__version__}")
         return 0
-    given, wait = _given(words, once)
+    given, wait = _prompt_of_arguments(words, once)
     which = {flag: flags.pop(flag) for flag in ("resume", "latest", "fork", "id", "name")}
     skip = {"permission_mode": "bypassPermissions"} if flags.pop("skip") else {}
-    flags = joined(flags) | skip
+    flags = join_tool_flags(flags) | skip
     flags |= {"color": "never" if no_color else None, "screen": "plain" if screen_reader else None}
-    settings, start = prepare(cwd, **flags), NEW
+    settings, start = load_settings(cwd, **flags), NEW_SESSION
     if any(value not in (None, False) for value in which.values()):
-        from ..actions.select_session import chosen
+        from ..actions.select_session import select_session
 
-        start = chosen(settings.home, cwd, **which)
+        start = select_session(settings.home, cwd, **which)
     if start.folder:
-        cwd, settings = start.folder, prepare(start.folder, **flags)
-    if once is None and flags["output_format"] is None and given != "-" and terminal():
-        return _talked(
+        cwd, settings = start.folder, load_settings(start.folder, **flags)
+    if once is None and flags["output_format"] is None and given != "-" and is_interactive():
+        return _run_prompt_ui(
             settings, cwd=cwd, start=start, first=given or "", verbose=verbose, quiet=quiet
         )
-    return _answered(
+    return _run_one_shot(
         None if given == "-" else given,
         wait,
         settings,
@@ -272,37 +285,37 @@ def front(
     )
 
 
-def _talked(settings: Settings, **more: Any) -> int:
+def _run_prompt_ui(settings: Settings, **more: Any) -> int:
     """A conversation at a prompt; the exit code."""
     import asyncio
 
-    from ..interactive.typeahead import held
-    from ..output.progress import movable
+    from ..interactive.typeahead import hold_input
+    from ..output.progress import supports_cursor
 
-    with held(settings.screen != "plain" and movable(sys.stdin)) as early:
-        from ..interactive.entry import converse
+    with hold_input(settings.screen != "plain" and supports_cursor(sys.stdin)) as early:
+        from ..interactive.entry import start_prompt
 
-        return asyncio.run(converse(settings, early=early, **more))
+        return asyncio.run(start_prompt(settings, early=early, **more))
 
 
-def _answered(given: str | None, wait: bool, settings: Settings, **more: Any) -> int:
+def _run_one_shot(given: str | None, wait: bool, settings: Settings, **more: Any) -> int:
     """One prompt, one answer; the exit code."""
-    from ..actions.preload import warm
-    from ..output.progress import say
+    from ..actions.preload import preload_packages
+    from ..output.progress import print_notice
 
-    warm(settings.model)
+    preload_packages(settings.model)
     import asyncio
 
-    from ..actions.one_shot import one_shot
-    from ..actions.read_prompt import compose
+    from ..actions.one_shot import run_one_shot
+    from ..actions.read_prompt import read_prompt
 
-    prompt = compose(given, sys.stdin, wait=wait, warn=say)
-    return asyncio.run(one_shot(prompt, settings, **more))
+    prompt = read_prompt(given, sys.stdin, wait=wait, warn=print_notice)
+    return asyncio.run(run_one_shot(prompt, settings, **more))
 
 
-def _given(words: tuple[str, ...], once: str | None) -> tuple[str | None, bool]:
+def _prompt_of_arguments(words: tuple[str, ...], once: str | None) -> tuple[str | None, bool]:
     """The prompt on the command line, None if there is none; and whether a lone - asks to wait for stdin."""
-    spoken = [*([] if once in (None, BARE) else [str(once)]), *words]
+    spoken = [*([] if once in (None, PRINT_WITHOUT_PROMPT) else [str(once)]), *words]
     if len(spoken) == 2 and spoken[1] == "-":
         return spoken[0], True
     if len(spoken) > 1:
@@ -311,23 +324,23 @@ def _given(words: tuple[str, ...], once: str | None) -> tuple[str | None, bool]:
             remedy="Put it in quotes.",
         )
     if once is None and spoken:
-        _meant(spoken[0])
+        _reject_mistyped_command(spoken[0])
     return (spoken[0] if spoken else None), False
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 @click.option(
     "-n", "--limit", type=click.IntRange(1), default=20, show_default=True, help="How many."
 )
 def runs(as_json: bool, limit: int) -> int:
     """List recorded sessions, newest first."""
-    from ..actions.list_sessions import listing
+    from ..actions.list_sessions import print_sessions
 
-    return listing(prepare(".").home, as_json=as_json, limit=limit)
+    return print_sessions(load_settings(".").home, as_json=as_json, limit=limit)
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", metavar="RUN")
 @click.option(
     "--run", "run_id", metavar="ID", help="The transcript of this child, by the id the tree shows."
@@ -338,31 +351,31 @@ def show(session: str, run_id: str | None, no_color: bool) -> int:
 
     RUN is an id from `mudroom runs`, or the beginning of one, or "last".
     """
-    from ..actions.list_sessions import showing
+    from ..actions.list_sessions import print_session
 
-    settings = prepare(".", color="never" if no_color else None)
-    return showing(settings.home, session, run_id, color=settings.color)
+    settings = load_settings(".", color="never" if no_color else None)
+    return print_session(settings.home, session, run_id, color=settings.color)
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def models(as_json: bool) -> int:
     """List providers, and whose key or address is found."""
-    from ..actions.doctor import providers
+    from ..actions.doctor import print_providers
 
-    return providers(prepare("."), as_json=as_json)
+    return print_providers(load_settings("."), as_json=as_json)
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def doctor(as_json: bool) -> int:
     """Check that everything mudroom needs is there; says what to do about what is not."""
-    from ..actions.doctor import examine
+    from ..actions.doctor import print_checks
 
-    return examine(as_json=as_json)
+    return print_checks(as_json=as_json)
 
 
-@click.command(name="help", context_settings=HELP)
+@click.command(name="help", context_settings=CONTEXT_SETTINGS)
 @click.argument("command", required=False)
 @click.option(
     "--man", is_flag=True, help="The whole manual as a man page: mudroom help --man | man -l -"
@@ -372,71 +385,73 @@ def help_(command: str | None, man: bool) -> int:
     from ...errors import UnknownName
 
     if man:
-        from .man_page import page
+        from .man_page import render_man_page
 
-        print(page(front, COMMANDS), end="")
+        print(render_man_page(root_command, COMMANDS), end="")
         return 0
     if command and command not in COMMANDS:
         raise UnknownName("command", command, COMMANDS)
-    shown, name = (COMMANDS[command], f"mudroom {command}") if command else (front, "mudroom")
+    shown, name = (
+        (COMMANDS[command], f"mudroom {command}") if command else (root_command, "mudroom")
+    )
     print(shown.get_help(click.Context(shown, info_name=name, max_content_width=120)))
     return 0
 
 
-@click.group(invoke_without_command=True, context_settings=HELP)
+@click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
 @click.option(
     "-C",
     "cwd",
     default=".",
     metavar="DIR",
-    shell_complete=folders,
+    shell_complete=complete_folders,
     help="As seen from this folder.",
 )
 @click.pass_context
 def agents(ctx: click.Context, cwd: str) -> int | None:
     """List agents and skills; show, begin or check their files."""
-    prepare(cwd)
+    load_settings(cwd)
     ctx.obj = cwd
     return None if ctx.invoked_subcommand else ctx.invoke(list_agents, as_json=False)
 
 
-@agents.command("list", context_settings=HELP)
+@agents.command("list", context_settings=CONTEXT_SETTINGS)
 @click.option("--json", "as_json", is_flag=True, help="As JSON.")
 def list_agents(as_json: bool) -> int:
     """List the agents and skills there are (the default)."""
-    from ..actions.agents import listing
+    from ..actions.agents import print_agents
 
-    return listing(click.get_current_context().obj, os.environ, as_json=as_json)
+    return print_agents(click.get_current_context().obj, os.environ, as_json=as_json)
 
 
-@agents.command("show", context_settings=HELP)
+@agents.command("show", context_settings=CONTEXT_SETTINGS)
 @click.argument("name")
 @click.pass_obj
 def show_agent(cwd: str, name: str) -> int:
     """Show one agent as it would run."""
-    from ..actions.agents import showing
+    from ..actions.agents import print_agent
 
-    return showing(cwd, os.environ, name)
+    return print_agent(cwd, os.environ, name)
 
 
-@agents.command("new", context_settings=HELP)
+@agents.command("new", context_settings=CONTEXT_SETTINGS)
 @click.argument("name")
 @click.pass_obj
 def new_agent(cwd: str, name: str) -> int:
     """Begin an agent's file in .agents/agents."""
-    from ..actions.agents import beginning
+    from ..actions.agents import create_agent_file
 
-    return beginning(cwd, name)
+    return create_agent_file(cwd, name)
 
 
-@agents.command("check", context_settings=HELP)
+@agents.command("check", context_settings=CONTEXT_SETTINGS)
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @click.pass_obj
 def check_agents(cwd: str, paths: tuple[str, ...]) -> int:
     """Say what is wrong with agent files, skills and context files; 1 if one cannot be used."""
-    from ..actions.agents import checking
+    from ..actions.agents import check_agent_files
 
-    return checking(cwd, os.environ, paths)
+    return check_agent_files(cwd, os.environ, paths)
 
 
 COMMANDS: dict[str, click.Command] = {

@@ -8,10 +8,10 @@ from typing import Any
 import click
 
 from ...errors import UsageError
-from ..actions.load_settings import HELP, prepare
+from ..actions.load_settings import CONTEXT_SETTINGS, load_settings
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", required=False, metavar="[ID]")
 @click.option("--last", is_flag=True, help="The last session of this folder; so without an ID.")
 @click.option("-C", "cwd", default=".", metavar="DIR", help="Whose last session.")
@@ -41,36 +41,38 @@ def resume(
     """
     if session and last:
         raise UsageError("--last is a session, and so is " + session, remedy="Name one of them.")
-    from ..actions.session_maintenance import finish
+    from ..actions.session_maintenance import finish_session
 
-    settings = prepare(cwd, color="never" if no_color else None, **flags)
-    return asyncio.run(finish(settings, session or "last", cwd=cwd, verbose=verbose, quiet=quiet))
+    settings = load_settings(cwd, color="never" if no_color else None, **flags)
+    return asyncio.run(
+        finish_session(settings, session or "last", cwd=cwd, verbose=verbose, quiet=quiet)
+    )
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", metavar="ID")
 @click.argument("name")
 def rename(session: str, name: str) -> int:
     """Give a session a name, to go on with it by (--resume NAME); "" takes it away."""
-    from ...journals.sqlite.session_names import give
-    from ..actions.select_session import found
+    from ...journals.sqlite.session_names import rename_session
+    from ..actions.select_session import find_session
 
-    home = prepare(".").home
-    give(home, found(home, ".", session or "last"), name)
+    home = load_settings(".").home
+    rename_session(home, find_session(home, ".", session or "last"), name)
     return 0
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("sessions", nargs=-1, required=True, metavar="ID...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def delete(sessions: tuple[str, ...], yes: bool) -> int:
     """Delete sessions for good: their records and their long outputs."""
-    from ..actions.session_maintenance import delete_all
+    from ..actions.session_maintenance import delete_sessions
 
-    return delete_all(prepare(".").home, sessions, yes=yes)
+    return delete_sessions(load_settings(".").home, sessions, yes=yes)
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", required=False, default="last", metavar="[ID]")
 @click.option(
     "--format",
@@ -105,17 +107,17 @@ def export(session: str, form: str, html: str | None, target: str) -> int:
 
     ID is an id from `mudroom runs`, the beginning of one, or a name; by default the last of this folder.
     """
-    home = prepare(".").home
+    home = load_settings(".").home
     if html is not None or form == "html":
-        from ..actions.serve_viewer import exporting
+        from ..actions.serve_viewer import export_html
 
-        return exporting(home, session, html or target)
-    from ..actions.export import export as written
+        return export_html(home, session, html or target)
+    from ..actions.export import export_session as written
 
     return written(home, session, form, target)
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("file", metavar="FILE")
 @click.argument("session", required=False, default="last", metavar="[ID]")
 def record(file: str, session: str) -> int:
@@ -123,12 +125,12 @@ def record(file: str, session: str) -> int:
 
     There mudroom.testing.replayed("FILE") is the model: it gives the recorded answers, offline. Short for export --format fixture.
     """
-    from ..actions.export import export as written
+    from ..actions.export import export_session as written
 
-    return written(prepare(".").home, session, "fixture", file)
+    return written(load_settings(".").home, session, "fixture", file)
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", metavar="ID")
 @click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
 def replay(session: str, quiet: bool) -> int:
@@ -137,26 +139,26 @@ def replay(session: str, quiet: bool) -> int:
     Every event must come out as it is recorded; the first that does not is shown, and the exit code is 1. To play recorded answers
     against live tools: --model replay:ID.
     """
-    from ..actions.session_maintenance import again
+    from ..actions.session_maintenance import replay_session
 
-    return asyncio.run(again(prepare(".").home, session, quiet=quiet))
+    return asyncio.run(replay_session(load_settings(".").home, session, quiet=quiet))
 
 
-@click.group(context_settings=HELP)
+@click.group(context_settings=CONTEXT_SETTINGS)
 def journal() -> None:
     """Check the record of a session, or repair it."""
 
 
-@journal.command(context_settings=HELP)
+@journal.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", metavar="ID")
 def check(session: str) -> int:
     """Read a whole record; 1 if a part of it is damaged."""
-    from ..actions.session_maintenance import checked
+    from ..actions.session_maintenance import check_journal
 
-    return checked(prepare(".").home, session)
+    return check_journal(load_settings(".").home, session)
 
 
-@journal.command(context_settings=HELP)
+@journal.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", metavar="ID")
 @click.option(
     "-C",
@@ -167,9 +169,9 @@ def check(session: str) -> int:
 )
 def repair(session: str, cwd: str) -> int:
     """Put all that can be read of a damaged record into a new one; the damaged one is kept beside it."""
-    from ..actions.session_maintenance import repaired
+    from ..actions.session_maintenance import repair_journal
 
-    return repaired(prepare(cwd).home, session, cwd=cwd)
+    return repair_journal(load_settings(cwd).home, session, cwd=cwd)
 
 
 COMMANDS: dict[str, click.Command] = {

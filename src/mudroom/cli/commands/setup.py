@@ -7,12 +7,12 @@ import os
 import click
 
 from ...errors import UnknownName, UsageError
-from ..actions.load_settings import HELP, folders, prepare
+from ..actions.load_settings import CONTEXT_SETTINGS, complete_folders, load_settings
 
 SHELLS = ("bash", "zsh", "fish")
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("shell", type=click.Choice(SHELLS))
 def completion(shell: str) -> int:
     """Print the completion script of a shell.
@@ -22,43 +22,43 @@ def completion(shell: str) -> int:
     zsh:  eval "$(mudroom completion zsh)"            in ~/.zshrc
     fish: mudroom completion fish > ~/.config/fish/completions/mudroom.fish
     """
-    from .shell_completion import script
+    from .shell_completion import completion_script
 
-    print(script(shell), end="")
+    print(completion_script(shell), end="")
     return 0
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.option(
-    "-C", "cwd", default=".", metavar="DIR", shell_complete=folders, help="In this folder."
+    "-C", "cwd", default=".", metavar="DIR", shell_complete=complete_folders, help="In this folder."
 )
 def init(cwd: str) -> int:
     """Write an AGENTS.md and a sample agent; what is there stays."""
-    from ..actions.init_project import begin
+    from ..actions.init_project import write_starter_files
 
-    prepare(cwd)
-    for line in begin(cwd):
+    load_settings(cwd)
+    for line in write_starter_files(cwd):
         print(line)
     return 0
 
 
-@click.group(context_settings=HELP, invoke_without_command=True)
+@click.group(context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
 @click.pass_context
 def config(ctx: click.Context) -> int | None:
     """Say what is set and where, or set it in your own file."""
     return None if ctx.invoked_subcommand else ctx.invoke(get, name=None)
 
 
-@config.command(context_settings=HELP)
+@config.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("name", required=False)
 def get(name: str | None) -> int:
     """Print a setting, or all of them, each with its origin."""
-    from ...config import KEYS
+    from ...config import SETTING_NAMES
 
-    settings, wanted = prepare("."), name.replace("-", "_") if name else ""
-    if wanted and wanted not in KEYS:
-        raise UnknownName("setting", name or "", KEYS)
-    for key in [wanted] if wanted else KEYS:
+    settings, wanted = load_settings("."), name.replace("-", "_") if name else ""
+    if wanted and wanted not in SETTING_NAMES:
+        raise UnknownName("setting", name or "", SETTING_NAMES)
+    for key in [wanted] if wanted else SETTING_NAMES:
         value = getattr(settings, key)
         shown = (
             "(none)"
@@ -71,16 +71,16 @@ def get(name: str | None) -> int:
     return 0
 
 
-@config.command("set", context_settings=HELP)
+@config.command("set", context_settings=CONTEXT_SETTINGS)
 @click.argument("name")
 @click.argument("value")
 def set_(name: str, value: str) -> int:
     """Set something in your own file; an empty VALUE takes it away."""
-    from ...config import config_file, put
+    from ...config import find_user_file, write_setting
 
-    path = config_file(os.environ)
+    path = find_user_file(os.environ)
     try:
-        put(path, name, value)
+        write_setting(path, name, value)
     except OSError as error:
         raise UsageError(
             f"the settings cannot be written: {error.strerror}", where=str(path)
@@ -89,12 +89,12 @@ def set_(name: str, value: str) -> int:
     return 0
 
 
-@config.command(context_settings=HELP)
+@config.command(context_settings=CONTEXT_SETTINGS)
 def path() -> int:
     """Print where your own file of settings is."""
-    from ...config import config_file
+    from ...config import find_user_file
 
-    print(config_file(os.environ))
+    print(find_user_file(os.environ))
     return 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import click
 from click.shell_completion import BashComplete, ShellComplete, get_completion_class
 
-ASKED = "_MUDROOM_COMPLETE"
+COMPLETION_VARIABLE = "_MUDROOM_COMPLETE"
 """Environment variable by which a shell asks for completions."""
 
 _BASH = """\
@@ -34,27 +34,29 @@ fi
 """For a zsh whose completion nobody has begun."""
 
 
-def script(shell: str) -> str:
+def completion_script(shell: str) -> str:
     """What a shell has to read to complete our words. `shell`: "bash", "zsh" or "fish"."""
     if shell == "bash":
         return _BASH
     made = get_completion_class(shell)
     assert made is not None
-    source = made(click.Command("mudroom"), {}, "mudroom", ASKED).source()
+    source = made(click.Command("mudroom"), {}, "mudroom", COMPLETION_VARIABLE).source()
     if shell == "fish":  # what is said of a word may have commas
         return source.replace('string split "," ', 'string split -m 1 "," ')
     return source.replace("#compdef mudroom\n", "#compdef mudroom\n\n" + _BEGUN, 1)
 
 
-def answer(asked: str, front: click.Command, commands: Mapping[str, click.Command]) -> int:
+def print_completions(
+    asked: str, front: click.Command, commands: Mapping[str, click.Command]
+) -> int:
     """Print the completions a shell asks for; the exit code. `asked`: such as "bash_complete"."""
     shell = asked.partition("_")[0]
     found = get_completion_class(shell)
     if found is None:
         return 1
-    made: ShellComplete = found(_Whole(front, commands), {}, "mudroom", ASKED)
+    made: ShellComplete = found(_AllCommands(front, commands), {}, "mudroom", COMPLETION_VARIABLE)
     if shell == "bash":
-        made = _Bash(made.cli, {}, "mudroom", ASKED)
+        made = _Bash(made.cli, {}, "mudroom", COMPLETION_VARIABLE)
     print(made.complete())
     return 0
 
@@ -73,7 +75,7 @@ class _Bash(BashComplete):
         return words[1:at], words[at] if at < len(words) else ""
 
 
-class _Whole(click.Group):
+class _AllCommands(click.Group):
     """Flags of the command without a name, and the names of the others, as one tree."""
 
     def __init__(self, front: click.Command, commands: Mapping[str, click.Command]) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from ..actions.load_settings import HELP, prepare
+from ..actions.load_settings import CONTEXT_SETTINGS, load_settings
 
 _LOGS = click.Choice(["claude", "codex"])
 
 
-@click.command(context_settings=HELP)
+@click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", required=False, default="", metavar="[RUN]")
 @click.option(
     "--from", "foreign", type=_LOGS, help="RUN is the path of a session log of this program."
@@ -43,12 +43,12 @@ def view(
 
     RUN is an id from `mudroom runs`, or the beginning of one; by default the last.
     """
-    from ..actions.serve_viewer import exporting, viewing
+    from ..actions.serve_viewer import export_html, serve_viewer
 
-    home = prepare(".").home
+    home = load_settings(".").home
     if target:
-        return exporting(home, session, target, foreign=foreign or "")
-    return viewing(home, session, foreign=foreign or "", host=host, port=port, open_it=open_it)
+        return export_html(home, session, target, foreign=foreign or "")
+    return serve_viewer(home, session, foreign=foreign or "", host=host, port=port, open_it=open_it)
 
 
 COMMANDS: dict[str, click.Command] = {"view": view, "vis": view}

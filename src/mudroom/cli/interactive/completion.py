@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
-from ..output.text import clean, one_line
+from ..output.text import sanitize, sanitize_line
 from .mentions import mention_before
 
 if TYPE_CHECKING:
-    from .conversation import Talk
+    from .conversation import Conversation
 
 
-class Words(Completer):
+class PromptCompleter(Completer):
     """Offers what the word before the cursor may become. `talk`: the conversation now."""
 
-    def __init__(self, talk: Callable[[], Talk | None]) -> None:
+    def __init__(self, talk: Callable[[], Conversation | None]) -> None:
         self._talk = talk
 
     def get_completions(
@@ -27,13 +27,13 @@ class Words(Completer):
         """The offers."""
         before = document.text_before_cursor
         if before.startswith("/") and not before.count(" "):
-            from .slash_commands import ABOUT
+            from .slash_commands import COMMAND_HELP
 
-            for about in ABOUT:
+            for about in COMMAND_HELP:
                 if about.name.startswith(before):
-                    yield Completion(about.name, -len(before), display_meta=about.what)
+                    yield Completion(about.name, -len(before), display_meta=about.description)
         begun, talk = mention_before(before), self._talk()
         if begun is not None and talk:
-            for word, kind in talk.offers.matching(begun):
-                if word == clean(word) == one_line(word):
+            for word, kind in talk.mention_offers.matching(begun):
+                if word == sanitize(word) == sanitize_line(word):
                     yield Completion(word, -len(begun), display_meta=kind)

@@ -15,27 +15,27 @@ from typing import Protocol
 from msgspec import Struct
 
 from ..._core.agents import Report
-from ..._core.events import AnyEvent, RunFinished, Stored
-from ..._engine.compaction import told
+from ..._core.events import AnyEvent, RunFinished, StoredEvent
+from ..._engine.compaction import has_summary
 from ...config import Settings
-from ...errors import JournalError, MudroomError, suggest
+from ...errors import JournalError, MudroomError, suggest_names
 from ...journals.sqlite.store import session_path
-from ...projections.ledger import Tally, sentence
-from ...projections.run_tree import Tree
-from ...projections.safe_text import clean
+from ...projections.ledger import LedgerBuilder, describe_ledger
+from ...projections.run_tree import RunTree
+from ...projections.safe_text import sanitize
 from ...session import Session
-from ..output.report import why
-from ..output.scrollback import Paper
-from ..output.text import Line, broken
-from .mentions import Offers, expanded
-from .scrollback_writer import Writer
-from .shell_escape import Shell
-from .status_line import Status
+from ..output.report import explain_failure
+from ..output.scrollback import Scrollback
+from ..output.text import Line, wrap
+from .mentions import MentionOffers, expand_mentions
+from .scrollback_writer import ScrollbackWriter
+from .shell_escape import ShellEscape
+from .status_line import StatusLine
 
-LEAVING = ("q", "exit", "quit")
+EXIT_WORDS = ("q", "exit", "quit")
 
 
-class Next(Struct, frozen=True, kw_only=True):
+class NextStep(Struct, frozen=True, kw_only=True):
     """What comes after a session: leaving with a code, or another session.
 
     Arguments:
@@ -43,31 +43,31 @@ class Next(Struct, frozen=True, kw_only=True):
         model, mode: model string and permission mode for it, "" as before.
     """
 
-    code: int | None = None
+    exit_code: int | None = None
     resume: str = ""
     model: str = ""
     mode: str = ""
 
 
-class Face(AbstractAsyncContextManager["Face"], Protocol):
+class UI(AbstractAsyncContextManager["UI"], Protocol):
     """Where a conversation is shown and typed: a drawn prompt (desk.py) or plain lines (lines.py). A block opens it."""
 
     @property
-    def code(self) -> int:
+    def exit_code(self) -> int:
         """The exit code it was closed with."""
         ...
 
     @property
-    def paper(self) -> Paper:
+    def scrollback(self) -> Scrollback:
         """What stays on the screen."""
         ...
 
     @property
-    def plain(self) -> bool:
+    def prints_child_lines(self) -> bool:
         """Whether children are told of in lines of their own, so that the writer need not."""
         ...
 
-    def attach(self, talk: Talk) -> None:
+    def attach(self, talk: Conversation) -> None:
         """Show this conversation from now on."""
         ...
 
@@ -75,34 +75,34 @@ class Face(AbstractAsyncContextManager["Face"], Protocol):
         """Take in an event, after the conversation has."""
         ...
 
-    async def line(self) -> str:
+    async def read_line(self) -> str:
         """The next line typed. Raises EOFError when there will be none."""
         ...
 
-    def take(self, early: str) -> None:
+    def add_early_input(self, early: str) -> None:
         """Take in what was typed before it was there."""
         ...
 
-    def draft(self, text: str) -> None:
+    def prefill(self, text: str) -> None:
         """Put words where the next line is typed."""
         ...
 
     async def choose(
-        self, title: str, items: Sequence[tuple[str, str]], *, words: bool = False
+        self, title: str, items: Sequence[tuple[str, str]], *, free_text: bool = False
     ) -> str | None:
         """Ask which of (value, label) it shall be; None for none. `words`: what is typed instead is an answer too."""
         ...
 
-    def running(self) -> AbstractContextManager[object]:
+    def during_run(self) -> AbstractContextManager[object]:
         """A block around a run."""
         ...
 
 
-Command = Callable[["Talk", str], Awaitable[Next | None]]
+SlashCommand = Callable[["Conversation", str], Awaitable[NextStep | None]]
 """What a word that begins with / does: (conversation, the words after it) -> what comes after the session, if that is over."""
 
 
-class Talk:
+class Conversation:
     """One session and the person in front of it.
 
     Arguments:
@@ -112,16 +112,18 @@ class Talk:
     """
 
     def __init__(
-        self, opened: Session, face: Face, settings: Settings, commands: Mapping[str, Command]
+        self, opened: Session, ui: UI, settings: Settings, commands: Mapping[str, SlashCommand]
     ) -> None:
-        self.session, self.face, self.settings, self.commands = opened, face, settings, commands
-        self.tree, self.tally, self.status = Tree(), Tally(), Status()
-        self.writer = Writer(face.paper, self.tree, tasks=not face.plain)
-        self.offers = Offers(self._paths, self._agents)
-        self.busy, self.answer = False, ""
+        self.session, self.face, self.settings, self.commands = opened, ui, settings, commands
+        self.tree, self.tally, self.status = RunTree(), LedgerBuilder(), StatusLine()
+        self.writer = ScrollbackWriter(
+            ui.scrollback, self.tree, show_tasks=not ui.prints_child_lines
+        )
+        self.mention_offers = MentionOffers(self._paths, self._agents)
+        self.is_busy, self.last_answer = False, ""
         self._asides: list[str] = []
         self._shell: asyncio.Task[str] | None = None
-        self.stack = AsyncExitStack()
+        self.resources = AsyncExitStack()
         opened.watch(self._apply)
 
     def _apply(self, event: AnyEvent) -> None:
@@ -131,7 +133,7 @@ class Talk:
 
     def _heed(self, event: AnyEvent) -> None:
         if isinstance(event, RunFinished) and "." not in event.run:
-            self.answer = event.report.text
+            self.last_answer = event.report.text
 
     def _paths(self) -> Iterable[str]:
         return (file.path for file in self.session.workspace.walk())
@@ -139,39 +141,39 @@ class Talk:
     def _agents(self) -> list[str]:
         return [agent.name for agent in self.session.agents]
 
-    def events(self) -> Iterable[Stored]:
+    def read_events(self) -> Iterable[StoredEvent]:
         """All that is recorded of the session."""
-        from ...journals.sqlite.journal import read_only
+        from ...journals.sqlite.journal import open_reader
 
-        return read_only(session_path(self.settings.home, self.session.id)).read()
+        return open_reader(session_path(self.settings.home, self.session.id)).read()
 
-    def take_up(self) -> None:
+    def load_history(self) -> None:
         """Fold what is recorded of a session that goes on."""
-        for event in self.events():
+        for event in self.read_events():
             for fold in (self.tree, self.tally, self.status):
                 fold.apply(event)
             self._heed(event)
 
-    async def until_done(self, first: str = "") -> Next:
+    async def run_until_done(self, first: str = "") -> NextStep:
         """Obey line after line; what comes after this session. `first`: the first of them."""
         line = first
-        if self.session.unfinished:
-            self.say("Going on with what was interrupted.", "dim")
+        if self.session.unfinished_runs:
+            self.print_text("Going on with what was interrupted.", "dim")
             await self._guarded(self._finish())
         while True:
             try:
-                line = line or await self.face.line()
+                line = line or await self.face.read_line()
             except EOFError:
-                return Next(code=0)
-            after = await self.obey(line.strip())
+                return NextStep(exit_code=0)
+            after = await self.handle_line(line.strip())
             line = ""
             if after is not None:
                 return after
 
-    async def obey(self, line: str) -> Next | None:
+    async def handle_line(self, line: str) -> NextStep | None:
         """Do one line; what comes after this session if it was the last."""
-        if line.lower() in LEAVING:
-            return Next(code=0)
+        if line.lower() in EXIT_WORDS:
+            return NextStep(exit_code=0)
         if not line:
             return None
         if line.startswith(("/", "?")):
@@ -180,22 +182,24 @@ class Talk:
             self._aside(line[1:].strip()) if line.startswith("!") else self._run(line)
         )
 
-    async def _guarded(self, deed: Awaitable[Next | None]) -> Next | None:
+    async def _guarded(self, deed: Awaitable[NextStep | None]) -> NextStep | None:
         """Do it; what goes wrong is said, and only a record that cannot be written ends the conversation."""
         try:
             return await deed
         except JournalError as error:
-            self.say(str(error), "red")
-            return Next(code=1)
+            self.print_text(str(error), "red")
+            return NextStep(exit_code=1)
         except (MudroomError, OSError) as error:
-            self.say(str(error), "red")
+            self.print_text(str(error), "red")
         return None
 
-    async def _command(self, line: str) -> Next | None:
+    async def _command(self, line: str) -> NextStep | None:
         name, _, words = line.partition(" ")
         command = self.commands.get(name)
         if command is None:
-            self.say(f"unknown command {name}. {suggest(name, self.commands)}", "yellow")
+            self.print_text(
+                f"unknown command {name}. {suggest_names(name, self.commands)}", "yellow"
+            )
             return None
         return await command(self, words.strip())
 
@@ -205,7 +209,7 @@ class Talk:
             return
         with self._at_work():
             self._shell = asyncio.ensure_future(
-                Shell(self.session, self.settings.home).run(command)
+                ShellEscape(self.session, self.settings.home).run(command)
             )
             try:
                 text = await self._shell
@@ -216,18 +220,18 @@ class Talk:
             finally:
                 self._shell = None
         self._asides.append(f"<shell>\n$ {command}\n{text}\n</shell>")
-        self.face.paper.lines(
-            *([(f"  {clean(row)}", "dim")] for row in text.splitlines()), [("", "")]
+        self.face.scrollback.write_lines(
+            *([(f"  {sanitize(row)}", "dim")] for row in text.splitlines()), [("", "")]
         )
 
     async def _finish(self) -> None:
         with self._at_work():
-            report = await self.session.finish()
+            report = await self.session.resume_unfinished()
         if report:
             self._ended(report)
 
     async def _run(self, line: str) -> None:
-        told = expanded(line, folder=self.session.cwd, agents=self._agents())
+        told = expand_mentions(line, folder=self.session.cwd, agents=self._agents())
         asides, self._asides = self._asides, []
         with self._at_work():
             report = await self.session.run("\n\n".join([*asides, told]))
@@ -238,38 +242,38 @@ class Talk:
         with self._at_work():
             report = await self.session.compact(focus)
         self._ended(report)
-        if told(report):
-            self.say(
+        if has_summary(report):
+            self.print_text(
                 "The conversation goes on from this. All of it is still in the record; /rewind takes you back.",
                 "dim",
             )
 
     @contextmanager
     def _at_work(self) -> Generator[None]:
-        self.busy = True
+        self.is_busy = True
         try:
-            with self.face.running():
+            with self.face.during_run():
                 yield
         finally:
-            self.busy = False
+            self.is_busy = False
 
     def _ended(self, report: Report) -> None:
-        if trouble := why(report):
-            self.say(trouble, "yellow")
+        if trouble := explain_failure(report):
+            self.print_text(trouble, "yellow")
         if self.tree.children(report.run_id):
-            self.say(sentence(self.tally.ledger), "dim")
-        self.face.paper.write("\n" if trouble or self.tree.children(report.run_id) else "")
+            self.print_text(describe_ledger(self.tally.ledger), "dim")
+        self.face.scrollback.write("\n" if trouble or self.tree.children(report.run_id) else "")
 
     def interrupt(self) -> bool:
         """Stop what is under way and keep what it has; False if nothing is."""
         if self._shell:
             return self._shell.cancel()
-        return self.busy and self.session.cancel()
+        return self.is_busy and self.session.cancel()
 
-    def say(self, text: str, style: str = "") -> None:
+    def print_text(self, text: str, style: str = "") -> None:
         """A remark, in lines of its own, that stays on the screen."""
-        columns = self.face.paper.columns() - 1
+        columns = self.face.scrollback.columns() - 1
         lines: list[Line] = [
-            [(part, style)] for line in clean(text).splitlines() for part in broken(line, columns)
+            [(part, style)] for line in sanitize(text).splitlines() for part in wrap(line, columns)
         ]
-        self.face.paper.lines(*lines)
+        self.face.scrollback.write_lines(*lines)

@@ -7,22 +7,22 @@ from typing import TYPE_CHECKING
 
 from ..._version import __version__
 from ...config import Settings
-from ..actions.session_start import NEW, Start
-from ..output.progress import movable
+from ..actions.session_start import NEW_SESSION, SessionStart
+from ..output.progress import supports_cursor
 
 if TYPE_CHECKING:
-    from .conversation import Face
+    from .conversation import UI
 
 
-WIDE = 60
+MIN_COLUMNS_FOR_HINT = 60
 """Columns from which the first line has a hint."""
 
 
-async def converse(
+async def start_prompt(
     settings: Settings,
     *,
     cwd: str,
-    start: Start = NEW,
+    start: SessionStart = NEW_SESSION,
     first: str = "",
     early: str = "",
     verbose: bool = False,
@@ -35,20 +35,26 @@ async def converse(
         early: what was typed before there was a prompt. quiet: no notices.
     """
     face = _face(settings, cwd, verbose)
-    hint = "   /help and ? say what you can do" if face.paper.columns() >= WIDE else ""
-    face.paper.lines([("mudroom ", "bold"), (__version__, "dim"), (hint, "dim")])
+    hint = (
+        "   /help and ? say what you can do"
+        if face.scrollback.columns() >= MIN_COLUMNS_FOR_HINT
+        else ""
+    )
+    face.scrollback.write_lines([("mudroom ", "bold"), (__version__, "dim"), (hint, "dim")])
     async with face:
-        face.take(early)
-        from .session_loop import conversed
+        face.add_early_input(early)
+        from .session_loop import run_sessions
 
-        return await conversed(face, settings, cwd, start, first=first, quiet=quiet)
+        return await run_sessions(face, settings, cwd, start, first=first, quiet=quiet)
 
 
-def _face(settings: Settings, cwd: str, verbose: bool) -> Face:
-    if settings.screen == "plain" or not (movable(sys.stdin) and movable(sys.stdout)):
-        from .plain_ui import Lines
+def _face(settings: Settings, cwd: str, verbose: bool) -> UI:
+    if settings.screen == "plain" or not (
+        supports_cursor(sys.stdin) and supports_cursor(sys.stdout)
+    ):
+        from .plain_ui import PlainUI
 
-        return Lines(settings, verbose=verbose)
-    from .prompt_ui import Desk
+        return PlainUI(settings, verbose=verbose)
+    from .prompt_ui import PromptUI
 
-    return Desk(settings, cwd)
+    return PromptUI(settings, cwd)

@@ -16,7 +16,7 @@ def history_path(home: str, cwd: str) -> Path:
     )
 
 
-def history_file(home: str, cwd: str) -> str:
+def create_history_file(home: str, cwd: str) -> str:
     """The same, made if it is not there, for the user alone."""
     path = history_path(home, cwd)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Any
 
 from prompt_toolkit.buffer import Buffer
 
-from ...projections.safe_text import clean
-from ..output.scrollback import Paper
-from ..output.text import one_line
+from ...projections.safe_text import sanitize
+from ..output.scrollback import Scrollback
+from ..output.text import sanitize_line
 from .panel import Panel
-from .paste import Pasted
+from .paste import PasteStore
 
 if TYPE_CHECKING:
-    from .conversation import Talk
+    from .conversation import Conversation
 
-HURRY = 1.5
+DOUBLE_PRESS_SECONDS = 1.5
 """Seconds within which a second Ctrl-C leaves, and a second Esc goes back."""
 
-QUICK = (
+IMMEDIATE_COMMANDS = (
     "/help",
     "/cost",
     "/usage",
@@ -34,11 +34,11 @@ QUICK = (
 )
 """Commands that do not wait for the run that is under way."""
 
-NEXT_MODE = "/mode next"
+NEXT_MODE_COMMAND = "/mode next"
 """What Shift+Tab stands for. Nobody typed it, so it is not shown as typed; what it does says so itself."""
 
 
-class Deeds:
+class KeyActions:
     """One method a wish.
 
     Arguments:
@@ -50,52 +50,52 @@ class Deeds:
         self,
         buffer: Buffer,
         panel: Panel,
-        paper: Paper,
+        paper: Scrollback,
         *,
         close: Callable[[], None],
-        fresh: Callable[[], None],
-        spawn: Callable[[Coroutine[Any, Any, object]], object],
+        redraw: Callable[[], None],
+        start_task: Callable[[Coroutine[Any, Any, object]], object],
     ) -> None:
-        self.buffer, self.pasted = buffer, Pasted()
+        self.buffer, self.pastes = buffer, PasteStore()
         self._panel, self._paper, self._close, self._fresh, self._spawn = (
             panel,
             paper,
             close,
-            fresh,
-            spawn,
+            redraw,
+            start_task,
         )
-        self._pressed = self._escaped = -HURRY
+        self._pressed = self._escaped = -DOUBLE_PRESS_SECONDS
 
     @property
-    def busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether a run is under way."""
-        return self._talk is not None and self._talk.busy
+        return self._talk is not None and self._talk.is_busy
 
     @property
-    def choosing(self) -> bool:
+    def is_choosing(self) -> bool:
         """Whether a question waits for an answer."""
         return self._panel.choice is not None
 
     @property
-    def on_child(self) -> bool:
+    def is_child_selected(self) -> bool:
         """Whether a child is marked or open."""
-        return not self.choosing and bool(self._child) and not self._panel.addressee
+        return not self.is_choosing and bool(self._child) and not self._panel.message_target
 
     @property
-    def movable(self) -> bool:
+    def can_move(self) -> bool:
         """Whether arrows move something above the line."""
         panel = self._panel
-        return not panel.addressee and (
-            self.choosing or panel.opened is not None or panel.selectable
+        return not panel.message_target and (
+            self.is_choosing or panel.pager is not None or panel.has_selectable_child
         )
 
     @property
-    def _talk(self) -> Talk | None:
-        return self._panel.talk
+    def _talk(self) -> Conversation | None:
+        return self._panel.conversation
 
     @property
     def _child(self) -> str:
-        return self._panel.opened.run.run_id if self._panel.opened else self._panel.selected
+        return self._panel.pager.run.run_id if self._panel.pager else self._panel.selected
 
     def submit(self) -> None:
         """Enter: send the line, to the conversation or to the child that is spoken to."""
@@ -104,24 +104,24 @@ class Deeds:
             return
         self.buffer.append_to_history()
         self.buffer.reset()
-        self._pressed = -HURRY
+        self._pressed = -DOUBLE_PRESS_SECONDS
         talk, choice = self._talk, self._panel.choice
-        if not self._panel.addressee:
+        if not self._panel.message_target:
             self._back()
         if choice and choice.words:
-            self._panel.answer(line.strip())
-        elif talk and self._panel.addressee:
-            self._say_to(talk, self._panel.addressee, line)
-            self._panel.addressee = ""
-        elif talk and talk.busy and line.split()[0] in QUICK:
-            self._spawn(talk.obey(line))
+            self._panel.answer_choice(line.strip())
+        elif talk and self._panel.message_target:
+            self._say_to(talk, self._panel.message_target, line)
+            self._panel.message_target = ""
+        elif talk and talk.is_busy and line.split()[0] in IMMEDIATE_COMMANDS:
+            self._spawn(talk.handle_line(line))
         else:
-            self._panel.put(line)
+            self._panel.queue_line(line)
 
     def steer(self) -> None:
         """Ctrl+S: a word to the model that is at work, without waiting for its end."""
         talk, line = self._talk, self.buffer.text.strip()
-        if not (talk and talk.busy and talk.tree.roots):
+        if not (talk and talk.is_busy and talk.tree.roots):
             self.submit()
             return
         if line:
@@ -129,80 +129,80 @@ class Deeds:
             self.buffer.reset()
         elif self._panel.queue:
             line = self._panel.queue.popleft()
-        if line and not talk.session.steer(talk.tree.roots[-1].run_id, self.pasted.expanded(line)):
-            self._panel.put(line)
+        if line and not talk.session.send(talk.tree.roots[-1].run_id, self.pastes.expand(line)):
+            self._panel.queue_line(line)
 
     def escape(self) -> None:
         """Esc: back out of what is open, else stop the run, else, pressed twice, clear the line or go back in the conversation."""
         panel, talk, now = self._panel, self._talk, time.monotonic()
-        twice, self._escaped = now - self._escaped < HURRY, now
+        twice, self._escaped = now - self._escaped < DOUBLE_PRESS_SECONDS, now
         if panel.choice:
-            panel.answer(None)
-        elif panel.addressee or panel.opened:
-            panel.addressee, panel.opened = "", None
+            panel.answer_choice(None)
+        elif panel.message_target or panel.pager:
+            panel.message_target, panel.pager = "", None
         elif panel.selected:
             panel.selected = ""
-        elif talk and talk.busy:
+        elif talk and talk.is_busy:
             self._stop(talk)
         elif twice and self.buffer.text:
             self.buffer.reset()
         elif twice:
-            self._panel.put("/rewind")
+            self._panel.queue_line("/rewind")
         self._fresh()
 
     def interrupt(self) -> None:
         """Ctrl+C: stop the run, else clear the line; soon after another one, leave."""
         talk, now = self._talk, time.monotonic()
-        twice, self._pressed = now - self._pressed < HURRY, now
+        twice, self._pressed = now - self._pressed < DOUBLE_PRESS_SECONDS, now
         if twice:
             self._close()
         elif self._panel.choice:
-            self._panel.answer(None)
-        elif talk and (talk.busy or self._panel.queue):
+            self._panel.answer_choice(None)
+        elif talk and (talk.is_busy or self._panel.queue):
             self._stop(talk)
         elif self.buffer.text:
             self.buffer.reset()
         else:
-            self._paper.lines([("Ctrl-C again, or Ctrl-D, leaves.", "dim")])
+            self._paper.write_lines([("Ctrl-C again, or Ctrl-D, leaves.", "dim")])
 
     def leave(self) -> None:
         """Ctrl+D."""
         self._close()
 
-    def expand(self) -> None:
+    def show_full_result(self) -> None:
         """Ctrl+O: the last result in full."""
         self._back()
         if self._talk:
-            self._paper.lines(
-                *self._talk.writer.expanded() or [[("There is no result yet.", "dim")]]
+            self._paper.write_lines(
+                *self._talk.writer.format_latest_result() or [[("There is no result yet.", "dim")]]
             )
 
-    def tasks(self) -> None:
+    def select_tasks(self) -> None:
         """Ctrl+T: into the list of children at work; when none is, all runs of the session."""
         self._back()
-        if self._panel.selectable:
-            self._panel.move(-1)
+        if self._panel.has_selectable_child:
+            self._panel.move_selection(-1)
             self._fresh()
         elif self._talk:
-            self._spawn(self._talk.obey("/tasks"))
+            self._spawn(self._talk.handle_line("/tasks"))
 
     def stop_all(self) -> None:
         """Ctrl+X Ctrl+K."""
-        if self._talk and self._talk.busy:
+        if self._talk and self._talk.is_busy:
             self._stop(self._talk)
 
     def next_mode(self) -> None:
         """Shift+Tab: the next permission mode, once the run is over."""
-        self._panel.put(NEXT_MODE)
+        self._panel.queue_line(NEXT_MODE_COMMAND)
 
-    def next_model(self) -> None:
+    def choose_model(self) -> None:
         """Alt+P: choose another model, once the run is over."""
-        self._panel.put("/model")
+        self._panel.queue_line("/model")
 
-    def background(self) -> None:
+    def explain_background(self) -> None:
         """Ctrl+B: a run stays where it is, and need not be left alone to go on."""
         self._back()
-        self._paper.lines(
+        self._paper.write_lines(
             [
                 (
                     "The run goes on while you type: Enter queues a line behind it, Ctrl+S tells the model now.",
@@ -211,41 +211,41 @@ class Deeds:
             ]
         )
 
-    def shortcuts(self) -> None:
+    def show_shortcuts(self) -> None:
         """`?` on an empty line."""
         self._back()
         if self._talk:
-            self._spawn(self._talk.obey("?"))
+            self._spawn(self._talk.handle_line("?"))
 
     def paste(self, text: str) -> None:
         """A paste, as a mark if it is long."""
-        self.buffer.insert_text(self.pasted.mark(text))
+        self.buffer.insert_text(self.pastes.mark(text))
 
-    def move(self, step: int) -> None:
+    def move_selection(self, step: int) -> None:
         """An arrow key above an empty line."""
-        self._panel.move(step)
+        self._panel.move_selection(step)
         self._fresh()
 
-    def take(self) -> None:
+    def accept_selection(self) -> None:
         """Enter on what is marked."""
         panel = self._panel
         if panel.choice:
-            panel.answer(panel.choice.items[panel.choice.at][0])
-        elif panel.selected and self._talk and not panel.opened:
-            panel.open(self._talk, panel.selected)
+            panel.answer_choice(panel.choice.items[panel.choice.index][0])
+        elif panel.selected and self._talk and not panel.pager:
+            panel.open_transcript(self._talk, panel.selected)
         self._fresh()
 
-    def pick(self, n: int) -> None:
+    def pick_option(self, n: int) -> None:
         """A digit in a question."""
         choice = self._panel.choice
         if choice and n <= len(choice.items):
-            self._panel.answer(choice.items[n - 1][0])
+            self._panel.answer_choice(choice.items[n - 1][0])
 
-    def to_child(self, key: str) -> None:
+    def act_on_child(self, key: str) -> None:
         """`m`, `w` or `x` on the child that is marked or open."""
         talk = self._talk
         if talk and key == "m":
-            self._panel.addressee = self._child
+            self._panel.message_target = self._child
         elif talk and key == "w":
             self._remark(
                 talk, self._child, "is asked to wrap up", done=talk.session.wrap_up(self._child)
@@ -256,22 +256,22 @@ class Deeds:
 
     def _back(self) -> None:
         """Close an open transcript, so that what comes is seen."""
-        if self._panel.opened:
-            self._panel.opened = None
+        if self._panel.pager:
+            self._panel.pager = None
             self._fresh()
 
-    def _remark(self, talk: Talk, run_id: str, words: str, *, done: bool) -> None:
+    def _remark(self, talk: Conversation, run_id: str, words: str, *, done: bool) -> None:
         run = talk.tree.runs[run_id]
         what = words if done else "has ended already"
-        self._paper.lines(
-            [(f"  {one_line(run.agent)}#{run_id} {what}", "yellow" if done else "dim")]
+        self._paper.write_lines(
+            [(f"  {sanitize_line(run.agent)}#{run_id} {what}", "yellow" if done else "dim")]
         )
 
-    def _say_to(self, talk: Talk, run_id: str, line: str) -> None:
-        heard = talk.session.steer(run_id, self.pasted.expanded(line))
-        self._remark(talk, run_id, f"is told: {clean(line)}", done=heard)
+    def _say_to(self, talk: Conversation, run_id: str, line: str) -> None:
+        heard = talk.session.send(run_id, self.pastes.expand(line))
+        self._remark(talk, run_id, f"is told: {sanitize(line)}", done=heard)
 
-    def _stop(self, talk: Talk) -> None:
+    def _stop(self, talk: Conversation) -> None:
         """Stop the run; what was queued behind it goes back into the line."""
         talk.interrupt()
         if waiting := "\n".join(self._panel.queue):

@@ -29,12 +29,12 @@ from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 
 from ..output.text import Line
-from .resize import Clearing, Reflowing
+from .resize import ReflowRenderer, ScrollbackSafeOutput
 
-MENU = 8
+MENU_ROWS = 8
 """Lines of completions."""
 
-Text = Callable[[], StyleAndTextTuples]
+FragmentSource = Callable[[], StyleAndTextTuples]
 
 _COLORS = {"red", "green", "yellow", "blue", "magenta", "cyan"}
 _STYLE = Style.from_dict(
@@ -52,17 +52,17 @@ _STYLE = Style.from_dict(
 )
 
 
-def application(
+def make_application(
     *,
     buffer: Buffer,
     gap: Callable[[], int],
-    panel: Text,
-    prompt: Text,
-    status: Text,
+    panel: FragmentSource,
+    prompt: FragmentSource,
+    status: FragmentSource,
     keys: KeyBindings,
     color: bool,
     **terminal: Any,
-) -> tuple[Application[None], Reflowing]:
+) -> tuple[Application[None], ReflowRenderer]:
     """The application that draws them, and its renderer.
 
     Arguments:
@@ -85,14 +85,14 @@ def application(
             ),
             Window(control, wrap_lines=True, dont_extend_height=True, get_line_prefix=prefix),
             search,
-            Window(height=lambda: MENU if buffer.complete_state else 0),
+            Window(height=lambda: MENU_ROWS if buffer.complete_state else 0),
             Window(FormattedTextControl(status), height=1, style="class:status"),
         ],
         align=VerticalAlign.TOP,
     )
     if "output" not in terminal:
         terminal["output"] = _output()
-    menu = Float(CompletionsMenu(max_height=MENU), xcursor=True, ycursor=True)
+    menu = Float(CompletionsMenu(max_height=MENU_ROWS), xcursor=True, ycursor=True)
     app: Application[None] = Application(
         layout=Layout(FloatContainer(rows, [menu]), control),
         key_bindings=keys,
@@ -102,18 +102,18 @@ def application(
         min_redraw_interval=0.03,
         **terminal,
     )
-    app.renderer = renderer = Reflowing(app)
+    app.renderer = renderer = ReflowRenderer(app)
     return app, renderer
 
 
 def _output() -> Vt100_Output:
     """The terminal, never asked where its cursor is: an answer that comes after something was written above would be wrong."""
-    output = Clearing.from_pty(sys.stdout, term=os.environ.get("TERM"))
+    output = ScrollbackSafeOutput.from_pty(sys.stdout, term=os.environ.get("TERM"))
     output.enable_cpr = False
     return output
 
 
-def fragments(lines: Iterable[Line]) -> StyleAndTextTuples:
+def to_fragments(lines: Iterable[Line]) -> StyleAndTextTuples:
     """Our lines in the library's words."""
     text: StyleAndTextTuples = []
     for n, line in enumerate(lines):
@@ -126,6 +126,6 @@ def fragments(lines: Iterable[Line]) -> StyleAndTextTuples:
     return text
 
 
-def newlines(text: StyleAndTextTuples) -> int:
+def count_newlines(text: StyleAndTextTuples) -> int:
     """How many lines there are but one."""
     return sum(part[1].count("\n") for part in text)

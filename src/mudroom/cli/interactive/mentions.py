@@ -11,17 +11,17 @@ from itertools import islice
 _MENTION = re.compile(r"(?<![\w@/.])@([^\s,;!?()\"'`<>]+)")
 _AT_END = re.compile(_MENTION.pattern.removesuffix("+)") + r"*)\Z")
 
-AGENT = "agent-"
+AGENT_PREFIX = "agent-"
 """What an agent's name may have before it, to tell it from a file."""
 
-MOST_FILES = 20_000
+MAX_FILES = 20_000
 """Files of a folder that are offered."""
 
-FRESH = 10.0
+CACHE_SECONDS = 10.0
 """Seconds for which the list of files is kept."""
 
 
-def expanded(prompt: str, *, folder: str, agents: Collection[str]) -> str:
+def expand_mentions(prompt: str, *, folder: str, agents: Collection[str]) -> str:
     """The prompt for the model: a mentioned file as its path, a mentioned agent as a wish at the end.
 
     Arguments:
@@ -31,7 +31,7 @@ def expanded(prompt: str, *, folder: str, agents: Collection[str]) -> str:
 
     def told(found: re.Match[str]) -> str:
         word = found[1].rstrip(".:")
-        name = word.removeprefix(AGENT)
+        name = word.removeprefix(AGENT_PREFIX)
         if os.path.lexists(os.path.join(folder, word)):
             return found[1]
         if name in agents:
@@ -49,7 +49,7 @@ def mention_before(text: str) -> str | None:
     return found[1] if found else None
 
 
-class Offers:
+class MentionOffers:
     """What a mention may be completed to.
 
     Arguments:
@@ -60,20 +60,20 @@ class Offers:
         self, files: Callable[[], Iterable[str]], agents: Callable[[], Iterable[str]]
     ) -> None:
         self._files, self._agents = files, agents
-        self._known, self._since = list[str](), -FRESH
+        self._known, self._since = list[str](), -CACHE_SECONDS
 
-    def matching(self, begun: str, limit: int = 50) -> Iterator[tuple[str, str]]:
+    def matching(self, typed: str, limit: int = 50) -> Iterator[tuple[str, str]]:
         """(word, what it is) for what has been typed; best first. Walks the folder: call it off the event loop."""
-        low = begun.lower()
+        low = typed.lower()
         for name in self._agents():
-            if f"{AGENT}{name}".startswith(low) or name.lower().startswith(low):
-                yield f"{AGENT}{name}", "agent"
+            if f"{AGENT_PREFIX}{name}".startswith(low) or name.lower().startswith(low):
+                yield f"{AGENT_PREFIX}{name}", "agent"
         for path in islice(_best(self._paths(), low), limit):
             yield path, "file"
 
     def _paths(self) -> list[str]:
-        if time.monotonic() - self._since > FRESH:
-            self._known = list(islice(self._files(), MOST_FILES))
+        if time.monotonic() - self._since > CACHE_SECONDS:
+            self._known = list(islice(self._files(), MAX_FILES))
             self._since = time.monotonic()
         return self._known
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 
-LINES, CHARACTERS = 3, 800
+MAX_LINES, MAX_CHARACTERS = 3, 800
 """The longest paste that stays as it is."""
 
 _MARK = re.compile(r"\[Pasted text #(\d+)[^\]\n]*\]")
 
 
-class Pasted:
+class PasteStore:
     """The pastes of one conversation."""
 
     def __init__(self) -> None:
@@ -20,13 +20,13 @@ class Pasted:
         """What to put into the input line for a paste."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         breaks = text.rstrip("\n").count("\n")
-        if breaks < LINES and len(text) <= CHARACTERS:
+        if breaks < MAX_LINES and len(text) <= MAX_CHARACTERS:
             return text
         self._texts.append(text)
         size = f"+{breaks} lines" if breaks else f"{len(text):,} characters"
         return f"[Pasted text #{len(self._texts)} {size}]"
 
-    def expanded(self, line: str) -> str:
+    def expand(self, line: str) -> str:
         """The line with every mark replaced by its text."""
         return _MARK.sub(
             lambda found: (

@@ -12,46 +12,49 @@ from contextlib import AbstractContextManager
 
 from ..._core.events import AnyEvent
 from ...config import Settings
-from ...projections.run_tree import Tree
+from ...projections.run_tree import RunTree
 from ..output.plain_progress import PlainProgress
-from ..output.progress import colored
-from ..output.scrollback import Paper
-from ..output.signals import interrupts
-from ..output.text import glyphs, one_line
-from .conversation import Talk
+from ..output.progress import should_color
+from ..output.scrollback import Scrollback
+from ..output.signals import handle_signals
+from ..output.text import choose_glyphs, sanitize_line
+from .conversation import Conversation
 
 PROMPT = "mudroom >> "
 
 
-class Lines:
+class PlainUI:
     """Reads stdin line by line and writes to stdout; children are told of on stderr.
 
     Arguments:
         verbose: a line for every call of every run.
     """
 
-    plain, code = True, 0
+    prints_child_lines, exit_code = True, 0
 
     def __init__(self, settings: Settings, *, verbose: bool = False) -> None:
-        color = colored(sys.stdout, settings.color)
+        color = should_color(sys.stdout, settings.color)
         columns = lambda: shutil.get_terminal_size().columns  # noqa: E731
-        self.paper = Paper(
-            write=self._write, columns=columns, color=color, signs=glyphs(sys.stdout.encoding)
+        self.scrollback = Scrollback(
+            write=self._write,
+            columns=columns,
+            color=color,
+            glyphs=choose_glyphs(sys.stdout.encoding),
         )
-        self._progress = PlainProgress(sys.stderr, Tree(), verbose=verbose)
-        self._talk: Talk | None = None
+        self._progress = PlainProgress(sys.stderr, RunTree(), verbose=verbose)
+        self._talk: Conversation | None = None
         self._asking = asyncio.Lock()
         self._typed, self._came, self._ended = deque[str](), asyncio.Event(), False
         self._decode, self._begun = codecs.getincrementaldecoder("utf-8")("replace").decode, ""
 
-    async def __aenter__(self) -> Lines:
+    async def __aenter__(self) -> PlainUI:
         asyncio.get_running_loop().add_reader(sys.stdin.fileno(), self._read)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
 
-    def attach(self, talk: Talk) -> None:
+    def attach(self, talk: Conversation) -> None:
         """Show this conversation from now on."""
         self._talk = talk
 
@@ -59,14 +62,14 @@ class Lines:
         """Take in an event."""
         self._progress.on_event(event)
 
-    def take(self, early: str) -> None:
+    def add_early_input(self, early: str) -> None:
         """Nothing is taken from the terminal beforehand."""
 
-    def draft(self, text: str) -> None:
+    def prefill(self, text: str) -> None:
         """Say what could be typed next: a plain line cannot be begun for the person."""
-        self._write(f"It was: {one_line(text)}\n")
+        self._write(f"It was: {sanitize_line(text)}\n")
 
-    async def line(self) -> str:
+    async def read_line(self) -> str:
         """The next line typed; a \\ at its end takes the next one, too. Raises EOFError at the end."""
         said = await self._asked(PROMPT)
         while said.endswith("\\"):
@@ -74,11 +77,11 @@ class Lines:
         return said
 
     async def choose(
-        self, title: str, items: Sequence[tuple[str, str]], *, words: bool = False
+        self, title: str, items: Sequence[tuple[str, str]], *, free_text: bool = False
     ) -> str | None:
         """Ask for a number, or for words. Questions wait for one another."""
         async with self._asking:
-            return await self._chosen(title, items, words)
+            return await self._chosen(title, items, free_text)
 
     async def _chosen(
         self, title: str, items: Sequence[tuple[str, str]], words: bool
@@ -87,7 +90,7 @@ class Lines:
             "".join(
                 [
                     f"{title}\n",
-                    *(f"  {n}. {one_line(label)}\n" for n, (_, label) in enumerate(items, 1)),
+                    *(f"  {n}. {sanitize_line(label)}\n" for n, (_, label) in enumerate(items, 1)),
                 ]
             )
         )
@@ -104,9 +107,9 @@ class Lines:
             pass
         return None
 
-    def running(self) -> AbstractContextManager[object]:
+    def during_run(self) -> AbstractContextManager[object]:
         """A block in which Ctrl-C stops the run."""
-        return interrupts(self._talk.interrupt if self._talk else bool)
+        return handle_signals(self._talk.interrupt if self._talk else bool)
 
     async def _asked(self, prompt: str) -> str:
         self._write(prompt)

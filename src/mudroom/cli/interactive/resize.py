@@ -15,13 +15,13 @@ from prompt_toolkit.layout.screen import Char, Screen
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.renderer import Renderer
 
-SETTLE = 0.4
+SETTLE_SECONDS = 0.4
 """Seconds after which another width is taken for the last one; tmux says so four times a second while it is dragged."""
 
 Row = dict[int, Char]
 
 
-class Clearing(Vt100_Output):
+class ScrollbackSafeOutput(Vt100_Output):
     """A terminal whose scrollback gets nothing that is only taken away."""
 
     def erase_down(self) -> None:
@@ -29,7 +29,7 @@ class Clearing(Vt100_Output):
         self.write_raw("\x1b[2K\x1b[C\x1b[J\x1b[D")
 
 
-class Reflowing(Renderer):
+class ReflowRenderer(Renderer):
     """The library's renderer takes each of its rows for one row of the screen; at another width that is not so any more.
 
     Terminals break a row that has become too long into several, and the cursor goes with its row. A row that was longer
@@ -39,7 +39,7 @@ class Reflowing(Renderer):
         app: the application it draws, from now on.
     """
 
-    gap = 0
+    reserved_rows = 0
     """Rows to leave free above all that is drawn: those it took more when it was broken, until it is taken away to print above it.
     Without them it would climb with each new width, and the next one would push its first rows into the scrollback."""
 
@@ -48,7 +48,7 @@ class Reflowing(Renderer):
         super().__init__(app.renderer.style, app.output)
 
     @property
-    def settling(self) -> bool:
+    def is_settling(self) -> bool:
         """Whether the width has just changed. What is long had better wait: broken once more, it would push rows into the scrollback."""
         return time.monotonic() < self._until
 
@@ -77,19 +77,22 @@ class Reflowing(Renderer):
             or not screen
             or not drawn
             or drawn.columns == columns
-            or not breaks(os.environ)
+            or not terminal_rewraps(os.environ)
         ):
             return
-        self._until = time.monotonic() + SETTLE
-        asyncio.get_running_loop().call_later(SETTLE, self._app.invalidate)
+        self._until = time.monotonic() + SETTLE_SECONDS
+        asyncio.get_running_loop().call_later(SETTLE_SECONDS, self._app.invalidate)
         at, edge = self._cursor_pos, drawn.columns
         above = sum(
-            broken(screen.data_buffer[y], self._width(screen, y), columns) for y in range(at.y)
+            count_wrapped_rows(screen.data_buffer[y], self._width(screen, y), columns)
+            for y in range(at.y)
         )
         own = min(at.x + 1, self._width(screen, at.y), edge)
         self.output.write_raw("\r")
-        self._cursor_pos = Point(x=0, y=above + broken(screen.data_buffer[at.y], own, columns) - 1)
-        self.gap += self._cursor_pos.y - at.y
+        self._cursor_pos = Point(
+            x=0, y=above + count_wrapped_rows(screen.data_buffer[at.y], own, columns) - 1
+        )
+        self.reserved_rows += self._cursor_pos.y - at.y
 
     def _clear(self, rows: Iterable[int]) -> None:
         screen = self._last_screen
@@ -116,7 +119,7 @@ class Reflowing(Renderer):
         return last + (row[last].width or 1) if last >= 0 else 0
 
 
-def broken(row: Row, width: int, columns: int) -> int:
+def count_wrapped_rows(row: Row, width: int, columns: int) -> int:
     """How many rows of so many columns a row becomes, taken up to `width`; a wide character is never cut in two."""
     rows, used, x = 1, 0, 0
     while x < width:
@@ -127,7 +130,7 @@ def broken(row: Row, width: int, columns: int) -> int:
     return rows
 
 
-def breaks(environ: Mapping[str, str]) -> bool:
+def terminal_rewraps(environ: Mapping[str, str]) -> bool:
     """Whether the terminal breaks rows that have become too long: the Linux console, xterm and screen cut them off."""
     return environ.get("TERM") != "linux" and (
         "TMUX" in environ or not {"XTERM_VERSION", "STY"} & set(environ)

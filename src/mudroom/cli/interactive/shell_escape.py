@@ -11,7 +11,7 @@ from ...session import Session
 from ...tools.bash import BASH
 
 
-class Shell:
+class ShellEscape:
     """What the bash tool may touch when a person uses it (the port ToolContext).
 
     Arguments:

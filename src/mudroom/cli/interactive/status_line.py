@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from ..._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, TurnFinished
-from ...pricing import window
-from ..output.text import Glyphs, fit, tokens
+from ...pricing import context_window
+from ..output.text import Glyphs, fit_with_figures, format_tokens
 
 
-class Status:
+class StatusLine:
     """A fold of events to what the line shows."""
 
     def __init__(self) -> None:
-        self.model, self.sandbox, self.mode, self.context, self.total, self.usd = (
+        self.model, self.sandbox, self.mode, self.context_tokens, self.total_tokens, self.usd = (
             "",
             "",
             "",
@@ -29,16 +29,16 @@ class Status:
         elif isinstance(event, RunFinished) and "." not in event.run:
             self.usd += event.report.usd or 0.0
         elif isinstance(event, TurnFinished):
-            self.total += event.message.usage.total_tokens
+            self.total_tokens += event.message.usage.total_tokens
             if "." not in event.run:
-                self.context = event.message.usage.total_tokens
+                self.context_tokens = event.message.usage.total_tokens
 
-    def line(self, columns: int, signs: Glyphs, *, hint: str = "") -> tuple[str, str]:
+    def format_line(self, columns: int, signs: Glyphs, *, hint: str = "") -> tuple[str, str]:
         """(model, all the rest) in so many columns. `hint`: the keys that matter now; it is the last to go."""
         figures = [
             f"sandbox {self.sandbox}" if self.sandbox else "",
             f"mode {self.mode}" if self.mode else "",
-            f"{tokens(self.total)} tokens" if self.total else "",
+            f"{format_tokens(self.total_tokens)} tokens" if self.total_tokens else "",
             f"${self.usd:.2f}" if self.usd >= 0.005 else "",
             self._share(),
             hint,
@@ -46,12 +46,14 @@ class Status:
         shown = [figure for figure in figures if figure]
         whole = len(self.model) + sum(len(signs.dot) + len(figure) for figure in shown) <= columns
         model = self.model if whole else self.model.partition(":")[2] or self.model
-        return fit(model, shown, columns, signs, least=min(len(model), columns))
+        return fit_with_figures(model, shown, columns, signs, min_columns=min(len(model), columns))
 
     def _share(self) -> str:
-        if not self.context:
+        if not self.context_tokens:
             return ""
-        size = window(self.model)
+        size = context_window(self.model)
         return (
-            f"context {self.context / size:.0%}" if size else f"context {tokens(self.context)} of ?"
+            f"context {self.context_tokens / size:.0%}"
+            if size
+            else f"context {format_tokens(self.context_tokens)} of ?"
         )

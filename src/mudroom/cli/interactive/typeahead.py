@@ -11,13 +11,13 @@ from contextlib import contextmanager
 
 
 @contextmanager
-def held(wanted: bool = True) -> Generator[str]:
+def hold_input(enabled: bool = True) -> Generator[str]:
     """A block in which the terminal neither echoes nor changes what is typed; afterwards it is as it was.
 
     Gives what was typed before, when Enter was still a line feed. `wanted`: whether to do anything at all.
     """
     descriptor = sys.stdin.fileno()
-    if not wanted:
+    if not enabled:
         yield ""
         return
     before = termios.tcgetattr(descriptor)

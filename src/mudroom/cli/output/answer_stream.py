@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ..._core.events import AnyEvent, Delta, Retried, RunFinished, TurnFailed, TurnFinished
-from .markdown import Blocks
+from ..._core.events import AnyEvent, Delta, ModelCallRetried, RunFinished, TurnFailed, TurnFinished
+from .markdown import MarkdownBlocks
 
 
-class Spoken:
+class AnswerStream:
     """A fold of events to blocks.
 
     Arguments:
@@ -17,7 +17,7 @@ class Spoken:
 
     def __init__(self, put: Callable[[str], None], cut_off: Callable[[], None]) -> None:
         self._put, self._cut_off = put, cut_off
-        self._blocks, self._said, self._last = Blocks(), "", ""
+        self._blocks, self._said, self._last = MarkdownBlocks(), "", ""
 
     @property
     def pending(self) -> str:
@@ -32,11 +32,11 @@ class Spoken:
             case Delta(kind="text"):
                 self._said += event.text
                 self._give(self._blocks.feed(event.text))
-            case Retried() | TurnFailed():
+            case ModelCallRetried() | TurnFailed():
                 if self._said.strip():
-                    self._give(self._blocks.rest())
+                    self._give(self._blocks.take_rest())
                     self._cut_off()
-                self._blocks, self._said = Blocks(), ""
+                self._blocks, self._said = MarkdownBlocks(), ""
             case TurnFinished():
                 self._finish(event.message.text)
             case RunFinished():
@@ -48,8 +48,8 @@ class Spoken:
 
     def _finish(self, text: str) -> None:
         """Give what was not streamed of a whole answer."""
-        self._give(self._blocks.rest() if text.strip() == self._said.strip() else text)
-        self._blocks, self._said, self._last = Blocks(), "", text.strip()
+        self._give(self._blocks.take_rest() if text.strip() == self._said.strip() else text)
+        self._blocks, self._said, self._last = MarkdownBlocks(), "", text.strip()
 
     def _give(self, markdown: str) -> None:
         if markdown.strip():

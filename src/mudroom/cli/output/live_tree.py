@@ -10,21 +10,21 @@ from collections.abc import Callable
 from typing import TextIO
 
 from ..._core.events import AnyEvent
-from ...projections.run_tree import Tree
-from ...projections.safe_text import clean
-from .text import Line, ending, glyphs, paint, width
-from .tree_lines import Look, rows
+from ...projections.run_tree import RunTree
+from ...projections.safe_text import sanitize
+from .text import Line, choose_glyphs, display_width, last_lines, paint
+from .tree_lines import TreeStyle, format_tree
 
-PERIOD = 0.125
+DRAW_PERIOD = 0.125
 """Least seconds between two looks at the tree; nothing is written when nothing has changed."""
 
-SHARE = 0.03
+MAX_CPU_SHARE = 0.03
 """Most of a core that drawing may take; a tree that is slow to draw is drawn less often."""
 
-PENDING = 6
+MAX_PENDING_LINES = 6
 """Lines shown of words that are still streaming."""
 
-MOST = 12
+MAX_RUNS = 12
 """Most runs shown at once; more are folded into counts."""
 
 
@@ -47,7 +47,7 @@ class LiveTree:
     def __init__(
         self,
         stream: TextIO,
-        tree: Tree,
+        tree: RunTree,
         *,
         color: bool = True,
         now: Callable[[], float] = time.time,
@@ -56,7 +56,7 @@ class LiveTree:
         self.tree = tree
         self._stream, self._color, self._now = stream, color, now
         self._size = size or (lambda: _terminal(stream))
-        self._signs = glyphs(stream.encoding)
+        self._signs = choose_glyphs(stream.encoding)
         self.pending: Callable[[], str] = str
         self._drawn: list[int] = []
         self._text = ""
@@ -82,7 +82,7 @@ class LiveTree:
         with self._lock:
             self._draw(final=final)
 
-    def say(self, put: Callable[[], object]) -> None:
+    def print_answer(self, put: Callable[[], object]) -> None:
         """Have `put` write words of the root run: what is drawn by then stays above them, and only what comes later is drawn below."""
         with self._lock:
             root = self.tree.roots[-1] if self.tree.roots else None
@@ -105,24 +105,30 @@ class LiveTree:
         if text == self._text and not final:
             return
         self._write(self._erasing(columns) + text)
-        self._text, self._drawn = text, [sum(width(words) for words, _ in line) for line in lines]
+        self._text, self._drawn = (
+            text,
+            [sum(display_width(words) for words, _ in line) for line in lines],
+        )
 
     def _lines(self, columns: int, height: int, *, left: bool) -> list[Line]:
         if not self.tree.roots:
             return []
         root, room = self.tree.roots[-1], max(1, columns - 1)
-        if self._spoke == (root.run_id, root.turn) and not root.open:
-            return [[(part, "")] for part in ending(clean(self.pending()), room, PENDING)]
-        limit = max(1, min(MOST, (height - 4) // 2))
-        look = Look(
+        if self._spoke == (root.run_id, root.turn) and not root.open_calls:
+            return [
+                [(part, "")]
+                for part in last_lines(sanitize(self.pending()), room, MAX_PENDING_LINES)
+            ]
+        limit = max(1, min(MAX_RUNS, (height - 4) // 2))
+        look = TreeStyle(
             columns=room,
-            limit=limit,
+            max_runs=limit,
             now=self._now(),
-            told=self._told,
-            left=left,
-            signs=self._signs,
+            hidden_runs=self._told,
+            is_snapshot=left,
+            glyphs=self._signs,
         )
-        return rows(self.tree, root, look)[: max(1, height - 1)]
+        return format_tree(self.tree, root, look)[: max(1, height - 1)]
 
     def _erasing(self, columns: int) -> str:
         """Back to the first line and clear. A terminal made narrower has broken the old lines: they take more rows now."""
@@ -131,7 +137,7 @@ class LiveTree:
 
     def _keep_drawing(self) -> None:
         spent = 0.0
-        while not self._ended.wait(max(PERIOD, spent / SHARE)):
+        while not self._ended.wait(max(DRAW_PERIOD, spent / MAX_CPU_SHARE)):
             began = time.thread_time()
             self.draw()
             spent = time.thread_time() - began

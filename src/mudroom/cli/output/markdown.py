@@ -5,14 +5,14 @@ from __future__ import annotations
 import io
 import re
 
-from ...projections.safe_text import clean
+from ...projections.safe_text import sanitize
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)$")
 _SGR = re.compile(r"\x1b\[[\d;]*m")
 _ITEM = re.compile(r"\s+\S|[-*+] |\d+[.)] ")
 
 
-class Blocks:
+class MarkdownBlocks:
     """Markdown in pieces -> whole blocks: paragraphs, lists, tables, fenced code. `pending` is what is not whole yet."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Blocks:
         whole, self.pending = self.pending[:end], self.pending[end:]
         return whole
 
-    def rest(self) -> str:
+    def take_rest(self) -> str:
         """What is left at the end."""
         rest, self.pending = self.pending, ""
         return rest
@@ -49,13 +49,13 @@ def _whole(text: str) -> int:
     return end
 
 
-def rendered(text: str, *, columns: int, color: bool) -> str:
+def render_markdown(text: str, *, columns: int, color: bool) -> str:
     """Markdown as lines for a terminal, a blank line after it.
 
     Arguments:
         columns: width to break at. color: whether to style it; without, the text stays as it was written.
     """
-    text = clean(text).strip("\n")
+    text = sanitize(text).strip("\n")
     if not text:
         return ""
     if not color:

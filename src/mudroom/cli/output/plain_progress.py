@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TextIO
 
-from ..._core.events import AnyEvent, CallStarted, Retried, RunFinished, RunStarted
-from ...projections.run_tree import RunView, Tree
-from .text import cut, glyphs, one_line
-from .tree_lines import Look, doing, figures, outcome
+from ..._core.events import AnyEvent, ModelCallRetried, RunFinished, RunStarted, ToolCallStarted
+from ...projections.run_tree import RunTree, RunView
+from .text import choose_glyphs, sanitize_line, truncate
+from .tree_lines import TreeStyle, describe_activity, describe_outcome, format_figures
 
-WIDE = 160
+MAX_COLUMNS = 160
 """Columns of the longest line."""
 
 
@@ -20,38 +20,40 @@ class PlainProgress:
         stream: as a rule stderr. tree: `on_event` feeds it, nothing else need.
     """
 
-    def __init__(self, stream: TextIO, tree: Tree, *, verbose: bool = False) -> None:
+    def __init__(self, stream: TextIO, tree: RunTree, *, verbose: bool = False) -> None:
         self.tree = tree
         self._stream, self._verbose = stream, verbose
-        self._signs = glyphs(stream.encoding)
+        self._signs = choose_glyphs(stream.encoding)
 
     def on_event(self, event: AnyEvent) -> None:
         """Take in an event, and write its line if it has one."""
         self.tree.apply(event)
         run = self.tree.runs.get(event.run)
-        if run and isinstance(event, RunStarted | RunFinished | Retried | CallStarted):
+        if run and isinstance(event, RunStarted | RunFinished | ModelCallRetried | ToolCallStarted):
             self._write(self._line(run, event))
 
-    def _line(self, run: RunView, event: RunStarted | RunFinished | Retried | CallStarted) -> str:
-        name = f"[{one_line(run.agent)}#{run.run_id}]"
+    def _line(
+        self, run: RunView, event: RunStarted | RunFinished | ModelCallRetried | ToolCallStarted
+    ) -> str:
+        name = f"[{sanitize_line(run.agent)}#{run.run_id}]"
         if isinstance(event, RunStarted):
-            label = f" ({one_line(run.description)})" if run.description else ""
-            return f"> task{label}: {one_line(run.prompt)}" if run.depth else ""
+            label = f" ({sanitize_line(run.description)})" if run.description else ""
+            return f"> task{label}: {sanitize_line(run.prompt)}" if run.depth else ""
         if isinstance(event, RunFinished):
             return (
-                f"{name} {outcome(run)} ({self._signs.dot.join(figures(run, event.at))})"
+                f"{name} {describe_outcome(run)} ({self._signs.dot.join(format_figures(run, event.at))})"
                 if run.depth
                 else ""
             )
-        if isinstance(event, Retried) or self._verbose:
-            return f"{name} {doing(run, Look(now=event.at))}"
+        if isinstance(event, ModelCallRetried) or self._verbose:
+            return f"{name} {describe_activity(run, TreeStyle(now=event.at))}"
         return ""
 
     def _write(self, line: str) -> None:
         if not line:
             return
         try:
-            self._stream.write(cut(line, WIDE, self._signs.more) + "\n")
+            self._stream.write(truncate(line, MAX_COLUMNS, self._signs.more) + "\n")
             self._stream.flush()
         except OSError:  # whoever listened is gone; the run goes on
             pass

@@ -10,7 +10,7 @@ _HELD = {
 }
 
 
-def walls(opened: Session, *, network: bool) -> str:
+def describe_sandbox(opened: Session, *, network: bool) -> str:
     """The line; "" where a notice of the session says it already, as it does of what is less than could be.
 
     Arguments:

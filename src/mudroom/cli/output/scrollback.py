@@ -9,7 +9,7 @@ from msgspec import Struct
 from .text import UNICODE, Glyphs, Line, paint
 
 
-class Paper(Struct, frozen=True, kw_only=True):
+class Scrollback(Struct, frozen=True, kw_only=True):
     """What is written on.
 
     Arguments:
@@ -19,8 +19,8 @@ class Paper(Struct, frozen=True, kw_only=True):
     write: Callable[[str], None]
     columns: Callable[[], int]
     color: bool = True
-    signs: Glyphs = UNICODE
+    glyphs: Glyphs = UNICODE
 
-    def lines(self, *lines: Line) -> None:
+    def write_lines(self, *lines: Line) -> None:
         """Write lines."""
         self.write(paint(lines, color=self.color))

@@ -14,7 +14,7 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 
 @contextmanager
-def interrupts(stop: Callable[[], bool], *, last: bool = False) -> Generator[list[int]]:
+def handle_signals(stop: Callable[[], bool], *, exits_after: bool = False) -> Generator[list[int]]:
     """A block in which the first signal calls `stop`; the list says which signals came.
 
     Arguments:
@@ -27,10 +27,10 @@ def interrupts(stop: Callable[[], bool], *, last: bool = False) -> Generator[lis
         first = not seen
         seen.append(number)
         if not (first and stop()):
-            leave(128 + seen[0])
+            exit_now(128 + seen[0])
 
     def too_late(*_: object) -> None:
-        leave(128 + seen[0])
+        exit_now(128 + seen[0])
 
     for number in SIGNALS:
         loop.add_signal_handler(number, arrived, number)
@@ -39,11 +39,11 @@ def interrupts(stop: Callable[[], bool], *, last: bool = False) -> Generator[lis
     finally:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
-            if last and seen:
+            if exits_after and seen:
                 signal.signal(number, too_late)
 
 
-def leave(code: int) -> None:
+def exit_now(code: int) -> None:
     """End this process now. The journal is whole: nothing happens before it is recorded."""
     if sys.stderr.isatty():
         sys.stderr.write(_SHOW_CURSOR + "\n")

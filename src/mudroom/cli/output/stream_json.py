@@ -12,15 +12,22 @@ import msgspec
 from ..._core.agents import Brief, Reason, Report
 from ..._core.events import (
     AnyEvent,
-    CallFinished,
-    Judged,
-    Retried,
+    ModelCallRetried,
+    NoteInjected,
+    PermissionDecided,
     RunFinished,
     RunStarted,
-    Told,
+    ToolCallFinished,
     TurnFinished,
 )
-from ..._core.messages import Assistant, Call, StopReason, Text, Thinking, Usage
+from ..._core.messages import (
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    Usage,
+)
 from ..._version import __version__
 
 SUBTYPES = {
@@ -40,7 +47,7 @@ _STOPS = {
 }
 
 
-def encode(line: Mapping[str, Any]) -> bytes:
+def encode_line(line: Mapping[str, Any]) -> bytes:
     """One line of output, its end included; what UTF-8 cannot carry becomes a question mark."""
     return (
         json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
@@ -54,10 +61,10 @@ class _Run:
     def __init__(self, brief: Brief, at: float) -> None:
         self.brief, self.started = brief, at
         self.tools, self.turns, self.usage, self.stop = 0, 0, Usage(), ""
-        self.calls: tuple[Call, ...] = ()
+        self.calls: tuple[ToolCallBlock, ...] = ()
 
 
-class Stream:
+class StreamJson:
     """A fold of one session's events into lines.
 
     Arguments:
@@ -94,7 +101,7 @@ class Stream:
         self._reports: list[Report] = []
         self._denials: list[dict[str, Any]] = []
 
-    def opening(self) -> dict[str, Any]:
+    def init_line(self) -> dict[str, Any]:
         """The first line of all: `system/init`."""
         empty: dict[str, Any] = {
             name: [] for name in ("mcp_servers", "slash_commands", "skills", "plugins")
@@ -102,7 +109,7 @@ class Stream:
         fixed = {"apiKeySource": "none", "output_style": "default", "mudroom_version": __version__}
         return self._line("system", subtype="init", **self._scene, **empty, **fixed)
 
-    def feed(self, event: AnyEvent) -> Iterator[dict[str, Any]]:
+    def event_lines(self, event: AnyEvent) -> Iterator[dict[str, Any]]:
         """The lines that one event gives, often none."""
         if isinstance(event, RunStarted):
             yield from self._started(event)
@@ -113,18 +120,18 @@ class Stream:
         match event:
             case TurnFinished():
                 yield self._answered(run, event)
-            case Judged(allowed=False):
+            case PermissionDecided(allowed=False):
                 self._denials += self._denied(run, event)
-            case CallFinished():
+            case ToolCallFinished():
                 yield from self._called(run, event)
-            case Told():
+            case NoteInjected():
                 yield self._user(
                     run,
                     [{"type": "text", "text": event.text}],
                     isSynthetic=True,
                     origin={"kind": event.origin},
                 )
-            case Retried():
+            case ModelCallRetried():
                 yield self._retried(run, event)
             case RunFinished() if run.brief.depth:
                 self._reports.append(event.report)
@@ -132,7 +139,7 @@ class Stream:
             case _:
                 pass
 
-    def result(self, report: Report, ledger: Mapping[str, Any]) -> dict[str, Any]:
+    def result_line(self, report: Report, ledger: Mapping[str, Any]) -> dict[str, Any]:
         """The last line, and all that `--output-format json` prints.
 
         Arguments:
@@ -184,17 +191,19 @@ class Stream:
         run.turns, run.usage, run.stop = (
             run.turns + 1,
             run.usage + message.usage,
-            stop_reason(message.stop),
+            to_anthropic_stop_reason(message.stop_reason),
         )
-        run.calls = message.calls
+        run.calls = message.tool_calls
         self._models[model] = (
             run.brief.model,
             self._models.get(model, ("", Usage()))[1] + message.usage,
         )
         self._api_seconds += event.seconds
-        return self._line("assistant", message=anthropic(message, model, run.stop), **_place(run))
+        return self._line(
+            "assistant", message=to_anthropic_message(message, model, run.stop), **_place(run)
+        )
 
-    def _denied(self, run: _Run, event: Judged) -> Iterator[dict[str, Any]]:
+    def _denied(self, run: _Run, event: PermissionDecided) -> Iterator[dict[str, Any]]:
         """A call that was not allowed, as the last line tells of it; `why` and `rule` are ours."""
         for call in run.calls:
             if call.id == event.call_id:
@@ -210,7 +219,7 @@ class Stream:
                     **(_child(run.brief) if run.brief.depth else {}),
                 }
 
-    def _called(self, run: _Run, event: CallFinished) -> Iterator[dict[str, Any]]:
+    def _called(self, run: _Run, event: ToolCallFinished) -> Iterator[dict[str, Any]]:
         run.tools += 1
         block: dict[str, Any] = {
             "type": "tool_result",
@@ -240,7 +249,7 @@ class Stream:
             reason=report.reason.value,
         )
 
-    def _retried(self, run: _Run, event: Retried) -> dict[str, Any]:
+    def _retried(self, run: _Run, event: ModelCallRetried) -> dict[str, Any]:
         delay = round(event.delay * 1000)
         cause = {"error_status": event.status or None, "error": event.error}
         return self._line(
@@ -282,27 +291,27 @@ def _child(brief: Brief) -> dict[str, Any]:
     }
 
 
-def stop_reason(stop: StopReason) -> str:
+def to_anthropic_stop_reason(stop: StopReason) -> str:
     """Why a model stopped, in the words of the Messages API."""
     return _STOPS.get(stop, "end_turn")
 
 
-def anthropic(message: Assistant, model: str, stop: str) -> dict[str, Any]:
+def to_anthropic_message(message: AssistantMessage, model: str, stop: str) -> dict[str, Any]:
     """An answer in the shape of the Messages API."""
     head = {"id": message.id, "type": "message", "role": "assistant", "model": model}
     tail = {"stop_reason": stop, "stop_sequence": None, "usage": _usage(message.usage)}
     return {**head, "content": [_block(block) for block in message.content], **tail}
 
 
-def _block(block: Text | Thinking | Call) -> dict[str, Any]:
+def _block(block: TextBlock | ThinkingBlock | ToolCallBlock) -> dict[str, Any]:
     match block:
-        case Text():
+        case TextBlock():
             return {"type": "text", "text": block.text}
-        case Thinking(redacted=data) if data:
+        case ThinkingBlock(redacted=data) if data:
             return {"type": "redacted_thinking", "data": data}
-        case Thinking():
+        case ThinkingBlock():
             return {"type": "thinking", "thinking": block.text, "signature": block.signature}
-        case Call():
+        case ToolCallBlock():
             arguments = {"INVALID_JSON": block.malformed} if block.malformed else block.arguments
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
 

@@ -8,25 +8,25 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from ...projections.safe_text import clean, describe, one_line
+from ...projections.safe_text import describe_call, sanitize, sanitize_line
 
 __all__ = [
     "Glyphs",
     "Line",
-    "broken",
-    "clean",
-    "color_of",
-    "cut",
-    "describe",
-    "ending",
-    "fit",
-    "glyphs",
-    "one_line",
+    "agent_color",
+    "choose_glyphs",
+    "count_noun",
+    "describe_call",
+    "display_width",
+    "fit_with_figures",
+    "format_seconds",
+    "format_tokens",
+    "last_lines",
     "paint",
-    "plural",
-    "seconds",
-    "tokens",
-    "width",
+    "sanitize",
+    "sanitize_line",
+    "truncate",
+    "wrap",
 ]
 
 Line = Sequence[tuple[str, str]]
@@ -69,7 +69,7 @@ UNICODE = Glyphs()
 ASCII = Glyphs("|- ", "`- ", "|  ", "> ", "* ", "-> ", " - ", "..", ">", "#", "-")
 
 
-def glyphs(encoding: str | None) -> Glyphs:
+def choose_glyphs(encoding: str | None) -> Glyphs:
     """The signs that a stream of this encoding can carry; None is a stream of text, which carries all."""
     try:
         "├└│─⎿●→·…▸▰▱".encode(encoding or "utf-8")
@@ -78,14 +78,14 @@ def glyphs(encoding: str | None) -> Glyphs:
     return UNICODE
 
 
-def tokens(count: int) -> str:
+def format_tokens(count: int) -> str:
     """A count of tokens in at most six columns: 950, 41.4k, 1.2M."""
     if count < 1000:
         return str(count)
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
-def seconds(span: float) -> str:
+def format_seconds(span: float) -> str:
     """A span of time: 4.2s, 29s, 1m 04s, 2h 05m. `span`: in seconds."""
     if span < 9.95:
         return f"{span:.1f}s"
@@ -97,12 +97,12 @@ def seconds(span: float) -> str:
     return f"{whole // 3600}h {whole % 3600 // 60:02}m"
 
 
-def plural(count: int, one: str) -> str:
+def count_noun(count: int, one: str) -> str:
     """The count with its noun: 1 tool use, 2 tool uses."""
     return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
 
 
-def width(text: str) -> int:
+def display_width(text: str) -> int:
     """Columns the text takes on a terminal; Chinese and the like take two each."""
     if _NARROW(text):
         return len(text)
@@ -111,9 +111,9 @@ def width(text: str) -> int:
     return cell_len(text)
 
 
-def cut(text: str, columns: int, more: str = "…") -> str:
+def truncate(text: str, columns: int, more: str = "…") -> str:
     """The text if it fits in so many columns, else its beginning with `more` at the end."""
-    if width(text) <= columns:
+    if display_width(text) <= columns:
         return text
     if columns <= len(more):
         return more[: max(0, columns)]
@@ -124,11 +124,11 @@ def cut(text: str, columns: int, more: str = "…") -> str:
     return set_cell_size(text, columns - len(more)).rstrip() + more
 
 
-def broken(line: str, columns: int) -> Iterator[str]:
+def wrap(line: str, columns: int) -> Iterator[str]:
     """The line in lines of at most so many columns, broken between words where that can be."""
     room = max(2, columns)
-    while width(line) > room:
-        head = cut(line, room, "")
+    while display_width(line) > room:
+        head = truncate(line, room, "")
         at = head.rfind(" ") if line[len(head) : len(head) + 1] != " " else len(head)
         at = at if at > 0 else len(head) or 1
         yield line[:at]
@@ -136,24 +136,24 @@ def broken(line: str, columns: int) -> Iterator[str]:
     yield line
 
 
-def ending(text: str, columns: int, most: int) -> list[str]:
+def last_lines(text: str, columns: int, most: int) -> list[str]:
     """The last lines of a text, at most so many, broken between words to fit in so many columns."""
     words = text.strip("\n")[-most * columns :]
     return (
-        [part for line in words.split("\n") for part in broken(line.expandtabs(4), columns)][-most:]
+        [part for line in words.split("\n") for part in wrap(line.expandtabs(4), columns)][-most:]
         if words
         else []
     )
 
 
-def fit(
+def fit_with_figures(
     words: str,
     figures: Sequence[str],
     columns: int,
     signs: Glyphs,
     *,
-    bracket: bool = False,
-    least: int = 12,
+    in_brackets: bool = False,
+    min_columns: int = 12,
 ) -> tuple[str, str]:
     """Words and the figures behind them, made to fit in so many columns: (words, tail).
 
@@ -162,14 +162,14 @@ def fit(
     left = list(figures)
     while True:
         joined = signs.dot.join(left)
-        tail = (f" ({joined})" if bracket else signs.dot + joined) if left else ""
-        room = columns - width(tail)
-        if not left or room >= min(width(words), least):
-            return cut(words, room, signs.more), tail
+        tail = (f" ({joined})" if in_brackets else signs.dot + joined) if left else ""
+        room = columns - display_width(tail)
+        if not left or room >= min(display_width(words), min_columns):
+            return truncate(words, room, signs.more), tail
         left.pop(0)
 
 
-def color_of(agent: str) -> str:
+def agent_color(agent: str) -> str:
     """The style of an agent's name: always the same for the same name."""
     known = {"explore": "cyan", "general": "green"}
     return (

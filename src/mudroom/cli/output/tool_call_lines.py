@@ -6,24 +6,33 @@ import difflib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from ..._core.messages import Call
-from ..._core.tools import ToolResult, canonical
+from ..._core.messages import ToolCallBlock
+from ..._core.tools import ToolResult, canonical_tool_name
 from ...projections.run_tree import RunView
-from .text import Glyphs, Line, clean, cut, describe, fit, one_line, width
-from .tree_lines import figures, outcome
+from .text import (
+    Glyphs,
+    Line,
+    describe_call,
+    display_width,
+    fit_with_figures,
+    sanitize,
+    sanitize_line,
+    truncate,
+)
+from .tree_lines import describe_outcome, format_figures
 
-SHOWN = {"bash": 5, "edit": 24, "write": 8, "todo": 20}
+MAX_SHOWN_LINES = {"bash": 5, "edit": 24, "write": 8, "todo": 20}
 """Lines shown of a tool's outcome; any other's is told in its own line."""
 
 
-def step(
-    call: Call,
+def format_tool_call(
+    call: ToolCallBlock,
     result: ToolResult,
     child: RunView | None,
     columns: int,
     signs: Glyphs,
     *,
-    whole: bool = False,
+    full: bool = False,
 ) -> list[Line]:
     """A finished call.
 
@@ -31,13 +40,15 @@ def step(
         child: the run it began, if it is a task. columns: width of the screen. whole: everything that came of it.
     """
     head = (
-        f"> task{_label(child)}: {one_line(child.prompt)}"
+        f"> task{_label(child)}: {sanitize_line(child.prompt)}"
         if child
-        else f"{signs.head}{describe(call)}"
+        else f"{signs.head}{describe_call(call)}"
     )
-    lines: list[Line] = [[(cut(head, columns, signs.more), "bold red" if result.error else "bold")]]
-    if child and not whole:
-        ending = f"{outcome(child)} ({signs.dot.join(figures(child, child.finished))})"
+    lines: list[Line] = [
+        [(truncate(head, columns, signs.more), "bold red" if result.error else "bold")]
+    ]
+    if child and not full:
+        ending = f"{describe_outcome(child)} ({signs.dot.join(format_figures(child, child.finished_at))})"
         return [
             *lines,
             _hooked(
@@ -46,22 +57,22 @@ def step(
                 signs,
             ),
         ]
-    if not whole and not result.error and canonical(call.name) not in SHOWN:
-        words = f"{signs.head}{describe(call)}"
-        shown, tail = fit(
+    if not full and not result.error and canonical_tool_name(call.name) not in MAX_SHOWN_LINES:
+        words = f"{signs.head}{describe_call(call)}"
+        shown, tail = fit_with_figures(
             words,
-            [one_line(result.display or _brief(result.text))],
+            [sanitize_line(result.display or _brief(result.text))],
             columns,
             signs,
-            least=len(words),
+            min_columns=len(words),
         )
         return [[(shown, ""), (tail, "dim")]]
     body = (
-        [(clean(line), "") for line in result.text.splitlines()]
-        if whole
+        [(sanitize(line), "") for line in result.text.splitlines()]
+        if full
         else list(_body(call, result))
     )
-    limit = len(body) if whole else SHOWN.get(canonical(call.name), 1)
+    limit = len(body) if full else MAX_SHOWN_LINES.get(canonical_tool_name(call.name), 1)
     lines += [_hooked([line], columns, signs, first=not n) for n, line in enumerate(body[:limit])]
     if len(body) > limit and limit > 1:
         lines.append(
@@ -76,7 +87,7 @@ def step(
 
 
 def _label(child: RunView) -> str:
-    return f" ({one_line(child.description)})" if child.description else ""
+    return f" ({sanitize_line(child.description)})" if child.description else ""
 
 
 def _hooked(
@@ -86,27 +97,27 @@ def _hooked(
     return [
         (stem, "dim"),
         *(
-            (cut(words.expandtabs(4), columns - width(stem), signs.more), style)
+            (truncate(words.expandtabs(4), columns - display_width(stem), signs.more), style)
             for words, style in line
         ),
     ]
 
 
-def _body(call: Call, result: ToolResult) -> Iterator[tuple[str, str]]:
-    name = canonical(call.name)
+def _body(call: ToolCallBlock, result: ToolResult) -> Iterator[tuple[str, str]]:
+    name = canonical_tool_name(call.name)
     if result.error:
-        yield from ((clean(line), "red") for line in islice(result.text.splitlines(), 3))
+        yield from ((sanitize(line), "red") for line in islice(result.text.splitlines(), 3))
     elif name == "edit":
         yield from _diff(
             str(call.arguments.get("old_string", "")), str(call.arguments.get("new_string", ""))
         )
     elif name == "write":
         yield from (
-            (f"+ {clean(line)}", "green")
+            (f"+ {sanitize(line)}", "green")
             for line in str(call.arguments.get("content", "")).splitlines()
         )
     elif name in ("bash", "todo"):
-        yield from ((clean(line), "dim") for line in result.text.splitlines())
+        yield from ((sanitize(line), "dim") for line in result.text.splitlines())
 
 
 def _brief(text: str) -> str:
@@ -120,4 +131,4 @@ def _diff(old: str, new: str) -> Iterator[tuple[str, str]]:
     ):
         style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
         if not line.startswith("@@"):
-            yield f"{line[:1]} {clean(line[1:])}", style
+            yield f"{line[:1]} {sanitize(line[1:])}", style

@@ -5,31 +5,42 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 
-from ..._core.events import SessionOpened, Stored
-from ..._core.messages import Assistant, Call, Message, Result, Text, Thinking
+from ..._core.events import SessionOpened, StoredEvent
+from ..._core.messages import (
+    AssistantMessage,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
 from ...errors import UnknownName
-from ...projections.ledger import Tally, sentence
-from ...projections.run_tree import RunView, Tree
-from ...projections.transcript import transcript
-from .text import UNICODE, Glyphs, Line, clean, color_of, cut, one_line, paint
-from .tree_lines import Look, figures, outcome, rows
+from ...projections.ledger import LedgerBuilder, describe_ledger
+from ...projections.run_tree import RunTree, RunView
+from ...projections.transcript import build_transcript
+from .text import UNICODE, Glyphs, Line, agent_color, paint, sanitize, sanitize_line, truncate
+from .tree_lines import TreeStyle, describe_outcome, format_figures, format_tree
 
-LINES, CHARACTERS = 20, 2000
+MAX_LINES, MAX_CHARACTERS = 20, 2000
 """What is shown of one result; the rest is counted."""
 
-ARGUMENT = 200
+MAX_ARGUMENT_CHARACTERS = 200
 """Characters shown of one argument of a call."""
 
 
 def render_tree(
-    events: Iterable[Stored], *, columns: int = 80, color: bool = False, signs: Glyphs = UNICODE
+    events: Iterable[StoredEvent],
+    *,
+    columns: int = 80,
+    color: bool = False,
+    signs: Glyphs = UNICODE,
 ) -> str:
     """The session's folder, every run with its id and how it ended, and the ledger. `events` is read once.
 
     Arguments:
         columns: width of the screen. color: whether to style the words. signs: see `format.glyphs`.
     """
-    tree, tally, lines = Tree(), Tally(), list[Line]()
+    tree, tally, lines = RunTree(), LedgerBuilder(), list[Line]()
     for event in events:
         tree.apply(event)
         tally.apply(event)
@@ -37,8 +48,8 @@ def render_tree(
             lines.append(
                 [
                     (
-                        cut(
-                            f"session {one_line(event.session)}{signs.dot}{one_line(event.cwd)}",
+                        truncate(
+                            f"session {sanitize_line(event.session)}{signs.dot}{sanitize_line(event.cwd)}",
                             columns,
                             signs.more,
                         ),
@@ -48,21 +59,23 @@ def render_tree(
             )
     for root in tree.roots:
         lines.append([("", "")])
-        lines.append([(cut(f"> {one_line(root.title)}", columns, signs.more), "bold")])
-        lines.extend(rows(tree, root, Look(columns=columns, ids=True, signs=signs)))
+        lines.append([(truncate(f"> {sanitize_line(root.title)}", columns, signs.more), "bold")])
+        lines.extend(
+            format_tree(tree, root, TreeStyle(columns=columns, show_ids=True, glyphs=signs))
+        )
     if tally.ledger.children:
-        lines += [[("", "")], [(sentence(tally.ledger), "")]]
+        lines += [[("", "")], [(describe_ledger(tally.ledger), "")]]
     return paint(lines, color=color)
 
 
 def render_transcript(
-    events: Iterable[Stored],
+    events: Iterable[StoredEvent],
     run_id: str,
     *,
     columns: int = 80,
     color: bool = False,
     signs: Glyphs = UNICODE,
-    whole: bool = False,
+    full: bool = False,
 ) -> str:
     """One run as its model saw it: prompt, answers, calls with their arguments, results. `events` is read once.
 
@@ -71,7 +84,7 @@ def render_transcript(
 
     Raises UnknownName if the session has no such run.
     """
-    tree, own = Tree(), list[Stored]()
+    tree, own = RunTree(), list[StoredEvent]()
     for event in events:
         tree.apply(event)
         if event.run == run_id:
@@ -79,36 +92,36 @@ def render_transcript(
     run = tree.runs.get(run_id)
     if run is None:
         raise UnknownName("run", run_id, tree.runs)
-    return paint(transcript_lines(run, own, columns=columns, signs=signs, whole=whole), color=color)
+    return paint(format_transcript(run, own, columns=columns, signs=signs, full=full), color=color)
 
 
-def transcript_lines(
-    run: RunView, own: Iterable[Stored], *, columns: int, signs: Glyphs, whole: bool = False
+def format_transcript(
+    run: RunView, own: Iterable[StoredEvent], *, columns: int, signs: Glyphs, full: bool = False
 ) -> list[Line]:
     """The same as lines. `own`: the events of this run."""
     return [
         *_heading(run, columns, signs),
-        *_Transcript(signs, whole).messages(transcript(own, run.run_id)),
+        *_Transcript(signs, full).messages(build_transcript(own, run.run_id)),
     ]
 
 
 def _heading(run: RunView, columns: int, signs: Glyphs) -> Iterator[Line]:
     about = [
         f"run {run.run_id}",
-        one_line(run.agent),
-        one_line(run.model),
-        one_line(run.description),
+        sanitize_line(run.agent),
+        sanitize_line(run.model),
+        sanitize_line(run.description),
     ]
     yield [
         (
-            cut(signs.dot.join(filter(None, about)), columns, signs.more),
-            f"bold {color_of(run.agent)}",
+            truncate(signs.dot.join(filter(None, about)), columns, signs.more),
+            f"bold {agent_color(run.agent)}",
         )
     ]
     yield [
         (
-            cut(
-                f"{outcome(run) or 'unfinished'} ({signs.dot.join(figures(run, None))})",
+            truncate(
+                f"{describe_outcome(run) or 'unfinished'} ({signs.dot.join(format_figures(run, None))})",
                 columns,
                 signs.more,
             ),
@@ -129,9 +142,9 @@ class _Transcript:
         answered = True
         for message in messages:
             yield [("", "")]
-            if isinstance(message, Assistant):
+            if isinstance(message, AssistantMessage):
                 yield [("assistant", "bold green")]
-                answered = not message.calls
+                answered = not message.tool_calls
             else:
                 yield [("user", "bold cyan")]
                 answered = True
@@ -141,27 +154,31 @@ class _Transcript:
             yield [("", "")]
             yield [("The record ends before these calls all had a result.", "yellow")]
 
-    def _block(self, block: Text | Thinking | Call | Result) -> Iterator[Line]:
-        if isinstance(block, Call):
+    def _block(
+        self, block: TextBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock
+    ) -> Iterator[Line]:
+        if isinstance(block, ToolCallBlock):
             yield [
-                (f"  {self._signs.arrow}{one_line(block.name)}", "bold"),
+                (f"  {self._signs.arrow}{sanitize_line(block.name)}", "bold"),
                 (self._arguments(block), ""),
             ]
-        elif isinstance(block, Result):
-            yield [(f"  result of {one_line(block.name)}", "bold red" if block.error else "bold")]
+        elif isinstance(block, ToolResultBlock):
+            yield [
+                (f"  result of {sanitize_line(block.name)}", "bold red" if block.error else "bold")
+            ]
             yield from self._body(block.text, "red" if block.error else "dim", cap=not self._whole)
-        elif isinstance(block, Thinking):
+        elif isinstance(block, ThinkingBlock):
             yield from self._body(
                 block.text or "(thinking withheld by the provider)", "dim", cap=not self._whole
             )
         else:
             yield from self._body(block.text, "", cap=False)
 
-    def _arguments(self, call: Call) -> str:
+    def _arguments(self, call: ToolCallBlock) -> str:
         if call.malformed:
             return f" {self._short(call.malformed)} (not JSON)"
         return "".join(
-            f" {one_line(name)}={self._value(value)}" for name, value in call.arguments.items()
+            f" {sanitize_line(name)}={self._value(value)}" for name, value in call.arguments.items()
         )
 
     def _value(self, value: object) -> str:
@@ -173,16 +190,20 @@ class _Transcript:
         return self._short(text)
 
     def _short(self, text: str) -> str:
-        if self._whole or len(text) <= ARGUMENT:
-            return clean(text)
-        return f"{one_line(text, ARGUMENT)}{self._signs.more} ({len(text):,} characters)"
+        if self._whole or len(text) <= MAX_ARGUMENT_CHARACTERS:
+            return sanitize(text)
+        return f"{sanitize_line(text, MAX_ARGUMENT_CHARACTERS)}{self._signs.more} ({len(text):,} characters)"
 
     def _body(self, text: str, style: str, *, cap: bool) -> Iterator[Line]:
-        lines = clean(text).rstrip("\n").split("\n")
-        shown = clean(text[:CHARACTERS]).rstrip("\n").split("\n")[:LINES] if cap else lines
+        lines = sanitize(text).rstrip("\n").split("\n")
+        shown = (
+            sanitize(text[:MAX_CHARACTERS]).rstrip("\n").split("\n")[:MAX_LINES] if cap else lines
+        )
         for line in shown:
             yield [(f"    {line}", style)]
-        if len(text) > CHARACTERS and cap and len(lines) <= LINES:
-            yield [(f"    {self._signs.more} {len(text) - CHARACTERS:,} more characters", "yellow")]
+        if len(text) > MAX_CHARACTERS and cap and len(lines) <= MAX_LINES:
+            yield [
+                (f"    {self._signs.more} {len(text) - MAX_CHARACTERS:,} more characters", "yellow")
+            ]
         elif len(lines) > len(shown):
             yield [(f"    {self._signs.more} {len(lines) - len(shown):,} more lines", "yellow")]

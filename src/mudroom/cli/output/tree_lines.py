@@ -9,35 +9,41 @@ from heapq import nsmallest
 from msgspec import Struct
 
 from ..._core.agents import Reason
-from ...projections.run_tree import RunView, State, Tree
+from ...projections.run_tree import RunState, RunTree, RunView
 from .text import (
     UNICODE,
     Glyphs,
     Line,
-    color_of,
-    cut,
-    fit,
-    one_line,
-    plural,
-    seconds,
-    tokens,
-    width,
+    agent_color,
+    count_noun,
+    display_width,
+    fit_with_figures,
+    format_seconds,
+    format_tokens,
+    sanitize_line,
+    truncate,
 )
 
-STALL = 60.0
+QUIET_SECONDS = 60.0
 """Seconds without any event after which a running run is marked quiet."""
 
-BAR = 5
+BAR_COLUMNS = 5
 """Columns of the bar that says how much of a run's budget is used up."""
 
-HEADLINE, ACTION = 48, 16
+MIN_HEADLINE_COLUMNS, MIN_ACTION_COLUMNS = 48, 16
 """Columns that a root's headline and a child's last action keep before figures have to go."""
 
-_STYLES = {State.DONE: "green", State.STOPPED: "yellow", State.FAILED: "red"}
-_RANKS = {State.FAILED: 0, State.RUNNING: 1, State.WAITING: 1, State.STOPPED: 2, State.DONE: 3}
+_STYLES = {RunState.DONE: "green", RunState.STOPPED: "yellow", RunState.FAILED: "red"}
+_RANKS = {
+    RunState.FAILED: 0,
+    RunState.RUNNING: 1,
+    RunState.WAITING: 1,
+    RunState.STOPPED: 2,
+    RunState.DONE: 3,
+}
 
 
-class Look(Struct, frozen=True, kw_only=True):
+class TreeStyle(Struct, frozen=True, kw_only=True):
     """How a tree is drawn.
 
     Arguments:
@@ -49,21 +55,21 @@ class Look(Struct, frozen=True, kw_only=True):
     """
 
     columns: int = 80
-    limit: int | None = None
+    max_runs: int | None = None
     now: float | None = None
-    ids: bool = False
+    show_ids: bool = False
     selected: str = ""
-    told: Collection[str] = ()
-    left: bool = False
-    signs: Glyphs = UNICODE
+    hidden_runs: Collection[str] = ()
+    is_snapshot: bool = False
+    glyphs: Glyphs = UNICODE
 
 
-def rows(tree: Tree, root: RunView, look: Look) -> list[Line]:
+def format_tree(tree: RunTree, root: RunView, look: TreeStyle) -> list[Line]:
     """A root run and all below it: its headline, then two lines a child and a count of those that are folded away."""
-    return [line for _, line in placed(tree, root, look)]
+    return [line for _, line in format_tree_by_run(tree, root, look)]
 
 
-def placed(tree: Tree, root: RunView, look: Look) -> list[tuple[str, Line]]:
+def format_tree_by_run(tree: RunTree, root: RunView, look: TreeStyle) -> list[tuple[str, Line]]:
     """The same, each line with the id of the run it tells of; "" for a count."""
     return [
         (root.run_id, _headline(tree, root, look)),
@@ -71,7 +77,7 @@ def placed(tree: Tree, root: RunView, look: Look) -> list[tuple[str, Line]]:
     ]
 
 
-def outcome(run: RunView) -> str:
+def describe_outcome(run: RunView) -> str:
     """How a finished run ended: "Done", or its reason and what went wrong; "" while it runs."""
     if not run.report:
         return ""
@@ -81,17 +87,21 @@ def outcome(run: RunView) -> str:
     return f"{words}: {run.error}" if run.error else words
 
 
-def figures(run: RunView, now: float | None, *, uses: bool = True) -> list[str]:
+def format_figures(run: RunView, now: float | None, *, says_uses: bool = True) -> list[str]:
     """What a run has cost: tool uses, tokens of its own and below it, time."""
-    took = run.seconds(run.last_at if now is None else now)
-    below = [f"{tokens(run.subtree.total_tokens)} with children"] if run.below.total_tokens else []
-    count = plural(run.tools, "tool use" if uses else "tool")
-    return [count, f"{tokens(run.usage.total_tokens)} tokens", *below, seconds(took)]
+    took = run.seconds(run.last_event_at if now is None else now)
+    below = (
+        [f"{format_tokens(run.total_usage.total_tokens)} with children"]
+        if run.descendant_usage.total_tokens
+        else []
+    )
+    count = count_noun(run.tool_call_count, "tool use" if says_uses else "tool")
+    return [count, f"{format_tokens(run.usage.total_tokens)} tokens", *below, format_seconds(took)]
 
 
-def share(run: RunView, now: float) -> float | None:
+def budget_share(run: RunView, now: float) -> float | None:
     """The part of its budget that is used up, of the limit that is nearest; None where it has none. `now`: seconds since 1970."""
-    budget, spent = run.budget, run.subtree
+    budget, spent = run.budget, run.total_usage
     pairs = (
         (run.turn, budget.turns),
         (run.seconds(now), budget.seconds),
@@ -102,66 +112,72 @@ def share(run: RunView, now: float) -> float | None:
     return max((min(1.0, used / most) for used, most in pairs if most), default=None)
 
 
-def doing(run: RunView, look: Look) -> str:
+def describe_activity(run: RunView, look: TreeStyle) -> str:
     """What a run is about: its last action, a model call that waits to be repeated, or how it ended."""
     if run.report:
-        return outcome(run)
-    if run.retried:
-        cause = f"HTTP {run.retried.status}" if run.retried.status else "connection lost"
-        return f"retry {run.retried.attempt} in {seconds(run.retried.delay)} ({cause})"
-    if look.now is not None and run.tail and not run.open:
-        return one_line(run.tail) if run.depth else f"answering{look.signs.more}"
-    action = run.action or one_line(run.tail) or f"thinking{look.signs.more}"
+        return describe_outcome(run)
+    if run.pending_retry:
+        cause = (
+            f"HTTP {run.pending_retry.status}" if run.pending_retry.status else "connection lost"
+        )
+        return f"retry {run.pending_retry.attempt} in {format_seconds(run.pending_retry.delay)} ({cause})"
+    if look.now is not None and run.streamed_tail and not run.open_calls:
+        return sanitize_line(run.streamed_tail) if run.depth else f"answering{look.glyphs.more}"
+    action = run.last_action or sanitize_line(run.streamed_tail) or f"thinking{look.glyphs.more}"
     return f"unfinished: {action}" if look.now is None else action
 
 
-def _headline(tree: Tree, run: RunView, look: Look) -> Line:
-    words = doing(run, look)
+def _headline(tree: RunTree, run: RunView, look: TreeStyle) -> Line:
+    words = describe_activity(run, look)
     if (
         look.now is not None
-        and not run.retried
-        and ("task" in list(run.open.values()) or look.left)
+        and not run.pending_retry
+        and ("task" in list(run.open_calls.values()) or look.is_snapshot)
     ):
         words = _census(tree, run, look)
-    parts = [run.run_id if look.ids else "", f"turn {run.turn}" if run.turn else "", words]
+    parts = [run.run_id if look.show_ids else "", f"turn {run.turn}" if run.turn else "", words]
     return _line(
-        look.signs.head, look.signs.dot.join(filter(None, parts)), run, look, least=HEADLINE
+        look.glyphs.head,
+        look.glyphs.dot.join(filter(None, parts)),
+        run,
+        look,
+        least=MIN_HEADLINE_COLUMNS,
     )
 
 
-def _census(tree: Tree, run: RunView, look: Look) -> str:
+def _census(tree: RunTree, run: RunView, look: TreeStyle) -> str:
     children = _children(tree, run.run_id, look)
     begun = {child.call_id for child in children}
     states = Counter(child.state for child in children)
     counts = {
-        "running": states[State.RUNNING] + states[State.WAITING],
+        "running": states[RunState.RUNNING] + states[RunState.WAITING],
         "not begun": sum(
-            name == "task" and call not in begun for call, name in list(run.open.items())
+            name == "task" and call not in begun for call, name in list(run.open_calls.items())
         ),
-        "done": states[State.DONE],
-        "stopped": states[State.STOPPED],
-        "failed": states[State.FAILED],
+        "done": states[RunState.DONE],
+        "stopped": states[RunState.STOPPED],
+        "failed": states[RunState.FAILED],
     }
     told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return f"{plural(sum(counts.values()), 'task')}: {told}"
+    return f"{count_noun(sum(counts.values()), 'task')}: {told}"
 
 
-def _children(tree: Tree, run_id: str, look: Look) -> list[RunView]:
-    return [child for child in tree.children(run_id) if child.run_id not in look.told]
+def _children(tree: RunTree, run_id: str, look: TreeStyle) -> list[RunView]:
+    return [child for child in tree.children(run_id) if child.run_id not in look.hidden_runs]
 
 
-def _chosen(tree: Tree, root: RunView, look: Look) -> Collection[str] | None:
+def _chosen(tree: RunTree, root: RunView, look: TreeStyle) -> Collection[str] | None:
     """Ids of the runs to show when there are too many: failed ones in half the places, slow ones, and all above them."""
     runs, limit = (
         [run for child in _children(tree, root.run_id, look) for run in tree.walk(child.run_id)],
-        look.limit,
+        look.max_runs,
     )
     if limit is None or len(runs) <= limit:
         return None
     chosen: set[str] = set()
     failed, others = list[RunView](), list[RunView]()
     for run in runs:
-        (failed if run.state is State.FAILED else others).append(run)
+        (failed if run.state is RunState.FAILED else others).append(run)
     failed = nsmallest(limit // 2, failed, key=_rank)
     others = nsmallest(limit - len(failed), others, key=_rank)
     for run in (*failed, *others):
@@ -173,13 +189,13 @@ def _chosen(tree: Tree, root: RunView, look: Look) -> Collection[str] | None:
 
 
 def _rank(run: RunView) -> tuple[int, float]:
-    return _RANKS[run.state], -run.finished if run.report else run.started
+    return _RANKS[run.state], -run.finished_at if run.report else run.started_at
 
 
 def _below(
-    tree: Tree, parent: RunView, chosen: Collection[str] | None, stem: str, look: Look
+    tree: RunTree, parent: RunView, chosen: Collection[str] | None, stem: str, look: TreeStyle
 ) -> Iterator[tuple[str, Line]]:
-    children, signs = _children(tree, parent.run_id, look), look.signs
+    children, signs = _children(tree, parent.run_id, look), look.glyphs
     hidden: list[RunView] = []
     if chosen is not None:
         hidden = [child for child in children if child.run_id not in chosen]
@@ -188,50 +204,61 @@ def _below(
         last = n == len(children) and not hidden
         under = stem + (" " * len(signs.bar) if last else signs.bar)
         yield child.run_id, _title(child, stem + (signs.end if last else signs.tee), look)
-        yield child.run_id, _line(under + signs.hook, doing(child, look), child, look)
+        yield child.run_id, _line(under + signs.hook, describe_activity(child, look), child, look)
         yield from _below(tree, child, chosen, under, look)
     if hidden:
         states = Counter(child.state for child in hidden)
-        counts = ", ".join(f"{states[state]} {state}" for state in State if states[state])
+        counts = ", ".join(f"{states[state]} {state}" for state in RunState if states[state])
         text = f"{len(hidden):,} more: {counts}"
-        room = look.columns - width(stem + signs.end)
+        room = look.columns - display_width(stem + signs.end)
         yield (
             "",
             [
-                (cut(stem + signs.end, look.columns, ""), "dim"),
-                (cut(text, room, signs.more), "dim"),
+                (truncate(stem + signs.end, look.columns, ""), "dim"),
+                (truncate(text, room, signs.more), "dim"),
             ],
         )
 
 
-def _title(run: RunView, stem: str, look: Look) -> Line:
-    agent, room = one_line(run.agent), look.columns - width(stem)
-    name = cut(f"{agent}#{run.run_id}" if look.ids else agent, room, look.signs.more)
-    words = one_line(run.description) or one_line(run.prompt)
+def _title(run: RunView, stem: str, look: TreeStyle) -> Line:
+    agent, room = sanitize_line(run.agent), look.columns - display_width(stem)
+    name = truncate(f"{agent}#{run.run_id}" if look.show_ids else agent, room, look.glyphs.more)
+    words = sanitize_line(run.description) or sanitize_line(run.prompt)
     marked = run.run_id == look.selected
     if marked:
-        stem = stem[:-1] + look.signs.mark
+        stem = stem[:-1] + look.glyphs.mark
     return [
-        (cut(stem, look.columns, ""), "bold" if marked else "dim"),
-        (name, f"bold {color_of(run.agent)}{' reverse' if marked else ''}"),
-        (cut(f"  {words}", room - width(name), look.signs.more), ""),
+        (truncate(stem, look.columns, ""), "bold" if marked else "dim"),
+        (name, f"bold {agent_color(run.agent)}{' reverse' if marked else ''}"),
+        (truncate(f"  {words}", room - display_width(name), look.glyphs.more), ""),
     ]
 
 
-def _line(stem: str, words: str, run: RunView, look: Look, *, least: int = ACTION) -> Line:
-    costs = figures(run, look.now, uses=bool(run.report))
-    used = share(run, look.now) if look.now is not None and not run.report else None
+def _line(
+    stem: str, words: str, run: RunView, look: TreeStyle, *, least: int = MIN_ACTION_COLUMNS
+) -> Line:
+    costs = format_figures(run, look.now, says_uses=bool(run.report))
+    used = budget_share(run, look.now) if look.now is not None and not run.report else None
     if used is not None:
-        full = round(used * BAR)
-        costs = [look.signs.full * full + look.signs.empty * (BAR - full), *costs]
-    silence = look.now - run.last_at if look.now is not None and run.state is State.RUNNING else 0.0
-    if silence >= STALL:
-        costs = [*costs, f"quiet {seconds(silence)}"]
-    shown, tail = fit(
-        words, costs, look.columns - width(stem), look.signs, bracket=bool(run.report), least=least
+        full = round(used * BAR_COLUMNS)
+        costs = [look.glyphs.full * full + look.glyphs.empty * (BAR_COLUMNS - full), *costs]
+    silence = (
+        look.now - run.last_event_at
+        if look.now is not None and run.state is RunState.RUNNING
+        else 0.0
+    )
+    if silence >= QUIET_SECONDS:
+        costs = [*costs, f"quiet {format_seconds(silence)}"]
+    shown, tail = fit_with_figures(
+        words,
+        costs,
+        look.columns - display_width(stem),
+        look.glyphs,
+        in_brackets=bool(run.report),
+        min_columns=least,
     )
     return [
-        (cut(stem, look.columns, ""), "dim"),
+        (truncate(stem, look.columns, ""), "dim"),
         (shown, _STYLES.get(run.state, "")),
-        (tail, "yellow" if silence >= STALL else "dim"),
+        (tail, "yellow" if silence >= QUIET_SECONDS else "dim"),
     ]

@@ -23,25 +23,33 @@ from threading import Thread
 from typing import Any
 from zlib import crc32
 
-from ..._core.events import Stored
+from ..._core.events import StoredEvent
 from ...errors import JournalDamaged, JournalError
-from ..encoding import clean, decode, encode
-from .page_recovery import unwritten
-from .schema import Meta, connect_glance, connect_reader, connect_writer, explained, meta_of, why
-from .store import SessionInfo, find, lock, make_folder, sessions, unlock
+from ..encoding import decode, encode, replace_surrogates
+from .page_recovery import has_torn_tail
+from .schema import (
+    JournalMeta,
+    connect_briefly,
+    connect_reader,
+    connect_writer,
+    explain_write_failure,
+    read_meta,
+    translate_errors,
+)
+from .store import SessionInfo, find_by_id, list_sessions, lock, make_private_folder, unlock
 
 __all__ = [
-    "Meta",
+    "JournalMeta",
     "SessionInfo",
     "SqliteJournal",
-    "SqliteRecord",
-    "find",
-    "glance",
-    "read_only",
-    "sessions",
+    "SqliteReader",
+    "find_by_id",
+    "list_sessions",
+    "open_reader",
+    "read_header",
 ]
 
-CUT_OFF = "the last record was still being written when its process ended; it is left out, and nothing depended on it"
+TORN_TAIL_NOTICE = "the last record was still being written when its process ended; it is left out, and nothing depended on it"
 _TOGETHER = 32
 """Rows of one statement. Each number of rows is a statement of its own, compiled once and kept by the connection."""
 
@@ -62,7 +70,7 @@ class SqliteJournal:
     """
 
     def __init__(
-        self, path: Path, meta: Meta, connection: sqlite3.Connection, held: int, last: int
+        self, path: Path, meta: JournalMeta, connection: sqlite3.Connection, held: int, last: int
     ) -> None:
         self.path, self.meta = path, meta
         self._connection, self._held, self._last = connection, held, last
@@ -84,22 +92,22 @@ class SqliteJournal:
         Raises JournalBusy when another writer has it, JournalDamaged, JournalNewer, or JournalError with the remedy.
         """
         path = Path(path).absolute()
-        with explained(path):
+        with translate_errors(path):
             if create:
-                make_folder(path.parent)
+                make_private_folder(path.parent)
             held = lock(path)
             try:
-                cut_off = not create and unwritten(path)
+                cut_off = not create and has_torn_tail(path)
                 connection, meta = connect_writer(path, session, create=create)
                 last = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
                 journal = cls(path, meta, connection, held, last)
-                journal.notices = (CUT_OFF,) if cut_off else ()
+                journal.notices = (TORN_TAIL_NOTICE,) if cut_off else ()
                 return journal
             except BaseException:
                 unlock(path, held)
                 raise
 
-    async def append(self, *events: Stored) -> None:
+    async def append(self, *events: StoredEvent) -> None:
         """Record events, in order; they are synced to the disk when this returns.
 
         Raises JournalError when they could not be; then nothing more can be appended. They are recorded also
@@ -111,7 +119,7 @@ class SqliteJournal:
             rows.append(
                 (
                     seq,
-                    event.run if event.run.isascii() else clean(event.run),
+                    event.run if event.run.isascii() else replace_surrogates(event.run),
                     _tag(type(event)),
                     body,
                     crc32(body),
@@ -126,9 +134,9 @@ class SqliteJournal:
         self._queue.put((rows, waiter))
         await waiter
 
-    def read(self) -> Iterator[Stored]:
+    def read(self) -> Iterator[StoredEvent]:
         """All events recorded so far, oldest first; blocks while it reads."""
-        return read_only(self.path).read()
+        return open_reader(self.path).read()
 
     async def close(self) -> None:
         """Finish what is under way and let go of the file. May be called again."""
@@ -176,7 +184,7 @@ class SqliteJournal:
                     self._insert(rows[first : first + _TOGETHER])
                 self._connection.execute("COMMIT")
         except (sqlite3.Error, MemoryError) as error:
-            self._failure = why(error)
+            self._failure = explain_write_failure(error)
             with suppress(sqlite3.Error):
                 self._connection.rollback()
         return self._failure
@@ -206,16 +214,16 @@ class SqliteJournal:
         unlock(self.path, self._held)
 
 
-class SqliteRecord:
+class SqliteReader:
     """A session's file, for reading only; a writer may be at work beside it. `read_only` makes one."""
 
-    def __init__(self, path: Path, meta: Meta) -> None:
+    def __init__(self, path: Path, meta: JournalMeta) -> None:
         self.path, self.meta = path, meta
 
-    def read(self) -> Iterator[Stored]:
+    def read(self) -> Iterator[StoredEvent]:
         """All events recorded so far, oldest first. Raises JournalDamaged at the first that is not as it was written."""
         done = 0
-        with explained(self.path), closing(connect_reader(self.path)) as connection:
+        with translate_errors(self.path), closing(connect_reader(self.path)) as connection:
             try:
                 for seq, body, crc in connection.execute(
                     "SELECT seq, body, crc FROM events ORDER BY seq"
@@ -227,7 +235,7 @@ class SqliteRecord:
                     f"record {done + 1} cannot be read: {error}", where=str(self.path), remedy=_KEEP
                 ) from error
 
-    def bodies(self, *, after: int = 0, kinds: Sequence[str] = ()) -> Iterator[tuple[int, bytes]]:
+    def read_json(self, *, after: int = 0, tags: Sequence[str] = ()) -> Iterator[tuple[int, bytes]]:
         """Number and JSON of each event recorded after number `after`, as they were written; for screens that fold elsewhere.
 
         Arguments:
@@ -235,16 +243,16 @@ class SqliteRecord:
 
         Raises JournalDamaged at the first that is not as it was written.
         """
-        chosen = f" AND type IN ({', '.join('?' * len(kinds))})" if kinds else ""
+        chosen = f" AND type IN ({', '.join('?' * len(tags))})" if tags else ""
         query, last = f"SELECT seq, body, crc FROM events WHERE seq > ?{chosen} ORDER BY seq", after
-        with explained(self.path), closing(connect_reader(self.path)) as connection:
+        with translate_errors(self.path), closing(connect_reader(self.path)) as connection:
             try:
-                for seq, body, crc in connection.execute(query, (after, *kinds)):
+                for seq, body, crc in connection.execute(query, (after, *tags)):
                     if not isinstance(body, bytes) or crc32(body) != crc:
                         raise JournalDamaged(
                             f"record {seq} is damaged", where=str(self.path), remedy=_KEEP
                         )
-                    if not kinds and seq != last + 1:
+                    if not tags and seq != last + 1:
                         raise JournalDamaged(
                             f"record {last + 1} is missing", where=str(self.path), remedy=_KEEP
                         )
@@ -258,27 +266,27 @@ class SqliteRecord:
                 ) from error
 
 
-def read_only(path: str | Path) -> SqliteRecord:
+def open_reader(path: str | Path) -> SqliteReader:
     """Open a session's file for reading, also beside its writer and on a read-only disk.
 
     Raises JournalDamaged, JournalNewer, or JournalError when there is none or it cannot be read.
     """
     path = Path(path).absolute()
-    with explained(path), closing(connect_reader(path)) as connection:
-        return SqliteRecord(path, meta_of(connection, path))
+    with translate_errors(path), closing(connect_reader(path)) as connection:
+        return SqliteReader(path, read_meta(connection, path))
 
 
-def glance(path: Path) -> tuple[Meta, Stored | None]:
+def read_header(path: Path) -> tuple[JournalMeta, StoredEvent | None]:
     """What a journal says about itself, and its first event; for lists of many. Raises as `read_only` does."""
-    with explained(path), closing(connect_glance(path)) as connection:
-        meta = meta_of(connection, path)
+    with translate_errors(path), closing(connect_briefly(path)) as connection:
+        meta = read_meta(connection, path)
         row = connection.execute(
             "SELECT seq, body, crc FROM events ORDER BY seq LIMIT 1"
         ).fetchone()
         return meta, _checked(path, 1, *row) if row else None
 
 
-def _checked(path: Path, expected: int, seq: int, body: Any, crc: int) -> Stored:
+def _checked(path: Path, expected: int, seq: int, body: Any, crc: int) -> StoredEvent:
     where = str(path)
     if seq != expected:
         raise JournalDamaged(f"record {expected} is missing", where=where, remedy=_KEEP)
@@ -293,7 +301,7 @@ def _checked(path: Path, expected: int, seq: int, body: Any, crc: int) -> Stored
 
 
 @cache
-def _tag(kind: type[Stored]) -> str:
+def _tag(kind: type[StoredEvent]) -> str:
     return str(kind.__struct_config__.tag)
 
 

@@ -15,7 +15,7 @@ _INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
 _COLUMNS = 5
 
 
-def records(path: Path) -> dict[int, bytes]:
+def recover_records(path: Path) -> dict[int, bytes]:
     """Number -> JSON of every whole record that is found, in the file or in the log beside it."""
     file = path.read_bytes()
     size = _page_size(file)
@@ -30,7 +30,7 @@ def records(path: Path) -> dict[int, bytes]:
     return dict(sorted(found.items()))
 
 
-def unwritten(path: Path) -> bool:
+def has_torn_tail(path: Path) -> bool:
     """Whether the log beside a file ends in what was being written when its process or machine died."""
     log = path.with_name(path.name + "-wal")
     data = log.read_bytes() if log.exists() else b""

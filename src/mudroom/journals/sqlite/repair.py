@@ -14,19 +14,19 @@ from msgspec import Struct
 
 from ..._core.agents import Agent, Brief, Reason, Report
 from ..._core.budgets import Budget
-from ..._core.events import RunFinished, RunStarted, SessionOpened, Stored, TurnFinished
+from ..._core.events import RunFinished, RunStarted, SessionOpened, StoredEvent, TurnFinished
 from ...errors import JournalDamaged
-from ..encoding import clean, decode, encode
-from .journal import read_only
-from .page_recovery import records, unwritten
-from .schema import Meta, connect_reader, connect_writer, explained, meta_of
+from ..encoding import decode, encode, replace_surrogates
+from .journal import open_reader
+from .page_recovery import has_torn_tail, recover_records
+from .schema import JournalMeta, connect_reader, connect_writer, read_meta, translate_errors
 from .store import lock, unlock
 
-LOST = "(This was lost: the record of the session was damaged.)"
+LOST_TEXT = "(This was lost: the record of the session was damaged.)"
 """Stands where words were."""
 
 
-class Condition(Struct, frozen=True, kw_only=True):
+class JournalCondition(Struct, frozen=True, kw_only=True):
     """How a journal is.
 
     Arguments:
@@ -35,23 +35,25 @@ class Condition(Struct, frozen=True, kw_only=True):
         damaged: where the damaged file is kept, once it is repaired.
     """
 
-    kept: int
+    intact: int
     lost: tuple[tuple[int, int], ...] = ()
-    cut_off: bool = False
-    damaged: str = ""
+    torn_tail: bool = False
+    damaged_copy: str = ""
 
 
-def check(path: Path) -> Condition:
+def check_journal(path: Path) -> JournalCondition:
     """Read a whole journal. Raises JournalNewer, or JournalError when there is none."""
-    cut_off = unwritten(path)
+    cut_off = has_torn_tail(path)
     try:
-        return Condition(kept=sum(1 for _ in read_only(path).read()), cut_off=cut_off)
+        return JournalCondition(intact=sum(1 for _ in open_reader(path).read()), torn_tail=cut_off)
     except JournalDamaged:
         found = _whole(path)
-        return Condition(kept=len(found), lost=_gaps(found, _last(path)), cut_off=cut_off)
+        return JournalCondition(
+            intact=len(found), lost=_gaps(found, _last(path)), torn_tail=cut_off
+        )
 
 
-def repair(path: Path, *, cwd: str) -> Condition:
+def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
     """Put all records that are whole into a new file in place of the damaged one, which is kept beside it.
 
     A run that was under way and may have lost a record ends with the reason LOST; one whose beginning is lost gets a stand-in.
@@ -61,7 +63,7 @@ def repair(path: Path, *, cwd: str) -> Condition:
 
     Raises JournalBusy, JournalError. A journal that is whole stays as it is.
     """
-    found = check(path)
+    found = check_journal(path)
     if not found.lost:
         return found
     held = lock(path)
@@ -79,14 +81,14 @@ def repair(path: Path, *, cwd: str) -> Condition:
         path.with_name(path.name + "-shm").unlink(missing_ok=True)
         new.rename(path)
         _sync(path.parent)
-        return Condition(kept=len(events), lost=gaps, damaged=str(kept))
+        return JournalCondition(intact=len(events), lost=gaps, damaged_copy=str(kept))
     finally:
         unlock(path, held)
 
 
-def _whole(path: Path) -> dict[int, Stored]:
-    found: dict[int, Stored] = {}
-    for seq, body in records(path).items():
+def _whole(path: Path) -> dict[int, StoredEvent]:
+    found: dict[int, StoredEvent] = {}
+    for seq, body in recover_records(path).items():
         try:
             found[seq] = decode(body)
         except ValueError:
@@ -102,7 +104,7 @@ def _last(path: Path) -> int:
         return 0
 
 
-def _gaps(found: Mapping[int, Stored], last: int) -> tuple[tuple[int, int], ...]:
+def _gaps(found: Mapping[int, StoredEvent], last: int) -> tuple[tuple[int, int], ...]:
     gaps: list[tuple[int, int]] = []
     before = 0
     for seq in (*found, max(last, *found, 0) + 1):
@@ -114,23 +116,23 @@ def _gaps(found: Mapping[int, Stored], last: int) -> tuple[tuple[int, int], ...]
     )  # the reader failed: something is lost, if only the file's own account of itself
 
 
-def _meta(path: Path) -> Meta:
+def _meta(path: Path) -> JournalMeta:
     try:
-        with explained(path), closing(connect_reader(path)) as connection:
-            return meta_of(connection, path)
+        with translate_errors(path), closing(connect_reader(path)) as connection:
+            return read_meta(connection, path)
     except JournalDamaged:
-        return Meta(session=path.stem, created=path.stat().st_mtime, program="")
+        return JournalMeta(session=path.stem, created=path.stat().st_mtime, program="")
 
 
 def _mended(
-    found: Mapping[int, Stored], gaps: Sequence[tuple[int, int]], session: str, cwd: str
-) -> list[Stored]:
+    found: Mapping[int, StoredEvent], gaps: Sequence[tuple[int, int]], session: str, cwd: str
+) -> list[StoredEvent]:
     """The events with what a reader cannot do without: a beginning for every session and run, an end for runs with a hole."""
-    events, begun = list[Stored](), dict[str, int]()
+    events, begun = list[StoredEvent](), dict[str, int]()
     opened = any(isinstance(event, SessionOpened) for event in found.values())
     if not opened:
         events.append(SessionOpened(at=0.0, session=session, cwd=cwd, version=""))
-    open_roots: dict[str, Stored] = {}
+    open_roots: dict[str, StoredEvent] = {}
     for seq, event in found.items():
         if event.run and event.run not in begun:
             begun[event.run] = seq
@@ -147,7 +149,7 @@ def _mended(
     return [*events, *(_end(event) for event in lost)]
 
 
-def _beginning(event: Stored, events: Iterable[Stored]) -> RunStarted:
+def _beginning(event: StoredEvent, events: Iterable[StoredEvent]) -> RunStarted:
     run = event.run
     model = next(
         (e.message.model for e in events if isinstance(e, TurnFinished) and e.run == run), ""
@@ -155,7 +157,7 @@ def _beginning(event: Stored, events: Iterable[Stored]) -> RunStarted:
     brief = Brief(
         run_id=run,
         agent=Agent(name="lost"),
-        prompt=LOST,
+        prompt=LOST_TEXT,
         tools=(),
         model=model,
         budget=Budget(),
@@ -165,7 +167,7 @@ def _beginning(event: Stored, events: Iterable[Stored]) -> RunStarted:
     return RunStarted(at=event.at, run=run, prompt_id=event.prompt_id, brief=brief)
 
 
-def _end(event: Stored) -> RunFinished:
+def _end(event: StoredEvent) -> RunFinished:
     report: Report = Report(
         outputs={}, text="", reason=Reason.LOST, run_id=event.run, error="its record was damaged"
     )
@@ -174,8 +176,8 @@ def _end(event: Stored) -> RunFinished:
     )
 
 
-def _write(path: Path, meta: Meta, events: Sequence[Stored]) -> None:
-    with explained(path):
+def _write(path: Path, meta: JournalMeta, events: Sequence[StoredEvent]) -> None:
+    with translate_errors(path):
         connection, _ = connect_writer(path, meta.session, create=True)
         with closing(connection):
             connection.execute("BEGIN")
@@ -186,7 +188,13 @@ def _write(path: Path, meta: Meta, events: Sequence[Stored]) -> None:
             connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
             for seq, event in enumerate(events, 1):
                 body = encode(event)
-                row = seq, clean(event.run), event.__struct_config__.tag, body, crc32(body)
+                row = (
+                    seq,
+                    replace_surrogates(event.run),
+                    event.__struct_config__.tag,
+                    body,
+                    crc32(body),
+                )
                 connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
             connection.execute("COMMIT")
 

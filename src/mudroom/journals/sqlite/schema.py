@@ -12,9 +12,9 @@ from msgspec import Struct
 
 from ..._version import __version__
 from ...errors import JournalDamaged, JournalError, JournalNewer
-from .store import make_file, sweep_unborn
+from .store import make_private_file, remove_half_created
 
-SCHEMA = 1
+SCHEMA_VERSION = 1
 _APPLICATION = 0x6D756472
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
@@ -31,7 +31,7 @@ _RESTORE = (
 )
 
 
-class Meta(Struct, frozen=True, kw_only=True):
+class JournalMeta(Struct, frozen=True, kw_only=True):
     """What a journal file says about itself.
 
     Arguments:
@@ -44,7 +44,9 @@ class Meta(Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
-def connect_writer(path: Path, session: str, *, create: bool) -> tuple[sqlite3.Connection, Meta]:
+def connect_writer(
+    path: Path, session: str, *, create: bool
+) -> tuple[sqlite3.Connection, JournalMeta]:
     """A connection that syncs every commit; a new file begins with the session's id, one that is there is checked first."""
     if create:
         _make(path, session)
@@ -56,7 +58,7 @@ def connect_writer(path: Path, session: str, *, create: bool) -> tuple[sqlite3.C
         _uri(path, "rw"), uri=True, isolation_level=None, timeout=_BUSY, check_same_thread=False
     )
     try:
-        meta = meta_of(connection, path, session)
+        meta = read_meta(connection, path, session)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute(
@@ -86,7 +88,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
     return _copied(path, wal)
 
 
-def connect_glance(path: Path) -> sqlite3.Connection:
+def connect_briefly(path: Path) -> sqlite3.Connection:
     """A reader for a moment: of a file that nobody had open it does not make the ones that SQLite wants beside it."""
     log = path.with_name(path.name + "-wal")
     alone = not log.exists() or not log.stat().st_size
@@ -97,22 +99,22 @@ def connect_glance(path: Path) -> sqlite3.Connection:
     )
 
 
-def meta_of(connection: sqlite3.Connection, path: Path, session: str = "") -> Meta:
+def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> JournalMeta:
     """What the file says about itself, once it is known to be a journal, of a schema we know, and of that session."""
     where = str(path)
     schema = connection.execute("PRAGMA user_version").fetchone()[0]
     if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
         raise JournalDamaged("this is no journal of mudroom's", where=where, remedy=_RESTORE)
-    if schema > SCHEMA:
+    if schema > SCHEMA_VERSION:
         remedy = f"Use a newer mudroom; this one ({__version__}) leaves the file as it is."
         raise JournalNewer(
-            f"the journal has schema {schema}, and this program knows {SCHEMA}",
+            f"the journal has schema {schema}, and this program knows {SCHEMA_VERSION}",
             where=where,
             remedy=remedy,
         )
     found = dict(connection.execute("SELECT key, value FROM meta"))
     try:
-        meta = Meta(
+        meta = JournalMeta(
             session=found["session"],
             created=float(found["created"]),
             program=found["program"],
@@ -131,19 +133,19 @@ def meta_of(connection: sqlite3.Connection, path: Path, session: str = "") -> Me
     return meta
 
 
-def rename(path: Path, name: str) -> None:
+def write_name(path: Path, name: str) -> None:
     """Give a session a name, "" for none; also while its writer is at work. Raises JournalError."""
     with (
-        explained(path),
+        translate_errors(path),
         closing(sqlite3.connect(_uri(path, "rw"), uri=True, timeout=_BUSY)) as connection,
     ):
-        meta_of(connection, path)
+        read_meta(connection, path)
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('name', ?)", (name,))
         connection.commit()
 
 
 @contextmanager
-def explained(path: Path) -> Generator[None]:
+def translate_errors(path: Path) -> Generator[None]:
     """Turn what SQLite and the system say about a file into JournalError with the remedy."""
     try:
         yield
@@ -158,7 +160,7 @@ def explained(path: Path) -> Generator[None]:
             raise JournalDamaged(
                 f"the journal is damaged: {error}", where=str(path), remedy=_RESTORE
             ) from error
-        message, remedy = why(error)
+        message, remedy = explain_write_failure(error)
         raise JournalError(message, where=str(path), remedy=remedy) from error
     except OSError as error:
         raise JournalError(
@@ -168,7 +170,7 @@ def explained(path: Path) -> Generator[None]:
         ) from error
 
 
-def why(error: Exception) -> tuple[str, str]:
+def explain_write_failure(error: Exception) -> tuple[str, str]:
     """What stopped the writing, and what to do about it."""
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
     kept = "What was recorded before is safe."
@@ -197,10 +199,10 @@ def _make(path: Path, session: str) -> None:
     """Make a new file: it gets its name when it is whole, so that a crash leaves none that is no journal. Raises FileExistsError."""
     if path.exists():
         raise FileExistsError(17, "File exists", str(path))
-    sweep_unborn(path)
+    remove_half_created(path)
     new = path.with_name(path.name + ".new")
     new.unlink(missing_ok=True)
-    make_file(new)
+    make_private_file(new)
     try:
         with closing(
             sqlite3.connect(_uri(new, "rw"), uri=True, isolation_level=None)
@@ -221,11 +223,11 @@ def _begin(connection: sqlite3.Connection, session: str) -> None:
     for statement in (
         *_TABLES,
         f"PRAGMA application_id = {_APPLICATION}",
-        f"PRAGMA user_version = {SCHEMA}",
+        f"PRAGMA user_version = {SCHEMA_VERSION}",
     ):
         connection.execute(statement)
     facts = {
-        "schema": SCHEMA,
+        "schema": SCHEMA_VERSION,
         "session": session,
         "created": repr(time.time()),
         "program": __version__,
@@ -238,9 +240,9 @@ def _begin(connection: sqlite3.Connection, session: str) -> None:
 def _copied(path: Path, wal: Path) -> sqlite3.Connection:
     import shutil  # slow to import, and rarely needed
 
-    from ..._platform.scratch_dirs import Temporary
+    from ..._platform.scratch_dirs import ScratchDir
 
-    with Temporary() as folder:  # its files may go once they are open
+    with ScratchDir() as folder:  # its files may go once they are open
         for part in (path, wal):
             shutil.copyfile(part, Path(folder, part.name))
         return _readable(_uri(Path(folder, path.name), "rw"))

@@ -7,21 +7,21 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...errors import JournalError, UnknownName, UsageError
-from .journal import glance
-from .schema import rename
-from .store import SessionInfo, find, sessions
+from .journal import read_header
+from .schema import write_name
+from .store import SessionInfo, find_by_id, list_sessions
 
 _HEX = frozenset("0123456789abcdef-")
 _MOST = 80
 
 
-def named(home: str | Path, name: str) -> Path:
+def find_session(home: str | Path, name: str) -> Path:
     """The file of the session with that id, the beginning of an id, or that name.
 
     Raises UnknownName when there is none, UsageError when an id can be completed in several ways.
     """
     try:
-        return find(home, name)
+        return find_by_id(home, name)
     except UnknownName as error:
         names = dict[str, Path]()
         for info, given in _named(home):
@@ -31,13 +31,13 @@ def named(home: str | Path, name: str) -> Path:
         raise UnknownName("session", name, [*names, *error.known]) from None
 
 
-def give(home: str | Path, session: Path, name: str) -> None:
+def rename_session(home: str | Path, session: Path, name: str) -> None:
     """Give a session a name, "" for none. Raises UsageError as `fit` does. `session`: its file."""
-    fit(home, name, session)
-    rename(session, name)
+    check_name(home, name, session)
+    write_name(session, name)
 
 
-def fit(home: str | Path, name: str, session: Path | None = None) -> None:
+def check_name(home: str | Path, name: str, session: Path | None = None) -> None:
     """Check that a name can be given to a session, None for a new one. Raises UsageError: another has it, or it could be an id."""
     if name == "last" or (name and set(name.lower()) <= _HEX):
         raise UsageError(f"{name!r} could be taken for an id", remedy="Add a word to it.")
@@ -55,7 +55,7 @@ def fit(home: str | Path, name: str, session: Path | None = None) -> None:
 
 
 def _named(home: str | Path) -> Iterator[tuple[SessionInfo, str]]:
-    for info in sessions(home):
+    for info in list_sessions(home):
         with suppress(JournalError):
-            if name := glance(info.path)[0].name:
+            if name := read_header(info.path)[0].name:
                 yield info, name

@@ -31,7 +31,7 @@ def session_path(home: str | Path, session: str) -> Path:
     return Path(home, "sessions", session + _SUFFIX)
 
 
-def sessions(home: str | Path) -> Iterator[SessionInfo]:
+def list_sessions(home: str | Path) -> Iterator[SessionInfo]:
     """The sessions below `home`, the one written last first. None is opened; an empty file is no session yet."""
     folder = Path(home, "sessions")
     found: dict[str, os.stat_result] = {}
@@ -58,12 +58,12 @@ def sessions(home: str | Path) -> Iterator[SessionInfo]:
     return iter(sorted(listed, key=lambda info: info.mtime, reverse=True))
 
 
-def find(home: str | Path, name: str) -> Path:
+def find_by_id(home: str | Path, name: str) -> Path:
     """The file of the session with that id, or the only one whose id begins so.
 
     Raises UnknownName when there is none, UsageError when there are several.
     """
-    known = list(sessions(home))
+    known = list(list_sessions(home))
     matches = [info for info in known if info.id == name] or [
         info for info in known if name and info.id.startswith(name)
     ]
@@ -78,7 +78,7 @@ def find(home: str | Path, name: str) -> Path:
     return matches[0].path
 
 
-def make_folder(folder: Path) -> None:
+def make_private_folder(folder: Path) -> None:
     """Make a folder and its missing parents, for the user alone, whatever the umask; one that is there stays as it is."""
     for missing in reversed([folder, *folder.parents]):
         with suppress(FileExistsError):
@@ -86,7 +86,7 @@ def make_folder(folder: Path) -> None:
             missing.chmod(0o700)
 
 
-def make_file(path: Path) -> None:
+def make_private_file(path: Path) -> None:
     """Make an empty file for the user alone, whatever the umask. Raises FileExistsError."""
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
     try:
@@ -95,7 +95,7 @@ def make_file(path: Path) -> None:
         os.close(descriptor)
 
 
-def rewrite(path: Path, data: bytes) -> None:
+def write_private_file(path: Path, data: bytes) -> None:
     """Write a whole file for the user alone: a record is nobody else's business."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     with open(descriptor, "wb") as file:
@@ -130,7 +130,7 @@ def unlock(path: Path, held: int) -> None:
     os.close(held)
 
 
-def writer(path: Path) -> str:
+def writer_pid(path: Path) -> str:
     """Id of the process that writes a session, "" when none does."""
     try:
         looked = os.open(_beside(path), os.O_RDONLY | os.O_CLOEXEC)
@@ -145,13 +145,13 @@ def writer(path: Path) -> str:
         os.close(looked)
 
 
-def free(path: Path) -> None:
+def require_no_writer(path: Path) -> None:
     """Make sure that no process writes a session. Raises JournalBusy."""
-    if pid := writer(path):
+    if pid := writer_pid(path):
         raise _busy(path, pid)
 
 
-def remove(path: Path) -> None:
+def delete_session(path: Path) -> None:
     """Delete a session: its record and its long outputs. Raises JournalBusy while it is written."""
     import shutil  # slow to import, and rarely needed
 
@@ -164,18 +164,18 @@ def remove(path: Path) -> None:
         unlock(path, held)
 
 
-def sweep(home: str | Path, days: float) -> int:
+def delete_old_sessions(home: str | Path, days: float) -> int:
     """Delete the sessions that were last written more than so many days ago; how many there were. One that is open stays."""
     deleted, before = 0, time.time() - days * 86_400
-    for info in sessions(home):
+    for info in list_sessions(home):
         if info.mtime < before:
             with suppress(JournalBusy):
-                remove(info.path)
+                delete_session(info.path)
                 deleted += 1
     return deleted
 
 
-def sweep_unborn(path: Path) -> None:
+def remove_half_created(path: Path) -> None:
     """Before a journal is made: remove what others left beside it that died before theirs were made."""
     names = set(os.listdir(path.parent))
     dead = {name.removesuffix(".new") for name in names if name.endswith(f"{_SUFFIX}.new")}

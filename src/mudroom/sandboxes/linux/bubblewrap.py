@@ -5,26 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Mapping
 
-from ..._core.ports import Finished
+from ..._core.ports import CommandResult
 from ...errors import WorkspaceError
-from ..environment import narrow
-from .daemon.protocol import DATA, ETC, GATE, MARK, STATUS
-from .daemon_client import Launcher, Limits, Walls
+from ..environment import select_allowed
+from .daemon.protocol import ETC_PLACEHOLDER, FILTER_FD, GATE_FD, MARK_VARIABLE, STATUS_FD
+from .daemon_client import DaemonClient, ResourceLimits, SandboxSetup
 from .exposed_paths import (
-    COPIES,
-    FOLDERS,
-    SYSTEM,
-    TRIAL,
-    Trial,
-    git_settings,
-    linked_git,
-    protected_in,
-    secrets_in,
-    toolchains,
+    ETC_DIRS,
+    ETC_FILES,
+    SELF_TEST_TIMEOUT,
+    SYSTEM_DIRS,
+    SelfTest,
+    find_linked_git,
+    find_protected,
+    find_secret_dirs,
+    find_toolchains,
+    make_git_config,
 )
-from .seccomp import program
+from .seccomp import build_filter
 
-HOME = "/home/user"
+SANDBOX_HOME = "/home/user"
 """Home folder of commands: empty, in memory, gone with the command."""
 
 NAMESPACES = (
@@ -37,14 +37,14 @@ _ROOTS = "sysrq-trigger irq bus fs acpi scsi mtrr"
 """What root's number alone may write in procfs, without any capability."""
 
 _FILES = {
-    "passwd": f"root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:{HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
+    "passwd": f"root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:{SANDBOX_HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
     "group": "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n",
     "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
 }
 
 
-class Bubblewrap:
+class BubblewrapSandbox:
     """The port Sandbox, tier "full".
 
     Arguments:
@@ -59,68 +59,70 @@ class Bubblewrap:
 
     def __init__(
         self,
-        cwd: str,
+        workspace: str,
         bwrap: str,
         *,
-        away: str,
+        quarantine: str,
         environ: Mapping[str, str],
         network: bool = False,
-        hidden: tuple[str, ...] = (),
-        limits: Limits | None = None,
-        keeps_root: bool = False,
+        hidden_dirs: tuple[str, ...] = (),
+        limits: ResourceLimits | None = None,
+        keep_root_uid: bool = False,
     ) -> None:
         self._root, self._bwrap, self._network, self._hidden = (
-            os.path.realpath(cwd),
+            os.path.realpath(workspace),
             bwrap,
             network,
-            hidden,
+            hidden_dirs,
         )
-        self._limits = limits or Limits()
+        self._limits = limits or ResourceLimits()
         self._home = os.path.realpath(environ.get("HOME", "/nonexistent"))
         self._env = {
             "PATH": os.defpath,
-            **narrow(environ),
-            "HOME": HOME,
+            **select_allowed(environ),
+            "HOME": SANDBOX_HOME,
             "USER": "user",
             "LOGNAME": "user",
             "SHELL": "/bin/bash",
         }
         etc = _etc(("resolv.conf",) if network else ()) | {
-            "gitconfig": git_settings(self._home).encode()
+            "gitconfig": make_git_config(self._home).encode()
         }
-        tools = toolchains(environ, self._home)
-        reach = (*tools, *linked_git(self._root))
+        tools = find_toolchains(environ, self._home)
+        reach = (*tools, *find_linked_git(self._root))
         root = os.geteuid() == 0
-        self._exposed = _ROOTS.split() if root and keeps_root else []
-        other = root and not keeps_root
-        self._launcher = Launcher(
-            Walls(
-                root=self._root,
-                away=away,
+        self._exposed = _ROOTS.split() if root and keep_root_uid else []
+        other = root and not keep_root_uid
+        self._launcher = DaemonClient(
+            SandboxSetup(
+                workspace=self._root,
+                quarantine=quarantine,
                 tier=self.tier,
                 limits=self._limits,
-                filter=program(internet=True),
-                late=True,
-                etc=etc,
-                other=other,
-                reach=reach,
+                seccomp_filter=build_filter(allow_internet=True),
+                uses_bwrap=True,
+                etc_files=etc,
+                other_user=other,
+                extra_dirs=reach,
             )
         )
         self._fixed = [*self._spaces(), *self._system(tools)]
-        self._trial = Trial(self._run)
+        self._trial = SelfTest(self._run)
 
     def close(self) -> None:
         """End the program that starts commands; those that run go on to their own end."""
         self._launcher.close()
 
-    async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
+    async def run(
+        self, command: str, *, timeout: float, sink: Callable[[bytes], None]
+    ) -> CommandResult:
         """Run the command behind the walls; see the port. Raises WorkspaceError when they cannot be built or do not hold."""
-        await self._trial.passed()
+        await self._trial.ensure_passed()
         return await self._run(command, sink, timeout)
 
     async def _run(
-        self, command: str, sink: Callable[[bytes], None], timeout: float = TRIAL
-    ) -> Finished:
+        self, command: str, sink: Callable[[bytes], None], timeout: float = SELF_TEST_TIMEOUT
+    ) -> CommandResult:
         try:
             argv = self._argv(command)
         except OSError as error:
@@ -147,7 +149,7 @@ class Bubblewrap:
         """Namespaces, identity, environment, filter."""
         yield self._bwrap
         yield from NAMESPACES.split()
-        yield from ("--unsetenv", MARK)
+        yield from ("--unsetenv", MARK_VARIABLE)
         yield from ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox")
         if not self._network:
             yield "--unshare-net"
@@ -155,22 +157,22 @@ class Bubblewrap:
             yield from ("--setenv", name, value)
         yield from (
             "--json-status-fd",
-            str(STATUS),
+            str(STATUS_FD),
             "--block-fd",
-            str(GATE),
+            str(GATE_FD),
             "--seccomp",
-            str(DATA),
+            str(FILTER_FD),
         )
 
     def _system(self, tools: list[str]) -> Iterator[str]:
         """What is there beside the workspace: read-only, or empty and in memory. Every mount costs time at every command."""
-        for folder in SYSTEM:
+        for folder in SYSTEM_DIRS:
             if os.path.islink(folder):
                 yield from ("--symlink", os.readlink(folder), folder)
             elif os.path.isdir(folder) and (folder != "/opt" or os.listdir(folder)):
                 yield from ("--ro-bind", folder, folder)
-        yield from ("--ro-bind", ETC, "/etc")
-        for name in FOLDERS:
+        yield from ("--ro-bind", ETC_PLACEHOLDER, "/etc")
+        for name in ETC_DIRS:
             if os.path.isdir(path := f"/etc/{name}"):
                 yield from ("--ro-bind", os.path.realpath(path), path)
         yield from ("--dev", "/dev", "--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys")
@@ -186,28 +188,28 @@ class Bubblewrap:
             "--dir",
             "/run",
         )
-        yield from ("--symlink", "/tmp", "/var/tmp", "--symlink", "/tmp/.home", HOME)
+        yield from ("--symlink", "/tmp", "/var/tmp", "--symlink", "/tmp/.home", SANDBOX_HOME)
         for folder in tools:
             yield from ("--ro-bind-try", folder, folder)
 
     def _workspace(self) -> Iterator[str]:
         """The workspace, and in it what may not be changed."""
-        for folder in linked_git(self._root):
+        for folder in find_linked_git(self._root):
             yield from ("--ro-bind", folder, folder)
         yield from ("--bind", self._root, self._root)
-        for folder in (*secrets_in(self._root, self._home), *self._hidden):
+        for folder in (*find_secret_dirs(self._root, self._home), *self._hidden):
             if folder.startswith(self._root + "/") and os.path.isdir(folder):
                 yield from ("--tmpfs", folder, "--remount-ro", folder)
-        for path, moves in protected_in(self._root):
+        for path, moves in find_protected(self._root):
             yield from ("--bind" if moves else "--ro-bind", path, path)
 
 
 def _etc(more: tuple[str, ...]) -> dict[str, bytes]:
     """What commands see of /etc, by path in it: few files, and places to mount folders on."""
     found = {path: text.encode() for path, text in _FILES.items()} | {
-        name: b"" for name in FOLDERS if os.path.isdir(f"/etc/{name}")
+        name: b"" for name in ETC_DIRS if os.path.isdir(f"/etc/{name}")
     }
-    for name in (*COPIES, *more):
+    for name in (*ETC_FILES, *more):
         try:
             with open(f"/etc/{name}", "rb") as file:
                 found[name] = file.read(1 << 20) or b"\n"

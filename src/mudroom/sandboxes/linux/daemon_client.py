@@ -18,14 +18,14 @@ from typing import Any
 from msgspec import Struct
 from msgspec.structs import asdict
 
-from ..._core.ports import Finished
-from ..._platform.scratch_dirs import sweep_beside, sweep_once
+from ..._core.ports import CommandResult
+from ..._platform.scratch_dirs import remove_orphans_in_background, remove_orphans_once
 from ...errors import WorkspaceError
-from ..output_pipe import Pipe
-from .daemon.protocol import MOST
+from ..output_pipe import OutputPipe
+from .daemon.protocol import MAX_MESSAGE_BYTES
 
 _PROGRAM = "import sys; sys.path.append(sys.argv[1]); from mudroom.sandboxes.linux.daemon.main import main; main()"
-_HOUSE = str(Path(__file__).resolve().parents[3])
+_SOURCE_DIR = str(Path(__file__).resolve().parents[3])
 _GRACE = 4.0
 _TAIL = 4096
 _DENIALS = re.compile(
@@ -36,7 +36,7 @@ _DENIALS = re.compile(
 _NOT_FOUND = re.compile(rb"(/[^\s:'\"]+)['\"]?: No such file or directory")
 
 
-class Limits(Struct, frozen=True):
+class ResourceLimits(Struct, frozen=True):
     """What one command may use.
 
     Arguments:
@@ -51,7 +51,7 @@ class Limits(Struct, frozen=True):
     temporary: int = 512 << 20
 
 
-class Walls(Struct, frozen=True, kw_only=True):
+class SandboxSetup(Struct, frozen=True, kw_only=True):
     """What is the same for all commands of a sandbox.
 
     Arguments:
@@ -64,24 +64,24 @@ class Walls(Struct, frozen=True, kw_only=True):
         shared_count: whether the number of processes is the user's, all others' included; the limit is then on top of these.
     """
 
-    root: str
-    away: str
+    workspace: str
+    quarantine: str
     tier: str
-    limits: Limits
-    filter: bytes = b""
-    late: bool = False
-    etc: Mapping[str, bytes] = {}
-    ruleset: int = -1
-    restore: bool = False
-    other: bool = False
-    reach: tuple[str, ...] = ()
-    shared_count: bool = False
+    limits: ResourceLimits
+    seccomp_filter: bytes = b""
+    uses_bwrap: bool = False
+    etc_files: Mapping[str, bytes] = {}
+    landlock_ruleset: int = -1
+    restore_existing: bool = False
+    other_user: bool = False
+    extra_dirs: tuple[str, ...] = ()
+    counts_user_threads: bool = False
 
 
-class Launcher:
+class DaemonClient:
     """Starts the launching program when it is first needed, and again if it has died; it ends with this object or this process."""
 
-    def __init__(self, walls: Walls) -> None:
+    def __init__(self, walls: SandboxSetup) -> None:
         self._walls = walls
         self._control: socket.socket | None = None
         self._ending: weakref.finalize[Any, Any] | None = None
@@ -94,7 +94,7 @@ class Launcher:
         *,
         timeout: float,
         sink: Callable[[bytes], None],
-    ) -> Finished:
+    ) -> CommandResult:
         """Run one program behind the walls; as the port Sandbox says.
 
         Raises WorkspaceError when the walls could not be built: nothing of the command has run then.
@@ -119,10 +119,10 @@ class Launcher:
 
     async def _see(
         self, reading: int, wire: socket.socket, timeout: float, sink: Callable[[bytes], None]
-    ) -> Finished:
-        over, seen, timed_out = asyncio.Event(), _Seen(sink), False
-        pipe = Pipe(reading, seen, over)
-        report = _Report(wire, over)
+    ) -> CommandResult:
+        over, seen, timed_out = asyncio.Event(), _TailSink(sink), False
+        pipe = OutputPipe(reading, seen, over)
+        report = _ResultReader(wire, over)
         try:
             try:
                 async with asyncio.timeout(timeout):
@@ -133,18 +133,18 @@ class Launcher:
                 await report.end()
         finally:
             pipe.close()
-        if pipe.broken:
-            raise pipe.broken
+        if pipe.sink_error:
+            raise pipe.sink_error
         said = report.said
         if not said:
-            sweep_beside()  # it has died: who waited at a gate of it waits still
+            remove_orphans_in_background()  # it has died: who waited at a gate of it waits still
         if said.get("failed"):
             raise _not_started(str(said["failed"]), seen.tail)
         code = int(said.get("code", -signal.SIGKILL))
         self._explain(seen, code, said.get("mended", ()))
-        return Finished(-signal.SIGKILL if timed_out else code, timed_out)
+        return CommandResult(-signal.SIGKILL if timed_out else code, timed_out)
 
-    def _explain(self, seen: _Seen, code: int, mended: Sequence[str]) -> None:
+    def _explain(self, seen: _TailSink, code: int, mended: Sequence[str]) -> None:
         """Tell the model what the walls did, where it could not know."""
         words = [
             f"[sandbox: {path} is protected and may not be changed: what the command did to it was undone. Ask the user to do it.]"
@@ -152,7 +152,7 @@ class Launcher:
         ]
         if code != 0 and not mended and (_DENIALS.search(seen.tail) or self._hides(seen.tail)):
             words.append(
-                f"[sandbox {self._walls.tier}: commands may write only in {self._walls.root} and in temporary folders, not to protected "
+                f"[sandbox {self._walls.tier}: commands may write only in {self._walls.workspace} and in temporary folders, not to protected "
                 "files (hooks and settings of git, agents, editors, shells), and reach neither the network nor other programs. "
                 "If it was refused for that, do without, or ask the user.]"
             )
@@ -163,12 +163,12 @@ class Launcher:
     def _hides(self, said: bytes) -> bool:
         """Whether a path that was not found is there, but outside."""
         named = {os.fsdecode(path) for path in _NOT_FOUND.findall(said)}
-        inside = self._walls.root.rstrip("/") + "/"
+        inside = self._walls.workspace.rstrip("/") + "/"
         return any(not path.startswith(inside) and os.path.lexists(path) for path in named)
 
     def _send(self, message: dict[str, Any], fds: list[int]) -> None:
         data = json.dumps(message).encode()
-        if len(data) >= MOST // 4:
+        if len(data) >= MAX_MESSAGE_BYTES // 4:
             raise WorkspaceError(
                 "the command is too long for the sandbox", remedy="Write it to a file and run that."
             )
@@ -189,40 +189,44 @@ class Launcher:
     def _start(self) -> None:
         walls = self._walls
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MOST)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
         actions = [
             (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
             (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
             (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
         ]
         data = [
-            _in_memory(part) for part in ((walls.filter, *walls.etc.values()) if walls.late else ())
+            _in_memory(part)
+            for part in (
+                (walls.seccomp_filter, *walls.etc_files.values()) if walls.uses_bwrap else ()
+            )
         ]
         try:
             pid = os.posix_spawn(
                 sys.executable,
-                [sys.executable, "-I", "-S", "-c", _PROGRAM, _HOUSE],
+                [sys.executable, "-I", "-S", "-c", _PROGRAM, _SOURCE_DIR],
                 {},
                 file_actions=actions,
             )
             setup = {
-                "root": walls.root,
-                "away": walls.away,
+                "root": walls.workspace,
+                "away": walls.quarantine,
                 "limits": {
                     **asdict(walls.limits),
-                    "processes": walls.limits.processes + (_threads() if walls.shared_count else 0),
+                    "processes": walls.limits.processes
+                    + (_threads() if walls.counts_user_threads else 0),
                 },
-                "late": walls.late,
-                "etc": [*walls.etc],
-                "filter": walls.filter.hex(),
-                "restore": walls.restore,
-                "other": walls.other,
-                "reach": walls.reach,
+                "late": walls.uses_bwrap,
+                "etc": [*walls.etc_files],
+                "filter": walls.seccomp_filter.hex(),
+                "restore": walls.restore_existing,
+                "other": walls.other_user,
+                "reach": walls.extra_dirs,
             }
             socket.send_fds(
                 ours,
                 [json.dumps(setup).encode()],
-                [*([walls.ruleset] if walls.ruleset >= 0 else []), *data],
+                [*([walls.landlock_ruleset] if walls.landlock_ruleset >= 0 else []), *data],
             )
         except OSError as error:
             ours.close()
@@ -233,7 +237,7 @@ class Launcher:
             theirs.close()
             for fd in data:
                 os.close(fd)
-        sweep_once()
+        remove_orphans_once()
         self._control, self._ending = ours, weakref.finalize(self, _end, ours, pid, self._going)
 
     def close(self) -> None:
@@ -243,7 +247,7 @@ class Launcher:
         self._control = self._ending = None
 
 
-class _Seen:
+class _TailSink:
     """A sink that remembers the last of what it passed on."""
 
     def __init__(self, sink: Callable[[bytes], None]) -> None:
@@ -254,7 +258,7 @@ class _Seen:
         self._sink(chunk)
 
 
-class _Report:
+class _ResultReader:
     """What the watcher of one command says at its end."""
 
     def __init__(self, wire: socket.socket, over: asyncio.Event) -> None:

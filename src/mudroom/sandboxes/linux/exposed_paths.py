@@ -10,21 +10,21 @@ import stat
 import sys
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 
-from ..._core.ports import Finished
+from ..._core.ports import CommandResult
 from ..._platform.protected_names import is_protected
-from ..._platform.scratch_dirs import Temporary
+from ..._platform.scratch_dirs import ScratchDir
 from ...errors import WorkspaceError
-from .daemon.protected_files import GIT
+from .daemon.protected_files import GIT_SETTINGS
 
-SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/opt", "/nix/store")
+SYSTEM_DIRS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/opt", "/nix/store")
 """Programs and libraries: all may read them."""
 
 _FOLDERS = "alternatives ssl/certs ca-certificates/extracted pki/tls/certs pki/ca-trust crypto-policies java-17-openjdk java-21-openjdk fonts"
 _COPIES = "ld.so.cache localtime timezone ssl/openssl.cnf mime.types protocols services os-release debian_version locale.alias"
-FOLDERS, COPIES = _FOLDERS.split(), _COPIES.split()
+ETC_DIRS, ETC_FILES = _FOLDERS.split(), _COPIES.split()
 """All of /etc that commands see, folders and files: what programs need to start. No accounts, nothing of hosts and services."""
 
-TRIAL = 20.0
+SELF_TEST_TIMEOUT = 20.0
 """Seconds the first try may take."""
 
 _HOMES = """
@@ -37,7 +37,7 @@ _PATHS = re.compile(
 )
 
 
-def toolchains(environment: Mapping[str, str], home: str) -> list[str]:
+def find_toolchains(environment: Mapping[str, str], home: str) -> list[str]:
     """Folders outside the system's that tools are run from: the known ones in the home folder, and this Python's."""
     found = [os.path.join(home, name) for name in _HOMES.split()]
     found += [
@@ -46,7 +46,7 @@ def toolchains(environment: Mapping[str, str], home: str) -> list[str]:
         environment.get("VIRTUAL_ENV", ""),
         environment.get("CONDA_PREFIX", ""),
     ]
-    system = tuple(f"{folder}/" for folder in SYSTEM)
+    system = tuple(f"{folder}/" for folder in SYSTEM_DIRS)
     kept: list[str] = []
     for folder in sorted({os.path.normpath(folder) for folder in found if folder}):
         within = (*system, *(f"{folder}/" for folder in kept))
@@ -59,7 +59,7 @@ def toolchains(environment: Mapping[str, str], home: str) -> list[str]:
     return kept
 
 
-def git_settings(home: str) -> str:
+def make_git_config(home: str) -> str:
     """Git's settings for commands: who commits, as the user's own settings say, and nothing else of them."""
     who = {"name": "user", "email": "user@sandbox"}
     for path in (".config/git/config", ".gitconfig"):
@@ -78,14 +78,14 @@ def git_settings(home: str) -> str:
     )
 
 
-def secrets_in(root: str, home: str) -> list[str]:
+def find_secret_dirs(root: str, home: str) -> list[str]:
     """Where the workspace holds the home folder: what in it holds keys."""
     if not (home == root or home.startswith(root.rstrip("/") + "/")):
         return []
     return [path for name in _SECRETS.split() if os.path.isdir(path := os.path.join(home, name))]
 
 
-def protected_in(root: str) -> Iterator[tuple[str, bool]]:
+def find_protected(root: str) -> Iterator[tuple[str, bool]]:
     """Absolute paths in a workspace that commands may read, not change; True for a git folder, which must stay where it is.
 
     A link is none of them: it is put back when it was changed.
@@ -106,13 +106,15 @@ def protected_in(root: str) -> Iterator[tuple[str, bool]]:
 
 def _git(folder: str, root: str) -> Iterator[str]:
     """Hooks and settings of a git folder, of its submodules, and files in the workspace that the settings name."""
-    for name in GIT:
+    for name in GIT_SETTINGS:
         if os.path.exists(path := os.path.join(folder, name)) and not os.path.islink(path):
             yield path
     for below, folders, files in os.walk(os.path.join(folder, "modules")):
         if "config" in files:
             yield from (
-                os.path.join(below, name) for name in GIT if name in files or name in folders
+                os.path.join(below, name)
+                for name in GIT_SETTINGS
+                if name in files or name in folders
             )
             folders[:] = [name for name in folders if name == "modules"]
     try:
@@ -131,7 +133,7 @@ def _git(folder: str, root: str) -> Iterator[str]:
                 yield path
 
 
-def linked_git(root: str) -> list[str]:
+def find_linked_git(root: str) -> list[str]:
     """Git folders outside a workspace that is a linked worktree: its own and the common one; only when they point back at it."""
     try:
         with open(os.path.join(root, ".git"), encoding="utf-8", errors="replace") as file:
@@ -148,25 +150,27 @@ def linked_git(root: str) -> list[str]:
     return [common] if whole else []
 
 
-class Trial:
+class SelfTest:
     """The first command of a sandbox is ours: it tries to write and to read outside. Only when it cannot, others may come.
 
     Arguments:
         run: (command, sink) -> how it ended, behind the walls.
     """
 
-    def __init__(self, run: Callable[[str, Callable[[bytes], None]], Awaitable[Finished]]) -> None:
+    def __init__(
+        self, run: Callable[[str, Callable[[bytes], None]], Awaitable[CommandResult]]
+    ) -> None:
         self._run = run
         self._lock, self._passed = asyncio.Lock(), False
 
-    async def passed(self) -> None:
+    async def ensure_passed(self) -> None:
         """Return when the walls hold. Raises WorkspaceError when they do not."""
         if self._passed:
             return
         async with self._lock:
             if self._passed:
                 return
-            with Temporary() as folder:
+            with ScratchDir() as folder:
                 await self._try(folder)
             self._passed = True
 

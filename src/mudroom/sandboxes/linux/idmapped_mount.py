@@ -12,7 +12,7 @@ import socket
 import struct
 from collections.abc import Generator
 
-NUMBER = 59_999
+SANDBOX_UID = 59_999
 """The user that the workspace seems to belong to. It owns nothing else."""
 
 _NEW_MOUNTS, _NEW_USER, _FOLLOW, _NO_EXTRAS, _DETACH = (
@@ -29,7 +29,7 @@ _BINDS = ("--bind", "--ro-bind", "--ro-bind-try")
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-class Stage:
+class IdmappedMounts:
     """Where the folders that commands reach are put for another user; only this process and its children see it.
 
     Arguments:
@@ -40,13 +40,13 @@ class Stage:
         self._paths, self._places, self._seen = paths, list[str](), list[tuple[int, int]]()
         self._apart = False
 
-    def moved(self, argv: list[str]) -> list[str]:
+    def rewrite_binds(self, argv: list[str]) -> list[str]:
         """Arguments of bubblewrap whose sources are where they have been put; a folder that was replaced is put there anew.
 
         Raises OSError where the file system or this root cannot do it.
         """
         if self._seen != _identities(self._paths):
-            self.set()
+            self.mount_all()
         found = list(argv)
         for n, word in enumerate(argv[: argv.index("--")]):
             if word in _BINDS:
@@ -58,7 +58,7 @@ class Stage:
                 )
         return found
 
-    def set(self) -> None:
+    def mount_all(self) -> None:
         """Put the folders there. Raises OSError, as `moved` does."""
         owner = os.stat(self._paths[0])
         swapped = _mapping(owner.st_uid, owner.st_gid)
@@ -135,7 +135,7 @@ def _mapping(user: int, group: int) -> int:
 
 def _swap(owner: int) -> str:
     """Lines of a map that leaves every number what it is, but for these two."""
-    low, high = sorted((owner, NUMBER))
+    low, high = sorted((owner, SANDBOX_UID))
     parts = [
         (0, 0, low),
         (low, high, 1),
@@ -147,7 +147,7 @@ def _swap(owner: int) -> str:
 
 
 @contextlib.contextmanager
-def beside(number: int) -> Generator[None]:
+def as_user(number: int) -> Generator[None]:
     """Be that user for a moment: whoever sets another process's limits must be of its user, or have a capability not every root has."""
     if os.getuid() == number or os.getuid() != 0:
         yield

@@ -15,10 +15,10 @@ _UNIX, _INET, _INET6 = 1, 2, 10
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: put keystrokes into a terminal
 _X32 = 0x40000000
 
-MACHINES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """Machine, as `platform` names it -> its number for the filter."""
 
-REFUSED: dict[str, tuple[int, int]] = {
+REFUSED_CALLS: dict[str, tuple[int, int]] = {
     "mount": (165, 40),
     "umount2": (166, 39),
     "pivot_root": (155, 41),
@@ -61,7 +61,7 @@ REFUSED: dict[str, tuple[int, int]] = {
 }
 """Refused whatever their arguments: name -> number on x86_64 and on aarch64."""
 
-MISSING = {
+HIDDEN_CALLS = {
     "io_uring_setup": (425, 425),
     "io_uring_enter": (426, 426),
     "io_uring_register": (427, 427),
@@ -79,7 +79,7 @@ _JUDGED = {
 }
 
 
-def program(*, internet: bool, machine: str = "") -> bytes:
+def build_filter(*, allow_internet: bool, machine: str = "") -> bytes:
     """The filter, as an array of `struct sock_filter`.
 
     Arguments:
@@ -89,18 +89,18 @@ def program(*, internet: bool, machine: str = "") -> bytes:
     Raises KeyError for a machine whose system call numbers are not known here.
     """
     machine = machine or platform.machine()
-    arch, column = MACHINES[machine], 0 if machine == "x86_64" else 1
+    arch, column = AUDIT_ARCH[machine], 0 if machine == "x86_64" else 1
     code = [_step(_LOAD, _ARCH), *_unless(_EQUAL, arch, _KILL), _step(_LOAD, _NUMBER)]
     if machine == "x86_64":
         code += [_step(_AT_LEAST, _X32, 0, 1), _refuse(_ENOSYS)]
         for number in _X86_ONLY.values():
             code += [_step(_EQUAL, number, 0, 1), _refuse(_EPERM)]
-    for numbers in REFUSED.values():
+    for numbers in REFUSED_CALLS.values():
         code += [_step(_EQUAL, numbers[column], 0, 1), _refuse(_EPERM)]
-    for numbers in MISSING.values():
+    for numbers in HIDDEN_CALLS.values():
         code += [_step(_EQUAL, numbers[column], 0, 1), _refuse(_ENOSYS)]
     for name, numbers in _JUDGED.items():
-        body = _judge(name, internet)
+        body = _judge(name, allow_internet)
         code += [_step(_EQUAL, numbers[column], 0, len(body)), *body]
     return b"".join([*code, _step(_RETURN, _ALLOW)])
 

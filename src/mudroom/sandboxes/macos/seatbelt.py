@@ -6,14 +6,14 @@ import os
 import weakref
 from collections.abc import Callable, Iterable, Mapping
 
-from ..._core.ports import Finished
-from ..._platform.protected_names import NAMES, PREFIX
-from ..._platform.scratch_dirs import Temporary
-from ..environment import narrow
-from ..linux.exposed_paths import TRIAL, Trial, toolchains
-from ..unsandboxed import PlainSandbox
+from ..._core.ports import CommandResult
+from ..._platform.protected_names import OWN_PREFIX, PROTECTED_NAMES
+from ..._platform.scratch_dirs import ScratchDir
+from ..environment import select_allowed
+from ..linux.exposed_paths import SELF_TEST_TIMEOUT, SelfTest, find_toolchains
+from ..unsandboxed import Unsandboxed
 
-PROGRAM = "/usr/bin/sandbox-exec"
+SANDBOX_EXEC = "/usr/bin/sandbox-exec"
 
 _READABLE = (
     "/usr",
@@ -29,38 +29,47 @@ _READABLE = (
 _INNER = ("hooks", "config", "config.worktree", "commondir")
 
 
-class Seatbelt:
+class SeatbeltSandbox:
     """The port Sandbox, tier "file" on macOS. Arguments: see Bubblewrap."""
 
     tier = "file"
 
-    def __init__(self, cwd: str, *, environ: Mapping[str, str], network: bool = False) -> None:
-        temporary = Temporary()
+    def __init__(
+        self, workspace: str, *, environ: Mapping[str, str], network: bool = False
+    ) -> None:
+        temporary = ScratchDir()
         weakref.finalize(self, temporary.remove)
-        root, private = os.path.realpath(cwd), os.path.realpath(temporary.path)
-        text = profile(
-            root, private, readable=toolchains(environ, environ.get("HOME", "/")), network=network
+        root, private = os.path.realpath(workspace), os.path.realpath(temporary.path)
+        text = build_profile(
+            root,
+            private,
+            readable=find_toolchains(environ, environ.get("HOME", "/")),
+            network=network,
         )
-        env = {"PATH": os.defpath, **narrow(environ), "HOME": private, "TMPDIR": private}
-        self._plain = PlainSandbox(root, env, lambda command: argv(text, command))
-        self._trial = Trial(self._run)
+        env = {"PATH": os.defpath, **select_allowed(environ), "HOME": private, "TMPDIR": private}
+        self._plain = Unsandboxed(root, env, lambda command: build_argv(text, command))
+        self._trial = SelfTest(self._run)
 
     def close(self) -> None:
         """Let go of what plain commands need."""
         self._plain.close()
 
-    async def run(self, command: str, *, timeout: float, sink: Callable[[bytes], None]) -> Finished:
+    async def run(
+        self, command: str, *, timeout: float, sink: Callable[[bytes], None]
+    ) -> CommandResult:
         """Run the command behind the walls; see the port. Raises WorkspaceError when they do not hold."""
-        await self._trial.passed()
+        await self._trial.ensure_passed()
         return await self._run(command, sink, timeout)
 
     async def _run(
-        self, command: str, sink: Callable[[bytes], None], timeout: float = TRIAL
-    ) -> Finished:
+        self, command: str, sink: Callable[[bytes], None], timeout: float = SELF_TEST_TIMEOUT
+    ) -> CommandResult:
         return await self._plain.run(command, timeout=timeout, sink=sink)
 
 
-def profile(root: str, private: str, *, readable: Iterable[str] = (), network: bool = False) -> str:
+def build_profile(
+    root: str, private: str, *, readable: Iterable[str] = (), network: bool = False
+) -> str:
     """The text for `sandbox-exec -p`: everything denied but what is named.
 
     Arguments:
@@ -96,15 +105,15 @@ def profile(root: str, private: str, *, readable: Iterable[str] = (), network: b
     return "\n".join(lines) + "\n"
 
 
-def argv(text: str, command: str) -> list[str]:
+def build_argv(text: str, command: str) -> list[str]:
     """The command line that runs `command` under a profile."""
-    return [PROGRAM, "-p", text, "/bin/bash", "-c", command]
+    return [SANDBOX_EXEC, "-p", text, "/bin/bash", "-c", command]
 
 
 def _regex(root: str) -> str:
     """Protected names at the root but the git folder, whose inside is partly free; in any case of letters, as its file systems have it."""
-    names = "|".join(_any_case(name) for name in sorted(NAMES - {".git"}))
-    return f'#"^{_any_case(root, fold=False)}/({names}|{_any_case(PREFIX)}[^/]*)(/.*)?$"'
+    names = "|".join(_any_case(name) for name in sorted(PROTECTED_NAMES - {".git"}))
+    return f'#"^{_any_case(root, fold=False)}/({names}|{_any_case(OWN_PREFIX)}[^/]*)(/.*)?$"'
 
 
 def _any_case(text: str, *, fold: bool = True) -> str:

@@ -19,10 +19,17 @@ import socket
 from collections.abc import Callable, Generator
 from typing import Any
 
-from ...._platform.scratch_dirs import Temporary
+from ...._platform.scratch_dirs import ScratchDir
 from .. import idmapped_mount
-from .protected_files import Guard
-from .protocol import DATA, ETC, GATE, MARK, MOST, STATUS
+from .protected_files import ProtectedFiles
+from .protocol import (
+    ETC_PLACEHOLDER,
+    FILTER_FD,
+    GATE_FD,
+    MARK_VARIABLE,
+    MAX_MESSAGE_BYTES,
+    STATUS_FD,
+)
 
 _SUBREAPER = 36
 _OWN = 100
@@ -34,39 +41,39 @@ _LIMITS = {
     "open": resource.RLIMIT_NOFILE,
     "processes": resource.RLIMIT_NPROC,
 }
-PLAIN = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
+DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
 """Signals that a program finds as they are by themselves, whatever this one does with them."""
 
 _CHILD, _ENDED = re.compile(rb'"child-pid": (\d+)'), re.compile(rb'"exit-code": (\d+)')
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def receive(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+def receive_message(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
     """The next message and its descriptors; None when there is none to come."""
-    data, fds, _, _ = socket.recv_fds(control, MOST, 32, socket.MSG_CMSG_CLOEXEC)
+    data, fds, _, _ = socket.recv_fds(control, MAX_MESSAGE_BYTES, 32, socket.MSG_CMSG_CLOEXEC)
     return (json.loads(data) if data else None), fds
 
 
-class Command:
+class RunningCommand:
     """One command on its way.
 
     `builder` is bwrap; `first` the first process inside the walls, with which all others end: 0 until bwrap has told its number.
     """
 
-    def __init__(self, wire: socket.socket, told: int, opens: int, builder: int) -> None:
-        self.wire, self.told, self.opens, self.builder = wire, told, opens, builder
-        self.first, self.status, self.stopped, self.trouble = 0, b"", False, ""
+    def __init__(self, wire: socket.socket, status_fd: int, gate_fd: int, bwrap_pid: int) -> None:
+        self.wire, self.told, self.opens, self.builder = wire, status_fd, gate_fd, bwrap_pid
+        self.init_pid, self.status_text, self.is_stopped, self.error = 0, b"", False, ""
 
-    def answer(self) -> dict[str, Any]:
+    def make_result(self) -> dict[str, Any]:
         """How it went, when it is over."""
-        ended = _ENDED.search(self.status)
-        if ended and not self.stopped:
+        ended = _ENDED.search(self.status_text)
+        if ended and not self.is_stopped:
             return {"code": int(ended[1]), "failed": ""}
-        why = self.trouble or "the program that builds the walls gave up"
-        return {"code": -signal.SIGKILL, "failed": "" if self.stopped else why}
+        why = self.error or "the program that builds the walls gave up"
+        return {"code": -signal.SIGKILL, "failed": "" if self.is_stopped else why}
 
 
-class Keeper:
+class CommandSupervisor:
     """All commands of one sandbox.
 
     Arguments:
@@ -75,20 +82,22 @@ class Keeper:
 
     def __init__(self, setup: dict[str, Any], data: list[int]) -> None:
         _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
-        self._guard = Guard(setup["root"], setup["away"], restore=False)
+        self._guard = ProtectedFiles(setup["root"], setup["away"], restore_existing=False)
         self._stage = (
-            idmapped_mount.Stage([setup["root"], *setup["reach"]]) if setup["other"] else None
+            idmapped_mount.IdmappedMounts([setup["root"], *setup["reach"]])
+            if setup["other"]
+            else None
         )
         self._etc = _etc(dict(zip(setup["etc"], data[1:], strict=True)))
         self._filter = (
             os.POSIX_SPAWN_OPEN,
-            DATA,
+            FILTER_FD,
             f"/proc/self/fd/{_high(data[0])}",
             os.O_RDONLY,
             0,
         )
-        self._limits = limits(setup["limits"])
-        self._running: set[Command] = set()
+        self._limits = effective_limits(setup["limits"])
+        self._running: set[RunningCommand] = set()
         self._poll, self._heard = select.poll(), dict[int, Callable[[], object]]()
         most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
         resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -104,7 +113,7 @@ class Keeper:
 
     def _next(self, control: socket.socket) -> None:
         """Begin a command. The guard looks anew whenever nothing runs: between commands the workspace is the user's."""
-        message, pair = receive(control)
+        message, pair = receive_message(control)
         if message is None:
             self._off(control.fileno())
             control.close()
@@ -112,10 +121,10 @@ class Keeper:
         output, wire = _high(pair[0]), socket.socket(fileno=_high(pair[1]))
         try:
             if not self._running:
-                self._guard.look()
+                self._guard.take_snapshot()
             self._begin(message["argv"], output, wire)
         except OSError as error:
-            say(wire, {"failed": words(error)})
+            send_result(wire, {"failed": describe_error(error)})
         finally:
             os.close(output)
 
@@ -126,7 +135,7 @@ class Keeper:
         gate = _high(
             os.open(f"/proc/self/fd/{waits}", os.O_RDWR)
         )  # it holds its own other end: should we die, it waits for ever
-        copies = {1: output, 2: output, STATUS: tells, GATE: gate}
+        copies = {1: output, 2: output, STATUS_FD: tells, GATE_FD: gate}
         files = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
             *((os.POSIX_SPAWN_DUP2, fd, n) for n, fd in copies.items()),
@@ -140,7 +149,7 @@ class Keeper:
         finally:
             for fd in (tells, waits, gate):
                 os.close(fd)
-        command = Command(wire, told, opens, builder)
+        command = RunningCommand(wire, told, opens, builder)
         self._running.add(command)
         self._on(told, lambda: self._hear(command))
         self._on(wire.fileno(), lambda: self._stop(command))
@@ -151,22 +160,22 @@ class Keeper:
 
         It dies with us, but only some milliseconds after its start, so it bears our mark for the sweep: else it waited for ever.
         """
-        argv = self._stage.moved(argv) if self._stage else argv
-        argv[argv.index(ETC)] = self._etc.path
+        argv = self._stage.rewrite_binds(argv) if self._stage else argv
+        argv[argv.index(ETC_PLACEHOLDER)] = self._etc.path
         with (
             _hated(),
-            idmapped_mount.beside(idmapped_mount.NUMBER if self._stage else os.geteuid()),
+            idmapped_mount.as_user(idmapped_mount.SANDBOX_UID if self._stage else os.geteuid()),
         ):
             return os.posix_spawn(
                 argv[0],
                 argv,
-                {MARK: f"{self._etc.path}/"},
+                {MARK_VARIABLE: f"{self._etc.path}/"},
                 file_actions=files,
-                setsigdef=PLAIN,
+                setsigdef=DEFAULT_SIGNALS,
                 setsigmask=(),
             )
 
-    def _hear(self, command: Command) -> int:
+    def _hear(self, command: RunningCommand) -> int:
         """Take what bwrap says, and when it has told the number of its child, let that in; how much it said."""
         try:
             chunk = os.read(command.told, 4096)
@@ -174,46 +183,46 @@ class Keeper:
             return 0
         if not chunk:
             self._off(command.told)
-        command.status += chunk
-        if not command.first and (number := _CHILD.search(command.status)):
-            command.first = int(number[1])
+        command.status_text += chunk
+        if not command.init_pid and (number := _CHILD.search(command.status_text)):
+            command.init_pid = int(number[1])
             self._let_in(command)
         return len(chunk)
 
-    def _let_in(self, command: Command) -> None:
+    def _let_in(self, command: RunningCommand) -> None:
         """Limit the first process, then open the gate for it."""
         try:
-            with idmapped_mount.beside(os.stat(f"/proc/{command.first}").st_uid):
+            with idmapped_mount.as_user(os.stat(f"/proc/{command.init_pid}").st_uid):
                 for kind, limit in self._limits:
-                    resource.prlimit(command.first, kind, (limit, limit))
+                    resource.prlimit(command.init_pid, kind, (limit, limit))
             os.write(command.opens, b"x")
         except (FileNotFoundError, ProcessLookupError):
             pass  # bwrap says why in its own words
         except OSError as error:
-            command.trouble = words(error)
-            kill(command.builder)
+            command.error = describe_error(error)
+            kill_process(command.builder)
 
-    def _built(self, command: Command) -> None:
+    def _built(self, command: RunningCommand) -> None:
         """bwrap has gone: so must all that is behind its walls. It may have been killed before it told what that is."""
         while self._hear(command):
             pass
         self._off(command.told)
         os.close(command.told)
         os.close(command.opens)
-        kill(command.first)
-        if not command.first:
-            known = {pid for one in self._running for pid in (one.builder, one.first)}
-            for pid in set(children()) - known:
-                kill(pid)
+        kill_process(command.init_pid)
+        if not command.init_pid:
+            known = {pid for one in self._running for pid in (one.builder, one.init_pid)}
+            for pid in set(child_pids()) - known:
+                kill_process(pid)
                 os.waitpid(pid, 0)
-        self._when_gone(command.first, lambda: self._over(command))
+        self._when_gone(command.init_pid, lambda: self._over(command))
 
-    def _stop(self, command: Command) -> None:
+    def _stop(self, command: RunningCommand) -> None:
         """The harness gives up, or has gone."""
         self._off(command.wire.fileno())
-        command.stopped = True
-        kill(command.first)
-        kill(command.builder)
+        command.is_stopped = True
+        kill_process(command.init_pid)
+        kill_process(command.builder)
 
     def _when_gone(self, pid: int, then: Callable[[], None]) -> None:
         """Call `then` when that process has ended, and take its remains, which may have fallen to us."""
@@ -236,15 +245,15 @@ class Keeper:
 
         self._on(watch, gone)
 
-    def _over(self, command: Command) -> None:
+    def _over(self, command: RunningCommand) -> None:
         self._off(command.wire.fileno())
         self._running.discard(command)
-        said = command.answer()
+        said = command.make_result()
         try:
-            said["mended"] = self._guard.mend()
+            said["mended"] = self._guard.restore()
         except Exception as error:  # noqa: BLE001  whatever it is, other commands go on
-            said["failed"] = said["failed"] or words(error)
-        say(command.wire, said)
+            said["failed"] = said["failed"] or describe_error(error)
+        send_result(command.wire, said)
 
     def _on(self, fd: int, hear: Callable[[], object]) -> None:
         self._heard[fd] = hear
@@ -255,9 +264,9 @@ class Keeper:
             self._poll.unregister(fd)
 
 
-def _etc(held: dict[str, int]) -> Temporary:
+def _etc(held: dict[str, int]) -> ScratchDir:
     """Make a folder of files and of places to mount on, which whoever the commands run as can read."""
-    folder = Temporary("/tmp")
+    folder = ScratchDir("/tmp")
     usual = os.umask(0o022)
     os.chmod(folder.path, 0o755)
     for name, fd in held.items():
@@ -273,7 +282,7 @@ def _etc(held: dict[str, int]) -> Temporary:
     return folder
 
 
-def limits(wanted: dict[str, int]) -> list[tuple[int, int]]:
+def effective_limits(wanted: dict[str, int]) -> list[tuple[int, int]]:
     """Kinds of limits and how much: what is wanted, or the little that this process has itself."""
     found = [(resource.RLIMIT_CORE, 0)]
     for name, kind in _LIMITS.items():
@@ -284,7 +293,7 @@ def limits(wanted: dict[str, int]) -> list[tuple[int, int]]:
     return found
 
 
-def children() -> list[int]:
+def child_pids() -> list[int]:
     """Numbers of this process's children."""
     try:
         with open(f"/proc/self/task/{os.getpid()}/children") as file:
@@ -326,12 +335,12 @@ def _high(fd: int) -> int:
     return moved
 
 
-def words(error: BaseException) -> str:
+def describe_error(error: BaseException) -> str:
     """What a failure is called where the harness hears it."""
     return f"{type(error).__name__}: {error}"
 
 
-def say(wire: socket.socket, said: dict[str, Any]) -> None:
+def send_result(wire: socket.socket, said: dict[str, Any]) -> None:
     """Tell the harness how a command went; the last word on its wire."""
     with wire:
         try:
@@ -340,7 +349,7 @@ def say(wire: socket.socket, said: dict[str, Any]) -> None:
             pass  # nobody is there to hear it
 
 
-def kill(pid: int) -> None:
+def kill_process(pid: int) -> None:
     """End that process, if there is one; 0 is none."""
     if pid:
         try:

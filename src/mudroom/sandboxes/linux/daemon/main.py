@@ -19,8 +19,17 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from .bwrap_supervisor import PLAIN, Keeper, children, kill, limits, receive, say, words
-from .protected_files import Guard
+from .bwrap_supervisor import (
+    DEFAULT_SIGNALS,
+    CommandSupervisor,
+    child_pids,
+    describe_error,
+    effective_limits,
+    kill_process,
+    receive_message,
+    send_result,
+)
+from .protected_files import ProtectedFiles
 
 _DEATH_SIGNAL, _DROP_BOUND, _SECCOMP, _NO_NEW_PRIVS, _SUBREAPER, _AMBIENT = 1, 24, 22, 38, 36, 47
 _RESTRICT = 446
@@ -39,35 +48,35 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.setsid()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    setup, fds = receive(control)
+    setup, fds = receive_message(control)
     if setup is None:
         return
     gc.disable()  # a fork that collects copies every page it looks at
     if setup["late"]:
-        Keeper(setup, fds).serve(control)
+        CommandSupervisor(setup, fds).serve(control)
     else:
-        serve(control, setup, fds)
+        serve_commands(control, setup, fds)
 
 
-def serve(control: socket.socket, setup: dict[str, Any], fds: list[int]) -> None:
+def serve_commands(control: socket.socket, setup: dict[str, Any], fds: list[int]) -> None:
     """Start a watcher for each command. The guard looks anew whenever nothing runs: between commands the workspace is the user's."""
-    guard = Guard(setup["root"], setup["away"], restore=setup["restore"])
+    guard = ProtectedFiles(setup["root"], setup["away"], restore_existing=setup["restore"])
     running, ended = set[int](), set[int]()
     over, tells = os.pipe()
     os.set_blocking(over, False)
     _prctl(_SUBREAPER, 1)
     signal.signal(signal.SIGCHLD, lambda _number, _frame: _reap(running))
     while True:
-        message, pair = receive(control)
+        message, pair = receive_message(control)
         if message is None:
             return
         try:
             ended = (ended | _told(over)) & running
             if running == ended:
-                guard.look()
+                guard.take_snapshot()
         except OSError as error:
             os.close(pair[0])
-            say(socket.socket(fileno=pair[1]), {"failed": words(error)})
+            send_result(socket.socket(fileno=pair[1]), {"failed": describe_error(error)})
             continue
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGCHLD})
         pid = os.fork()
@@ -76,7 +85,10 @@ def serve(control: socket.socket, setup: dict[str, Any], fds: list[int]) -> None
             signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
             control.close()
             _watch(
-                Command(setup, message, fds, pair[0]), socket.socket(fileno=pair[1]), guard, tells
+                WatchedCommand(setup, message, fds, pair[0]),
+                socket.socket(fileno=pair[1]),
+                guard,
+                tells,
             )
         running.add(pid)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
@@ -102,27 +114,29 @@ def _reap(running: set[int]) -> None:
     except ChildProcessError:
         return
     if orphaned:
-        for pid in set(children()) - running:
-            kill(pid)
+        for pid in set(child_pids()) - running:
+            kill_process(pid)
 
 
-def _watch(command: Command, wire: socket.socket, guard: Guard, over: int) -> NoReturn:
+def _watch(
+    command: WatchedCommand, wire: socket.socket, guard: ProtectedFiles, over: int
+) -> NoReturn:
     """See one command through to its end, or to the end of the wire; then say how it went."""
     said: dict[str, Any] = {"failed": ""}
     try:
         _prctl(_SUBREAPER, 1)
         command.start()
         command.wait(wire)
-        said = command.ended()
-        said["mended"] = guard.mend()
+        said = command.finish()
+        said["mended"] = guard.restore()
     except BaseException as error:  # noqa: BLE001  whatever it is, the harness must hear it
-        said["failed"] = said.get("failed") or words(error)
+        said["failed"] = said.get("failed") or describe_error(error)
     os.write(over, b"%d " % os.getpid())
-    say(wire, said)
+    send_result(wire, said)
     os._exit(0)
 
 
-class Command:
+class WatchedCommand:
     """One command: its process, and the pipe that tells how its start went."""
 
     def __init__(
@@ -150,9 +164,9 @@ class Command:
             poll.register(fd, select.POLLIN)
         poll.poll()
 
-    def ended(self) -> dict[str, Any]:
+    def finish(self) -> dict[str, Any]:
         """Kill what is left, the process first; how it ended."""
-        kill(self._pid)
+        kill_process(self._pid)
         code = os.waitstatus_to_exitcode(os.waitpid(self._pid, 0)[1])
         _end_children()
         return {"code": code, "failed": os.read(self._trouble, 500).decode("utf-8", "replace")}
@@ -166,7 +180,7 @@ class Command:
         self._troubles, *rules = _only(wanted, [self._troubles, *self._rules])
         self._limit()
         os.chdir(self._setup["root"])
-        for number in PLAIN:
+        for number in DEFAULT_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
         if rules:
             _confine(rules[0], bytes.fromhex(self._setup["filter"]))
@@ -176,7 +190,7 @@ class Command:
     def _limit(self) -> None:
         with open("/proc/self/oom_score_adj", "w") as score:
             score.write("1000")
-        for kind, limit in limits(self._setup["limits"]):
+        for kind, limit in effective_limits(self._setup["limits"]):
             resource.setrlimit(kind, (limit, limit))
 
 
@@ -217,6 +231,6 @@ def _end_children() -> None:
                 pass
         except ChildProcessError:
             return
-        for pid in children():
-            kill(pid)
+        for pid in child_pids():
+            kill_process(pid)
         time.sleep(0.001)

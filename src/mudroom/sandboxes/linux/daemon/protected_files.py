@@ -9,27 +9,27 @@ from typing import NamedTuple
 
 from ...._platform.protected_names import is_protected
 
-GIT = ("commondir", "config", "config.worktree", "hooks")
+GIT_SETTINGS = ("commondir", "config", "config.worktree", "hooks")
 """What in a git folder decides which programs git runs."""
 
 _MOST_FILES, _MOST_BYTES = 500, 8 << 20
 
 
-class Copy(NamedTuple):
+class PathState(NamedTuple):
     """One file, folder or link as it was: what tells that it has changed, its mode, and its bytes or the link's target."""
 
-    sign: tuple[int, ...]
+    signature: tuple[int, ...]
     mode: int
     data: bytes
 
-    def same(self, other: Copy) -> bool:
+    def is_same(self, other: PathState) -> bool:
         """Whether nothing has changed that matters: one that was put back is another file, and the same."""
-        return self.sign == other.sign or (
+        return self.signature == other.signature or (
             stat.S_IFMT(self.mode) != stat.S_IFDIR and self[1:] == other[1:]
         )
 
 
-class Guard:
+class ProtectedFiles:
     """Watches the protected names at the root of a workspace.
 
     Arguments:
@@ -37,17 +37,17 @@ class Guard:
         restore: whether what exists is held, too; else that is the mounts' work, and only new names and links are looked at.
     """
 
-    def __init__(self, root: str, away: str, *, restore: bool) -> None:
-        self._root, self._away, self._restore = root, away, restore
-        self._copies: dict[str, Copy] = {}
+    def __init__(self, root: str, quarantine: str, *, restore_existing: bool) -> None:
+        self._root, self._away, self._restore = root, quarantine, restore_existing
+        self._copies: dict[str, PathState] = {}
         self._git: tuple[int, int] | None = None
 
-    def look(self) -> None:
+    def take_snapshot(self) -> None:
         """Take how it is now for how it shall be. Call it while no command runs."""
         self._copies = dict(self._seen())
         self._git = self._identity(".git")
 
-    def mend(self) -> list[str]:
+    def restore(self) -> list[str]:
         """Put back what has changed since; the names, relative to the root."""
         mended = self._git_folder()
         now = dict(self._seen())
@@ -56,7 +56,7 @@ class Guard:
                 self._put_away(path)
                 mended.append(path)
         for path, copy in self._copies.items():
-            if path not in now or not now[path].same(copy):
+            if path not in now or not now[path].is_same(copy):
                 self._put_back(path, copy)
                 mended.append(path)
         return mended
@@ -79,18 +79,18 @@ class Guard:
             return None
         return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
 
-    def _seen(self) -> Iterator[tuple[str, Copy]]:
+    def _seen(self) -> Iterator[tuple[str, PathState]]:
         """All that is held, a folder before what is in it, up to a bounded number of files and bytes."""
         room = [_MOST_FILES, _MOST_BYTES]
         for name in sorted(filter(is_protected, os.listdir(self._root))):
             if name == ".git" and (git := self._identity(name)):
-                yield name, Copy(git if self._restore else (stat.S_IFDIR,), stat.S_IFDIR, b"")
-                for inner in GIT:
+                yield name, PathState(git if self._restore else (stat.S_IFDIR,), stat.S_IFDIR, b"")
+                for inner in GIT_SETTINGS:
                     yield from self._below(f".git/{inner}", room)
             else:
                 yield from self._below(name, room)
 
-    def _below(self, path: str, room: list[int]) -> Iterator[tuple[str, Copy]]:
+    def _below(self, path: str, room: list[int]) -> Iterator[tuple[str, PathState]]:
         found = self._copied(path, room)
         if found is None:
             return
@@ -103,26 +103,26 @@ class Guard:
             for name in names:
                 yield from self._below(f"{path}/{name}", room)
 
-    def _copied(self, path: str, room: list[int]) -> Copy | None:
+    def _copied(self, path: str, room: list[int]) -> PathState | None:
         try:
             found = os.lstat(self._at(path))
         except OSError:
             return None
         mode, sign = found.st_mode, (stat.S_IFMT(found.st_mode),)
         if stat.S_ISLNK(mode):
-            return Copy(
+            return PathState(
                 (*sign, found.st_ino, found.st_ctime_ns),
                 mode,
                 os.fsencode(os.readlink(self._at(path))),
             )
         if not self._restore or stat.S_ISDIR(mode):
-            return Copy(sign, mode, b"")
+            return PathState(sign, mode, b"")
         room[0] -= 1
         sign = (*sign, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, mode)
         known = self._copies.get(path)
-        if known is not None and known.sign == sign:
+        if known is not None and known.signature == sign:
             return known
-        return Copy(sign, mode, self._bytes(path, mode, room))
+        return PathState(sign, mode, self._bytes(path, mode, room))
 
     def _bytes(self, path: str, mode: int, room: list[int]) -> bytes:
         if not stat.S_ISREG(mode) or room[0] < 0 or room[1] <= 0:
@@ -135,7 +135,7 @@ class Guard:
         room[1] -= len(data)
         return data
 
-    def _put_back(self, path: str, copy: Copy) -> None:
+    def _put_back(self, path: str, copy: PathState) -> None:
         whole = self._at(path)
         if os.path.lexists(whole):
             self._put_away(path)
