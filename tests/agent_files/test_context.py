@@ -152,7 +152,7 @@ def test_what_has_no_room_is_cut_from_the_farthest_first_and_said(
     write("home/.agents/AGENTS.md", "far " * 100)
     write("repo/AGENTS.md", "mid " * 100)
     write("repo/a/AGENTS.md", "near " * 100)
-    context = chain(tmp_path, budget=700)
+    context = chain(tmp_path, max_bytes=700)
     assert [(len(file.text), file.omitted_bytes) for file in context.files] == [
         (0, 399),
         (201, 198),

@@ -31,7 +31,7 @@ class Run:
         self.redact = str
         self.root, self.spills = folder / "root", folder / "spills"
 
-    def spill(self, name: str) -> str:
+    def spill_path(self, name: str) -> str:
         return str(self.spills / f"{name}-{len(os.listdir(self.spills))}")
 
 

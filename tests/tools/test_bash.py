@@ -109,7 +109,7 @@ async def test_an_unfinished_escape_swallows_nothing(call: Call) -> None:
 
 
 async def test_a_full_disk_is_told_and_the_command_goes_on(ctx: Run, call: Call) -> None:
-    ctx.spill = lambda name: "/dev/full"
+    ctx.spill_path = lambda name: "/dev/full"
     result = await call("bash", command="seq 1 200000; echo end")
     assert result.text.endswith("end")
     assert "it ends early: No space left on device" in result.text

@@ -112,7 +112,7 @@ def test_arguments_are_read_leniently() -> None:
     assert (
         tools["grep"]
         .parse({"pattern": "a", "-i": "true", "-C": "2", "-n": False, "multiline": True})
-        .around
+        .before_and_after
         == 2
     )
     assert (
