@@ -25,8 +25,8 @@ _HOMES = {
     "..journals.memory": "MemoryJournal",
     "..models.scripted": "Request ScriptedModel call",
     ".clock": "FakeClock run_virtual",
-    ".fixtures": "replayed",
-    ".server": "Asked Fault ModelServer",
+    ".fixtures": "load_replay_model",
+    ".model_server": "Fault ModelServer ServerRequest",
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
