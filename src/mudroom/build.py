@@ -130,7 +130,7 @@ def load_recorded_options(wish: SessionOptions) -> SessionOptions:
     ]
     return replace(
         wish,
-        session=wish.session_id if wish.fork else opened.session,
+        session_id=wish.session_id if wish.fork else opened.session,
         resume=opened.session,
         cwd=opened.cwd,
         model=briefs[-1].model if briefs and wish.model == "auto" else wish.model,

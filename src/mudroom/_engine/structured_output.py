@@ -135,4 +135,4 @@ def _parse(arguments: dict[str, Any]) -> Emission:
 
 
 async def _run(context: Any, emission: Emission) -> ToolResult:
-    return context.run.answers.emit(emission.emit_variable_name, emission.emit_variable_value)
+    return context.run.outputs.emit(emission.emit_variable_name, emission.emit_variable_value)
