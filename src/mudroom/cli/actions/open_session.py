@@ -28,7 +28,7 @@ def create_session(settings: Settings, cwd: str, **more: Any) -> Session:
         "permissions": held,
         "trusted": is_trusted(settings, cwd),
         "agents": agents,
-        "root": settings.agent or None,
+        "agent": settings.agent or None,
         "agent_files": True,
         "model": settings.model,
         "child_model": settings.child_model,
