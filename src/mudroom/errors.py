@@ -1,15 +1,15 @@
-"""The exceptions a programmer or a person at the terminal meets; errors for the model or the parent are values, not these.
+"""Exceptions for programmers and users. Errors for the model or for a parent run are values instead.
 
 MudroomError                what went wrong, where, and the remedy
-├── UsageError              the caller asked for something that cannot be (exit code 2)
-│   └── UnknownName         a model, agent, tool or session nobody knows; carries the nearest ones
-├── ModelError              a model call failed for good
-│   ├── ModelRefused        the provider said no: bad key, bad request, no such model
-│   ├── ModelUnavailable    it may work later: overload, limits, no connection (exit code 75)
-│   └── ModelGarbled        the endpoint does not speak the protocol
+├── UsageError              the request of the caller is impossible (exit code 2)
+│   └── UnknownName         no such model, agent, tool or session; suggests similar names
+├── ModelError              a model call failed finally
+│   ├── ModelRefused        the provider refused: bad key, bad request, no such model
+│   ├── ModelUnavailable    may work later: overload, rate limits, no connection (exit code 75)
+│   └── ModelGarbled        the endpoint does not follow the protocol
 ├── WorkspaceError          a path outside the workspace, or one that cannot be opened
-└── JournalError            the record cannot be read or written; never followed by "saved"
-    ├── JournalDamaged      inner damage; names the place
+└── JournalError            the journal cannot be read or written
+    ├── JournalDamaged      damage inside the journal, not at its end
     ├── JournalNewer        written by a newer version
     └── JournalBusy         another process writes this session
 """
@@ -20,7 +20,12 @@ from collections.abc import Iterable
 
 
 class MudroomError(Exception):
-    """What went wrong (`message`), where (`where`), and what to do about it (`remedy`).
+    """Base class of all exceptions of this package.
+
+    Arguments:
+        message: what went wrong.
+        where: the file, run or argument it is about, or "".
+        remedy: what to do, or "".
 
     Example:
         try:
@@ -30,93 +35,101 @@ class MudroomError(Exception):
     """
 
     def __init__(self, message: str, *, where: str = "", remedy: str = "") -> None:
-        self.message, self.where, self.remedy = message, where, remedy
-        place = f" ({where})" if where else ""
-        gap = (
-            ""
-            if message.endswith("\n")
-            else " "
-            if message.endswith((".", "!", "?", "。"))
-            else ". "
-        )
-        super().__init__(f"{message}{place}{gap}{remedy}" if remedy else f"{message}{place}")
+        self.message = message
+        self.where = where
+        self.remedy = remedy
+        text = f"{message} ({where})" if where else message
+        if remedy:
+            text += _separator(message) + remedy
+        super().__init__(text)
+
+
+def _separator(message: str) -> str:
+    if message.endswith("\n"):
+        return ""
+    return " " if message.endswith((".", "!", "?", "。")) else ". "
 
 
 class UsageError(MudroomError):
-    """The caller asked for something that cannot be.
+    """The request of the caller is impossible.
 
     Example:
         try:
-            async with Session(cwd="no/such/folder"): ...
+            async with Session(cwd="no/such/folder"):
+                ...
         except UsageError as error:
             print(error.where)
     """
 
 
 class UnknownName(UsageError):
-    """Nobody knows `name`; `known` lists what there is, and the nearest one is suggested.
+    """No thing of this kind has the name; the remedy suggests similar names.
 
     Arguments:
-        kind: what sort of thing was named: "tool", "agent", "model", "session".
+        kind: "tool", "agent", "model" or "session".
+        known: all names of this kind.
     """
 
     def __init__(self, kind: str, name: str, known: Iterable[str], *, where: str = "") -> None:
-        self.kind, self.name, self.known = kind, name, sorted(known)
-        super().__init__(
-            f"unknown {kind} {name!r}", where=where, remedy=suggest_names(name, self.known)
-        )
+        self.kind = kind
+        self.name = name
+        self.known = sorted(known)
+        remedy = suggest_names(name, self.known)
+        super().__init__(f"unknown {kind} {name!r}", where=where, remedy=remedy)
 
 
 class ModelError(MudroomError):
-    """A model call failed for good.
+    """A model call failed finally.
 
     Example:
+        prompt = PromptConfig(system_prompt="Find the title.")
         try:
-            await session.scope("title", PromptConfig(system_prompt="Find the title."), ModelConfig(model="offline"))
-        except ModelError as error:  # of `run` and `task` it is the report's `error` instead
+            await session.scope("title", prompt, ModelConfig(model="offline"))
+        except ModelError as error:  # `run` and `task` put it into the report's `error`
             print(error)
     """
 
 
 class ModelRefused(ModelError):
-    """The provider said no, and would say it again: bad key, bad request, no such model."""
+    """The provider refused and would refuse again: bad key, bad request, no such model."""
 
 
 class ModelUnavailable(ModelError):
-    """The provider cannot be reached or is overloaded; the same call may work later.
+    """The provider is overloaded or cannot be reached; the same call may work later.
 
     Example:
-        async def ask(self, *, tools=True):  # of a model of your own
+        async def request_answer(self, *, tools=True):  # of your own model
             raise ModelUnavailable("the model is being loaded", remedy="Ask again in a minute.")
             yield
     """
 
 
 class ModelGarbled(ModelError):
-    """What came back is not the protocol this endpoint was said to speak."""
+    """The response does not follow the protocol of the endpoint."""
 
 
 class WorkspaceError(MudroomError):
-    """A path that leads out of the workspace, or that cannot be opened as asked."""
+    """A path is outside the workspace, or cannot be opened as requested."""
 
 
 class JournalError(MudroomError):
-    """The record of a session cannot be read or written.
+    """The journal of a session cannot be read or written.
 
     Example:
         try:
-            async with Session(resume="3f2a") as again: ...
+            async with Session(resume="3f2a") as session:
+                ...
         except (JournalError, UsageError) as error:
             print(error)
     """
 
 
 class JournalDamaged(JournalError):
-    """Damage inside the record, not at its torn end."""
+    """The journal is damaged inside, not at its end."""
 
 
 class JournalNewer(JournalError):
-    """The record was written by a newer version of this program."""
+    """The journal was written by a newer version of this program."""
 
 
 class JournalBusy(JournalError):
@@ -124,7 +137,7 @@ class JournalBusy(JournalError):
 
 
 def suggest_names(name: str, known: Iterable[str]) -> str:
-    """One sentence that offers the names nearest to `name`, or all of them when none is near."""
+    """Return a sentence that suggests the names most similar to `name`, or lists all names."""
     import difflib
 
     names = sorted(known)

@@ -8,9 +8,10 @@ from typing import Any
 from msgspec.structs import replace
 
 from ._core.agents import Brief
-from ._core.budgets import Budget, Meter
+from ._core.budgets import Budget
 from ._core.events import RunStarted, StoredEvent, ToolCallStarted
 from ._core.tools import Tool
+from ._engine.meters import Meter
 from ._engine.replay_check import (
     RecordedEvents,
     RecordedOutcomes,

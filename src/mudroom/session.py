@@ -11,12 +11,13 @@ from msgspec.structs import replace
 
 from . import build
 from ._core.agents import Agent, Brief, Mode, Report
-from ._core.budgets import Budget, Meter
+from ._core.budgets import Budget
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.messages import Message
 from ._core.ports import Approver, Journal, Model, Sandbox, Workspace
 from ._core.tools import Tool
 from ._engine.compaction import RUN_TITLE, summary_prompt
+from ._engine.meters import Meter
 from ._engine.task import narrow_tools
 from ._version import __version__
 from .agent_catalog import find_agent

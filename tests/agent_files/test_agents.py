@@ -11,7 +11,7 @@ from tests.agent_files.corpus import AGENTS, Sample, head
 
 from mudroom import Agent, Budget, Output, Session, UsageError
 from mudroom._core.agents import Mode
-from mudroom._engine.task import filter_names
+from mudroom._core.tool_patterns import select_tools
 from mudroom.agent_files import (
     BUILTIN_AGENTS,
     load_agent_file,
@@ -189,7 +189,7 @@ def test_c11_where_nothing_lies_nothing_is_read(tmp_path: Path) -> None:
     ],
 )
 def test_c10_patterns_choose_and_take_away(patterns: tuple[str, ...] | None, wanted: str) -> None:
-    assert filter_names(["bash", "read", "task", "mcp__a__b"], patterns) == tuple(wanted.split())
+    assert select_tools(["bash", "read", "task", "mcp__a__b"], patterns) == tuple(wanted.split())
 
 
 async def test_c11_a_session_reads_agent_files_only_when_asked(

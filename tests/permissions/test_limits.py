@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mudroom import Agent, Session
-from mudroom._core.agents import Brief, Mode, call_patterns
+from mudroom._core.agents import Brief, Mode
 from mudroom._core.budgets import Budget
 from mudroom._core.messages import ToolCallBlock
 from mudroom._core.ports import PermissionVerdict
-from mudroom._engine.task import filter_names, task_tool
+from mudroom._core.tool_patterns import call_patterns, select_tools
+from mudroom._engine.task import task_tool
 from mudroom.models.scripted import Request, call
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
@@ -61,7 +62,7 @@ def judged(
 def test_a_tool_with_brackets_is_had_in_part(
     tools: tuple[str, ...], wanted: str, held: str
 ) -> None:
-    assert filter_names(["bash", "read", "task"], tools) == tuple(wanted.split())
+    assert select_tools(["bash", "read", "task"], tools) == tuple(wanted.split())
     assert call_patterns(tools) == tuple(held.split())
 
 

@@ -1,1 +1,1 @@
-"""Values: no I/O, no clock, no asyncio. Everything else is built on these."""
+"""Values: data types without I/O, clock or asyncio. All other packages build on them."""

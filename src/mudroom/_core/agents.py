@@ -1,17 +1,15 @@
-"""Who runs (Agent), what goes in (Brief), what comes out (Report), and why it ended (Reason)."""
+"""Agent (a specification), Brief (input of a run), Report (output of a run), Reason (why it ended)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import StrEnum
-from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct
 
 from .budgets import Budget
 from .messages import Message, Usage
-from .tools import canonical_tool_name
+from .tool_patterns import call_patterns
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -24,7 +22,7 @@ else:
 
 
 class Reason(StrEnum):
-    """Why a run ended. Set once, never relabelled.
+    """Reason why a run ended; set once.
 
     Example:
         report = await session.task("Find the author.")
@@ -42,30 +40,35 @@ class Reason(StrEnum):
 
 
 class Mode(StrEnum):
-    """What holds for calls that no rule is about, from the narrowest to the widest."""
+    """Permission mode: decides tool calls that no rule covers. In order from least to most allowed."""
 
     PLAN = "plan"
-    """Reading only."""
+    """Allows reading only."""
     DONT_ASK = "dontAsk"
-    """Reading and what a rule allows; what would be asked is refused."""
+    """Allows reading and what a rule allows; denies what other modes ask."""
     DEFAULT = "default"
-    """Changes are asked where a person can be asked; else they are made, within the sandbox."""
+    """Asks the user before changes; where no user can be asked, allows them inside the sandbox."""
     ACCEPT_EDITS = "acceptEdits"
-    """Edits, and commands within a sandbox, are not asked."""
+    """Allows edits, and commands inside a sandbox, without asking."""
     BYPASS = "bypassPermissions"
-    """Everything but what a rule denies."""
+    """Allows everything that no rule denies."""
 
     def limit_to(self, outer: Mode) -> Mode:
-        """The narrower of the two."""
+        """Return the mode of the two that allows less."""
         order = list(Mode)
         return min(self, outer, key=order.index)
 
 
 class Output(Struct, frozen=True, omit_defaults=True):
-    """A value a run emits: what it is, the JSON Schema it must fit (without one it is a string), and whether it may be left out.
+    """A value that a run must emit.
+
+    Arguments:
+        schema: JSON Schema of the value; without one the value is a string.
+        optional: true if the run may leave the value out.
 
     Example:
-        Agent(name="clerk", outputs={"title": Output("the document's title"), "pages": Output("how many", {"type": "integer"})})
+        pages = Output("how many", {"type": "integer"})
+        Agent(name="clerk", outputs={"title": Output("the document's title"), "pages": pages})
     """
 
     description: str = ""
@@ -74,26 +77,32 @@ class Output(Struct, frozen=True, omit_defaults=True):
 
 
 class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A specification of who works; not a process.
+    """Specification of an agent.
 
     Arguments:
-        name: lower case, as the task tool names it.
-        description: when to hand work to it; the parent model reads this.
-        instructions: its system prompt.
-        tools: names of the tools it may use, or patterns with *; one that begins with ! is taken away. None is all of its
-            parent's but `task`. Brackets say which calls: "bash(git:*)" only these, "!read(.env)" all but these; see `limits`.
-        children: names, or patterns, of the agents its `task` tool may call; child_tools: the most these may use. None: all.
+        name: lower case; the task tool uses it.
+        description: when to delegate to the agent; the parent model reads it.
+        instructions: the system prompt.
+        tools: tool patterns, see `tool_patterns`: "read", "mcp__*", "bash(git:*)", "!write". None means all
+            tools of the parent but `task`.
+        children: names or patterns of agents that its `task` tool may call. None means all.
+        child_tools: patterns of tools that these children may use at most. None means all.
         model: "inherit" or a model string.
-        budget: limits of one run of it; fields left None come from the caller.
-        temperature, top_p: sampling, 0 to 2 and 0 to 1; None leaves it to the provider.
-        outputs: values a run must emit, by name; None: it has no way to emit, {}: it may emit anything.
-        environment: whether its system prompt ends with date, platform and folder.
-        context: which context files its system prompt has, where the session reads them: "none", "project", or "full", the
-            person's own too.
-        mode: what its runs may do where no rule holds; None is its parent's, and never more than that.
+        budget: limits of one run; the caller decides fields that are None.
+        temperature: sampling, 0 to 2. top_p: sampling, 0 to 1. None means the provider's default.
+        outputs: values that a run must emit, by name. None: it cannot emit; {}: it may emit anything.
+        environment: true adds date, platform and folder to the system prompt.
+        context: context files in the system prompt, if the session reads them: "none", "project", or "full"
+            (also the user's own).
+        mode: permission mode, never wider than the parent's; None means the parent's.
 
     Example:
-        Agent(name="reviewer", description="Reviews a diff.", instructions="You review…", tools=("read", "grep"))
+        Agent(
+            name="reviewer",
+            description="Reviews a diff.",
+            instructions="You review…",
+            tools=("read", "grep"),
+        )
     """
 
     name: str
@@ -113,43 +122,31 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def call_patterns(self) -> tuple[str, ...]:
-        """Those of its tools' patterns that are about single calls."""
+        """The patterns of `tools` that limit single calls."""
         return call_patterns(self.tools)
 
 
-def call_patterns(tools: Iterable[str] | None) -> tuple[str, ...]:
-    """Of patterns of tools those with brackets, which are rules for calls; not what allows some calls of a tool that is there whole."""
-    patterns = tuple(tools or ())
-    whole = [
-        canonical_tool_name(pattern)
-        for pattern in patterns
-        if "(" not in pattern and not pattern.startswith("!")
-    ]
-    inside = (
-        (pattern, canonical_tool_name(pattern.partition("(")[0]))
-        for pattern in patterns
-        if "(" in pattern
-    )
-    return tuple(
-        pattern
-        for pattern, tool in inside
-        if pattern.startswith("!") or not any(fnmatchcase(tool, name) for name in whole)
-    )
-
-
 class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """All that goes into a run. What is not in here (or carved for it) a run cannot know.
+    """Complete input of a run; the run knows nothing else.
 
     Arguments:
-        run_id: the run's place in the session: "1" is the first root run, "1.3.2" the child its third turn's second call began.
-        parent: run id of the parent, "" for a root run; call_id: the parent's call that waits for the report.
-        agent: who runs. prompt: what it is told first. description: three to five words for screens.
-        tools: names of the tools it has, in order, already narrowed.
-        model: the model string, already resolved. budget: already carved.
-        mode: what it may do where no rule holds, already narrowed. limits: those of its agent's callers, which hold for it too.
-        depth: 0 for a root run. continues: run id whose conversation this one goes on with.
-        compacts: whether it tells that conversation in short: whoever goes on with it knows its prompt and its answer, nothing before.
-        history: earlier messages of that conversation, oldest first; the record leaves them to the runs they came from.
+        run_id: place of the run in the session: "1" is the first root run, "1.3.2" the child that the
+            second call of its third turn started.
+        parent: run id of the parent, "" for a root run.
+        call_id: the parent's tool call that waits for the report.
+        prompt: the first user message.
+        description: three to five words for screens.
+        tools: names of the tools in order, already narrowed to what the caller allows.
+        model: resolved model string.
+        budget: limits after allocation from the parent's budget.
+        mode: permission mode, already limited to the caller's.
+        limits: call patterns of the agents above this one; they hold for this run, too.
+        depth: 0 for a root run.
+        continues: run id whose conversation this run continues.
+        compacts: true if the run summarises that conversation; a run that continues this one then knows
+            only its prompt and its answer.
+        history: earlier messages of the conversation, oldest first. The journal stores them only with the
+            runs that they come from.
     """
 
     run_id: str
@@ -170,18 +167,20 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
-    """What comes out of a run: as it was, not as one would like it.
+    """Output of a run.
 
     Arguments:
-        text: the final words, "" if there are none.
-        reason: why it ended. recovered: a limit was hit, and the run still gave a summary.
-        outputs: the values it emitted, by name; of the type asked for once the reason is GOAL.
-        usd: US dollars of the run and all below it; None if a price is not known, or nobody asked for money.
-        usage: tokens of the run and all below it. turns: model calls. seconds: wall-clock time.
-        calls: tool name -> how often it ran. failed: how many of those calls were errors.
-        files_read, files_changed: as the engine saw them, relative to the workspace, each once, in order.
-        run_id: handle to the transcript. agent, model: who wrote it.
-        spill: path of the whole text where a parent got only part of it. error: what went wrong, when reason is ERROR.
+        text: the final answer, "" if there is none.
+        recovered: true if a limit ended the run and it still gave a summary.
+        outputs: emitted values by name; of the requested type if the reason is GOAL.
+        usage: tokens of the run and all its descendants.
+        usd: US dollars of the run and all its descendants; None if a price is unknown or prices are off.
+        turns: model calls of the run. seconds: wall-clock time.
+        calls: number of calls by tool name. failed: how many of those calls were errors.
+        files_read, files_changed: paths relative to the workspace as the engine saw them, each once, in order.
+        run_id: key of the transcript in the journal.
+        spill: path of the whole text if a parent received only a part.
+        error: cause of the reason ERROR.
 
     Example:
         report: Report = await session.task("Find the author.", agent="explore")
@@ -208,5 +207,5 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def ok(self) -> bool:
-        """Whether the run ended because it was done."""
+        """True if the run reached its goal."""
         return self.reason is Reason.GOAL

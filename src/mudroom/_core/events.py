@@ -1,14 +1,16 @@
-"""Facts that happened, the only truth about a session. They nest like brackets: session > run > turn > call.
+"""Events: the only record of a session. They nest like brackets: session > run > turn > tool call.
 
 SessionOpened
-  RunStarted                      the brief: all that went in
-    Told                          a word of the engine's or the person's to the model
-    TurnStarted                   a model call is about to be made
-      Delta …                     words as they arrive; shown, never stored
-      Retried …                   the call failed and is tried again; what was streamed of it is void
-    TurnFinished | TurnFailed     the whole answer, stored before any of its calls starts
-    Judged                        a call was denied, or somebody was asked
-    CallStarted  → CallFinished   intent, act, result; each durable before the next, but for quick pure calls
+  RunStarted                      the brief: the whole input of the run
+    NoteInjected                  text of the engine or the user for the model
+    TurnStarted                   a model call begins
+      Delta …                     streamed text; shown, never stored
+      ModelCallRetried …          the call failed and is repeated; its streamed text is void
+    TurnFinished | TurnFailed     the complete answer, stored before any of its tool calls starts
+    PermissionDecided             a tool call was denied, or the approver was asked
+    ToolCallStarted               intent: stored before the tool acts
+      FileWriteIntended           stored before the file is written
+    ToolCallFinished              result: stored before the next step depends on it
   RunFinished                     the report
 SessionClosed
 """
@@ -23,11 +25,13 @@ from .tools import ToolResult
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
-    """What every event carries.
+    """Fields that all events have.
 
     Arguments:
-        run: run id, "" for events of the session. turn: number of the model call, from 1; 0 before the first.
-        prompt_id: "session#agent#turn" (seed 004), the thread through logs and traces. at: seconds since 1970.
+        at: seconds since 1970.
+        run: run id, "" for events of the session.
+        turn: number of the model call, from 1; 0 before the first one.
+        prompt_id: "session#agent#turn", the same in logs and traces.
     """
 
     at: float
@@ -37,10 +41,11 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ty
 
 
 class SessionOpened(Event, frozen=True, tag="session_opened"):
-    """A person or program opened a session in a folder.
+    """A session was opened in a folder.
 
     Arguments:
-        sandbox: the tier its commands run in. granted: what they or a program of theirs gave it beyond that: the network, allow rules.
+        sandbox: tier in which commands run.
+        granted: rights beyond the sandbox that the user or a program gave: network, allow rules.
     """
 
     session: str
@@ -51,7 +56,7 @@ class SessionOpened(Event, frozen=True, tag="session_opened"):
 
 
 class SessionClosed(Event, frozen=True, tag="session_closed"):
-    """The session was left in good order."""
+    """The session was closed normally."""
 
 
 class RunStarted(Event, frozen=True, tag="run_started"):
@@ -61,38 +66,56 @@ class RunStarted(Event, frozen=True, tag="run_started"):
 
 
 class RunResumed(Event, frozen=True, tag="resumed"):
-    """The run goes on from its last step, in another process than the one that began it."""
+    """The run continues from its last recorded step, in another process than before."""
 
 
 class NoteInjected(Event, frozen=True, tag="told"):
-    """Words added for the model beside its prompt and results. `origin`: engine, person, parent."""
+    """Text for the model beside its prompt and tool results.
+
+    Arguments:
+        origin: sender of the text: "engine", "person" (the user) or "parent".
+    """
 
     text: str
     origin: str = "engine"
 
 
 class TurnStarted(Event, frozen=True, tag="turn_started"):
-    """A model call is about to be made. `grace`: the reason the run ends for, on the turn without tools that asks for a summary."""
+    """A model call begins.
+
+    Arguments:
+        grace: set on the last turn, which has no tools and asks for a summary: the reason of the
+            run's end.
+    """
 
     grace: Reason | None = None
 
 
 class TurnFinished(Event, frozen=True, tag="turn_finished"):
-    """The model's whole answer. `seconds`: how long it took."""
+    """The complete answer of the model. `seconds`: duration of the call."""
 
     message: AssistantMessage
     seconds: float = 0.0
 
 
 class TurnFailed(Event, frozen=True, tag="turn_failed"):
-    """The model call failed for good, or was cut off by a limit or a cancel. `transient`: the same call may work later."""
+    """The model call failed finally, or a limit or a cancel cut it off.
+
+    Arguments:
+        transient: the same call may succeed later.
+    """
 
     error: str
     transient: bool = False
 
 
 class ModelCallRetried(Event, frozen=True, tag="retried"):
-    """A model call failed and will be made again after `delay` seconds; `status` is HTTP's, 0 for a lost connection."""
+    """A model call failed and is repeated after a delay.
+
+    Arguments:
+        delay: seconds until the next attempt.
+        status: HTTP status, 0 for a lost connection.
+    """
 
     attempt: int
     delay: float
@@ -101,13 +124,17 @@ class ModelCallRetried(Event, frozen=True, tag="retried"):
 
 
 class ToolCallStarted(Event, frozen=True, tag="call_started"):
-    """The intent: this call is about to act."""
+    """The intent to run a tool call."""
 
     call: ToolCallBlock
 
 
 class FileWriteIntended(Event, frozen=True, tag="changing"):
-    """A file is about to be changed by a call. `before`, `after`: sha256 of its bytes, "" where there is no file."""
+    """A tool call is about to change a file.
+
+    Arguments:
+        before, after: sha256 of the file's bytes, "" if there is no file.
+    """
 
     call_id: str
     path: str
@@ -116,11 +143,14 @@ class FileWriteIntended(Event, frozen=True, tag="changing"):
 
 
 class PermissionDecided(Event, frozen=True, tag="judged"):
-    """A call was not simply allowed: a rule or the run's mode denied it, or somebody was asked.
+    """A tool call was denied by a rule or the mode, or the approver was asked.
 
     Arguments:
-        verdict: "deny" or "ask". allowed: what came of it. why: the rules' reason; answer: the words of who was asked.
-        rule: the rule that decided, with its origin, or "". part: the piece of a command it is about, or "".
+        verdict: "deny" or "ask".
+        allowed: the final decision.
+        why: reason of the policy. answer: reason of the approver.
+        rule: the rule that decided, with its origin, or "".
+        part: the part of a command that the decision is about, or "".
     """
 
     call_id: str
@@ -134,7 +164,11 @@ class PermissionDecided(Event, frozen=True, tag="judged"):
 
 
 class ToolCallFinished(Event, frozen=True, tag="call_finished"):
-    """The result of a call. `refused` calls never acted: unknown, invalid, denied."""
+    """The result of a tool call.
+
+    Arguments:
+        refused: the call never acted: unknown tool, invalid arguments, denied.
+    """
 
     call_id: str
     name: str
@@ -144,13 +178,13 @@ class ToolCallFinished(Event, frozen=True, tag="call_finished"):
 
 
 class RunFinished(Event, frozen=True, tag="run_finished"):
-    """The run's report."""
+    """The end of a run, with its report."""
 
     report: Report
 
 
 class Delta(Event, frozen=True, tag="delta"):
-    """Words as they arrive. `kind`: text, thinking or call. Shown, never stored."""
+    """Streamed text of an answer; shown, never stored. `kind`: "text", "thinking" or "call"."""
 
     kind: str
     text: str
@@ -173,11 +207,11 @@ StoredEvent = (
     | RunFinished
 )
 AnyEvent = StoredEvent | Delta
-"""One fact, as a watcher is told it; the page "journal and ledger" has the list.
+"""One event as a watcher receives it. The page "journal and ledger" lists all of them.
 
 Example:
-    def tell(event: AnyEvent) -> None:
+    def print_event(event: AnyEvent) -> None:
         print(event.run, event.turn, type(event).__name__)
 
-    session.watch(tell)
+    session.watch(print_event)
 """

@@ -1,4 +1,4 @@
-"""What a model reads and writes, in no provider's dialect: blocks, messages, usage."""
+"""Messages between the engine and a model: blocks, user and assistant messages, token usage."""
 
 from __future__ import annotations
 
@@ -9,10 +9,13 @@ from msgspec import Struct
 
 
 class TextBlock(Struct, frozen=True, tag="text", omit_defaults=True):
-    """Words. `signature` is a provider's opaque seal on them, sent back unchanged to the same wire.
+    """Plain text.
+
+    Arguments:
+        signature: opaque data of the provider, sent back unchanged to the same wire.
 
     Example:
-        User((Text("Which testing framework?"),))
+        UserMessage((TextBlock("Which testing framework?"),))
     """
 
     text: str
@@ -20,10 +23,14 @@ class TextBlock(Struct, frozen=True, tag="text", omit_defaults=True):
 
 
 class ThinkingBlock(Struct, frozen=True, tag="thinking", omit_defaults=True):
-    """A model's reasoning. `redacted` holds the provider's ciphertext where the words were withheld.
+    """Reasoning of a model.
+
+    Arguments:
+        signature: opaque data of the provider, sent back unchanged to the same wire.
+        redacted: the provider's ciphertext where it withholds the text.
 
     Example:
-        Assistant((Thinking("Look first."), Text("pytest."))).text == "pytest."
+        AssistantMessage((ThinkingBlock("Look first."), TextBlock("pytest."))).text == "pytest."
     """
 
     text: str
@@ -32,10 +39,15 @@ class ThinkingBlock(Struct, frozen=True, tag="thinking", omit_defaults=True):
 
 
 class ToolCallBlock(Struct, frozen=True, tag="call", omit_defaults=True):
-    """One tool call. `malformed` keeps the arguments' raw text when they were not a JSON object; it is then never run.
+    """One tool call that a model asks for.
+
+    Arguments:
+        malformed: raw text of the arguments if they were not a JSON object. Such a call never runs.
+        signature: opaque data of the provider, sent back unchanged to the same wire.
 
     Example:
-        Assistant((Call("c1", "read", {"file_path": "paper.md"}),)).calls[0].name == "read"
+        message = AssistantMessage((ToolCallBlock("c1", "read", {"file_path": "paper.md"}),))
+        message.tool_calls[0].name == "read"
     """
 
     id: str
@@ -46,10 +58,10 @@ class ToolCallBlock(Struct, frozen=True, tag="call", omit_defaults=True):
 
 
 class ToolResultBlock(Struct, frozen=True, tag="result", omit_defaults=True):
-    """What one tool call gave back, as the model reads it.
+    """Result of one tool call, as the model reads it.
 
     Example:
-        User((Result("c1", "read", "# On Mud"),))
+        UserMessage((ToolResultBlock("c1", "read", "# On Mud"),))
     """
 
     call_id: str
@@ -59,7 +71,7 @@ class ToolResultBlock(Struct, frozen=True, tag="result", omit_defaults=True):
 
 
 class StopReason(StrEnum):
-    """Why a model stopped writing."""
+    """Reason why a model stopped writing."""
 
     END = "end"
     CALLS = "calls"
@@ -69,7 +81,11 @@ class StopReason(StrEnum):
 
 
 class Usage(Struct, frozen=True, omit_defaults=True):
-    """Tokens of one or many model calls. `input_tokens` counts the whole prompt; the cache figures are parts of it.
+    """Tokens of one or more model calls.
+
+    Arguments:
+        input_tokens: the whole prompt; includes `cache_read_tokens` and `cache_write_tokens`.
+        output_tokens: the whole answer; includes `reasoning_tokens`.
 
     Example:
         (Usage(100, 20) + Usage(50, 5)).total_tokens == 175
@@ -92,25 +108,31 @@ class Usage(Struct, frozen=True, omit_defaults=True):
 
     @property
     def total_tokens(self) -> int:
-        """Tokens read and written."""
+        """Sum of input and output tokens."""
         return self.input_tokens + self.output_tokens
 
 
 class UserMessage(Struct, frozen=True, tag="user"):
-    """What the model is told: a prompt, a note of the engine's, the results of its calls.
+    """Message to the model: a prompt, a note of the engine, the results of tool calls.
 
     Example:
-        User((Result("c1", "read", "# On Mud"), Text("Be brief.")))
+        UserMessage((ToolResultBlock("c1", "read", "# On Mud"), TextBlock("Be brief.")))
     """
 
     content: tuple[TextBlock | ToolResultBlock, ...]
 
 
-class AssistantMessage(Struct, frozen=True, tag="assistant", omit_defaults=True):
-    """One finished answer of a model. Thinking and signatures go back only to the `wire` that wrote them.
+class AssistantMessage(
+    Struct, frozen=True, tag="assistant", omit_defaults=True, rename={"stop_reason": "stop"}
+):
+    """One complete answer of a model.
+
+    Arguments:
+        wire: the wire that received the answer. Thinking and signatures go back only to this wire.
+        id: the provider's id of the answer.
 
     Example:
-        Assistant((Text("pytest."),), usage=Usage(100, 3)).text == "pytest."
+        AssistantMessage((TextBlock("pytest."),), usage=Usage(100, 3)).text == "pytest."
     """
 
     content: tuple[TextBlock | ThinkingBlock | ToolCallBlock, ...]
@@ -122,28 +144,32 @@ class AssistantMessage(Struct, frozen=True, tag="assistant", omit_defaults=True)
 
     @property
     def text(self) -> str:
-        """The words, without thinking and calls."""
+        """Text of all text blocks, one per line; without thinking and tool calls."""
         return "\n".join(b.text for b in self.content if isinstance(b, TextBlock) and b.text)
 
     @property
     def tool_calls(self) -> tuple[ToolCallBlock, ...]:
-        """The tool calls, in the order the model made them."""
+        """The tool calls in the order of the answer."""
         return tuple([b for b in self.content if isinstance(b, ToolCallBlock)])
 
 
 Message = UserMessage | AssistantMessage
-"""One of a conversation.
+"""One message of a conversation.
 
 Example:
-    said: tuple[Message, ...] = (User((Text("Hello."),)), Assistant((Text("Good evening."),)))
+    messages: tuple[Message, ...] = (
+        UserMessage((TextBlock("Hello."),)),
+        AssistantMessage((TextBlock("Good evening."),)),
+    )
 """
 
 
 class RecordedConversation(Struct, frozen=True):
-    """A recorded run: its messages in order, and how it broke off after the last one, if it did.
+    """Messages of a recorded run in order, and how the run was cut off after the last one.
 
     Arguments:
-        failure: what its last model call failed with. broken: "TIMEOUT" or "CANCELLED" when it was cut off.
+        failure: error of the last model call, "" if it succeeded.
+        broken: "TIMEOUT" or "CANCELLED" if the run was cut off, else "".
     """
 
     run: str
@@ -153,5 +179,5 @@ class RecordedConversation(Struct, frozen=True):
 
 
 def user_message(text: str) -> UserMessage:
-    """A user message of one text block."""
+    """Return a user message with one text block."""
     return UserMessage((TextBlock(text),))

@@ -1,4 +1,4 @@
-"""What a tool is: a name, a text for the model, a schema, and one async call that returns a value, also when it fails."""
+"""Tools: a name, a text for the model, a JSON Schema and one async function."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from msgspec import Struct
 
 
 class Effect(StrEnum):
-    """What may be done again after an interruption, and what may run beside what.
+    """Kinds of tools by effect: which calls may run again after an interruption, which in parallel.
 
     Example:
         @tool(effect=Effect.PURE)
@@ -22,21 +22,21 @@ class Effect(StrEnum):
     PURE = "pure"
     """Changes nothing: may run again, always runs in parallel."""
     KEYED = "keyed"
-    """Its effect is known by a key (a file, a child): happens exactly once; one at a time for each key."""
+    """Its effect is known by a key (a file, a child): happens exactly once; one call at a time per key."""
     EFFECTFUL = "effectful"
-    """Anything may happen: at most once, never beside another call that changes something."""
+    """Any effect: happens at most once, never in parallel with another call that changes something."""
 
 
 class ToolResult(Struct, frozen=True, omit_defaults=True):
-    """What came of one call: three readers, three fields.
+    """Result of a tool call for its three readers: the model, the user, a developer.
 
     Arguments:
         text: for the model.
-        error: whether the call failed; `text` then says what to do instead.
-        display: for the person, one line; empty means the first line of `text`.
-        detail: for whoever debugs; JSON values only.
-        reads, changes: files the call read or changed, relative to the workspace.
-        spill: path of the whole output when `text` is only head and tail of it.
+        error: true if the call failed; `text` then says what to do instead.
+        display: for the user, one line; "" means the first line of `text`.
+        detail: for debugging; JSON values only.
+        reads, changes: files that the call read or changed, relative to the workspace.
+        spill: path of the whole output if `text` is only its head and tail.
 
     Example:
         @tool
@@ -59,25 +59,33 @@ def _no_key(_: Any) -> str | None:
 
 
 class Tool(Struct, frozen=True, kw_only=True):
-    """One ability. A tool is a value: registering it is putting it in a list.
+    """One tool. A tool is a value: to register it, put it into a list.
 
     Arguments:
-        name: what the model calls it by.
-        description: what the model reads about it.
+        name: name by which the model calls it.
+        description: text for the model.
         parameters: JSON Schema of the arguments, an object.
-        parse: arguments as the model sent them -> what `run` takes; raises ValueError that names the path and the reason.
-        run: (ToolContext, parsed arguments) -> ToolResult. May raise: the model is told.
+        parse: converts the model's arguments to the second argument of `run`. Raises ValueError
+            with the path of the wrong argument and the reason.
+        run: takes a ToolContext and the parsed arguments, returns a ToolResult. An exception
+            becomes an error result for the model.
         effect: see Effect.
-        key: parsed arguments -> the file (or other thing) the call works on, or None.
-        spellings: other names of arguments -> the names in `parameters`.
-        needs_confirmation: a person must say yes first.
-        remind: ToolContext -> a word to add to this turn's results, or None; asked once a turn.
+        key: returns the file or other thing that a call works on, or None, from the parsed arguments.
+        argument_aliases: other names of arguments, each with its name in `parameters`.
+        needs_confirmation: a user must approve each call.
+        remind: takes a ToolContext, returns a note to add to the results of a turn, or None.
 
     Example:
-        async def run(ctx: ToolContext, given: dict) -> ToolResult:
-            return ToolResult(given["word"] * 2)
+        async def run(context: ToolContext, arguments: dict) -> ToolResult:
+            return ToolResult(arguments["word"] * 2)
 
-        twice = Tool(name="twice", description="Says a word twice.", parameters={"type": "object"}, parse=dict, run=run)
+        twice = Tool(
+            name="twice",
+            description="Says a word twice.",
+            parameters={"type": "object"},
+            parse=dict,
+            run=run,
+        )
     """
 
     name: str
@@ -111,9 +119,11 @@ _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in ali
 
 
 def canonical_tool_name(name: str) -> str:
-    """Our name for a tool, whatever another system calls it; an unknown name comes back as it was.
+    """Return our name of a tool that another program calls `name`; an unknown name unchanged.
 
-    The table is that of `docs/tools.md`: Claude Code, Gemini CLI, opencode, Codex, kimi-cli, deepagents.
+    The table is in `docs/tools.md`: Claude Code, Gemini CLI, opencode, Codex, kimi-cli, deepagents.
     """
-    low = name.lower()
-    return _CANONICAL.get(low, low if low in _ALIASES else name)
+    lower = name.lower()
+    if lower in _ALIASES:
+        return lower
+    return _CANONICAL.get(lower, name)

@@ -1,1 +1,1 @@
-"""The run: how a brief becomes a report. Talks to ports only, knows no adapter."""
+"""The run: turns a brief into a report. It talks to ports only and knows no adapter."""

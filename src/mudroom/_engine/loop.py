@@ -48,7 +48,7 @@ async def run(ctx: RunContext) -> Report:
 
 async def start_or_resume(ctx: RunContext) -> None:
     """Record that the run begins; or, when a dead process began it, go on from where that left it."""
-    past = ctx.parts.past_events.get(ctx.run_id)
+    past = ctx.services.past_events.get(ctx.run_id)
     if past:
         await restore_run(ctx, past)
         await ctx.record(ctx.event(RunResumed))

@@ -32,7 +32,7 @@ async def call_model(ctx: RunContext, *, grace: Reason | None = None) -> Assista
     ctx.meter.turns += 1
     ctx.record_later(ctx.event(TurnStarted, grace=grace), show=True)
     ctx.send_inbox()
-    began = ctx.parts.clock.monotonic()
+    began = ctx.services.clock.monotonic()
     try:
         message = _distinct(await _stream_answer(ctx, tools=grace is None), ctx)
     except ModelError as error:
@@ -49,7 +49,7 @@ async def call_model(ctx: RunContext, *, grace: Reason | None = None) -> Assista
     ctx.charge(message)
     ctx.record_later(
         ctx.event(
-            TurnFinished, message=message, seconds=round(ctx.parts.clock.monotonic() - began, 3)
+            TurnFinished, message=message, seconds=round(ctx.services.clock.monotonic() - began, 3)
         )
     )
     ctx.append_answer(message)

@@ -57,8 +57,8 @@ def resolve_interrupted(ctx: RunContext, call: ToolCallBlock, tool: Tool) -> Too
     change = ctx.started_calls[call.id]
     if change is None:
         return None
-    ctx.parts.workspace.sweep(change.path)
-    found = hash_file(ctx.parts.workspace, change.path)
+    ctx.services.workspace.sweep(change.path)
+    found = hash_file(ctx.services.workspace, change.path)
     if found == change.after:
         return ToolResult(
             f"{change.path} was changed as asked, right before an interruption.",
@@ -82,7 +82,7 @@ def _finished(ctx: RunContext, event: ToolCallFinished, calls: Mapping[str, Tool
             call.arguments.get("emit_variable_name", ""), call.arguments.get("emit_variable_value")
         )
     if (child := event.result.detail.get("run")) is not None:
-        report = finished_report(ctx.parts.past_events.get(child, ()))
+        report = finished_report(ctx.services.past_events.get(child, ()))
         usage, usd = (report.usage, report.usd) if report else (Usage(), 0.0)
         ctx.meter.add_past_usage(1 + event.result.detail.get("below", 0), usage, usd)
 
@@ -118,7 +118,7 @@ def _close(ctx: RunContext) -> None:
 def _below(ctx: RunContext) -> Iterator[StoredEvent]:
     return (
         event
-        for run, events in ctx.parts.past_events.items()
+        for run, events in ctx.services.past_events.items()
         if run.startswith(f"{ctx.run_id}.")
         for event in events
     )

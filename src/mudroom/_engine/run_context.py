@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 from msgspec import Struct
 
 from .._core.agents import Agent, Brief, Reason, Report
-from .._core.budgets import Budget, Meter
+from .._core.budgets import Budget
 from .._core.events import AnyEvent, Delta, Event, FileWriteIntended, NoteInjected, StoredEvent
 from .._core.messages import (
     AssistantMessage,
@@ -37,6 +37,7 @@ from .._core.ports import (
 from .._core.tools import Tool, ToolResult, canonical_tool_name
 from .file_writes import RecordedWorkspace, WriteBarrier, run_from_any_thread
 from .loop_detection import LoopDetector
+from .meters import Meter
 from .normalize import normalize_conversation
 from .structured_output import EMIT_TOOL, OutputCollector
 
@@ -86,7 +87,7 @@ class RunContext:
     def __init__(
         self, brief: Brief, meter: Meter, services: SessionServices, worker: Worker
     ) -> None:
-        self.brief, self.meter, self.parts, self.worker = brief, meter, services, worker
+        self.brief, self.meter, self.services, self.worker = brief, meter, services, worker
         self.tools: dict[str, Tool] = {name: services.toolbox[name] for name in brief.tools}
         self.loop_detector = LoopDetector()
         self.outputs = OutputCollector(brief.agent.outputs or {})
@@ -134,8 +135,8 @@ class RunContext:
         agent = self.brief.agent
         parts = (
             agent.instructions,
-            self.parts.context_texts.get(agent.context, ""),
-            self.parts.environment_text if agent.environment else "",
+            self.services.context_texts.get(agent.context, ""),
+            self.services.environment_text if agent.environment else "",
         )
         system = "\n\n".join(filter(None, parts))
         return RequestConfig(
@@ -153,13 +154,13 @@ class RunContext:
     @property
     def prompt_id(self) -> str:
         """session#agent#turn: the thread through events, logs and traces (seed 004)."""
-        return f"{self.parts.session}#{self.brief.agent.name}#{self.turn}"
+        return f"{self.services.session}#{self.brief.agent.name}#{self.turn}"
 
     @property
     def age(self) -> float:
         """Seconds since the run began, less those in which a person was asked."""
         return (
-            self.parts.clock.monotonic() if self._paused_at is None else self._paused_at
+            self.services.clock.monotonic() if self._paused_at is None else self._paused_at
         ) - self.started_at
 
     @property
@@ -176,9 +177,9 @@ class RunContext:
             nonlocal questions
             questions += 1 if still else -1
             if still and questions == 1:
-                self._paused_at = self.parts.clock.monotonic()
+                self._paused_at = self.services.clock.monotonic()
             elif not questions and self._paused_at is not None:
-                self.started_at += self.parts.clock.monotonic() - self._paused_at
+                self.started_at += self.services.clock.monotonic() - self._paused_at
                 self._paused_at = None
             if (left := self.time_left) is not None and not deadline.expired():
                 deadline.reschedule(None if questions else asyncio.get_running_loop().time() + left)
@@ -188,7 +189,7 @@ class RunContext:
     def event(self, kind: type[E], /, **fields: Any) -> E:
         """An event of this run, stamped with turn, prompt id and time."""
         return kind(
-            at=self.parts.clock.now(),
+            at=self.services.clock.now(),
             run=self.run_id,
             turn=self.turn,
             prompt_id=self.prompt_id,
@@ -200,7 +201,7 @@ class RunContext:
         unsaved, unshown = [*self._unsaved, *events], [*self._unshown, *events]
         self._unsaved, self._unshown = [], []
         try:
-            await self.parts.journal.append(*unsaved)
+            await self.services.journal.append(*unsaved)
         except (
             asyncio.CancelledError
         ):  # they are recorded all the same, before anything that comes later
@@ -232,11 +233,11 @@ class RunContext:
 
     def show_delta(self, kind: str, text: str) -> None:
         """Show words as they arrive."""
-        if self.parts.watchers:
+        if self.services.watchers:
             self._show(self.event(Delta, kind=kind, text=text))
 
     def _show(self, event: AnyEvent) -> None:
-        for watch in self.parts.watchers:
+        for watch in self.services.watchers:
             watch(event)
 
     def inject_note(self, word: str, origin: str = "engine") -> None:
@@ -265,7 +266,7 @@ class RunContext:
 
     def charge(self, message: AssistantMessage) -> None:
         """Put the cost of an answer on the meter."""
-        price = self.parts.compute_price
+        price = self.services.compute_price
         self.meter.charge(message.usage, price(self.brief.model, message.usage) if price else 0.0)
 
     def warn_near_limit(self) -> None:
@@ -307,7 +308,7 @@ class RunContext:
             outputs=self.outputs.values,
             usage=self.meter.usage + self.meter.descendant_usage,
             usd=round(self.meter.usd, 6)
-            if self.parts.compute_price and self.meter.is_price_known
+            if self.services.compute_price and self.meter.is_price_known
             else None,
             turns=self.turn,
             seconds=round(self.age, 3),
@@ -332,19 +333,19 @@ class CallContext:
     def __init__(
         self, run: RunContext, call: ToolCallBlock | None = None, position: int = 0
     ) -> None:
-        self.run, self.call, self.place = run, call, position
+        self.run, self.call, self.position = run, call, position
         self.run_id, self.turn, self.memo, self.sandbox = (
             run.run_id,
             run.turn,
             run.memo,
-            run.parts.sandbox,
+            run.services.sandbox,
         )
-        self.redact = run.parts.redact
+        self.redact = run.services.redact
         workspace = cast(
-            Workspace, RecordedWorkspace(run.parts.workspace, self._announce, self._made)
+            Workspace, RecordedWorkspace(run.services.workspace, self._announce, self._made)
         )
         self.workspace = (
-            run.parts.policy.view(workspace, canonical_tool_name(call.name), run.brief)
+            run.services.policy.view(workspace, canonical_tool_name(call.name), run.brief)
             if call
             else workspace
         )
@@ -352,9 +353,9 @@ class CallContext:
 
     def spill_path(self, name: str) -> str:
         """Path of a new file outside the workspace that the `read` tool may read."""
-        folder = self.run.parts.spill_folder
+        folder = self.run.services.spill_folder
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        return os.path.join(folder, f"{self.run_id}-{self.turn}.{self.place}-{name}.txt")
+        return os.path.join(folder, f"{self.run_id}-{self.turn}.{self.position}-{name}.txt")
 
     def _announce(self, path: str, before: str, after: str) -> None:
         run, call_id = self.run, self.call.id if self.call else ""

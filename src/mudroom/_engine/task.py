@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
-from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from .._core.agents import Agent, Brief, Reason, Report, call_patterns
-from .._core.budgets import Budget, Meter
-from .._core.tools import Effect, Tool, ToolResult, canonical_tool_name
+from .._core.agents import Agent, Brief, Reason, Report
+from .._core.budgets import Budget
+from .._core.tool_patterns import call_patterns, select_tools
+from .._core.tools import Effect, Tool, ToolResult
 from ..errors import suggest_names
+from .meters import Meter
 from .run_context import CallContext, RunContext
 
 REPORT_CAP = 8_000
@@ -66,27 +67,7 @@ def narrow_tools(
     tools: Iterable[str], wanted: Iterable[str] | None, *, depth: int
 ) -> tuple[str, ...]:
     """The parent's tools, of these the ones the agent names, and `task` only while depth is left."""
-    return filter_names([name for name in tools if name != "task" or depth > 0], wanted)
-
-
-def filter_names(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[str, ...]:
-    """Of the names those that a pattern fits and none that begins with ! does; None fits all. Brackets are for the policy."""
-    if patterns is None:
-        return tuple(names)
-    wanted, barred = set[str](), set[str]()
-    for pattern in patterns:
-        bare, bracket, _ = pattern.removeprefix("!").partition("(")
-        if not pattern.startswith("!"):
-            wanted.update((bare, canonical_tool_name(bare)))
-        elif not bracket:
-            barred.update((bare, canonical_tool_name(bare)))
-    return tuple(name for name in names if _fits(name, wanted) and not _fits(name, barred))
-
-
-def _fits(name: str, patterns: set[str]) -> bool:
-    return name in patterns or any(
-        fnmatchcase(name, pattern) for pattern in patterns if "*" in pattern
-    )
+    return select_tools([name for name in tools if name != "task" or depth > 0], wanted)
 
 
 def _parse(arguments: dict[str, Any]) -> TaskArguments:
@@ -101,8 +82,8 @@ def _parse(arguments: dict[str, Any]) -> TaskArguments:
 async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
     ctx = context.run
     agents = {
-        _plain(name): ctx.parts.agents[name]
-        for name in filter_names(ctx.parts.agents, ctx.brief.agent.children)
+        _plain(name): ctx.services.agents[name]
+        for name in select_tools(ctx.services.agents, ctx.brief.agent.children)
     }
     agent = agents.get(_plain(arguments.agent))
     if agent is None:
@@ -138,18 +119,18 @@ def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tupl
         _model(ctx, agent, arguments),
         Budget(turns=arguments.max_turns)
         .with_defaults(agent.budget)
-        .with_defaults(ctx.parts.child_budget),
+        .with_defaults(ctx.services.child_budget),
     )
     meter = ctx.meter.allocate(wish, ctx.age)
     brief = Brief(
-        run_id=f"{ctx.run_id}.{ctx.turn}.{context.place}",
+        run_id=f"{ctx.run_id}.{ctx.turn}.{context.position}",
         parent=ctx.run_id,
         call_id=context.call.id if context.call else "",
         agent=agent,
         prompt=arguments.prompt,
         description=arguments.description or arguments.prompt.strip().splitlines()[0][:60],
         tools=narrow_tools(
-            filter_names(ctx.brief.tools, ctx.brief.agent.child_tools),
+            select_tools(ctx.brief.tools, ctx.brief.agent.child_tools),
             agent.tools,
             depth=meter.budget.depth or 0,
         ),
@@ -170,8 +151,8 @@ def _brief(context: CallContext, agent: Agent, arguments: TaskArguments) -> tupl
 def _model(ctx: RunContext, agent: Agent, arguments: TaskArguments) -> str:
     """The model's string. Raises MudroomError when there is no such model: nothing is carved for a child that cannot be."""
     asked = arguments.model or agent.model
-    name = (ctx.parts.child_model or ctx.brief.model) if asked == "inherit" else asked
-    ctx.parts.get_model(name)
+    name = (ctx.services.child_model or ctx.brief.model) if asked == "inherit" else asked
+    ctx.services.get_model(name)
     return name
 
 
@@ -184,7 +165,7 @@ def format_report(context: CallContext, report: Report) -> tuple[str, str]:
         with open(spill, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
         text = f"{text[:REPORT_CAP]}\n[… cut: the whole report, {len(text):,} characters, is in {spill}]"
-    lines = [context.run.parts.mark_report(text), evidence_line(report)]
+    lines = [context.run.services.mark_report(text), evidence_line(report)]
     if report.reason is not Reason.GOAL:
         lines.insert(0, _warning(report))
     return "\n".join(lines), spill

@@ -150,7 +150,7 @@ async def _in_order(
 
 async def _one(ctx: RunContext, place: int, ready: PreparedCall) -> None:
     refusal = ready.refusal or await _denied(ctx, ready)
-    context, began = CallContext(ctx, ready.call, place), ctx.parts.clock.monotonic()
+    context, began = CallContext(ctx, ready.call, place), ctx.services.clock.monotonic()
     known = None
     if ready.call.id not in ctx.started_calls:
         await ctx.record(ctx.event(ToolCallStarted, call=ready.call))
@@ -161,7 +161,7 @@ async def _one(ctx: RunContext, place: int, ready: PreparedCall) -> None:
     )
     name = ready.tool.name if ready.tool else ready.call.name
     ctx.keep_outcome(ready.call.id, name, result, refused=refusal is not None)
-    seconds = round(ctx.parts.clock.monotonic() - began, 3)
+    seconds = round(ctx.services.clock.monotonic() - began, 3)
     ctx.results[ready.call.id] = ToolResultBlock(ready.call.id, name, result.text, result.error)
     finished = ctx.event(
         ToolCallFinished,
@@ -183,7 +183,7 @@ async def _denied(ctx: RunContext, ready: PreparedCall) -> ToolResult | None:
         return None
     name, decision = (
         ready.tool.name,
-        ctx.parts.policy.judge(ready.call, ready.tool, ready.checked_arguments, ctx.brief),
+        ctx.services.policy.judge(ready.call, ready.tool, ready.checked_arguments, ctx.brief),
     )
     if decision.verdict == "allow":
         return None
@@ -236,7 +236,7 @@ async def _answer(
         decision.part,
     )
     with ctx.meter.pause():
-        return await ctx.parts.approver.decide(question)
+        return await ctx.services.approver.decide(question)
 
 
 async def _acted(context: CallContext, ready: PreparedCall) -> ToolResult:
@@ -258,7 +258,7 @@ async def _acted(context: CallContext, ready: PreparedCall) -> ToolResult:
 
 def redact_result(ctx: RunContext, result: ToolResult) -> ToolResult:
     """The result without secrets, for the model and the record."""
-    text, display = ctx.parts.redact(result.text), ctx.parts.redact(result.display)
+    text, display = ctx.services.redact(result.text), ctx.services.redact(result.display)
     return (
         result
         if text == result.text and display == result.display

@@ -8,10 +8,10 @@ from collections import defaultdict
 from msgspec.structs import replace
 
 from .._core.agents import Brief, Report
-from .._core.budgets import Meter
 from .._core.events import RunStarted
 from .._core.messages import Usage
 from .._engine import loop
+from .._engine.meters import Meter
 from .._engine.resume import finished_report
 from .._engine.run_context import RunContext, SessionServices
 
@@ -25,7 +25,7 @@ class LocalWorker:
     """
 
     def __init__(self, services: SessionServices, max_children: int = 64) -> None:
-        self._parts = services
+        self._services = services
         self._places: dict[int, asyncio.Semaphore] = defaultdict(
             lambda: asyncio.Semaphore(max_children)
         )
@@ -39,12 +39,12 @@ class LocalWorker:
             return await self._run(brief, meter)
 
     async def _run(self, brief: Brief, meter: Meter) -> Report:
-        past = self._parts.past_events.get(brief.run_id)
+        past = self._services.past_events.get(brief.run_id)
         if past and isinstance(past[0], RunStarted):
             if report := finished_report(past):
                 meter.charge(report.usage, report.usd)
                 meter.add_past_usage(
-                    sum(run.startswith(f"{brief.run_id}.") for run in self._parts.past_events),
+                    sum(run.startswith(f"{brief.run_id}.") for run in self._services.past_events),
                     Usage(),
                     0.0,
                 )
@@ -53,7 +53,7 @@ class LocalWorker:
             meter.set_limits(
                 brief.budget
             )  # its age counts from its first beginning, and so does its time
-        ctx, task = RunContext(brief, meter, self._parts, self), asyncio.current_task()
+        ctx, task = RunContext(brief, meter, self._services, self), asyncio.current_task()
         assert task is not None
         cancels = task.cancelling()
         self._running[brief.run_id] = ctx, task

@@ -1,0 +1,34 @@
+"""Ports: Protocols for everything the engine needs from outside, one module per theme.
+
+Each port has one folder of adapters; `mudroom.testing` has a public fake of each.
+"""
+
+from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVerdict, Policy
+from .clock import Clock
+from .environment import CommandResult, FileInfo, Sandbox, Workspace
+from .journal import Journal
+from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
+from .tools import Toolbox, ToolContext
+from .worker import Worker
+
+__all__ = [
+    "ApprovalDecision",
+    "ApprovalRequest",
+    "Approver",
+    "Clock",
+    "CommandResult",
+    "FileInfo",
+    "Journal",
+    "Model",
+    "ModelConversation",
+    "PermissionVerdict",
+    "Policy",
+    "RequestConfig",
+    "RetryNotice",
+    "Sandbox",
+    "StreamChunk",
+    "ToolContext",
+    "Toolbox",
+    "Worker",
+    "Workspace",
+]

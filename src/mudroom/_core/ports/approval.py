@@ -1,0 +1,91 @@
+"""Approval ports: the policy that judges tool calls, and the approver who confirms some of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from msgspec import Struct
+
+from ..agents import Brief
+from ..messages import ToolCallBlock
+from ..tools import Tool
+from .environment import Workspace
+
+
+class ApprovalRequest(Struct, frozen=True):
+    """A tool call that someone must confirm.
+
+    Arguments:
+        why: reason why it must be confirmed.
+        part: the part of a command that the request is about, or "".
+
+    Example:
+        request = ApprovalRequest("1", "main", "bash", {"command": "make"}, why="no rule allows it")
+    """
+
+    run_id: str
+    agent: str
+    tool: str
+    arguments: dict[str, Any]
+    why: str
+    call_id: str = ""
+    part: str = ""
+
+
+class ApprovalDecision(Struct, frozen=True):
+    """Answer to an approval request. `why`: text for the model if the call is denied.
+
+    Example:
+        ApprovalDecision(False, "Use the tests instead.")
+    """
+
+    allowed: bool
+    why: str = ""
+
+
+class Approver(Protocol):
+    """Decides approval requests. An approver that cannot ask a user denies at once.
+
+    Example:
+        class Careful:
+            async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+                return ApprovalDecision(request.tool != "bash", "No commands here.")
+
+        approver: Approver = Careful()
+        Session(approver=approver)
+    """
+
+    async def decide(self, request: ApprovalRequest, /) -> ApprovalDecision:
+        """Decide a request."""
+        ...
+
+
+class PermissionVerdict(Struct, frozen=True):
+    """Judgement of the policy about a tool call.
+
+    Arguments:
+        verdict: "allow", "ask" or "deny".
+        why: one sentence for the model, the user and the journal.
+        rule: the rule that decided, with its origin, or "".
+        part: the part of a command that the verdict is about, or "".
+    """
+
+    verdict: str
+    why: str = ""
+    rule: str = ""
+    part: str = ""
+
+
+class Policy(Protocol):
+    """Judges tool calls. Asks no one and has no effect."""
+
+    def judge(
+        self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
+    ) -> PermissionVerdict:
+        """Judge a tool call of a run. `arguments`: checked, by the tool's own names."""
+        ...
+
+    def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
+        """Return the workspace as a tool of a run may see it: unreadable files do not exist there."""
+        ...

@@ -1,0 +1,54 @@
+"""Tool ports: what a tool may use of the run that called it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from ..tools import Tool
+from .environment import Sandbox, Workspace
+
+
+class ToolContext(Protocol):
+    """What a tool may use of the run that called it.
+
+    Example:
+        @tool
+        def note(ctx: ToolContext, line: str) -> str:
+            "Keep a line for later."
+            lines = ctx.memo.setdefault("note", [])
+            lines.append(line)
+            return f"{len(lines)} lines in run {ctx.run_id}"
+    """
+
+    @property
+    def run_id(self) -> str: ...
+    @property
+    def workspace(self) -> Workspace: ...
+    @property
+    def sandbox(self) -> Sandbox: ...
+    @property
+    def memo(self) -> dict[str, Any]:
+        """State that the tools of this run keep between calls, by tool name."""
+        ...
+
+    @property
+    def turn(self) -> int:
+        """Number of the current turn, from 1."""
+        ...
+
+    @property
+    def redact(self) -> Callable[[str], str]:
+        """Function that removes secrets from a text. The engine redacts results; tools redact spill files."""
+        ...
+
+    def spill_path(self, name: str) -> str:
+        """Return the path of a new file for output that is too long for the model.
+
+        The file is outside the workspace; the `read` tool can read it.
+        """
+        ...
+
+
+Toolbox = Mapping[str, Tool]
+"""Tools by name."""

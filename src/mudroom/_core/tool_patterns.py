@@ -1,0 +1,111 @@
+"""Tool patterns: the entries of an agent's `tools`, such as `read`, `mcp__*`, `bash(git:*)`, `!write`.
+
+A pattern names a tool, or several with `*`. `!` in front excludes. Text in brackets limits a pattern to
+some calls of the tool; the permission policy reads it, not this module.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from fnmatch import fnmatchcase
+from functools import lru_cache
+
+from msgspec import Struct
+
+from .tools import canonical_tool_name
+
+_PATTERN = re.compile(r"\s*(!?)\s*([^()]*?)\s*(?:(\()(.*?)(\)?))?\s*", re.DOTALL)
+_ALL_CALLS = ("", "*")
+
+
+class ToolPattern(Struct, frozen=True):
+    """One parsed tool pattern.
+
+    Arguments:
+        text: the pattern as written.
+        tool: our name of the tool, or a name with `*`.
+        written_name: the name as written; a tool may have exactly this name.
+        calls: text in the brackets, "" for all calls.
+        has_brackets: true if the pattern is about single calls.
+        is_excluded: true if the pattern takes calls away.
+        is_valid: false if it is unclear which calls are meant: an open bracket, `:*` inside a command.
+    """
+
+    text: str
+    tool: str
+    written_name: str
+    calls: str = ""
+    has_brackets: bool = False
+    is_excluded: bool = False
+    is_valid: bool = True
+
+    def matches_tool(self, name: str) -> bool:
+        """Return whether the pattern names this tool."""
+        if name in (self.tool, self.written_name):
+            return True
+        return "*" in self.written_name and (
+            fnmatchcase(name, self.written_name) or fnmatchcase(name, self.tool)
+        )
+
+
+@lru_cache(maxsize=4096)
+def parse_tool_pattern(text: str) -> ToolPattern:
+    """Parse one tool pattern. Never raises: a pattern that cannot be understood has `is_valid` false."""
+    match = _PATTERN.fullmatch(text)
+    if match is None:
+        return ToolPattern(text, text, text, is_valid=False)
+    bang, name, opening, calls, closing = match.groups(default="")
+    tool = canonical_tool_name(name)
+    calls = calls.strip()
+    is_valid = bool(name) and bool(opening) == bool(closing)
+    if tool == "bash":
+        is_valid = is_valid and ":*" not in calls[:-2]
+        calls = "" if calls == ":*" else calls
+    return ToolPattern(
+        text,
+        tool,
+        name,
+        "" if calls in _ALL_CALLS else calls,
+        has_brackets=bool(opening),
+        is_excluded=bool(bang),
+        is_valid=is_valid,
+    )
+
+
+def parse_tool_patterns(texts: Iterable[str] | None) -> tuple[ToolPattern, ...]:
+    """Parse the patterns of an agent; None is no pattern."""
+    return tuple(map(parse_tool_pattern, texts or ()))
+
+
+def select_tools(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the names that a pattern includes and none excludes; all names if `patterns` is None.
+
+    `bash(git:*)` includes the tool; `!bash(git push:*)` does not exclude it. The policy judges the calls.
+    """
+    if patterns is None:
+        return tuple(names)
+    parsed = parse_tool_patterns(patterns)
+    included = [pattern for pattern in parsed if not pattern.is_excluded]
+    excluded = [pattern for pattern in parsed if pattern.is_excluded and not pattern.has_brackets]
+    return tuple(
+        name
+        for name in names
+        if any(pattern.matches_tool(name) for pattern in included)
+        and not any(pattern.matches_tool(name) for pattern in excluded)
+    )
+
+
+def call_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:
+    """Return the patterns with brackets, which limit single calls.
+
+    Leaves out patterns that include some calls of a tool that another pattern includes whole.
+    """
+    parsed = parse_tool_patterns(patterns)
+    whole = [pattern for pattern in parsed if not pattern.has_brackets and not pattern.is_excluded]
+    return tuple(
+        pattern.text
+        for pattern in parsed
+        if pattern.has_brackets
+        and (pattern.is_excluded or not any(other.matches_tool(pattern.tool) for other in whole))
+    )
