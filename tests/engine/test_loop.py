@@ -44,11 +44,11 @@ async def test_it_asks_acts_and_appends_until_no_call_is_left(stage: Any) -> Non
     )
     last = stage.model.requests[-1].messages
     assert [type(message).__name__ for message in last] == [
-        "User",
-        "Assistant",
-        "User",
-        "Assistant",
-        "User",
+        "UserMessage",
+        "AssistantMessage",
+        "UserMessage",
+        "AssistantMessage",
+        "UserMessage",
     ]
     assert "two" in last[2].content[0].text and "mud" in last[4].content[0].text
 
