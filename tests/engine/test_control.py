@@ -56,7 +56,7 @@ async def test_a_word_reaches_a_run_with_its_next_results(stage: Any) -> None:
     async with stage.open({"PARENT": [[call("wait")], "end"]}, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
-            assert session.send_message("1", "look in the cellar too")
+            assert session.send("1", "look in the cellar too")
         await run
     result, word = stage.model.requests[1].messages[-1].content
     assert (result.text, word.text) == ("waited", "look in the cellar too")
@@ -66,7 +66,7 @@ async def test_a_word_reaches_a_run_with_its_next_results(stage: Any) -> None:
 async def test_a_word_that_comes_with_the_last_answer_is_still_heard(stage: Any) -> None:
     async def answer(request: Request) -> Any:
         if not request.turn:
-            assert stage.session.send_message("1", "and in English")
+            assert stage.session.send("1", "and in English")
             return "fertig"
         return "done"
 
@@ -82,7 +82,7 @@ async def test_one_child_is_steered_and_its_siblings_hear_nothing(stage: Any) ->
     async with stage.open(family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
-            assert session.send_message("1.1.2", "only for you")
+            assert session.send("1.1.2", "only for you")
         await run
     heard = {
         asked.prompt for asked in stage.model.requests if "only for you" in str(asked.messages)
@@ -134,7 +134,7 @@ async def test_cancelling_the_root_ends_everything_below_it(stage: Any) -> None:
             "nobody was asked anything more"
         )
         assert (
-            not session.send_message("1", "too late")
+            not session.send("1", "too late")
             and not session.cancel("1")
             and not session.wrap_up("1.1.1")
         )
