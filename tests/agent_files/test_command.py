@@ -188,7 +188,7 @@ async def test_c3_json_schema_fills_structured_output(project: Project) -> None:
     def answer(asked: ServerRequest) -> ServerAnswer:
         return (
             ToolCallBlock(
-                f"c{asked.n}",
+                f"c{asked.number}",
                 asked.tools[-1],
                 {"emit_variable_name": "n", "emit_variable_value": 3},
             ),

@@ -18,13 +18,13 @@ from mudroom.testing.journal_conformance import count_appends_until_failure
 
 _APPEND_FOR_EVER = """
 import asyncio, os, sys
-from mudroom._core.events import Told
+from mudroom._core.events import NoteInjected
 from mudroom.journals.sqlite.journal import SqliteJournal
 
 async def produce(journal, name):
     n = 0
     while True:
-        await journal.append(*(Told(at=n + part, run=name, text="x" * 700) for part in range(3)))
+        await journal.append(*(NoteInjected(at=n + part, run=name, text="x" * 700) for part in range(3)))
         n += 3
         os.write(1, f"{name} {n}\\n".encode())
 
@@ -125,11 +125,11 @@ def test_a_file_that_may_not_grow_never_says_saved(tmp_path: Path) -> None:
     code = (
         "import asyncio, resource, sys\n"
         "from mudroom.journals.sqlite.journal import SqliteJournal\n"
-        "from mudroom.testing.journal_conformance import refuses_after\n"
+        "from mudroom.testing.journal_conformance import count_appends_until_failure\n"
         "async def main():\n"
         "    journal = SqliteJournal.open(sys.argv[1], session='s1', create=True)\n"
         "    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))\n"
-        "    print(await refuses_after(journal))\n"
+        "    print(await count_appends_until_failure(journal))\n"
         "asyncio.run(main())\n"
     )
     ended = subprocess.run(

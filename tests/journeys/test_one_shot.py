@@ -129,7 +129,11 @@ async def test_stdin_joins_the_prompt_or_is_it(mudroom: Any) -> None:
 async def test_a_turn_limit_ends_with_its_reason_and_code_1(mudroom: Any) -> None:
     def answer(asked: ServerRequest) -> ServerAnswer:
         return (
-            [ToolCallBlock(f"r{asked.n}", "read", {"file_path": "f0.txt", "offset": asked.n})]
+            [
+                ToolCallBlock(
+                    f"r{asked.number}", "read", {"file_path": "f0.txt", "offset": asked.number}
+                )
+            ]
             if asked.turn < 2
             else "so far"
         )

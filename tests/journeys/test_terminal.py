@@ -20,7 +20,7 @@ READY = "sandbox"
 def delegating(asked: ServerRequest) -> ServerAnswer:
     if "task" in asked.tools:
         task = ToolCallBlock(
-            f"t{asked.n}", "task", {"prompt": "CHILD look", "description": "look around"}
+            f"t{asked.number}", "task", {"prompt": "CHILD look", "description": "look around"}
         )
         return "answer" if asked.turn % 2 else [task]
     return "seen" if asked.turn else [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
@@ -212,7 +212,7 @@ async def test_files_and_agents_are_completed_and_mentioned(tmux: Any) -> None:
 
 
 async def test_going_back_to_before_a_prompt(tmux: Any) -> None:
-    async with ModelServer(lambda asked: f"answer {asked.n}") as server:
+    async with ModelServer(lambda asked: f"answer {asked.number}") as server:
         await tmux.start(*MODEL, url=server.url)
         await tmux.expect(READY)
         for n, prompt in enumerate(("first thing", "second thing"), 1):
@@ -231,7 +231,7 @@ async def test_going_back_to_before_a_prompt(tmux: Any) -> None:
 
 
 async def test_another_session_another_model_another_mode(tmux: Any) -> None:
-    async with ModelServer(lambda asked: f"answer {asked.n} of {asked.model}") as server:
+    async with ModelServer(lambda asked: f"answer {asked.number} of {asked.model}") as server:
         await tmux.start(*MODEL, url=server.url)
         await tmux.expect(READY, "mode default")
         await tmux.say("the first session")

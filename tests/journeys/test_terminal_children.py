@@ -31,7 +31,7 @@ class Three:
             )
         name = next(name for name in self.names if f"CHILD {name}" in str(asked.messages[0]))
         if asked.turn == 0:
-            return [ToolCallBlock(f"r{asked.n}", "read", {"file_path": "f0.txt"})]
+            return [ToolCallBlock(f"r{asked.number}", "read", {"file_path": "f0.txt"})]
         self.heard.append(f"{name}: {last}")
         if "Summarise" not in last and "summary" not in last:
             await self.go.wait()
@@ -265,12 +265,12 @@ async def test_ctrl_c_at_twenty_moments_keeps_the_session(tmux: Any) -> None:
             return "still here"
         if "task" not in asked.tools:
             return (
-                [ToolCallBlock(f"b{asked.n}", "bash", {"command": "sleep 5"})]
+                [ToolCallBlock(f"b{asked.number}", "bash", {"command": "sleep 5"})]
                 if asked.turn == 0
                 else Fault(delay=60)
             )
         return (
-            [ToolCallBlock(f"t{asked.n}-{n}", "task", {"prompt": "look"}) for n in range(3)]
+            [ToolCallBlock(f"t{asked.number}-{n}", "task", {"prompt": "look"}) for n in range(3)]
             if "tool_result" not in last
             else Fault(delay=60)
         )

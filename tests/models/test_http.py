@@ -53,7 +53,7 @@ async def wire(
     clock = FakeClock()
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(
-            ModelServer(lambda asked: said[min(asked.n, len(said)) - 1])
+            ModelServer(lambda asked: said[min(asked.number, len(said)) - 1])
         )
         http = HttpClient(clock=clock, hints=ORIGIN, read_timeout=silence, jitter=chance)
         stack.push_async_callback(http.close)

@@ -125,7 +125,7 @@ async def asked(model: Model) -> list[StreamChunk | RetryNotice | AssistantMessa
 
 
 def script(*steps: ServerAnswer) -> Callable[[ServerRequest], ServerAnswer]:
-    return lambda request: steps[min(request.n, len(steps)) - 1]
+    return lambda request: steps[min(request.number, len(steps)) - 1]
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -288,9 +288,9 @@ async def test_f9_a_call_of_a_stream_that_was_cut_never_runs(work: Path, part: i
     def answer(asked: ServerRequest) -> ServerAnswer:
         return (
             Fault(blocks, cut_after=part * 180)
-            if asked.n == 1
+            if asked.number == 1
             else blocks
-            if asked.n == 2
+            if asked.number == 2
             else "Done."
         )
 

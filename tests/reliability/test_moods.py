@@ -45,7 +45,9 @@ class Bad:
         if self.prompt == 2:
             return "I go on." if self.called else self.call()
         return (
-            self.mood.answers[asked.n - 1] if asked.n <= len(self.mood.answers) else "Well again."
+            self.mood.answers[asked.number - 1]
+            if asked.number <= len(self.mood.answers)
+            else "Well again."
         )
 
     async def live(self, folder: Path, dialect: str) -> tuple[Report, Report, int]:

@@ -62,7 +62,7 @@ async def live(folder: Path, dialect: str, fault: Fault) -> tuple[Report, int, l
         return ToolResult("done")
 
     def answer(asked: ServerRequest) -> ServerAnswer:
-        return fault if asked.n == 1 else "The end." if asked.turn else SAID
+        return fault if asked.number == 1 else "The end." if asked.turn else SAID
 
     tool = Tool(name="act", description="", parameters={"type": "object"}, parse=dict, run=run)
     async with ModelServer(strict_script(answer)) as server:

@@ -303,7 +303,9 @@ async def test_b8_the_dot_is_mapped_on_the_wire_and_back(scripted: Open, tmp_pat
         wire = asked.tools[-1]
         return (
             mudroom.ToolCallBlock(
-                f"c{asked.n}", wire, {"emit_variable_name": "title", "emit_variable_value": "T"}
+                f"c{asked.number}",
+                wire,
+                {"emit_variable_name": "title", "emit_variable_value": "T"},
             ),
         )
 

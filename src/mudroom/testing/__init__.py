@@ -1,12 +1,12 @@
-"""For tests, ours and those of whoever writes adapters or embeds agents: everything here is public.
+"""Public test tools: fake models, model servers, clocks and journals, for adapters and for programs that embed agents.
 
-    ScriptedModel, call, Request    a model that says what a test tells it to
-    replayed                        a recorded session as the model of a test
-    ModelServer, Fault, Asked       a model server on loopback that speaks three wires, and breaks as real ones do
-    FakeClock, run_virtual          time that takes none
-    MemoryJournal                   a journal that keeps nothing
+    ScriptedModel, call, Request        a model that answers as a test prescribes
+    load_replay_model                   a recorded session as the model of a test
+    ModelServer, Fault, ServerRequest   a model server on loopback: three wire formats, every known fault
+    FakeClock, run_virtual              time that passes without waiting
+    MemoryJournal                       a journal in memory
 
-The suites an adapter must pass are modules of their own: `mudroom.testing.journal_conformance`, `mudroom.testing.invariants`.
+The suites for adapters are modules of their own: `mudroom.testing.journal_conformance` and `mudroom.testing.invariants`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,18 @@ if TYPE_CHECKING:
     from .fixtures import load_replay_model
     from .model_server import Fault, ModelServer, ServerRequest
 
-_HOMES = {
-    "..journals.memory": "MemoryJournal",
-    "..models.scripted": "Request ScriptedModel call",
-    ".clock": "FakeClock run_virtual",
-    ".fixtures": "load_replay_model",
-    ".model_server": "Fault ModelServer ServerRequest",
+_EXPORTS = {
+    "FakeClock": ".clock",
+    "Fault": ".model_server",
+    "MemoryJournal": "..journals.memory",
+    "ModelServer": ".model_server",
+    "Request": "..models.scripted",
+    "ScriptedModel": "..models.scripted",
+    "ServerRequest": ".model_server",
+    "call": "..models.scripted",
+    "load_replay_model": ".fixtures",
+    "run_virtual": ".clock",
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
 
 __all__ = [
     "FakeClock",
@@ -45,6 +49,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _EXPORTS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(_HOME[name], __name__), name)
+    return getattr(import_module(_EXPORTS[name], __name__), name)

@@ -1,4 +1,4 @@
-"""Time for tests: a clock that moves only when slept on, and an event loop whose time jumps when nothing is left to do."""
+"""Time for tests: a clock that moves only on sleep, and an event loop whose time jumps while it is idle."""
 
 from __future__ import annotations
 
@@ -8,57 +8,60 @@ from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 _T = TypeVar("_T")
-_GRACE = 0.003
+_SOCKET_GRACE = 0.003
+"""Seconds of real time to wait for sockets before virtual time jumps."""
+
 _EPOCH = 1_700_000_000.0
 
 
 class FakeClock:
-    """Moves only by `sleep`, which returns at once, and by `advance`; for tests of one thing after the other.
+    """Clock that moves only by `sleep`, which returns at once, and by `advance`. For sequential tests.
 
-    `slept` lists the sleeps in seconds.
+    `sleeps` lists the requested sleeps in seconds.
     """
 
     def __init__(self, start: float = _EPOCH) -> None:
-        self._start, self._passed = start, 0.0
+        self._start = start
+        self._elapsed = 0.0
         self.sleeps: list[float] = []
 
     def now(self) -> float:
-        """Seconds since 1970."""
-        return self._start + self._passed
+        """Return seconds since 1970."""
+        return self._start + self._elapsed
 
     def monotonic(self) -> float:
-        """Seconds passed since the clock was made."""
-        return self._passed
+        """Return seconds since the clock was created."""
+        return self._elapsed
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
-        self._passed += seconds
+        """Move the clock forward."""
+        self._elapsed += seconds
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass, and others run."""
+        """Move the clock forward and let other tasks run."""
         self.sleeps.append(seconds)
         self.advance(max(0.0, seconds))
         await asyncio.sleep(0)
 
 
 class LoopClock:
-    """The time of the running event loop; with VirtualLoop, for tests of many things at once."""
+    """Clock of the running event loop. With VirtualLoop, for tests with concurrent tasks."""
 
     def now(self) -> float:
-        """Seconds since 1970, as far as the loop knows."""
+        """Return the loop's time as seconds since 1970."""
         return _EPOCH + self.monotonic()
 
     def monotonic(self) -> float:
-        """The loop's time."""
+        """Return the loop's time."""
         return asyncio.get_running_loop().time()
 
     async def sleep(self, seconds: float) -> None:
-        """Wait."""
+        """Sleep on the loop."""
         await asyncio.sleep(seconds)
 
 
 class _JumpingSelector(selectors.DefaultSelector):
-    """Instead of waiting until a timer is due, moves the time there."""
+    """Selector that moves virtual time forward where a real one waits for the next timer."""
 
     now = 0.0
 
@@ -68,16 +71,17 @@ class _JumpingSelector(selectors.DefaultSelector):
             return events
         if timeout is None:
             return super().select(None)
-        if len(self.get_map()) > 1 and (events := super().select(_GRACE)):
+        if len(self.get_map()) > 1 and (events := super().select(_SOCKET_GRACE)):
             return events
         self.now += max(0.0, timeout)
         return []
 
 
 class VirtualLoop(asyncio.SelectorEventLoop):
-    """An event loop in which sleeps and timeouts take no time.
+    """Event loop in which sleeps and timeouts take no real time.
 
-    Sockets to servers in the same loop work: time jumps only when they are silent. Threads do not hold the time back.
+    Sockets to servers in the same loop work: time jumps only while they are silent.
+    Work in threads does not stop virtual time.
     """
 
     def __init__(self) -> None:
@@ -85,11 +89,11 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         super().__init__(self._jumping)
 
     def time(self) -> float:
-        """Virtual seconds since the loop was made."""
+        """Return virtual seconds since the loop was created."""
         return self._jumping.now
 
 
 def run_virtual(work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine to its end on a VirtualLoop of its own."""
+    """Run a coroutine to its end on a new VirtualLoop."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner:
         return runner.run(work)

@@ -1,4 +1,4 @@
-"""A recorded session as the model of a test: `replayed("fixture.jsonl")`, offline and the same every time."""
+"""Recorded sessions as models of tests: offline, the same answers every time."""
 
 from __future__ import annotations
 
@@ -12,12 +12,16 @@ from ..models.replay_model import ReplayModel
 
 
 def load_replay_model(path: str | Path) -> ReplayModel:
-    """The model that gives the answers of a recorded session, one event a line as `mudroom export --format fixture` writes it.
+    """Load a recorded session and return a model that gives its answers.
 
-    Whoever asks it something that was not asked then gets ModelRefused with the difference.
+    Arguments:
+        path: a file of one event per line, as `mudroom export --format fixture` writes it.
+
+    A request that differs from the recorded one raises ModelRefused with the difference.
 
     Example:
-        async with Session(model=replayed("tests/fixture.jsonl"), cwd=folder, journal="memory") as session:
+        model = load_replay_model("tests/fixture.jsonl")
+        async with Session(model=model, cwd=folder, journal="memory") as session:
             report = await session.run("the recorded prompt")
     """
     lines = Path(path).read_bytes().splitlines()

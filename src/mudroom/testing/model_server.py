@@ -1,6 +1,6 @@
-"""A model server on loopback that speaks three dialects by script, and breaks in every way a real one does.
+"""Scripted model server on loopback: three wire formats, and every fault that real servers show.
 
-`python -m mudroom.testing.model_server --help` runs one as a process of its own, with a parent-and-children script.
+`python -m mudroom.testing.model_server --help` runs one in a process of its own, with a script for a parent and its children.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from .wire_formats import Block, WireAnswer
 if TYPE_CHECKING:
     from typing import Self
 
+_EVENT_STREAM = "text/event-stream"
+
 
 class _Named(msgspec.Struct):
     name: str = ""
@@ -37,7 +39,7 @@ class _Message(msgspec.Struct):
 
 
 class _Outline(msgspec.Struct):
-    """What a script mostly needs of a body; the rest is skipped, not parsed."""
+    """The fields of a request body that most scripts need. The decoder skips the others."""
 
     model: str = ""
     stream: bool = False
@@ -46,66 +48,66 @@ class _Outline(msgspec.Struct):
     tools: list[_Tool] = []
 
 
-_outline = msgspec.json.Decoder(_Outline).decode
+_decode_outline = msgspec.json.Decoder(_Outline).decode
 
 
 class ServerRequest:
-    """One request as the server got it.
+    """One request, as the server received it.
 
     Arguments:
-        dialect: "anthropic", "openai" or "google". path: of the URL. headers: by name, case ignored. body: its raw bytes.
-        n: its number on this server, from 1.
+        dialect: "anthropic", "openai" or "google".
+        path: path of the URL.
+        headers: HTTP headers; names ignore case.
+        body: raw bytes.
+        number: number of the request on this server, from 1.
     """
 
     def __init__(
         self, dialect: str, path: str, headers: Mapping[str, str], body: bytes, number: int
     ) -> None:
-        self.dialect, self.path, self.headers, self.body, self.n = (
-            dialect,
-            path,
-            headers,
-            body,
-            number,
-        )
+        self.dialect = dialect
+        self.path = path
+        self.headers = headers
+        self.body = body
+        self.number = number
 
     @cached_property
     def json(self) -> dict[str, Any]:
-        """The body, parsed."""
+        """Return the decoded body."""
         return msgspec.json.decode(self.body)
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The messages, in the dialect's own form."""
+        """Return the messages in the form of the dialect."""
         return self.json["contents" if self.dialect == "google" else "messages"]
 
     @cached_property
     def _outline(self) -> _Outline:
-        return _outline(self.body)
+        return _decode_outline(self.body)
 
     @property
     def model(self) -> str:
-        """The model asked for."""
+        """Return the name of the requested model."""
         return self._outline.model or self.path.rpartition("/")[2].partition(":")[0]
 
     @property
     def is_streaming(self) -> bool:
-        """Whether it asks for a stream."""
+        """Return True if the client asks for a stream."""
         return "stream" in self.path if self.dialect == "google" else self._outline.stream
 
     @property
     def tools(self) -> list[str]:
-        """Names of the tools offered."""
-        declared = (
-            named
-            for tool in self._outline.tools
-            for named in (tool, tool.function, *tool.functionDeclarations)
-            if named
-        )
-        return [named.name for named in declared if named.name]
+        """Return the names of the offered tools."""
+        names: list[str] = []
+        for tool in self._outline.tools:
+            for named in (tool, tool.function, *tool.functionDeclarations):
+                if named and named.name:
+                    names.append(named.name)
+        return names
 
     @property
     def turn(self) -> int:
-        """How many answers of the model the conversation holds."""
+        """Return the number of model answers in the conversation."""
         return sum(
             message.role in ("assistant", "model")
             for message in self._outline.messages or self._outline.contents
@@ -113,14 +115,19 @@ class ServerRequest:
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """An answer that is not as it should be.
+    """An answer that is wrong in some way.
 
     Arguments:
-        blocks: what would be said. status: HTTP status; other than 200 sends `body` at once.
-        headers: added to the answer's, such as Retry-After. body: sent instead of the blocks; kind: its content type.
-        cut: how many bytes of a stream come before its end. end: "close" breaks the connection there, "reset" does so
-            rudely, "eof" ends the answer in good form, "stall" says nothing more. drip: bytes a time, and `pause` seconds after
-            each. delay: seconds before the first byte. stop, usage: as reported; None for what the blocks suggest.
+        blocks: the answer before it is damaged.
+        status: HTTP status; any other than 200 sends `body` at once.
+        headers: additional headers, such as Retry-After.
+        body: bytes to send instead of the blocks. content_type: its type.
+        cut_after: number of bytes of a stream to send before it ends.
+        end: how a cut stream ends: "close" closes the connection, "reset" sends a TCP reset, "eof" ends the response
+            regularly, "stall" keeps the connection open and silent.
+        chunk_size: bytes per write. pause: seconds after each write.
+        delay: seconds before the first byte.
+        stop_reason, usage: values to report; None derives them from the blocks.
     """
 
     blocks: Sequence[Block] | str = ()
@@ -142,33 +149,44 @@ Script = Callable[[ServerRequest], "ServerAnswer | Awaitable[ServerAnswer]"]
 
 
 class ModelServer:
-    """The server. `answer` is called for each request, and may be async; `delay` is seconds before each answer.
+    """A model server that answers by script.
 
-    Every request is kept in `requests` unless `record` is False; `count`, `bytes`, `flying`, `peak` are kept always.
+    Arguments:
+        answer: called for each request; may be async.
+        delay: seconds before each answer.
+        record: keep every request in `requests`.
+        port: 0 takes a free port.
+
+    The counters `request_count`, `request_bytes`, `in_flight` and `peak_in_flight` are always kept.
 
     Example:
-        async with ModelServer(lambda asked: "Hello.") as server:
+        async with ModelServer(lambda request: "Hello.") as server:
             model = AnthropicModel("any", http=http, key="k", base_url=server.url)
     """
 
     def __init__(
         self, answer: Script, *, delay: float = 0.0, record: bool = True, port: int = 0
     ) -> None:
-        self._answer, self._delay, self._record, self._port = answer, delay, record, port
+        self._answer = answer
+        self._delay = delay
+        self._record = record
+        self._port = port
         self.requests: list[ServerRequest] = []
-        self.request_count = self.request_bytes = self.in_flight = self.peak_in_flight = 0
+        self.request_count = 0
+        self.request_bytes = 0
+        self.in_flight = 0
+        self.peak_in_flight = 0
         self._closing = asyncio.Event()
         self._runner: web.ServerRunner | None = None
 
     @property
     def url(self) -> str:
-        """Base URL, without a path; OpenAI clients take it with `/v1`, Google's with `/v1beta`."""
+        """Return the base URL without a path. OpenAI clients add `/v1`, Google clients `/v1beta`."""
         return f"http://127.0.0.1:{self._port}"
 
     async def __aenter__(self) -> Self:
-        self._runner = web.ServerRunner(
-            web.Server(self._serve, handler_cancellation=True), shutdown_timeout=0.5
-        )  # pyright: ignore[reportArgumentType]
+        server: Any = web.Server(self._serve, handler_cancellation=True)
+        self._runner = web.ServerRunner(server, shutdown_timeout=0.5)
         await self._runner.setup()
         site = web.TCPSite(self._runner, "127.0.0.1", self._port, backlog=4096)
         await site.start()
@@ -180,8 +198,8 @@ class ModelServer:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    async def _serve(self, request: web.BaseRequest) -> web.StreamResponse:
-        if request.path == "/stats":
+    async def _serve(self, http: web.BaseRequest) -> web.StreamResponse:
+        if http.path == "/stats":
             return web.json_response(
                 {
                     "requests": self.request_count,
@@ -189,76 +207,63 @@ class ModelServer:
                     "peak": self.peak_in_flight,
                 }
             )
-        dialect = next(
-            (name for ending, name in _PATHS.items() if request.path.endswith(ending)), ""
-        )
+        dialect = next((name for end, name in _DIALECTS.items() if http.path.endswith(end)), "")
         if not dialect:
-            return web.json_response(
-                {"error": {"type": "not_found_error", "message": f"no such path: {request.path}"}},
-                status=404,
-            )
-        body = await request.content.read()
+            error = {"type": "not_found_error", "message": f"no such path: {http.path}"}
+            return web.json_response({"error": error}, status=404)
+        body = await http.content.read()
         self.request_count += 1
         self.request_bytes += len(body)
-        asked = ServerRequest(dialect, request.path, request.headers, body, self.request_count)
+        request = ServerRequest(dialect, http.path, http.headers, body, self.request_count)
         if self._record:
-            self.requests.append(asked)
+            self.requests.append(request)
         self.in_flight += 1
         self.peak_in_flight = max(self.peak_in_flight, self.in_flight)
         try:
-            said = self._answer(asked)
-            return await self._reply(
-                request, asked, await said if isinstance(said, Awaitable) else said
-            )
+            answer = self._answer(request)
+            if isinstance(answer, Awaitable):
+                answer = await answer
+            return await self._respond(http, request, answer)
         finally:
             self.in_flight -= 1
 
-    async def _reply(
-        self, request: web.BaseRequest, asked: ServerRequest, said: ServerAnswer
+    async def _respond(
+        self, http: web.BaseRequest, request: ServerRequest, answer: ServerAnswer
     ) -> web.StreamResponse:
-        fault = said if isinstance(said, Fault) else Fault(said)
+        fault = answer if isinstance(answer, Fault) else Fault(answer)
         if delay := fault.delay or self._delay:
             await asyncio.sleep(delay)
-        if fault.status != 200 or (
-            fault.body is not None and not fault.content_type.startswith("text/event-stream")
-        ):
-            kind = fault.content_type or "application/json"
+        has_plain_body = fault.body is not None and not fault.content_type.startswith(_EVENT_STREAM)
+        if fault.status != 200 or has_plain_body:
+            content_type = fault.content_type or "application/json"
+            headers = {"Content-Type": content_type, **fault.headers}
+            return web.Response(status=fault.status, body=fault.body or b"{}", headers=headers)
+        wire_answer = _wire_answer(request, fault)
+        stream, whole = _WRITERS[request.dialect]
+        if not request.is_streaming:
             return web.Response(
-                status=fault.status,
-                body=fault.body or b"{}",
-                headers={"Content-Type": kind, **fault.headers},
+                body=whole(wire_answer), content_type="application/json", headers=fault.headers
             )
-        reply = _reply(asked, fault)
-        stream, whole = _WRITERS[asked.dialect]
-        if not asked.is_streaming:
-            return web.Response(
-                body=whole(reply), content_type="application/json", headers=fault.headers
-            )
-        response = web.StreamResponse(
-            headers={"Content-Type": "text/event-stream; charset=utf-8", **fault.headers}
-        )
-        await response.prepare(request)
+        headers = {"Content-Type": f"{_EVENT_STREAM}; charset=utf-8", **fault.headers}
+        response = web.StreamResponse(headers=headers)
+        await response.prepare(http)
         if fault.cut_after is None and not fault.chunk_size and fault.body is None:
-            for event in stream(reply):
+            for event in stream(wire_answer):
                 await response.write(event)
         else:
-            await self._break(
-                request,
-                response,
-                fault,
-                b"".join(stream(reply)) if fault.body is None else fault.body,
-            )
+            data = b"".join(stream(wire_answer)) if fault.body is None else fault.body
+            await self._write_damaged(http, response, fault, data)
         return response
 
-    async def _break(
-        self, request: web.BaseRequest, response: web.StreamResponse, fault: Fault, data: bytes
+    async def _write_damaged(
+        self, http: web.BaseRequest, response: web.StreamResponse, fault: Fault, data: bytes
     ) -> None:
         data = data if fault.cut_after is None else data[: fault.cut_after]
         step = fault.chunk_size or len(data) or 1
-        for at in range(0, len(data), step):
-            await response.write(data[at : at + step])
+        for start in range(0, len(data), step):
+            await response.write(data[start : start + step])
             await asyncio.sleep(fault.pause)
-        transport = request.transport
+        transport = http.transport
         if fault.cut_after is None or fault.end == "eof" or transport is None:
             return
         if fault.end == "stall":
@@ -273,25 +278,27 @@ class ModelServer:
             transport.close()
 
 
-def _reply(asked: ServerRequest, fault: Fault) -> WireAnswer:
-    blocks = (TextBlock(fault.blocks),) if isinstance(fault.blocks, str) else tuple(fault.blocks)
-    stop = fault.stop_reason or (
-        StopReason.CALLS
-        if any(isinstance(block, ToolCallBlock) for block in blocks)
-        else StopReason.END
-    )
-    usage = fault.usage or Usage(
-        len(asked.body) // 4, max(1, sum(len(str(block)) for block in blocks) // 4)
-    )
-    return WireAnswer(blocks, asked.model, f"msg_{asked.n}", usage, stop)
+def _wire_answer(request: ServerRequest, fault: Fault) -> WireAnswer:
+    if isinstance(fault.blocks, str):
+        blocks: tuple[Block, ...] = (TextBlock(fault.blocks),)
+    else:
+        blocks = tuple(fault.blocks)
+    has_calls = any(isinstance(block, ToolCallBlock) for block in blocks)
+    stop_reason = fault.stop_reason or (StopReason.CALLS if has_calls else StopReason.END)
+    # About four bytes a token.
+    written = max(1, sum(len(str(block)) for block in blocks) // 4)
+    usage = fault.usage or Usage(len(request.body) // 4, written)
+    return WireAnswer(blocks, request.model, f"msg_{request.number}", usage, stop_reason)
 
 
-_PATHS = {
+_DIALECTS = {
     "/messages": "anthropic",
     "/chat/completions": "openai",
     ":streamGenerateContent": "google",
     ":generateContent": "google",
 }
+"""End of a path -> its dialect."""
+
 _WRITERS = {
     "anthropic": (wire_formats.anthropic_stream, wire_formats.anthropic_whole),
     "openai": (wire_formats.openai_stream, wire_formats.openai_whole),
@@ -299,60 +306,64 @@ _WRITERS = {
 }
 
 
-def family_script(children: int, turns: int, *, file: str = "README.md", words: int = 80) -> Script:
-    """A script: a parent (who has the tool `task`) makes `children` tasks at once; a child reads `file` `turns` times, then reports.
+def family_script(
+    children: int, turns: int, *, file: str = "README.md", characters: int = 80
+) -> Script:
+    """Return a script for a parent and its children.
+
+    The parent, which has the tool `task`, starts all children at once. Each child reads a file some times, then reports.
 
     Arguments:
-        words: characters of each last answer.
+        children: number of children.
+        turns: how often a child reads `file`.
+        characters: length of each final answer.
     """
-    last = ("All is well here. " * (words // 18 + 1))[:words]
+    sentence = "All is well here. "
+    final = (sentence * (characters // len(sentence) + 1))[:characters]
 
-    def answer(asked: ServerRequest) -> ServerAnswer:
-        turn = asked.turn
-        if "task" in asked.tools:
-            tasks = (_task(f"Child {i}: read {file}.", i) for i in range(children))
-            return last if turn else tuple(tasks)
-        return (
-            last
-            if turn >= turns
-            else (ToolCallBlock(f"read_{asked.n}", "read", {"file_path": file}),)
-        )
+    def answer(request: ServerRequest) -> ServerAnswer:
+        turn = request.turn
+        if "task" in request.tools:
+            return final if turn else tuple(_task_call(n, file) for n in range(children))
+        if turn >= turns:
+            return final
+        return (ToolCallBlock(f"read_{request.number}", "read", {"file_path": file}),)
 
     return answer
 
 
-def _task(prompt: str, number: int) -> ToolCallBlock:
-    return ToolCallBlock(
-        f"task_{number}", "task", {"prompt": prompt, "description": f"child {number}"}
-    )
+def _task_call(number: int, file: str) -> ToolCallBlock:
+    arguments = {"prompt": f"Child {number}: read {file}.", "description": f"child {number}"}
+    return ToolCallBlock(f"task_{number}", "task", arguments)
 
 
 async def _main() -> None:
     import argparse
 
     parser = argparse.ArgumentParser(
-        description="A scripted model server on loopback; prints its URL and serves until stdin ends."
+        description="A scripted model server on loopback. Prints its URL and serves until stdin ends."
     )
-    parser.add_argument("--children", type=int, default=20, help="tasks the parent makes at once")
-    parser.add_argument(
-        "--turns", type=int, default=10, help="reads of each child before its report"
-    )
+    parser.add_argument("--children", type=int, default=20, help="tasks of the parent")
+    parser.add_argument("--turns", type=int, default=10, help="reads of each child")
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
-    parser.add_argument("--file", default="README.md", help="what the children read")
-    parser.add_argument("--words", type=int, default=80, help="characters of each last answer")
+    parser.add_argument("--file", default="README.md", help="file that the children read")
+    parser.add_argument(
+        "--words", type=int, default=80, metavar="CHARACTERS", help="length of each final answer"
+    )
     parser.add_argument("--port", type=int, default=0)
-    given = parser.parse_args()
-    script = family_script(given.children, given.turns, file=given.file, words=given.words)
-    async with ModelServer(script, delay=given.latency, record=False, port=given.port) as server:
+    flags = parser.parse_args()
+    script = family_script(flags.children, flags.turns, file=flags.file, characters=flags.words)
+    async with ModelServer(script, delay=flags.latency, record=False, port=flags.port) as server:
         print(server.url, flush=True)  # noqa: T201
-        await _stdin_ends()
+        await _wait_for_stdin_end()
 
 
-async def _stdin_ends() -> None:
+async def _wait_for_stdin_end() -> None:
     import sys
     import threading
 
-    loop, ended = asyncio.get_running_loop(), asyncio.Event()
+    loop = asyncio.get_running_loop()
+    ended = asyncio.Event()
 
     def wait() -> None:
         sys.stdin.read()

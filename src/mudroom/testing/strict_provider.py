@@ -1,120 +1,116 @@
-"""What real providers refuse: a check of a request's conversation, and a server script that refuses as they do (promise S7)."""
+"""Checks that real providers make: a check of a request's conversation, and a server script that answers 400 (promise S7)."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Iterator
 from typing import Any
 
-from .model_server import Fault, ServerAnswer, ServerRequest
+from msgspec import Struct
 
-Script = Callable[[ServerRequest], "ServerAnswer | Awaitable[ServerAnswer]"]
+from .model_server import Fault, Script, ServerAnswer, ServerRequest
 
 
 def strict_script(answer: Script) -> Script:
-    """The script, behind a provider that answers 400 to a conversation it would not take."""
+    """Wrap a script so that invalid conversations get HTTP 400."""
 
-    def answered(asked: ServerRequest) -> ServerAnswer | Awaitable[ServerAnswer]:
-        if faults := find_refusals(asked):
-            message = json.dumps(
-                {"error": {"type": "invalid_request_error", "message": "; ".join(faults)}}
-            )
-            return Fault(status=400, body=message.encode())
-        return answer(asked)
+    def check_and_answer(request: ServerRequest) -> ServerAnswer | Awaitable[ServerAnswer]:
+        if errors := find_refusals(request):
+            error = {"type": "invalid_request_error", "message": "; ".join(errors)}
+            return Fault(status=400, body=json.dumps({"error": error}).encode())
+        return answer(request)
 
-    return answered
+    return check_and_answer
 
 
-def find_refusals(asked: ServerRequest) -> list[str]:
-    """Why a provider would refuse the request, empty if it would not.
+def find_refusals(request: ServerRequest) -> list[str]:
+    """Return the reasons to refuse a request; empty if it is valid.
 
-    Each call has one result, right after the message that made it; ids are there and new; no block is empty; the text can be encoded.
+    Each call has one result, directly after the message with the call. Call ids are not empty and not reused.
+    No block is empty. The text is valid UTF-8.
     """
     try:
-        json.dumps(json.loads(asked.body.decode()), ensure_ascii=False).encode()
+        json.dumps(json.loads(request.body.decode()), ensure_ascii=False).encode()
     except (ValueError, UnicodeError) as error:
         return [f"the body is no JSON in UTF-8: {error}"]
-    if b"\\u0000" in asked.body:
+    if b"\\u0000" in request.body:
         return ["a null character"]
-    turns = list(_TURNS[asked.dialect](asked.messages))
-    return [*_paired(turns), *(f"{turn.role}: an empty block" for turn in turns if turn.empty)]
+    turns = list(_READERS[request.dialect](request.messages))
+    empty = [f"{turn.role}: an empty block" for turn in turns if turn.has_empty_block]
+    return [*_pairing_errors(turns), *empty]
 
 
-class _Turn:
-    """One message: whose, the calls it makes, the results it gives, and whether a block of it is empty."""
+class _Turn(Struct, frozen=True):
+    """One message: its role, the ids of its calls and results."""
 
-    def __init__(self, role: str, calls: list[str], results: list[str], *, empty: bool) -> None:
-        self.role, self.calls, self.results, self.empty = role, calls, results, empty
+    role: str
+    calls: list[str]
+    results: list[str]
+    has_empty_block: bool
 
 
-def _paired(turns: list[_Turn]) -> Iterator[str]:
-    waiting: list[str] = []
-    seen: set[str] = set()
+def _pairing_errors(turns: list[_Turn]) -> Iterator[str]:
+    open_calls: list[str] = []
+    used: set[str] = set()
     if not turns or turns[0].role != "user":
         yield "the first message is not the user's"
     for turn in turns:
-        if turn.results != waiting:
-            yield f"results of {turn.results} for calls {waiting}"
-        fresh = [call for call in turn.calls if call and call not in seen]
-        if len(set(fresh)) < len(turn.calls):
+        if turn.results != open_calls:
+            yield f"results of {turn.results} for calls {open_calls}"
+        fresh = {call for call in turn.calls if call and call not in used}
+        if len(fresh) < len(turn.calls):
             yield f"call ids that are empty or not new: {turn.calls}"
-        seen.update(turn.calls)
-        waiting = turn.calls
-    if waiting:
-        yield f"no results for calls {waiting}"
+        used.update(turn.calls)
+        open_calls = turn.calls
+    if open_calls:
+        yield f"no results for calls {open_calls}"
 
 
-def _anthropic(messages: list[dict[str, Any]]) -> Iterator[_Turn]:
+def _read_anthropic(messages: list[dict[str, Any]]) -> Iterator[_Turn]:
     for message in messages:
         content = message["content"]
-        blocks: list[dict[str, Any]] = (
-            [{"type": "text", "text": content}] if isinstance(content, str) else content
-        )
+        blocks: list[dict[str, Any]] = content
+        if isinstance(content, str):
+            blocks = [{"type": "text", "text": content}]
         calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
         results = [block["tool_use_id"] for block in blocks if block["type"] == "tool_result"]
-        late = [block["type"] for block in blocks[: len(results)]] != ["tool_result"] * len(results)
-        empty = (
-            not blocks
-            or late
-            or any(block["type"] == "text" and not block["text"].strip() for block in blocks)
-        )
-        yield _Turn(message["role"], calls, results, empty=empty)
+        results_come_first = all(b["type"] == "tool_result" for b in blocks[: len(results)])
+        has_blank = any(block["type"] == "text" and not block["text"].strip() for block in blocks)
+        invalid = not blocks or not results_come_first or has_blank
+        yield _Turn(message["role"], calls, results, invalid)
 
 
-def _openai(messages: list[dict[str, Any]]) -> Iterator[_Turn]:
+def _read_openai(messages: list[dict[str, Any]]) -> Iterator[_Turn]:
     results: list[str] = []
     for message in messages:
-        if message["role"] == "tool":
+        role = message["role"]
+        if role == "tool":
             results.append(message["tool_call_id"])
             continue
         if results:
-            yield _Turn("tool", [], results, empty=False)
+            yield _Turn("tool", [], results, False)
             results = []
-        if message["role"] != "system":
+        if role != "system":
             calls = [call["id"] for call in message.get("tool_calls", ())]
-            yield _Turn(
-                message["role"],
-                calls,
-                [],
-                empty=not (calls or str(message.get("content") or "").strip()),
-            )
+            is_blank = not str(message.get("content") or "").strip()
+            yield _Turn(role, calls, [], is_blank and not calls)
     if results:
-        yield _Turn("tool", [], results, empty=False)
+        yield _Turn("tool", [], results, False)
 
 
-def _google(messages: list[dict[str, Any]]) -> Iterator[_Turn]:
-    for place, message in enumerate(messages):
+def _read_google(messages: list[dict[str, Any]]) -> Iterator[_Turn]:
+    # Google has no call ids: it pairs calls and results by position and name.
+    for position, message in enumerate(messages):
         parts = message["parts"]
+        called = [part["functionCall"]["name"] for part in parts if "functionCall" in part]
         answered = [
             part["functionResponse"]["name"] for part in parts if "functionResponse" in part
         ]
-        called = [part["functionCall"]["name"] for part in parts if "functionCall" in part]
-        results = [
-            f"{place - 1}.{n}.{name}" for n, name in enumerate(answered)
-        ]  # it pairs by place and name, not by id
-        calls = [f"{place}.{n}.{name}" for n, name in enumerate(called)]
-        empty = not parts or any("text" in part and not part["text"] for part in parts)
-        yield _Turn("user" if message["role"] == "user" else "model", calls, results, empty=empty)
+        calls = [f"{position}.{n}.{name}" for n, name in enumerate(called)]
+        results = [f"{position - 1}.{n}.{name}" for n, name in enumerate(answered)]
+        has_empty = not parts or any("text" in part and not part["text"] for part in parts)
+        role = "user" if message["role"] == "user" else "model"
+        yield _Turn(role, calls, results, has_empty)
 
 
-_TURNS = {"anthropic": _anthropic, "openai": _openai, "google": _google}
+_READERS = {"anthropic": _read_anthropic, "openai": _read_openai, "google": _read_google}

@@ -103,7 +103,7 @@ def export(session: str, form: str, html: str | None, target: str) -> int:
     jsonl    one file for each agent, as viewers of other terminal agents read them
     md       a page to read
     html     the viewer's page with the session in it, which needs no server
-    fixture  what mudroom.testing.replayed gives to a test
+    fixture  what mudroom.testing.load_replay_model gives to a test
 
     ID is an id from `mudroom runs`, the beginning of one, or a name; by default the last of this folder.
     """
@@ -123,7 +123,7 @@ def export(session: str, form: str, html: str | None, target: str) -> int:
 def record(file: str, session: str) -> int:
     """Write a session to FILE as a fixture for tests, without its secrets.
 
-    There mudroom.testing.replayed("FILE") is the model: it gives the recorded answers, offline. Short for export --format fixture.
+    There mudroom.testing.load_replay_model("FILE") is the model: it gives the recorded answers, offline. Short for export --format fixture.
     """
     from ..actions.export import export_session as written
 
