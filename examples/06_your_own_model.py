@@ -1,4 +1,7 @@
-"""A model of your own: anything with a name that can begin a conversation. Here one that only counts words."""
+"""A model of your own: any object with a name that can start a conversation.
+
+This one only counts words.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -8,20 +11,20 @@ from mudroom import AssistantMessage, Message, Session, TextBlock, Usage, UserMe
 
 
 class WordCounter:
-    """The port Model: `chat` begins a conversation and costs nothing, `close` lets go of connections."""
+    """Implementation of the port Model."""
 
     name = "mine:word-counter"
 
-    def start_conversation(self, setup: Any) -> "Conversation":
-        """`setup` has the system prompt, the tools and the sampling."""
+    def start_conversation(self, config: Any) -> "Conversation":
+        """Start a conversation. `config` has the system prompt, the tools and the sampling."""
         return Conversation()
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Close connections; there are none here."""
 
 
 class Conversation:
-    """The port Chat: messages are added as they come, and asked for an answer. The last thing `ask` yields is the whole answer."""
+    """Implementation of the port ModelConversation: it receives messages and yields answers."""
 
     def __init__(self) -> None:
         self.messages: list[Message] = []
@@ -31,7 +34,10 @@ class Conversation:
         self.messages.append(message)
 
     async def request_answer(self, *, tools: bool = True) -> AsyncIterator[AssistantMessage]:
-        """Answer. `tools` is False when the run must sum up."""
+        """Yield the answer as the last item.
+
+        `tools` is False when the run must finish with a summary.
+        """
         last = next(
             message for message in reversed(self.messages) if isinstance(message, UserMessage)
         )

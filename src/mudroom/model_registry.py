@@ -54,7 +54,7 @@ class ModelRegistry:
             from mudroom_offline.model import OfflineModel
 
             return OfflineModel(pace=read_offline_pace(self._environ), sleep=self._clock.sleep)
-        if provider.wire == "library":
+        if provider.wire == "pydantic-ai":
             from .models.pydantic_ai import PydanticAIModel
 
             return PydanticAIModel(f"{name}:{model}", clock=self._clock)
@@ -133,7 +133,7 @@ def read_offline_pace(environ: Mapping[str, str]) -> float:
 
 def is_usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
     """Whether a model of this provider can be asked here: a key, an address of one's own, or none needed."""
-    if provider.wire in ("offline", "library"):
+    if provider.wire in ("offline", "pydantic-ai"):
         return True
     own = providers.get_base_url(provider, environ) != provider.base_url
     return provider.is_local or own or providers.has_key(provider, environ)

@@ -35,9 +35,9 @@ class OfflineModel:
     ) -> None:
         self._pace, self._sleep = pace, sleep
 
-    def start_conversation(self, setup: RequestConfig) -> RulesChat:
+    def start_conversation(self, config: RequestConfig) -> RulesChat:
         """Begin a conversation."""
-        return RulesChat(setup, _FLOWING if self._pace else _PIECE, self._wrote)
+        return RulesChat(config, _FLOWING if self._pace else _PIECE, self._wrote)
 
     async def _wrote(self, characters: int) -> None:
         """Take the time that so many characters take."""

@@ -574,8 +574,8 @@ def ours(wire: str, setup: RequestConfig, messages: Sequence[Message]) -> dict[s
     }
     chat: Any = models[wire].start_conversation(setup)
     for message in messages:
-        chat.add(message)
-    return json.loads(chat.body())
+        chat.append(message)
+    return json.loads(chat.build_body())
 
 
 @pytest.mark.parametrize("wire", WIRES)

@@ -125,7 +125,7 @@ async def test_an_unknown_model_says_what_to_check() -> None:
 
 async def test_a_redirect_is_not_followed() -> None:
     async with wire(Fault(status=307, headers={"Location": "http://127.0.0.1:9/elsewhere"})) as w:
-        with pytest.raises(ModelRefused, match="redirects elsewhere"):
+        with pytest.raises(ModelRefused, match="redirects to another address"):
             await w.ask()
 
 
@@ -142,7 +142,7 @@ async def test_a_cut_stream_is_asked_for_again_never_repaired(end: str, cut: int
 async def test_silence_is_a_lost_connection() -> None:
     async with wire(Fault(CALL, cut_after=300, end="stall"), "Done.", silence=0.1) as w:
         retries = await w.retries()
-        assert [retry.error for retry in retries] == ["anthropic said nothing for 0.1 s"]
+        assert [retry.error for retry in retries] == ["anthropic sent no data for 0.1 s"]
 
 
 async def test_a_slow_drip_is_no_silence() -> None:

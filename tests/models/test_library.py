@@ -277,12 +277,12 @@ def test_without_pydantic_ai_the_remedy_is_told() -> None:
     script = """
 import sys
 sys.modules["pydantic_ai"] = None
-from mudroom._core.ports import Setup
+from mudroom._core.ports import RequestConfig
 from mudroom.errors import UsageError
-from mudroom.models.pydantic_ai import LibraryModel
+from mudroom.models.pydantic_ai import PydanticAIModel
 from mudroom.testing.clock import FakeClock
 try:
-    LibraryModel("bedrock:x", clock=FakeClock()).chat(Setup(system=""))
+    PydanticAIModel("bedrock:x", clock=FakeClock()).start_conversation(RequestConfig(system=""))
 except UsageError as error:
     print(error)
 """
@@ -307,13 +307,13 @@ def test_connections_that_pydantic_ai_made_are_closed_and_the_callers_own_are_no
 import asyncio
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
-from mudroom._core.ports import Setup
-from mudroom.models.pydantic_ai import LibraryModel
+from mudroom._core.ports import RequestConfig
+from mudroom.models.pydantic_ai import PydanticAIModel
 from mudroom.testing.clock import FakeClock
 
 async def closed(model):
-    ours = LibraryModel(model, clock=FakeClock())
-    theirs = ours.chat(Setup(system=""))._theirs
+    ours = PydanticAIModel(model, clock=FakeClock())
+    theirs = ours.start_conversation(RequestConfig(system=""))._backend
     await ours.close()
     return theirs.client.is_closed()
 

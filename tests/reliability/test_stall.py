@@ -30,7 +30,7 @@ class Slow:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
 
-    def start_conversation(self, setup: RequestConfig) -> Slow:
+    def start_conversation(self, config: RequestConfig) -> Slow:
         return self
 
     def append(self, message: Message) -> None:

@@ -1,1 +1,1 @@
-"""The wires: one file each, all over one way of making a request (`_http`); the offline and the scripted model beside them."""
+"""Model adapters: one module per wire, all over the HTTP client in `_http`, and two fakes."""

@@ -1,4 +1,4 @@
-"""What went wrong with one request: whether to make it again, when, and what to tell the person if not."""
+"""Failures of one request: whether to retry it, after how long, and which error the user sees."""
 
 from __future__ import annotations
 
@@ -16,13 +16,25 @@ _MAX_ERROR_TEXT = 600
 _PUBLIC_HEADERS = frozenset(
     {"accept", "anthropic-beta", "anthropic-version", "content-type", "user-agent"}
 )
+_STATUS_TEXTS = {
+    408: "timeout",
+    409: "conflict",
+    429: "too many requests",
+    500: "internal error",
+    502: "bad gateway",
+    503: "unavailable",
+    504: "gateway timeout",
+    529: "overloaded",
+}
+_TRY_LATER = "Try again later."
 
 
 class ProviderHints(Struct, frozen=True):
-    """Whom a request goes to, in words for a person.
+    """Names that error messages use for a provider.
 
     Arguments:
-        provider: its name. key_env, url_env: the environment variables of its key and of its base URL, "" if there are none.
+        provider: its name.
+        key_env, url_env: environment variables of its key and its base URL; "" if there are none.
     """
 
     provider: str = "the provider"
@@ -31,11 +43,14 @@ class ProviderHints(Struct, frozen=True):
 
 
 class RequestFailure(Exception):
-    """One try that failed.
+    """One failed attempt of a request.
 
     Arguments:
-        status: HTTP status, 0 for none. error: what to raise when it is not tried again. again: whether it may be.
-        wait: seconds the provider asked for. down: nobody is there, so patience is short.
+        status: HTTP status, 0 if no response arrived.
+        error: the error to raise when the request is not retried.
+        retryable: whether another attempt may succeed.
+        retry_after: seconds the provider asked to wait, 0 if it did not ask.
+        unreachable: no server answered; such a request is retried fewer times.
     """
 
     def __init__(
@@ -48,42 +63,41 @@ class RequestFailure(Exception):
         unreachable: bool = False,
     ) -> None:
         super().__init__(error.message)
-        self.status, self.error, self.again, self.wait, self.down = (
-            status,
-            error,
-            retryable,
-            retry_after,
-            unreachable,
-        )
+        self.status = status
+        self.error = error
+        self.retryable = retryable
+        self.retry_after = retry_after
+        self.unreachable = unreachable
 
     @property
     def is_rate_limit(self) -> bool:
-        """Whether the provider has too much to do, so that others had better wait too."""
-        return self.status in (429, 529) or (self.status == 503 and self.wait > 0)
+        """True if the provider is overloaded, so that other requests should wait too."""
+        if self.status == 503:
+            return self.retry_after > 0
+        return self.status in (429, 529)
 
 
 def classify_status(
     hints: ProviderHints, url: str, status: int, text: str, *, retry_after: float = 0.0
 ) -> RequestFailure:
-    """What an HTTP status means; `text` is what the provider said, already redacted, `wait` the seconds it asked for."""
-    where, said = strip_url(url), f": {text}" if text else ""
+    """Return the failure that an HTTP status means.
+
+    Arguments:
+        text: the provider's error text, already redacted.
+        retry_after: seconds the provider asked to wait.
+    """
+    where = strip_url(url)
+    detail = f": {text}" if text else ""
     if status in (408, 409, 429) or status >= 500:
-        message = (
-            f"{hints.provider} answered {status} {_STATUS_TEXTS.get(status, 'server error')}{said}"
-        )
-        return RequestFailure(
-            status,
-            ModelUnavailable(message, where=where, remedy="Try again later."),
-            retryable=True,
-            retry_after=retry_after,
-        )
+        meaning = _STATUS_TEXTS.get(status, "server error")
+        message = f"{hints.provider} answered {status} {meaning}{detail}"
+        error = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
+        return RequestFailure(status, error, retryable=True, retry_after=retry_after)
     if 300 <= status < 400:
-        message, remedy = (
-            f"{hints.provider} redirects elsewhere (HTTP {status}){said}",
-            _url_remedy(hints),
-        )
+        message = f"{hints.provider} redirects to another address (HTTP {status}){detail}"
+        remedy = _url_remedy(hints)
     else:
-        message = f"{hints.provider} refused the request (HTTP {status}){said}"
+        message = f"{hints.provider} refused the request (HTTP {status}){detail}"
         remedy = _status_remedy(hints, status)
     return RequestFailure(status, ModelRefused(message, where=where, remedy=remedy))
 
@@ -91,77 +105,76 @@ def classify_status(
 def classify_exception(
     hints: ProviderHints, url: str, error: Exception, read_timeout: float
 ) -> RequestFailure:
-    """What a broken connection means; `silence` is how many seconds nothing may come."""
+    """Return the failure that a broken connection means.
+
+    Arguments:
+        read_timeout: seconds without data after which a read is aborted.
+    """
     import aiohttp
 
     where = strip_url(url)
     if isinstance(error, aiohttp.InvalidURL | aiohttp.NonHttpUrlClientError):
-        return RequestFailure(0, ModelRefused(f"{where!r} is not a URL", remedy=_url_remedy(hints)))
+        invalid = ModelRefused(f"{where!r} is not a URL", remedy=_url_remedy(hints))
+        return RequestFailure(0, invalid)
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
-        remedy = "If the certificate is your own, point SSL_CERT_FILE at it."
-        return RequestFailure(
-            0,
-            ModelUnavailable(
-                f"no trusted connection to {hints.provider}: {error}", where=where, remedy=remedy
-            ),
+        untrusted = ModelUnavailable(
+            f"no trusted connection to {hints.provider}: {error}",
+            where=where,
+            remedy="If the certificate is your own, set SSL_CERT_FILE to its path.",
         )
+        return RequestFailure(0, untrusted)
     if isinstance(error, aiohttp.SocketTimeoutError):
-        message = f"{hints.provider} said nothing for {read_timeout:g} s"
-        return RequestFailure(
-            0, ModelUnavailable(message, where=where, remedy="Try again later."), retryable=True
-        )
+        message = f"{hints.provider} sent no data for {read_timeout:g} s"
+        silent = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
+        return RequestFailure(0, silent, retryable=True)
     if isinstance(error, aiohttp.ClientConnectorError | aiohttp.ConnectionTimeoutError):
         reason = getattr(error, "os_error", None) or error
-        remedy = f"Is it running, and the network up? {_url_remedy(hints)}"
-        return RequestFailure(
-            0,
-            ModelUnavailable(
-                f"cannot reach {hints.provider}: {reason}", where=where, remedy=remedy
-            ),
-            retryable=True,
-            unreachable=True,
+        unreachable = ModelUnavailable(
+            f"cannot reach {hints.provider}: {reason}",
+            where=where,
+            remedy=f"Check that the server runs and the network is up. {_url_remedy(hints)}",
         )
-    how = (
-        " before the answer had ended"
-        if isinstance(error, aiohttp.ClientPayloadError)
-        else f": {str(error) or type(error).__name__}"
-    )
-    message = f"the connection to {hints.provider} was lost{how}"
-    return RequestFailure(
-        0, ModelUnavailable(message, where=where, remedy="Try again later."), retryable=True
-    )
+        return RequestFailure(0, unreachable, retryable=True, unreachable=True)
+    detail = f": {str(error) or type(error).__name__}"
+    if isinstance(error, aiohttp.ClientPayloadError):
+        detail = " before the answer had ended"
+    message = f"the connection to {hints.provider} was lost{detail}"
+    lost = ModelUnavailable(message, where=where, remedy=_TRY_LATER)
+    return RequestFailure(0, lost, retryable=True)
 
 
-def build_final_error(failure: RequestFailure, tries: int) -> ModelError:
-    """What to raise for a failure that is not tried again, after so many tries."""
-    error, how = failure.error, f", tried {tries} times" if tries > 1 else ""
-    if failure.again and failure.wait:
-        how += f"; it asks to wait {failure.wait:.0f} s"
-    return type(error)(error.message + how, where=error.where, remedy=error.remedy)
+def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
+    """Return the error to raise for a failure after the last of `attempts` attempts."""
+    error = failure.error
+    suffix = f", tried {attempts} times" if attempts > 1 else ""
+    if failure.retryable and failure.retry_after:
+        suffix += f"; the provider asks to wait {failure.retry_after:.0f} s"
+    return type(error)(error.message + suffix, where=error.where, remedy=error.remedy)
 
 
-def build_protocol_failure(hints: ProviderHints, url: str, what: str) -> RequestFailure:
-    """The endpoint answers, but not in the dialect it was said to speak."""
-    message = f"the endpoint does not speak the protocol of {hints.provider}: {what}"
-    return RequestFailure(0, ModelGarbled(message, where=strip_url(url), remedy=_url_remedy(hints)))
+def build_protocol_failure(hints: ProviderHints, url: str, reason: str) -> RequestFailure:
+    """Return the failure of an endpoint that answers, but not in the expected protocol."""
+    message = f"the endpoint does not speak the protocol of {hints.provider}: {reason}"
+    error = ModelGarbled(message, where=strip_url(url), remedy=_url_remedy(hints))
+    return RequestFailure(0, error)
 
 
 def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:
-    """What the provider said in the body of an error: one line, without the key, of 600 characters at most."""
+    """Return the message in an error body as one redacted line of at most 600 characters."""
     text = body.decode("utf-8", "replace")
     try:
         value = msgspec.json.decode(body)
         text = _find_message(value) or (text if value else "")
     except (msgspec.DecodeError, UnicodeDecodeError):
-        if "<html" in text[:1000].lower() or "<!doctype" in text[:1000].lower():
-            title = re.search(r"<(?:title|h1)[^>]*>(.*?)</", text, re.IGNORECASE | re.DOTALL)
-            text = f"an HTML page{f' titled {title[1].strip()!r}' if title else ''}"
+        text = _summarize_html(text)
     text = " ".join(text.split())
-    return redact(text if len(text) <= _MAX_ERROR_TEXT else f"{text[:_MAX_ERROR_TEXT]}…", secrets)
+    if len(text) > _MAX_ERROR_TEXT:
+        text = f"{text[:_MAX_ERROR_TEXT]}…"
+    return redact(text, secrets)
 
 
 def find_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
-    """The parts of request headers that nobody may see."""
+    """Return the values of request headers that must not be shown."""
     values = (
         value.split()[-1]
         for name, value in headers.items()
@@ -171,14 +184,16 @@ def find_secrets(headers: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def redact(text: str, secrets: tuple[str, ...]) -> str:
-    """The text with each secret replaced."""
+    """Return the text with each secret replaced by "[redacted]"."""
     for secret in secrets:
         text = text.replace(secret, "[redacted]")
     return text
 
 
 def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
-    """Seconds the answer asks to wait: `Retry-After-Ms`, or `Retry-After` in seconds or as a date; 0 for none.
+    """Return the seconds a response asks to wait, 0 for none.
+
+    Reads `Retry-After-Ms`, then `Retry-After` in seconds or as a date.
 
     Arguments:
         now: seconds since 1970, for the date.
@@ -197,48 +212,48 @@ def parse_retry_after(headers: Mapping[str, str], now: float) -> float:
 
 
 def strip_url(url: str) -> str:
-    """The URL without query, name and password."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+    """Return the URL without query, user name and password."""
+    parsed = urlsplit(url)
+    return f"{parsed.scheme}://{parsed.netloc.rpartition('@')[2]}{parsed.path}"
+
+
+def _summarize_html(text: str) -> str:
+    """Return a short description of an HTML page, any other text as it is."""
+    start = text[:1000].lower()
+    if "<html" not in start and "<!doctype" not in start:
+        return text
+    title = re.search(r"<(?:title|h1)[^>]*>(.*?)</", text, re.IGNORECASE | re.DOTALL)
+    return f"an HTML page titled {title[1].strip()!r}" if title else "an HTML page"
 
 
 def _find_message(body: Any) -> str:
+    """Return the first message in an error object of any provider, "" if there is none."""
+    if isinstance(body, str):
+        return body
     if isinstance(body, list) and body:
         return _find_message(cast("list[Any]", body)[0])
     if isinstance(body, dict):
         fields = cast("dict[str, Any]", body)
-        return next(
-            (
-                found
-                for key in ("error", "message", "detail")
-                if (found := _find_message(fields.get(key)))
-            ),
-            "",
-        )
-    return body if isinstance(body, str) else ""
-
-
-def _url_remedy(origin: ProviderHints) -> str:
-    return f"Check the base URL{f' in {origin.url_env}' if origin.url_env else ''}."
-
-
-def _status_remedy(origin: ProviderHints, status: int) -> str:
-    if status in (401, 403):
-        return f"Check the key in {origin.key_env}." if origin.key_env else "Check the key."
-    if status == 404:
-        return f"Check the model's name. {_url_remedy(origin)}"
-    if status == 413:
-        return "The conversation is too large: give the model less to read, or cut the work into more tasks."
+        for key in ("error", "message", "detail"):
+            if message := _find_message(fields.get(key)):
+                return message
     return ""
 
 
-_STATUS_TEXTS = {
-    408: "timeout",
-    409: "conflict",
-    429: "too many requests",
-    500: "internal error",
-    502: "bad gateway",
-    503: "unavailable",
-    504: "gateway timeout",
-    529: "overloaded",
-}
+def _url_remedy(hints: ProviderHints) -> str:
+    if hints.url_env:
+        return f"Check the base URL in {hints.url_env}."
+    return "Check the base URL."
+
+
+def _status_remedy(hints: ProviderHints, status: int) -> str:
+    if status in (401, 403):
+        return f"Check the key in {hints.key_env}." if hints.key_env else "Check the key."
+    if status == 404:
+        return f"Check the model's name. {_url_remedy(hints)}"
+    if status == 413:
+        return (
+            "The conversation is too large: let the model read less, "
+            "or split the work into more tasks."
+        )
+    return ""

@@ -1,4 +1,4 @@
-"""HTTP under the wires: one streamed request, made again as a whole until it came through as a whole."""
+"""Streaming HTTP client: retries a request from the start until a complete response has arrived."""
 
 from __future__ import annotations
 
@@ -32,34 +32,40 @@ from ._sse import SseParser
 if TYPE_CHECKING:
     import aiohttp
 
-_FIRST_DELAY, _LONGEST_DELAY = 0.5, 30.0
-_TRIES, _TRIES_WHEN_DOWN = 8, 3
+_FIRST_DELAY = 0.5
+"""Upper bound in seconds of the random delay after the first failure; it doubles each time."""
+_MAX_DELAY = 30.0
+_MAX_TRIES = 8
+_MAX_TRIES_UNREACHABLE = 3
 _LARGE_BODY = 1 << 20
+"""Bytes from which a body is sent as a file; aiohttp warns about larger raw bytes."""
 _MAX_ERROR_BODY = 64 * 1024
 _DRAIN_SECONDS = 0.2
 _HEARTBEAT_SECONDS = 30.0
-"""Seconds after which a stream that says nothing of note (pings, the arguments of a long call) shows that it lives."""
+"""Seconds without visible text (pings, long tool arguments) after which an empty chunk is sent."""
 _UNKNOWN_PROVIDER = ProviderHints()
 _UNSTREAMED_TYPES = frozenset({"text/html", "application/json"})
 
 
 class StreamCut(Exception):
-    """The stream ended before the message did."""
+    """The stream ended before the message was complete."""
 
     def __init__(self) -> None:
         super().__init__("the stream ended before the message did")
 
 
 class StreamError(Exception):
-    """The provider reported an error inside a stream. `status` is what it would have been outside of it.
+    """An error that the provider reported inside a stream.
 
     Arguments:
-        status: HTTP status; 408, 409, 429 and from 500 up are tried again. text: what the provider said.
+        status: the HTTP status it would have as a response; 408, 409, 429 and >= 500 are retried.
+        text: the provider's error text.
     """
 
     def __init__(self, status: int, text: str) -> None:
         super().__init__(text)
-        self.status, self.text = status, text
+        self.status = status
+        self.text = text
 
 
 _STREAM_ERRORS = (
@@ -73,32 +79,35 @@ _STREAM_ERRORS = (
 
 
 class StreamReader(Protocol):
-    """Reads one streamed answer in some dialect.
+    """Reader of one streamed answer in one protocol.
 
-    A msgspec.DecodeError out of `feed` counts as ModelGarbled; Refused may come out of it for an error inside the stream.
+    `feed` may raise StreamError; a msgspec.DecodeError from it counts as ModelGarbled.
     """
 
     @property
     def is_done(self) -> bool:
-        """Whether the message has ended whole, so that nothing more need be awaited."""
+        """True if the message is complete, so that no more data is needed."""
         ...
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
-        """Take the data of one event."""
+        """Read the data of one event and return what it shows."""
         ...
 
     def finish(self) -> AssistantMessage:
-        """The whole message. Raises Cut if it never ended, ModelGarbled if this was no such dialect."""
+        """Return the whole message. Raises StreamCut if it is incomplete, and ModelGarbled."""
         ...
 
 
 class HttpClient:
-    """The connections to one provider, for one event loop, with the gate all its requests pass.
+    """HTTP connections to one provider, for one event loop, with one rate limiter.
 
     Arguments:
-        clock: time. origin: whom this is, for messages to people.
-        silence: seconds a stream may say nothing. connect: seconds a connection may take. tries: most tries of one request.
-        connections: most connections to one host. chance: a random number from 0 to 1, for jitter.
+        hints: names for error messages.
+        read_timeout: seconds without data after which a stream counts as broken.
+        connect_timeout: seconds to open a connection.
+        max_tries: attempts of one request.
+        max_connections: open connections to one host.
+        jitter: returns a random number from 0 to 1, for the delay between attempts.
     """
 
     def __init__(
@@ -108,18 +117,18 @@ class HttpClient:
         hints: ProviderHints = _UNKNOWN_PROVIDER,
         read_timeout: float = 120.0,
         connect_timeout: float = 10.0,
-        max_tries: int = _TRIES,
+        max_tries: int = _MAX_TRIES,
         max_connections: int = 1000,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        self.clock, self.origin = clock, hints
-        self._silence, self._connect, self._tries, self._connections = (
-            read_timeout,
-            connect_timeout,
-            max_tries,
-            max_connections,
-        )
-        self._chance, self._gate = jitter, RateLimiter(clock)
+        self.clock = clock
+        self.hints = hints
+        self._read_timeout = read_timeout
+        self._connect_timeout = connect_timeout
+        self._max_tries = max_tries
+        self._max_connections = max_connections
+        self._jitter = jitter
+        self._limiter = RateLimiter(clock)
         self._session: aiohttp.ClientSession | None = None
         self._proxies: dict[str, str | None] = {}
 
@@ -130,30 +139,35 @@ class HttpClient:
         body: bytes,
         make_reader: Callable[[], StreamReader],
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
-        """Post `body`, stream the answer's pieces, and last the whole message; `reader` makes a fresh Reader for each try.
+        """Post `body` and yield the chunks of the answer, then the whole message.
 
-        A piece without a kind is but a sign of life. Yields Retry before each wait: pieces since the request began are void
-        then. Close the generator (`aclosing`) to end the request at once. Raises ModelRefused, ModelUnavailable, ModelGarbled.
+        Yields a RetryNotice before each wait: it voids all chunks so far. A chunk without a kind
+        only shows that the stream is alive. Close the generator (`aclosing`) to end the request.
+        Raises ModelRefused, ModelUnavailable, ModelGarbled.
+
+        Arguments:
+            make_reader: returns a new reader; called once per attempt.
         """
         attempt = 0
         while True:
             attempt += 1
             try:
-                async with aclosing(self._send_once(url, headers, body, make_reader())) as pieces:
-                    async for piece in pieces:
-                        yield piece
+                async with aclosing(self._send_once(url, headers, body, make_reader())) as chunks:
+                    async for chunk in chunks:
+                        yield chunk
                 return
             except RequestFailure as failure:
                 delay = self._retry_delay(failure, attempt)
                 if delay is None:
                     raise build_final_error(failure, attempt) from None
-                retry = RetryNotice(attempt, delay, failure.status, failure.error.message)
-            yield retry
-            await self.clock.sleep(retry.delay)
+                notice = RetryNotice(attempt, delay, failure.status, failure.error.message)
+            yield notice
+            await self.clock.sleep(notice.delay)
 
     async def close(self) -> None:
-        """Let go of all connections."""
-        session, self._session = self._session, None
+        """Close all connections."""
+        session = self._session
+        self._session = None
         if session is not None:
             await session.close()
 
@@ -162,90 +176,94 @@ class HttpClient:
     ) -> AsyncGenerator[StreamChunk | AssistantMessage, None]:
         import aiohttp
 
-        session, sse = self._session or self._open_session(), SseParser()
+        session = self._session or self._open_session()
+        sse = SseParser()
         data = body if len(body) < _LARGE_BODY else BytesIO(body)
-        sent = await self._acquire_permit(url)
+        permit = await self._acquire_permit(url)
         try:
             async with session.post(
                 url, data=data, headers=headers, proxy=self._proxy(url), allow_redirects=False
-            ) as answer:
-                if answer.status != 200 or answer.content_type in _UNSTREAMED_TYPES:
-                    raise await self._read_error(url, answer, find_secrets(headers))
-                self._gate.record_accepted(sent)
-                shown = self.clock.monotonic()
-                async for chunk in answer.content.iter_any():
-                    pieces = [piece for event in sse.feed(chunk) for piece in reader.feed(event)]
-                    if not pieces and self.clock.monotonic() - shown > _HEARTBEAT_SECONDS:
-                        pieces = [StreamChunk("", "")]
-                    for piece in pieces:
-                        shown = self.clock.monotonic()
-                        yield piece
+            ) as response:
+                if response.status != 200 or response.content_type in _UNSTREAMED_TYPES:
+                    raise await self._read_error(url, response, find_secrets(headers))
+                self._limiter.record_accepted(permit)
+                shown_at = self.clock.monotonic()
+                async for data_part in response.content.iter_any():
+                    chunks = [
+                        chunk for event in sse.feed(data_part) for chunk in reader.feed(event)
+                    ]
+                    if not chunks and self.clock.monotonic() - shown_at > _HEARTBEAT_SECONDS:
+                        chunks = [StreamChunk("", "")]
+                    for chunk in chunks:
+                        shown_at = self.clock.monotonic()
+                        yield chunk
                     if reader.is_done:
                         break
-                await _drain(answer)
-            for piece in () if reader.is_done else _read_last_event(reader, sse):
-                yield piece
+                await _drain(response)
+            if not reader.is_done:
+                for chunk in _read_last_event(reader, sse):
+                    yield chunk
             yield reader.finish()
         except (*_STREAM_ERRORS, aiohttp.ClientError, OSError) as error:
             failure = self._classify(url, error, find_secrets(headers))
             if failure.is_rate_limit:
-                self._gate.record_refused(sent, failure.wait or _FIRST_DELAY)
+                self._limiter.record_refused(permit, failure.retry_after or _FIRST_DELAY)
             raise failure from error
         finally:
-            self._gate.release(sent)
+            self._limiter.release(permit)
 
     async def _acquire_permit(self, url: str) -> Permit:
         try:
-            return await self._gate.acquire()
-        except RateLimited as closed:
-            raise classify_status(self.origin, url, 429, "", retry_after=closed.seconds) from None
+            return await self._limiter.acquire()
+        except RateLimited as limited:
+            raise classify_status(self.hints, url, 429, "", retry_after=limited.seconds) from None
 
     async def _read_error(
-        self, url: str, answer: aiohttp.ClientResponse, secrets: tuple[str, ...]
+        self, url: str, response: aiohttp.ClientResponse, secrets: tuple[str, ...]
     ) -> RequestFailure:
-        body = await answer.content.read(_MAX_ERROR_BODY)
-        while len(body) < _MAX_ERROR_BODY and (
-            more := await answer.content.read(_MAX_ERROR_BODY - len(body))
-        ):
-            body += more
-        if answer.status == 200:
-            return build_protocol_failure(
-                self.origin,
-                url,
-                f"it sent {answer.content_type} instead of a stream: {extract_error_text(body, secrets)}",
-            )
-        wait = parse_retry_after(answer.headers, self.clock.now())
-        return classify_status(
-            self.origin, url, answer.status, extract_error_text(body, secrets), retry_after=wait
-        )
+        body = b""
+        while len(body) < _MAX_ERROR_BODY:
+            data = await response.content.read(_MAX_ERROR_BODY - len(body))
+            if not data:
+                break
+            body += data
+        text = extract_error_text(body, secrets)
+        if response.status == 200:
+            reason = f"it sent {response.content_type} instead of a stream: {text}"
+            return build_protocol_failure(self.hints, url, reason)
+        retry_after = parse_retry_after(response.headers, self.clock.now())
+        return classify_status(self.hints, url, response.status, text, retry_after=retry_after)
 
     def _classify(self, url: str, error: Exception, secrets: tuple[str, ...]) -> RequestFailure:
         if isinstance(error, RequestFailure):
             return error
         if isinstance(error, StreamError):
-            return classify_status(self.origin, url, error.status, redact(error.text, secrets))
+            return classify_status(self.hints, url, error.status, redact(error.text, secrets))
         if isinstance(error, ModelGarbled | msgspec.DecodeError | UnicodeDecodeError):
-            return build_protocol_failure(self.origin, url, redact(str(error), secrets))
-        return classify_exception(self.origin, url, error, self._silence)
+            return build_protocol_failure(self.hints, url, redact(str(error), secrets))
+        return classify_exception(self.hints, url, error, self._read_timeout)
 
     def _retry_delay(self, failure: RequestFailure, attempt: int) -> float | None:
-        """Seconds until the next try; None when there is none."""
-        most = min(self._tries, _TRIES_WHEN_DOWN) if failure.down else self._tries
-        if not failure.again or attempt >= most or failure.wait > self._gate.patience:
+        """Return the seconds until the next attempt, None if there is none."""
+        max_tries = self._max_tries
+        if failure.unreachable:
+            max_tries = min(max_tries, _MAX_TRIES_UNREACHABLE)
+        if not failure.retryable or attempt >= max_tries:
             return None
-        return max(
-            failure.wait, self._chance() * min(_LONGEST_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
-        )
+        if failure.retry_after > self._limiter.max_wait:
+            return None
+        backoff = min(_MAX_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
+        return max(failure.retry_after, self._jitter() * backoff)
 
     def _open_session(self) -> aiohttp.ClientSession:
         import aiohttp
 
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=0, limit_per_host=self._connections, keepalive_timeout=30
+                limit=0, limit_per_host=self._max_connections, keepalive_timeout=30
             ),
             timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=self._connect, sock_read=self._silence
+                total=None, sock_connect=self._connect_timeout, sock_read=self._read_timeout
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent",),
@@ -253,30 +271,33 @@ class HttpClient:
         return self._session
 
     def _proxy(self, url: str) -> str | None:
-        """The proxy the environment names for a URL, none for this machine; looked up once a host, as that takes longer than a request."""
+        """Return the proxy that the environment names for a URL; None for this machine.
+
+        The result is cached per host, because the look-up takes longer than a request.
+        """
         scheme, _, rest = url.partition("://")
         host = rest.partition("/")[0].rpartition("@")[2]
         if host not in self._proxies:
             from urllib.request import getproxies, proxy_bypass
 
-            here = host.startswith(("127.", "localhost", "[::1]"))
-            proxies = {} if here or proxy_bypass(host) else getproxies()
+            is_local = host.startswith(("127.", "localhost", "[::1]"))
+            proxies = {} if is_local or proxy_bypass(host) else getproxies()
             self._proxies[host] = proxies.get(scheme) or proxies.get("all")
         return self._proxies[host]
 
 
 def _read_last_event(reader: StreamReader, sse: SseParser) -> Sequence[StreamChunk]:
-    """The pieces of a last event that lacked its blank line; nothing if it was torn."""
+    """Return the chunks of a last event without its blank line; none if it is incomplete."""
     try:
-        return [piece for event in sse.flush() for piece in reader.feed(event)]
+        return [chunk for event in sse.flush() for chunk in reader.feed(event)]
     except (msgspec.DecodeError, UnicodeDecodeError):
         return []
 
 
-async def _drain(answer: aiohttp.ClientResponse) -> None:
-    """Let the stream end by itself, so that the connection can be used again; not for long."""
+async def _drain(response: aiohttp.ClientResponse) -> None:
+    """Read the rest of a stream for a short time, so that the connection can be reused."""
     with suppress(TimeoutError):
-        if not answer.content.at_eof():
+        if not response.content.at_eof():
             async with asyncio.timeout(_DRAIN_SECONDS):
-                while await answer.content.readany():
+                while await response.content.readany():
                     pass

@@ -1,4 +1,4 @@
-"""JSON for the wires: what no provider accepts (NUL, lone surrogates) never leaves the house, and comes in without harm."""
+"""JSON for the wires: NUL and lone surrogates, which providers reject, are removed or replaced."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def encode(value: Any) -> bytes:
-    """Compact JSON of a value; its strings are cleaned if they must be."""
+    """Return the compact JSON of a value, with its strings cleaned if necessary."""
     try:
         data = _ENCODER.encode(value)
     except UnicodeEncodeError:
-        return _ENCODER.encode(_cleaned(value))
-    return _ENCODER.encode(_cleaned(value)) if b"\\u0000" in data else data
+        return _ENCODER.encode(_clean_value(value))
+    if b"\\u0000" in data:
+        return _ENCODER.encode(_clean_value(value))
+    return data
 
 
 def clean(text: str) -> str:
-    """The text without NUL; a surrogate without its partner becomes U+FFFD."""
+    """Return the text without NUL and with U+FFFD in place of each lone surrogate."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -31,15 +33,15 @@ def clean(text: str) -> str:
 
 
 def make_decoder(kind: type[_T]) -> Callable[[bytes], _T]:
-    """Reads JSON as `kind`, fast; what strict JSON forbids (lone surrogates, bytes that are no UTF-8) is read too, slowly.
+    """Return a function that decodes JSON as `kind` and raises msgspec.DecodeError.
 
-    The function raises msgspec.DecodeError.
+    It falls back to a slower, tolerant parser for lone surrogates and bytes that are not UTF-8.
     """
-    fast = msgspec.json.Decoder(kind).decode
+    decode_strict = msgspec.json.Decoder(kind).decode
 
     def decode(data: bytes) -> _T:
         try:
-            return fast(data)
+            return decode_strict(data)
         except msgspec.ValidationError:
             raise
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -51,28 +53,31 @@ def make_decoder(kind: type[_T]) -> Callable[[bytes], _T]:
     return decode
 
 
-_any: Callable[[bytes], Any] = make_decoder(cast("type[Any]", Any))
+_decode_any: Callable[[bytes], Any] = make_decoder(cast("type[Any]", Any))
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
-    """The arguments of a call as a model wrote them, and "" or, if they are not a JSON object, their text. No text is no arguments."""
+    """Return the arguments of a tool call and "".
+
+    If the text is not a JSON object, return {} and the text. An empty text means no arguments.
+    """
     if not text.strip():
         return {}, ""
     try:
-        value = _any(text.encode("utf-8", "surrogatepass"))
+        value = _decode_any(text.encode("utf-8", "surrogatepass"))
     except msgspec.DecodeError:
         return {}, clean(text)
-    return (_cleaned(value), "") if isinstance(value, dict) else ({}, clean(text))
+    if isinstance(value, dict):
+        return _clean_value(value), ""
+    return {}, clean(text)
 
 
-def _cleaned(value: Any) -> Any:
+def _clean_value(value: Any) -> Any:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
-        return {
-            clean(str(key)): _cleaned(item)
-            for key, item in cast("Mapping[Any, Any]", value).items()
-        }
+        items = cast("Mapping[Any, Any]", value).items()
+        return {clean(str(key)): _clean_value(item) for key, item in items}
     if isinstance(value, list | tuple):
-        return [_cleaned(item) for item in cast("list[Any]", value)]
+        return [_clean_value(item) for item in cast("list[Any]", value)]
     return value

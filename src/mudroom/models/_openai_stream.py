@@ -1,4 +1,4 @@
-"""A Chat Completions answer as it streams in, from OpenAI and from servers that only resemble it."""
+"""Reader of a streamed Chat Completions answer, from OpenAI and from servers that resemble it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from ._tool_names import ToolNames
 
 WIRE = "openai"
 REASONING_FIELD = "reasoning_content"
-"""Servers that call reasoning so want it back; those that call it `reasoning` ignore it, or (Groq) refuse it."""
+"""Field of the reasoning. Servers that send it in this field want it back; servers that call it
+`reasoning` ignore it, and one (Groq) refuses it."""
 
 
 class _Function(Struct):
@@ -38,14 +39,14 @@ class _ToolCall(Struct):
     function: _Function | None = None
 
 
-class _Part(Struct):
+class _ContentItem(Struct):
     type: str = "text"
     text: str = ""
-    thinking: list[_Part] | str = ""
+    thinking: list[_ContentItem] | str = ""
 
 
 class _Delta(Struct):
-    content: str | list[_Part] | None = None
+    content: str | list[_ContentItem] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
     refusal: str | None = None
@@ -82,14 +83,14 @@ class _Chunk(Struct):
 
 _decode = make_decoder(_Chunk)
 
-_STOPS = {
+_STOP_REASONS = {
     "stop": StopReason.END,
     "tool_calls": StopReason.CALLS,
     "function_call": StopReason.CALLS,
     "length": StopReason.LENGTH,
     "content_filter": StopReason.REFUSAL,
 }
-_STATUSES = {
+_ERROR_STATUSES = {
     "rate_limit_exceeded": 429,
     "rate_limit_error": 429,
     "insufficient_quota": 400,
@@ -99,174 +100,198 @@ _STATUSES = {
 }
 
 
-class _Draft:
-    """A tool call as it grows."""
-
-    __slots__ = ("id", "name", "pieces")
+class _PartialCall:
+    """A tool call that is still being received."""
 
     def __init__(self) -> None:
-        self.id, self.name = "", ""
-        self.pieces: list[str] = []
+        self.id = ""
+        self.name = ""
+        self.arguments: list[str] = []
 
-    def finish(self, names: ToolNames, taken: set[str]) -> ToolCallBlock:
-        if not self.id or self.id in taken:
-            self.id = f"call_{uuid.uuid4().hex[:24]}"
-        taken.add(self.id)
-        given, malformed = parse_arguments("".join(self.pieces))
-        return ToolCallBlock(self.id, names.from_wire(self.name), given, malformed)
+    def finish(self, names: ToolNames, used_ids: set[str]) -> ToolCallBlock:
+        """Return the complete call, with a new id if it has none or one in `used_ids`."""
+        call_id = self.id
+        if not call_id or call_id in used_ids:
+            call_id = f"call_{uuid.uuid4().hex[:24]}"
+        used_ids.add(call_id)
+        arguments, malformed = parse_arguments("".join(self.arguments))
+        return ToolCallBlock(call_id, names.from_wire(self.name), arguments, malformed)
 
 
 class OpenAIReader:
-    """Reads one streamed answer.
+    """Reader of one streamed answer.
 
-    It is whole once a finish_reason or `[DONE]` came: some servers leave out one of them. Tolerated too: no usage, no ids, tool calls
-    without index, all with index 0, or whole in one chunk.
+    The answer is complete after a finish reason or `[DONE]`; some servers send only one of them.
+    It also accepts streams without usage or ids, and tool calls without an index, all with index
+    0, or whole in one chunk.
 
     Arguments:
-        model: the name to report when the server gives none.
-        names: of the tools offered. wire: which server it is.
+        model: the model name to report when the server sends none.
+        wire: the wire to report; it identifies the server.
     """
 
     def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
-        self._model, self._names, self._wire = model, names, wire
-        self._id = self._finish = self._seal = ""
-        self._done = self._refused = False
-        self._known = self._foreign = False
+        self._model = model
+        self._names = names
+        self._wire = wire
+        self._id = ""
+        self._finish_reason = ""
+        self._reasoning_field = ""
+        self._is_done = False
+        self._is_refusal = False
+        self._has_valid_chunk = False
+        self._has_only_foreign_chunks = False
         self._texts: list[str] = []
         self._thoughts: list[str] = []
-        self._drafts: list[_Draft] = []
-        self._by_index: dict[int, _Draft] = {}
+        self._calls: list[_PartialCall] = []
+        self._calls_by_index: dict[int, _PartialCall] = {}
         self._usage = Usage()
 
     @property
     def is_done(self) -> bool:
-        """Whether nothing more will come."""
-        return self._done
+        """True after `[DONE]`."""
+        return self._is_done
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
-        """Take one payload. Raises Refused for an error sent in place of it, DecodeError for what is no chunk."""
+        """Read one chunk and return what it shows. Raises StreamError, msgspec.DecodeError."""
         if data.strip() == b"[DONE]":
-            self._done = True
+            self._is_done = True
             return ()
         chunk = _decode(data)
-        self._foreign = not (self._known or chunk.id or chunk.choices or chunk.usage)
-        self._known = not self._foreign
+        if chunk.id or chunk.choices or chunk.usage:
+            self._has_valid_chunk = True
+        self._has_only_foreign_chunks = not self._has_valid_chunk
         if chunk.error:
-            raise _refusal(chunk.error)
-        self._id, self._model = chunk.id or self._id, chunk.model or self._model
+            raise _to_stream_error(chunk.error)
+        self._id = chunk.id or self._id
+        self._model = chunk.model or self._model
         if chunk.usage:
-            self._usage = _usage(chunk.usage)
-        return self._choice(chunk.choices[0]) if chunk.choices else ()
+            self._usage = _to_usage(chunk.usage)
+        return self._read_choice(chunk.choices[0]) if chunk.choices else ()
 
     def finish(self) -> AssistantMessage:
-        """The whole answer. Raises Cut when the stream ended before it did, ModelGarbled when no piece of it was a chunk."""
-        if self._foreign:
-            raise ModelGarbled("no piece of the answer is a chat completion chunk")
-        if not self._finish and not (self._done and (self._texts or self._drafts)):
+        """Return the whole answer.
+
+        Raises StreamCut when the stream ended too early, ModelGarbled when no chunk follows the
+        protocol.
+        """
+        if self._has_only_foreign_chunks:
+            raise ModelGarbled("no part of the answer is a chat completion chunk")
+        if not self._finish_reason and not (self._is_done and (self._texts or self._calls)):
             raise StreamCut
-        taken: set[str] = set()
-        calls = [draft.finish(self._names, taken) for draft in self._drafts]
         content: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
         if thoughts := clean("".join(self._thoughts)):
-            content.append(ThinkingBlock(thoughts, self._seal))
+            content.append(ThinkingBlock(thoughts, self._reasoning_field))
         if text := clean("".join(self._texts)):
             content.append(TextBlock(text))
-        stop = (
-            StopReason.REFUSAL
-            if self._refused
-            else _STOPS.get(self._finish or "stop", StopReason.OTHER)
-        )
-        if calls and stop is StopReason.END:
-            stop = StopReason.CALLS
+        used_ids: set[str] = set()
+        content += [call.finish(self._names, used_ids) for call in self._calls]
         return AssistantMessage(
-            (*content, *calls),
-            stop_reason=stop,
+            tuple(content),
+            stop_reason=self._stop_reason(),
             usage=self._usage,
             model=self._model,
             wire=self._wire,
             id=self._id,
         )
 
-    def _choice(self, choice: _Choice) -> list[StreamChunk]:
+    def _stop_reason(self) -> StopReason:
+        if self._is_refusal:
+            return StopReason.REFUSAL
+        stop_reason = _STOP_REASONS.get(self._finish_reason or "stop", StopReason.OTHER)
+        if self._calls and stop_reason is StopReason.END:
+            return StopReason.CALLS
+        return stop_reason
+
+    def _read_choice(self, choice: _Choice) -> list[StreamChunk]:
         if choice.finish_reason:
-            self._finish = choice.finish_reason
+            self._finish_reason = choice.finish_reason
         if choice.finish_reason == "error":
             raise StreamError(502, "the provider ended its answer with an error")
-        pieces: list[StreamChunk] = []
+        chunks: list[StreamChunk] = []
         delta = choice.delta
         if delta is None:
-            return pieces
-        text, thought = _words(delta)
+            return chunks
+        text, thought = _split_delta(delta)
         if thought:
-            self._seal = REASONING_FIELD if delta.reasoning_content else self._seal
+            if delta.reasoning_content:
+                self._reasoning_field = REASONING_FIELD
             self._thoughts.append(thought)
-            pieces.append(StreamChunk("thinking", thought))
+            chunks.append(StreamChunk("thinking", thought))
         if text:
             self._texts.append(text)
-            pieces.append(StreamChunk("text", text))
-        self._refused = self._refused or bool(delta.refusal)
+            chunks.append(StreamChunk("text", text))
+        if delta.refusal:
+            self._is_refusal = True
         for call in delta.tool_calls or ():
-            pieces += self._call(call)
-        return pieces
+            chunks += self._read_call(call)
+        return chunks
 
-    def _call(self, part: _ToolCall) -> Iterator[StreamChunk]:
-        function = part.function or _Function()
-        draft = self._draft(part, function)
-        draft.id, draft.name = draft.id or part.id or "", draft.name or function.name or ""
-        if given := function.arguments:
-            text = given if isinstance(given, str) else encode(given).decode()
-            draft.pieces.append(text)
+    def _read_call(self, fragment: _ToolCall) -> Iterator[StreamChunk]:
+        function = fragment.function or _Function()
+        call = self._find_call(fragment, function)
+        call.id = call.id or fragment.id or ""
+        call.name = call.name or function.name or ""
+        if arguments := function.arguments:
+            text = arguments if isinstance(arguments, str) else encode(arguments).decode()
+            call.arguments.append(text)
             yield StreamChunk("call", text)
 
-    def _draft(self, part: _ToolCall, function: _Function) -> _Draft:
-        """The call a part belongs to: by index if it has one, else the last; a name under another id begins a new one."""
-        last = self._drafts[-1] if self._drafts else None
-        draft = last if part.index is None else self._by_index.get(part.index)
-        begins = (
-            bool(function.name)
-            and draft is not None
-            and (part.id != draft.id if part.id else part.index is None)
-        )
-        if draft is None or begins:
-            draft = _Draft()
-            self._drafts.append(draft)
-            if part.index is not None:
-                self._by_index[part.index] = draft
-        return draft
+    def _find_call(self, fragment: _ToolCall, function: _Function) -> _PartialCall:
+        """Return the call that a fragment continues, or a new one.
+
+        A fragment continues the call with its index, or the last one if it has no index. A
+        function name starts a new call if the id differs, or if there is neither id nor index.
+        """
+        index = fragment.index
+        last = self._calls[-1] if self._calls else None
+        call = last if index is None else self._calls_by_index.get(index)
+        if call is not None and function.name:
+            starts_new = fragment.id != call.id if fragment.id else index is None
+            if starts_new:
+                call = None
+        if call is None:
+            call = _PartialCall()
+            self._calls.append(call)
+            if index is not None:
+                self._calls_by_index[index] = call
+        return call
 
 
-def _words(delta: _Delta) -> tuple[str, str]:
-    """The text and the reasoning of a delta, whichever way the server spells them."""
-    text, thought = delta.content or "", delta.reasoning_content or delta.reasoning or ""
-    if isinstance(text, list):
-        thought += "".join(_flat(part.thinking) for part in text if part.type == "thinking")
-        text = "".join(part.text for part in text if part.type == "text")
-    return text + (delta.refusal or ""), thought
+def _split_delta(delta: _Delta) -> tuple[str, str]:
+    """Return the text and the reasoning of a delta, in any of the spellings of the servers."""
+    thought = delta.reasoning_content or delta.reasoning or ""
+    content = delta.content or ""
+    if isinstance(content, list):
+        thought += "".join(_flatten(item.thinking) for item in content if item.type == "thinking")
+        content = "".join(item.text for item in content if item.type == "text")
+    return content + (delta.refusal or ""), thought
 
 
-def _flat(thinking: list[_Part] | str) -> str:
-    return thinking if isinstance(thinking, str) else "".join(part.text for part in thinking)
+def _flatten(thinking: list[_ContentItem] | str) -> str:
+    return thinking if isinstance(thinking, str) else "".join(item.text for item in thinking)
 
 
-def _usage(usage: _Usage) -> Usage:
-    prompt, completion = usage.prompt_tokens_details, usage.completion_tokens_details
+def _to_usage(usage: _Usage) -> Usage:
+    prompt = usage.prompt_tokens_details or _PromptDetails()
+    completion = usage.completion_tokens_details or _CompletionDetails()
     return Usage(
         input_tokens=usage.prompt_tokens or 0,
         output_tokens=usage.completion_tokens or 0,
-        cache_read_tokens=(prompt.cached_tokens or 0) if prompt else 0,
-        reasoning_tokens=(completion.reasoning_tokens or 0) if completion else 0,
+        cache_read_tokens=prompt.cached_tokens or 0,
+        reasoning_tokens=completion.reasoning_tokens or 0,
     )
 
 
-def _refusal(error: Any) -> StreamError:
-    """An error object in the stream, as the status it would have had as an answer."""
+def _to_stream_error(error: Any) -> StreamError:
+    """Return an error object of the stream with the status it would have as a response."""
     if not isinstance(error, dict):
         return StreamError(500, str(error))
     fields = cast("dict[str, Any]", error)
     for key in ("code", "status", "type"):
         value: Any = fields.get(key)
         if isinstance(value, str):
-            value = int(value) if value.isdigit() else _STATUSES.get(value)
+            value = int(value) if value.isdigit() else _ERROR_STATUSES.get(value)
         if isinstance(value, int) and 400 <= value < 600:
             return StreamError(value, str(fields.get("message") or value))
     return StreamError(500, str(fields.get("message") or "the provider sent an error"))

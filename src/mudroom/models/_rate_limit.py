@@ -1,4 +1,33 @@
-"""One gate a provider: lets requests through at once until the provider objects, and then as fast as it admits them."""
+"""Rate limiter for one provider.
+
+Without a limit in sight every request is sent at once. There is one exception, the burst hold: if
+many more requests wait for a response than the provider has accepted at once before, the rest of
+the burst waits until the first ones are answered, or would have been refused by now.
+
+A refusal (HTTP 429, 529) changes to limited mode: requests are sent one at a time, at a rate. The
+rate follows the refusals and acceptances of the provider:
+
+    rate (requests/s)
+     |           refused at this rate:            refused again: x 0.7,
+     |           it becomes the refused rate      a new refused rate
+     |                    v                             v
+     |        free       |..............................|............. refused rate
+     |       (no limit)  |                      ________|    _____
+     |                   |              _______/ +1 % per step, near the refused rate (>= 90 %)
+     |                   |           __/
+     |                   |        __/  x 1.3 per step, up to 90 % of the refused rate
+     |                   |  1/s _/
+     +-------------------+------+--------------------------------------> time
+                     refused    opens again after the wait that the provider asked for
+
+- The first refusal sets 1 request/s. No rate was refused then, so steps are x 1.5.
+- The rate rises by one step only when the provider accepts a request that was sent after the last
+  change of the rate, and when enough time has passed that a refusal would have arrived
+  (`_slowest_refusal`; at least 1 s near the refused rate).
+- Refusals of requests sent before the last change of the rate do not lower it again.
+- Above 125 % of the refused rate that rate counts as outdated, and steps are x 1.5 again. Beyond
+  5,000 requests/s the limiter leaves limited mode.
+"""
 
 from __future__ import annotations
 
@@ -8,22 +37,25 @@ from msgspec import Struct
 
 from .._core.ports import Clock
 
-_FREE = 8
-"""Requests without an answer that need no proof that the provider bears them."""
-_HOLD, _LONGEST_HOLD = 0.6, 1.0
-"""How long a burst beyond what is proven waits for its first requests, as a refusal takes its time to come: in times of the
-quickest answer so far, and in seconds at most."""
-_UNKNOWN = 0.5
-"""Seconds that the quickest answer is taken to need while there is none."""
-_PROBE = 1.0
-"""Seconds between two steps of a rate that is near the one last refused."""
-_SLOWEST, _FASTEST = 0.1, 5_000.0
-_AFTER = 0.005
-"""Seconds added to the provider's own wait, against rounding of clocks."""
+_ALWAYS_ALLOWED_UNANSWERED = 8
+"""Number of unanswered requests that is never held back as a burst."""
+_BURST_HOLD_FACTOR = 0.6
+"""Length of a burst hold, as a multiple of the fastest response time so far."""
+_MAX_BURST_HOLD = 1.0
+"""Longest burst hold, in seconds."""
+_ASSUMED_RESPONSE_TIME = 0.5
+"""Fastest response time in seconds while no response has arrived."""
+_MIN_STEP_TIME_NEAR_REFUSED_RATE = 1.0
+"""Seconds between two steps of the rate near the rate that was refused last."""
+_START_RATE = 1.0
+_MIN_RATE = 0.1
+_MAX_RATE = 5_000.0
+_CLOCK_MARGIN = 0.005
+"""Seconds added to the provider's own wait, because clocks are rounded."""
 
 
 class RateLimited(Exception):
-    """The gate stays closed for longer than anybody should wait: for so many `seconds`."""
+    """The limiter stays closed for `seconds`, which is longer than a request may wait."""
 
     def __init__(self, seconds: float) -> None:
         super().__init__(f"closed for {seconds:.0f} s")
@@ -31,7 +63,13 @@ class RateLimited(Exception):
 
 
 class Permit(Struct, eq=False):
-    """One request that went through: when, and how many then had no answer, itself too; whether it has got one."""
+    """Permission to send one request.
+
+    Arguments:
+        sent_at: time it was granted, on the monotonic clock.
+        unanswered_when_sent: number of requests without a response then, this one included.
+        is_answered: whether a response has arrived.
+    """
 
     sent_at: float
     unanswered_when_sent: int
@@ -39,103 +77,113 @@ class Permit(Struct, eq=False):
 
 
 class RateLimiter:
-    """Where all requests to one provider wait their turn.
-
-    With no limit in sight everything passes at once, but for a burst many times larger than any the provider has borne so far:
-    its first requests go ahead, the rest waits until they are answered or would have been refused by now. A refusal (429, 529)
-    closes the gate for everybody for as long as the provider asked; then one request at a time goes through, at a rate that
-    grows quickly up to what was admitted before, slowly beyond, and is cut at the next refusal. It grows only by answers to
-    requests sent since it last changed, and not before a refusal of these could have come.
+    """Queue that all requests to one provider pass; the module docstring explains its rules.
 
     Arguments:
-        clock: time. patience: most seconds to wait at a closed gate.
+        max_wait: longest time in seconds that a request may wait for a closed limiter.
     """
 
     def __init__(self, clock: Clock, max_wait: float = 300.0) -> None:
-        self._clock, self.patience = clock, max_wait
-        self._turn = asyncio.Lock()
-        self._flying = self._unanswered = self._proven = 0
-        self._held: float | None = None
-        self._opens = self._next = self._changed = 0.0
-        self._quickest, self._slow = _UNKNOWN, 0.0
-        self._rate = self._ceiling = 0.0
+        self.max_wait = max_wait
+        self._clock = clock
+        self._queue = asyncio.Lock()
+        # All times are seconds of the monotonic clock. A rate of 0 means: no limit.
+        self._rate = 0.0
+        self._refused_rate = 0.0
+        self._rate_changed_at = 0.0
+        self._closed_until = 0.0
+        self._next_send_at = 0.0
+        self._unanswered = 0
+        self._largest_accepted_burst = 0
+        self._burst_held_since: float | None = None
+        self._fastest_response = _ASSUMED_RESPONSE_TIME
+        self._slowest_refusal = 0.0
 
     async def acquire(self) -> Permit:
-        """Wait for the gate; a pass, to be given back with the request's outcome. Pairs with `leave`. Raises Closed."""
-        if self._rate or self._turn.locked() or self._crowded:
-            async with self._turn:
-                while (wait := self._wait()) > 0:
-                    if wait > self.patience:
+        """Wait until a request may be sent and return its permit.
+
+        Each permit must be passed to `release` once. Raises RateLimited.
+        """
+        if self._rate or self._queue.locked() or self._is_burst:
+            async with self._queue:
+                while (wait := self._seconds_to_wait()) > 0:
+                    if wait > self.max_wait:
                         raise RateLimited(wait)
                     await self._clock.sleep(wait)
         else:
-            self._held = None
-        self._flying += 1
+            self._burst_held_since = None
         self._unanswered += 1
         now = self._clock.monotonic()
         if self._rate:
-            self._next = now + 1 / self._rate
+            self._next_send_at = now + 1 / self._rate
         return Permit(now, self._unanswered)
 
-    def release(self, request: Permit) -> None:
-        """The request is over, however it ended."""
-        self._answered(request)
-        self._flying -= 1
+    def release(self, permit: Permit) -> None:
+        """End a request, with or without a response."""
+        self._mark_answered(permit)
 
-    def record_accepted(self, request: Permit) -> None:
-        """The provider took the request."""
+    def record_accepted(self, permit: Permit) -> None:
+        """Record that the provider accepted a request; this may raise the rate."""
         now = self._clock.monotonic()
-        self._answered(request)
-        self._proven = max(self._proven, request.unanswered_when_sent)
-        self._quickest = min(self._quickest, now - request.sent_at)
-        near = self._ceiling > 0 and self._rate >= 0.9 * self._ceiling
-        if (
-            self._rate
-            and request.sent_at >= self._changed
-            and now >= self._changed + max(self._slow, near and _PROBE)
-        ):
-            self._changed = now
-            self._grow(near=near)
-
-    def _grow(self, *, near: bool) -> None:
-        if self._rate > 1.25 * self._ceiling:
-            self._rate, self._ceiling = 1.5 * self._rate, 0.0
-        else:
-            self._rate = 1.01 * self._rate if near else min(1.3 * self._rate, 0.9 * self._ceiling)
-        if self._rate > _FASTEST:
-            self._rate = self._ceiling = 0.0
-
-    def record_refused(self, request: Permit, wait: float) -> None:
-        """The provider refused it and wants nothing for `wait` seconds."""
-        now = self._clock.monotonic()
-        self._answered(request)
-        self._opens = max(self._opens, now + wait + _AFTER)
-        self._proven = 0
-        self._slow = max(self._slow, now - request.sent_at)
-        if self._rate and request.sent_at < self._changed:
-            return
-        self._changed = now
-        self._rate, self._ceiling = (
-            (max(_SLOWEST, self._rate * 0.7), self._rate) if self._rate else (1.0, 0.0)
+        self._mark_answered(permit)
+        self._largest_accepted_burst = max(
+            self._largest_accepted_burst, permit.unanswered_when_sent
         )
+        self._fastest_response = min(self._fastest_response, now - permit.sent_at)
+        if not self._rate or permit.sent_at < self._rate_changed_at:
+            return
+        is_near = self._refused_rate > 0 and self._rate >= 0.9 * self._refused_rate
+        step_time = self._slowest_refusal
+        if is_near:
+            step_time = max(step_time, _MIN_STEP_TIME_NEAR_REFUSED_RATE)
+        if now >= self._rate_changed_at + step_time:
+            self._rate_changed_at = now
+            self._raise_rate(is_near=is_near)
 
-    def _answered(self, request: Permit) -> None:
-        if not request.is_answered:
-            request.is_answered = True
+    def record_refused(self, permit: Permit, retry_after: float) -> None:
+        """Record that the provider refused a request and wants none for `retry_after` seconds."""
+        now = self._clock.monotonic()
+        self._mark_answered(permit)
+        self._closed_until = max(self._closed_until, now + retry_after + _CLOCK_MARGIN)
+        self._largest_accepted_burst = 0
+        self._slowest_refusal = max(self._slowest_refusal, now - permit.sent_at)
+        if self._rate and permit.sent_at < self._rate_changed_at:
+            return
+        self._rate_changed_at = now
+        self._refused_rate = self._rate
+        self._rate = max(_MIN_RATE, self._rate * 0.7) if self._rate else _START_RATE
+
+    def _raise_rate(self, *, is_near: bool) -> None:
+        if self._rate > 1.25 * self._refused_rate:
+            self._rate *= 1.5
+            self._refused_rate = 0.0
+        elif is_near:
+            self._rate *= 1.01
+        else:
+            self._rate = min(1.3 * self._rate, 0.9 * self._refused_rate)
+        if self._rate > _MAX_RATE:
+            self._rate = 0.0
+            self._refused_rate = 0.0
+
+    def _mark_answered(self, permit: Permit) -> None:
+        if not permit.is_answered:
+            permit.is_answered = True
             self._unanswered -= 1
 
     @property
-    def _crowded(self) -> bool:
-        """Whether more are without an answer than the provider is known to bear."""
-        return self._unanswered >= max(_FREE, 2 * self._proven)
+    def _is_burst(self) -> bool:
+        """True if more requests are unanswered than the provider is known to accept at once."""
+        accepted = max(_ALWAYS_ALLOWED_UNANSWERED, 2 * self._largest_accepted_burst)
+        return self._unanswered >= accepted
 
-    def _wait(self) -> float:
-        """Seconds until the next request may pass."""
+    def _seconds_to_wait(self) -> float:
+        """Return the seconds until the next request may be sent; 0 or less means now."""
         now = self._clock.monotonic()
         if self._rate:
-            return max(self._opens, self._next) - now
-        if not self._crowded:
+            return max(self._closed_until, self._next_send_at) - now
+        if not self._is_burst:
             return 0.0
-        if self._held is None:
-            self._held = now
-        return self._held + min(_HOLD * self._quickest, _LONGEST_HOLD) - now
+        if self._burst_held_since is None:
+            self._burst_held_since = now
+        hold = min(_BURST_HOLD_FACTOR * self._fastest_response, _MAX_BURST_HOLD)
+        return self._burst_held_since + hold - now

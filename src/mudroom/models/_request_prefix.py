@@ -1,4 +1,4 @@
-"""What a conversation begins with: system prompt and tools, encoded once for all runs of an agent, which then share the bytes."""
+"""Request prefixes: system prompt and tools, encoded once and shared by all runs of an agent."""
 
 from __future__ import annotations
 
@@ -9,43 +9,52 @@ from msgspec import Struct
 from .._core.ports import RequestConfig
 from ._tool_names import ToolNames
 
-_MOST = 32
+_MAX_CACHED = 32
 
 
 class RequestPrefix(Struct, frozen=True):
-    """The bytes that open each request of a conversation, the names its tools have on the wire, and whether there are any."""
+    """The bytes that start each request of a conversation, and its tool names on the wire."""
 
     data: bytes
     names: ToolNames
-    has_tools: bool
     config: RequestConfig
+
+    @property
+    def has_tools(self) -> bool:
+        """True if the conversation offers tools."""
+        return bool(self.config.tools)
 
 
 class PrefixCache:
-    """The heads of one model; the latest are kept.
+    """Cache of the latest request prefixes of one model.
 
     Arguments:
-        encode: makes the bytes.
+        encode: encodes the prefix of a config.
     """
 
     def __init__(self, encode: Callable[[RequestConfig, ToolNames], bytes]) -> None:
         self._encode = encode
-        self._kept: dict[object, RequestPrefix] = {}
+        self._prefixes: dict[object, RequestPrefix] = {}
 
-    def get(self, setup: RequestConfig) -> RequestPrefix:
-        """The head of a conversation. Tools are told apart by identity: those of a kept head live as long as it does."""
+    def get(self, config: RequestConfig) -> RequestPrefix:
+        """Return the prefix of a config; encode it if it is not cached.
+
+        Tools are compared by identity. A cached prefix keeps its tools alive, so an id cannot be
+        reused while it is in the cache.
+        """
         key = (
-            setup.system,
-            tuple(map(id, setup.tools)),
-            setup.temperature,
-            setup.top_p,
-            setup.max_tokens,
+            config.system,
+            tuple(map(id, config.tools)),
+            config.temperature,
+            config.top_p,
+            config.max_tokens,
         )
-        if key not in self._kept:
-            if len(self._kept) >= _MOST:
-                del self._kept[next(iter(self._kept))]
-            names = ToolNames(tool.name for tool in setup.tools)
-            self._kept[key] = RequestPrefix(
-                self._encode(setup, names), names, bool(setup.tools), setup
-            )
-        return self._kept[key]
+        prefix = self._prefixes.get(key)
+        if prefix is None:
+            if len(self._prefixes) >= _MAX_CACHED:
+                oldest = next(iter(self._prefixes))
+                del self._prefixes[oldest]
+            names = ToolNames(tool.name for tool in config.tools)
+            prefix = RequestPrefix(self._encode(config, names), names, config)
+            self._prefixes[key] = prefix
+        return prefix

@@ -1,24 +1,30 @@
-"""Server-sent events: bytes in any pieces -> the data of each event."""
+"""Parser for server-sent events: chunks of bytes in, the data of each event out."""
 
 from __future__ import annotations
 
 
 class SseParser:
-    """One stream. Comments and every field but `data` are passed over; lines may end in LF, CRLF or CR."""
+    """Parser for one stream.
+
+    Comments and all fields except `data` are ignored. Lines may end in LF, CRLF or CR.
+    """
 
     def __init__(self) -> None:
         self._line: list[bytes] = []
         self._data: list[bytes] = []
-        self._held = b""
-        self._first = True
+        # A CR at the end of a chunk may be the first half of a CRLF.
+        self._pending_cr = b""
+        self._is_first_line = True
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The events that are complete with these bytes."""
-        if self._held:
-            chunk, self._held = self._held + chunk, b""
+        """Return the data of the events that this chunk completes."""
+        if self._pending_cr:
+            chunk = self._pending_cr + chunk
+            self._pending_cr = b""
         if b"\r" in chunk:
             if chunk.endswith(b"\r"):
-                chunk, self._held = chunk[:-1], b"\r"
+                chunk = chunk[:-1]
+                self._pending_cr = b"\r"
             chunk = chunk.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         if b"\n" not in chunk:
             self._line.append(chunk)
@@ -26,15 +32,17 @@ class SseParser:
         lines = chunk.split(b"\n")
         lines[0] = b"".join((*self._line, lines[0]))
         self._line = [lines.pop()]
-        return self._take(lines)
+        return self._parse_lines(lines)
 
     def flush(self) -> list[bytes]:
-        """The event that lacked only its closing blank line when the stream ended; it may be a torn one."""
-        return self._take([b"".join(self._line), b""])
+        """Return the last event if only its blank line is missing; its data may be incomplete."""
+        return self._parse_lines([b"".join(self._line), b""])
 
-    def _take(self, lines: list[bytes]) -> list[bytes]:
-        if self._first and lines:
-            lines[0], self._first = lines[0].removeprefix(b"\xef\xbb\xbf"), False
+    def _parse_lines(self, lines: list[bytes]) -> list[bytes]:
+        if self._is_first_line and lines:
+            # Drop a UTF-8 byte order mark.
+            lines[0] = lines[0].removeprefix(b"\xef\xbb\xbf")
+            self._is_first_line = False
         events: list[bytes] = []
         data = self._data
         for line in lines:

@@ -1,44 +1,57 @@
-"""Tool names on the wire: every provider takes letters, digits, _ and -; ours may hold a dot (`self.emitvalue`)."""
+"""Tool names on the wire.
+
+Every provider accepts letters, digits, _ and - in a name; mudroom's names may contain a dot
+(`self.emitvalue`).
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable
 
-_LONGEST = 64
+_MAX_LENGTH = 64
 ILLEGAL_CHARACTERS = re.compile(r"[^A-Za-z0-9_-]")
-"""What no provider takes in the name or the id of a call."""
+"""Characters that some provider rejects in the name or the id of a tool call."""
 
 
 class ToolNames:
-    """The names of one conversation's tools, there and back.
+    """Two-way mapping between the tool names of one conversation and their names on the wire.
 
     Arguments:
-        names: of the tools offered, in order; two that would look alike on the wire are kept apart by a number.
+        names: the offered tools, in order. Names that become equal on the wire get a number.
 
     Example:
-        Names(["self.emitvalue"]).wire("self.emitvalue")  # "self_emitvalue"
+        ToolNames(["self.emitvalue"]).to_wire("self.emitvalue")  # "self_emitvalue"
     """
 
     def __init__(self, names: Iterable[str]) -> None:
-        self._wire: dict[str, str] = {}
-        self._ours: dict[str, str] = {}
-        for name in sorted(names, key=lambda name: name != _legal(name)):
-            there, number = _legal(name), 1
-            while there in self._ours:
-                number += 1
-                there = f"{_legal(name)[: _LONGEST - 4]}_{number}"
-            self._wire[name], self._ours[there] = there, name
+        self._to_wire: dict[str, str] = {}
+        self._from_wire: dict[str, str] = {}
+        # Names that are legal already come first, so that they keep their spelling.
+        for name in sorted(names, key=lambda name: name != _make_legal(name)):
+            wire_name = self._choose_free_name(_make_legal(name))
+            self._to_wire[name] = wire_name
+            self._from_wire[wire_name] = name
 
     def to_wire(self, name: str) -> str:
-        """What the provider is told; a name that was never offered is made legal too."""
-        return self._wire.get(name) or _legal(name)
+        """Return the name to send; a name that was not offered is made legal too."""
+        return self._to_wire.get(name) or _make_legal(name)
 
     def from_wire(self, name: str) -> str:
-        """What the provider's name means here; an unknown one comes back as it was."""
-        return self._ours.get(name, name)
+        """Return the tool that a received name means; an unknown name is returned unchanged."""
+        return self._from_wire.get(name, name)
+
+    def _choose_free_name(self, name: str) -> str:
+        candidate = name
+        number = 1
+        while candidate in self._from_wire:
+            number += 1
+            candidate = f"{name[: _MAX_LENGTH - 4]}_{number}"
+        return candidate
 
 
-def _legal(name: str) -> str:
-    legal = ILLEGAL_CHARACTERS.sub("_", name)[:_LONGEST]
-    return legal if legal[:1].isalpha() or legal[:1] == "_" else f"_{legal}"[:_LONGEST]
+def _make_legal(name: str) -> str:
+    legal = ILLEGAL_CHARACTERS.sub("_", name)[:_MAX_LENGTH]
+    if legal[:1].isalpha() or legal[:1] == "_":
+        return legal
+    return f"_{legal}"[:_MAX_LENGTH]

@@ -1,4 +1,7 @@
-"""OpenAI Chat Completions, and every server that speaks it: Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, DeepSeek and more."""
+"""OpenAI Chat Completions: the wire of OpenAI and of all servers that speak its protocol.
+
+Examples are Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, DeepSeek and Mistral.
+"""
 
 from __future__ import annotations
 
@@ -30,15 +33,20 @@ BASE_URL = "https://api.openai.com/v1"
 class OpenAIModel:
     """A model behind Chat Completions.
 
-    Each server is a wire of its own: one's reasoning is an unknown field, and so an error, to another.
-    `strict` tells a server (Mistral's) that refuses what others pass over.
+    Each server is a wire of its own, because the reasoning field of one server is an unknown field
+    for another, which may refuse it.
 
     Arguments:
         model: the name the server knows it by.
-        http: connections and gate of this provider.
+        http: connections and rate limiter of this provider.
         key: sent as bearer token; "" sends none, as local servers want.
-        base_url: everything before `/chat/completions`.
-        headers: sent beside our own. name: the model string; "openai:MODEL" by default.
+        base_url: the URL before `/chat/completions`.
+        headers: additional headers.
+        name: the model string; "openai:MODEL" by default.
+
+    Attributes:
+        is_openai: the server is OpenAI's own.
+        is_strict: the server (Mistral's) refuses what other servers ignore.
     """
 
     def __init__(
@@ -51,95 +59,108 @@ class OpenAIModel:
         headers: Mapping[str, str] | None = None,
         name: str | None = None,
     ) -> None:
-        self.model, self.http, self.name = model, http, name or f"openai:{model}"
+        self.model = model
+        self.http = http
+        self.name = name or f"openai:{model}"
         self.url = base_url.rstrip("/") + "/chat/completions"
         host = urlsplit(self.url).netloc.rpartition("@")[2]
-        self.is_openai, self.is_strict = host == "api.openai.com", host == "api.mistral.ai"
+        self.is_openai = host == "api.openai.com"
+        self.is_strict = host == "api.mistral.ai"
         self.wire = WIRE if self.is_openai else f"{WIRE}:{host}"
-        bearer = {"Authorization": f"Bearer {key}"} if key else {}
-        self.headers = {"Content-Type": "application/json", **bearer, **(headers or {})}
-        self.prefixes = PrefixCache(lambda setup, names: _head(self, setup, names))
+        self.headers = {"Content-Type": "application/json"}
+        if key:
+            self.headers["Authorization"] = f"Bearer {key}"
+        self.headers.update(headers or {})
+        self.prefixes = PrefixCache(lambda config, names: _encode_prefix(self, config, names))
 
-    def start_conversation(self, setup: RequestConfig) -> OpenAIConversation:
-        """Begin a conversation; costs no request."""
-        return OpenAIConversation(self, setup)
+    def start_conversation(self, config: RequestConfig) -> OpenAIConversation:
+        """Start a conversation; sends no request."""
+        return OpenAIConversation(self, config)
 
     async def close(self) -> None:
-        """Let go of connections."""
+        """Close all connections."""
         await self.http.close()
 
 
 class OpenAIConversation:
-    """One conversation: a head that never changes, and the messages' bytes, each encoded once."""
+    """One conversation: a fixed prefix and the bytes of its messages, each encoded once."""
 
-    def __init__(self, model: OpenAIModel, setup: RequestConfig) -> None:
-        self._model, self._head = model, model.prefixes.get(setup)
-        self._kept = bytearray()
-        if system := clean(setup.system):
-            self._append({"role": "system", "content": system})
+    def __init__(self, model: OpenAIModel, config: RequestConfig) -> None:
+        self._model = model
+        self._prefix = model.prefixes.get(config)
+        self._messages = bytearray()
+        if system := clean(config.system):
+            self._append_encoded({"role": "system", "content": system})
 
     def append(self, message: Message) -> None:
-        """Append a message."""
-        names, wire, strict = self._head.names, self._model.wire, self._model.is_strict
-        for entry in (
-            _from_user(message, joined=strict)
-            if isinstance(message, UserMessage)
-            else _from_assistant(message, names, wire)
-        ):
-            self._append(entry)
+        """Append a message; a message without sendable content is ignored."""
+        model = self._model
+        if isinstance(message, UserMessage):
+            entries = _encode_user_message(message, merge_text=model.is_strict)
+        else:
+            entries = _encode_assistant_message(message, self._prefix.names, model.wire)
+        for entry in entries:
+            self._append_encoded(entry)
 
     def request_answer(
         self, *, tools: bool = True
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """Ask for the next answer. Raises ModelError."""
+        """Request the next answer. Raises ModelError."""
         model = self._model
+        names = self._prefix.names
         return model.http.stream_answer(
             model.url,
             model.headers,
             self.build_body(tools=tools),
-            lambda: OpenAIReader(model.model, self._head.names, model.wire),
+            lambda: OpenAIReader(model.model, names, model.wire),
         )
 
     def build_body(self, *, tools: bool = True) -> bytes:
-        """The request as it is sent."""
-        tail = b"]}" if tools or not self._head.has_tools else b'],"tool_choice":"none"}'
-        return b"".join((self._head.data, self._kept, tail))
+        """Return the request body."""
+        end = b"]}"
+        if not tools and self._prefix.has_tools:
+            end = b'],"tool_choice":"none"}'
+        return b"".join((self._prefix.data, self._messages, end))
 
-    def _append(self, entry: dict[str, Any]) -> None:
-        if self._kept:
-            self._kept += b","
-        self._kept += encode(entry)
+    def _append_encoded(self, entry: dict[str, Any]) -> None:
+        if self._messages:
+            self._messages += b","
+        self._messages += encode(entry)
 
 
-def _head(model: OpenAIModel, setup: RequestConfig, names: ToolNames) -> bytes:
+def _encode_prefix(model: OpenAIModel, config: RequestConfig, names: ToolNames) -> bytes:
     fields: dict[str, Any] = {"model": model.model, "stream": True}
     if not model.is_strict:
         fields["stream_options"] = {"include_usage": True}
-    limit = setup.max_tokens or _most_tokens(model.model, at_home=model.is_openai)
-    fields["max_completion_tokens" if model.is_openai else "max_tokens"] = limit
-    if not (model.is_openai and _reasons(model.model)):
-        sampling = {"temperature": setup.temperature, "top_p": setup.top_p}
+    max_tokens = config.max_tokens or _default_max_tokens(model)
+    fields["max_completion_tokens" if model.is_openai else "max_tokens"] = max_tokens
+    if not (model.is_openai and _is_reasoning_model(model.model)):
+        sampling = {"temperature": config.temperature, "top_p": config.top_p}
         fields |= {key: value for key, value in sampling.items() if value is not None}
-    if setup.tools:
-        fields["tools"] = [_declare(tool, names) for tool in setup.tools]
+    if config.tools:
+        fields["tools"] = [_encode_tool(tool, names) for tool in config.tools]
     return encode(fields)[:-1] + b',"messages":['
 
 
-def _reasons(model: str) -> bool:
-    """Whether a model of OpenAI's refuses `temperature` and `top_p`."""
+def _is_reasoning_model(model: str) -> bool:
+    """Return True if a model of OpenAI refuses `temperature` and `top_p`."""
     return re.match(r"(ft:)?(o\d|gpt-([5-9]|\d\d))", model) is not None
 
 
-def _most_tokens(model: str, *, at_home: bool) -> int:
-    """How long an answer may be when nobody says: long enough to write a file, and no more than the model's own limit."""
-    if not at_home:
+def _default_max_tokens(model: OpenAIModel) -> int:
+    """Return the longest answer in tokens when the config sets none.
+
+    It is enough to write a file, and not more than the model's own limit.
+    """
+    if not model.is_openai:
         return 8_192
-    if _reasons(model):
+    name = model.model
+    if _is_reasoning_model(name):
         return 32_000
-    return 4_096 if model.startswith(("gpt-3.5", "gpt-4-")) or model == "gpt-4" else 16_384
+    return 4_096 if name.startswith(("gpt-3.5", "gpt-4-")) or name == "gpt-4" else 16_384
 
 
-def _declare(tool: Tool, names: ToolNames) -> dict[str, Any]:
+def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
     function = {
         "name": names.to_wire(tool.name),
         "description": tool.description,
@@ -148,52 +169,68 @@ def _declare(tool: Tool, names: ToolNames) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _from_user(message: UserMessage, *, joined: bool) -> list[dict[str, Any]]:
-    """Results first, each a message of its own, then all words as one; `joined` puts the words into the last result instead."""
-    wired: list[dict[str, Any]] = []
-    for block in message.content:
-        if isinstance(block, ToolResultBlock):
-            text = clean(block.text) or "(empty)"
-            if block.error and not text.lower().startswith("error"):
-                text = f"Error: {text}"
-            wired.append({"role": "tool", "tool_call_id": block.call_id, "content": text})
-    words = "\n\n".join(
-        text
-        for block in message.content
-        if isinstance(block, TextBlock) and (text := clean(block.text)).strip()
-    )
-    if words and wired and joined:
-        wired[-1]["content"] += f"\n\n{words}"
-    elif words:
-        wired.append({"role": "user", "content": words})
-    return wired
+def _encode_user_message(message: UserMessage, *, merge_text: bool) -> list[dict[str, Any]]:
+    """Return one message for each tool result, then one for all texts.
 
-
-def _from_assistant(message: AssistantMessage, names: ToolNames, wire: str) -> list[dict[str, Any]]:
-    """One message, or none when nothing in it may be sent. Reasoning goes back where it came from, if it came by the name of SEALED."""
-    texts = [
-        text
-        for block in message.content
-        if isinstance(block, TextBlock) and (text := clean(block.text)).strip()
+    Arguments:
+        merge_text: put the texts into the last result, for servers that accept no user message
+            directly after a tool message.
+    """
+    entries = [
+        _encode_result(block) for block in message.content if isinstance(block, ToolResultBlock)
     ]
-    calls = [_from_call(call, names) for call in message.tool_calls]
-    if not texts and not calls:
+    text = _join_texts(message)
+    if not text:
+        return entries
+    if entries and merge_text:
+        entries[-1]["content"] += f"\n\n{text}"
+    else:
+        entries.append({"role": "user", "content": text})
+    return entries
+
+
+def _encode_result(result: ToolResultBlock) -> dict[str, Any]:
+    text = clean(result.text) or "(empty)"
+    if result.error and not text.lower().startswith("error"):
+        text = f"Error: {text}"
+    return {"role": "tool", "tool_call_id": result.call_id, "content": text}
+
+
+def _join_texts(message: Message) -> str:
+    texts = [clean(block.text) for block in message.content if isinstance(block, TextBlock)]
+    return "\n\n".join(text for text in texts if text.strip())
+
+
+def _encode_assistant_message(
+    message: AssistantMessage, names: ToolNames, wire: str
+) -> list[dict[str, Any]]:
+    """Return one message, or none when nothing in it can be sent.
+
+    Reasoning is sent only to the server it came from, and only if it came in REASONING_FIELD.
+    """
+    text = _join_texts(message)
+    calls = [_encode_call(call, names) for call in message.tool_calls]
+    if not text and not calls:
         return []
-    entry: dict[str, Any] = {"role": "assistant", "content": "\n\n".join(texts) or None}
-    thoughts = "".join(
-        block.text
-        for block in message.content
-        if isinstance(block, ThinkingBlock) and block.signature == REASONING_FIELD
-    )
-    if thoughts and message.wire == wire:
-        entry[REASONING_FIELD] = thoughts
+    entry: dict[str, Any] = {"role": "assistant", "content": text or None}
+    if message.wire == wire:
+        reasoning = "".join(
+            block.text
+            for block in message.content
+            if isinstance(block, ThinkingBlock) and block.signature == REASONING_FIELD
+        )
+        if reasoning:
+            entry[REASONING_FIELD] = reasoning
     if calls:
         entry["tool_calls"] = calls
     return [entry]
 
 
-def _from_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
-    """A call as it goes back. Raw text that is no JSON is wrapped: OpenAI takes any string, but vLLM and Ollama parse it and refuse."""
-    given = {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
-    function = {"name": names.to_wire(call.name), "arguments": encode(given).decode()}
+def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
+    """Return a call; arguments that are no JSON are wrapped.
+
+    OpenAI accepts any string as arguments, but vLLM and Ollama parse it and refuse.
+    """
+    arguments = {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
+    function = {"name": names.to_wire(call.name), "arguments": encode(arguments).decode()}
     return {"id": call.id, "type": "function", "function": function}

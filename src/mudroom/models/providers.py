@@ -1,8 +1,8 @@
-"""Who serves models: the names people use for them, where their keys and addresses are found, and which wire they speak."""
+"""Table of model providers: their names, environment variables, addresses and wires."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
@@ -13,15 +13,23 @@ class Provider(Struct, frozen=True, kw_only=True):
     """One provider.
 
     Arguments:
-        name: as in "provider:model". wire: "anthropic", "openai", "google", "library", "offline" or "scripted".
-        base_url: where it is when no variable says otherwise; "" if the wire knows.
-        keys: environment variables of its key, the first that is set counts; tokens: of a bearer token instead.
-        urls: environment variables of its base URL. models: of the model to use by default. headers: of more headers.
-        model: the model when none is named, "" if there is no sensible one. prefixes: bare model names that begin so are its.
-        local: it runs on one's own machine and needs no key.
+        name: as in "provider:model".
+        aliases: other names for it.
+        wire: "anthropic", "openai", "google", "pydantic-ai", "offline" or "scripted".
+        base_url: its default address; "" if the wire knows it.
+        key_vars: environment variables of its key; the first that is set counts.
+        token_vars: environment variables of a bearer token instead of a key.
+        url_vars: environment variables of its base URL.
+        model_vars: environment variables of its default model.
+        header_vars: environment variables of additional headers.
+        default_model: the model when none is named; "" if there is no sensible one.
+        shortcuts: short names of its models, which work without the provider's name.
+        model_prefixes: a model name with one of these prefixes belongs to this provider.
+        is_local: it runs on the user's machine and needs no key.
     """
 
     name: str
+    aliases: tuple[str, ...] = ()
     wire: str = "openai"
     base_url: str = ""
     key_vars: tuple[str, ...] = ()
@@ -30,41 +38,75 @@ class Provider(Struct, frozen=True, kw_only=True):
     model_vars: tuple[str, ...] = ()
     header_vars: tuple[str, ...] = ()
     default_model: str = ""
+    shortcuts: Mapping[str, str] = {}
     model_prefixes: tuple[str, ...] = ()
     is_local: bool = False
 
 
-def _compatible(
-    name: str, base_url: str, *keys: str, model: str = "", prefixes: tuple[str, ...] = ()
+def _hosted(
+    name: str,
+    base_url: str,
+    *aliases: str,
+    model: str,
+    prefixes: tuple[str, ...] = (),
+    key_vars: tuple[str, ...] = (),
 ) -> Provider:
-    stem = name.upper()
+    """Return a hosted provider that speaks the OpenAI protocol."""
     return Provider(
         name=name,
+        aliases=aliases,
         base_url=base_url,
-        key_vars=keys or (f"{stem}_API_KEY",),
-        url_vars=(f"{stem}_BASE_URL",),
-        model_vars=(f"{stem}_MODEL",),
+        key_vars=key_vars or (f"{name.upper()}_API_KEY",),
+        url_vars=(f"{name.upper()}_BASE_URL",),
+        model_vars=(f"{name.upper()}_MODEL",),
         default_model=model,
         model_prefixes=prefixes,
     )
 
 
-def _local(name: str, base_url: str, model: str = "", urls: tuple[str, ...] = ()) -> Provider:
-    stem = name.upper()
+def _local(
+    name: str, base_url: str, *aliases: str, model: str = "", url_vars: tuple[str, ...] = ()
+) -> Provider:
+    """Return a local server that speaks the OpenAI protocol."""
     return Provider(
         name=name,
+        aliases=aliases,
         base_url=base_url,
-        key_vars=(f"{stem}_API_KEY",),
-        url_vars=urls or (f"{stem}_BASE_URL",),
-        model_vars=(f"{stem}_MODEL",),
+        key_vars=(f"{name.upper()}_API_KEY",),
+        url_vars=url_vars or (f"{name.upper()}_BASE_URL",),
+        model_vars=(f"{name.upper()}_MODEL",),
         default_model=model,
         is_local=True,
     )
 
 
+_VIA_PYDANTIC_AI = (
+    "alibaba",
+    "azure",
+    "bedrock",
+    "cohere",
+    "crusoe",
+    "gateway",
+    "github",
+    "github-copilot",
+    "google-cloud",
+    "google-vertex",
+    "heroku",
+    "huggingface",
+    "litellm",
+    "meta",
+    "nebius",
+    "openai-responses",
+    "ovhcloud",
+    "sambanova",
+    "snowflake",
+    "vercel",
+)
+
 _TABLE = (
     Provider(
         name="anthropic",
+        aliases=("claude",),
         wire="anthropic",
         base_url="https://api.anthropic.com",
         key_vars=("ANTHROPIC_API_KEY",),
@@ -73,10 +115,16 @@ _TABLE = (
         model_vars=("ANTHROPIC_MODEL",),
         header_vars=("ANTHROPIC_CUSTOM_HEADERS",),
         default_model="claude-sonnet-5-5",
+        shortcuts={
+            "sonnet": "claude-sonnet-5-5",
+            "opus": "claude-opus-5-5",
+            "haiku": "claude-haiku-5-5",
+        },
         model_prefixes=("claude-",),
     ),
     Provider(
         name="openai",
+        aliases=("openai-chat",),
         base_url="https://api.openai.com/v1",
         key_vars=("OPENAI_API_KEY",),
         url_vars=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
@@ -86,6 +134,7 @@ _TABLE = (
     ),
     Provider(
         name="google",
+        aliases=("gemini", "google-gla"),
         wire="google",
         base_url="https://generativelanguage.googleapis.com/v1beta",
         key_vars=("GEMINI_API_KEY", "GOOGLE_API_KEY"),
@@ -95,228 +144,195 @@ _TABLE = (
         model_prefixes=("gemini-", "gemma-"),
     ),
     _local(
-        "ollama", "http://127.0.0.1:11434/v1", "qwen3:8b", urls=("OLLAMA_BASE_URL", "OLLAMA_HOST")
+        "ollama",
+        "http://127.0.0.1:11434/v1",
+        model="qwen3:8b",
+        url_vars=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
     ),
-    _compatible("openrouter", "https://openrouter.ai/api/v1", model="openrouter/auto"),
-    _compatible("groq", "https://api.groq.com/openai/v1", model="openai/gpt-oss-120b"),
-    _compatible("xai", "https://api.x.ai/v1", model="grok-4", prefixes=("grok-",)),
-    _compatible(
+    _hosted("openrouter", "https://openrouter.ai/api/v1", model="openrouter/auto"),
+    _hosted("groq", "https://api.groq.com/openai/v1", model="openai/gpt-oss-120b"),
+    _hosted("xai", "https://api.x.ai/v1", "x-ai", "grok", model="grok-4", prefixes=("grok-",)),
+    _hosted(
         "mistral",
         "https://api.mistral.ai/v1",
+        "mistralai",
         model="mistral-large-latest",
         prefixes=("mistral-", "codestral-", "devstral-"),
     ),
-    _compatible(
+    _hosted(
         "deepseek", "https://api.deepseek.com/v1", model="deepseek-chat", prefixes=("deepseek-",)
     ),
-    _compatible("together", "https://api.together.xyz/v1", model="openai/gpt-oss-120b"),
-    _compatible(
+    _hosted("together", "https://api.together.xyz/v1", model="openai/gpt-oss-120b"),
+    _hosted(
         "fireworks",
         "https://api.fireworks.ai/inference/v1",
         model="accounts/fireworks/models/gpt-oss-120b",
     ),
-    _compatible("cerebras", "https://api.cerebras.ai/v1", model="gpt-oss-120b"),
-    _compatible(
+    _hosted("cerebras", "https://api.cerebras.ai/v1", model="gpt-oss-120b"),
+    _hosted(
         "moonshotai",
         "https://api.moonshot.ai/v1",
-        "MOONSHOTAI_API_KEY",
-        "MOONSHOT_API_KEY",
+        "moonshot",
         model="kimi-latest",
+        key_vars=("MOONSHOTAI_API_KEY", "MOONSHOT_API_KEY"),
     ),
-    _compatible("zai", "https://api.z.ai/api/paas/v4", model="glm-4.6", prefixes=("glm-",)),
-    _local("lmstudio", "http://127.0.0.1:1234/v1"),
+    _hosted("zai", "https://api.z.ai/api/paas/v4", "z-ai", model="glm-4.6", prefixes=("glm-",)),
+    _local("lmstudio", "http://127.0.0.1:1234/v1", "lm-studio"),
     _local("vllm", "http://127.0.0.1:8000/v1"),
-    _local("llamacpp", "http://127.0.0.1:8080/v1"),
+    _local("llamacpp", "http://127.0.0.1:8080/v1", "llama.cpp"),
     Provider(name="offline", wire="offline", default_model="offline", is_local=True),
     Provider(name="scripted", wire="scripted", default_model="model", is_local=True),
-    *(
-        Provider(name=name, wire="library")
-        for name in (
-            "alibaba",
-            "azure",
-            "bedrock",
-            "cohere",
-            "crusoe",
-            "gateway",
-            "github",
-            "github-copilot",
-            "google-cloud",
-            "google-vertex",
-            "heroku",
-            "huggingface",
-            "litellm",
-            "meta",
-            "nebius",
-            "openai-responses",
-            "ovhcloud",
-            "sambanova",
-            "snowflake",
-            "vercel",
-        )
-    ),
+    *(Provider(name=name, wire="pydantic-ai") for name in _VIA_PYDANTIC_AI),
 )
 PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _TABLE}
-_OTHER_NAMES = {
-    "gemini": "google",
-    "google-gla": "google",
-    "claude": "anthropic",
-    "openai-chat": "openai",
-    "x-ai": "xai",
-    "grok": "xai",
-    "lm-studio": "lmstudio",
-    "llama.cpp": "llamacpp",
-    "moonshot": "moonshotai",
-    "z-ai": "zai",
-    "mistralai": "mistral",
+_BY_ANY_NAME = {
+    name: provider for provider in _TABLE for name in (provider.name, *provider.aliases)
 }
-_SHORT = {
-    "sonnet": "claude-sonnet-5-5",
-    "opus": "claude-opus-5-5",
-    "haiku": "claude-haiku-5-5",
+_SHORTCUTS = {
+    short: (provider.name, model)
+    for provider in _TABLE
+    for short, model in provider.shortcuts.items()
 }
 
 
 def parse_model_name(name: str) -> tuple[str, str]:
-    """The provider and its model that a model string names: "provider:model", "provider/model", a bare model, a bare provider.
+    """Return provider and model of a model string.
 
-    Raises UnknownName with the nearest names, UsageError for a provider without a model.
+    The string is "provider:model", "provider/model", a provider, a model or a shortcut. Raises
+    UnknownName with the nearest names, UsageError for a provider without a default model.
     """
     name = name.strip()
-    at = min((at for mark in ":/" if (at := name.find(mark)) >= 0), default=len(name))
-    left, model = name[:at].lower(), name[at + 1 :].strip()
-    provider = PROVIDERS.get(_OTHER_NAMES.get(left, left))
+    separators = [position for mark in ":/" if (position := name.find(mark)) >= 0]
+    end = min(separators, default=len(name))
+    model = name[end + 1 :].strip()
+    provider = _BY_ANY_NAME.get(name[:end].lower())
     if provider is not None:
-        model = _SHORT.get(model, model) if provider.name == "anthropic" else model
-        if not (model or provider.default_model):
+        model = provider.shortcuts.get(model, model) or provider.default_model
+        if not model:
             raise UsageError(
                 f"which model of {provider.name}?", remedy=f"Write {provider.name}:MODEL."
             )
-        return provider.name, model or provider.default_model
-    if name.lower() in _SHORT:
-        return "anthropic", _SHORT[name.lower()]
+        return provider.name, model
+    if name.lower() in _SHORTCUTS:
+        return _SHORTCUTS[name.lower()]
     for provider in _TABLE:
-        if name.lower().startswith(provider.model_prefixes or "\0"):
+        if provider.model_prefixes and name.lower().startswith(provider.model_prefixes):
             return provider.name, name
-    known = [*PROVIDERS, *_SHORT] if at == len(name) else PROVIDERS
-    raise UnknownName(
-        "model" if at == len(name) else "model provider",
-        name if at == len(name) else name[:at],
-        known,
-    )
+    if separators:
+        raise UnknownName("model provider", name[:end], PROVIDERS)
+    raise UnknownName("model", name, [*PROVIDERS, *_SHORTCUTS])
 
 
 def choose_default_model(environ: Mapping[str, str]) -> str | None:
-    """The model string that an environment suggests: MUDROOM_MODEL, else by the first key or server found; None for nothing."""
-    if named := _value(environ, ("MUDROOM_MODEL",)):
-        return named
+    """Return the model string that an environment suggests, None if it suggests none.
+
+    In this order: MUDROOM_MODEL; a key of Anthropic, OpenAI or Google; an address of OpenAI or of
+    a local server; a key of another provider.
+    """
+    if name := _first_value(environ, ("MUDROOM_MODEL",)):
+        return name
     first = [PROVIDERS[name] for name in ("anthropic", "openai", "google")]
-    here = [PROVIDERS["openai"], *(provider for provider in _TABLE if provider.is_local)]
-    keyed = [provider for provider in _TABLE if provider not in first and not provider.is_local]
-    return (
-        next(
-            (_suggested(provider, environ) for provider in first if has_key(provider, environ)),
-            None,
-        )
-        or next(
-            (
-                _suggested(provider, environ)
-                for provider in here
-                if _value(environ, provider.url_vars)
-            ),
-            None,
-        )
-        or next(
-            (_suggested(provider, environ) for provider in keyed if has_key(provider, environ)),
-            None,
-        )
-    )
+    local = [provider for provider in _TABLE if provider.is_local]
+    other = [provider for provider in _TABLE if provider not in first and not provider.is_local]
+    candidates = [provider for provider in first if has_key(provider, environ)]
+    candidates += [provider for provider in (first[1], *local) if _has_url(provider, environ)]
+    candidates += [provider for provider in other if has_key(provider, environ)]
+    return next(_suggest_models(candidates, environ), None)
 
 
 def list_usable_models(environ: Mapping[str, str]) -> list[str]:
-    """Model strings that can be used as they are: of every provider whose key or address is set the usual one, of Anthropic's a family."""
-    here = [
-        provider
-        for provider in _TABLE
-        if has_key(provider, environ) or _value(environ, provider.url_vars)
+    """Return model strings that work in this environment.
+
+    Contains the default model of each provider whose key or address is set, and the models with
+    shortcuts of these providers.
+    """
+    usable = [
+        provider for provider in _TABLE if has_key(provider, environ) or _has_url(provider, environ)
     ]
-    names = [_suggested(provider, environ) for provider in here]
-    if any(provider.name == "anthropic" for provider in here):
-        names += [f"anthropic:{model}" for model in _SHORT.values()]
-    return list(dict.fromkeys(filter(None, names)))
+    names = list(_suggest_models(usable, environ))
+    for provider in usable:
+        names += [f"{provider.name}:{model}" for model in provider.shortcuts.values()]
+    return list(dict.fromkeys(names))
 
 
 def has_key(provider: Provider, environ: Mapping[str, str]) -> bool:
-    """Whether the environment holds a key or token for it."""
-    return bool(_value(environ, provider.key_vars + provider.token_vars))
+    """Return True if the environment holds a key or token of a provider."""
+    return bool(_first_value(environ, provider.key_vars + provider.token_vars))
 
 
 def get_key(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Its key, "" if there is none."""
-    return _value(environ, provider.key_vars)
+    """Return the provider's key, "" if there is none."""
+    return _first_value(environ, provider.key_vars)
 
 
 def get_token(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Its bearer token, "" if there is none."""
-    return _value(environ, provider.token_vars)
+    """Return the provider's bearer token, "" if there is none."""
+    return _first_value(environ, provider.token_vars)
 
 
 def find_key_variable(provider: Provider, environ: Mapping[str, str]) -> str:
-    """The variable its key comes from, or should; "" for none."""
+    """Return the variable that holds the provider's key, or the first that could; "" for none."""
     names = provider.key_vars + provider.token_vars
-    return next(
-        (name for name in names if _value(environ, (name,))),
-        "" if provider.is_local else next(iter(names), ""),
-    )
+    for name in names:
+        if _first_value(environ, (name,)):
+            return name
+    return names[0] if names and not provider.is_local else ""
 
 
 def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Where it is. OLLAMA_HOST is Ollama's own notation: a host, a host and port, or a URL without `/v1`."""
-    if (
-        provider.name == "ollama"
-        and not _value(environ, ("OLLAMA_BASE_URL",))
-        and (host := _value(environ, ("OLLAMA_HOST",)))
-    ):
-        return _from_ollama(host)
-    return _value(environ, provider.url_vars) or provider.base_url
+    """Return the provider's address.
+
+    OLLAMA_HOST has Ollama's own notation: a host, a host and port, or a URL without `/v1`.
+    """
+    url = _first_value(environ, provider.url_vars)
+    if provider.name == "ollama" and url and not _first_value(environ, ("OLLAMA_BASE_URL",)):
+        return _parse_ollama_host(url)
+    return url or provider.base_url
 
 
 def get_headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
-    """More headers to send, from lines of "Name: value"."""
-    lines = _value(environ, provider.header_vars).splitlines()
-    return {
-        name.strip(): value.strip()
-        for name, mark, value in (line.partition(":") for line in lines)
-        if mark
-    }
+    """Return the provider's additional headers, from lines of "Name: value"."""
+    headers: dict[str, str] = {}
+    for line in _first_value(environ, provider.header_vars).splitlines():
+        name, separator, value = line.partition(":")
+        if separator:
+            headers[name.strip()] = value.strip()
+    return headers
 
 
-def _suggested(provider: Provider, environ: Mapping[str, str]) -> str | None:
-    model = _value(environ, provider.model_vars)
-    model = _SHORT.get(model, model) or provider.default_model
-    return f"{provider.name}:{model}" if model else None
+def _has_url(provider: Provider, environ: Mapping[str, str]) -> bool:
+    return bool(_first_value(environ, provider.url_vars))
 
 
-def _value(environ: Mapping[str, str], names: tuple[str, ...]) -> str:
-    """The first of the variables that is set and not blank; MUDROOM_NAME goes before NAME."""
-    found = (
-        environ.get(spelling, "").strip()
-        for name in names
-        for spelling in (f"MUDROOM_{name}", name)
-    )
-    return next((value for value in found if value), "")
+def _suggest_models(providers: Iterable[Provider], environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the default model string of each provider that has one."""
+    for provider in providers:
+        model = _first_value(environ, provider.model_vars)
+        model = provider.shortcuts.get(model, model) or provider.default_model
+        if model:
+            yield f"{provider.name}:{model}"
 
 
-def _from_ollama(host: str) -> str:
-    scheme, mark, rest = host.partition("://")
-    scheme, rest = (scheme, rest) if mark else ("http", host)
-    place, _, path = rest.rstrip("/").partition("/")
-    place = (
-        place.replace("0.0.0.0", "127.0.0.1") if not place.startswith(":") else f"127.0.0.1{place}"
-    )
-    port = (
-        ""
-        if place.rpartition(":")[2].isdigit() and not place.endswith("]")
-        else {"https": ":443"}.get(scheme, ":11434")
-    )
+def _first_value(environ: Mapping[str, str], names: Iterable[str]) -> str:
+    """Return the first variable that is set and not blank; MUDROOM_NAME overrides NAME."""
+    for name in names:
+        for variable in (f"MUDROOM_{name}", name):
+            if value := environ.get(variable, "").strip():
+                return value
+    return ""
+
+
+def _parse_ollama_host(text: str) -> str:
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        scheme = "http"
+        rest = text
+    address, _, path = rest.rstrip("/").partition("/")
+    if address.startswith(":"):
+        address = f"127.0.0.1{address}"
+    address = address.replace("0.0.0.0", "127.0.0.1")
+    # A bare IPv6 address ends in "]" and may look as if it had a port.
+    has_port = address.rpartition(":")[2].isdigit() and not address.endswith("]")
+    port = "" if has_port else {"https": ":443"}.get(scheme, ":11434")
     path = path.removesuffix("v1").rstrip("/")
-    return f"{scheme}://{place}{port}/{path + '/' if path else ''}v1"
+    return f"{scheme}://{address}{port}/{path + '/' if path else ''}v1"

@@ -1,4 +1,4 @@
-"""A model that gives the recorded answers of recorded conversations again, as long as it is asked the recorded questions."""
+"""Model that repeats recorded answers, as long as it receives the recorded requests."""
 
 from __future__ import annotations
 
@@ -19,16 +19,20 @@ from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ..errors import ModelError, ModelRefused
 
 _SECONDS = re.compile(r"\b\d+(?:\.\d+)? s\b")
-_SPILL = re.compile(r"/[^\s\"]*/(\d[\d.]*-\d+\.\d+-\w+\.txt)")
-_CONTEXT = 2_000
+_SPILL_PATH = re.compile(r"/[^\s\"]*/(\d[\d.]*-\d+\.\d+-\w+\.txt)")
+_MAX_DIFF = 2_000
 
 
 class ReplayModel:
-    """Implements the port Model, from a record. Whoever asks something else than was asked then gets ModelRefused with the difference.
+    """Implementation of the port Model from recorded conversations.
+
+    A request that differs from the recorded one raises ModelRefused with the difference.
 
     Arguments:
-        conversations: the recorded ones; each is given once, so equal siblings get one each.
-        name: the model string. cut_off: called with a run's id where the run was cancelled when it was recorded; it must do that again.
+        conversations: the recorded ones; each is used once, so equal siblings get one each.
+        name: the model string.
+        cancel_run: called with a run's id where that run was cancelled in the record; it must
+            cancel the run again.
     """
 
     def __init__(
@@ -38,97 +42,108 @@ class ReplayModel:
         *,
         cancel_run: Callable[[str], object] | None = None,
     ) -> None:
-        self.name, self.cut_off = name, cancel_run
-        self._free = list(conversations)
+        self.name = name
+        self.cancel_run = cancel_run
+        self._unclaimed = list(conversations)
 
-    def start_conversation(self, setup: RequestConfig) -> ReplayConversation:
-        """Begin a conversation; which one it is shows when it is asked."""
+    def start_conversation(self, config: RequestConfig) -> ReplayConversation:
+        """Start a conversation; its first request selects the recorded one."""
         return ReplayConversation(self)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing; there are no connections."""
 
-    def claim_conversation(self, asked: Sequence[Message]) -> RecordedConversation:
-        """The recorded conversation that begins like this. Raises ModelRefused when there is none left."""
-        for found in self._free:
-            if len(found.messages) >= len(asked) and all(map(is_same, found.messages, asked)):
-                self._free.remove(found)
-                return found
-        recorded = self._free[0].messages[: len(asked)] if self._free else ()
-        raise build_difference_error("a conversation that was not recorded", recorded, asked)
+    def claim_conversation(self, messages: Sequence[Message]) -> RecordedConversation:
+        """Return the recorded conversation that starts with these messages.
+
+        Raises ModelRefused when there is none left.
+        """
+        for recorded in self._unclaimed:
+            is_long_enough = len(recorded.messages) >= len(messages)
+            if is_long_enough and all(map(is_same, recorded.messages, messages)):
+                self._unclaimed.remove(recorded)
+                return recorded
+        expected = self._unclaimed[0].messages[: len(messages)] if self._unclaimed else ()
+        raise build_difference_error("a conversation that was not recorded", expected, messages)
 
 
 class ReplayConversation:
-    """One conversation with it."""
+    """One conversation with a ReplayModel."""
 
     def __init__(self, model: ReplayModel) -> None:
         self._model = model
-        self._asked: list[Message] = []
-        self._found: RecordedConversation | None = None
+        self._messages: list[Message] = []
+        self._recorded: RecordedConversation | None = None
 
     def append(self, message: Message) -> None:
         """Append a message."""
-        self._asked.append(message)
+        self._messages.append(message)
 
     async def request_answer(
         self, *, tools: bool = True
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """The recorded answer to this."""
-        asked = self._asked
-        found = self._found = self._found or self._model.claim_conversation(asked)
-        recorded = found.messages[: len(asked)]
-        if len(recorded) < len(asked) or not all(map(is_same, recorded, asked)):
-            raise build_difference_error(
-                f"run {found.run}, request {sum(isinstance(m, UserMessage) for m in asked)}",
-                recorded,
-                asked,
-            )
-        if len(found.messages) == len(asked):
-            await self._broken(found)
-        answer = found.messages[len(asked)]
+        """Yield the recorded answer. Raises ModelError and TimeoutError as recorded."""
+        messages = self._messages
+        if self._recorded is None:
+            self._recorded = self._model.claim_conversation(messages)
+        recorded = self._recorded
+        expected = recorded.messages[: len(messages)]
+        if len(expected) < len(messages) or not all(map(is_same, expected, messages)):
+            request = sum(isinstance(message, UserMessage) for message in messages)
+            where = f"run {recorded.run}, request {request}"
+            raise build_difference_error(where, expected, messages)
+        if len(recorded.messages) == len(messages):
+            await self._repeat_failure(recorded)
+        answer = recorded.messages[len(messages)]
         if not isinstance(answer, AssistantMessage):
-            raise build_difference_error(f"run {found.run}", recorded, asked)
+            raise build_difference_error(f"run {recorded.run}", expected, messages)
         if answer.text:
             yield StreamChunk("text", answer.text)
         yield answer
 
-    async def _broken(self, found: RecordedConversation) -> None:
-        if found.broken == "TIMEOUT":
-            raise TimeoutError(found.failure)
-        if found.broken == "CANCELLED" and self._model.cut_off:
-            self._model.cut_off(found.run)
+    async def _repeat_failure(self, recorded: RecordedConversation) -> None:
+        if recorded.broken == "TIMEOUT":
+            raise TimeoutError(recorded.failure)
+        if recorded.broken == "CANCELLED" and self._model.cancel_run:
+            self._model.cancel_run(recorded.run)
             await asyncio.sleep(0)
-        raise ModelError(found.failure or f"the record of run {found.run} ends here")
+        raise ModelError(recorded.failure or f"the record of run {recorded.run} ends here")
 
 
-def is_same(recorded: Message, asked: Message) -> bool:
-    """Whether two messages are the same but for measured times and for what only providers use."""
-    return recorded == asked or _plain(recorded) == _plain(asked)
+def is_same(recorded: Message, message: Message) -> bool:
+    """Return True if two messages differ only in measured times and provider-specific fields."""
+    return recorded == message or _to_comparable_text(recorded) == _to_comparable_text(message)
 
 
 def remove_varying_text(text: str) -> str:
-    """The text without what differs from one session to the next: measured seconds, the folder of long outputs."""
-    return _SPILL.sub(r"\1", _SECONDS.sub("_ s", text))
+    """Return the text without measured seconds and without the folder of spill files."""
+    return _SPILL_PATH.sub(r"\1", _SECONDS.sub("_ s", text))
 
 
 def build_difference_error(
-    where: str, recorded: Sequence[Message], asked: Sequence[Message]
+    where: str, recorded: Sequence[Message], messages: Sequence[Message]
 ) -> ModelRefused:
-    """The error that shows the first difference."""
-    pairs = zip([*recorded, *[None] * (len(asked) - len(recorded))], asked, strict=False)
-    was, now = next(((a, b) for a, b in pairs if a is None or not is_same(a, b)), (None, None))
+    """Return the error that shows the first message that differs from the record."""
+    missing = [None] * (len(messages) - len(recorded))
+    expected = None
+    actual = None
+    for old, new in zip([*recorded, *missing], messages, strict=False):
+        if old is None or not is_same(old, new):
+            expected = old
+            actual = new
+            break
     lines = unified_diff(
-        _plain(was).splitlines(),
-        _plain(now).splitlines(),
+        _to_comparable_text(expected).splitlines(),
+        _to_comparable_text(actual).splitlines(),
         "recorded",
-        "asked now",
+        "requested now",
         lineterm="",
         n=1,
     )
-    return ModelRefused(f"the replay met {where}:\n" + "\n".join(lines)[:_CONTEXT])
+    return ModelRefused(f"the replay met {where}:\n" + "\n".join(lines)[:_MAX_DIFF])
 
 
-def _plain(message: Message | None) -> str:
+def _to_comparable_text(message: Message | None) -> str:
     if message is None:
         return ""
     rows: list[str] = []
@@ -136,9 +151,8 @@ def _plain(message: Message | None) -> str:
         if isinstance(block, TextBlock):
             rows.append(remove_varying_text(block.text))
         elif isinstance(block, ToolResultBlock):
-            rows.append(
-                f"{block.name} {'failed' if block.error else 'gave'}: {remove_varying_text(block.text)}"
-            )
+            outcome = "failed" if block.error else "gave"
+            rows.append(f"{block.name} {outcome}: {remove_varying_text(block.text)}")
         else:
             rows.append(repr(block))
     return "\n".join(rows)

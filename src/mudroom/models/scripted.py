@@ -1,4 +1,4 @@
-"""A model that says what a test or an example tells it to: everything around it is real."""
+"""Model for tests and examples that gives answers from a script."""
 
 from __future__ import annotations
 
@@ -21,15 +21,17 @@ from .._core.messages import (
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 
-_PIECE = 40
+_CHUNK_LENGTH = 40
 
 
 class Request(Struct, frozen=True):
-    """What the model is asked.
+    """One request to a scripted model.
 
     Arguments:
-        system: the system prompt. tools: names of the tools it may call now. messages: the conversation so far.
-        n: number of this request to the model, over all its conversations, from 1.
+        system: the system prompt.
+        tools: names of the tools the model may call now.
+        messages: the conversation so far.
+        number: number of this request over all conversations of the model, from 1.
     """
 
     system: str
@@ -39,26 +41,23 @@ class Request(Struct, frozen=True):
 
     @property
     def prompt(self) -> str:
-        """The first words of the user."""
-        return next(
-            (
-                b.text
-                for m in self.messages
-                if isinstance(m, UserMessage)
-                for b in m.content
-                if isinstance(b, TextBlock)
-            ),
-            "",
-        )
+        """The first text of the user, "" if there is none."""
+        for message in self.messages:
+            if not isinstance(message, UserMessage):
+                continue
+            for block in message.content:
+                if isinstance(block, TextBlock):
+                    return block.text
+        return ""
 
     @property
     def turn(self) -> int:
-        """How many answers the conversation holds."""
+        """Number of answers in the conversation."""
         return sum(isinstance(message, AssistantMessage) for message in self.messages)
 
     @property
     def results(self) -> tuple[ToolResultBlock, ...]:
-        """The results in the last message; none if it holds words only."""
+        """The tool results in the last message."""
         last = self.messages[-1].content if self.messages else ()
         return tuple(block for block in last if isinstance(block, ToolResultBlock))
 
@@ -69,19 +68,20 @@ Script = Callable[[Request], "Answer | Awaitable[Answer]"] | Sequence[Answer]
 
 
 def call(name: str, /, **arguments: Any) -> ToolCallBlock:
-    """A call with an id of its own making; the model makes the id."""
+    """Return a tool call without an id; the model sets the id."""
     return ToolCallBlock("", name, arguments)
 
 
 class ScriptedModel:
-    """Implements the port Model.
+    """Implementation of the port Model with scripted answers.
+
+    `requests` lists the requests so far. A token counts as 4 characters.
 
     Arguments:
-        answer: the answers one after the other, or what makes one from a Request (may be async). An answer is words,
-            a block, several of them, a whole Assistant, or an exception to raise. A list that is used up raises AssertionError.
+        script: a list of answers, or a function (may be async) from a Request to an answer. An
+            answer is a text, a block, several of them, a whole AssistantMessage, or an exception
+            to raise. A request after the end of the list raises AssertionError.
         name: the model string.
-
-    `requests` lists what was asked. Tokens are counted as characters / 4.
 
     Example:
         ScriptedModel([[call("read", path="a.py")], "It is a module."])
@@ -90,33 +90,35 @@ class ScriptedModel:
     def __init__(self, script: Script, name: str = "scripted:model") -> None:
         self.name = name
         self.requests: list[Request] = []
-        self._answer = script
+        self._script = script
 
-    def start_conversation(self, setup: RequestConfig) -> ScriptedConversation:
-        """Begin a conversation."""
-        return ScriptedConversation(self, setup)
+    def start_conversation(self, config: RequestConfig) -> ScriptedConversation:
+        """Start a conversation."""
+        return ScriptedConversation(self, config)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing; there are no connections."""
 
     async def next_answer(self, request: Request) -> Answer:
-        """The script's answer to a request."""
+        """Return the script's answer to a request."""
         self.requests.append(request)
-        if callable(self._answer):
-            said = self._answer(request)
-            return await said if isinstance(said, Awaitable) else said
-        if request.number > len(self._answer):
+        if callable(self._script):
+            answer = self._script(request)
+            return await answer if isinstance(answer, Awaitable) else answer
+        if request.number > len(self._script):
             raise AssertionError(
-                f"the script has {len(self._answer)} answers, and this is request {request.number}: {request.prompt!r}"
+                f"the script has {len(self._script)} answers, "
+                f"and this is request {request.number}: {request.prompt!r}"
             )
-        return self._answer[request.number - 1]
+        return self._script[request.number - 1]
 
 
 class ScriptedConversation:
     """One conversation with a scripted model."""
 
-    def __init__(self, model: ScriptedModel, setup: RequestConfig) -> None:
-        self._model, self._setup = model, setup
+    def __init__(self, model: ScriptedModel, config: RequestConfig) -> None:
+        self._model = model
+        self._config = config
         self._messages: list[Message] = []
 
     def append(self, message: Message) -> None:
@@ -126,62 +128,56 @@ class ScriptedConversation:
     async def request_answer(
         self, *, tools: bool = True
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """The next answer, in pieces and whole."""
-        model, offered = (
-            self._model,
-            tuple(tool.name for tool in self._setup.tools) if tools else (),
-        )
-        request = Request(
-            self._setup.system, offered, tuple(self._messages), len(model.requests) + 1
-        )
+        """Yield the next answer, in chunks and then whole."""
+        model = self._model
+        tool_names = tuple(tool.name for tool in self._config.tools) if tools else ()
+        number = len(model.requests) + 1
+        request = Request(self._config.system, tool_names, tuple(self._messages), number)
         answer = await model.next_answer(request)
         if isinstance(answer, BaseException):
             raise answer
-        message = answer if isinstance(answer, AssistantMessage) else self._whole(request, answer)
+        message = answer
+        if not isinstance(message, AssistantMessage):
+            message = self._build_message(request, message)
         for block in message.content:
-            kind, text = (
-                ("call", "")
-                if isinstance(block, ToolCallBlock)
-                else (type(block).__name__.lower(), block.text)
-            )
-            for at in range(0, len(text), _PIECE):
-                yield StreamChunk(kind, text[at : at + _PIECE])
+            if isinstance(block, ToolCallBlock):
+                continue
+            kind = "text" if isinstance(block, TextBlock) else "thinking"
+            for start in range(0, len(block.text), _CHUNK_LENGTH):
+                yield StreamChunk(kind, block.text[start : start + _CHUNK_LENGTH])
         yield message
 
-    def _whole(self, request: Request, answer: Block | Sequence[Block]) -> AssistantMessage:
-        several = (
-            answer if isinstance(answer, Sequence) and not isinstance(answer, str) else (answer,)
-        )
+    def _build_message(self, request: Request, answer: Block | Sequence[Block]) -> AssistantMessage:
+        if isinstance(answer, str) or not isinstance(answer, Sequence):
+            answer = (answer,)
         blocks = tuple(
-            _block(block, f"call_{request.number}_{at}") for at, block in enumerate(several, 1)
+            _to_block(block, f"call_{request.number}_{position}")
+            for position, block in enumerate(answer, 1)
         )
-        stop = (
-            StopReason.CALLS
-            if any(isinstance(block, ToolCallBlock) for block in blocks)
-            else StopReason.END
+        has_calls = any(isinstance(block, ToolCallBlock) for block in blocks)
+        input_length = len(request.system) + sum(
+            _text_length(block) for message in request.messages for block in message.content
         )
-        read = len(request.system) + sum(
-            _size(block) for message in request.messages for block in message.content
-        )
-        usage = Usage(read // 4, max(1, sum(map(_size, blocks)) // 4))
+        output_length = sum(map(_text_length, blocks))
         return AssistantMessage(
-            blocks, stop, usage, self._model.name, "scripted", f"answer_{request.number}"
+            blocks,
+            stop_reason=StopReason.CALLS if has_calls else StopReason.END,
+            usage=Usage(input_length // 4, max(1, output_length // 4)),
+            model=self._model.name,
+            wire="scripted",
+            id=f"answer_{request.number}",
         )
 
 
-def _block(block: Block, call_id: str) -> TextBlock | ThinkingBlock | ToolCallBlock:
+def _to_block(block: Block, call_id: str) -> TextBlock | ThinkingBlock | ToolCallBlock:
     if isinstance(block, str):
         return TextBlock(block)
-    return (
-        msgspec.structs.replace(block, id=call_id)
-        if isinstance(block, ToolCallBlock) and not block.id
-        else block
-    )
+    if isinstance(block, ToolCallBlock) and not block.id:
+        return msgspec.structs.replace(block, id=call_id)
+    return block
 
 
-def _size(block: TextBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock) -> int:
-    return (
-        len(str(block.arguments)) + len(block.name)
-        if isinstance(block, ToolCallBlock)
-        else len(block.text)
-    )
+def _text_length(block: TextBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock) -> int:
+    if isinstance(block, ToolCallBlock):
+        return len(str(block.arguments)) + len(block.name)
+    return len(block.text)

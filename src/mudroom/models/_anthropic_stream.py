@@ -1,0 +1,261 @@
+"""Reader of a streamed Anthropic Messages answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from .._core.messages import (
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    Usage,
+)
+from .._core.ports import StreamChunk
+from ..errors import ModelGarbled
+from ._http import StreamCut, StreamError
+from ._json import clean, make_decoder, parse_arguments
+from ._tool_names import ToolNames
+
+WIRE = "anthropic"
+
+
+class _Usage(Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    cache_read_input_tokens: int | None = None
+    cache_creation_input_tokens: int | None = None
+    output_tokens_details: dict[str, Any] | None = None
+
+
+_COUNT_NAMES = _Usage.__struct_fields__[:4]
+
+
+class _MessageStart(Struct):
+    id: str = ""
+    model: str = ""
+    usage: _Usage | None = None
+
+
+class _BlockStart(Struct):
+    type: str = ""
+    id: str = ""
+    name: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    data: str = ""
+    input: dict[str, Any] = {}
+
+
+class _Delta(Struct):
+    type: str = ""
+    text: str = ""
+    thinking: str = ""
+    signature: str = ""
+    partial_json: str = ""
+    stop_reason: str | None = None
+
+
+class _Error(Struct):
+    type: str = ""
+    message: str = ""
+
+
+class _Event(Struct):
+    """Union of all events; `type` says which fields are set.
+
+    Unknown types and fields are ignored.
+    """
+
+    type: str = ""
+    index: int = 0
+    message: _MessageStart | None = None
+    content_block: _BlockStart | None = None
+    delta: _Delta | None = None
+    usage: _Usage | None = None
+    error: _Error | None = None
+
+
+_decode = make_decoder(_Event)
+_STOP_REASONS = {
+    "end_turn": StopReason.END,
+    "stop_sequence": StopReason.END,
+    "tool_use": StopReason.CALLS,
+    "max_tokens": StopReason.LENGTH,
+    "model_context_window_exceeded": StopReason.LENGTH,
+    "refusal": StopReason.REFUSAL,
+}
+_ERROR_STATUSES = {
+    "invalid_request_error": 400,
+    "authentication_error": 401,
+    "billing_error": 402,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "rate_limit_error": 429,
+    "timeout_error": 504,
+    "overloaded_error": 529,
+}
+
+
+class _PartialBlock:
+    """A block that is still being received."""
+
+    def __init__(self, start: _BlockStart) -> None:
+        self._start = start
+        self._texts = [start.text or start.thinking]
+        self._signature = start.signature
+
+    def add(self, delta: _Delta) -> StreamChunk | None:
+        """Add a delta; return the chunk to show, if there is one."""
+        match delta.type:
+            case "text_delta":
+                chunk = StreamChunk("text", delta.text)
+            case "thinking_delta":
+                chunk = StreamChunk("thinking", delta.thinking)
+            case "input_json_delta":
+                chunk = StreamChunk("call", delta.partial_json)
+            case _:
+                self._signature += delta.signature
+                return None
+        self._texts.append(chunk.text)
+        return chunk if chunk.text else None
+
+    def finish(self, names: ToolNames) -> TextBlock | ThinkingBlock | ToolCallBlock | None:
+        """Return the complete block; None for an empty text and for a provider's own tools."""
+        text = "".join(self._texts)
+        start = self._start
+        match start.type:
+            case "text":
+                return TextBlock(clean(text)) if text else None
+            case "thinking":
+                return ThinkingBlock(clean(text), self._signature)
+            case "redacted_thinking":
+                return ThinkingBlock("", redacted=start.data)
+            case "tool_use":
+                arguments = start.input
+                malformed = ""
+                if text:
+                    arguments, malformed = parse_arguments(text)
+                return ToolCallBlock(start.id, names.from_wire(start.name), arguments, malformed)
+            case _:
+                return None
+
+
+class AnthropicReader:
+    """Reader of one streamed Messages answer, which is complete after `message_stop`."""
+
+    def __init__(self, model: str, names: ToolNames) -> None:
+        self._model = model
+        self._names = names
+        self._start: _MessageStart | None = None
+        self._blocks: dict[int, _PartialBlock] = {}
+        self._counts: dict[str, int] = {}
+        self._stop: str | None = None
+        self._has_events = False
+        self.is_done = False
+
+    def feed(self, data: bytes) -> Sequence[StreamChunk]:
+        """Read one event and return what it shows."""
+        if self.is_done:
+            return ()
+        event = _decode(data)
+        self._has_events = True
+        if event.type != "content_block_delta":
+            return self._read_frame(event)
+        block = self._blocks.get(event.index)
+        if block is None or event.delta is None:
+            return ()
+        chunk = block.add(event.delta)
+        return () if chunk is None else (chunk,)
+
+    def finish(self) -> AssistantMessage:
+        """Return the whole message. Raises StreamCut, ModelGarbled."""
+        if self._has_events and self._start is None:
+            raise ModelGarbled("no event of a Messages stream arrived")
+        if self._start is None or not self.is_done:
+            raise StreamCut
+        blocks = (self._blocks[index].finish(self._names) for index in sorted(self._blocks))
+        content = _with_unique_ids([block for block in blocks if block is not None])
+        stop_reason = _STOP_REASONS.get(self._stop or "end_turn", StopReason.OTHER)
+        has_calls = any(isinstance(block, ToolCallBlock) for block in content)
+        if stop_reason is StopReason.END and has_calls:
+            stop_reason = StopReason.CALLS
+        return AssistantMessage(
+            content,
+            stop_reason,
+            _to_usage(self._counts),
+            self._start.model or self._model,
+            WIRE,
+            self._start.id,
+        )
+
+    def _read_frame(self, event: _Event) -> Sequence[StreamChunk]:
+        """Read an event that is no delta of a block."""
+        match event.type:
+            case "message_start" if event.message is not None and self._start is None:
+                self._start = event.message
+                self._add_counts(event.message.usage)
+            case "message_start":
+                raise ModelGarbled("two messages in one stream")
+            case "content_block_start" if event.content_block is not None:
+                self._blocks[event.index] = _PartialBlock(event.content_block)
+                if event.content_block.text:
+                    return (StreamChunk("text", event.content_block.text),)
+            case "message_delta":
+                self._stop = event.delta.stop_reason if event.delta is not None else None
+                self._add_counts(event.usage)
+            case "message_stop":
+                self.is_done = True
+            case "error":
+                error = event.error or _Error()
+                status = _ERROR_STATUSES.get(error.type, 500)
+                raise StreamError(status, error.message or error.type)
+            case _:
+                pass
+        return ()
+
+    def _add_counts(self, usage: _Usage | None) -> None:
+        """Replace the counts that are set: each event reports totals and may leave some out."""
+        if usage is None:
+            return
+        *counts, details = astuple(usage)
+        for name, count in zip(_COUNT_NAMES, counts, strict=True):
+            if count is not None:
+                self._counts[name] = count
+        if details and (thinking := details.get("thinking_tokens")) is not None:
+            self._counts["thinking"] = thinking
+
+
+def _with_unique_ids(
+    blocks: list[TextBlock | ThinkingBlock | ToolCallBlock],
+) -> tuple[TextBlock | ThinkingBlock | ToolCallBlock, ...]:
+    """Return the blocks with a new id for each call that has none or one used before."""
+    used: set[str] = set()
+    result: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
+    for position, block in enumerate(blocks):
+        if isinstance(block, ToolCallBlock):
+            if not block.id or block.id in used:
+                call_id = f"{block.id or 'call'}_{position}"
+                block = ToolCallBlock(call_id, block.name, block.arguments, block.malformed)
+            used.add(block.id)
+        result.append(block)
+    return tuple(result)
+
+
+def _to_usage(counts: Mapping[str, int]) -> Usage:
+    cache_read = counts.get("cache_read_input_tokens", 0)
+    cache_written = counts.get("cache_creation_input_tokens", 0)
+    return Usage(
+        input_tokens=counts.get("input_tokens", 0) + cache_read + cache_written,
+        output_tokens=counts.get("output_tokens", 0),
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_written,
+        reasoning_tokens=counts.get("thinking", 0),
+    )

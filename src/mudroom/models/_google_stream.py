@@ -1,0 +1,214 @@
+"""Reader of a streamed generateContent answer."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from .._core.messages import (
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    Usage,
+)
+from .._core.ports import StreamChunk
+from ..errors import ModelGarbled
+from ._http import StreamCut, StreamError
+from ._json import clean, encode, make_decoder, parse_arguments
+from ._tool_names import ToolNames
+
+WIRE = "google"
+OWN_ID_PREFIX = "mudroom_"
+"""Prefix of the ids that mudroom gives to calls without one; such ids are not sent back."""
+
+
+class _FunctionCall(Struct):
+    name: str = ""
+    id: str | None = None
+    args: dict[str, Any] | None = None
+
+
+class _Part(Struct, rename="camel"):
+    text: str | None = None
+    thought: bool = False
+    thought_signature: str = ""
+    function_call: _FunctionCall | None = None
+
+
+class _Content(Struct):
+    parts: list[_Part] | None = None
+
+
+class _Candidate(Struct, rename="camel"):
+    content: _Content | None = None
+    finish_reason: str | None = None
+
+
+class _PromptFeedback(Struct, rename="camel"):
+    block_reason: str | None = None
+
+
+class _Usage(Struct, rename="camel"):
+    prompt_token_count: int | None = None
+    tool_use_prompt_token_count: int | None = None
+    cached_content_token_count: int | None = None
+    candidates_token_count: int | None = None
+    thoughts_token_count: int | None = None
+
+
+class _Error(Struct):
+    code: int = 500
+    message: str = ""
+
+
+class _Chunk(Struct, rename="camel"):
+    candidates: list[_Candidate] | None = None
+    prompt_feedback: _PromptFeedback | None = None
+    usage_metadata: _Usage | None = None
+    model_version: str | None = None
+    response_id: str | None = None
+    error: _Error | None = None
+
+
+_decode = make_decoder(_Chunk)
+
+_STOP_REASONS = {
+    "STOP": StopReason.END,
+    "MAX_TOKENS": StopReason.LENGTH,
+    "SAFETY": StopReason.REFUSAL,
+    "RECITATION": StopReason.REFUSAL,
+    "LANGUAGE": StopReason.REFUSAL,
+    "BLOCKLIST": StopReason.REFUSAL,
+    "PROHIBITED_CONTENT": StopReason.REFUSAL,
+    "SPII": StopReason.REFUSAL,
+}
+
+
+class GoogleReader:
+    """Reader of one streamed answer.
+
+    The answer is complete after a finish reason or a block reason of the prompt.
+
+    Arguments:
+        model: the model name to report when the server sends none.
+    """
+
+    def __init__(self, model: str, names: ToolNames) -> None:
+        self._model = model
+        self._names = names
+        self._id = ""
+        self._finish_reason = ""
+        self._blocks: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
+        self._usage = Usage()
+        self._has_valid_chunk = False
+        self._has_only_foreign_chunks = False
+
+    @property
+    def is_done(self) -> bool:
+        """False until the stream ends: some models send a finish reason in every chunk."""
+        return False
+
+    def feed(self, data: bytes) -> Sequence[StreamChunk]:
+        """Read one chunk and return what it shows. Raises StreamError, msgspec.DecodeError."""
+        chunk = _decode(data)
+        if chunk.candidates or chunk.prompt_feedback or chunk.usage_metadata:
+            self._has_valid_chunk = True
+        self._has_only_foreign_chunks = not self._has_valid_chunk
+        if chunk.error:
+            raise StreamError(chunk.error.code, chunk.error.message)
+        self._id = chunk.response_id or self._id
+        self._model = chunk.model_version or self._model
+        if chunk.usage_metadata:
+            self._usage = _to_usage(chunk.usage_metadata)
+        if chunk.prompt_feedback and chunk.prompt_feedback.block_reason:
+            self._finish_reason = chunk.prompt_feedback.block_reason
+        return self._read_candidate(chunk.candidates[0]) if chunk.candidates else ()
+
+    def finish(self) -> AssistantMessage:
+        """Return the whole answer.
+
+        Raises StreamCut when the stream ended too early, StreamError when it holds only a call
+        that the model wrote wrongly, ModelGarbled when no chunk follows the protocol.
+        """
+        if self._has_only_foreign_chunks:
+            raise ModelGarbled("no part of the answer is a generateContent chunk")
+        if not self._finish_reason:
+            raise StreamCut
+        if self._finish_reason == "MALFORMED_FUNCTION_CALL" and not self._blocks:
+            raise StreamError(502, "the model wrote a malformed function call")
+        content = tuple(
+            block if isinstance(block, ToolCallBlock) else _clean_block(block)
+            for block in self._blocks
+        )
+        default = StopReason.OTHER if content else StopReason.REFUSAL
+        stop_reason = _STOP_REASONS.get(self._finish_reason, default)
+        has_calls = any(isinstance(block, ToolCallBlock) for block in content)
+        if stop_reason is StopReason.END and has_calls:
+            stop_reason = StopReason.CALLS
+        return AssistantMessage(
+            content,
+            stop_reason=stop_reason,
+            usage=self._usage,
+            model=self._model,
+            wire=WIRE,
+            id=self._id,
+        )
+
+    def _read_candidate(self, candidate: _Candidate) -> list[StreamChunk]:
+        if candidate.finish_reason:
+            self._finish_reason = candidate.finish_reason
+        chunks: list[StreamChunk] = []
+        parts = candidate.content.parts if candidate.content else None
+        for part in parts or ():
+            if part.function_call is not None:
+                chunks.append(self._add_call(part.function_call, part.thought_signature))
+            elif part.text is not None:
+                kind = ThinkingBlock if part.thought else TextBlock
+                self._add_text(kind, part.text, part.thought_signature)
+                if part.text:
+                    chunks.append(StreamChunk("thinking" if part.thought else "text", part.text))
+        return chunks
+
+    def _add_call(self, call: _FunctionCall, signature: str) -> StreamChunk:
+        text = encode(call.args or {}).decode()
+        arguments, _ = parse_arguments(text)
+        call_id = call.id or f"{OWN_ID_PREFIX}{uuid.uuid4().hex[:20]}"
+        name = self._names.from_wire(call.name)
+        self._blocks.append(ToolCallBlock(call_id, name, arguments, signature=signature))
+        return StreamChunk("call", text)
+
+    def _add_text(
+        self, kind: type[TextBlock] | type[ThinkingBlock], text: str, signature: str
+    ) -> None:
+        """Join a text to the last block of its kind, unless that block has a signature.
+
+        An empty text only brings the signature of the last block.
+        """
+        last = self._blocks[-1] if self._blocks else None
+        if (
+            isinstance(last, TextBlock | ThinkingBlock)
+            and not last.signature
+            and (isinstance(last, kind) or not text)
+        ):
+            self._blocks[-1] = type(last)(last.text + text, signature=signature)
+        elif text:
+            self._blocks.append(kind(text, signature=signature))
+
+
+def _clean_block(block: TextBlock | ThinkingBlock) -> TextBlock | ThinkingBlock:
+    return type(block)(clean(block.text), signature=block.signature)
+
+
+def _to_usage(usage: _Usage) -> Usage:
+    thoughts = usage.thoughts_token_count or 0
+    return Usage(
+        input_tokens=(usage.prompt_token_count or 0) + (usage.tool_use_prompt_token_count or 0),
+        output_tokens=(usage.candidates_token_count or 0) + thoughts,
+        cache_read_tokens=usage.cached_content_token_count or 0,
+        reasoning_tokens=thoughts,
+    )
