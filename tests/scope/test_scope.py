@@ -257,7 +257,7 @@ async def test_b7_tools_are_named_as_other_systems_do_or_given_or_declared(scrip
     results = model.requests[1].results
     assert [result.text for result in results[:2]] == ["8", "2.5"]
     assert results[2].error
-    assert "nothing here carries it out" in results[2].text
+    assert "has no implementation here" in results[2].text
     assert results[3].error
     assert "n:" in results[3].text
 

@@ -22,9 +22,9 @@ async def test_read_numbers_lines_and_reports_the_file(ctx: Run, call: Call) -> 
 async def test_read_stops_and_says_how_to_go_on(ctx: Run, call: Call) -> None:
     (ctx.root / "a").write_text("".join(f"{n}\n" for n in range(1, 5001)))
     whole = (await call("read", file_path="a")).text.splitlines()
-    assert whole[1999:] == ["2000\t2000", "(lines 1-2000 of 5,000; go on with offset=2001)"]
+    assert whole[1999:] == ["2000\t2000", "(lines 1-2000 of 5,000; continue with offset=2001)"]
     part = (await call("read", file_path="a", offset=4998, limit=2)).text
-    assert part == "4998\t4998\n4999\t4999\n(lines 4998-4999 of 5,000; go on with offset=5000)"
+    assert part == "4998\t4998\n4999\t4999\n(lines 4998-4999 of 5,000; continue with offset=5000)"
     assert (await call("read", file_path="a", offset=5000)).text == "5000\t5000"
 
 
@@ -50,7 +50,7 @@ async def test_what_read_gives_is_bounded(ctx: Run, call: Call) -> None:
     text = (await call("read", file_path="a")).text
     assert len(text) <= 50_000
     last = int(text.splitlines()[-2].split("\t")[0])
-    assert text.endswith(f"(lines 1-{last} of 3,000; go on with offset={last + 1})")
+    assert text.endswith(f"(lines 1-{last} of 3,000; continue with offset={last + 1})")
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ async def test_48_a_sparse_file_of_50_gb_is_bounded(ctx: Run, call: Call) -> Non
             "binary file of 53,687,091,200 bytes" in (await call("read", file_path="sparse")).text
         )
         assert (await call("read", file_path="text")).text.endswith(
-            "(lines 1-2000; go on with offset=2001)"
+            "(lines 1-2000; continue with offset=2001)"
         )
         assert (await call("edit", file_path="text", old_string="line", new_string="x")).error
 
@@ -237,7 +237,7 @@ async def test_edit_takes_line_numbers_off_when_every_line_has_one(ctx: Run, cal
             "def ff():\n    return 1",
             "The nearest lines are:\n3\tdef f():\n4\t    return 1\nQuote them exactly",
         ),
-        ("@@@ !!! ???", "Nothing in it is like it"),
+        ("@@@ !!! ???", "Nothing in it is similar"),
     ],
 )
 async def test_edit_says_what_differs(ctx: Run, call: Call, old: str, said: str) -> None:

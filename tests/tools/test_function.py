@@ -161,7 +161,7 @@ def test_a_function_no_model_can_call_is_refused() -> None:
     def odd(thing: threading.Thread) -> str:
         return ""
 
-    with pytest.raises(UsageError, match="which a model cannot give"):
+    with pytest.raises(UsageError, match="which a model cannot send"):
         tool(stars)
     with pytest.raises(UsageError, match="a type that JSON cannot hold"):
         tool(odd)
@@ -193,7 +193,7 @@ async def test_a_declared_tool_checks_arguments_and_calls_its_handler(ctx: Run) 
 async def test_a_declared_tool_without_a_handler_says_so(ctx: Run) -> None:
     result = await use(declare_tool("ghost", "", SCHEMA), ctx, n=1)
     assert result.error
-    assert result.text == "ghost is declared, but nothing here carries it out. Do without it."
+    assert result.text == "ghost has no implementation here. Do without it."
 
 
 def test_a_declaration_that_is_no_schema_is_refused() -> None:

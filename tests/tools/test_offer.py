@@ -19,7 +19,8 @@ def test_what_the_model_reads_of_them_is_small() -> None:
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
         for tool in builtin_tools().values()
     ]
-    assert len(json.dumps(offered, separators=(",", ":"))) + 600 <= 2.4 * 1024
+    system_prompt = 600  # bytes at most
+    assert len(json.dumps(offered, separators=(",", ":"))) + system_prompt <= 2_600
 
 
 @pytest.mark.parametrize("name", builtin_tools())
@@ -88,7 +89,7 @@ def test_one_file_has_one_key(name: str) -> None:
         ),
         ("todo", {"todos": "a"}, "todos: is string; expected array"),
         ("bash", {"command": "  "}, "command: is empty; give a bash command"),
-        ("bash", {"command": "a\0b"}, "command: holds a NUL character; leave it out"),
+        ("bash", {"command": "a\0b"}, "command: contains a NUL character; leave it out"),
     ],
 )
 def test_what_is_wrong_with_arguments_is_said_with_its_place(

@@ -35,7 +35,7 @@ async def test_other_spellings_of_an_item(call: Call) -> None:
     ("todos", "said"),
     [
         ([{"content": "a", "status": "in_progress"}] * 2, "more than one is in_progress"),
-        ([{"content": "a", "status": "pending"}] * 21, "21 items; 20 at most"),
+        ([{"content": "a", "status": "pending"}] * 21, "has 21 items; combine some, 20 at most"),
         ([{"content": " ", "status": "pending"}], "todos[0].content: is empty"),
         ([{"content": "a", "status": "done"}], "todos[0].status: invalid enum value 'done'"),
         (["a"], "todos[0]: is string; expected object"),

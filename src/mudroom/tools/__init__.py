@@ -1,4 +1,4 @@
-"""The tools that come with the house: one file each, its text for the model in a .md beside it."""
+"""The built-in tools: one module per tool, with the text for the model in a .md file beside it."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from .._core.tools import Tool
 
 
 def builtin_tools() -> dict[str, Tool]:
-    """The built-in tools by name, in the order they are offered: bash, read, write, edit, glob, grep, todo."""
+    """Return the built-in tools by name, in the order in which models see them."""
     from .bash import BASH
     from .edit import EDIT
     from .glob import GLOB

@@ -1,4 +1,8 @@
-"""Shell patterns for paths: *, ?, [a-z], {a,b} within a name, ** for any folders. No pattern can take long."""
+"""Glob patterns for paths: *, ?, [a-z] and {a,b} within a name, ** for any number of folders.
+
+Matching takes linear time in the pattern and quadratic time in the path at worst. A library that
+compiles the whole pattern to one regular expression backtracks: patterns with many ** never end.
+"""
 
 from __future__ import annotations
 
@@ -6,60 +10,76 @@ import fnmatch
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-_ALTERNATIVES = 200
+MAX_ALTERNATIVES = 200
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
+PathMatcher = Callable[[str], bool]
+NameMatcher = Callable[[str], object]
 
-def compile_glob(pattern: str) -> Callable[[str], bool]:
-    """A function that tells whether a relative path matches. Raises ValueError when the pattern has too many alternatives."""
-    found: list[str] = []
-    for alternative in _expanded(pattern):
-        found.append(alternative)
-        if len(found) > _ALTERNATIVES:
+
+def compile_glob(pattern: str) -> PathMatcher:
+    """Return a function that tells if a relative path matches.
+
+    Raises ValueError when the pattern has more than MAX_ALTERNATIVES alternatives in braces.
+    """
+    alternatives: list[str] = []
+    for alternative in _expand_braces(pattern):
+        alternatives.append(alternative)
+        if len(alternatives) > MAX_ALTERNATIVES:
             raise ValueError(
-                f"pattern: has more than {_ALTERNATIVES} alternatives in braces; use a simpler one"
+                f"pattern: has more than {MAX_ALTERNATIVES} alternatives in braces; "
+                "use a simpler one"
             )
-    tests = [_one(alternative) for alternative in found]
-    return tests[0] if len(tests) == 1 else lambda path: any(test(path) for test in tests)
+    matchers = [_compile_alternative(alternative) for alternative in alternatives]
+    if len(matchers) == 1:
+        return matchers[0]
+    return lambda path: any(matches(path) for matches in matchers)
 
 
-def _expanded(pattern: str) -> Iterator[str]:
-    braces = next((found for found in _BRACES.finditer(pattern) if "," in found[1]), None)
-    if braces is None:
+def _expand_braces(pattern: str) -> Iterator[str]:
+    groups = (group for group in _BRACES.finditer(pattern) if "," in group[1])
+    first = next(groups, None)
+    if first is None:
         yield pattern
         return
-    for choice in braces[1].split(","):
-        yield from _expanded(pattern[: braces.start()] + choice + pattern[braces.end() :])
+    for choice in first[1].split(","):
+        yield from _expand_braces(pattern[: first.start()] + choice + pattern[first.end() :])
 
 
-def _one(pattern: str) -> Callable[[str], bool]:
+def _compile_alternative(pattern: str) -> PathMatcher:
     names = [name for name in pattern.split("/") if name not in ("", ".")]
     if names and pattern.endswith("/**"):
         names.append("*")
-    # fnmatch builds regexes with atomic groups: they do not backtrack.
+    # fnmatch builds regular expressions with atomic groups: they do not backtrack.
     tests = [None if name == "**" else re.compile(fnmatch.translate(name)).match for name in names]
-    if len(tests) == 1 and tests[0] is not None:
-        only = tests[0]
-        return lambda path: "/" not in path and only(path) is not None
-    if len(tests) == 2 and tests[0] is None and tests[1] is not None:
-        last = tests[1]
-        return lambda path: last(path.rpartition("/")[2]) is not None
-    return lambda path: _matches(tests, path.split("/"))
+    match tests:
+        case [only] if only is not None:
+            return lambda path: "/" not in path and only(path) is not None
+        case [None, last] if last is not None:
+            return lambda path: last(path.rpartition("/")[2]) is not None
+        case _:
+            return lambda path: _matches(tests, path.split("/"))
 
 
-def _matches(tests: Sequence[Callable[[str], object] | None], names: Sequence[str]) -> bool:
-    """Both from left to right; on a mismatch the last ** takes one name more."""
-    test = name = 0
-    star, taken = -1, 0
+def _matches(tests: Sequence[NameMatcher | None], names: Sequence[str]) -> bool:
+    """Compare from left to right; on a mismatch the last ** (None) takes one name more."""
+    test = 0
+    name = 0
+    last_star = -1
+    star_end = 0
     while name < len(names):
-        here = tests[test] if test < len(tests) else None
-        if test < len(tests) and here is None:
-            star, taken, test = test, name, test + 1
-        elif here is not None and here(names[name]):
-            test, name = test + 1, name + 1
-        elif star >= 0:
-            taken += 1
-            test, name = star + 1, taken
+        current = tests[test] if test < len(tests) else None
+        if test < len(tests) and current is None:
+            last_star = test
+            star_end = name
+            test += 1
+        elif current is not None and current(names[name]):
+            test += 1
+            name += 1
+        elif last_star >= 0:
+            star_end += 1
+            test = last_star + 1
+            name = star_end
         else:
             return False
-    return all(left is None for left in tests[test:])
+    return all(remaining is None for remaining in tests[test:])

@@ -1,40 +1,42 @@
-"""A text that comes in pieces, without its secrets wherever the pieces were cut."""
+"""A byte stream without its secrets, also where a chunk ends in the middle of a secret."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 LONGEST_SECRET = 24_000
-"""Characters a secret may take; so many wait for what comes next."""
+"""Characters of the longest secret that is recognised; the stream holds back this many."""
 
 
 class RedactingStream:
-    """Bytes in, bytes out; what is no UTF-8 comes out as it was.
+    """A filter of byte chunks. Bytes that are not UTF-8 pass unchanged.
 
     Arguments:
-        redact: takes secrets out of a text.
+        redact: replaces the secrets in a text.
     """
 
     def __init__(self, redact: Callable[[str], str]) -> None:
-        self._redact, self._waiting = redact, bytearray()
+        self._redact = redact
+        self._pending = bytearray()
 
-    def feed(self, piece: bytes) -> bytes:
-        """Add a piece; what may go out now."""
-        self._waiting += piece
-        if len(self._waiting) < 4 * LONGEST_SECRET:
+    def feed(self, chunk: bytes) -> bytes:
+        """Add a chunk and return the redacted bytes that are complete."""
+        self._pending += chunk
+        if len(self._pending) < 4 * LONGEST_SECRET:
             return b""
-        whole = self._clean()
-        cut = whole.rfind(b"\n", 0, len(whole) - LONGEST_SECRET) + 1 or max(
-            0, len(whole) - LONGEST_SECRET
-        )
-        self._waiting = bytearray(whole[cut:])
-        return whole[:cut]
+        redacted = self._redact_pending()
+        complete = max(0, len(redacted) - LONGEST_SECRET)
+        line_end = redacted.rfind(b"\n", 0, complete) + 1
+        cut = line_end or complete
+        self._pending = bytearray(redacted[cut:])
+        return redacted[:cut]
 
     def flush(self) -> bytes:
-        """What was left."""
-        whole, self._waiting = self._clean(), bytearray()
-        return whole
+        """Return the redacted rest."""
+        rest = self._redact_pending()
+        self._pending = bytearray()
+        return rest
 
-    def _clean(self) -> bytes:
-        text = self._waiting.decode("utf-8", "surrogateescape")
+    def _redact_pending(self) -> bytes:
+        text = self._pending.decode("utf-8", "surrogateescape")
         return self._redact(text).encode("utf-8", "surrogateescape")

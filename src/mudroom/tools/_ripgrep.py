@@ -1,4 +1,4 @@
-"""Search the contents of files in a process that can be ended: rg where there is one, else our own `_grep_fallback`."""
+"""Content search in another process, which a timeout can end: ripgrep, else `_grep_fallback`."""
 
 from __future__ import annotations
 
@@ -19,15 +19,19 @@ from msgspec import Struct
 from .._core.ports import Workspace
 from ..errors import WorkspaceError
 
-_BATCH = 2_000  # files opened at once, where a process may have four times as many
+_BATCH = 2_000  # files opened at once, when the process may open four times as many
 _CHUNK = 1 << 16
 _WIDTH = 2_000
-_FD = b"/dev/fd/"
-_SCAN = str(Path(__file__).with_name("_grep_fallback.py"))
+_FD_FOLDER = b"/dev/fd/"
+_FALLBACK_PROGRAM = str(Path(__file__).with_name("_grep_fallback.py"))
 
 
 class SearchQuery(Struct, frozen=True, kw_only=True):
-    """What is looked for. `mode`: files_with_matches, content or count; `before`, `after`: lines of context."""
+    """A content search.
+
+    Arguments:
+        mode: files_with_matches, content or count. before, after: lines of context.
+    """
 
     pattern: str
     ignore_case: bool = False
@@ -38,65 +42,71 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
 
 
 class InvalidPattern(ValueError):
-    """The searching program does not understand the pattern."""
+    """The search program rejects the pattern."""
 
 
 def find_ripgrep(root: str) -> str:
-    """Path of rg, "" where there is none; never one that lies in the workspace."""
-    found = shutil.which("rg")
-    return found if found and not os.path.realpath(found).startswith(root + "/") else ""
+    """Return the path of rg, "" when there is none; never one that lies in the workspace."""
+    path = shutil.which("rg")
+    if path is None or os.path.realpath(path).startswith(root + "/"):
+        return ""
+    return path
 
 
 async def search_files(
     query: SearchQuery, workspace: Workspace, files: Sequence[str], *, rg: str
 ) -> AsyncGenerator[bytes, None]:
-    """What is found, a record at a time, in the order of the files: `path NUL rest`, or `--` between groups of lines.
+    """Yield the matches in the order of the files, as `path NUL rest`, or `--` between groups.
 
-    The program gets the files opened, beneath the workspace: whatever a path leads to meanwhile, nothing else is read.
-    It is ended when the iteration is closed.
+    The program gets open files, opened beneath the workspace: it reads nothing else, even when a
+    path changes meanwhile. It ends when the iteration is closed.
 
     Arguments:
-        rg: the program's path; "" searches with Python.
+        rg: path of ripgrep; "" searches with Python.
 
-    Raises BadPattern.
+    Raises InvalidPattern.
     """
-    end = b"\0" if query.mode == "files_with_matches" else b"\n"
-    most = max(64, min(_BATCH, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 4))
-    for at in range(0, len(files), most):
-        with closing(_Opened(workspace)) as opened:
-            await asyncio.to_thread(opened.take, files[at : at + most])
+    separator = b"\0" if query.mode == "files_with_matches" else b"\n"
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    batch = max(64, min(_BATCH, descriptors // 4))
+    for start in range(0, len(files), batch):
+        with closing(_OpenFiles(workspace)) as opened:
+            await asyncio.to_thread(opened.open_all, files[start : start + batch])
             if not opened.paths:
-                continue  # without a file to search rg would take the folder
-            async with aclosing(_searched(query, opened.paths, rg, workspace.root, end)) as records:
+                continue  # without files rg searches the current folder
+            records = _run_program(query, opened.paths, rg, workspace.root, separator)
+            async with aclosing(records):
                 async for record in records:
-                    place, nul, rest = record.partition(b"\0")
-                    path = (
-                        opened.paths.get(int(place.rpartition(b"/")[2]))
-                        if place.startswith(_FD)
-                        else None
-                    )
-                    yield os.fsencode(path) + nul + rest if path is not None else record
+                    yield _with_path(record, opened.paths)
 
 
-class _Opened:
-    """Files that are open for a search, until `close`, which may come while another thread still opens some."""
+def _with_path(record: bytes, paths: Mapping[int, str]) -> bytes:
+    """Replace the descriptor's name in a record by the path of its file."""
+    name, nul, rest = record.partition(b"\0")
+    if not name.startswith(_FD_FOLDER):
+        return record
+    path = paths.get(int(name.rpartition(b"/")[2]))
+    return record if path is None else os.fsencode(path) + nul + rest
+
+
+class _OpenFiles:
+    """Files that are open for a search. `close` may be called while another thread opens more."""
 
     def __init__(self, workspace: Workspace) -> None:
         self.paths: dict[int, str] = {}
-        self._workspace, self._lock, self._closed = workspace, threading.Lock(), False
+        self._workspace = workspace
+        self._lock = threading.Lock()
+        self._closed = False
 
-    def take(self, files: Sequence[str]) -> None:
-        """Open those that can be read. Raises WorkspaceError when no more can be open at all."""
+    def open_all(self, files: Sequence[str]) -> None:
+        """Open the readable ones. Raises WorkspaceError when the process may open no more."""
         for path in files:
             try:
                 descriptor = self._workspace.open(path)
             except WorkspaceError as error:
-                if isinstance(error.__cause__, OSError) and error.__cause__.errno in (
-                    errno.EMFILE,
-                    errno.ENFILE,
-                ):
+                if _is_out_of_descriptors(error):
                     raise
-                continue  # it has gone, or may not be read
+                continue  # removed since it was listed, or not readable
             with self._lock:
                 if self._closed:
                     os.close(descriptor)
@@ -104,36 +114,41 @@ class _Opened:
                 self.paths[descriptor] = path
 
     def close(self) -> None:
-        """Close them all."""
+        """Close all files."""
         with self._lock:
             self._closed = True
             for descriptor in self.paths:
                 os.close(descriptor)
 
 
-async def _searched(
-    query: SearchQuery, opened: Mapping[int, str], rg: str, root: str, end: bytes
+def _is_out_of_descriptors(error: WorkspaceError) -> bool:
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in (errno.EMFILE, errno.ENFILE)
+
+
+async def _run_program(
+    query: SearchQuery, opened: Mapping[int, str], rg: str, root: str, separator: bytes
 ) -> AsyncGenerator[bytes, None]:
-    command, order = _command(query, opened, rg)
-    async with _running(command, root, opened) as program:
+    command, stdin = _command(query, opened, rg)
+    async with _process(command, root, opened) as program:
         assert program.stdin and program.stdout and program.stderr
-        program.stdin.write(order)
+        program.stdin.write(stdin)
         program.stdin.close()
-        left = b""
+        rest = b""
         while chunk := await program.stdout.read(_CHUNK):
-            *whole, left = (left + chunk).split(end)
-            for record in whole:
+            *complete, rest = (rest + chunk).split(separator)
+            for record in complete:
                 yield record.removesuffix(b"\r")
-        complaint = (await program.stderr.read()).decode("utf-8", "replace").strip()
-        if await program.wait() == 2 and complaint:
-            raise InvalidPattern(complaint)
+        message = (await program.stderr.read()).decode("utf-8", "replace").strip()
+        if await program.wait() == 2 and message:
+            raise InvalidPattern(message)
 
 
 @asynccontextmanager
-async def _running(
+async def _process(
     command: Sequence[str], root: str, opened: Iterable[int]
 ) -> AsyncGenerator[asyncio.subprocess.Process, None]:
-    """A program that is not running any more when the block is left."""
+    """Start a program; it is ended when the block is left."""
     pipe = asyncio.subprocess.PIPE
     program = await asyncio.create_subprocess_exec(
         *command, cwd=root, stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=tuple(opened)
@@ -143,37 +158,25 @@ async def _running(
     finally:
         if program.returncode is None:
             program.kill()
-            for left in (program.stdout, program.stderr):
-                while left and await left.read(
-                    _CHUNK
-                ):  # asyncio does not see the end of a process whose pipes are not empty
+            # asyncio does not see the end of a process whose pipes are not empty.
+            for stream in (program.stdout, program.stderr):
+                while stream and await stream.read(_CHUNK):
                     pass
             await program.wait()
 
 
 def _command(query: SearchQuery, opened: Mapping[int, str], rg: str) -> tuple[Sequence[str], bytes]:
-    """A command line, and what the program is to read."""
-    places = [f"{_FD.decode()}{descriptor}" for descriptor in opened]
+    """Return a command line and the bytes for its standard input."""
+    places = [f"{_FD_FOLDER.decode()}{descriptor}" for descriptor in opened]
     if rg:
         return _rg_command(rg, query, places), b""
-    return [sys.executable, "-I", "-S", _SCAN], msgspec.json.encode(
-        {**msgspec.to_builtins(query), "files": places}
-    )
+    request = {**msgspec.to_builtins(query), "files": places}
+    return [sys.executable, "-I", "-S", _FALLBACK_PROGRAM], msgspec.json.encode(request)
 
 
 def _rg_command(rg: str, query: SearchQuery, files: Sequence[str]) -> list[str]:
-    command = [
-        rg,
-        "--no-config",
-        "--no-messages",
-        "--no-ignore",
-        "--text",
-        "--crlf",
-        "--threads=1",
-        "--color=never",
-        "-0",
-        "-H",
-    ]
+    command = [rg, "--no-config", "--no-messages", "--no-ignore", "--text", "--crlf"]
+    command += ["--threads=1", "--color=never", "-0", "-H"]
     if query.ignore_case:
         command.append("-i")
     if query.multiline:
@@ -183,12 +186,6 @@ def _rg_command(rg: str, query: SearchQuery, files: Sequence[str]) -> list[str]:
     elif query.mode == "count":
         command.append("-c")
     else:
-        command += [
-            "-n",
-            "--no-heading",
-            f"-B{query.before}",
-            f"-A{query.after}",
-            f"--max-columns={_WIDTH}",
-            "--max-columns-preview",
-        ]
+        command += ["-n", "--no-heading", f"-B{query.before}", f"-A{query.after}"]
+        command += [f"--max-columns={_WIDTH}", "--max-columns-preview"]
     return [*command, "-e", query.pattern, "--", *files]

@@ -1,4 +1,4 @@
-"""From a msgspec struct to the small schema a model reads, and from what the model sent to the struct, leniently."""
+"""JSON Schemas for models from msgspec structs, and lenient parsing of the arguments models send."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import msgspec
 
 T = TypeVar("T")
 
-_NOISE = {"title", "default", "additionalProperties", "$defs"}
+_OMITTED_KEYS = {"title", "default", "additionalProperties", "$defs"}
 _JSON_TYPES = {
     "str": "string",
     "int": "integer",
@@ -24,94 +24,106 @@ _JSON_TYPES = {
 
 
 def load_description(module: str) -> str:
-    """The text for the model that lies beside a tool's file."""
+    """Read the text for the model: the .md file beside a tool's module."""
     return Path(module).with_suffix(".md").read_text("utf-8").strip()
 
 
 def build_schema(
     arguments: type[msgspec.Struct], *, hidden: tuple[str, ...] = ()
 ) -> dict[str, Any]:
-    """A compact JSON Schema: no titles, references, defaults, docstrings.
+    """Build a compact JSON Schema: no titles, references, defaults or docstrings.
 
     Arguments:
-        silent: names that are accepted but not offered.
+        hidden: names that are accepted but not offered to the model.
     """
-    whole = msgspec.json.schema(arguments)
-    compact = _compact(whole, whole.get("$defs", {}), ())
+    full = msgspec.json.schema(arguments)
+    compact = _compact(full, full.get("$defs", {}), ())
     for name in hidden:
         compact["properties"].pop(name)
     return compact
 
 
 def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
-    """A function from what the model sent to `arguments`.
+    """Build a function that converts the arguments a model sent.
 
-    "5" is taken for 5, "true" for true, a JSON text for the list or object it holds, null for "left out".
-    It raises ValueError that names the place and the reason.
+    It converts "5" to 5, "true" to true, and a JSON text to the list or object it holds; it drops
+    null values. It raises ValueError with the place and the reason.
     """
-    full = build_schema(cast(Any, arguments))
-    known: dict[str, Any] = full["properties"]
+    schema = build_schema(cast(Any, arguments))
+    properties: dict[str, Any] = schema["properties"]
 
-    def parse(given: dict[str, Any]) -> T:
-        unknown = [name for name in given if name not in known]
+    def parse(sent: dict[str, Any]) -> T:
+        unknown = [name for name in sent if name not in properties]
         if unknown:
-            raise ValueError(f"{', '.join(unknown)}: unknown; the arguments are {', '.join(known)}")
-        sent = {
-            name: _opened(value, known[name]) for name, value in given.items() if value is not None
+            names = ", ".join(properties)
+            raise ValueError(f"{', '.join(unknown)}: unknown; the arguments are {names}")
+        values = {
+            name: _decode_json_text(value, properties[name])
+            for name, value in sent.items()
+            if value is not None
         }
         try:
-            return msgspec.convert(sent, arguments, strict=False)
+            return msgspec.convert(values, arguments, strict=False)
         except msgspec.ValidationError as error:
-            raise ValueError(_said(str(error), full)) from None
+            raise ValueError(_explain(str(error), schema)) from None
 
     return parse
 
 
-def _compact(node: Any, definitions: dict[str, Any], above: tuple[str, ...]) -> Any:
-    """A schema without what a model need not read; `above` are the types that are being written out."""
+def _compact(node: Any, definitions: dict[str, Any], parents: tuple[str, ...]) -> Any:
+    """Remove from a schema what a model need not read.
+
+    Arguments:
+        parents: names of the types that are being expanded around this node.
+    """
     if isinstance(node, list):
-        return [_compact(item, definitions, above) for item in cast(list[Any], node)]
+        return [_compact(item, definitions, parents) for item in cast(list[Any], node)]
     if not isinstance(node, dict):
         return node
-    found = cast(dict[str, Any], node)
-    if "$ref" in found:
-        return _type(found["$ref"].rsplit("/", 1)[1], definitions, above)
-    if "anyOf" in found:
-        choices = [choice for choice in found["anyOf"] if choice != {"type": "null"}]
-        if len(choices) == 1:
-            return _compact(
-                {**choices[0], **{key: found[key] for key in found if key != "anyOf"}},
-                definitions,
-                above,
-            )
+    schema = _without_null(cast(dict[str, Any], node))
+    if "$ref" in schema:
+        return _expand_type(schema["$ref"].rsplit("/", 1)[1], definitions, parents)
     compact: dict[str, Any] = {}
-    if "enum" in found and all(isinstance(value, str) for value in found["enum"]):
+    if "enum" in schema and all(isinstance(value, str) for value in schema["enum"]):
         compact["type"] = "string"
-    for key, value in found.items():
+    for key, value in schema.items():
+        if key in _OMITTED_KEYS or value == []:
+            continue
         if key == "properties":
             compact[key] = {
-                name: _compact(inner, definitions, above) for name, inner in value.items()
+                name: _compact(inner, definitions, parents) for name, inner in value.items()
             }
-        elif key not in _NOISE and value != []:
-            compact[key] = (
-                value if key in ("enum", "required") else _compact(value, definitions, above)
-            )
+        elif key in ("enum", "required"):
+            compact[key] = value
+        else:
+            compact[key] = _compact(value, definitions, parents)
     return compact
 
 
-def _type(name: str, definitions: dict[str, Any], above: tuple[str, ...]) -> dict[str, Any]:
-    """A named type written out in place. One that holds itself would have no end: inside itself it is just an object."""
-    if name in above:
+def _without_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """Replace a union of one type and null by the type: a model leaves the argument out."""
+    choices = [choice for choice in schema.get("anyOf", ()) if choice != {"type": "null"}]
+    if len(choices) != 1:
+        return schema
+    others = {key: value for key, value in schema.items() if key != "anyOf"}
+    return {**choices[0], **others}
+
+
+def _expand_type(
+    name: str, definitions: dict[str, Any], parents: tuple[str, ...]
+) -> dict[str, Any]:
+    """Write a named type out in place; inside itself a recursive type is a plain object."""
+    if name in parents:
         return {"type": "object"}
-    compact = _compact(definitions[name], definitions, (*above, name))
+    compact = _compact(definitions[name], definitions, (*parents, name))
     if "properties" in compact:
         compact.pop("description", None)  # a docstring, meant for programmers
     return compact
 
 
-def _opened(value: Any, expected: dict[str, Any]) -> Any:
-    """A list or object that came as JSON text."""
-    if isinstance(value, str) and expected.get("type") in ("array", "object"):
+def _decode_json_text(value: Any, schema: dict[str, Any]) -> Any:
+    """Decode a list or object that the model sent as a JSON text."""
+    if isinstance(value, str) and schema.get("type") in ("array", "object"):
         try:
             return msgspec.json.decode(value)
         except msgspec.DecodeError:
@@ -119,28 +131,26 @@ def _opened(value: Any, expected: dict[str, Any]) -> Any:
     return value
 
 
-def _said(message: str, full: dict[str, Any]) -> str:
-    """msgspec's message as `place: reason`."""
+def _explain(message: str, schema: dict[str, Any]) -> str:
+    """Rewrite msgspec's message as `place: reason; expected type`."""
     reason, _, path = message.partition(" - at `$")
     path = path.rstrip("`").removeprefix(".")
     if missing := re.search(r"missing required field `(.+?)`", reason):
         path = f"{path}.{missing[1]}" if path else missing[1]
         reason = "required"
-    expected = _expected(path, full)
-    if got := re.search(r", got `(\w+)`", reason):
-        reason = f"is {_JSON_TYPES.get(got[1], got[1])}"
-    return f"{path or 'arguments'}: {reason[0].lower()}{reason[1:]}" + (
-        f"; expected {expected}" if expected else ""
-    )
+    if wrong_type := re.search(r", got `(\w+)`", reason):
+        reason = f"is {_JSON_TYPES.get(wrong_type[1], wrong_type[1])}"
+    text = f"{path or 'arguments'}: {reason[0].lower()}{reason[1:]}"
+    expected = _expected_type(path, schema)
+    return f"{text}; expected {expected}" if expected else text
 
 
-def _expected(path: str, node: dict[str, Any]) -> str:
-    for part in re.findall(r"[^.\[\]]+|\[\.*\d*\]|\[\.\.\.\]", path):
-        node = (
-            node.get("items", {})
-            if part.startswith("[")
-            else node.get("properties", {}).get(part, {})
-        )
-    if "enum" in node:
-        return "one of " + ", ".join(str(value) for value in node["enum"])
-    return str(node.get("type", ""))
+def _expected_type(path: str, schema: dict[str, Any]) -> str:
+    for step in re.findall(r"[^.\[\]]+|\[\.*\d*\]|\[\.\.\.\]", path):
+        if step.startswith("["):
+            schema = schema.get("items", {})
+        else:
+            schema = schema.get("properties", {}).get(step, {})
+    if "enum" in schema:
+        return "one of " + ", ".join(str(value) for value in schema["enum"])
+    return str(schema.get("type", ""))

@@ -1,4 +1,4 @@
-"""Files as text: byte order marks, encodings, line ends; and one writer at a time for a file."""
+"""Text files: byte order marks, encodings and line ends; one lock per file; texts for results."""
 
 from __future__ import annotations
 
@@ -36,15 +36,16 @@ _MAGIC: Sequence[tuple[bytes, str]] = (
 _BOM_BYTES = tuple(bom for bom, _ in _BOMS)
 _MAGIC_BYTES = tuple(magic for magic, _ in _MAGIC)
 _LOCKS = tuple(threading.Lock() for _ in range(64))
-"""Two runs may share a file: each path always falls to the same one of these. They guard a change from reading to renaming."""
+"""Locks that runs share: a path always gets the same one. It is held from reading to renaming."""
 
 
 class FileText(Struct, frozen=True):
-    """A file's text as a model sees it, with "\\n" at the ends of lines, and what it takes to write it back as it was.
+    """The text of a file as a model sees it, and what is needed to write it back unchanged.
 
     Arguments:
-        text: without byte order mark. encoding: a codec's name. bom: the byte order mark, or b"".
-        crlf: whether all its lines end with CRLF; where ends are mixed they stay in the text.
+        text: without byte order mark; lines end with "\\n".
+        encoding: name of a codec. bom: the byte order mark, or b"".
+        crlf: True when all lines end with CRLF; mixed line ends stay in the text.
     """
 
     text: str
@@ -53,37 +54,42 @@ class FileText(Struct, frozen=True):
     crlf: bool = False
 
     def encode(self, text: str) -> bytes:
-        """Another text in the bytes of this file. Raises UnicodeEncodeError."""
-        return self.bom + (text.replace("\n", "\r\n") if self.crlf else text).encode(self.encoding)
+        """Encode another text in the format of this file. Raises UnicodeEncodeError."""
+        if self.crlf:
+            text = text.replace("\n", "\r\n")
+        return self.bom + text.encode(self.encoding)
 
 
 def decode_text(data: bytes) -> FileText:
-    """Bytes as text: by byte order mark, else UTF-8, else Latin-1, which takes any bytes."""
+    """Decode by byte order mark, else as UTF-8, else as Latin-1, which accepts any bytes."""
     bom, encoding = detect_encoding(data)
-    body = data[len(bom) :]
     try:
-        text = body.decode(encoding)
+        text = data[len(bom) :].decode(encoding)
     except UnicodeDecodeError:
-        bom, encoding, text = b"", "latin-1", data.decode("latin-1")
-    crlf = uses_crlf(text)
-    return FileText(text.replace("\r\n", "\n") if crlf else text, encoding, bom, crlf)
+        bom = b""
+        encoding = "latin-1"
+        text = data.decode(encoding)
+    if uses_crlf(text):
+        return FileText(text.replace("\r\n", "\n"), encoding, bom, crlf=True)
+    return FileText(text, encoding, bom)
 
 
 def uses_crlf(text: str) -> bool:
-    """Whether every line ends with CRLF, and there is at least one."""
+    """Return True when the text has at least one line end and all of them are CRLF."""
     ends = text.count("\n")
     return ends > 0 and text.count("\r\n") == ends
 
 
 def detect_encoding(data: bytes) -> tuple[bytes, str]:
-    """The byte order mark at the start and the encoding it tells; b"" and UTF-8 without one."""
-    if not data.startswith(_BOM_BYTES):
-        return b"", "utf-8"
-    return next((bom, encoding) for bom, encoding in _BOMS if data.startswith(bom))
+    """Return the byte order mark and the encoding it names; b"" and UTF-8 without one."""
+    for bom, encoding in _BOMS:
+        if data.startswith(bom):
+            return bom, encoding
+    return b"", "utf-8"
 
 
 def describe_binary(head: bytes) -> str:
-    """What sort of binary file begins like this; "" for text."""
+    """Name the kind of binary file that begins with these bytes; "" for text."""
     if head.startswith(_BOM_BYTES):
         return ""
     if head.startswith(_MAGIC_BYTES):
@@ -92,26 +98,26 @@ def describe_binary(head: bytes) -> str:
 
 
 def file_lock(workspace: Workspace, located: str) -> threading.Lock:
-    """The lock of a file."""
+    """Return the lock of a file."""
     return _LOCKS[hash(os.path.join(workspace.root, located)) % len(_LOCKS)]
 
 
 def read_start(workspace: Workspace, path: str, limit: int) -> bytes:
-    """At most `limit` bytes from the start of a file. Raises WorkspaceError."""
+    """Read at most `limit` bytes from the start of a file. Raises WorkspaceError."""
     with os.fdopen(workspace.open(path), "rb") as file:
         return file.read(limit)
 
 
 def count_lines(text: str) -> int:
-    """How many lines a text has."""
+    """Count the lines of a text; a last line without an end counts."""
     return text.count("\n") + (not text.endswith("\n") and bool(text))
 
 
-def format_count(number: int, thing: str) -> str:
-    """ "1 line", "2 lines"."""
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+def format_count(number: int, noun: str) -> str:
+    """Format a number and its noun: "1 line", "2 lines"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def error_result(text: str) -> ToolResult:
-    """A result that tells the model what is wrong and what to do instead."""
+    """Return an error that tells the model what is wrong and what to do instead."""
     return ToolResult(text, error=True)

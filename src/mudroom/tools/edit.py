@@ -1,4 +1,4 @@
-"""edit: replace an exact piece of a file, and say what differs when it is not there."""
+"""The edit tool: replaces an exact text in a file; shows similar lines when it is not there."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import difflib
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from msgspec import Struct
 
@@ -23,14 +23,14 @@ from ._text_files import (
     read_start,
 )
 
-_LIMIT = 32 << 20
-_GUTTER = re.compile(r"^\s*\d+\t")
-_COMPARED = 3_000  # lines that are compared with the one not found
-_SHOWN = 8
+_MAX_BYTES = 32 << 20
+_LINE_NUMBER = re.compile(r"^\s*\d+\t")
+_MAX_COMPARED = 3_000  # lines that are compared with a missing old_string
+_MAX_QUOTED = 8
 
 
 class Arguments(Struct, frozen=True):
-    """What the model sends."""
+    """The arguments."""
 
     file_path: str
     old_string: str
@@ -41,9 +41,9 @@ class Arguments(Struct, frozen=True):
 _parse = build_parser(Arguments)
 
 
-def parse(given: dict[str, object]) -> Arguments:
-    """Check that there is something to replace, and something else to put there."""
-    arguments = _parse(given)
+def parse(sent: dict[str, object]) -> Arguments:
+    """Check that there is something to replace, and that the replacement differs."""
+    arguments = _parse(sent)
     if not arguments.old_string:
         raise ValueError(
             "old_string: is empty; quote the text to replace, or use write for a new file"
@@ -61,114 +61,120 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 def _edit(workspace: Workspace, arguments: Arguments) -> ToolResult:
     path = workspace.locate(arguments.file_path)
     with file_lock(workspace, path):
-        data = read_start(workspace, path, _LIMIT + 1)
-        if len(data) > _LIMIT:
+        data = read_start(workspace, path, _MAX_BYTES + 1)
+        if len(data) > _MAX_BYTES:
             return error_result(
-                f"{path} is larger than {_LIMIT >> 20} MiB. Change it with sed or a script in bash."
+                f"{path} is larger than {_MAX_BYTES >> 20} MiB. "
+                "Change it with sed or a script in bash."
             )
         if kind := describe_binary(data[:8_192]):
             return error_result(f"{path} is a {kind}, not text. Change it with a program in bash.")
         file = decode_text(data)
-        for old, new in _readings(arguments, file):
-            if found := file.text.count(old):
-                return _replaced(workspace, path, file, old, new, found, arguments.replace_all)
-    return error_result(
-        f"old_string is not in {path}. {_difference(file.text, arguments.old_string)}"
-    )
+        for old, new in _interpretations(arguments, file):
+            if old in file.text:
+                return _replace(workspace, path, file, old, new, arguments.replace_all)
+    similar = _describe_similar(file.text, arguments.old_string)
+    return error_result(f"old_string is not in {path}. {similar}")
 
 
-def _readings(arguments: Arguments, file: FileText) -> Iterator[tuple[str, str]]:
-    """What the model may have meant: its words; with the file's line ends; without the numbers that `read` puts before lines."""
-    old, new = arguments.old_string, arguments.new_string
+def _interpretations(arguments: Arguments, file: FileText) -> Iterator[tuple[str, str]]:
+    """Yield old and new text: as sent; with the file's line ends; without line numbers.
+
+    Models sometimes copy the numbers that `read` puts before each line.
+    """
+    old = arguments.old_string
+    new = arguments.new_string
     if file.crlf:
-        old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+        old = old.replace("\r\n", "\n")
+        new = new.replace("\r\n", "\n")
     yield old, new
     if not file.crlf and "\r\n" in file.text and "\r" not in old:
         yield old.replace("\n", "\r\n"), new.replace("\n", "\r\n")
-    bare = _without_gutter(old)
-    if bare is not None and bare:
-        yield bare, new if (plain := _without_gutter(new)) is None else plain
+    bare_old = _strip_line_numbers(old)
+    if bare_old:
+        bare_new = _strip_line_numbers(new)
+        yield bare_old, new if bare_new is None else bare_new
 
 
-def _without_gutter(text: str) -> str | None:
-    """The text without line numbers; None when not every line has one."""
-    rows = text.split("\n")
-    whole = rows[:-1] if rows[-1] == "" and len(rows) > 1 else rows
-    if not all(_GUTTER.match(row) for row in whole):
+def _strip_line_numbers(text: str) -> str | None:
+    """Remove line numbers; None when a line has none."""
+    lines = text.split("\n")
+    numbered = lines[:-1] if lines[-1] == "" and len(lines) > 1 else lines
+    if not all(_LINE_NUMBER.match(line) for line in numbered):
         return None
-    return "\n".join(_GUTTER.sub("", row) for row in rows)
+    return "\n".join(_LINE_NUMBER.sub("", line) for line in lines)
 
 
-def _replaced(
-    workspace: Workspace,
-    path: str,
-    file: FileText,
-    old: str,
-    new: str,
-    found: int,
-    everywhere: bool,
+def _replace(
+    workspace: Workspace, path: str, file: FileText, old: str, new: str, replace_all: bool
 ) -> ToolResult:
-    numbers = _places(file.text, old)
-    if found > 1 and not everywhere:
-        places = ", ".join(str(number) for number in dict.fromkeys(numbers)) + (
-            ", …" if found > len(numbers) else ""
-        )
+    count = file.text.count(old)
+    numbers = _line_numbers(file.text, old)
+    if count > 1 and not replace_all:
+        lines = ", ".join(str(number) for number in dict.fromkeys(numbers))
+        more = ", …" if count > len(numbers) else ""
         return error_result(
-            f"old_string is in {path} {found} times (lines {places}). Quote more lines around the one meant, or set replace_all."
+            f"old_string is in {path} {count} times (lines {lines}{more}). "
+            "Quote more lines around the one meant, or set replace_all."
         )
     try:
         data = file.encode(file.text.replace(old, new))
     except UnicodeEncodeError as error:
+        characters = error.object[error.start : error.end]
         return error_result(
-            f"new_string: {error.object[error.start : error.end]!r} cannot be written in {file.encoding}, the encoding of {path}."
+            f"new_string: {characters!r} cannot be written in {file.encoding}, "
+            f"the encoding of {path}."
         )
     workspace.replace(path, data)
-    where = f"line {numbers[0]}" if found == 1 else f"{found} places"
-    return ToolResult(f"edited {path} ({where})", changes=(path,), detail={"replaced": found})
+    where = f"line {numbers[0]}" if count == 1 else f"{count} places"
+    return ToolResult(f"edited {path} ({where})", changes=(path,), detail={"replaced": count})
 
 
-def _places(text: str, old: str) -> list[int]:
-    """Line numbers of the first ten places."""
+def _line_numbers(text: str, old: str) -> list[int]:
+    """Return the line numbers of the first ten matches."""
     numbers: list[int] = []
-    at, line, past = text.find(old), 1, 0
-    while at >= 0 and len(numbers) < 10:
-        line += text.count("\n", past, at)
+    line = 1
+    previous = 0
+    position = text.find(old)
+    while position >= 0 and len(numbers) < 10:
+        line += text.count("\n", previous, position)
         numbers.append(line)
-        past, at = at, text.find(old, at + len(old))
+        previous = position
+        position = text.find(old, position + len(old))
     return numbers
 
 
-def _difference(text: str, old: str) -> str:
-    """What the file has where the model thought old_string was."""
-    rows, wanted = text.split("\n"), old.strip("\n").split("\n")
-    bare, sought = [row.strip() for row in rows], [row.strip() for row in wanted]
-    if any(sought):
-        for at in range(len(bare) - len(sought) + 1):
-            if bare[at : at + len(sought)] == sought:
-                return f"Only white space differs; lines {at + 1}-{at + len(sought)} are:\n{_quoted(rows, at, len(sought))}"
-    longest = max(range(len(sought)), key=lambda n: len(sought[n]))
-    near = difflib.get_close_matches(
-        sought[longest][:200], [row[:200] for row in bare[:_COMPARED]], n=1, cutoff=0.6
-    )
-    if not near:
-        return "Nothing in it is like it. Read the file again and quote it exactly."
-    at = max(0, next(n for n, row in enumerate(bare) if row[:200] == near[0]) - longest)
-    return f"The nearest lines are:\n{_quoted(rows, at, min(len(wanted), len(rows) - at))}\nQuote them exactly, without the line numbers."
+def _describe_similar(text: str, old: str) -> str:
+    """Quote the lines of the file that are most similar to old_string."""
+    lines = text.split("\n")
+    stripped = [line.strip() for line in lines]
+    wanted = [line.strip() for line in old.strip("\n").split("\n")]
+    count = len(wanted)
+    if any(wanted):
+        for start in range(len(stripped) - count + 1):
+            if stripped[start : start + count] == wanted:
+                quoted = _quote(lines, start, count)
+                return f"Only white space differs; lines {start + 1}-{start + count} are:\n{quoted}"
+    longest = max(range(count), key=lambda n: len(wanted[n]))
+    compared = [line[:200] for line in stripped[:_MAX_COMPARED]]
+    nearest = difflib.get_close_matches(wanted[longest][:200], compared, n=1, cutoff=0.6)
+    if not nearest:
+        return "Nothing in it is similar. Read the file again and quote it exactly."
+    start = max(0, compared.index(nearest[0]) - longest)
+    quoted = _quote(lines, start, min(count, len(lines) - start))
+    return f"The nearest lines are:\n{quoted}\nQuote them exactly, without the line numbers."
 
 
-def _quoted(rows: list[str], at: int, number: int) -> str:
-    shown = [
-        f"{n}\t{row[:500]}" for n, row in enumerate(rows[at : at + min(number, _SHOWN)], at + 1)
-    ]
-    return "\n".join(
-        [*shown, f"(and {format_count(number - _SHOWN, 'line')} more)"]
-        if number > _SHOWN
-        else shown
-    )
+def _quote(lines: Sequence[str], start: int, count: int) -> str:
+    shown = lines[start : start + min(count, _MAX_QUOTED)]
+    rows = [f"{number}\t{line[:500]}" for number, line in enumerate(shown, start + 1)]
+    if count > _MAX_QUOTED:
+        rows.append(f"(and {format_count(count - _MAX_QUOTED, 'line')} more)")
+    return "\n".join(rows)
 
 
 def key(arguments: Arguments) -> str:
-    """The file, as far as it can be told without the workspace."""
+    """Return the file's path, normalised without looking at the workspace."""
     return os.path.normpath(arguments.file_path)
 
 

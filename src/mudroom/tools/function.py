@@ -1,4 +1,4 @@
-"""Make a tool of a Python function, or of a declaration in JSON Schema."""
+"""Tools made from Python functions and from JSON Schema declarations."""
 
 from __future__ import annotations
 
@@ -37,24 +37,25 @@ def tool(
     effect: Effect = Effect.EFFECTFUL,
     needs_confirmation: bool = False,
 ) -> Tool | Callable[[ToolFunction], Tool]:
-    """Make a Tool of a function with type hints and a docstring.
+    """Make a Tool from a function with type hints and a docstring.
 
-    The function may be async; one that is not runs in a thread. It returns a str, a ToolResult, or a value that JSON can hold.
-    A parameter annotated `ToolContext` is given the run's; the model does not see it. `Annotated[int, "in metres"]` says
-    what a parameter means.
+    An async function runs on the event loop, any other in a thread. It returns a str, a
+    ToolResult, or a value that JSON can hold. A parameter annotated `ToolContext` gets the
+    context of the run; the model does not see it. `Annotated[int, "in metres"]` describes a
+    parameter to the model.
 
     Arguments:
-        name: what the model calls it by; the function's name when None.
-        description: what the model reads; the first paragraph of the docstring when None.
+        name: name for the model; the function's name when None.
+        description: text for the model; the docstring's first paragraph when None.
         effect: EFFECTFUL runs alone and at most once; PURE may run in parallel and again.
-        needs_confirmation: a person must say yes before each call.
+        needs_confirmation: the user must approve each call.
 
-    Raises UsageError when a parameter cannot be told to a model.
+    Raises UsageError when a parameter has no JSON Schema.
 
     Example:
         @tool
         async def weather(city: str, days: int = 1) -> str:
-            "The weather in a city."
+            "Return the weather in a city."
     """
 
     def make(function: ToolFunction) -> Tool:
@@ -64,7 +65,7 @@ def tool(
             description=description if description is not None else _first_paragraph(function),
             parameters=build_schema(arguments),
             parse=build_parser(arguments),
-            run=_running(function, contexts),
+            run=_make_run(function, contexts),
             effect=effect,
             needs_confirmation=needs_confirmation,
         )
@@ -78,12 +79,12 @@ def declare_tool(
     parameters: dict[str, Any],
     handler: Callable[[dict[str, Any]], Any] | None = None,
 ) -> Tool:
-    """Make a Tool of a JSON Schema.
+    """Make a Tool from a JSON Schema.
 
     Arguments:
         parameters: JSON Schema of an object; arguments are checked against it.
-        handler: function of the arguments, async or not, that returns what a `tool` function may; without one a call is an
-            error result that says so.
+        handler: gets the arguments, async or not, and returns the same as a `tool` function.
+            Without a handler each call is an error result.
 
     Raises UsageError when `parameters` is not a schema.
     """
@@ -92,45 +93,38 @@ def declare_tool(
     try:
         validator = jsonschema_rs.validator_for(parameters, offline=True)
     except (ValueError, jsonschema_rs.ValidationError) as error:
+        reason = str(error).splitlines()[0]
         raise UsageError(
-            f"the parameters of tool {name!r} are not a JSON Schema: {str(error).splitlines()[0]}"
+            f"the parameters of tool {name!r} are not a JSON Schema: {reason}"
         ) from error
 
-    def parse(given: dict[str, Any]) -> dict[str, Any]:
-        for error in validator.iter_errors(given):
-            place = ".".join(str(part) for part in error.instance_path) or "arguments"
+    def parse(arguments: dict[str, Any]) -> dict[str, Any]:
+        for error in validator.iter_errors(arguments):
+            place = ".".join(str(step) for step in error.instance_path) or "arguments"
             raise ValueError(f"{place}: {error.message}")
-        return given
+        return arguments
 
-    async def run(_: ToolContext, given: dict[str, Any]) -> ToolResult:
+    async def run(_: ToolContext, arguments: dict[str, Any]) -> ToolResult:
         if handler is None:
-            return ToolResult(
-                f"{name} is declared, but nothing here carries it out. Do without it.", error=True
-            )
-        return _result(await _called(handler, given))
+            return ToolResult(f"{name} has no implementation here. Do without it.", error=True)
+        return _to_result(await _call(handler, arguments))
 
     return Tool(name=name, description=description, parameters=parameters, parse=parse, run=run)
 
 
 def _arguments(function: ToolFunction) -> tuple[type[msgspec.Struct], tuple[str, ...]]:
-    """A struct of the parameters the model gives, and the names of those that take the context."""
+    """Return a struct of the model's parameters, and the names of the context parameters."""
     title = function.__name__
-    try:
-        hints = typing.get_type_hints(function, include_extras=True)
-    except NameError as error:
-        raise UsageError(
-            f"the annotations of {title} cannot be read: {error}",
-            remedy="Import what they name at the top of the module.",
-        ) from error
+    hints = _type_hints(function)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     contexts: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
         if parameter.kind not in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY):
             raise UsageError(
-                f"{title} takes {parameter}, which a model cannot give",
-                remedy="Give every parameter a name of its own.",
+                f"{title} takes {parameter}, which a model cannot send",
+                remedy="Declare each parameter by its own name.",
             )
-        hint = _with_meaning(hints.get(parameter.name, Any))
+        hint = _with_description(hints.get(parameter.name, Any))
         if hint is ToolContext:
             contexts.append(parameter.name)
         elif parameter.default is parameter.empty:
@@ -147,8 +141,18 @@ def _arguments(function: ToolFunction) -> tuple[type[msgspec.Struct], tuple[str,
     return struct, tuple(contexts)
 
 
-def _with_meaning(hint: Any) -> Any:
-    """`Annotated[T, "what it means"]` in msgspec's words."""
+def _type_hints(function: ToolFunction) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function, include_extras=True)
+    except NameError as error:
+        raise UsageError(
+            f"the annotations of {function.__name__} cannot be read: {error}",
+            remedy="Import the annotated types at the top of the module.",
+        ) from error
+
+
+def _with_description(hint: Any) -> Any:
+    """Convert `Annotated[T, "description"]` to msgspec's form."""
     if typing.get_origin(hint) is not Annotated:
         return hint
     inner, *notes = typing.get_args(hint)
@@ -158,7 +162,7 @@ def _with_meaning(hint: Any) -> Any:
 
 
 def _default(value: Any) -> Any:
-    """A mutable default belongs to one call."""
+    """Give each call its own copy of a mutable default."""
     if isinstance(value, (list, dict, set)):
         return msgspec.field(default_factory=cast(Any, value).copy)
     return value
@@ -168,27 +172,29 @@ def _first_paragraph(function: ToolFunction) -> str:
     return " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
 
 
-def _running(
+def _make_run(
     function: ToolFunction, contexts: tuple[str, ...]
 ) -> Callable[[ToolContext, msgspec.Struct], Awaitable[ToolResult]]:
     async def run(ctx: ToolContext, arguments: msgspec.Struct) -> ToolResult:
-        given = {name: getattr(arguments, name) for name in arguments.__struct_fields__}
-        return _result(await _called(function, **given, **dict.fromkeys(contexts, ctx)))
+        values = {name: getattr(arguments, name) for name in arguments.__struct_fields__}
+        return _to_result(await _call(function, **values, **dict.fromkeys(contexts, ctx)))
 
     return run
 
 
-async def _called(function: ToolFunction, /, *given: Any, **named: Any) -> Any:
+async def _call(function: ToolFunction, /, *args: Any, **kwargs: Any) -> Any:
     if inspect.iscoroutinefunction(function):
-        return await function(*given, **named)
-    value = await asyncio.to_thread(function, *given, **named)
+        return await function(*args, **kwargs)
+    value = await asyncio.to_thread(function, *args, **kwargs)
     return await value if inspect.isawaitable(value) else value
 
 
-def _result(value: Any) -> ToolResult:
-    """What a function gave back, for the model. Raises TypeError for what JSON cannot hold."""
+def _to_result(value: Any) -> ToolResult:
+    """Convert a function's return value. Raises TypeError for a value that JSON cannot hold."""
     if isinstance(value, ToolResult):
         return value
     if value is None:
         return ToolResult("(no result)")
-    return ToolResult(value if isinstance(value, str) else msgspec.json.encode(value).decode())
+    if isinstance(value, str):
+        return ToolResult(value)
+    return ToolResult(msgspec.json.encode(value).decode())

@@ -1,4 +1,4 @@
-"""glob: files whose path matches a pattern, the newest first."""
+"""The glob tool: lists files whose paths match a pattern, the newest first."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ._schema import build_parser, build_schema, load_description
 from ._text_files import format_count
 
 MAX_FILES = 100
-"""Files of one answer."""
+"""Files in one result."""
 
 
 class Arguments(Struct, frozen=True):
-    """What the model sends: the pattern is matched below `path`."""
+    """The arguments: the pattern is matched below `path`."""
 
     pattern: str
     path: str | None = None
@@ -27,59 +27,60 @@ class Arguments(Struct, frozen=True):
 _parse = build_parser(Arguments)
 
 
-def parse(given: dict[str, object]) -> Arguments:
+def parse(sent: dict[str, object]) -> Arguments:
     """Check that the pattern stays below its folder."""
-    arguments = _parse(given)
+    arguments = _parse(sent)
     if not arguments.pattern.strip("/ "):
         raise ValueError("pattern: is empty; use for example **/*.py")
     if ".." in arguments.pattern.split("/"):
-        raise ValueError("pattern: leads up with '..'; name the folder in path")
+        raise ValueError("pattern: contains '..'; name the folder in path instead")
     compile_glob(arguments.pattern)
     return arguments
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """Find the files."""
+    """List the files."""
     return await asyncio.to_thread(_glob, ctx.workspace, arguments)
 
 
 def _glob(workspace: Workspace, arguments: Arguments) -> ToolResult:
-    folder, pattern = _folder(workspace, arguments)
-    skip = 0 if folder == "." else len(folder) + 1
-    matches, deeper = compile_glob(pattern), compile_glob("**/" + pattern)
-    found: list[FileInfo] = []
-    hidden = 0
+    folder, pattern = _split_pattern(workspace, arguments)
+    skipped = 0 if folder == "." else len(folder) + 1
+    matches = compile_glob(pattern)
+    matches_deeper = compile_glob("**/" + pattern)
+    files: list[FileInfo] = []
+    deeper = 0
     for info in workspace.walk(folder):
-        if matches(info.path[skip:]):
-            found.append(info)
-        elif deeper(info.path[skip:]):
-            hidden += 1
-    if not found:
-        hint = f"; **/{pattern} would match {hidden:,}" if hidden else ""
-        return ToolResult(
-            f"(no files match {pattern}{'' if folder == '.' else ' in ' + folder}{hint})"
-        )
-    found.sort(key=lambda info: (-info.mtime, info.path))
-    rows = [info.path for info in found[:MAX_FILES]]
-    if len(found) > MAX_FILES:
-        rows.append(
-            f"({MAX_FILES} newest of {len(found):,} files; use a narrower pattern or a path)"
-        )
+        path = info.path[skipped:]
+        if matches(path):
+            files.append(info)
+        elif matches_deeper(path):
+            deeper += 1
+    if not files:
+        where = "" if folder == "." else f" in {folder}"
+        hint = f"; **/{pattern} would match {deeper:,}" if deeper else ""
+        return ToolResult(f"(no files match {pattern}{where}{hint})")
+    files.sort(key=lambda info: (-info.mtime, info.path))
+    rows = [info.path for info in files[:MAX_FILES]]
+    if len(files) > MAX_FILES:
+        total = f"{len(files):,}"
+        rows.append(f"({MAX_FILES} newest of {total} files; use a narrower pattern or a path)")
     return ToolResult(
-        "\n".join(rows), display=format_count(len(found), "file"), detail={"files": len(found)}
+        "\n".join(rows), display=format_count(len(files), "file"), detail={"files": len(files)}
     )
 
 
-def _folder(workspace: Workspace, arguments: Arguments) -> tuple[str, str]:
-    """The folder to look in, and the pattern below it; an absolute pattern names its folder itself."""
+def _split_pattern(workspace: Workspace, arguments: Arguments) -> tuple[str, str]:
+    """Return the folder to list and the pattern below it; an absolute pattern holds both."""
     pattern = arguments.pattern
     if not os.path.isabs(pattern):
         return workspace.locate(arguments.path or "."), pattern
     names = pattern.split("/")
-    plain = next(
-        (n for n, name in enumerate(names) if any(mark in name for mark in "*?[{")), len(names) - 1
-    )
-    return workspace.locate("/".join(names[:plain]) or "/"), "/".join(names[plain:])
+    literal = 0
+    while literal < len(names) - 1 and not any(c in names[literal] for c in "*?[{"):
+        literal += 1
+    folder = "/".join(names[:literal]) or "/"
+    return workspace.locate(folder), "/".join(names[literal:])
 
 
 GLOB = Tool(

@@ -1,11 +1,11 @@
-"""grep: search the contents of files for a regular expression; it always ends."""
+"""The grep tool: searches file contents for a regular expression, within a time limit."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Literal
 
@@ -20,12 +20,12 @@ from ._schema import build_parser, build_schema, load_description
 from ._text_files import describe_binary, error_result, format_count, read_start
 
 MAX_SECONDS = 20.0
-"""The longest a search may take."""
+"""Time limit of a search."""
 MAX_LINES = 250
-"""Lines of one answer where the model does not say how many."""
+"""Lines of one result when the model sends no head_limit."""
 
-_CAP = 48_000
-_WIDTH = 500
+_MAX_CHARACTERS = 48_000  # of one result
+_MAX_LINE_CHARACTERS = 500
 _TYPES = {
     "c": "c h",
     "cpp": "cc cpp cxx hpp hh hxx h",
@@ -55,7 +55,10 @@ _TYPES = {
 
 
 class Arguments(Struct, frozen=True):
-    """What the model sends. `glob` and `type` choose files; `head_limit` is the number of lines, 0 for as many as fit."""
+    """The arguments.
+
+    `glob` and `type` choose files; `head_limit` is the number of lines, 0 for as many as fit.
+    """
 
     pattern: str
     path: str | None = None
@@ -72,25 +75,19 @@ class Arguments(Struct, frozen=True):
     multiline: bool = False
 
 
-_SILENT = ("type", "head_limit", "multiline", "-n", "-A", "-B", "context")
+_HIDDEN = ("type", "head_limit", "multiline", "-n", "-A", "-B", "context")
 _parse = build_parser(Arguments)
 
 
-def parse(given: dict[str, object]) -> Arguments:
+def parse(sent: dict[str, object]) -> Arguments:
     """Check that there is a pattern and that no number is negative."""
-    arguments = _parse(given)
+    arguments = _parse(sent)
     if not arguments.pattern:
         raise ValueError("pattern: is empty; give a regular expression")
     if "\0" in arguments.pattern:
-        raise ValueError("pattern: holds a NUL character; leave it out")
-    numbers = (
-        arguments.before,
-        arguments.after,
-        arguments.before_and_after,
-        arguments.context,
-        arguments.head_limit or 0,
-    )
-    if min(numbers) < 0:
+        raise ValueError("pattern: contains a NUL character; leave it out")
+    context = (arguments.before, arguments.after, arguments.before_and_after, arguments.context)
+    if min(*context, arguments.head_limit or 0) < 0:
         raise ValueError("a number of lines is negative; use 0 or more")
     if arguments.glob:
         compile_glob(arguments.glob)
@@ -98,18 +95,18 @@ def parse(given: dict[str, object]) -> Arguments:
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """Search with rg where there is one; a pattern that rg does not know is tried with Python."""
+    """Search with ripgrep if it is installed; try Python when ripgrep rejects the pattern."""
     rg = find_ripgrep(ctx.workspace.root)
     try:
         return await search(ctx.workspace, arguments, rg=rg)
     except InvalidPattern as error:
-        complaint = error
+        message = str(error)
     if rg:
         try:
             return await search(ctx.workspace, arguments, rg="")
         except InvalidPattern:
             pass
-    return error_result(f"pattern is not a regular expression: {str(complaint)[:500]}")
+    return error_result(f"pattern is not a regular expression: {message[:500]}")
 
 
 async def search(
@@ -118,110 +115,118 @@ async def search(
     """Search with one of the two programs.
 
     Arguments:
-        rg: path of rg; "" searches with Python. seconds: when to end it.
+        rg: path of ripgrep; "" searches with Python. seconds: time limit.
 
-    Raises BadPattern.
+    Raises InvalidPattern.
     """
-    answer = _Answer(workspace, arguments)
+    output = _Output(workspace, arguments)
     try:
         async with asyncio.timeout(seconds):
-            files = await asyncio.to_thread(
-                _files, workspace, arguments, time.monotonic() + seconds
-            )
-            async with aclosing(
-                search_files(_query(arguments), workspace, files, rg=rg)
-            ) as records:
+            deadline = time.monotonic() + seconds
+            files = await asyncio.to_thread(_choose_files, workspace, arguments, deadline)
+            records = search_files(_query(arguments), workspace, files, rg=rg)
+            async with aclosing(records):
                 async for record in records:
-                    if not answer.add(record):
+                    if not output.add(record):
                         break
     except TimeoutError:
-        answer.note = f"(ended after {seconds:g} s: not all was searched; use a simpler pattern, a path or a glob)"
-        if not answer.rows:
-            return error_result(answer.note)
-    return answer.result()
+        output.note = (
+            f"(ended after {seconds:g} s: not all was searched; "
+            "use a simpler pattern, a path or a glob)"
+        )
+        if not output.rows:
+            return error_result(output.note)
+    return output.result()
 
 
 def _query(arguments: Arguments) -> SearchQuery:
-    around = max(arguments.before_and_after, arguments.context)
+    context = max(arguments.before_and_after, arguments.context)
+    matches_line_ends = "\n" in arguments.pattern or r"\n" in arguments.pattern
     return SearchQuery(
         pattern=arguments.pattern,
         ignore_case=arguments.ignore_case,
-        multiline=arguments.multiline or "\n" in arguments.pattern or r"\n" in arguments.pattern,
+        multiline=arguments.multiline or matches_line_ends,
         mode=arguments.output_mode,
-        before=max(arguments.before, around),
-        after=max(arguments.after, around),
+        before=max(arguments.before, context),
+        after=max(arguments.after, context),
     )
 
 
-def _files(workspace: Workspace, arguments: Arguments, deadline: float) -> Sequence[str]:
-    """The files to search, sorted. Raises TimeoutError when there are too many to list."""
+def _choose_files(workspace: Workspace, arguments: Arguments, deadline: float) -> Sequence[str]:
+    """Return the files to search, sorted. Raises TimeoutError when listing takes too long."""
     start = workspace.locate(arguments.path or ".")
-    skip = 0 if start == "." else len(start) + 1
-    wanted, unwanted = "**", ""
-    if arguments.glob:
-        pattern = arguments.glob.removeprefix("!")
-        pattern = pattern if "/" in pattern else f"**/{pattern}"
-        wanted, unwanted = ("**", pattern) if arguments.glob.startswith("!") else (pattern, "")
-    accepts, refuses = compile_glob(wanted), compile_glob(unwanted) if unwanted else None
-    endings = (
-        tuple(f".{ending}" for ending in _TYPES.get(arguments.type, arguments.type).split())
-        if arguments.type
-        else ("",)
-    )
+    skipped = 0 if start == "." else len(start) + 1
+    accepts = _path_filter(arguments)
     files: list[str] = []
     for info in workspace.walk(start):
         if time.monotonic() > deadline:
             raise TimeoutError
-        below = info.path[skip:] or os.path.basename(info.path)
-        if below.endswith(endings) and accepts(below) and not (refuses and refuses(below)):
+        if accepts(info.path[skipped:] or os.path.basename(info.path)):
             files.append(info.path)
     return files
 
 
-class _Answer:
-    """What was found, as the model reads it: so many lines and no more."""
+def _path_filter(arguments: Arguments) -> Callable[[str], bool]:
+    """Return a function that applies `type` and `glob` to a path below the searched folder."""
+    endings: tuple[str, ...] = ("",)
+    if arguments.type:
+        names = _TYPES.get(arguments.type, arguments.type).split()
+        endings = tuple(f".{name}" for name in names)
+    if not arguments.glob:
+        return lambda path: path.endswith(endings)
+    pattern = arguments.glob.removeprefix("!")
+    matches = compile_glob(pattern if "/" in pattern else f"**/{pattern}")
+    is_negated = arguments.glob.startswith("!")
+    return lambda path: path.endswith(endings) and matches(path) is not is_negated
+
+
+class _Output:
+    """The matches as the model reads them, up to the limits."""
 
     def __init__(self, workspace: Workspace, arguments: Arguments) -> None:
         self.rows: list[str] = []
         self.note = ""
-        self._workspace, self._arguments = workspace, arguments
-        self._limit = (
-            MAX_LINES if arguments.head_limit is None else arguments.head_limit or 1_000_000
-        )
-        self._room = _CAP
-        self._last, self._binary = "", False
-        self._group = False
+        self._workspace = workspace
+        self._arguments = arguments
+        self._max_rows = MAX_LINES
+        if arguments.head_limit is not None:
+            self._max_rows = arguments.head_limit or 1_000_000
+        self._room = _MAX_CHARACTERS
+        self._path = ""
+        self._is_binary = False
+        self._needs_separator = False
 
     def add(self, record: bytes) -> bool:
-        """Take one record; whether more are wanted."""
+        """Add one record; return False when no more fit."""
         name, nul, rest = record.partition(b"\0")
         if record == b"--":
-            self._group = bool(self.rows)
+            self._needs_separator = bool(self.rows)
             return True
         if not nul and self._arguments.output_mode != "files_with_matches":
             return True
         path = os.fsdecode(name)
-        if path != self._last:
-            self._last, self._binary = path, self._is_binary(path)
-        if self._binary:
+        if path != self._path:
+            self._path = path
+            self._is_binary = self._check_binary(path)
+        if self._is_binary:
             return True
         row = self._row(path, rest.decode("utf-8", "replace"))
-        if len(self.rows) >= self._limit or self._room < len(row):
-            self.note = f"({format_count(len(self.rows), 'line')} shown, there are more; narrow the search or raise head_limit)"
+        if len(self.rows) >= self._max_rows or self._room < len(row):
+            shown = format_count(len(self.rows), "line")
+            self.note = f"({shown} shown, there are more; narrow the search or raise head_limit)"
             return False
-        if self._group:
+        if self._needs_separator:
             self.rows.append("--")
-            self._group = False
+            self._needs_separator = False
         self.rows.append(row)
         self._room -= len(row) + 1
         return True
 
     def result(self) -> ToolResult:
-        """The answer."""
+        """Return the result for the model."""
         if not self.rows:
-            return ToolResult(
-                f"(no matches{' in ' + self._arguments.path if self._arguments.path else ''})"
-            )
+            where = f" in {self._arguments.path}" if self._arguments.path else ""
+            return ToolResult(f"(no matches{where})")
         rows = [*self.rows, self.note] if self.note else self.rows
         return ToolResult(
             "\n".join(rows),
@@ -235,15 +240,16 @@ class _Answer:
         if self._arguments.output_mode == "count":
             return f"{path}:{rest}"
         digits = len(rest) - len(rest.lstrip("0123456789"))
-        mark, text = rest[digits : digits + 1], rest[digits + 1 :]
-        text = text if len(text) <= _WIDTH else text[:_WIDTH] + " [line cut]"
-        return (
-            f"{path}{mark}{rest[:digits]}{mark}{text}"
-            if self._arguments.line_numbers
-            else f"{path}{mark}{text}"
-        )
+        number = rest[:digits]
+        mark = rest[digits : digits + 1]
+        text = rest[digits + 1 :]
+        if len(text) > _MAX_LINE_CHARACTERS:
+            text = text[:_MAX_LINE_CHARACTERS] + " [line cut]"
+        if self._arguments.line_numbers:
+            return f"{path}{mark}{number}{mark}{text}"
+        return f"{path}{mark}{text}"
 
-    def _is_binary(self, path: str) -> bool:
+    def _check_binary(self, path: str) -> bool:
         try:
             return bool(describe_binary(read_start(self._workspace, path, 8_192)))
         except WorkspaceError:
@@ -253,7 +259,7 @@ class _Answer:
 GREP = Tool(
     name="grep",
     description=load_description(__file__),
-    parameters=build_schema(Arguments, hidden=_SILENT),
+    parameters=build_schema(Arguments, hidden=_HIDDEN),
     parse=parse,
     run=run,
     effect=Effect.PURE,

@@ -1,4 +1,4 @@
-"""read: lines of a text file with their numbers, a bounded part of it, whatever its size."""
+"""The read tool: shows numbered lines of a text file, bounded, whatever the size of the file."""
 
 from __future__ import annotations
 
@@ -14,25 +14,29 @@ from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolResult
 from ..errors import WorkspaceError
 from ._schema import build_parser, build_schema, load_description
-from ._text_files import decode_text, describe_binary, detect_encoding, error_result, format_count
+from ._text_files import (
+    decode_text,
+    describe_binary,
+    detect_encoding,
+    error_result,
+    format_count,
+)
 
 MAX_LINES = 2_000
-"""Lines of one call where the model does not say how many."""
+"""Lines of one call when the model sends no limit."""
 MAX_LINE_CHARACTERS = 2_000
-"""Characters of one line."""
-_CAP = 48_000  # characters of one call; the engine would cut the middle out of more than 50,000
+_MAX_CHARACTERS = 48_000  # of one call; the engine cuts the middle out of more than 50,000
+_LINE_OVERHEAD = 8  # characters of a line's number, tab and end
 _HEAD = 8_192
-_WIDE = 16 << 20  # a file in UTF-16 or UTF-32 is read whole: this much of it
-_COUNTED = 64 << 20  # the lines of a larger file are not counted to the end
-_SKIPPED = 1 << 30  # bytes that are gone through to find the first line wanted
-_SMALL = 40_000  # bytes of a file whose lines all fit into one call
-_AT_ONCE = (
-    1 << 18
-)  # bytes of a file that is read on the spot: a thread of its own costs more than that takes
+_MAX_WIDE_BYTES = 16 << 20  # a file in UTF-16 or UTF-32 is loaded whole, up to this size
+_MAX_COUNTED_BYTES = 64 << 20  # the lines of a larger file are not counted
+_MAX_SKIPPED_BYTES = 1 << 30  # bytes that are skipped to find the first line
+_SMALL_FILE = 40_000  # bytes of a file whose lines all fit into one call
+_NO_THREAD = 1 << 18  # bytes of a file that is read on the event loop: a thread costs more
 
 
 class Arguments(Struct, frozen=True):
-    """What the model sends: `offset` is the first line, from 1; `limit` the number of lines."""
+    """The arguments: `offset` is the first line, from 1; `limit` the number of lines."""
 
     file_path: str
     offset: int | None = None
@@ -44,23 +48,23 @@ class LineRange(Struct, frozen=True):
 
     Arguments:
         lines: without their ends. first: number of the first one, from 1.
-        total: lines of the file; None where they were not counted. more: whether lines follow.
-        note: what the model should know about the encoding.
+        total: lines of the file; None when not counted. has_more: True when lines follow.
+        note: remark on the encoding for the model.
     """
 
     lines: tuple[str, ...]
     first: int
     total: int | None
-    more: bool
+    has_more: bool
     note: str = ""
 
 
 _parse = build_parser(Arguments)
 
 
-def parse(given: dict[str, object]) -> Arguments:
-    """Check that the numbers are positive. An offset of 0 is taken for 1."""
-    arguments = _parse(given)
+def parse(sent: dict[str, object]) -> Arguments:
+    """Check that the numbers are positive. An offset of 0 means 1."""
+    arguments = _parse(sent)
     if arguments.offset is not None and arguments.offset < 0:
         raise ValueError("offset: is negative; the first line is 1")
     if arguments.limit is not None and arguments.limit < 1:
@@ -69,7 +73,7 @@ def parse(given: dict[str, object]) -> Arguments:
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """Read the lines asked for."""
+    """Read the lines."""
     path = ctx.workspace.locate(arguments.file_path)
     try:
         descriptor = ctx.workspace.open(path)
@@ -81,11 +85,9 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
         raise
     with os.fdopen(descriptor, "rb") as file:
         size = os.fstat(descriptor).st_size
-        return (
-            _read(file, path, size, arguments)
-            if size <= _AT_ONCE
-            else await asyncio.to_thread(_read, file, path, size, arguments)
-        )
+        if size <= _NO_THREAD:
+            return _read(file, path, size, arguments)
+        return await asyncio.to_thread(_read, file, path, size, arguments)
 
 
 def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolResult:
@@ -96,105 +98,109 @@ def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolRes
         )
     if not head:
         return ToolResult(f"({path} is empty)", reads=(path,))
-    first, wanted = max(arguments.offset or 1, 1), arguments.limit or MAX_LINES
-    if (
-        size <= _SMALL
-        and detect_encoding(head) == (b"", "utf-8")
-        and (part := _plain_part(head + file.read(_SMALL), first, wanted))
-    ):
-        return _shown(path, part, first)
+    first = max(arguments.offset or 1, 1)
+    count = arguments.limit or MAX_LINES
+    bom, encoding = detect_encoding(head)
+    if size <= _SMALL_FILE and not bom and encoding == "utf-8":
+        small = _small_file_lines(head + file.read(_SMALL_FILE), first, count)
+        if small:
+            return _format(path, small, first)
     file.seek(0)
-    part = (
-        _wide_part(file, first, wanted)
-        if detect_encoding(head)[1] != "utf-8"
-        else _part(file, first, wanted, size)
-    )
-    return _shown(path, part, first)
+    if encoding == "utf-8":
+        return _format(path, _streamed_lines(file, first, count, size), first)
+    return _format(path, _wide_lines(file, first, count), first)
 
 
-def _plain_part(data: bytes, first: int, wanted: int) -> LineRange | None:
-    """Lines of a small file in plain UTF-8 with no line that must be cut; None for any other."""
+def _small_file_lines(data: bytes, first: int, count: int) -> LineRange | None:
+    """Return lines of a small file in plain UTF-8 without long lines; None for any other."""
     try:
-        everything = data.decode()
+        text = data.decode()
     except UnicodeDecodeError:
         return None
-    if "\r" in everything or "\0" in everything:
+    if "\r" in text or "\0" in text:
         return None
-    lines = everything.removesuffix("\n").split("\n")
+    lines = text.removesuffix("\n").split("\n")
     if max(map(len, lines)) > MAX_LINE_CHARACTERS:
         return None
-    chosen = tuple(lines[first - 1 :][:wanted])
+    chosen = tuple(lines[first - 1 :][:count])
     return LineRange(chosen, first, len(lines), first - 1 + len(chosen) < len(lines))
 
 
-def _shown(path: str, part: LineRange, first: int) -> ToolResult:
-    if not part.lines:
-        if part.total is None:
-            return error_result(
-                f"{path} has more than a GiB before line {first}. Look for the place with grep, or cut it out with sed in bash."
-            )
-        return ToolResult(
-            f"({path} has {format_count(part.total, 'line')}; offset {first} is past its end)",
-            reads=(path,),
+def _format(path: str, part: LineRange, first: int) -> ToolResult:
+    if not part.lines and part.total is None:
+        return error_result(
+            f"{path} has more than a GiB before line {first}. "
+            "Find the place with grep, or cut it out with sed in bash."
         )
+    if not part.lines:
+        lines = format_count(part.total or 0, "line")
+        return ToolResult(f"({path} has {lines}; offset {first} is past its end)", reads=(path,))
     rows = [f"{number}\t{line}" for number, line in enumerate(part.lines, part.first)]
-    last = part.first + len(part.lines) - 1
-    notes = [part.note] if part.note else []
-    if part.more:
-        of = f" of {part.total:,}" if part.total is not None else ""
-        notes.append(f"(lines {part.first}-{last}{of}; go on with offset={last + 1})")
-    shown = f"{path}: {format_count(len(part.lines), 'line')}"
+    if part.note:
+        rows.append(part.note)
+    if part.has_more:
+        last = part.first + len(part.lines) - 1
+        total = "" if part.total is None else f" of {part.total:,}"
+        rows.append(f"(lines {part.first}-{last}{total}; continue with offset={last + 1})")
     return ToolResult(
-        "\n".join([*rows, *notes]), display=shown, reads=(path,), detail={"lines": len(part.lines)}
+        "\n".join(rows),
+        display=f"{path}: {format_count(len(part.lines), 'line')}",
+        reads=(path,),
+        detail={"lines": len(part.lines)},
     )
 
 
-def _part(file: BinaryIO, first: int, wanted: int, size: int) -> LineRange:
-    """Lines of a file in UTF-8 or something like it, read as a stream."""
-    number = _skip(file, first - 1)
-    if number is None:
-        return LineRange((), first, None, False)
+def _streamed_lines(file: BinaryIO, first: int, count: int, size: int) -> LineRange:
+    """Read lines of a UTF-8 file, or one with a few other bytes, as a stream."""
+    skipped = _skip_lines(file, first - 1)
+    if skipped is None:
+        return LineRange((), first, None, has_more=False)
     rows: list[bytes] = []
-    room = _CAP
-    while len(rows) < wanted and room > 0 and (row := _line(file)):
+    room = _MAX_CHARACTERS
+    while len(rows) < count and room > 0 and (row := _read_line(file)):
         rows.append(row)
-        room -= min(len(row), MAX_LINE_CHARACTERS) + 8
-    total, more = _rest(file, number + len(rows), size)
-    lines, note = _decoded(rows)
+        room -= min(len(row), MAX_LINE_CHARACTERS) + _LINE_OVERHEAD
+    total, has_more = _count_rest(file, skipped + len(rows), size)
+    lines, note = _decode_lines(rows)
     if first == 1 and lines:
         lines = (lines[0].removeprefix("\ufeff"), *lines[1:])
-    return LineRange(lines, first, total, more, note)
+    return LineRange(lines, first, total, has_more, note)
 
 
-def _skip(file: BinaryIO, lines: int) -> int | None:
-    """Go past so many lines; how many there were, or None when that takes too long."""
-    passed, budget, piece = 0, _SKIPPED, b"\n"
-    while passed < lines:
-        before, piece = piece, file.readline(1 << 16)
+def _skip_lines(file: BinaryIO, count: int) -> int | None:
+    """Skip lines; return how many there were, or None after too many bytes."""
+    skipped = 0
+    budget = _MAX_SKIPPED_BYTES
+    last = b"\n"
+    while skipped < count:
+        piece = file.readline(1 << 16)
         if not piece:
-            return passed + (not before.endswith(b"\n"))
-        passed += piece.endswith(b"\n")
+            return skipped + (not last.endswith(b"\n"))
+        last = piece
+        skipped += piece.endswith(b"\n")
         budget -= len(piece)
         if budget < 0:
             return None
-    return passed
+    return skipped
 
 
-def _line(file: BinaryIO) -> bytes:
-    """The next line with its end, b"" at the end of the file; of a very long one only the start, without an end."""
+def _read_line(file: BinaryIO) -> bytes:
+    """Read a line with its end; b"" at the end of the file; only the start of a very long one."""
     row = file.readline(4 * MAX_LINE_CHARACTERS + 2)
-    piece, budget = row, _SKIPPED
+    piece = row
+    budget = _MAX_SKIPPED_BYTES
     while piece and not piece.endswith(b"\n") and budget > 0:
         piece = file.readline(1 << 20)
         budget -= len(piece)
     return row
 
 
-def _rest(file: BinaryIO, seen: int, size: int) -> tuple[int | None, bool]:
-    """Lines of the whole file, when it is small enough to count, and whether there are more than those seen."""
-    if size > _COUNTED:
+def _count_rest(file: BinaryIO, seen: int, size: int) -> tuple[int | None, bool]:
+    """Return the lines of the whole file, None when it is too large, and if any follow."""
+    if size > _MAX_COUNTED_BYTES:
         return None, bool(file.read(1))
-    total, last = seen, b"\n"
+    total = seen
+    last = b"\n"
     while block := file.read(1 << 20):
         total += block.count(b"\n")
         last = block[-1:]
@@ -202,39 +208,40 @@ def _rest(file: BinaryIO, seen: int, size: int) -> tuple[int | None, bool]:
     return total, total > seen
 
 
-def _decoded(rows: list[bytes]) -> tuple[tuple[str, ...], str]:
+def _decode_lines(rows: list[bytes]) -> tuple[tuple[str, ...], str]:
     try:
-        return tuple(_cut(codecs.getincrementaldecoder("utf-8")().decode(row)) for row in rows), ""
+        # An incremental decoder accepts a line that is cut within a character.
+        texts = [codecs.getincrementaldecoder("utf-8")().decode(row) for row in rows]
+        note = ""
     except UnicodeDecodeError:
-        return tuple(_cut(row.decode("latin-1")) for row in rows), "(not UTF-8; shown as Latin-1)"
+        texts = [row.decode("latin-1") for row in rows]
+        note = "(not UTF-8; shown as Latin-1)"
+    return tuple(_clean_line(text) for text in texts), note
 
 
-def _cut(line: str) -> str:
+def _clean_line(line: str) -> str:
     line = line.rstrip("\r\n").replace("\0", "\ufffd")
-    return line if len(line) <= MAX_LINE_CHARACTERS else line[:MAX_LINE_CHARACTERS] + " [line cut]"
+    if len(line) <= MAX_LINE_CHARACTERS:
+        return line
+    return line[:MAX_LINE_CHARACTERS] + " [line cut]"
 
 
-def _wide_part(file: BinaryIO, first: int, wanted: int) -> LineRange:
-    """Lines of a file in UTF-16 or UTF-32."""
-    data = file.read(_WIDE + 1)
-    known = decode_text(data[:_WIDE])
-    everything = known.text.splitlines()
+def _wide_lines(file: BinaryIO, first: int, count: int) -> LineRange:
+    """Read lines of a file in UTF-16 or UTF-32."""
+    data = file.read(_MAX_WIDE_BYTES + 1)
+    is_cut = len(data) > _MAX_WIDE_BYTES
+    decoded = decode_text(data[:_MAX_WIDE_BYTES])
+    all_lines = decoded.text.splitlines()
     lines: list[str] = []
-    room = _CAP
-    for line in everything[first - 1 :][:wanted]:
-        lines.append(_cut(line))
-        room -= len(lines[-1]) + 8
+    room = _MAX_CHARACTERS
+    for line in all_lines[first - 1 :][:count]:
+        lines.append(_clean_line(line))
+        room -= len(lines[-1]) + _LINE_OVERHEAD
         if room <= 0:
             break
-    cut = len(data) > _WIDE
-    more = cut or first - 1 + len(lines) < len(everything)
-    return LineRange(
-        tuple(lines),
-        first,
-        None if cut and lines else len(everything),
-        more,
-        f"({known.encoding.upper()})",
-    )
+    total = None if is_cut and lines else len(all_lines)
+    has_more = is_cut or first - 1 + len(lines) < len(all_lines)
+    return LineRange(tuple(lines), first, total, has_more, f"({decoded.encoding.upper()})")
 
 
 READ = Tool(

@@ -1,4 +1,4 @@
-"""todo: the plan of a long task, kept by the model, and a word to it when it forgets."""
+"""The todo tool: the model's plan for a long task, and a reminder when the plan is out of date."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from .._core.tools import Effect, Tool, ToolResult
 from ._schema import build_parser, build_schema, load_description
 
 MAX_ITEMS = 20
-"""Items of a list."""
 TURNS_BEFORE_REMINDER = 3
-"""Turns without the tool, after which the model is reminded."""
+"""Turns without a call of the tool, after which the model gets a reminder."""
 
 _MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
-_LET_GO = {"id", "priority", "activeForm"}
+_IGNORED_FIELDS = {"id", "priority", "activeForm"}
 _REMINDER = "<reminder>Update your todo list.</reminder>"
 
 
@@ -28,7 +27,7 @@ class TodoItem(Struct, frozen=True):
 
 
 class Arguments(Struct, frozen=True):
-    """The whole list, anew each time."""
+    """The arguments: each call sends the whole list."""
 
     todos: list[TodoItem]
 
@@ -36,55 +35,57 @@ class Arguments(Struct, frozen=True):
 _parse = build_parser(Arguments)
 
 
-def parse(given: dict[str, Any]) -> Arguments:
-    """Check the list: not too long, no empty content, one item in progress at most."""
-    todos = given.get("todos")
+def parse(sent: dict[str, Any]) -> Arguments:
+    """Check the list: its length, no empty content, at most one item in progress."""
+    todos = sent.get("todos")
     if isinstance(todos, list):
-        given = {**given, "todos": [_respelled(item) for item in cast(list[Any], todos)]}
-    arguments = _parse(given)
+        sent = {**sent, "todos": [_normalize(item) for item in cast(list[Any], todos)]}
+    arguments = _parse(sent)
     if len(arguments.todos) > MAX_ITEMS:
-        raise ValueError(f"todos: {len(arguments.todos)} items; {MAX_ITEMS} at most, join some")
+        raise ValueError(
+            f"todos: has {len(arguments.todos)} items; combine some, {MAX_ITEMS} at most"
+        )
     for number, item in enumerate(arguments.todos):
         if not item.content.strip():
-            raise ValueError(f"todos[{number}].content: is empty; say what is to be done")
+            raise ValueError(f"todos[{number}].content: is empty; describe the step")
     if sum(item.status == "in_progress" for item in arguments.todos) > 1:
         raise ValueError("todos: more than one is in_progress; work on one at a time")
     return arguments
 
 
-def _respelled(item: Any) -> Any:
-    """{id, text, status} is another way to write an item; words for screens and priorities are let go."""
+def _normalize(item: Any) -> Any:
+    """Accept the item format of other systems: {id, text, status}."""
     if not isinstance(item, dict):
         return item
     fields = cast(dict[str, Any], item)
     return {
         "content" if key == "text" else key: value
         for key, value in fields.items()
-        if key not in _LET_GO
+        if key not in _IGNORED_FIELDS
     }
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """Keep the list and show it."""
+    """Store the list and show it."""
+    total = len(arguments.todos)
     done = sum(item.status == "completed" for item in arguments.todos)
-    ctx.memo["todo"] = {"open": len(arguments.todos) - done, "turn": ctx.turn}
+    ctx.memo["todo"] = {"open": total - done, "turn": ctx.turn}
     if not arguments.todos:
         return ToolResult("(no todos)")
     rows = [f"{_MARKS[item.status]} {item.content.strip()}" for item in arguments.todos]
-    current = next((item.content for item in arguments.todos if item.status == "in_progress"), "")
-    total = len(arguments.todos)
+    active = [item.content for item in arguments.todos if item.status == "in_progress"]
     return ToolResult(
         "\n".join([*rows, f"({done}/{total} completed)"]),
-        display=f"{done}/{total} {current}".strip(),
+        display=" ".join([f"{done}/{total}", *active]),
     )
 
 
 def remind(ctx: ToolContext) -> str | None:
-    """A word when items are open and the list has not been touched for a while."""
-    kept = ctx.memo.get("todo")
-    if not kept or not kept["open"] or ctx.turn - kept["turn"] < TURNS_BEFORE_REMINDER:
+    """Return a reminder when items are open and the list is unchanged for some turns."""
+    state = ctx.memo.get("todo")
+    if not state or not state["open"] or ctx.turn - state["turn"] < TURNS_BEFORE_REMINDER:
         return None
-    kept["turn"] = ctx.turn
+    state["turn"] = ctx.turn
     return _REMINDER
 
 

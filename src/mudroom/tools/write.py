@@ -1,4 +1,4 @@
-"""write: a whole file at once, in the line ends and the mode it had."""
+"""The write tool: writes a whole file and keeps the line ends and the mode it had."""
 
 from __future__ import annotations
 
@@ -11,13 +11,20 @@ from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolResult
 from ..errors import WorkspaceError
 from ._schema import build_parser, build_schema, load_description
-from ._text_files import count_lines, error_result, file_lock, format_count, read_start, uses_crlf
+from ._text_files import (
+    count_lines,
+    error_result,
+    file_lock,
+    format_count,
+    read_start,
+    uses_crlf,
+)
 
-_LOOKED_AT = 16 << 20
+_MAX_INSPECTED = 16 << 20  # bytes of the old file that are searched for line ends
 
 
 class Arguments(Struct, frozen=True):
-    """What the model sends."""
+    """The arguments."""
 
     file_path: str
     content: str
@@ -29,7 +36,8 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 
 def _write(workspace: Workspace, arguments: Arguments) -> ToolResult:
-    path, text = workspace.locate(arguments.file_path), arguments.content
+    path = workspace.locate(arguments.file_path)
+    text = arguments.content
     with file_lock(workspace, path):
         if _has_crlf(workspace, path):
             text = text.replace("\r\n", "\n").replace("\n", "\r\n")
@@ -37,22 +45,24 @@ def _write(workspace: Workspace, arguments: Arguments) -> ToolResult:
             data = text.encode()
         except UnicodeEncodeError as error:
             return error_result(
-                f"content: character {error.start} is half of a surrogate pair, which no file can hold. Write the whole character."
+                f"content: character {error.start} is half of a surrogate pair, "
+                "which no file can hold. Write the whole character."
             )
-        new = workspace.replace(path, data)
-    verb = "created" if new else "overwrote"
-    return ToolResult(f"{verb} {path} ({format_count(count_lines(text), 'line')})", changes=(path,))
+        created = workspace.replace(path, data)
+    verb = "created" if created else "overwrote"
+    lines = format_count(count_lines(text), "line")
+    return ToolResult(f"{verb} {path} ({lines})", changes=(path,))
 
 
 def _has_crlf(workspace: Workspace, path: str) -> bool:
     try:
-        return uses_crlf(read_start(workspace, path, _LOOKED_AT).decode("latin-1"))
+        return uses_crlf(read_start(workspace, path, _MAX_INSPECTED).decode("latin-1"))
     except WorkspaceError:
-        return False  # it is new, or `replace` will say what is wrong with it
+        return False  # a new file; for any other problem `replace` raises
 
 
 def key(arguments: Arguments) -> str:
-    """The file, as far as it can be told without the workspace."""
+    """Return the file's path, normalised without looking at the workspace."""
     return os.path.normpath(arguments.file_path)
 
 
