@@ -28,7 +28,7 @@ from .models import providers
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.policy import RulePolicy
-from .permissions.rules import ALLOW, Permissions
+from .permissions.rules import Permissions, Verdict
 
 if TYPE_CHECKING:
     pass
@@ -152,7 +152,7 @@ async def copy_journal(wish: SessionOptions, journal: Journal) -> None:
 
 def list_grants(wish: SessionOptions) -> tuple[str, ...]:
     """What is given beyond the sandbox and what it holds, for the record."""
-    rules = (str(rule) for rule in wish.permissions.rules if rule.verdict == ALLOW)
+    rules = (str(rule) for rule in wish.permissions.rules if rule.verdict == Verdict.ALLOW)
     return (*(["network"] if wish.network else []), *rules)
 
 
@@ -181,7 +181,10 @@ def build(
     spills = os.path.join(home, "spills", wish.session_id)
     sandbox = _choose_sandbox(wish, root, home, notices)
     policy = RulePolicy(
-        wish.permissions, root=root, home=environ.get("HOME", "/"), tier=lambda: sandbox.tier
+        wish.permissions,
+        workspace=root,
+        user_home=environ.get("HOME", "/"),
+        tier=lambda: sandbox.tier,
     )
     toolbox = _build_toolbox(wish.tools, crew, ask=sandbox.tier == "ask")
     parts = SessionServices(

@@ -49,7 +49,9 @@ class Court:
         held = replace(
             Permissions.of(allow=allow, ask=ask, deny=deny, mode=mode), attended=attended
         )
-        policy = RulePolicy(held, root=str(self.root), home=str(self.home), tier=lambda: tier)
+        policy = RulePolicy(
+            held, workspace=str(self.root), user_home=str(self.home), tier=lambda: tier
+        )
         return policy.decide(TOOLS[tool], arguments, Mode(mode))
 
     def bash(self, command: str, /, **more: Any) -> str:

@@ -34,7 +34,9 @@ def judged(
     held: Permissions | None = None,
     **arguments: Any,
 ) -> PermissionVerdict:
-    policy = RulePolicy(held or Permissions(), root=str(root), home="/nowhere", tier=lambda: "full")
+    policy = RulePolicy(
+        held or Permissions(), workspace=str(root), user_home="/nowhere", tier=lambda: "full"
+    )
     brief = Brief(
         run_id="1",
         agent=Agent(name="a", tools=tools),

@@ -253,7 +253,7 @@ def _outside(court: Any, mode: str) -> str:
         effect=Effect.EFFECTFUL,
     )
     policy = RulePolicy(
-        Permissions(attended=True), root=str(court.root), home="/", tier=lambda: "full"
+        Permissions(attended=True), workspace=str(court.root), user_home="/", tier=lambda: "full"
     )
     return policy.decide(tool, {}, Mode(mode)).verdict
 
@@ -456,8 +456,8 @@ def test_hosts_are_compared_whole(spec: str, url: str, fit: bool) -> None:
     tool = Tool(name="web_fetch", description="", parameters={}, parse=dict, run=run)
     policy = RulePolicy(
         Permissions.of(allow=[f"WebFetch(domain:{spec})"]),
-        root="/tmp",
-        home="/",
+        workspace="/tmp",
+        user_home="/",
         tier=lambda: "off",
     )
     assert policy.decide(tool, {"url": url}, Mode.DEFAULT).verdict == ("allow" if fit else "ask")

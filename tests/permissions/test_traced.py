@@ -129,7 +129,7 @@ class Tracer:
 
 def judged(text: str, root: Path) -> Any:
     held = Permissions.of(allow=[f"Bash({name}:*)" for name in PIECES["allowed"]])
-    return RulePolicy(held, root=str(root), home=str(root), tier=lambda: "off").decide(
+    return RulePolicy(held, workspace=str(root), user_home=str(root), tier=lambda: "off").decide(
         BASH, {"command": text}, Mode.DEFAULT
     )
 

@@ -139,7 +139,7 @@ def test_without_rules_about_reading_the_workspace_is_as_it_is(tmp_path: Path) -
     )
     for held in (Permissions(), Permissions.of(deny=["Bash(rm:*)"])):
         assert (
-            RulePolicy(held, root=str(tmp_path), home="/", tier=lambda: "off").view(
+            RulePolicy(held, workspace=str(tmp_path), user_home="/", tier=lambda: "off").view(
                 workspace, "grep", brief
             )
             is workspace

@@ -1,1 +1,1 @@
-"""What a call may do: rules with their origin, shell commands read part by part, trust in folders, secrets out of sight."""
+"""Permission rules: which tool calls are allowed, denied or need confirmation, and which folders are trusted."""

@@ -1,4 +1,4 @@
-"""The workspace as a run may see it: files it may not read are neither listed nor opened, whatever they are called by."""
+"""Workspace without the files a run may not read: they are neither listed nor opened."""
 
 from __future__ import annotations
 
@@ -10,47 +10,55 @@ from .._core.ports import FileInfo, Workspace
 from ..errors import WorkspaceError
 
 FindRefusal = Callable[[str], str]
-"""An absolute path -> why it may not be read, "" if it may."""
+"""Maps an absolute path to the reason why it may not be read, "" if it may."""
 
 
 class FilteredWorkspace:
-    """The port Workspace, over another one.
+    """Workspace port that filters another workspace.
 
     Arguments:
-        inner: the workspace. barring: see Barring; it is asked about names and about what they lead to.
+        find_refusal: called with the name of a file and with the path it leads to.
     """
 
     def __init__(self, inner: Workspace, find_refusal: FindRefusal) -> None:
-        self._inner, self._find_refusal = inner, find_refusal
+        self._inner = inner
+        self._find_refusal = find_refusal
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
     def open(self, path: str) -> int:
-        """A descriptor of a regular file. What is asked about is the file that was opened: no link swapped in meanwhile helps."""
+        """Open a regular file and return its descriptor.
+
+        The file that was really opened is checked, so replacing a link in between has no effect.
+        Raises WorkspaceError if it may not be read.
+        """
         descriptor = self._inner.open(path)
-        whole = os.path.join(self._inner.root, self._inner.locate(path))
-        if why := self._find_refusal(whole) or self._find_refusal(
-            _path_of_descriptor(descriptor, whole)
-        ):
+        absolute = os.path.join(self._inner.root, self._inner.locate(path))
+        opened = _path_of_descriptor(descriptor, absolute)
+        if why := self._find_refusal(absolute) or self._find_refusal(opened):
             os.close(descriptor)
             raise WorkspaceError(f"{path} may not be read: {why}", remedy="Do without it.")
         return descriptor
 
     def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
-        """Files below a folder, without those that may not be read. Links are not followed, but the folder may be behind one."""
+        """Yield the readable files below a folder.
+
+        Links are not followed, but the folder itself may be reached through one.
+        """
         start = os.path.join(self._inner.root, self._inner.locate(path))
-        real = os.path.realpath(start)
+        real_start = os.path.realpath(start)
         for info in self._inner.walk(path, ignored=ignored):
-            whole = os.path.join(self._inner.root, info.path)
-            if not self._find_refusal(whole) and not (
-                real != start and self._find_refusal(real + whole[len(start) :])
-            ):
-                yield info
+            absolute = os.path.join(self._inner.root, info.path)
+            if self._find_refusal(absolute):
+                continue
+            if real_start != start and self._find_refusal(real_start + absolute[len(start) :]):
+                continue
+            yield info
 
 
 def _path_of_descriptor(descriptor: int, path: str) -> str:
-    """Where an open file lies; by its path where the system does not tell."""
+    """Return the path of an open file; where procfs is missing, the resolved path."""
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
     except OSError:

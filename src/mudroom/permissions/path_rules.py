@@ -1,4 +1,4 @@
-"""Files and rules: which path a rule's pattern means, and whether a file is one of them, by its name or behind a link."""
+"""Matching of files against the path patterns of rules, by name and by the target of links."""
 
 from __future__ import annotations
 
@@ -19,37 +19,43 @@ if TYPE_CHECKING:
 
 
 _PROC_LINK = re.compile(r"/proc/(?:self|thread-self|\d+)/(?:task/\d+/)?(cwd|root)(?=/|$)")
-"""Where procfs shows a process its own folder, and the root of the disk."""
+"""Links in procfs to the current folder of a process and to the root of the file system."""
 
 
 class PathContext(Struct, frozen=True):
-    """Where relative paths and ~ begin: the workspace and the person's home, absolute."""
+    """Base folders of relative paths and of `~`, both absolute."""
 
     workspace: str
     user_home: str
 
     def absolute(self, path: str, folder: str = "") -> str:
-        """A path as a tool or command gives it, made absolute and without dots; links are not followed.
+        """Return a path of a tool call or command as a normalized absolute path.
+
+        Links are not followed, except those of procfs to a process's folder and root.
 
         Arguments:
-            folder: of the workspace, where a relative path begins.
+            folder: the folder of the workspace that a relative path is relative to.
         """
         path = path if path.startswith("~") else os.path.join(folder, path)
         if path == "~" or path.startswith("~/"):
             path = self.user_home + path[1:]
         if path.startswith("/"):
             path = _PROC_LINK.sub(
-                lambda found: self.workspace if found[1] == "cwd" else "", "/" + path.lstrip("/")
+                lambda link: self.workspace if link[1] == "cwd" else "", "/" + path.lstrip("/")
             )
         return os.path.normpath(os.path.join(self.workspace, path))
 
     def path_and_target(self, path: str, folder: str = "") -> tuple[str, ...]:
-        """The path, and where it leads when links are followed."""
-        plain = self.absolute(path, folder)
-        return tuple(dict.fromkeys((plain, os.path.realpath(plain))))
+        """Return the absolute path and, if links change it, the path of its target."""
+        absolute = self.absolute(path, folder)
+        return tuple(dict.fromkeys((absolute, os.path.realpath(absolute))))
 
     def is_inside(self, path: str, folders: Sequence[str] = ("",)) -> bool:
-        """Whether the path, taken from any of these folders of the workspace, and what it leads to lie in the workspace."""
+        """Return whether the path and its target lie in the workspace.
+
+        Arguments:
+            folders: folders of the workspace; the path must lie inside relative to each of them.
+        """
         if ".." in path.split("/"):
             return False
         return all(
@@ -59,52 +65,66 @@ class PathContext(Struct, frozen=True):
         )
 
     def relative(self, path: str, folder: str = "") -> str:
-        """The path below the workspace, the absolute one when it is not."""
-        plain = self.absolute(path, folder)
-        below = _relative_to(plain, self.workspace)
-        return plain if below is None else below
+        """Return the path relative to the workspace, or absolute if it lies outside."""
+        absolute = self.absolute(path, folder)
+        relative = _relative_to(absolute, self.workspace)
+        return absolute if relative is None else relative
 
 
 def matches_file(
-    rule: Rule, paths: Collection[str], place: PathContext, *, match_all: bool
+    rule: Rule, paths: Collection[str], context: PathContext, *, match_all: bool
 ) -> bool:
-    """Whether a rule about files is about this one.
+    """Return whether a file rule is about a file.
 
     Arguments:
-        spots: where the file may be, absolute: what it is called, what that leads to.
-        every: all of these must fit; else one is enough, in any case of letters.
+        paths: absolute paths of the file: its own and that of its target.
+        match_all: every path must match. If False, one match is enough and letter case is ignored.
     """
-    results = (covers_path(rule, spot, place, ignore_case=not match_all) for spot in paths)
-    return not rule.spec or (all(results) if match_all else any(results))
+    if not rule.spec:
+        return True
+    results = (covers_path(rule, path, context, ignore_case=not match_all) for path in paths)
+    return all(results) if match_all else any(results)
 
 
-def covers_path(rule: Rule, path: str, place: PathContext, *, ignore_case: bool) -> bool:
-    """Whether a rule's pattern is about an absolute path as it stands; links are not looked at.
+def covers_path(rule: Rule, path: str, context: PathContext, *, ignore_case: bool) -> bool:
+    """Return whether a rule's pattern matches an absolute path. Links are not followed.
 
     Arguments:
-        loose: whether names are the same that differ in case or Unicode form, as some file systems have it.
+        ignore_case: treat names as equal that differ in case or Unicode form, as some file systems
+            do.
     """
-    bases, pattern = _resolve_pattern(rule.spec, rule.base, place)
+    bases, pattern = _resolve_pattern(rule.spec, rule.base, context)
     if ignore_case:
-        bases, pattern, path = tuple(map(_fold_case, bases)), _fold_case(pattern), _fold_case(path)
-    below = next(filter(None, (_relative_to(path, base) for base in bases)), ".")
-    return below != "." and _compile_pattern(pattern).match_file(below)
+        bases = tuple(_fold_case(base) for base in bases)
+        pattern = _fold_case(pattern)
+        path = _fold_case(path)
+    relative = next(filter(None, (_relative_to(path, base) for base in bases)), ".")
+    return relative != "." and _compile_pattern(pattern).match_file(relative)
 
 
 @lru_cache(maxsize=1024)
-def _resolve_pattern(spec: str, source: str, place: PathContext) -> tuple[tuple[str, ...], str]:
-    """Folder, as it is and as it is called, and gitignore pattern: // is the root of the disk, ~/ home, / the rule's file's folder."""
-    base, pattern = place.workspace, spec
+def _resolve_pattern(
+    spec: str, rule_folder: str, context: PathContext
+) -> tuple[tuple[str, ...], str]:
+    """Return the pattern's base folder (real path and path as written) and its gitignore pattern.
+
+    `//x` is relative to the root of the file system, `~/x` to the home folder, and `/x` to the
+    folder of the rule's settings file.
+    """
+    base = context.workspace
+    pattern = spec
     if spec.startswith("//"):
-        base, pattern = "/", spec[1:]
+        base = "/"
+        pattern = spec[1:]
     elif spec.startswith("~/"):
-        base, pattern = place.user_home, spec[1:]
+        base = context.user_home
+        pattern = spec[1:]
     elif spec.startswith("/"):
-        base = source or place.workspace
+        base = rule_folder or context.workspace
     elif spec.startswith("./"):
         pattern = spec[1:]
     elif spec.startswith("../"):
-        base, name = os.path.split(os.path.normpath(os.path.join(place.workspace, spec)))
+        base, name = os.path.split(os.path.normpath(os.path.join(context.workspace, spec)))
         pattern = f"/{name}"
     return (os.path.realpath(base), os.path.normpath(base)), pattern
 
@@ -114,7 +134,7 @@ def _fold_case(text: str) -> str:
 
 
 def _relative_to(path: str, folder: str) -> str | None:
-    """The path relative to a folder it lies in."""
+    """Return the path relative to a folder, or None if it lies outside."""
     if path == folder:
         return "."
     start = folder if folder.endswith("/") else folder + "/"
@@ -131,5 +151,5 @@ def _compile_pattern(pattern: str) -> GitIgnoreSpec:
         )
     except Exception as error:
         raise UsageError(
-            f"not a pattern of paths: {pattern!r}", remedy="Patterns are those of .gitignore."
+            f"not a path pattern: {pattern!r}", remedy="Use a pattern as in .gitignore."
         ) from error

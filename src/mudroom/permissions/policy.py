@@ -1,4 +1,4 @@
-"""The port Policy by rules: what each call may do, in which mode, and why."""
+"""Policy port by rules: decides each call by the rules, the permission mode and the agents' limits."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ from .agent_limits import AgentLimit, ToolLimits, collect_limits, make_deny_rule
 from .filtered_workspace import FilteredWorkspace
 from .match_call import matches_call, path_argument
 from .path_rules import PathContext, covers_path
-from .rules import ALLOW, ASK, DENY, EDIT, EXTERNAL, READ, RUN, UNDECIDED, CallFinding, Permissions
+from .rules import RULE_VERDICTS, CallFinding, CallKind, Permissions, Verdict
 
 if TYPE_CHECKING:
     from .shell_judge import CommandJudge
 
-_SANDBOXED = "no rule is against it, and the sandbox holds it"
-_ALLOWED = PermissionVerdict(ALLOW, _SANDBOXED)
-_STRICTEST_FIRST = (DENY, ASK, ALLOW)
+_SANDBOXED = "no rule is against it, and it runs within the sandbox"
+_ALLOWED = PermissionVerdict(Verdict.ALLOW, _SANDBOXED)
 _EFFECT_TEXTS = {
     "write": "a file is written",
     "edit": "a file is changed",
@@ -33,86 +32,80 @@ _EFFECT_TEXTS = {
 
 
 class RulePolicy:
-    """Implements the port Policy.
+    """Policy port.
 
     Arguments:
-        permissions: rules and mode. root: the workspace; home: the person's folder; both absolute.
-        tier: gives the sandbox's tier when it is needed.
+        workspace, user_home: absolute paths.
+        tier: returns the sandbox's tier; called only when it is needed.
     """
 
     def __init__(
-        self, permissions: Permissions, *, root: str, home: str, tier: Callable[[], str]
+        self, permissions: Permissions, *, workspace: str, user_home: str, tier: Callable[[], str]
     ) -> None:
-        self._permissions, self._tier, self._place = permissions, tier, PathContext(root, home)
+        self._permissions = permissions
+        self._tier = tier
+        self._context = PathContext(workspace, user_home)
         self._rules = {
             verdict: [rule for rule in permissions.rules if rule.verdict == verdict]
-            for verdict in _STRICTEST_FIRST
+            for verdict in RULE_VERDICTS
         }
         self._read_denials = [
-            rule for rule in self._rules[DENY] if rule.spec and rule.applies_to("read")
+            rule for rule in self._rules[Verdict.DENY] if rule.spec and rule.applies_to("read")
         ]
         self._narrowed: dict[ToolLimits, tuple[RulePolicy, list[AgentLimit]]] = {}
-        self._allows_all = (
-            not permissions.rules and not permissions.attended and not permissions.only_listed
+        self._allows_all = not (
+            permissions.rules or permissions.attended or permissions.only_listed
         )
 
-    def is_never_allowed(self, name: str) -> bool:
-        """Whether no call of this tool could ever be allowed, so that no model need hear of it."""
-        return any(not rule.spec and rule.applies_to(name) for rule in self._rules[DENY])
+    def is_never_allowed(self, tool: str) -> bool:
+        """Return whether a rule denies every call of this tool, so that no model is offered it."""
+        return any(not rule.spec and rule.applies_to(tool) for rule in self._rules[Verdict.DENY])
 
     def judge(
         self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
     ) -> PermissionVerdict:
-        """Decide on a call."""
+        """Decide on a call of a run."""
         mode = brief.mode.limit_to(self._permissions.mode)
-        if not (held := collect_limits(brief)):
+        limits = collect_limits(brief)
+        if not limits:
             return self.decide(tool, arguments, mode)
-        stricter, limits = self._narrow_to(held)
-        refusals = (limit.find_refusal(tool.name, arguments) for limit in limits)
-        return next(filter(None, refusals), None) or stricter.decide(tool, arguments, mode)
+        narrowed, agents = self._narrow_to(limits)
+        for agent in agents:
+            if refusal := agent.find_refusal(tool.name, arguments):
+                return refusal
+        return narrowed.decide(tool, arguments, mode)
 
     def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
-        """The workspace without the files this tool may not read in this run."""
-        held = collect_limits(brief)
-        if not held and not self._read_denials:
+        """Return the workspace without the files this tool may not read in this run."""
+        limits = collect_limits(brief)
+        if not limits and not self._read_denials:
             return workspace
-        stricter, limits = self._narrow_to(held)
+        narrowed, agents = self._narrow_to(limits)
 
-        def barring(path: str) -> str:
-            rule = next(
-                (
-                    rule
-                    for rule in stricter._read_denials
-                    if covers_path(rule, path, self._place, ignore_case=True)
-                ),
-                None,
-            )
-            return (
-                f"a rule says so: {rule}"
-                if rule
-                else next(
-                    filter(None, (limit.find_read_refusal(tool, path) for limit in limits)), ""
-                )
-            )
+        def find_refusal(path: str) -> str:
+            for rule in narrowed._read_denials:
+                if covers_path(rule, path, self._context, ignore_case=True):
+                    return f"a rule denies it: {rule}"
+            return next(filter(None, (agent.find_read_refusal(tool, path) for agent in agents)), "")
 
-        return cast("Workspace", FilteredWorkspace(workspace, barring))
+        return cast("Workspace", FilteredWorkspace(workspace, find_refusal))
 
-    def _narrow_to(self, held: ToolLimits) -> tuple[RulePolicy, list[AgentLimit]]:
-        """This policy with what agents bar as deny rules, and what they allow alone."""
-        if held not in self._narrowed:
-            rules = (
-                *self._permissions.rules,
-                *(rule for texts in held for rule in make_deny_rules(texts)),
+    def _narrow_to(self, limits: ToolLimits) -> tuple[RulePolicy, list[AgentLimit]]:
+        """Return this policy with the agents' deny rules added, and the calls each agent allows."""
+        if limits not in self._narrowed:
+            denials = tuple(rule for patterns in limits for rule in make_deny_rules(patterns))
+            policy = RulePolicy(
+                replace(self._permissions, rules=self._permissions.rules + denials),
+                workspace=self._context.workspace,
+                user_home=self._context.user_home,
+                tier=self._tier,
             )
-            permissions = replace(self._permissions, rules=rules)
-            stricter = RulePolicy(
-                permissions, root=self._place.workspace, home=self._place.user_home, tier=self._tier
-            )
-            self._narrowed[held] = stricter, [AgentLimit(texts, self._place) for texts in held]
-        return self._narrowed[held]
+            agents = [AgentLimit(patterns, self._context) for patterns in limits]
+            self._narrowed[limits] = (policy, agents)
+        return self._narrowed[limits]
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], mode: Mode) -> PermissionVerdict:
-        """Decide on what a tool would be asked to do, in a mode."""
+        """Decide on a call in a permission mode. The strictest verdict of its parts counts."""
         if (
             self._allows_all
             and not tool.needs_confirmation
@@ -120,80 +113,79 @@ class RulePolicy:
         ):
             return _ALLOWED
         findings = self.collect_findings(tool, arguments)
-        decisions = [self.apply_mode(finding, mode) for finding in findings]
-        return min(decisions, key=lambda decision: _STRICTEST_FIRST.index(decision.verdict))
+        verdicts = [self.apply_mode(finding, mode) for finding in findings]
+        return min(verdicts, key=lambda verdict: RULE_VERDICTS.index(Verdict(verdict.verdict)))
 
     def collect_findings(self, tool: Tool, arguments: Mapping[str, Any]) -> list[CallFinding]:
-        """What is known of each part of a call, before the mode decides."""
+        """Return the finding of each part of a call, before the mode is applied."""
         if tool.name != "bash":
             return [self._judge_call(tool, arguments)]
-        found = self._command_judge.judge(str(arguments.get("command", "")))
-        return (
-            [*found, CallFinding(ASK, RUN, "without a sandbox each command is confirmed")]
-            if tool.needs_confirmation
-            else found
-        )
+        findings = self._command_judge.judge(str(arguments.get("command", "")))
+        if tool.needs_confirmation:
+            why = "without a sandbox each command is confirmed"
+            findings.append(CallFinding(Verdict.ASK, CallKind.RUN, why))
+        return findings
 
     @cached_property
     def _command_judge(self) -> CommandJudge:
-        from .shell_judge import (
-            CommandJudge,  # the shell's grammar costs time, and many sessions judge no command
-        )
+        # Importing the bash grammar takes time, and many sessions judge no command.
+        from .shell_judge import CommandJudge
 
-        return CommandJudge(self._permissions.rules, self._place)
+        return CommandJudge(self._permissions.rules, self._context)
 
     def _judge_call(self, tool: Tool, arguments: Mapping[str, Any]) -> CallFinding:
         kind = _kind(tool)
-        for verdict in _STRICTEST_FIRST:
+        for verdict in RULE_VERDICTS:
             for rule in self._rules[verdict]:
-                if rule.applies_to(tool.name) and matches_call(
-                    rule, tool.name, arguments, self._place
-                ):
+                if not rule.applies_to(tool.name):
+                    continue
+                if matches_call(rule, tool.name, arguments, self._context):
                     return CallFinding(verdict, kind, f"a rule says {verdict}", rule)
         if tool.needs_confirmation:
-            return CallFinding(ASK, kind, "the tool asks for confirmation")
+            return CallFinding(Verdict.ASK, kind, "the tool asks for confirmation")
         path = path_argument(tool.name, arguments)
-        if kind == EDIT and path and not self._place.is_inside(path):
-            return CallFinding(UNDECIDED, RUN, f"{path} is outside the folder")
-        return CallFinding(
-            ALLOW if kind == READ else UNDECIDED,
-            kind,
-            _EFFECT_TEXTS.get(tool.name, "it acts outside the folder"),
-        )
+        if kind == CallKind.EDIT and path and not self._context.is_inside(path):
+            why = f"{path} is outside the workspace"
+            return CallFinding(Verdict.UNDECIDED, CallKind.RUN, why)
+        why = _EFFECT_TEXTS.get(tool.name, "it acts outside the workspace")
+        verdict = Verdict.ALLOW if kind == CallKind.READ else Verdict.UNDECIDED
+        return CallFinding(verdict, kind, why)
 
     def apply_mode(self, finding: CallFinding, mode: Mode) -> PermissionVerdict:
-        """The mode's word on a finding."""
+        """Turn a finding into a verdict by the permission mode."""
         rule = str(finding.rule) if finding.rule else ""
 
-        def decided(verdict: str, why: str = "") -> PermissionVerdict:
+        def verdict(verdict: Verdict, why: str = "") -> PermissionVerdict:
             return PermissionVerdict(verdict, why or finding.why, rule, finding.command)
 
-        if finding.verdict == DENY:
-            return decided(DENY)
+        if finding.verdict == Verdict.DENY:
+            return verdict(Verdict.DENY)
         if mode is Mode.BYPASS:
-            return decided(ALLOW, "nothing but deny rules holds in this mode")
-        if mode is Mode.PLAN and finding.kind != READ:
-            return decided(DENY, "only reading is allowed in plan mode")
-        if finding.verdict == ALLOW:
-            return decided(ALLOW)
+            return verdict(Verdict.ALLOW, "only deny rules apply in this mode")
+        if mode is Mode.PLAN and finding.kind != CallKind.READ:
+            return verdict(Verdict.DENY, "only reading is allowed in plan mode")
+        if finding.verdict == Verdict.ALLOW:
+            return verdict(Verdict.ALLOW)
         if mode is Mode.DONT_ASK:
-            return decided(DENY, f"{finding.why}, and in this mode nothing is asked")
-        if finding.verdict == UNDECIDED and self._is_trusted(finding.kind, mode):
-            return decided(ALLOW, _SANDBOXED)
-        return decided(ASK)
+            return verdict(Verdict.DENY, f"{finding.why}, and this mode asks no questions")
+        if finding.verdict == Verdict.UNDECIDED and self._is_trusted(finding.kind, mode):
+            return verdict(Verdict.ALLOW, _SANDBOXED)
+        return verdict(Verdict.ASK)
 
-    def _is_trusted(self, kind: str, mode: Mode) -> bool:
-        """Whether what no rule is about is done without asking."""
+    def _is_trusted(self, kind: CallKind, mode: Mode) -> bool:
+        """Return whether an undecided call runs without asking."""
+        accepts_edit = mode is Mode.ACCEPT_EDITS and kind == CallKind.EDIT
         if not self._permissions.attended:
-            return not self._permissions.only_listed or (mode is Mode.ACCEPT_EDITS and kind == EDIT)
-        return mode is Mode.ACCEPT_EDITS and (
-            kind == EDIT or (kind == RUN and self._tier() in ("full", "file"))
-        )
+            return accepts_edit or not self._permissions.only_listed
+        if accepts_edit:
+            return True
+        in_sandbox = kind == CallKind.RUN and self._tier() in ("full", "file")
+        return mode is Mode.ACCEPT_EDITS and in_sandbox
 
 
-def _kind(tool: Tool) -> str:
+def _kind(tool: Tool) -> CallKind:
     if tool.name in ("write", "edit"):
-        return EDIT
+        return CallKind.EDIT
     if tool.effect is Effect.PURE or tool.name in ("task", "self.emitvalue"):
-        return READ
-    return EXTERNAL
+        return CallKind.READ
+    return CallKind.EXTERNAL

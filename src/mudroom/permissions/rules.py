@@ -1,9 +1,10 @@
-"""Rules as people write them, `Tool` or `Tool(what)`, each with the place it comes from; and the modes they are applied in."""
+"""Permission rules in the form `Tool` or `Tool(pattern)`, and the permissions of a session."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from fnmatch import fnmatchcase
 from functools import lru_cache
 
@@ -13,9 +14,34 @@ from .._core.agents import Mode
 from .._core.tools import canonical_tool_name
 from ..errors import UsageError
 
-DENY, ASK, ALLOW = "deny", "ask", "allow"
-VERDICTS = (DENY, ASK, ALLOW)
-"""The order in which rules are looked at: the first one that fits decides, however special a later one is."""
+
+class Verdict(StrEnum):
+    """Result of matching a call against the rules."""
+
+    DENY = "deny"
+    ASK = "ask"
+    ALLOW = "allow"
+    UNDECIDED = "open"
+    """Only in a CallFinding: no rule matches, so the permission mode decides."""
+
+
+RULE_VERDICTS = (Verdict.DENY, Verdict.ASK, Verdict.ALLOW)
+"""The order in which rules are checked. The first match decides, even if a later rule is more
+specific."""
+
+
+class CallKind(StrEnum):
+    """Effect of a call."""
+
+    READ = "read"
+    """Reads the workspace."""
+    EDIT = "edit"
+    """Changes files of the workspace."""
+    RUN = "run"
+    """Runs a program."""
+    EXTERNAL = "reach"
+    """Acts outside the workspace."""
+
 
 FILE_TOOLS = {
     "write": "edit",
@@ -25,71 +51,71 @@ FILE_TOOLS = {
     "grep": "read",
     "ls": "read",
 }
-"""Tools whose rules name files, and the tool whose rules hold for them."""
+"""Tools whose rules name files -> the tool whose rules also apply to them."""
 
 _RULE = re.compile(r"\s*([A-Za-z_][\w.*-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
 class Rule(Struct, frozen=True):
-    """One rule.
+    """One permission rule.
 
     Arguments:
-        verdict: "deny", "ask" or "allow". tool: our name of the tool, or a pattern with *. spec: what is in the brackets, "" for all.
-        origin: the file and line, or the flag, it comes from. base: the folder that a path beginning with / is below.
+        verdict: DENY, ASK or ALLOW.
+        tool: the canonical tool name, or a pattern with `*`.
+        spec: the text in the brackets; "" matches every call.
+        origin: the file and line, or the flag, that the rule comes from.
+        base: the folder that a path pattern starting with `/` is relative to.
     """
 
-    verdict: str
+    verdict: Verdict
     tool: str
     spec: str = ""
     origin: str = ""
     base: str = ""
 
     def __str__(self) -> str:
-        words = f"{self.tool}({self.spec})" if self.spec else self.tool
-        return f"{self.verdict} {words}" + (f" ({self.origin})" if self.origin else "")
+        pattern = f"{self.tool}({self.spec})" if self.spec else self.tool
+        origin = f" ({self.origin})" if self.origin else ""
+        return f"{self.verdict} {pattern}{origin}"
 
     def applies_to(self, tool: str) -> bool:
-        """Whether the rule is about this tool."""
-        if self.tool == tool or (
-            self.spec and FILE_TOOLS.get(self.tool) == FILE_TOOLS.get(tool, "-")
-        ):
+        """Return whether the rule is about this tool."""
+        if self.tool == tool:
+            return True
+        if self.spec and FILE_TOOLS.get(self.tool) == FILE_TOOLS.get(tool, "-"):
             return True
         if self.tool.startswith("mcp__") and self.tool.count("__") == 1:
             return tool.startswith(f"{self.tool}__")
         return "*" in self.tool and fnmatchcase(tool, self.tool)
 
 
-UNDECIDED = "open"
-"""No rule is about it: the mode decides."""
-READ, EDIT, RUN, EXTERNAL = "read", "edit", "run", "reach"
-"""What a call does: reads the workspace, changes files of it, runs a program, reaches beyond the machine."""
-
-
 class CallFinding(Struct, frozen=True):
-    """What is known of one part of a call.
+    """Judgement of one part of a call, before the permission mode is applied.
 
     Arguments:
-        verdict: "deny", "ask", "allow" or OPEN. kind: READ, EDIT, RUN or REACH. rule: the one that decided, if any.
+        why: the reason, for the model and the user.
+        rule: the rule that decided, or None.
+        command: the simple command that was judged, or "".
     """
 
-    verdict: str
-    kind: str
+    verdict: Verdict
+    kind: CallKind
     why: str = ""
     rule: Rule | None = None
     command: str = ""
 
 
-def parse_rule(text: str, verdict: str, *, origin: str = "", base: str = "") -> Rule:
-    """A rule from its text. Raises UsageError naming text and origin."""
-    found = _RULE.fullmatch(text)
-    if found is None:
+def parse_rule(text: str, verdict: Verdict, *, origin: str = "", base: str = "") -> Rule:
+    """Parse a rule. Raises UsageError that names the text and its origin."""
+    match = _RULE.fullmatch(text)
+    if match is None:
         raise UsageError(
             f"not a rule: {text!r}",
             where=origin,
             remedy="Rules look like Bash(git diff:*), Read(./secrets/**), task(explore).",
         )
-    spec = (found[2] or "").strip()
-    tool = canonical_tool_name(found[1])
+    spec = (match[2] or "").strip()
+    tool = canonical_tool_name(match[1])
     if tool == "bash" and ":*" in spec[:-2]:
         raise UsageError(
             f"in {text!r} :* is not at the end",
@@ -102,25 +128,26 @@ def parse_rule(text: str, verdict: str, *, origin: str = "", base: str = "") -> 
 
 
 def split_rules(texts: Iterable[str]) -> list[str]:
-    """The rules in flags: separated by commas or blanks, but not inside brackets."""
-    found: list[str] = []
+    """Split the values of flags into rules: at commas and blanks, except inside brackets."""
+    rules: list[str] = []
     for text in texts:
-        depth, word = 0, ""
+        depth = 0
+        rule = ""
         for c in text:
             depth += (c == "(") - (c == ")" and depth > 0)
             if not depth and (c == "," or c.isspace()):
-                found.append(word)
-                word = ""
+                rules.append(rule)
+                rule = ""
             else:
-                word += c
-        found.append(word)
-    return [word for word in found if word]
+                rule += c
+        rules.append(rule)
+    return [rule for rule in rules if rule]
 
 
 def parse_rules(
-    texts: Iterable[str], verdict: str, *, origin: str = "", base: str = ""
+    texts: Iterable[str], verdict: Verdict, *, origin: str = "", base: str = ""
 ) -> tuple[Rule, ...]:
-    """Rules of one verdict and origin. Raises UsageError."""
+    """Parse rules of one verdict and origin. Raises UsageError."""
     return tuple(parse_rule(text, verdict, origin=origin, base=base) for text in texts)
 
 
@@ -134,22 +161,27 @@ def _compile_pattern(spec: str) -> re.Pattern[str]:
 
 
 def matches_pattern(spec: str, text: str) -> bool:
-    """Whether a pattern of a rule fits a whole command: * stands for anything, a last " *" or ":*" for nothing or more words."""
+    """Return whether a rule's pattern matches a whole command.
+
+    `*` matches any text. " *" or ":*" at the end matches any number of further words, also none.
+    """
     return _compile_pattern(spec).fullmatch(text) is not None
 
 
 def is_literal(spec: str) -> bool:
-    """Whether a pattern stands for itself alone."""
+    """Return whether a pattern matches only its own text."""
     return "*" not in spec
 
 
 class Permissions(Struct, frozen=True, kw_only=True):
-    """What the runs of a session may do.
+    """Permissions of the runs of a session.
 
     Arguments:
-        rules: in any order; deny is looked at before ask, ask before allow.
-        mode: what holds where no rule does. attended: whether a person can be asked.
-        only_listed: where nobody can be asked, refuse what no rule allows; reading stays free.
+        rules: in any order. Deny rules are checked before ask rules, ask rules before allow rules.
+        mode: decides where no rule matches.
+        attended: whether a user can be asked.
+        only_listed: where no user can be asked, refuse every call that no rule allows, except
+            reading.
 
     Example:
         Permissions.of(deny=["Bash(git push:*)", "Read(.env)"])
@@ -169,7 +201,10 @@ class Permissions(Struct, frozen=True, kw_only=True):
         deny: Sequence[str] = (),
         mode: str = "default",
     ) -> Permissions:
-        """Permissions from texts of rules. Naming what is allowed leaves out all else but reading. Raises UsageError."""
-        pairs = ((DENY, deny), (ASK, ask), (ALLOW, allow))
-        rules = tuple(rule for verdict, texts in pairs for rule in parse_rules(texts, verdict))
+        """Create permissions from the texts of rules. Raises UsageError.
+
+        With any `allow` rule, everything else except reading is refused.
+        """
+        texts = {Verdict.DENY: deny, Verdict.ASK: ask, Verdict.ALLOW: allow}
+        rules = tuple(rule for verdict in texts for rule in parse_rules(texts[verdict], verdict))
         return cls(rules=rules, mode=Mode(mode), only_listed=bool(allow))

@@ -1,4 +1,4 @@
-"""Rules from settings files: the person's own count whole; a project's can only narrow, for someone else wrote them."""
+"""Permission rules of settings files. The user's file applies in full, a project's can only narrow."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from msgspec import Struct
 
 from .._core.agents import Mode
 from ..errors import UsageError
-from .rules import ALLOW, VERDICTS, Rule, parse_rule
+from .rules import RULE_VERDICTS, Rule, Verdict, parse_rule
 
 PROJECT_FILES = (".claude/settings.json", ".claude/settings.local.json")
 USER_FILE = ".claude/settings.json"
 
 
 class PermissionSettings(Struct, frozen=True):
-    """What settings files say.
+    """Permissions read from settings files.
 
     Arguments:
-        mode: of the person's file, narrowed by the project's; None where none says. no_bypass: whether bypassing is forbidden.
-        notes: what was left out, and why, for the person.
+        mode: the mode of the user's file, narrowed by the project's; None if no file sets one.
+        bypass_disabled: whether the mode bypassPermissions is forbidden.
+        notes: for the user: entries that are not used, and why.
     """
 
     rules: tuple[Rule, ...] = ()
@@ -45,22 +46,28 @@ class _SettingsFile(Struct):
 
 
 def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
-    """Rules of the person's file and of the project's, which are looked for in `folder` and up to the root of its repository.
+    """Load the rules of the user's file and of the project's files.
+
+    Project files are looked for in `folder` and its parents, up to the root of the repository.
+    A file that cannot be read is skipped and reported in the notes.
 
     Arguments:
-        person: the person's home folder, "" for none. Files that are broken are told of in the notes.
+        user_home: the user's home folder, "" for none.
     """
     rules: list[Rule] = []
     notes: list[str] = []
     mode: Mode | None = None
-    no_bypass = False
-    own = Path(user_home, USER_FILE) if user_home else None
-    for path in ([own] if own else []) + [path for path in _project_files(folder) if path != own]:
+    bypass_disabled = False
+    user_file = Path(user_home, USER_FILE) if user_home else None
+    paths = [user_file] if user_file else []
+    paths += [path for path in _project_files(folder) if path != user_file]
+    for path in paths:
+        is_users = path == user_file
         lists, text = _read(path, notes)
-        rules.extend(_rules(path, lists, text, path == own, notes))
-        mode = _mode(path, lists.default_mode, mode, path == own, notes)
-        no_bypass |= lists.disable_bypass_permissions_mode == "disable"
-    return PermissionSettings(tuple(rules), mode, no_bypass, tuple(notes))
+        rules.extend(_rules(path, lists, text, is_users, notes))
+        mode = _mode(path, lists.default_mode, mode, is_users, notes)
+        bypass_disabled |= lists.disable_bypass_permissions_mode == "disable"
+    return PermissionSettings(tuple(rules), mode, bypass_disabled, tuple(notes))
 
 
 def _project_files(folder: str) -> Iterator[Path]:
@@ -74,53 +81,53 @@ def _project_files(folder: str) -> Iterator[Path]:
 def _read(path: Path, notes: list[str]) -> tuple[_RuleLists, str]:
     try:
         data = path.read_bytes()
-        return msgspec.json.decode(data, type=_SettingsFile).permissions, data.decode(
-            "utf-8", "replace"
-        )
+        lists = msgspec.json.decode(data, type=_SettingsFile).permissions
     except FileNotFoundError:
         return _RuleLists(), ""
     except (OSError, msgspec.DecodeError) as error:
-        notes.append(f"its permissions are not used: {error} ({path})")
+        notes.append(f"the permissions of this file are not used: {error} ({path})")
         return _RuleLists(), ""
+    return lists, data.decode("utf-8", "replace")
 
 
-def _rules(path: Path, lists: _RuleLists, text: str, own: bool, notes: list[str]) -> Iterator[Rule]:
-    base = str(path.parent if own else path.parent.parent)
-    left_out = 0
-    for verdict in VERDICTS:
-        for entry in getattr(lists, verdict):
-            if verdict == ALLOW and not own:
-                left_out += 1
+def _rules(
+    path: Path, lists: _RuleLists, text: str, is_users: bool, notes: list[str]
+) -> Iterator[Rule]:
+    base = str(path.parent if is_users else path.parent.parent)
+    ignored = 0
+    for verdict in RULE_VERDICTS:
+        for entry in map(str, getattr(lists, verdict)):
+            if verdict == Verdict.ALLOW and not is_users:
+                ignored += 1
                 continue
+            origin = f"{path}:{_line_number(text, entry)}"
             try:
-                yield parse_rule(
-                    str(entry),
-                    verdict,
-                    origin=f"{path}:{_line_number(text, str(entry))}",
-                    base=base,
-                )
+                yield parse_rule(entry, verdict, origin=origin, base=base)
             except UsageError as error:
                 notes.append(str(error))
-    if left_out:
+    if ignored:
         notes.append(
-            f"{left_out} rules of this folder that allow something are not used: a project can only narrow ({path})"
+            f"{ignored} allow rules of this folder are not used: a project can only narrow ({path})"
         )
 
 
-def _mode(path: Path, name: str, so_far: Mode | None, own: bool, notes: list[str]) -> Mode | None:
+def _mode(
+    path: Path, name: str, current: Mode | None, is_users: bool, notes: list[str]
+) -> Mode | None:
+    """Return the mode after applying a file's `defaultMode`. A file can never bypass permissions."""
     if not name:
-        return so_far
+        return current
     try:
         mode = Mode(name)
     except ValueError:
         notes.append(f"unknown permission mode {name!r} ({path})")
-        return so_far
-    most = Mode.ACCEPT_EDITS if own else so_far or Mode.DEFAULT
-    if mode.limit_to(most) is not mode:
-        notes.append(
-            f"the permission mode {name} is not taken from a {'settings' if own else 'project'} file ({path})"
-        )
-    return mode.limit_to(most)
+        return current
+    widest = Mode.ACCEPT_EDITS if is_users else current or Mode.DEFAULT
+    allowed = mode.limit_to(widest)
+    if allowed is not mode:
+        kind = "settings" if is_users else "project"
+        notes.append(f"a {kind} file may not set the permission mode {name} ({path})")
+    return allowed
 
 
 def _line_number(text: str, entry: str) -> int:

@@ -1,399 +1,305 @@
-"""Shell commands judged: every simple command, every redirect, and whatever the parser is not sure of."""
+"""Judge of shell commands: every simple command, every redirect, and every doubt of the parser."""
 
 from __future__ import annotations
 
-import glob
-import os
 import re
 from collections.abc import Iterator, Sequence
-from itertools import islice, pairwise
 
 from .._platform.protected_names import find_protected_component
 from .path_rules import PathContext, matches_file
-from .program_table import (
-    FILELESS_PROGRAMS,
-    SAFE_VARIABLES,
-    SHELLS,
-    expand_commands,
-    extract_texts,
-    find_risk,
-    is_read_only,
-    program_name,
-    strip_wrappers,
-)
-from .rules import (
-    ALLOW,
-    ASK,
-    DENY,
-    EDIT,
-    READ,
-    RUN,
-    UNDECIDED,
-    CallFinding,
-    Rule,
-    is_literal,
-    matches_pattern,
-)
+from .program_risk import find_risk, is_read_only, is_safe_variable
+from .program_table import FILELESS_PROGRAMS, SHELLS
+from .program_wrappers import expand_commands, extract_texts, program_name, strip_wrappers
+from .rules import CallFinding, CallKind, Rule, Verdict, is_literal, matches_pattern
 from .shell_parser import parse_command
+from .shell_paths import CommandPaths, option_folders, working_folders
 from .shell_words import Redirect, Script, SimpleCommand, Word
 
 MAX_SHELL_DEPTH = 4
-"""Levels of shells in shells that are looked into."""
+"""Levels of shells within shells that are judged."""
 MAX_FOLDERS = 16
-"""Folders that a command may go to before it is doubted."""
+"""Folders a command may change to before it is doubted."""
 _DEVICE_FILES = re.compile(r"/dev/(null|stdout|stderr|fd/\d+|tty)")
-_PLAIN_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
 _DECLARATIONS = {"export", "local", "readonly", "declare", "typeset"}
-_FOLDER_VARIABLES = re.compile(r"\$(?:(HOME\b|\{HOME\})|PWD\b|\{PWD\})|^~\+(?=/|$)")
-"""Spellings of the home folder, and of the one a command is in."""
 _COMMAND_SEPARATORS = re.compile(r"[;&|\n(){}`]|\$\(")
+_READ_TOOLS = ("read", "glob", "grep")
+_EDIT_TOOLS = ("edit", "write")
 
 
 class CommandJudge:
-    """Judges commands by the rules about bash, and their files by the rules about files.
+    """Judge of commands by the rules about bash, and of their files by the rules about files.
 
     Arguments:
-        rules: all of the session. place: where relative paths begin.
-        reading: whether what only reads the workspace needs no rule.
+        rules: all rules of the session.
+        allow_reading: allow commands that only read the workspace without a rule.
     """
 
     def __init__(
-        self, rules: Sequence[Rule], place: PathContext, *, allow_reading: bool = True
+        self, rules: Sequence[Rule], context: PathContext, *, allow_reading: bool = True
     ) -> None:
-        self._place, self._reading = place, allow_reading
-        self._location_cache: dict[tuple[str, str], tuple[str, ...]] = {}
-        self._bash = {
+        self._context = context
+        self._paths = CommandPaths(context)
+        self._allow_reading = allow_reading
+        self._bash_rules = {
             verdict: [rule for rule in rules if rule.verdict == verdict and rule.applies_to("bash")]
-            for verdict in (DENY, ASK, ALLOW)
+            for verdict in (Verdict.DENY, Verdict.ASK, Verdict.ALLOW)
         }
-        self._files = [
-            rule
-            for rule in rules
-            if rule.spec and rule.tool in ("read", "edit", "write", "glob", "grep")
+        self._file_rules = [
+            rule for rule in rules if rule.spec and rule.tool in (*_READ_TOOLS, *_EDIT_TOOLS)
         ]
-        self.has_restrictions = any(self._bash[verdict] for verdict in (DENY, ASK)) or any(
-            rule.verdict != ALLOW for rule in self._files
-        )
-        """Whether a rule forbids or asks for any command, so that one that cannot be read could be it."""
+        # With a deny or ask rule, a command that cannot be read is asked: the rule may be about it.
+        self._has_restrictions = bool(
+            self._bash_rules[Verdict.DENY] or self._bash_rules[Verdict.ASK]
+        ) or any(rule.verdict != Verdict.ALLOW for rule in self._file_rules)
 
     def judge(self, command: str) -> list[CallFinding]:
-        """What is known of each part, in order; never empty."""
-        self._location_cache = {}
+        """Return the findings of all parts of a command line, in order; at least one."""
+        self._paths = CommandPaths(self._context)
         script = parse_command(command)
-        everything = list(self._all_commands(script, command))
-        within = _working_folders(everything)
-        barred = [
-            found for part in everything if (found := self._restriction(part, within[:MAX_FOLDERS]))
-        ]
-        if any(found.verdict == DENY for found in barred):
-            return barred
-        if bare := next((rule for rule in self._bash[ALLOW] if not rule.spec), None):
-            return barred or [CallFinding(ALLOW, RUN, "a rule allows every command", bare, command)]
-        verdict = ASK if self.has_restrictions else UNDECIDED
-        far = ["it goes to too many folders"] if len(within) > MAX_FOLDERS else []
-        doubts = [
-            CallFinding(verdict, RUN, f"the command cannot be judged: {why}", command=command)
-            for why in (*script.doubts, *far)
-        ]
-        folders = _working_folders(script.commands)[:MAX_FOLDERS]
-        judged = [
-            finding
-            for part in script.commands
-            for finding in self._judge_command(part, folders, MAX_SHELL_DEPTH)
-        ]
-        return [*barred, *doubts, *judged] or [
-            CallFinding(ALLOW, READ, "it does nothing", command=command)
-        ]
+        all_commands = list(self._all_commands(script, command, MAX_SHELL_DEPTH))
+        all_folders = working_folders(all_commands)
+        restrictions: list[CallFinding] = []
+        for part in all_commands:
+            if finding := self._find_restriction(part, all_folders[:MAX_FOLDERS]):
+                restrictions.append(finding)
+        if any(finding.verdict == Verdict.DENY for finding in restrictions):
+            return restrictions
+        if rule := next((rule for rule in self._bash_rules[Verdict.ALLOW] if not rule.spec), None):
+            why = "a rule allows every command"
+            finding = CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command)
+            return restrictions or [finding]
+        findings = [*restrictions, *self._judge_doubts(script, command, all_folders)]
+        folders = working_folders(script.commands)[:MAX_FOLDERS]
+        for part in script.commands:
+            findings.extend(self._judge_command(part, folders, MAX_SHELL_DEPTH))
+        nothing = CallFinding(Verdict.ALLOW, CallKind.READ, "it does nothing", command=command)
+        return findings or [nothing]
 
-    def _all_commands(
-        self, script: Script, source: str, depth: int = MAX_SHELL_DEPTH
-    ) -> Iterator[SimpleCommand]:
-        """All commands, those inside the words of others too; of a text that was not understood, whatever looks like one."""
+    def _judge_doubts(
+        self, script: Script, command: str, folders: Sequence[str]
+    ) -> Iterator[CallFinding]:
+        verdict = Verdict.ASK if self._has_restrictions else Verdict.UNDECIDED
+        doubts = [*script.doubts]
+        if len(folders) > MAX_FOLDERS:
+            doubts.append("it changes to too many folders")
+        for doubt in doubts:
+            why = f"the command cannot be judged: {doubt}"
+            yield CallFinding(verdict, CallKind.RUN, why, command=command)
+
+    def _all_commands(self, script: Script, source: str, depth: int) -> Iterator[SimpleCommand]:
+        """Yield all commands, also those in the words of other commands.
+
+        If the text was not understood, yield every part of it that looks like a command.
+        """
         for command in script.commands:
             yield command
             for text in extract_texts(command) if depth else ():
                 yield from self._all_commands(parse_command(text), text, depth - 1)
-        if script.doubts:
-            for piece in _COMMAND_SEPARATORS.split(source):
-                words = piece.replace("'", " ").replace('"', " ").replace("\\", "").split()
-                if words:
-                    yield SimpleCommand(piece.strip(), tuple(Word(word, word) for word in words))
+        if not script.doubts:
+            return
+        for piece in _COMMAND_SEPARATORS.split(source):
+            words = piece.replace("'", " ").replace('"', " ").replace("\\", "").split()
+            if words:
+                yield SimpleCommand(piece.strip(), tuple(Word(word, word) for word in words))
 
-    def _restriction(self, command: SimpleCommand, folders: Sequence[str]) -> CallFinding | None:
-        """What a deny or ask rule says of a command, or of a file it names."""
+    def _find_restriction(
+        self, command: SimpleCommand, folders: Sequence[str]
+    ) -> CallFinding | None:
+        """Return the finding of a deny or ask rule about a command or a file it names, or None."""
         spellings = [text for words in expand_commands(command.words) for text in _spellings(words)]
-        for verdict in (DENY, ASK):
-            for rule in self._bash[verdict]:
+        for verdict in (Verdict.DENY, Verdict.ASK):
+            for rule in self._bash_rules[verdict]:
                 if not rule.spec or any(matches_pattern(rule.spec, text) for text in spellings):
-                    return CallFinding(verdict, RUN, f"a rule says {verdict}", rule, command.text)
-            if rule := self._file_rule(command, verdict, folders):
-                return CallFinding(
-                    verdict,
-                    RUN,
-                    f"it names a file of which a rule says {verdict}",
-                    rule,
-                    command.text,
-                )
+                    why = f"a rule says {verdict}"
+                    return CallFinding(verdict, CallKind.RUN, why, rule, command.text)
+            if rule := self._find_file_rule(command, verdict, folders):
+                why = f"a rule says {verdict} for a file it names"
+                return CallFinding(verdict, CallKind.RUN, why, rule, command.text)
         return None
 
-    def _file_rule(
-        self, command: SimpleCommand, verdict: str, folders: Sequence[str]
+    def _find_file_rule(
+        self, command: SimpleCommand, verdict: Verdict, folders: Sequence[str]
     ) -> Rule | None:
-        rules = [rule for rule in self._files if rule.verdict == verdict]
+        rules = [rule for rule in self._file_rules if rule.verdict == verdict]
         if not rules:
             return None
+        writes_file = any(redirect.writes_file for redirect in command.redirects)
+        if not writes_file and is_read_only(strip_wrappers(command.words)):
+            rules = [rule for rule in rules if rule.tool in _READ_TOOLS]
+        folders = [*folders, *option_folders(command.words)]
         targets = [redirect.target for redirect in command.redirects if redirect.target]
-        still = is_read_only(strip_wrappers(command.words)) and not any(
-            redirect.writes_file for redirect in command.redirects
-        )
-        rules = [rule for rule in rules if not still or rule.tool in ("read", "glob", "grep")]
-        folders = [*folders, *_option_folders(command.words)]
         paths = dict.fromkeys(
             path
             for word in [*command.words[1:], *targets]
-            for path in self._possible_paths(word, folders)
+            for path in self._paths.possible_paths(word, folders)
         )
-        spots = dict.fromkeys(spot for path in paths for spot in self._locations(path, folders))
-        return next(
-            (rule for rule in rules if matches_file(rule, spots, self._place, match_all=False)),
-            None,
+        locations = dict.fromkeys(
+            location for path in paths for location in self._paths.locations(path, folders)
         )
-
-    def _locations(self, path: str, folders: Sequence[str]) -> Iterator[str]:
-        """Where a file may be that is called so in one of the folders; looked up once a judgement, for commands may repeat themselves."""
-        for folder in folders:
-            if (path, folder) not in self._location_cache:
-                self._location_cache[path, folder] = self._place.path_and_target(path, folder)
-            yield from self._location_cache[path, folder]
-
-    def _possible_paths(self, word: Word, folders: Sequence[str]) -> Iterator[str]:
-        """Files a word may stand for: itself, what follows a = in it, and what a pattern finds now."""
-        if word.value is not None:
-            yield word.value
-            if "=" in word.value:
-                yield word.value.rpartition("=")[2]
-            return
-        text = _FOLDER_VARIABLES.sub(
-            lambda found: self._place.user_home if found[1] else ".",
-            re.sub(r"['\"]|\\(?!\n)", "", word.raw),
-        )
-        if not re.search(r"[$`]", text):
-            for one in islice(_expand_braces(text), 64):
-                yield one
-                for folder in folders if re.search(r"[*?\[]", one) else ():
-                    yield from islice(glob.iglob(self._place.absolute(one, folder)), 1000)
+        for rule in rules:
+            if matches_file(rule, locations, self._context, match_all=False):
+                return rule
+        return None
 
     def _judge_command(
         self, command: SimpleCommand, folders: tuple[str, ...], depth: int
     ) -> Iterator[CallFinding]:
-        """What may be done without asking, and what may not, of one simple command."""
-        yield from (
-            finding
-            for redirect in command.redirects
-            for finding in self._judge_redirect(redirect, command, folders)
-        )
-        words = command.words
-        if (
-            program_name(words) in SHELLS
-            and len(words) == 3
-            and words[1].value == "-c"
-            and words[2].value
-            and depth
-            and not command.variables
-        ):
-            inner = parse_command(words[2].value)
-            yield from (
-                CallFinding(
-                    UNDECIDED, RUN, f"the command cannot be judged: {why}", command=command.text
-                )
-                for why in inner.doubts
-            )
-            for part in inner.commands:
-                yield from self._judge_command(part, folders, depth - 1)
-            yield from self._folder_given(words, command)
+        """Yield the findings of one simple command: its redirects and its program."""
+        for redirect in command.redirects:
+            if finding := self._judge_redirect(redirect, command, folders):
+                yield finding
+        if not depth or command.variables or not _is_shell_call(command.words):
+            yield self._judge_program(command, folders)
             return
-        yield self._judge_program(command, folders)
-
-    def _folder_given(self, words: Sequence[Word], command: SimpleCommand) -> Iterator[CallFinding]:
-        if "/" in (words[0].value or "/") and not (words[0].value or "").startswith(
-            ("/bin/", "/usr/bin/")
-        ):
-            yield CallFinding(UNDECIDED, RUN, "no rule allows this program", command=command.text)
+        inner = parse_command(command.words[2].value or "")
+        for doubt in inner.doubts:
+            yield _undecided(f"the command cannot be judged: {doubt}", command)
+        for part in inner.commands:
+            yield from self._judge_command(part, folders, depth - 1)
+        shell = command.words[0].value or ""
+        if "/" in shell and not shell.startswith(("/bin/", "/usr/bin/")):
+            yield _undecided("no rule allows this program", command)
 
     def _judge_program(self, command: SimpleCommand, folders: tuple[str, ...]) -> CallFinding:
-        words, text = command.words, command.text
-        if trouble := _variable_risk(command):
-            return self._match_literal_rule(command) or CallFinding(
-                UNDECIDED, RUN, trouble, command=text
-            )
-        if not words or (words[0].value in _DECLARATIONS and len(words) == 1 and command.variables):
-            return CallFinding(ALLOW, READ, "it only sets a variable of its own", command=text)
+        words = command.words
+        if risk := _variable_risk(command):
+            return self._match_literal_rule(command) or _undecided(risk, command)
+        is_declaration = len(words) == 1 and words[0].value in _DECLARATIONS
+        if not words or (is_declaration and command.variables):
+            return _allowed_read("it only sets a variable of its own", command)
         inner = strip_wrappers(words)
-        free = self._reading or program_name(inner) in FILELESS_PROGRAMS | {"cd"}
-        if free and is_read_only(inner) and not (len(folders) > 1 and program_name(inner) == "git"):
-            outside = next(
-                (word.raw for word in inner[1:] if not self._stays_inside(inner, word, folders)), ""
-            )
-            if not outside:
-                return CallFinding(ALLOW, READ, "it only reads", command=text)
-            return self._match_allow_rule(command, inner) or CallFinding(
-                UNDECIDED, RUN, f"it reads {outside}, which may be outside the folder", command=text
-            )
-        return self._match_allow_rule(command, inner) or CallFinding(
-            UNDECIDED, RUN, find_risk(inner) or "no rule allows it", command=text
-        )
+        name = program_name(inner)
+        may_read = self._allow_reading or name in FILELESS_PROGRAMS | {"cd"}
+        # Which repository git reads depends on the folder it runs in.
+        git_elsewhere = len(folders) > 1 and name == "git"
+        if not may_read or git_elsewhere or not is_read_only(inner):
+            why = find_risk(inner) or "no rule allows it"
+            return self._match_allow_rule(command, inner) or _undecided(why, command)
+        for word in inner[1:]:
+            if not self._stays_inside(inner, word, folders):
+                why = f"it reads {word.raw}, which may be outside the workspace"
+                return self._match_allow_rule(command, inner) or _undecided(why, command)
+        return _allowed_read("it only reads", command)
 
     def _stays_inside(self, words: Sequence[Word], word: Word, folders: tuple[str, ...]) -> bool:
-        """Whether a word of a command that reads names nothing outside the workspace."""
+        """Return whether a word of a reading command names nothing outside the workspace."""
         if program_name(words) in FILELESS_PROGRAMS:
             return True
         if word.value is None:
             return word.raw.startswith("<(") or not re.search(r"[$`{~]|^/|\.\.", word.raw)
-        names = [word.value, *([word.value.rpartition("=")[2]] if "=" in word.value else [])]
+        paths = [word.value]
+        if "=" in word.value:
+            paths.append(word.value.rpartition("=")[2])
         if word.value.startswith("-") and "/" in word.value:
-            names.append(word.value[word.value.index("/") :])
+            paths.append(word.value[word.value.index("/") :])
         return all(
-            _DEVICE_FILES.fullmatch(name) or self._place.is_inside(name, folders) for name in names
+            _DEVICE_FILES.fullmatch(path) or self._context.is_inside(path, folders)
+            for path in paths
         )
 
     def _match_literal_rule(self, command: SimpleCommand) -> CallFinding | None:
-        """A rule without a wildcard is about the whole text, whatever is in it."""
-        rule = next(
-            (
-                rule
-                for rule in self._bash[ALLOW]
-                if is_literal(rule.spec) and rule.spec == command.text.strip()
-            ),
-            None,
-        )
-        return (
-            CallFinding(ALLOW, RUN, "a rule allows exactly this", rule, command.text)
-            if rule
-            else None
-        )
+        """Match the whole text of the command with allow rules that have no wildcard."""
+        for rule in self._bash_rules[Verdict.ALLOW]:
+            if is_literal(rule.spec) and rule.spec == command.text.strip():
+                why = "a rule allows exactly this"
+                return CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command.text)
+        return None
 
     def _match_allow_rule(
         self, command: SimpleCommand, inner: Sequence[Word]
     ) -> CallFinding | None:
-        if found := self._match_literal_rule(command):
-            return found
+        """Match a command with the allow rules.
+
+        Arguments:
+            inner: the words of the command without wrappers like `timeout 5`.
+        """
+        if finding := self._match_literal_rule(command):
+            return finding
         if find_risk(inner) or not re.fullmatch(r"[\w.+/@-]+", inner[0].value or ""):
             return None
         text = " ".join(word.spelling for word in inner)
-        rule = next((rule for rule in self._bash[ALLOW] if matches_pattern(rule.spec, text)), None)
-        return CallFinding(ALLOW, RUN, "a rule allows it", rule, command.text) if rule else None
+        for rule in self._bash_rules[Verdict.ALLOW]:
+            if matches_pattern(rule.spec, text):
+                why = "a rule allows it"
+                return CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command.text)
+        return None
 
     def _judge_redirect(
         self, redirect: Redirect, command: SimpleCommand, folders: tuple[str, ...]
-    ) -> Iterator[CallFinding]:
-        target, text = redirect.target, command.text
-        if (
-            target is None
-            or redirect.operator == "<&"
-            or (redirect.operator == ">&" and not redirect.writes_file)
-        ):
-            return
+    ) -> CallFinding | None:
+        """Return the finding of a redirect, or None if it opens no file."""
+        target = redirect.target
+        copies_descriptor = redirect.operator == "<&" or (
+            redirect.operator == ">&" and not redirect.writes_file
+        )
+        if target is None or copies_descriptor:
+            return None
+        if target.value is None:
+            return _undecided(f"the file {target.raw} is known only when it runs", command)
         path = target.value
-        if path is None:
-            yield CallFinding(
-                UNDECIDED, RUN, f"the file {target.raw} is known only when it runs", command=text
-            )
-        elif _DEVICE_FILES.fullmatch(path):
-            return
-        elif not redirect.writes_file:
-            yield CallFinding(
-                *((ALLOW, READ) if self._place.is_inside(path, folders) else (UNDECIDED, RUN)),
-                f"it reads {path}",
-                command=text,
-            )
-        elif part := next(
-            filter(
-                None,
-                (
-                    find_protected_component(self._place.relative(path, folder))
-                    for folder in folders
-                ),
-            ),
-            "",
-        ):
-            yield CallFinding(
-                DENY,
-                EDIT,
-                f"{part} is protected: it decides what your own programs run",
-                command=text,
-            )
-        elif rule := self._match_edit_rule(path, folders):
-            yield CallFinding(ALLOW, EDIT, "a rule allows this file", rule, text)
-        elif len(folders) > 1 or not self._place.is_inside(path):
-            yield CallFinding(
-                UNDECIDED, RUN, f"it writes {path}, which may be outside the folder", command=text
-            )
-        else:
-            yield CallFinding(UNDECIDED, EDIT, f"it writes {path}", command=text)
+        if _DEVICE_FILES.fullmatch(path):
+            return None
+        if not redirect.writes_file:
+            if self._context.is_inside(path, folders):
+                return _allowed_read(f"it reads {path}", command)
+            return _undecided(f"it reads {path}", command)
+        return self._judge_write(path, command, folders)
 
-    def _match_edit_rule(self, path: str, folders: Sequence[str]) -> Rule | None:
-        rules = (
-            rule for rule in self._files if rule.verdict == ALLOW and rule.tool in ("edit", "write")
-        )
-        return next(
-            (
-                rule
-                for rule in rules
-                if matches_file(
-                    rule, [*self._locations(path, folders)], self._place, match_all=True
-                )
-            ),
-            None,
+    def _judge_write(
+        self, path: str, command: SimpleCommand, folders: tuple[str, ...]
+    ) -> CallFinding:
+        for folder in folders:
+            if name := find_protected_component(self._context.relative(path, folder)):
+                why = f"{name} is protected: it decides what your own programs run"
+                return CallFinding(Verdict.DENY, CallKind.EDIT, why, command=command.text)
+        locations = [*self._paths.locations(path, folders)]
+        for rule in self._file_rules:
+            if rule.verdict != Verdict.ALLOW or rule.tool not in _EDIT_TOOLS:
+                continue
+            if matches_file(rule, locations, self._context, match_all=True):
+                why = "a rule allows this file"
+                return CallFinding(Verdict.ALLOW, CallKind.EDIT, why, rule, command.text)
+        if len(folders) > 1 or not self._context.is_inside(path):
+            return _undecided(f"it writes {path}, which may be outside the workspace", command)
+        return CallFinding(
+            Verdict.UNDECIDED, CallKind.EDIT, f"it writes {path}", command=command.text
         )
 
 
-def _working_folders(commands: Sequence[SimpleCommand]) -> tuple[str, ...]:
-    """Folders that relative paths may begin at: the workspace, and one for each cd so far."""
-    folders = [""]
-    for command in commands:
-        if program_name(command.words) in ("cd", "pushd", "popd"):
-            target = (command.words[-1].value or "") if len(command.words) > 1 else ""
-            folders.append(
-                target
-                if target.startswith("~")
-                else os.path.normpath(os.path.join(folders[-1], target))
-            )
-    return tuple(dict.fromkeys(folders))
+def _undecided(why: str, command: SimpleCommand) -> CallFinding:
+    return CallFinding(Verdict.UNDECIDED, CallKind.RUN, why, command=command.text)
 
 
-def _option_folders(words: Sequence[Word]) -> Iterator[str]:
-    """Folders that options tell a program to work in, as of git, env, make, tar."""
-    for option, word in pairwise(words):
-        if option.value in ("-C", "--chdir", "--directory", "--cwd") and word.value:
-            yield word.value
+def _allowed_read(why: str, command: SimpleCommand) -> CallFinding:
+    return CallFinding(Verdict.ALLOW, CallKind.READ, why, command=command.text)
 
 
-def _expand_braces(text: str) -> Iterator[str]:
-    """What braces with commas stand for."""
-    braces = re.search(r"\{([^{}]*,[^{}]*)\}", text)
-    if braces is None:
-        yield text
-        return
-    for choice in braces[1].split(","):
-        yield from _expand_braces(text[: braces.start()] + choice + text[braces.end() :])
+def _is_shell_call(words: Sequence[Word]) -> bool:
+    """Return whether the command is a shell with `-c` and one known command line."""
+    if program_name(words) not in SHELLS or len(words) != 3:
+        return False
+    return words[1].value == "-c" and bool(words[2].value)
 
 
 def _spellings(words: Sequence[Word]) -> set[str]:
-    """A command as rules may spell it: as written, and with its program's bare name."""
+    """Return the spellings of a command that a rule may use.
+
+    These are the command as written, without quotes, and with the bare name of its program.
+    """
     if not words:
         return set()
-    whole = " ".join(word.spelling for word in words)
-    loose = " ".join(word.raw if word.value is None else word.value for word in words)
-    bare = program_name(words)
-    rest = whole.partition(" ")[2]
-    return {whole, loose, f"{bare} {rest}".strip()} if bare else {whole, loose}
+    spelling = " ".join(word.spelling for word in words)
+    unquoted = " ".join(word.raw if word.value is None else word.value for word in words)
+    spellings = {spelling, unquoted}
+    if name := program_name(words):
+        arguments = spelling.partition(" ")[2]
+        spellings.add(f"{name} {arguments}".strip())
+    return spellings
 
 
 def _variable_risk(command: SimpleCommand) -> str:
-    """Why the variables a command sets forbid to allow it by its name."""
-    exported = bool(command.words)
+    """Return why the variables that a command sets forbid to allow it by its name, "" if none."""
     for name in command.variables:
-        own = not exported and _PLAIN_VARIABLE.fullmatch(name) and not name.endswith("_proxy")
-        if not own and not SAFE_VARIABLES.fullmatch(name):
+        if not is_safe_variable(name, exported=bool(command.words)):
             return f"it sets {name}, which may change what is run"
     return ""

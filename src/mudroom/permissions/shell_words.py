@@ -1,4 +1,7 @@
-"""Commands and their words: what a word will be when the command runs, as far as that can be known from the text alone."""
+"""Values for parsed shell commands, and the parsing of single words.
+
+A word has a value if the text alone tells what it expands to.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from msgspec import Struct
 
 
 class Word(Struct, frozen=True):
-    """One word.
+    """One word of a command.
 
     Arguments:
-        raw: as written. value: what it will be, None when only bash can tell (expansions, patterns, braces).
-        doubt: why it may not even be one word, or "".
+        raw: the text as written.
+        value: the expanded text, or None if only bash can tell (expansions, patterns, braces).
+        doubt: the reason why it may not even be a single word, or "".
     """
 
     raw: str
@@ -21,34 +25,37 @@ class Word(Struct, frozen=True):
 
     @property
     def spelling(self) -> str:
-        """The word as rules are compared with it: its value, quoted where it would be taken for several words."""
+        """Text that rules are compared with: the value, quoted if bash would split it."""
         if self.value is None:
             return self.raw
-        return (
-            self.value
-            if re.fullmatch(r"[^\s'\"\\;&|<>()`$]+", self.value)
-            else "'" + self.value.replace("'", "'\\''") + "'"
-        )
+        if re.fullmatch(r"[^\s'\"\\;&|<>()`$]+", self.value):
+            return self.value
+        return "'" + self.value.replace("'", "'\\''") + "'"
 
 
 class Redirect(Struct, frozen=True):
-    """Where a command's input comes from or its output goes: `operator` as written, `target` None where there is none."""
+    """One redirect: the operator as written and its target, None if it has no target."""
 
     operator: str
     target: Word | None
 
     @property
     def writes_file(self) -> bool:
-        """Whether it opens a file for writing."""
-        return ">" in self.operator and not (
-            self.operator.endswith(">&")
-            and self.target is not None
-            and re.fullmatch(r"\d+|-", self.target.raw)
-        )
+        """Whether the redirect opens a file for writing."""
+        if ">" not in self.operator:
+            return False
+        if self.operator.endswith(">&") and self.target is not None:
+            return not re.fullmatch(r"\d+|-", self.target.raw)  # not a descriptor
+        return True
 
 
 class SimpleCommand(Struct, frozen=True):
-    """One simple command: as written, its words, the variables set before it, its redirects."""
+    """One simple command.
+
+    Arguments:
+        text: the text as written.
+        variables: the names of the variables set before the command.
+    """
 
     text: str
     words: tuple[Word, ...] = ()
@@ -57,14 +64,19 @@ class SimpleCommand(Struct, frozen=True):
 
 
 class Script(Struct, frozen=True):
-    """A command line: every simple command found in it, in order, and why there may be more than was found."""
+    """Parsed command line.
+
+    Arguments:
+        commands: every simple command that was recognized, in order.
+        doubts: the reasons why there may be more commands than these.
+    """
 
     commands: tuple[SimpleCommand, ...]
     doubts: tuple[str, ...] = ()
 
 
 def word_set(text: str) -> frozenset[str]:
-    """The words of a text, as a set."""
+    """Return the words of a text as a set."""
     return frozenset(text.split())
 
 
@@ -87,17 +99,17 @@ _SIMPLE_ESCAPES = {
 
 
 def has_expansion(text: str) -> bool:
-    """Whether text that the grammar calls plain holds an expansion or a substitution."""
+    """Return whether text that the grammar calls plain holds an expansion or a substitution."""
     return bool(_EXPANDS.search(_ESCAPED.sub("", text)))
 
 
 def parse_word(raw: str, kind: str) -> Word:
-    """A word from its text and the grammar's name for it."""
+    """Return the word for a text and the grammar's node type."""
     if kind in ("word", "number"):
         return _parse_bare(raw)
     if kind == "raw_string":
-        whole = re.fullmatch(r"'([^']*)'", raw)
-        return Word(raw, whole[1]) if whole else Word(raw, None, "quotes were not understood")
+        quoted = re.fullmatch(r"'([^']*)'", raw)
+        return Word(raw, quoted[1]) if quoted else Word(raw, None, "quotes were not understood")
     if kind == "string":
         return _parse_double_quoted(raw)
     if kind == "ansi_c_string":
@@ -120,52 +132,47 @@ def _parse_bare(raw: str) -> Word:
 
 def _parse_double_quoted(raw: str) -> Word:
     inner = raw[1:-1]
-    if (
-        len(raw) < 2
-        or raw[0] != '"'
-        or raw[-1] != '"'
-        or ('"' in _ESCAPED.sub("", inner) and not has_expansion(inner))
-    ):
+    if len(raw) < 2 or raw[0] != '"' or raw[-1] != '"':
         return Word(raw, None, "quotes were not understood")
     if has_expansion(inner):
         return Word(raw, None)
+    if '"' in _ESCAPED.sub("", inner):
+        return Word(raw, None, "quotes were not understood")
     return Word(raw, re.sub(r'\\([$`"\\])', r"\1", inner.replace("\\\n", "")))
 
 
 def _parse_ansi_quoted(raw: str) -> Word:
-    whole = _ANSI.fullmatch(raw)
-    if not whole:
+    quoted = _ANSI.fullmatch(raw)
+    if not quoted:
         return Word(raw, None, "quotes were not understood")
-    escapes = re.findall(r"\\(.)", whole[1], re.DOTALL)
+    escapes = re.findall(r"\\(.)", quoted[1], re.DOTALL)
     if any(letter not in _SIMPLE_ESCAPES for letter in escapes):
         return Word(raw, None)
-    return Word(raw, re.sub(r"\\(.)", lambda found: _SIMPLE_ESCAPES[found[1]], whole[1]))
+    return Word(raw, re.sub(r"\\(.)", lambda escape: _SIMPLE_ESCAPES[escape[1]], quoted[1]))
 
 
 _PIECES = re.compile(
     r"'[^']*'|\$'(?:\\.|[^\\'])*'|\"(?:\\.|[^\"\\])*\"|(?:\\.|[^\s'\"\\;&|<>()`$])+", re.DOTALL
 )
+_PIECE_KINDS = {"'": "raw_string", '"': "string", "$": "ansi_c_string"}
 
 
 def _parse_concatenation(raw: str) -> Word:
-    """Pieces without a blank between them."""
-    if _EXPANDS.search(
-        re.sub(
-            r"\$(?=')",
-            "",
-            re.sub(r"'[^']*'|\\.", lambda found: "'" if found[0][0] == "'" else "", raw),
-        )
-    ):
+    """Parse pieces that stand together without a blank, as in `a'b'"c"`."""
+    without_quoted = re.sub(r"'[^']*'|\\.", lambda piece: "'" if piece[0][0] == "'" else "", raw)
+    if _EXPANDS.search(re.sub(r"\$(?=')", "", without_quoted)):
         return Word(raw, None)
-    value, at, known = "", 0, True
+    value = ""
+    at = 0
+    is_known = True
     while at < len(raw):
         piece = _PIECES.match(raw, at)
         if piece is None:
             return Word(raw, None, "a word was not understood")
-        text, at = piece[0], piece.end()
-        kind = {"'": "raw_string", '"': "string", "$": "ansi_c_string"}.get(text[0], "word")
-        read = parse_word(text, kind)
-        if read.doubt:
-            return Word(raw, None, read.doubt)
-        known, value = known and read.value is not None, value + (read.value or "")
-    return Word(raw, value if known else None)
+        at = piece.end()
+        word = parse_word(piece[0], _PIECE_KINDS.get(piece[0][0], "word"))
+        if word.doubt:
+            return Word(raw, None, word.doubt)
+        is_known = is_known and word.value is not None
+        value += word.value or ""
+    return Word(raw, value if is_known else None)

@@ -1,4 +1,4 @@
-"""Folders the person trusts: what a project brings is used, beyond narrowing, only in these."""
+"""Trusted folders: only there a project's own agents get more than read access."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ TRUST_FILE = "trusted.json"
 
 
 def is_trusted(state_dir: str, folder: str) -> bool:
-    """Whether a folder, or one it lies in, is trusted.
+    """Return whether a folder or one of its parents is trusted.
 
     Arguments:
-        home: folder of mudroom's own files.
+        state_dir: the folder of mudroom's own files.
     """
-    real, known = os.path.realpath(folder), set(load_trusted(state_dir))
-    return any(str(place) in known for place in (Path(real), *Path(real).parents))
+    real = Path(os.path.realpath(folder))
+    trusted = set(load_trusted(state_dir))
+    return any(str(place) in trusted for place in (real, *real.parents))
 
 
 def load_trusted(state_dir: str) -> list[str]:
-    """The trusted folders, absolute, sorted. Raises UsageError when the file cannot be read: nothing is trusted by mistake."""
+    """Return the trusted folders, absolute and sorted.
+
+    Raises UsageError if the file cannot be read, so that no folder is trusted by mistake.
+    """
     path = Path(state_dir, TRUST_FILE)
     try:
         return sorted(msgspec.json.decode(path.read_bytes(), type=list[str]))
@@ -34,12 +38,15 @@ def load_trusted(state_dir: str) -> list[str]:
         raise UsageError(
             f"the list of trusted folders cannot be read: {error}",
             where=str(path),
-            remedy="Mend or remove the file.",
+            remedy="Repair or remove the file.",
         ) from None
 
 
 def trust_folder(state_dir: str, folder: str) -> str:
-    """Trust a folder and all below it; its absolute path. Raises UsageError for one that is not there, or that holds everything."""
+    """Trust a folder and everything below it, and return its absolute path.
+
+    Raises UsageError if the folder does not exist, or is `/` or the home folder.
+    """
     real = os.path.realpath(folder)
     if not os.path.isdir(real):
         raise UsageError("no such directory", where=folder, remedy="Name a folder that exists.")
@@ -52,15 +59,16 @@ def trust_folder(state_dir: str, folder: str) -> str:
 
 
 def untrust_folder(state_dir: str, folder: str) -> bool:
-    """Trust a folder no longer; False if it was not in the list."""
-    known, real = set(load_trusted(state_dir)), os.path.realpath(folder)
-    _write(state_dir, known - {real})
-    return real in known
+    """Remove a folder from the list. Return False if it was not in the list."""
+    trusted = set(load_trusted(state_dir))
+    real = os.path.realpath(folder)
+    _write(state_dir, trusted - {real})
+    return real in trusted
 
 
-def _write(home: str, folders: set[str]) -> None:
-    os.makedirs(home, mode=0o700, exist_ok=True)
-    descriptor, name = tempfile.mkstemp(dir=home, prefix=TRUST_FILE)
+def _write(state_dir: str, folders: set[str]) -> None:
+    os.makedirs(state_dir, mode=0o700, exist_ok=True)
+    descriptor, name = tempfile.mkstemp(dir=state_dir, prefix=TRUST_FILE)
     with os.fdopen(descriptor, "wb") as file:
         file.write(msgspec.json.format(msgspec.json.encode(sorted(folders))) + b"\n")
-    os.replace(name, Path(home, TRUST_FILE))
+    os.replace(name, Path(state_dir, TRUST_FILE))

@@ -24,7 +24,10 @@ def explain_call(held: Permissions, words: str, *, tool: str, cwd: str, as_json:
     """
     name = canonical_tool_name(tool)
     policy = RulePolicy(
-        held, root=os.path.realpath(cwd), home=os.environ.get("HOME", "/"), tier=lambda: "off"
+        held,
+        workspace=os.path.realpath(cwd),
+        user_home=os.environ.get("HOME", "/"),
+        tier=lambda: "off",
     )
     stand_in = _tool(name)
     arguments = {_TELLING.get(name, "file_path"): words}

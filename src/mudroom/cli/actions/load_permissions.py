@@ -9,7 +9,7 @@ from ..._core.agents import Mode
 from ...config import Settings
 from ...errors import UsageError
 from ...permissions import settings as files
-from ...permissions.rules import ALLOW, DENY, Permissions, Rule, parse_rules, split_rules
+from ...permissions.rules import Permissions, Rule, Verdict, parse_rules, split_rules
 
 MODES = [mode.value for mode in Mode]
 
@@ -25,8 +25,8 @@ def load_permissions(
     Raises UsageError for a wrong rule on the command line, or for a mode that settings forbid.
     """
     found = files.load_settings(cwd, user_home=os.environ.get("HOME", ""))
-    allowed = _flagged(settings, "allowed_tools", ALLOW)
-    rules = (*found.rules, *allowed, *_flagged(settings, "disallowed_tools", DENY))
+    allowed = _flagged(settings, "allowed_tools", Verdict.ALLOW)
+    rules = (*found.rules, *allowed, *_flagged(settings, "disallowed_tools", Verdict.DENY))
     mode = (
         Mode(settings.permission_mode) if settings.permission_mode else found.mode or Mode.DEFAULT
     )
@@ -47,7 +47,7 @@ def is_trusted(settings: Settings, cwd: str) -> bool:
     return settings.trust or is_trusted(settings.home, cwd)
 
 
-def _flagged(settings: Settings, name: str, verdict: str) -> tuple[Rule, ...]:
+def _flagged(settings: Settings, name: str, verdict: Verdict) -> tuple[Rule, ...]:
     origin = settings.origin(name)
     flag = f"--{name.replace('_', '-')}" if origin == "flag" else origin
     return parse_rules(split_rules([getattr(settings, name)]), verdict, origin=flag)

@@ -1,0 +1,163 @@
+"""Commands within commands: wrappers like `timeout 5`, and texts that programs may run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+
+from .program_table import GIT_OPTIONS_WITH_VALUE, RUN_FLAG, RUNNERS, TEXT_RUNNERS
+from .shell_words import SimpleCommand, Word
+
+_MAX_WRAPPERS = 20
+_DURATION = re.compile(r"\d+(\.\d+)?[smhd]?")
+_LITERAL = re.compile(r"'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|`[^`]*`")
+
+
+def program_name(words: Sequence[Word]) -> str:
+    """Return the name of the program without its folder, "" if only bash can tell."""
+    return words[0].value.rpartition("/")[2] if words and words[0].value else ""
+
+
+def strip_wrappers(words: Sequence[Word]) -> Sequence[Word]:
+    """Return the command inside wrappers that only set time, priority or buffers.
+
+    `xargs` adds a word whose value is unknown. Without a wrapper the words are returned unchanged.
+    """
+    for _ in range(_MAX_WRAPPERS):
+        inner = _unwrap(words)
+        if inner is None:
+            return words
+        words = inner
+    return words
+
+
+def _unwrap(words: Sequence[Word]) -> Sequence[Word] | None:
+    """Return the command inside one wrapper, or None if there is no plain wrapper."""
+    values = [word.value for word in words]
+    start = _wrapped_start(values)
+    if start is None or start >= len(words):
+        return None
+    program = values[start]
+    if program is None or (program or "-").startswith("-"):
+        return None
+    if values[0] == "xargs":
+        return [*words[start:], Word("…", None)]
+    return words[start:]
+
+
+def _wrapped_start(values: Sequence[str | None]) -> int | None:
+    """Return the index at which the wrapped command starts, or None for no wrapper."""
+    match values[0] if values else None:
+        case "nohup" | "command" | "noglob":
+            return 1
+        case "time":
+            return 2 if values[1:2] == ["-p"] else 1
+        case "timeout":
+            at = _skip_options(
+                values,
+                with_value={"-k", "-s"},
+                single={"--foreground", "--preserve-status", "-v", "-p"},
+                joined=r"--(kill-after|signal)=\w+",
+            )
+            has_duration = at >= len(values) or _DURATION.fullmatch(values[at] or "")
+            return at + 1 if has_duration else None
+        case "nice":
+            return _skip_options(
+                values, with_value={"-n"}, joined=r"-\d+|-n-?\d+|--adjustment=-?\d+"
+            )
+        case "stdbuf":
+            return _skip_options(
+                values,
+                with_value={"-i", "-o", "-e"},
+                joined=r"-[ioe]\w+|--(input|output|error)=\w+",
+            )
+        case "xargs":
+            return _skip_options(
+                values,
+                with_value={"-n", "-P", "-L"},
+                single={"-0", "-r", "-t", "--null", "--no-run-if-empty"},
+                joined=r"-[nPL]\d+",
+            )
+        case _:
+            return None
+
+
+def _skip_options(
+    values: Sequence[str | None],
+    *,
+    with_value: set[str],
+    joined: str,
+    single: frozenset[str] | set[str] = frozenset(),
+) -> int:
+    """Return the index of the first word that is not an option.
+
+    Arguments:
+        with_value: options whose next word is their value.
+        joined: a pattern of options that hold their value.
+        single: options without a value.
+    """
+    at = 1
+    while at < len(values):
+        value = values[at] or ""
+        if value in with_value:
+            at += 2
+        elif value in single or re.fullmatch(joined, value):
+            at += 1
+        else:
+            break
+    return at
+
+
+def expand_commands(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
+    """Yield the command and every command that it may run according to its words.
+
+    Deny and ask rules are compared with all of these.
+    """
+    yield tuple(words)
+    full_name = program_name(words)
+    name = _without_version(full_name)
+    if name == "git":
+        yield (Word("git", "git"), *_skip_git_options(words[1:]))
+    is_runner = not name or name in RUNNERS or full_name in RUNNERS
+    for at in range(1, len(words)):
+        value = words[at].value
+        if not value or value.startswith("-"):
+            continue
+        if is_runner or RUN_FLAG.fullmatch(words[at - 1].value or ""):
+            yield tuple(words[at:])
+
+
+def _skip_git_options(words: Sequence[Word]) -> Sequence[Word]:
+    at = 0
+    while at < len(words) and (words[at].value or "").startswith("-"):
+        at += 2 if words[at].value in GIT_OPTIONS_WITH_VALUE else 1
+    return words[at:]
+
+
+def _without_version(name: str) -> str:
+    """Return a program's name without the version at its end, as in python3.12."""
+    return re.sub(r"[\d.]+$", "", name)
+
+
+def extract_texts(command: SimpleCommand) -> Iterator[str]:
+    """Yield pieces of a command that another program may run as a command.
+
+    These are the texts for `sh -c`, values of settings, quoted strings in code, and commands for a
+    remote shell.
+    """
+    full_name = program_name(command.words)
+    name = _without_version(full_name)
+    if name and name not in TEXT_RUNNERS and full_name not in TEXT_RUNNERS:
+        return
+    for value in filter(None, (word.value for word in command.words[1:])):
+        pieces = value.split("=")
+        for at in range(1, len(pieces)):
+            yield "=".join(pieces[at:]).lstrip("!")
+        if re.search(r"[\s;&|(`'\"]", value):
+            literals = [text[1:-1] for text in re.findall(_LITERAL, value)]
+            yield value
+            yield from literals
+            yield " ".join(literals)
+        if name == "sed":
+            yield from re.findall(r"e\s+(.+)", value)
+            yield from value.split("/")

@@ -1,0 +1,92 @@
+"""Files that the words of a shell command may name."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice, pairwise
+
+from .path_rules import PathContext
+from .program_wrappers import program_name
+from .shell_words import SimpleCommand, Word
+
+_MAX_ALTERNATIVES = 64
+_MAX_MATCHES = 1000
+_FOLDER_VARIABLES = re.compile(r"\$(?:(HOME\b|\{HOME\})|PWD\b|\{PWD\})|^~\+(?=/|$)")
+"""Spellings of the home folder (group 1) and of the current folder."""
+
+
+class CommandPaths:
+    """Paths of the words of one command line. Locations are cached, because words repeat.
+
+    Use one object for one judgement: links may change between two.
+    """
+
+    def __init__(self, context: PathContext) -> None:
+        self._context = context
+        self._cache: dict[tuple[str, str], tuple[str, ...]] = {}
+
+    def locations(self, path: str, folders: Sequence[str]) -> Iterator[str]:
+        """Yield the absolute path, and the target, that a path has relative to each folder."""
+        for folder in folders:
+            if (path, folder) not in self._cache:
+                self._cache[path, folder] = self._context.path_and_target(path, folder)
+            yield from self._cache[path, folder]
+
+    def possible_paths(self, word: Word, folders: Sequence[str]) -> Iterator[str]:
+        """Yield the paths a word may name.
+
+        These are the word itself, the text after a `=` in it, and the current matches of a pattern.
+        """
+        if word.value is not None:
+            yield word.value
+            if "=" in word.value:
+                yield word.value.rpartition("=")[2]
+            return
+        text = _FOLDER_VARIABLES.sub(
+            lambda variable: self._context.user_home if variable[1] else ".",
+            re.sub(r"['\"]|\\(?!\n)", "", word.raw),
+        )
+        if re.search(r"[$`]", text):
+            return
+        for path in islice(expand_braces(text), _MAX_ALTERNATIVES):
+            yield path
+            if not re.search(r"[*?\[]", path):
+                continue
+            for folder in folders:
+                yield from islice(glob.iglob(self._context.absolute(path, folder)), _MAX_MATCHES)
+
+
+def working_folders(commands: Sequence[SimpleCommand]) -> tuple[str, ...]:
+    """Return the folders, relative to the workspace, in which the commands may run.
+
+    These are the workspace itself ("") and the target of each `cd`.
+    """
+    folders = [""]
+    for command in commands:
+        if program_name(command.words) not in ("cd", "pushd", "popd"):
+            continue
+        target = (command.words[-1].value or "") if len(command.words) > 1 else ""
+        if not target.startswith("~"):
+            target = os.path.normpath(os.path.join(folders[-1], target))
+        folders.append(target)
+    return tuple(dict.fromkeys(folders))
+
+
+def option_folders(words: Sequence[Word]) -> Iterator[str]:
+    """Yield the folders that options tell a program to work in, as of git, env, make and tar."""
+    for option, word in pairwise(words):
+        if option.value in ("-C", "--chdir", "--directory", "--cwd") and word.value:
+            yield word.value
+
+
+def expand_braces(text: str) -> Iterator[str]:
+    """Yield the texts that braces with commas expand to."""
+    braces = re.search(r"\{([^{}]*,[^{}]*)\}", text)
+    if braces is None:
+        yield text
+        return
+    for choice in braces[1].split(","):
+        yield from expand_braces(text[: braces.start()] + choice + text[braces.end() :])

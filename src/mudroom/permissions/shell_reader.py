@@ -1,0 +1,162 @@
+"""Reader of bash syntax trees: words, expansions, and the checks that nothing was overlooked.
+
+The grammar is tolerant and sometimes reads a command differently from bash. So every node, word or
+gap between words that is not on a list of known ones becomes a doubt, and a command with a doubt is
+never allowed by a rule.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from .shell_words import SimpleCommand, Word, has_expansion, parse_word, word_set
+
+if TYPE_CHECKING:
+    from tree_sitter import Node
+
+MAX_NESTING = 60
+"""Levels of nested nodes that are followed."""
+
+_GAP = re.compile(rb"(?:[ \t\n]|\\\n)*")
+_UNDIVIDED = {"string", "raw_string", "ansi_c_string", "heredoc_body", "comment"}
+"""Nodes inside which gaps are not checked."""
+_FRAMES = word_set(
+    "program list pipeline subshell compound_statement do_group if_statement elif_clause "
+    "else_clause while_statement negated_command case_statement case_item function_definition "
+    "command_substitution process_substitution"
+)
+"""Nodes of which only the children matter."""
+_SIGNS = word_set(
+    "; && || | |& & ( ) { } do done if then elif else fi while until for in case esac ;; ;& ;;& ! "
+    "function ` $( <( >("
+) | {"\n"}
+WORD_NODES = word_set(
+    "word string raw_string ansi_c_string concatenation number simple_expansion expansion "
+    "command_substitution process_substitution arithmetic_expansion"
+)
+_SUBSTITUTIONS = {"command_substitution", "process_substitution"}
+_EXPANSIONS = {"simple_expansion", "expansion", "arithmetic_expansion"} | _SUBSTITUTIONS
+_HARMLESS_EXPANSION = re.compile(
+    r"\$(?:\w+|[@*#?$!-])"
+    r"|\$\{#?\w+\}"
+    r"|\$\{\w+(?:%%?|##?)[\w./*?-]+\}"
+    r"|\$\{\w+:?-[\w./-]*\}"
+    r"|\$\(\(\s*\d+(?:\s*[-+*/%]\s*\d+)*\s*\)\)"
+)
+"""Expansions that cannot run or set anything: `$x`, `${x}`, `${#x}`, `${x:-text}`, cutting by a
+plain pattern from either end, and arithmetic with numbers."""
+
+
+class NodeReader:
+    """Visitor of the nodes of one syntax tree. Subclasses add `visit_<node type>` methods."""
+
+    def __init__(self, source: bytes) -> None:
+        self.source = source
+        self.commands: list[SimpleCommand] = []
+        self.doubts: list[str] = []
+        self._depth = 0
+
+    def doubt(self, why: str) -> None:
+        """Record a reason why the tree may not show every command."""
+        self.doubts.append(why)
+
+    def text(self, node: Node) -> str:
+        """Return the source text of a node."""
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
+
+    def read_tree(self, root: Node) -> None:
+        """Read the whole tree into `commands` and `doubts`."""
+        if root.has_error:
+            self.doubt("it is not valid bash")
+        self._check_gaps(root)
+        self.visit(root)
+
+    def _check_gaps(self, root: Node) -> None:
+        """Doubt text between two leaves that is not blank: bash may not skip it."""
+        at = 0
+        waiting = [root]
+        while waiting:
+            node = waiting.pop()
+            if node.child_count and node.type not in _UNDIVIDED:
+                waiting.extend(reversed(node.children))
+                continue
+            if not _GAP.fullmatch(self.source, at, max(at, node.start_byte)):
+                self.doubt("a part of it was not understood")
+            at = max(at, node.end_byte)
+        if not _GAP.fullmatch(self.source, at):
+            self.doubt("its end was not understood")
+
+    def visit(self, node: Node) -> None:
+        """Read one node and everything below it."""
+        self._depth += 1
+        visit_special = getattr(self, f"visit_{node.type}", None)
+        if self._depth > MAX_NESTING:
+            self.doubt("nested too deeply")
+        elif visit_special and node.is_named:
+            visit_special(node)
+        elif node.type in _FRAMES:
+            self._visit_frame(node)
+        elif node.type in WORD_NODES:
+            self.read_word(node)
+        elif node.is_named or node.type not in _SIGNS:
+            self.doubt(f"{node.type.replace('_', ' ')} is not judged")
+            self.visit_children(node)
+        self._depth -= 1
+
+    def visit_children(self, node: Node) -> None:
+        """Read the children of a node."""
+        for child in node.children:
+            self.visit(child)
+
+    def _visit_frame(self, node: Node) -> None:
+        if node.type in _SUBSTITUTIONS:
+            text = self.text(node)
+            if text.startswith("`") and "\\" in text:
+                self.doubt("backslashes inside backquotes are not judged")
+        self.visit_children(node)
+
+    def visit_comment(self, node: Node) -> None:
+        """Doubt a comment that bash would read as part of a word."""
+        before = self.source[node.start_byte - 1 : node.start_byte]
+        if before and before not in b" \t\n;&|()":
+            self.doubt("a # inside a word was read as a comment")
+
+    def visit_extglob_pattern(self, node: Node) -> None:
+        """Doubt a pattern that holds an expansion."""
+        if has_expansion(self.text(node)):
+            self.doubt("a pattern holds an expansion")
+        self.visit_children(node)
+
+    visit_regex = visit_extglob_pattern
+
+    def read_word(self, node: Node) -> Word:
+        """Return the word of a node, and read the commands substituted in it."""
+        word = parse_word(self.text(node), node.type)
+        if word.doubt:
+            self.doubt(word.doubt)
+        if node.type in _EXPANSIONS:
+            self._visit_word_part(node)
+            return word
+        for child in node.children:
+            if child.type in WORD_NODES and child.type not in ("word", "number"):
+                self._visit_word_part(child)
+            elif child.is_named and child.type not in ("word", "number", "string_content"):
+                self.visit(child)
+        return word
+
+    def _visit_word_part(self, node: Node) -> None:
+        if node.type in _SUBSTITUTIONS:
+            self._visit_frame(node)
+        elif node.type in _EXPANSIONS:
+            self._visit_expansion(node)
+        else:
+            self.read_word(node)
+
+    def _visit_expansion(self, node: Node) -> None:
+        if _HARMLESS_EXPANSION.fullmatch(self.text(node)):
+            return
+        self.doubt(f"the expansion {self.text(node)[:40]} is not judged")
+        for child in node.children:
+            if child.is_named and child.type not in ("variable_name", "special_variable_name"):
+                self.visit(child)
