@@ -1,4 +1,4 @@
-"""Permissions over a small project, and a session whose model follows a script."""
+"""Fixtures: a policy for a small project, and sessions whose model follows a script."""
 
 from __future__ import annotations
 
@@ -24,14 +24,11 @@ TOOLS: dict[str, Tool] = {**builtin_tools(), "task": task_tool({})}
 
 
 class Court:
-    """Judges calls in one folder.
-
-    Arguments:
-        root: the workspace. home: the person's folder.
-    """
+    """Policy of one project; each call may set its own rules."""
 
     def __init__(self, root: Path, home: Path) -> None:
-        self.root, self.home = root, home
+        self.root = root
+        self.home = home
 
     def __call__(
         self,
@@ -46,22 +43,23 @@ class Court:
         tier: str = "off",
         **arguments: Any,
     ) -> PermissionVerdict:
-        held = replace(
+        permissions = replace(
             Permissions.of(allow=allow, ask=ask, deny=deny, mode=mode), attended=attended
         )
         policy = RulePolicy(
-            held, workspace=str(self.root), user_home=str(self.home), tier=lambda: tier
+            permissions, workspace=str(self.root), user_home=str(self.home), tier=lambda: tier
         )
         return policy.decide(TOOLS[tool], arguments, Mode(mode))
 
     def bash(self, command: str, /, **more: Any) -> str:
-        """The verdict on a command."""
+        """Return the verdict on a command."""
         return self("bash", command=command, **more).verdict
 
 
 @pytest.fixture
 def court(tmp_path: Path) -> Court:
-    root, home = tmp_path / "project", tmp_path / "home"
+    root = tmp_path / "project"
+    home = tmp_path / "home"
     (root / "src").mkdir(parents=True)
     (root / "src" / "a.py").write_text("print(1)\n")
     (root / ".env").write_text("KEY=1\n")
@@ -70,7 +68,7 @@ def court(tmp_path: Path) -> Court:
 
 
 class Person:
-    """Answers as it was told to, and remembers the questions."""
+    """Approver with fixed decisions, "no" after the last one; it records the requests."""
 
     def __init__(self, *answers: bool) -> None:
         self.questions: list[ApprovalRequest] = []
@@ -82,18 +80,20 @@ class Person:
 
 
 class Play:
-    """A scripted session in a folder of its own; what happened is kept."""
+    """Runs scripted sessions in one folder and records their events."""
 
     def __init__(self, base: Path) -> None:
-        self.folder, self.home, self.events = base / "work", base / "records", list[AnyEvent]()
+        self.folder = base / "work"
+        self.home = base / "records"
+        self.events: list[AnyEvent] = []
         self.folder.mkdir()
         self.model = ScriptedModel([])
 
     async def __call__(self, script: Any, **settings: Any) -> Report:
         self.model = ScriptedModel(script)
-        given = dict[str, Any](journal="memory", environ={}, sandbox="off") | settings
+        options = dict[str, Any](journal="memory", environ={}, sandbox="off") | settings
         async with Session(
-            model=self.model, cwd=str(self.folder), home=str(self.home), **given
+            model=self.model, cwd=str(self.folder), home=str(self.home), **options
         ) as session:
             session.watch(self.events.append)
             return await session.run("PARENT do it")

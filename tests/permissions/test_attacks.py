@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from mudroom.models.scripted import Request, call
+
+from .conftest import Court, Person, Play
 
 ALLOW = [
     "Bash(git diff:*)",
@@ -91,18 +94,20 @@ CHAINS = [
 
 
 @pytest.mark.parametrize("command", CHAINS)
-def test_55_chain(court: Any, command: str) -> None:
+def test_55_chain(court: Court, command: str) -> None:
     assert court.bash(command, allow=ALLOW) == "ask"
 
 
 @pytest.mark.parametrize(
     "filler", ["true; ", "true && ", "echo a | ", "true\n", "$(true); ", "(true); "]
 )
-def test_56_fifty_plus(court: Any, filler: str) -> None:
+def test_56_fifty_plus(court: Court, filler: str) -> None:
     assert court.bash(filler * 60 + "rm x", allow=["Bash"], deny=DENY) == "deny"
 
 
-def test_56_a_command_too_long_to_judge_is_asked_and_a_denied_one_in_it_denied(court: Any) -> None:
+def test_56_a_command_too_long_to_judge_is_asked_and_a_denied_one_in_it_denied(
+    court: Court,
+) -> None:
     long = "true; " * 2_000
     assert court.bash(long, allow=["Bash(ls:*)"]) == "ask"
     assert court.bash(long + "rm x", allow=["Bash"], deny=DENY) == "deny"
@@ -194,7 +199,7 @@ WRAPPED = [
 
 
 @pytest.mark.parametrize("command", WRAPPED)
-def test_57_wrapper(court: Any, command: str) -> None:
+def test_57_wrapper(court: Court, command: str) -> None:
     assert court.bash(command, allow=["Bash"], deny=DENY) == "deny"
     assert court.bash(command, deny=DENY, mode="bypassPermissions") == "deny"
 
@@ -248,7 +253,7 @@ FLAGS = [
 
 
 @pytest.mark.parametrize("command", FLAGS)
-def test_58_flags(court: Any, command: str) -> None:
+def test_58_flags(court: Court, command: str) -> None:
     assert court.bash(command, allow=ALLOW) == "ask"
 
 
@@ -266,7 +271,7 @@ def test_58_flags(court: Any, command: str) -> None:
     ],
 )
 @pytest.mark.parametrize("sign", [">", ">>", ">|", "&>", "2>"])
-def test_60_redirect(court: Any, name: str, sign: str) -> None:
+def test_60_redirect(court: Court, name: str, sign: str) -> None:
     assert (
         court.bash(f"git diff {sign} {name}", allow=ALLOW, mode="acceptEdits", tier="full")
         == "deny"
@@ -289,19 +294,19 @@ def test_60_redirect(court: Any, name: str, sign: str) -> None:
         'echo a >> "$HOME/.bashrc"',
     ],
 )
-def test_60_a_redirect_that_may_leave_the_folder_is_asked(court: Any, command: str) -> None:
+def test_60_a_redirect_that_may_leave_the_folder_is_asked(court: Court, command: str) -> None:
     (court.root / "link").symlink_to("/etc")
     assert (
         court.bash(command, allow=[*ALLOW, "Bash(echo:*)"], mode="acceptEdits", tier="off") == "ask"
     )
 
 
-async def test_62_model_cwd(play: Any) -> None:
+async def test_62_model_cwd(play: Play) -> None:
     await play([[call("bash", command="pwd", cwd="/", workdir="/")], "Done."])
     assert play.results[0].result.error and "unknown" in play.results[0].result.text
 
 
-async def test_66_child_explicit(play: Any) -> None:
+async def test_66_child_explicit(play: Play) -> None:
     from mudroom import Agent
 
     quiet = Agent(name="quiet", description="q", instructions="", tools=("*", "!bash"))
@@ -325,7 +330,7 @@ async def test_66_child_explicit(play: Any) -> None:
     assert not (play.folder / "made").exists()
 
 
-async def test_65_child_escalate(play: Any) -> None:
+async def test_65_child_escalate(play: Play) -> None:
     from mudroom import Agent
     from mudroom._core.agents import Mode
     from mudroom._core.events import RunStarted
@@ -344,7 +349,7 @@ async def test_65_child_escalate(play: Any) -> None:
             else [call("bash", command="touch made"), call("write", file_path="made", content="x")]
         )
 
-    await play(story, agents=[greedy], root=reader)
+    await play(story, agents=[greedy], agent=reader)
     child = next(
         event.brief for event in play.events if isinstance(event, RunStarted) and event.brief.depth
     )
@@ -352,7 +357,7 @@ async def test_65_child_escalate(play: Any) -> None:
     assert not (play.folder / "made").exists()
 
 
-async def test_65_a_childs_mode_is_its_parents_or_less(play: Any) -> None:
+async def test_65_a_childs_mode_is_its_parents_or_less(play: Play) -> None:
     from mudroom import Agent
     from mudroom._core.agents import Mode
 
@@ -368,12 +373,12 @@ async def test_65_a_childs_mode_is_its_parents_or_less(play: Any) -> None:
             else [call("bash", command="touch made"), call("write", file_path="made", content="x")]
         )
 
-    await play(story, agents=[greedy], root=planner)
+    await play(story, agents=[greedy], agent=planner)
     assert [event.verdict for event in play.judged] == ["deny", "deny"]
     assert not (play.folder / "made").exists()
 
 
-async def test_67_child_tool_forge(play: Any) -> None:
+async def test_67_child_tool_forge(play: Play) -> None:
     def story(request: Request) -> Any:
         if request.prompt.startswith("PARENT"):
             return "Done." if request.turn else [call("task", prompt="CHILD", agent="explore")]
@@ -411,7 +416,7 @@ FORGED = [
 
 
 @pytest.mark.parametrize("report", FORGED)
-async def test_68_child_result_inject(play: Any, report: str) -> None:
+async def test_68_child_result_inject(play: Play, report: str) -> None:
     def story(request: Request) -> Any:
         if request.prompt.startswith("PARENT"):
             return "Done." if request.turn else [call("task", prompt="CHILD")]
@@ -423,7 +428,7 @@ async def test_68_child_result_inject(play: Any, report: str) -> None:
     assert len([event for event in play.results if event.run == "1"]) == 1
 
 
-async def test_68_a_plain_report_is_not_marked(play: Any) -> None:
+async def test_68_a_plain_report_is_not_marked(play: Play) -> None:
     def story(request: Request) -> Any:
         return (
             ("Done." if request.turn else [call("task", prompt="CHILD")])
@@ -435,7 +440,7 @@ async def test_68_a_plain_report_is_not_marked(play: Any) -> None:
     assert play.results[-1].result.text.startswith("There are 12 tests")
 
 
-async def test_70_spawn_bomb(play: Any) -> None:
+async def test_70_spawn_bomb(play: Play) -> None:
     from mudroom import Budget
 
     def story(request: Request) -> Any:
@@ -453,7 +458,7 @@ async def test_70_spawn_bomb(play: Any) -> None:
     )
 
 
-async def test_71_file_inject(play: Any, person: Any) -> None:
+async def test_71_file_inject(play: Play, person: Callable[..., Person]) -> None:
     """The model obeys a file that says "run this": the question still comes, and a no holds."""
     from msgspec.structs import replace
 

@@ -22,6 +22,8 @@ from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
 from mudroom.tools import builtin_tools
 
+from .conftest import Play
+
 TOOLS: dict[str, Any] = {**builtin_tools(), "task": task_tool({})}
 ORDER = ["deny", "ask", "allow"]
 
@@ -228,7 +230,7 @@ GIT = Agent(
 FREE = Agent(name="free", description="d", instructions="GRAND i", tools=("bash", "read"))
 
 
-async def test_a_limit_holds_for_the_agents_runs_and_all_below_them(play: Any) -> None:
+async def test_a_limit_holds_for_the_agents_runs_and_all_below_them(play: Play) -> None:
     def script(request: Request) -> Any:
         step = request.results
         if "GRAND" in request.system:
@@ -254,16 +256,16 @@ async def test_a_limit_holds_for_the_agents_runs_and_all_below_them(play: Any) -
     assert all("its agent has only bash(git:*)" in judged.why for judged in play.judged)
 
 
-async def test_glob_sees_only_what_the_agent_may_read(play: Any) -> None:
+async def test_glob_sees_only_what_the_agent_may_read(play: Play) -> None:
     (play.folder / "src").mkdir()
     (play.folder / "src" / "a.py").write_text("x")
     (play.folder / "other.py").write_text("x")
     agent = replace(GIT, tools=("glob(src/**)", "grep(src/**)"))
-    await play([[call("glob", pattern="**/*.py"), call("grep", pattern="x")], "Done."], root=agent)
+    await play([[call("glob", pattern="**/*.py"), call("grep", pattern="x")], "Done."], agent=agent)
     assert [finished.result.text for finished in play.results] == ["src/a.py", "src/a.py"]
 
 
-async def test_the_tools_of_children_may_be_limited(play: Any) -> None:
+async def test_the_tools_of_children_may_be_limited(play: Play) -> None:
     parent = Agent(name="main", instructions="PARENT i", child_tools=("bash(git:*)",))
 
     def script(request: Request) -> Any:
@@ -279,7 +281,7 @@ async def test_the_tools_of_children_may_be_limited(play: Any) -> None:
             else "Child done."
         )
 
-    await play(script, agents=[FREE], root=parent)
+    await play(script, agents=[FREE], agent=parent)
     assert not (play.folder / "made").exists() and len(play.judged) == 1
 
 

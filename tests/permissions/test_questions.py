@@ -28,14 +28,16 @@ from mudroom.permissions import trust
 from mudroom.permissions.rules import Permissions
 from mudroom.replay import replay
 
+from .conftest import Person, Play
+
 ASKING = replace(Permissions(), attended=True)
 
 
-class Paper:
+class Scrollback:
     def __init__(self) -> None:
         self.text = ""
 
-    def lines(self, *lines: Any) -> None:
+    def write_lines(self, *lines: Any) -> None:
         self.text += "".join("".join(words for words, _ in line) + "\n" for line in lines)
 
 
@@ -43,12 +45,12 @@ class Face:
     """Gives the answers it was told to, in order."""
 
     def __init__(self, *answers: str | None) -> None:
-        self.paper: Any = Paper()
+        self.scrollback: Any = Scrollback()
         self.titles: list[str] = []
         self._answers = list(answers)
 
     async def choose(
-        self, title: str, items: Sequence[tuple[str, str]], *, words: bool = False
+        self, title: str, items: Sequence[tuple[str, str]], *, free_text: bool = False
     ) -> str | None:
         self.titles.append(title)
         return self._answers.pop(0)
@@ -84,7 +86,7 @@ async def test_the_whole_command_is_shown_with_who_asks_and_why() -> None:
     face: Any = Face("no")
     command = "git diff" + " " * 5_000 + "; curl evil\x1b[2K\r\u202e\n" + "\n" * 50 + "rm x"
     await ApprovalPrompt(face).decide(question(command, part="curl evil"))
-    text = face.paper.text
+    text = face.scrollback.text
     assert "explore (run 1.1.1) asks for bash: no rule allows it" in text
     assert (
         "[5000 blanks]" in text
@@ -120,7 +122,9 @@ def test_other_tools_are_shown_with_all_their_arguments() -> None:
     ]
 
 
-async def test_a_yes_lets_the_call_act_and_is_recorded(play: Any, person: Any) -> None:
+async def test_a_yes_lets_the_call_act_and_is_recorded(
+    play: Play, person: Callable[..., Person]
+) -> None:
     report = await play(
         [[call("bash", command="touch made")], "Done."], approver=person(True), permissions=ASKING
     )
@@ -134,7 +138,9 @@ async def test_a_yes_lets_the_call_act_and_is_recorded(play: Any, person: Any) -
     )
 
 
-async def test_where_nobody_is_it_is_denied_at_once_with_words_the_model_can_use(play: Any) -> None:
+async def test_where_nobody_is_it_is_denied_at_once_with_words_the_model_can_use(
+    play: Play,
+) -> None:
     held = Permissions.of(ask=["Bash(touch:*)"])
     await play([[call("bash", command="touch made")], "Done."], permissions=held)
     (finished,) = play.results
@@ -145,7 +151,7 @@ async def test_where_nobody_is_it_is_denied_at_once_with_words_the_model_can_use
     )
 
 
-async def test_a_denial_names_its_rule_and_the_run_goes_on(play: Any) -> None:
+async def test_a_denial_names_its_rule_and_the_run_goes_on(play: Play) -> None:
     held = Permissions.of(deny=["Bash(touch:*)"])
     report = await play(
         [[call("bash", command="cd . && touch made")], [call("bash", command="echo on")], "Done."],
@@ -158,12 +164,12 @@ async def test_a_denial_names_its_rule_and_the_run_goes_on(play: Any) -> None:
     ]
 
 
-async def test_what_is_simply_allowed_leaves_no_event(play: Any) -> None:
+async def test_what_is_simply_allowed_leaves_no_event(play: Play) -> None:
     await play([[call("bash", command="echo on")], "Done."])
     assert play.judged == []
 
 
-async def test_what_was_granted_is_recorded(play: Any) -> None:
+async def test_what_was_granted_is_recorded(play: Play) -> None:
     journal, held = MemoryJournal(), Permissions.of(allow=["Bash(make:*)"], deny=["Bash(rm:*)"])
     await play(["Done."], permissions=held, network=True, journal=journal)
     opened = next(event for event in journal.read() if isinstance(event, SessionOpened))
@@ -171,7 +177,7 @@ async def test_what_was_granted_is_recorded(play: Any) -> None:
 
 
 async def test_a_record_with_denials_and_answers_is_run_again_the_same(
-    play: Any, person: Any
+    play: Play, person: Callable[..., Person]
 ) -> None:
     held = replace(Permissions.of(deny=["Bash(rm:*)"]), attended=True, only_listed=False)
     script = [
@@ -185,7 +191,7 @@ async def test_a_record_with_denials_and_answers_is_run_again_the_same(
     await play(script, approver=person(True, False), permissions=held)
     stored: list[Any] = [event for event in play.events if type(event).__name__ != "Delta"]
     again = await replay(stored)
-    assert [event for event in again if type(event).__name__ == "Judged"] == play.judged
+    assert [event for event in again if type(event).__name__ == "PermissionDecided"] == play.judged
 
 
 async def test_a_folder_that_brings_files_is_asked_about_once(tmp_path: Path) -> None:

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from mudroom._core.agents import Mode
 from mudroom._core.tools import Effect, Tool
 from mudroom.errors import UsageError
-from mudroom.permissions.rules import Permissions, matches_pattern, parse_rule, split_rules
+from mudroom.permissions.rules import Permissions, Verdict, matches_pattern, parse_rule, split_rules
+
+from .conftest import Court
 
 
 @pytest.mark.parametrize(
@@ -59,14 +61,14 @@ def test_patterns_of_commands(spec: str, text: str, fit: bool) -> None:
     ],
 )
 def test_rules_name_tools_in_any_systems_spelling(text: str, tool: str, spec: str) -> None:
-    rule = parse_rule(text, "allow")
+    rule = parse_rule(text, Verdict.ALLOW)
     assert (rule.tool, rule.spec) == (tool, spec)
 
 
 @pytest.mark.parametrize("text", ["", "Bash(", "(ls)", "Bash(git:* push)", "1x", "Bash)"])
 def test_what_is_no_rule_is_refused_with_its_origin(text: str) -> None:
     with pytest.raises(UsageError, match="settings"):
-        parse_rule(text, "deny", origin="settings.json:3")
+        parse_rule(text, Verdict.DENY, origin="settings.json:3")
 
 
 def test_flags_hold_several_rules() -> None:
@@ -81,12 +83,12 @@ def test_flags_hold_several_rules() -> None:
 @given(st.text(max_size=60))
 def test_any_text_is_a_rule_or_refused(text: str) -> None:
     try:
-        str(parse_rule(text, "ask"))
+        str(parse_rule(text, Verdict.ASK))
     except UsageError:
         pass
 
 
-def test_deny_before_ask_before_allow_however_special(court: Any) -> None:
+def test_deny_before_ask_before_allow_however_special(court: Court) -> None:
     assert (
         court.bash("make x", allow=["Bash(make x)"], ask=["Bash(make:*)"], deny=["Bash"]) == "deny"
     )
@@ -94,14 +96,14 @@ def test_deny_before_ask_before_allow_however_special(court: Any) -> None:
     assert court.bash("make x", allow=["Bash(make x)"]) == "allow"
 
 
-def test_every_part_is_judged_by_itself(court: Any) -> None:
+def test_every_part_is_judged_by_itself(court: Court) -> None:
     assert court.bash("make a && npm test", allow=["Bash(make:*)"]) == "ask"
     assert court.bash("make a && npm test", allow=["Bash(make:*)", "Bash(npm test)"]) == "allow"
     decision = court("bash", command="make a && npm test", allow=["Bash(make:*)"])
     assert decision.part == "npm test" and decision.why == "no rule allows it"
 
 
-def test_wrappers_that_only_measure_are_seen_through(court: Any) -> None:
+def test_wrappers_that_only_measure_are_seen_through(court: Court) -> None:
     for wrapper in (
         "timeout 5",
         "time",
@@ -117,7 +119,7 @@ def test_wrappers_that_only_measure_are_seen_through(court: Any) -> None:
         assert court.bash(f"{wrapper} make", allow=["Bash(npm test:*)"]) == "ask", wrapper
 
 
-def test_safe_variables_do_not_hide_the_rule(court: Any) -> None:
+def test_safe_variables_do_not_hide_the_rule(court: Court) -> None:
     assert court.bash("NODE_ENV=test LC_ALL=C npm test", allow=["Bash(npm test)"]) == "allow"
     assert court.bash("PATH=. npm test", allow=["Bash(npm test)"]) == "ask"
     assert court.bash("PATH=. npm test", allow=["Bash(PATH=. npm test)"]) == "allow"
@@ -155,7 +157,7 @@ READS = [
 
 
 @pytest.mark.parametrize("command", READS)
-def test_reading_is_not_asked(court: Any, command: str) -> None:
+def test_reading_is_not_asked(court: Court, command: str) -> None:
     for mode in ("default", "plan", "dontAsk"):
         assert court.bash(command, mode=mode) == "allow"
 
@@ -174,7 +176,7 @@ def test_reading_is_not_asked(court: Any, command: str) -> None:
         "grep x --file=/etc/x",
     ],
 )
-def test_reading_what_may_lie_outside_is_asked(court: Any, command: str) -> None:
+def test_reading_what_may_lie_outside_is_asked(court: Court, command: str) -> None:
     (court.root / "link").symlink_to("/etc")
     assert court.bash(command) == "ask"
 
@@ -224,8 +226,13 @@ MODES: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_modes(court: Any, mode: str) -> None:
-    rules = {"allow": ["Bash(npm test)"], "ask": ["Bash(make:*)"], "mode": mode, "tier": "full"}
+def test_modes(court: Court, mode: str) -> None:
+    rules: dict[str, Any] = {
+        "allow": ["Bash(npm test)"],
+        "ask": ["Bash(make:*)"],
+        "mode": mode,
+        "tier": "full",
+    }
     found = {
         "read": court("read", file_path="src/a.py", **rules).verdict,
         "edit": court("edit", file_path="src/a.py", **rules).verdict,
@@ -238,7 +245,7 @@ def test_modes(court: Any, mode: str) -> None:
     assert court.bash("rm x", deny=["Bash(rm:*)"], mode=mode) == "deny"
 
 
-def _outside(court: Any, mode: str) -> str:
+def _outside(court: Court, mode: str) -> str:
     from mudroom.permissions.policy import RulePolicy
 
     async def run(context: Any, arguments: Any) -> Any:
@@ -258,29 +265,29 @@ def _outside(court: Any, mode: str) -> str:
     return policy.decide(tool, {}, Mode(mode)).verdict
 
 
-def test_accepting_edits_accepts_commands_only_in_a_sandbox(court: Any) -> None:
+def test_accepting_edits_accepts_commands_only_in_a_sandbox(court: Court) -> None:
     for tier, verdict in (("full", "allow"), ("file", "allow"), ("off", "ask"), ("ask", "ask")):
         assert court.bash("cargo build", mode="acceptEdits", tier=tier) == verdict
 
 
-def test_an_edit_outside_the_folder_is_asked_in_every_mode_that_asks(court: Any) -> None:
+def test_an_edit_outside_the_folder_is_asked_in_every_mode_that_asks(court: Court) -> None:
     assert court("write", file_path="/etc/x", mode="acceptEdits").verdict == "ask"
 
 
-def test_headless_without_rules_everything_runs_in_the_sandbox(court: Any) -> None:
+def test_headless_without_rules_everything_runs_in_the_sandbox(court: Court) -> None:
     assert court.bash("cargo build", attended=False) == "allow"
     assert court("write", file_path="a", attended=False).verdict == "allow"
     assert court.bash("if", attended=False) == "allow"
 
 
-def test_headless_deny_and_ask_rules_hold_and_doubts_count_then(court: Any) -> None:
+def test_headless_deny_and_ask_rules_hold_and_doubts_count_then(court: Court) -> None:
     assert court.bash("git push", attended=False, deny=["Bash(git push:*)"]) == "deny"
     assert court.bash("git ${x@P}", attended=False, deny=["Bash(git push:*)"]) == "ask"
     assert court.bash("cargo build", attended=False, deny=["Bash(git push:*)"]) == "allow"
 
 
-def test_headless_naming_what_is_allowed_leaves_out_the_rest_but_reading(court: Any) -> None:
-    only = {"attended": False, "allow": ["Bash(npm test:*)"]}
+def test_headless_naming_what_is_allowed_leaves_out_the_rest_but_reading(court: Court) -> None:
+    only: dict[str, Any] = {"attended": False, "allow": ["Bash(npm test:*)"]}
     assert court.bash("npm test", **only) == "allow"
     assert court.bash("cargo build", **only) == "ask"
     assert court("write", file_path="a", **only).verdict == "ask"
@@ -310,7 +317,7 @@ def test_headless_naming_what_is_allowed_leaves_out_the_rest_but_reading(court: 
         ("proj", "{base}/project-secret/x", False),
     ],
 )
-def test_patterns_of_paths(court: Any, spec: str, path: str, fit: bool) -> None:
+def test_patterns_of_paths(court: Court, spec: str, path: str, fit: bool) -> None:
     names = {"root": str(court.root), "home": str(court.home), "base": str(court.root.parent)}
     rule, path = spec.format(**names).replace("///", "//"), path.format(**names)
     assert court("read", file_path=path, deny=[f"Read({rule})"]).verdict == (
@@ -318,7 +325,7 @@ def test_patterns_of_paths(court: Any, spec: str, path: str, fit: bool) -> None:
     )
 
 
-def test_a_link_is_denied_by_its_target_and_allowed_by_both(court: Any) -> None:
+def test_a_link_is_denied_by_its_target_and_allowed_by_both(court: Court) -> None:
     (court.root / "link").symlink_to(court.root / ".env")
     assert court("read", file_path="link", deny=["Read(.env)"]).verdict == "deny"
     assert court("edit", file_path="link", allow=["Edit(link)"]).verdict == "ask"
@@ -326,8 +333,8 @@ def test_a_link_is_denied_by_its_target_and_allowed_by_both(court: Any) -> None:
     assert court("edit", file_path="src/a.py", allow=["Edit(src/**)"]).verdict == "allow"
 
 
-def test_file_rules_hold_for_every_file_tool_and_in_commands(court: Any) -> None:
-    deny = {"deny": ["Read(.env)", "Edit(src/**)"]}
+def test_file_rules_hold_for_every_file_tool_and_in_commands(court: Court) -> None:
+    deny: dict[str, Any] = {"deny": ["Read(.env)", "Edit(src/**)"]}
     assert court("grep", pattern="x", path=".env", **deny).verdict == "deny"
     assert court("write", file_path="src/new.py", content="", **deny).verdict == "deny"
     for command in (
@@ -374,7 +381,7 @@ def test_file_rules_hold_for_every_file_tool_and_in_commands(court: Any) -> None
         "cat {home}/x",
     ],
 )
-def test_a_denied_file_is_denied_by_every_spelling(court: Any, command: str) -> None:
+def test_a_denied_file_is_denied_by_every_spelling(court: Court, command: str) -> None:
     (court.root / "src" / "key").write_text("k")
     (court.root / "secrets").mkdir()
     (court.root / "folder").symlink_to("secrets")
@@ -398,40 +405,38 @@ def test_a_denied_file_is_denied_by_every_spelling(court: Any, command: str) -> 
         "~/x",
     ],
 )
-def test_a_denied_file_is_denied_to_every_tool_that_reads(court: Any, path: str) -> None:
+def test_a_denied_file_is_denied_to_every_tool_that_reads(court: Court, path: str) -> None:
     (court.root / "secrets").mkdir()
     (court.root / "folder").symlink_to("secrets")
     (court.root / "link").symlink_to(".env")
     deny = ["Read(.env)", "Read(secrets/**)", "Read(~/x)"]
     for tool, name in (("read", "file_path"), ("grep", "path"), ("glob", "path")):
-        assert (
-            court(tool, deny=deny, **{name: path.replace("{root}", str(court.root))}).verdict
-            == "deny"
-        ), tool
+        arguments: dict[str, Any] = {name: path.replace("{root}", str(court.root))}
+        assert court(tool, deny=deny, **arguments).verdict == "deny", tool
 
 
-def test_an_allowed_file_is_that_of_no_other_folder(court: Any) -> None:
+def test_an_allowed_file_is_that_of_no_other_folder(court: Court) -> None:
     (court.root / "other").mkdir()
     assert court.bash("echo x > src/a.py", allow=["Edit(src/**)"]) == "allow"
     assert court.bash("cd other && echo x > src/a.py", allow=["Edit(src/**)"]) == "ask"
     assert court.bash("cd .claude && echo x > settings.json", allow=["Edit(.claude/**)"]) == "deny"
 
 
-def test_a_command_that_goes_to_many_folders_is_not_judged(court: Any) -> None:
+def test_a_command_that_goes_to_many_folders_is_not_judged(court: Court) -> None:
     walk = "; ".join(f"cd d{n}" for n in range(40))
     assert court.bash(f"{walk}; cat x", attended=False, deny=["Read(.env)"]) == "ask"
 
 
-def test_agents_have_rules_in_any_spelling(court: Any) -> None:
+def test_agents_have_rules_in_any_spelling(court: Court) -> None:
     assert court("task", agent="explore", prompt="x", deny=["Agent(Explore)"]).verdict == "deny"
     assert court("task", agent="general", prompt="x", deny=["Agent(Explore)"]).verdict == "allow"
     assert court("task", agent="my-reviewer", prompt="x", ask=["Task(my-*)"]).verdict == "ask"
 
 
 def test_a_servers_tools_have_rules_together() -> None:
-    rule = parse_rule("mcp__github__*", "deny")
+    rule = parse_rule("mcp__github__*", Verdict.DENY)
     assert rule.applies_to("mcp__github__push") and not rule.applies_to("mcp__gitlab__push")
-    assert parse_rule("mcp__github", "deny").applies_to("mcp__github__push")
+    assert parse_rule("mcp__github", Verdict.DENY).applies_to("mcp__github__push")
 
 
 @pytest.mark.parametrize(

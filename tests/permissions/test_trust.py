@@ -83,7 +83,7 @@ def test_the_persons_file_counts_whole_a_projects_only_narrows(tmp_path: Path) -
     ]
     assert found.mode is Mode.ACCEPT_EDITS
     assert sum("a project can only narrow" in note for note in found.notes) == 2
-    assert any("bypassPermissions is not taken" in note for note in found.notes)
+    assert any("may not set the permission mode bypassPermissions" in note for note in found.notes)
     assert found.rules[2].origin == f"{project}/.claude/settings.json:7"
 
 

@@ -14,11 +14,13 @@ from mudroom.permissions.filtered_workspace import FilteredWorkspace
 from mudroom.permissions.rules import Permissions
 from mudroom.workspaces.shared import SharedWorkspace
 
+from .conftest import Play
+
 HELD = Permissions.of(deny=["Read(.env)", "Read(secrets/**)"])
 
 
 @pytest.fixture
-def project(play: Any) -> Path:
+def project(play: Play) -> Path:
     root: Path = play.folder
     (root / "secrets").mkdir()
     (root / "sub").mkdir()
@@ -49,7 +51,7 @@ LOOKING = [
     ("tool", "arguments"), LOOKING, ids=[f"{tool} {given}" for tool, given in LOOKING]
 )
 async def test_looking_for_files_leaves_out_what_is_denied(
-    play: Any, project: Path, tool: str, arguments: dict[str, str]
+    play: Play, project: Path, tool: str, arguments: dict[str, str]
 ) -> None:
     given = {name: value.replace("{root}", str(project)) for name, value in arguments.items()}
     await play([[call(tool, **given)], "Done."], permissions=HELD)
@@ -60,7 +62,7 @@ async def test_looking_for_files_leaves_out_what_is_denied(
     assert ".env" in text or "key" in text, "the same finds them where no rule denies it"
 
 
-async def test_what_is_not_denied_is_found(play: Any, project: Path) -> None:
+async def test_what_is_not_denied_is_found(play: Play, project: Path) -> None:
     await play(
         [[call("grep", pattern="needle"), call("glob", pattern="**/*")], "Done."], permissions=HELD
     )
@@ -83,7 +85,7 @@ OPENING = [
 
 @pytest.mark.parametrize("path", OPENING)
 @pytest.mark.parametrize("tool", ["read", "edit"])
-async def test_a_denied_file_is_not_opened(play: Any, project: Path, tool: str, path: str) -> None:
+async def test_a_denied_file_is_not_opened(play: Play, project: Path, tool: str, path: str) -> None:
     path = path.replace("{root}", str(project))
     more = {"old_string": "needle", "new_string": "x"} if tool == "edit" else {}
     await play([[call(tool, file_path=path, **more)], "Done."], permissions=HELD)
@@ -92,7 +94,7 @@ async def test_a_denied_file_is_not_opened(play: Any, project: Path, tool: str, 
     assert (project / ".env").read_text() == "needle\n"
 
 
-async def test_a_child_sees_no_more(play: Any, project: Path) -> None:
+async def test_a_child_sees_no_more(play: Play, project: Path) -> None:
     def script(request: Request) -> Any:
         if "PARENT" in request.prompt:
             return "Done." if request.results else [call("task", prompt="look", description="d")]
