@@ -19,7 +19,7 @@ from mudroom.viewer.sources import SingleSession
 
 def data(page: str) -> Any:
     found = re.search(
-        r'<script type="application/json" id="given" data-session="([^"]*)">(.*?)</script>',
+        r'<script type="application/json" id="embedded" data-session="([^"]*)">(.*?)</script>',
         page,
         re.DOTALL,
     )
@@ -45,9 +45,9 @@ def test_the_file_holds_every_event_and_asks_for_nothing(scripts: Any) -> None:
     given = data(page)
     assert [number for number, _ in given["events"]] == list(
         range(1, len(script.events) + 1)
-    ) and given["trouble"] == ""
+    ) and given["error"] == ""
     shell = page.replace(
-        page[page.index('id="given"') : page.index("</script>", page.index('id="given"'))], ""
+        page[page.index('id="embedded"') : page.index("</script>", page.index('id="embedded"'))], ""
     )
     assert not re.search(r"""(?:src|href)=["'](?!#|data:)|@import|url\((?!#)""", shell)
     assert (

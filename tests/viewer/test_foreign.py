@@ -167,7 +167,11 @@ def test_every_call_of_claudes_has_one_result_and_every_turn_its_blocks(tmp_path
     _, events = read_claude_log(write(tmp_path / "s.jsonl", parent_lines().rows))
     assert [event.at for event in events] == sorted(event.at for event in events)
     first = next(event for event in events if isinstance(event, TurnFinished))
-    assert [type(block).__name__ for block in first.message.content] == ["Thinking", "Text", "Call"]
+    assert [type(block).__name__ for block in first.message.content] == [
+        "ThinkingBlock",
+        "TextBlock",
+        "ToolCallBlock",
+    ]
     assert [event.name for event in events if isinstance(event, ToolCallFinished)] == [
         "task",
         "bash",

@@ -218,7 +218,7 @@ async def test_events_come_from_a_number_on(client: Client) -> None:
     assert (
         whole["events"][0][1]["type"] == "session_opened"
         and whole["more"] is False
-        and whole["trouble"] == ""
+        and whole["error"] == ""
     )
     rest = await client.json(f"/api/sessions/{SESSION}/events?after=5")
     assert rest["events"] == whole["events"][5:]
@@ -258,12 +258,12 @@ def _told(text: str) -> dict[str, Any]:
 
 WRITER = """
 import asyncio, sys
-from mudroom._core.events import Told
+from mudroom._core.events import NoteInjected
 from mudroom.journals.sqlite.journal import SqliteJournal
 async def write():
     journal = SqliteJournal.open(sys.argv[1], session=sys.argv[2], create=True)
     for line in sys.stdin:
-        await journal.append(Told(at=1.0, run="1", text=line.strip()))
+        await journal.append(NoteInjected(at=1.0, run="1", text=line.strip()))
         print("written", flush=True)
     await journal.close()
 asyncio.run(write())
@@ -314,7 +314,7 @@ async def test_a_damaged_record_is_shown_as_far_as_it_can_be_read(tmp_path: Path
     async with looking(StoredSessions(tmp_path)) as client:
         page = await client.json(f"/api/sessions/{SESSION}/events")
         assert [number for number, _ in page["events"]] == [1, 2] and "record 3 is damaged" in page[
-            "trouble"
+            "error"
         ]
         async with client.live(f"/api/sessions/{SESSION}/live?after=2") as events:
             assert "record 3 is damaged" in (await anext(events))[1]

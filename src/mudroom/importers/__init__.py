@@ -1,4 +1,7 @@
-"""Session logs of other programs as events of ours. Their forms are promised by nobody: what is not known is let go."""
+"""Importers: session logs of other programs, converted to mudroom's events.
+
+These log formats are undocumented and change. Unknown entries are ignored.
+"""
 
 from .claude import read_claude_log
 from .codex import read_codex_log

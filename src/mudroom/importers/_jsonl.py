@@ -1,4 +1,4 @@
-"""Lines of JSON as other programs leave them: torn, mixed, of many versions."""
+"""Tolerant access to JSON lines of other programs: torn lines, missing fields, many versions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import UsageError
 
 Row = dict[str, Any]
 
-_AROUND = (
+_INJECTED_PREFIXES = (
     "<environment_context>",
     "<user_instructions>",
     "<permissions",
@@ -25,59 +25,57 @@ _AROUND = (
 
 
 def read_rows(path: Path) -> Iterator[Row]:
-    """The objects of a file, one a line; a line that is none, as a torn last one, is passed over."""
+    """Yield the objects of a file, one per line; other lines are ignored."""
     with path.open(encoding="utf-8", errors="replace") as file:
         for line in file:
-            if found := as_object(_parsed(line)):
-                yield found
+            if row := as_object(_parse(line)):
+                yield row
 
 
 def read_object(path: Path) -> Row:
-    """The object a file is, {} if there is none."""
+    """Return the object in a file, {} if there is none."""
     try:
-        return as_object(_parsed(path.read_text(encoding="utf-8", errors="replace")))
+        return as_object(_parse(path.read_text(encoding="utf-8", errors="replace")))
     except OSError:
         return {}
 
 
 def as_object(value: Any) -> Row:
-    """The object, {} for anything else."""
+    """Return an object unchanged, {} for any other value."""
     return cast(Row, value) if isinstance(value, dict) else {}
 
 
 def as_objects(value: Any) -> list[Row]:
-    """The objects of a list."""
-    return (
-        [cast(Row, each) for each in cast(list[Any], value) if isinstance(each, dict)]
-        if isinstance(value, list)
-        else []
-    )
+    """Return the objects in a list, [] for any other value."""
+    if not isinstance(value, list):
+        return []
+    return [cast(Row, item) for item in cast(list[Any], value) if isinstance(item, dict)]
 
 
-def parse_arguments(text: Any) -> tuple[Row, str]:
-    """The arguments of a call, and their raw text if they are no object."""
-    found = _parsed(text) if isinstance(text, str) else text
-    return (as_object(found), "") if isinstance(found, dict) else ({}, str(text))
+def parse_arguments(value: Any) -> tuple[Row, str]:
+    """Return the arguments of a call and ""; {} and the raw text if they are no object."""
+    parsed = _parse(value) if isinstance(value, str) else value
+    return (as_object(parsed), "") if isinstance(parsed, dict) else ({}, str(value))
 
 
 def extract_text(content: Any) -> str:
-    """The words of a message or result: text, or a list of blocks with text in them."""
+    """Return the text of a message or result: a text, or a list of blocks with texts."""
     if isinstance(content, str):
         return content
-    parts = [
+    texts = [
         str(block.get("text", "")) if "text" in block else f"[{block.get('type', 'block')}]"
         for block in as_objects(content)
     ]
-    return "\n".join(parts)
+    return "\n".join(texts)
 
 
 def as_count(value: Any) -> int:
-    """A count, 0 if it is none."""
+    """Return a positive integer unchanged, 0 for any other value."""
     return value if isinstance(value, int) and value > 0 else 0
 
 
 def parse_time(row: Row, default: float) -> float:
-    """When a line was written, in seconds since 1970."""
+    """Return the timestamp of a row in seconds since 1970, `default` if it has none."""
     try:
         return datetime.fromisoformat(str(row["timestamp"]).replace("Z", "+00:00")).timestamp()
     except (KeyError, ValueError):
@@ -85,21 +83,28 @@ def parse_time(row: Row, default: float) -> float:
 
 
 def is_injected_text(text: str) -> bool:
-    """Whether a user message is the program's own word and no prompt of a person."""
-    return text.lstrip().startswith(_AROUND)
+    """Return True if the program added the text of a user message itself."""
+    return text.lstrip().startswith(_INJECTED_PREFIXES)
 
 
-def find_log(path: Path, suited: Callable[[Path], bool], whose: str) -> Path:
-    """The file itself, or the newest suited log of a folder and the folders below it. Raises UsageError."""
+def find_log(path: Path, is_session: Callable[[Path], bool], owner: str) -> Path:
+    """Return the path of a file, or the newest session log in and below a folder.
+
+    Arguments:
+        is_session: returns True for a session log.
+        owner: the program in the possessive, for the error message.
+
+    Raises UsageError.
+    """
     if path.is_file():
         return path
-    found = [file for file in path.rglob("*.jsonl") if suited(file)]
-    if not found:
-        raise UsageError(f"there is no session log of {whose} in this folder", where=str(path))
-    return max(found, key=lambda file: file.stat().st_mtime)
+    logs = [file for file in path.rglob("*.jsonl") if is_session(file)]
+    if not logs:
+        raise UsageError(f"no session log of {owner} in this folder", where=str(path))
+    return max(logs, key=lambda file: file.stat().st_mtime)
 
 
-def _parsed(text: str) -> Any:
+def _parse(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

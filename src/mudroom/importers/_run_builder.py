@@ -1,4 +1,4 @@
-"""A run as it is read from a log: steps in order, from which its events are made."""
+"""Builder of runs: collects the steps read from a log and makes events of them."""
 
 from __future__ import annotations
 
@@ -29,123 +29,144 @@ from .._core.messages import (
 )
 from .._core.tools import ToolResult, canonical_tool_name
 
+AnswerBlock = TextBlock | ThinkingBlock | ToolCallBlock
+
 
 class TurnBuilder:
-    """One answer while its blocks come in."""
+    """One answer of a model, collected block by block.
+
+    Arguments:
+        key: id of the answer in the log; blocks with the same key belong together.
+        started_at: seconds since 1970.
+    """
 
     def __init__(self, number: int, key: str, started_at: float) -> None:
-        self.number, self.key, self.began, self.finished_at = number, key, started_at, started_at
-        self.content: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
+        self.number = number
+        self.key = key
+        self.started_at = started_at
+        self.finished_at = started_at
+        self.content: list[AnswerBlock] = []
         self.usage = Usage()
 
     @property
     def text(self) -> str:
-        """Its words, without thinking and calls."""
+        """The texts of the answer, without thinking and calls."""
         return "\n".join(block.text for block in self.content if isinstance(block, TextBlock))
 
     @property
     def calls(self) -> list[ToolCallBlock]:
-        """Its calls, in their order."""
+        """The tool calls of the answer, in order."""
         return [block for block in self.content if isinstance(block, ToolCallBlock)]
 
     def build_events(self, run: str, model: str) -> Iterator[StoredEvent]:
-        """The model call, and the intents of its calls."""
-        stop = StopReason.CALLS if self.calls else StopReason.END
+        """Yield the events of the model call and the starts of its tool calls."""
         message = AssistantMessage(
-            tuple(self.content), stop_reason=stop, usage=self.usage, model=model
+            tuple(self.content),
+            stop_reason=StopReason.CALLS if self.calls else StopReason.END,
+            usage=self.usage,
+            model=model,
         )
-        yield TurnStarted(at=self.began, run=run, turn=self.number)
+        yield TurnStarted(at=self.started_at, run=run, turn=self.number)
         yield TurnFinished(
             at=self.finished_at,
             run=run,
             turn=self.number,
             message=message,
-            seconds=round(self.finished_at - self.began, 3),
+            seconds=round(self.finished_at - self.started_at, 3),
         )
         for call in self.calls:
             yield ToolCallStarted(at=self.finished_at, run=run, turn=self.number, call=call)
 
 
 class RunBuilder:
-    """One run: `place` is its parent and the call that began it, `results` what its own calls gave back, by id.
+    """One run, collected step by step.
 
     Arguments:
-        run_id, prompt: of its brief. at: when it began, in seconds since 1970. brief: other fields of it.
+        started_at: seconds since 1970.
+        brief: other fields of the run's brief.
+
+    Attributes:
+        last_at: time of the last step, seconds since 1970.
+        parent_call: id of the parent run, and of the call that started this run.
+        results: texts of the results of this run's calls, by call id.
+        report_text, has_failed: outcome of a child run, as its parent's log reports it.
     """
 
     def __init__(
         self,
         run_id: str,
         prompt: str,
-        last_at: float,
+        started_at: float,
         *,
         agent: str = "main",
         instructions: str = "",
         **brief: Any,
     ) -> None:
-        self.run_id, self.prompt, self.started_at, self.at = run_id, prompt, last_at, last_at
-        self.model, self.report_text, self.has_failed = "", "", False
+        self.run_id = run_id
+        self.prompt = prompt
+        self.started_at = started_at
+        self.last_at = started_at
+        self.model = ""
+        self.report_text = ""
+        self.has_failed = False
         self.turns: list[TurnBuilder] = []
         self.results: dict[str, str] = {}
+        self.parent_call = (brief.get("parent", ""), brief.get("call_id", ""))
         self._agent = Agent(name=agent, instructions=instructions)
-        self.parent_call = brief.get("parent", ""), brief.get("call_id", "")
         self._brief = brief
         self._steps: list[StoredEvent | TurnBuilder] = []
-        self._open: TurnBuilder | None = None
-        self._calls: dict[str, tuple[str, int, float]] = {}
+        self._open_turn: TurnBuilder | None = None
+        self._calls: dict[str, ToolCallStarted] = {}
 
-    def add_answer(
-        self, at: float, blocks: Iterable[TextBlock | ThinkingBlock | ToolCallBlock], key: str = ""
-    ) -> TurnBuilder:
-        """Take in blocks of an answer: a further part of the open turn if they have its key, else a new turn."""
-        before, self.at = self.at, max(self.at, at)
-        turn = self._open
+    def add_answer(self, at: float, blocks: Iterable[AnswerBlock], key: str = "") -> TurnBuilder:
+        """Add blocks of an answer to the open turn if it has the same key, else to a new turn."""
+        previous_at = self.last_at
+        self.last_at = max(self.last_at, at)
+        turn = self._open_turn
         if turn is None or turn.key != key:
-            turn = self._open = TurnBuilder(len(self.turns) + 1, key, before)
+            turn = TurnBuilder(len(self.turns) + 1, key, previous_at)
+            self._open_turn = turn
             self.turns.append(turn)
             self._steps.append(turn)
-        turn.finished_at = self.at
+        turn.finished_at = self.last_at
         turn.content += blocks
-        self._calls.update(
-            {
-                call.id: (canonical_tool_name(call.name), turn.number, self.at)
-                for call in turn.calls
-                if call.id not in self._calls
-            }
-        )
+        for call in turn.calls:
+            started = ToolCallStarted(at=self.last_at, run=self.run_id, turn=turn.number, call=call)
+            self._calls.setdefault(call.id, started)
         return turn
 
     def add_result(self, at: float, call_id: str, text: str, *, error: bool = False) -> None:
-        """Take in the result of a call; one that was not asked for, or has one, is passed over."""
-        self.at, self._open = max(self.at, at), None
-        name, turn, begun = self._calls.get(call_id, ("", 0, 0.0))
-        if name:
-            self._calls[call_id], self.results[call_id] = ("", turn, begun), text
-            result = ToolResult(text, error=error)
-            took = round(self.at - begun, 3)
-            self._steps.append(
-                ToolCallFinished(
-                    at=self.at,
-                    run=self.run_id,
-                    turn=turn,
-                    call_id=call_id,
-                    name=name,
-                    result=result,
-                    seconds=took,
-                )
+        """Add the result of a call; an unknown call and a second result are ignored."""
+        self.last_at = max(self.last_at, at)
+        self._open_turn = None
+        started = self._calls.get(call_id)
+        if started is None or call_id in self.results:
+            return
+        self.results[call_id] = text
+        self._steps.append(
+            ToolCallFinished(
+                at=self.last_at,
+                run=self.run_id,
+                turn=started.turn,
+                call_id=call_id,
+                name=canonical_tool_name(started.call.name),
+                result=ToolResult(text, error=error),
+                seconds=round(self.last_at - started.at, 3),
             )
+        )
 
     def add_note(self, at: float, text: str, origin: str = "engine") -> None:
-        """Take in a word beside prompt and results."""
-        self.at, self._open = max(self.at, at), None
+        """Add a text that is neither prompt nor result."""
+        self.last_at = max(self.last_at, at)
+        self._open_turn = None
         self._steps.append(
             NoteInjected(
-                at=self.at, run=self.run_id, turn=len(self.turns), text=text, origin=origin
+                at=self.last_at, run=self.run_id, turn=len(self.turns), text=text, origin=origin
             )
         )
 
     def build_events(self) -> Iterator[StoredEvent]:
-        """All of it, with the report at the end."""
+        """Yield all events of the run, with the report at the end."""
         brief = Brief(
             run_id=self.run_id,
             agent=self._agent,
@@ -157,16 +178,13 @@ class RunBuilder:
         )
         yield RunStarted(at=self.started_at, run=self.run_id, brief=brief)
         for step in self._steps:
-            yield from (
-                step.build_events(self.run_id, self.model)
-                if isinstance(step, TurnBuilder)
-                else (step,)
-            )
-        text = self.report_text or next(
-            (turn.text for turn in reversed(self.turns) if turn.text), ""
-        )
+            if isinstance(step, TurnBuilder):
+                yield from step.build_events(self.run_id, self.model)
+            else:
+                yield step
+        last_text = next((turn.text for turn in reversed(self.turns) if turn.text), "")
         report = Report[dict[str, Any]](
-            text=text,
+            text=self.report_text or last_text,
             outputs={},
             reason=Reason.ERROR if self.has_failed else Reason.GOAL,
             run_id=self.run_id,
@@ -174,19 +192,20 @@ class RunBuilder:
             turns=len(self.turns),
             agent=self._agent.name,
         )
-        yield RunFinished(at=self.at, run=self.run_id, turn=len(self.turns), report=report)
+        yield RunFinished(at=self.last_at, run=self.run_id, turn=len(self.turns), report=report)
 
 
 def build_session(
-    name: str, cwd: str, version: str, runs: list[RunBuilder]
+    session: str, cwd: str, version: str, runs: list[RunBuilder]
 ) -> tuple[str, list[StoredEvent]]:
-    """A session's id, and the events of its runs on one clock."""
-    events = sorted(
-        (event for run in runs for event in run.build_events()), key=lambda event: event.at
-    )  # stable: a run's own order stays
-    first, last = (events[0].at, events[-1].at) if events else (0.0, 0.0)
-    return name, [
-        SessionOpened(at=first, session=name, cwd=cwd, version=version),
+    """Return a session's id and the events of its runs in the order of time."""
+    events = [event for run in runs for event in run.build_events()]
+    # The sort is stable: events of one run keep their order.
+    events.sort(key=lambda event: event.at)
+    first = events[0].at if events else 0.0
+    last = events[-1].at if events else 0.0
+    return session, [
+        SessionOpened(at=first, session=session, cwd=cwd, version=version),
         *events,
         SessionClosed(at=last),
     ]

@@ -1,10 +1,13 @@
-"""Claude Code's logs: `<session>.jsonl`, its children in `<session>/subagents/agent-*.jsonl` or as side chains in the same file."""
+"""Importer of Claude Code's logs.
+
+A session is `<session>.jsonl`. Its children are `<session>/subagents/agent-*.jsonl`, or side chains
+in the same file.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 from msgspec import Struct
 
@@ -24,36 +27,43 @@ from ._jsonl import (
     read_object,
     read_rows,
 )
-from ._run_builder import RunBuilder, build_session
+from ._run_builder import AnswerBlock, RunBuilder, build_session
 
-_LINES = ("user", "assistant", "system")
+_MESSAGE_TYPES = ("user", "assistant", "system")
 
 
-class _Side(Struct):
-    """A child's lines: its agent id, what is known of it, and whether its parent's call was found."""
+class _ChildLog(Struct):
+    """The log of one child.
 
-    agent: str
-    lines: list[Row]
+    Arguments:
+        agent_id: its id.
+        rows: its messages.
+        meta: its metadata file, {} if there is none.
+        is_placed: the call that started it is known, or given up.
+    """
+
+    agent_id: str
+    rows: list[Row]
     meta: Row
-    found: bool = False
+    is_placed: bool = False
 
 
 def read_claude_log(path: Path) -> tuple[str, list[StoredEvent]]:
-    """A session's id, and its events.
+    """Return the id and the events of a session.
 
     Arguments:
-        path: the session's file, or a folder; of a folder the newest session is taken.
+        path: the session's file, or a folder with the files; then the newest session is read.
 
-    Raises UsageError when it is no such log.
+    Raises UsageError when it is not a session log.
     """
-    path = find_log(path, lambda found: not found.name.startswith("agent-"), "Claude's")
-    every = list(read_rows(path))
-    lines = [row for row in every if _shown(row)]
-    if not lines:
+    path = find_log(path, lambda file: not file.name.startswith("agent-"), "Claude's")
+    rows = list(read_rows(path))
+    messages = [row for row in rows if _is_message(row)]
+    if not messages:
         raise UsageError("this is no session log of Claude's", where=str(path))
-    reader = _Reader(_sides(path, lines))
-    reader.conversation([row for row in every if not row.get("isSidechain")])
-    first: Row = {key: value for row in reversed(lines) for key, value in row.items()}
+    reader = _Reader(_read_children(path, messages))
+    reader.read_conversation([row for row in rows if not row.get("isSidechain")])
+    first: Row = {key: value for row in reversed(messages) for key, value in row.items()}
     return build_session(
         str(first.get("sessionId") or path.stem),
         str(first.get("cwd", "")),
@@ -62,215 +72,227 @@ def read_claude_log(path: Path) -> tuple[str, list[StoredEvent]]:
     )
 
 
-def _shown(row: Row) -> bool:
-    return row.get("type") in _LINES and ("message" in row or row["type"] == "system")
+def _is_message(row: Row) -> bool:
+    return row.get("type") in _MESSAGE_TYPES and ("message" in row or row["type"] == "system")
 
 
-def _sides(path: Path, lines: list[Row]) -> list[_Side]:
-    sides: dict[str, _Side] = {}
+def _read_children(path: Path, messages: list[Row]) -> list[_ChildLog]:
+    children: dict[str, _ChildLog] = {}
     for file in sorted((path.with_suffix("") / "subagents").glob("agent-*.jsonl")):
-        agent = file.stem.removeprefix("agent-")
-        sides[agent] = _Side(
-            agent,
-            [row for row in read_rows(file) if row.get("type") in _LINES],
-            read_object(file.with_suffix(".meta.json")),
-        )
-    chains: dict[str, str] = {}
-    for row in lines:
+        agent_id = file.stem.removeprefix("agent-")
+        rows = [row for row in read_rows(file) if row.get("type") in _MESSAGE_TYPES]
+        children[agent_id] = _ChildLog(agent_id, rows, read_object(file.with_suffix(".meta.json")))
+    agent_by_row: dict[str, str] = {}
+    for row in messages:
         if not row.get("isSidechain"):
             continue
-        above = str(row.get("parentUuid") or "")
-        agent = str(row.get("agentId") or chains.get(above) or row.get("uuid"))
-        chains[str(row.get("uuid"))] = agent
-        sides.setdefault(agent, _Side(agent, [], {})).lines.append(row)
-    return [side for side in sides.values() if side.lines]
+        previous = str(row.get("parentUuid") or "")
+        agent_id = str(row.get("agentId") or agent_by_row.get(previous) or row.get("uuid"))
+        agent_by_row[str(row.get("uuid"))] = agent_id
+        children.setdefault(agent_id, _ChildLog(agent_id, [], {})).rows.append(row)
+    return [child for child in children.values() if child.rows]
 
 
 class _Reader:
-    """Reads conversations, each child where its parent called it."""
+    """Reader of a conversation; each child becomes a run below the call that started it."""
 
-    def __init__(self, sides: list[_Side]) -> None:
+    def __init__(self, children: list[_ChildLog]) -> None:
         self.runs: list[RunBuilder] = []
-        self._sides = sides
+        self._children = children
 
-    def conversation(self, lines: list[Row]) -> None:
-        """The main thread: every prompt of a person begins a root run.
+    def read_conversation(self, rows: list[Row]) -> None:
+        """Read the main thread: each prompt of the user starts a root run.
 
-        A line says which it follows. Somebody who went back follows an earlier one than the last, and what was said in between
-        is on no way to the end.
+        Each row names the row it follows. After the user went back in the conversation, a row
+        follows an earlier one than the last, and the rows in between lead nowhere.
         """
-        named, of = _named(lines), dict[str, RunBuilder]()
-        run, roots = None, 0
-        for row in lines:
-            before = of.get(_above(row), run) if "parentUuid" not in row or _above(row) else None
-            if _shown(row) and (run is None or _is_prompt(row)):
+        agent_by_call = _map_calls_to_agents(rows)
+        run_by_row: dict[str, RunBuilder] = {}
+        run: RunBuilder | None = None
+        roots = 0
+        for row in rows:
+            previous = _previous_row(row)
+            continued = None
+            if previous or "parentUuid" not in row:
+                continued = run_by_row.get(previous, run)
+            if _is_message(row) and (run is None or _is_prompt(row)):
                 roots += 1
-                text = extract_text(as_object(row.get("message")).get("content"))
                 run = RunBuilder(
                     str(roots),
-                    text,
-                    parse_time(row, run.at if run else 0.0),
-                    continues=before.run_id if before else "",
+                    extract_text(_content(row)),
+                    parse_time(row, run.last_at if run else 0.0),
+                    continues=continued.run_id if continued else "",
                 )
                 self.runs.append(run)
             else:
-                run = before or run
+                run = continued or run
             if run and "uuid" in row:
-                of[str(row["uuid"])] = run
-            if run and _shown(row) and not _is_prompt(row):
-                self._line(run, row, named, depth=0)
-        for side in self._sides:
-            if not side.found and run:
-                self._child(
-                    run,
-                    side,
-                    call=None,
-                    run_id=f"{run.run_id}.{len(run.turns) + 1}.{len(self.runs)}",
-                    depth=1,
-                )
+                run_by_row[str(row["uuid"])] = run
+            if run and _is_message(row) and not _is_prompt(row):
+                self._read_row(run, row, agent_by_call, depth=0)
+        if run:
+            self._add_unplaced_children(run)
 
-    def _line(self, run: RunBuilder, row: Row, named: dict[str, str], depth: int) -> None:
-        now, message = parse_time(row, run.at), as_object(row.get("message"))
-        content = message.get("content", row.get("content"))
-        if row["type"] == "assistant":
-            blocks = list(
-                _blocks(as_objects(content) or [{"type": "text", "text": extract_text(content)}])
-            )
-            turn = run.add_answer(now, blocks, str(message.get("id", "")))
-            turn.usage, run.model = (
-                _usage(as_object(message.get("usage"))),
-                run.model or str(message.get("model", "")),
-            )
-            for place, call in enumerate(turn.calls, 1):
-                if (
-                    call in blocks
-                    and canonical_tool_name(call.name) == "task"
-                    and (side := self._called(call, named))
-                ):
-                    self._child(run, side, call, f"{run.run_id}.{turn.number}.{place}", depth + 1)
-            return
-        results = [block for block in as_objects(content) if block.get("type") == "tool_result"]
-        for block in results:
-            text, call_id = extract_text(block.get("content", "")), str(block.get("tool_use_id"))
-            run.add_result(now, call_id, text, error=bool(block.get("is_error")))
-            self._reported(run, call_id, text, error=bool(block.get("is_error")))
-        rest = (
-            extract_text(
-                [block for block in as_objects(content) if block.get("type") != "tool_result"]
-            )
-            if as_objects(content)
-            else extract_text(content)
-        )
-        if rest.strip():
-            run.add_note(
-                now,
-                rest,
-                "person"
-                if row["type"] == "user" and not row.get("isMeta") and not is_injected_text(rest)
-                else "engine",
-            )
+    def _add_unplaced_children(self, run: RunBuilder) -> None:
+        for child in self._children:
+            if not child.is_placed:
+                run_id = f"{run.run_id}.{len(run.turns) + 1}.{len(self.runs)}"
+                self._add_child(run, child, call=None, run_id=run_id, depth=1)
 
-    def _called(self, call: ToolCallBlock, named: dict[str, str]) -> _Side | None:
-        """Whose call began it: as its description says, as the result says, or by the prompt."""
-        free = [side for side in self._sides if not side.found]
-        for side in free:
-            if side.meta.get("toolUseId") == call.id or named.get(call.id) == side.agent:
-                return side
-        prompt = str(call.arguments.get("prompt", "")).strip()
-        return next(
-            (
-                side
-                for side in free
-                if not side.meta.get("toolUseId") and _prompt(side).strip() == prompt
-            ),
-            None,
-        )
-
-    def _child(
-        self, parent: RunBuilder, side: _Side, call: ToolCallBlock | None, run_id: str, depth: int
+    def _read_row(
+        self, run: RunBuilder, row: Row, agent_by_call: dict[str, str], depth: int
     ) -> None:
-        side.found = True
-        given: Row = call.arguments if call else {}
+        if row["type"] == "assistant":
+            self._read_answer(run, row, agent_by_call, depth)
+        else:
+            self._read_results_and_notes(run, row)
+
+    def _read_answer(
+        self, run: RunBuilder, row: Row, agent_by_call: dict[str, str], depth: int
+    ) -> None:
+        message = as_object(row.get("message"))
+        content = _content(row)
+        entries = as_objects(content) or [{"type": "text", "text": extract_text(content)}]
+        blocks = list(_to_blocks(entries))
+        turn = run.add_answer(parse_time(row, run.last_at), blocks, str(message.get("id", "")))
+        turn.usage = _to_usage(as_object(message.get("usage")))
+        run.model = run.model or str(message.get("model", ""))
+        for position, call in enumerate(turn.calls, 1):
+            if call not in blocks or canonical_tool_name(call.name) != "task":
+                continue
+            if child := self._find_child(call, agent_by_call):
+                run_id = f"{run.run_id}.{turn.number}.{position}"
+                self._add_child(run, child, call, run_id, depth + 1)
+
+    def _read_results_and_notes(self, run: RunBuilder, row: Row) -> None:
+        at = parse_time(row, run.last_at)
+        content = _content(row)
+        entries = as_objects(content)
+        for block in entries:
+            if block.get("type") != "tool_result":
+                continue
+            call_id = str(block.get("tool_use_id"))
+            text = extract_text(block.get("content", ""))
+            error = bool(block.get("is_error"))
+            run.add_result(at, call_id, text, error=error)
+            self._set_child_report(run, call_id, text, error=error)
+        if entries:
+            content = [block for block in entries if block.get("type") != "tool_result"]
+        text = extract_text(content)
+        if text.strip():
+            is_typed = row["type"] == "user" and not row.get("isMeta")
+            origin = "person" if is_typed and not is_injected_text(text) else "engine"
+            run.add_note(at, text, origin)
+
+    def _find_child(self, call: ToolCallBlock, agent_by_call: dict[str, str]) -> _ChildLog | None:
+        """Return the child that a call started: by metadata, by the call's result, or by prompt."""
+        unplaced = [child for child in self._children if not child.is_placed]
+        for child in unplaced:
+            if child.meta.get("toolUseId") == call.id:
+                return child
+            if agent_by_call.get(call.id) == child.agent_id:
+                return child
+        prompt = str(call.arguments.get("prompt", "")).strip()
+        for child in unplaced:
+            if not child.meta.get("toolUseId") and _child_prompt(child).strip() == prompt:
+                return child
+        return None
+
+    def _add_child(
+        self,
+        parent: RunBuilder,
+        child: _ChildLog,
+        call: ToolCallBlock | None,
+        run_id: str,
+        depth: int,
+    ) -> None:
+        child.is_placed = True
+        arguments: Row = call.arguments if call else {}
+        agent = arguments.get("subagent_type") or child.meta.get("agentType") or "agent"
+        description = arguments.get("description") or child.meta.get("description") or ""
         run = RunBuilder(
             run_id,
-            _prompt(side),
-            max(parse_time(side.lines[0], parent.at), parent.at if call else 0.0),
-            agent=str(given.get("subagent_type") or side.meta.get("agentType") or "agent"),
-            description=str(given.get("description") or side.meta.get("description") or ""),
+            _child_prompt(child),
+            max(parse_time(child.rows[0], parent.last_at), parent.last_at if call else 0.0),
+            agent=str(agent),
+            description=str(description),
             parent=parent.run_id,
             call_id=call.id if call else "",
             depth=depth,
         )
         self.runs.append(run)
-        named = _named(side.lines)
-        for row in side.lines[1 if _is_prompt(side.lines[0]) else 0 :]:
-            self._line(run, row, named, depth)
+        agent_by_call = _map_calls_to_agents(child.rows)
+        rows = child.rows[1:] if _is_prompt(child.rows[0]) else child.rows
+        for row in rows:
+            self._read_row(run, row, agent_by_call, depth)
 
-    def _reported(self, parent: RunBuilder, call_id: str, text: str, *, error: bool) -> None:
-        """The child of a call ended with this report, or went wrong."""
+    def _set_child_report(
+        self, parent: RunBuilder, call_id: str, text: str, *, error: bool
+    ) -> None:
+        """Set the outcome of the child that a call started."""
         for run in self.runs:
             if run.parent_call == (parent.run_id, call_id):
-                run.report_text, run.has_failed = text, error
+                run.report_text = text
+                run.has_failed = error
 
 
-def _above(row: Row) -> str:
-    """The line it follows; where the past was shortened, the last one of it."""
+def _content(row: Row) -> object:
+    return as_object(row.get("message")).get("content", row.get("content"))
+
+
+def _previous_row(row: Row) -> str:
+    """Return the id of the row that a row follows; after a compaction the last one before it."""
     return str(row.get("parentUuid") or row.get("logicalParentUuid") or "")
 
 
-def _named(lines: list[Row]) -> dict[str, str]:
-    """Call id -> the agent id that its result names."""
-    named: dict[str, str] = {}
-    for row in lines:
-        agent = as_object(row.get("toolUseResult")).get("agentId")
+def _map_calls_to_agents(rows: list[Row]) -> dict[str, str]:
+    """Return the agent id that the result of each call names, by call id."""
+    agent_by_call: dict[str, str] = {}
+    for row in rows:
+        agent_id = as_object(row.get("toolUseResult")).get("agentId")
+        if not agent_id:
+            continue
         for block in as_objects(as_object(row.get("message")).get("content")):
-            if agent and block.get("type") == "tool_result":
-                named[str(block.get("tool_use_id"))] = str(agent)
-    return named
+            if block.get("type") == "tool_result":
+                agent_by_call[str(block.get("tool_use_id"))] = str(agent_id)
+    return agent_by_call
 
 
-def _prompt(side: _Side) -> str:
-    return extract_text(as_object(side.lines[0].get("message")).get("content"))
+def _child_prompt(child: _ChildLog) -> str:
+    return extract_text(as_object(child.rows[0].get("message")).get("content"))
 
 
 def _is_prompt(row: Row) -> bool:
+    if row["type"] != "user" or row.get("isMeta") or row.get("isCompactSummary"):
+        return False
     content = as_object(row.get("message")).get("content")
-    answers = any(block.get("type") == "tool_result" for block in as_objects(content))
-    return row["type"] == "user" and not (
-        answers
-        or row.get("isMeta")
-        or row.get("isCompactSummary")
-        or is_injected_text(extract_text(content))
-    )
+    has_results = any(block.get("type") == "tool_result" for block in as_objects(content))
+    return not has_results and not is_injected_text(extract_text(content))
 
 
-def _blocks(content: list[Row]) -> Iterator[TextBlock | ThinkingBlock | ToolCallBlock]:
-    for block in content:
-        match block.get("type"):
+def _to_blocks(entries: list[Row]) -> Iterator[AnswerBlock]:
+    for entry in entries:
+        match entry.get("type"):
             case "text":
-                yield TextBlock(str(block.get("text", "")))
+                yield TextBlock(str(entry.get("text", "")))
             case "thinking":
-                yield ThinkingBlock(str(block.get("thinking", "")))
+                yield ThinkingBlock(str(entry.get("thinking", "")))
             case "redacted_thinking":
                 yield ThinkingBlock("", redacted="withheld")
             case "tool_use" | "server_tool_use":
-                yield ToolCallBlock(
-                    str(block.get("id", "")),
-                    str(block.get("name", "")),
-                    as_object(block.get("input")),
-                )
+                call_id = str(entry.get("id", ""))
+                name = str(entry.get("name", ""))
+                yield ToolCallBlock(call_id, name, as_object(entry.get("input")))
             case _:
                 continue
 
 
-def _usage(given: dict[str, Any]) -> Usage:
-    read, written = (
-        as_count(given.get("cache_read_input_tokens")),
-        as_count(given.get("cache_creation_input_tokens")),
-    )
+def _to_usage(counts: Row) -> Usage:
+    cache_read = as_count(counts.get("cache_read_input_tokens"))
+    cache_written = as_count(counts.get("cache_creation_input_tokens"))
     return Usage(
-        input_tokens=as_count(given.get("input_tokens")) + read + written,
-        output_tokens=as_count(given.get("output_tokens")),
-        cache_read_tokens=read,
-        cache_write_tokens=written,
+        input_tokens=as_count(counts.get("input_tokens")) + cache_read + cache_written,
+        output_tokens=as_count(counts.get("output_tokens")),
+        cache_read_tokens=cache_read,
+        cache_write_tokens=cache_written,
     )

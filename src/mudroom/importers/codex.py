@@ -1,4 +1,4 @@
-"""Codex's logs: `rollout-*.jsonl`, one a thread; a child's names its parent's id."""
+"""Importer of Codex's logs: `rollout-*.jsonl`, one per thread; a child names its parent's id."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ from ._jsonl import (
 )
 from ._run_builder import RunBuilder, build_session
 
-_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
+_CALL_TYPES = ("function_call", "custom_tool_call", "local_shell_call")
 
 
 def read_codex_log(path: Path) -> tuple[str, list[StoredEvent]]:
-    """A session's id, and its events.
+    """Return the id and the events of a session.
+
+    Children are looked for in the same folder.
 
     Arguments:
-        path: a rollout file, or a folder; of a folder the newest that is no child is taken. Children are looked for beside it.
+        path: a rollout file, or a folder; then the newest rollout that is not a child is read.
 
-    Raises UsageError when it is no such log.
+    Raises UsageError when it is not a session log.
     """
-    path = find_log(path, lambda found: bool(_meta(found)) and not _parent(_meta(found)), "Codex's")
-    meta = _meta(path)
+    path = find_log(path, _is_root_thread, "Codex's")
+    meta = _read_meta(path)
     if not meta:
         raise UsageError("this is no session log of Codex's", where=str(path))
-    reader = _Reader(
-        {
-            file: found
-            for file in sorted(path.parent.glob("*.jsonl"))
-            if _parent(found := _meta(file))
-        }
-    )
-    reader.thread(path, meta, None)
+    children: dict[Path, Row] = {}
+    for file in sorted(path.parent.glob("*.jsonl")):
+        child_meta = _read_meta(file)
+        if _parent_thread(child_meta):
+            children[file] = child_meta
+    reader = _Reader(children)
+    reader.read_root_thread(path, meta)
     return build_session(
         str(meta.get("id") or path.stem),
         str(meta.get("cwd", "")),
@@ -55,179 +56,205 @@ def read_codex_log(path: Path) -> tuple[str, list[StoredEvent]]:
 
 
 class _Reader:
-    """Reads threads, each child's after its parent's."""
+    """Reader of threads; the threads of children follow that of their parent."""
 
     def __init__(self, children: dict[Path, Row]) -> None:
         self.runs: list[RunBuilder] = []
         self._children = children
 
-    def thread(self, path: Path, meta: Row, child: RunBuilder | None) -> None:
-        """One file: of the first thread every prompt begins a root run, a child is one run."""
-        run, threads, kept = child, list[RunBuilder](), list[RunBuilder]()
+    def read_root_thread(self, path: Path, meta: Row) -> None:
+        """Read the first thread: each prompt of the user starts a root run."""
+        run: RunBuilder | None = None
+        roots: list[RunBuilder] = []
+        # Root runs that no rollback has removed from the conversation.
+        current: list[RunBuilder] = []
         for row in read_rows(path):
-            payload, now = as_object(row.get("payload")), parse_time(row, run.at if run else 0.0)
-            prompt = (
-                extract_text(payload.get("content"))
-                if payload.get("type") == "message" and payload.get("role") == "user"
-                else ""
-            )
-            begins = bool(prompt) and not is_injected_text(prompt)
-            if begins and child and not child.prompt:
-                child.prompt = prompt
-            elif begins and child is None:
-                before = kept[-1].run_id if kept else ""
+            payload = as_object(row.get("payload"))
+            at = parse_time(row, run.last_at if run else 0.0)
+            if prompt := _prompt(payload):
                 run = RunBuilder(
-                    str(len(threads) + 1),
+                    str(len(roots) + 1),
                     prompt,
-                    now,
-                    continues=before,
+                    at,
+                    continues=current[-1].run_id if current else "",
                     instructions=_instructions(meta),
                 )
-                for place in (self.runs, threads, kept):
-                    place.append(run)
+                self.runs.append(run)
+                roots.append(run)
+                current.append(run)
             elif payload.get("type") == "thread_rolled_back":
-                del kept[max(0, len(kept) - as_count(payload.get("num_turns"))) :]
+                kept = len(current) - as_count(payload.get("num_turns"))
+                del current[max(0, kept) :]
             elif run:
-                _item(run, row, payload, now)
-        for thread in [child] if child else threads:
-            self._below(thread, str(meta.get("id", "")))
+                _add_item(run, row, payload, at)
+        for root in roots:
+            self._read_children(root, _thread_id(meta))
 
-    def _below(self, parent: RunBuilder, thread: str) -> None:
+    def _read_child_thread(self, path: Path, meta: Row, run: RunBuilder) -> None:
+        for row in read_rows(path):
+            payload = as_object(row.get("payload"))
+            prompt = _prompt(payload)
+            if prompt and not run.prompt:
+                run.prompt = prompt
+            elif payload.get("type") != "thread_rolled_back":
+                _add_item(run, row, payload, parse_time(row, run.last_at))
+        self._read_children(run, _thread_id(meta))
+
+    def _read_children(self, parent: RunBuilder, thread: str) -> None:
+        """Read the children whose id stands in a result of the parent."""
         for path, meta in list(self._children.items()):
-            name = str(meta.get("id", ""))
-            call = next(
-                (call_id for call_id, text in parent.results.items() if name and name in text), ""
-            )
-            if _parent(meta) != thread or not call:
+            call_id = _find_spawning_call(parent, _thread_id(meta))
+            if _parent_thread(meta) != thread or not call_id:
                 continue
             del self._children[path]
-            turn = next(
-                turn for turn in parent.turns if any(each.id == call for each in turn.calls)
-            )
-            place = next(place for place, each in enumerate(turn.calls, 1) if each.id == call)
-            self.thread(
-                path,
-                meta,
-                self._child(
-                    parent, meta, call, f"{parent.run_id}.{turn.number}.{place}", turn.finished_at
-                ),
-            )
+            self._read_child_thread(path, meta, self._add_child(parent, meta, call_id))
 
-    def _child(
-        self, parent: RunBuilder, meta: Row, call: str, run_id: str, began: float
-    ) -> RunBuilder:
-        spawn = _spawn(meta)
+    def _add_child(self, parent: RunBuilder, meta: Row, call_id: str) -> RunBuilder:
+        turn, position = next(
+            (turn, position)
+            for turn in parent.turns
+            for position, call in enumerate(turn.calls, 1)
+            if call.id == call_id
+        )
+        run_id = f"{parent.run_id}.{turn.number}.{position}"
+        spawn = _spawn_info(meta)
+        nickname = spawn.get("agent_nickname")
         run = RunBuilder(
             run_id,
             "",
-            max(began, parse_time(meta, began)),
-            agent=str(spawn.get("agent_role") or spawn.get("agent_nickname") or "agent"),
-            description=str(spawn.get("agent_nickname") or ""),
+            max(turn.finished_at, parse_time(meta, turn.finished_at)),
+            agent=str(spawn.get("agent_role") or nickname or "agent"),
+            description=str(nickname or ""),
             instructions=_instructions(meta),
             parent=parent.run_id,
-            call_id=call,
+            call_id=call_id,
             depth=run_id.count(".") // 2,
         )
         self.runs.append(run)
         return run
 
 
-def _item(run: RunBuilder, row: Row, payload: Row, now: float) -> None:
+def _find_spawning_call(parent: RunBuilder, thread: str) -> str:
+    """Return the id of the call whose result contains a thread's id, "" if there is none."""
+    if not thread:
+        return ""
+    return next((call_id for call_id, text in parent.results.items() if thread in text), "")
+
+
+def _prompt(payload: Row) -> str:
+    """Return the text of a prompt that the user wrote, "" for any other entry."""
+    if payload.get("type") != "message" or payload.get("role") != "user":
+        return ""
+    text = extract_text(payload.get("content"))
+    return "" if is_injected_text(text) else text
+
+
+def _add_item(run: RunBuilder, row: Row, payload: Row, at: float) -> None:
     kind = str(payload.get("type", ""))
     if row.get("type") == "turn_context":
         run.model = run.model or str(payload.get("model", ""))
     elif kind == "token_count":
-        if run.turns and (
-            last := as_object(as_object(payload.get("info")).get("last_token_usage"))
-        ):
-            run.turns[-1].usage = _usage(last)
-    elif row.get("type") != "response_item":
-        return
-    elif kind == "message" and payload.get("role") == "assistant":
-        run.add_answer(now, [TextBlock(extract_text(payload.get("content")))])
-    elif kind == "message":
+        counts = as_object(as_object(payload.get("info")).get("last_token_usage"))
+        if run.turns and counts:
+            run.turns[-1].usage = _to_usage(counts)
+    elif row.get("type") == "response_item":
+        _add_response_item(run, payload, kind, at)
+
+
+def _add_response_item(run: RunBuilder, payload: Row, kind: str, at: float) -> None:
+    if kind == "message":
         text = extract_text(payload.get("content"))
-        run.add_note(
-            now,
-            text,
-            "engine" if payload.get("role") != "user" or is_injected_text(text) else "person",
-        )
+        if payload.get("role") == "assistant":
+            run.add_answer(at, [TextBlock(text)])
+        else:
+            is_typed = payload.get("role") == "user" and not is_injected_text(text)
+            run.add_note(at, text, "person" if is_typed else "engine")
     elif kind == "reasoning":
-        run.add_answer(
-            now,
-            [
-                ThinkingBlock(
-                    extract_text(payload.get("summary")),
-                    redacted="" if as_objects(payload.get("summary")) else "withheld",
-                )
-            ],
-        )
-    elif kind in _CALLS:
-        run.add_answer(now, [_call(kind, payload)])
+        summary = payload.get("summary")
+        redacted = "" if as_objects(summary) else "withheld"
+        run.add_answer(at, [ThinkingBlock(extract_text(summary), redacted=redacted)])
+    elif kind in _CALL_TYPES:
+        run.add_answer(at, [_to_call(kind, payload)])
     elif kind.endswith("_call_output"):
-        text, error = _output(payload.get("output"))
-        run.add_result(now, str(payload.get("call_id")), text, error=error)
+        text, error = _parse_output(payload.get("output"))
+        run.add_result(at, str(payload.get("call_id")), text, error=error)
 
 
-def _call(kind: str, payload: Row) -> ToolCallBlock:
+def _to_call(kind: str, payload: Row) -> ToolCallBlock:
     call_id = str(payload.get("call_id") or payload.get("id") or "")
     if kind == "custom_tool_call":
-        return ToolCallBlock(
-            call_id, str(payload.get("name", "")), {"input": str(payload.get("input", ""))}
-        )
-    given, malformed = parse_arguments(
-        as_object(payload.get("action")) if kind == "local_shell_call" else payload.get("arguments")
-    )
-    command = given.get("command")
+        arguments = {"input": str(payload.get("input", ""))}
+        return ToolCallBlock(call_id, str(payload.get("name", "")), arguments)
+    raw = payload.get("arguments")
+    if kind == "local_shell_call":
+        raw = as_object(payload.get("action"))
+    arguments, malformed = parse_arguments(raw)
+    command = arguments.get("command")
     if isinstance(command, list):
-        argv = [str(word) for word in cast(list[Any], command)]
-        given = {
-            **given,
-            "command": argv[2]
-            if argv[1:2] in (["-lc"], ["-c"]) and len(argv) == 3
-            else shlex.join(argv),
-        }
-    return ToolCallBlock(call_id, str(payload.get("name") or "shell"), given, malformed)
+        arguments = {**arguments, "command": _join_command(cast(list[Any], command))}
+    return ToolCallBlock(call_id, str(payload.get("name") or "shell"), arguments, malformed)
 
 
-def _output(output: Any) -> tuple[str, bool]:
-    """Text and whether it failed: plain, an object, or the JSON of one."""
-    given, plain = parse_arguments(output)
-    if plain or not given.keys() & {"output", "content"}:
-        return extract_text(output) if isinstance(output, str | list) else str(output), False
-    text = extract_text(given.get("output", given.get("content")))
-    return text, given.get("success") is False or bool(
-        as_object(given.get("metadata")).get("exit_code")
-    )
+def _join_command(command: list[Any]) -> str:
+    """Return an argument list as one command line, without the shell that runs it."""
+    argv = [str(word) for word in command]
+    if len(argv) == 3 and argv[1] in ("-lc", "-c"):
+        return argv[2]
+    return shlex.join(argv)
 
 
-def _usage(given: Row) -> Usage:
+def _parse_output(output: Any) -> tuple[str, bool]:
+    """Return the text of an output and whether the call failed.
+
+    The output is a text, an object, or an object as JSON.
+    """
+    fields, raw = parse_arguments(output)
+    if raw or not fields.keys() & {"output", "content"}:
+        text = extract_text(output) if isinstance(output, str | list) else str(output)
+        return text, False
+    text = extract_text(fields.get("output", fields.get("content")))
+    exit_code = as_object(fields.get("metadata")).get("exit_code")
+    return text, fields.get("success") is False or bool(exit_code)
+
+
+def _to_usage(counts: Row) -> Usage:
     return Usage(
-        input_tokens=as_count(given.get("input_tokens")),
-        output_tokens=as_count(given.get("output_tokens")),
-        cache_read_tokens=as_count(given.get("cached_input_tokens")),
-        reasoning_tokens=as_count(given.get("reasoning_output_tokens")),
+        input_tokens=as_count(counts.get("input_tokens")),
+        output_tokens=as_count(counts.get("output_tokens")),
+        cache_read_tokens=as_count(counts.get("cached_input_tokens")),
+        reasoning_tokens=as_count(counts.get("reasoning_output_tokens")),
     )
 
 
-def _meta(path: Path) -> Row:
+def _read_meta(path: Path) -> Row:
+    """Return the metadata in the first row of a log, {} if there is none."""
     for row in read_rows(path):
-        return (
-            {"timestamp": row.get("timestamp"), **as_object(row.get("payload"))}
-            if row.get("type") == "session_meta"
-            else {}
-        )
+        if row.get("type") != "session_meta":
+            return {}
+        return {"timestamp": row.get("timestamp"), **as_object(row.get("payload"))}
     return {}
 
 
-def _spawn(meta: Row) -> Row:
-    return as_object(as_object(as_object(meta.get("source")).get("subagent")).get("thread_spawn"))
+def _is_root_thread(path: Path) -> bool:
+    meta = _read_meta(path)
+    return bool(meta) and not _parent_thread(meta)
 
 
-def _parent(meta: Row) -> str:
-    return str(_spawn(meta).get("parent_thread_id") or "")
+def _thread_id(meta: Row) -> str:
+    return str(meta.get("id", ""))
+
+
+def _spawn_info(meta: Row) -> Row:
+    subagent = as_object(as_object(meta.get("source")).get("subagent"))
+    return as_object(subagent.get("thread_spawn"))
+
+
+def _parent_thread(meta: Row) -> str:
+    return str(_spawn_info(meta).get("parent_thread_id") or "")
 
 
 def _instructions(meta: Row) -> str:
-    found = meta.get("base_instructions") or meta.get("instructions")
-    return str(as_object(found).get("text", "")) or (found if isinstance(found, str) else "")
+    instructions = meta.get("base_instructions") or meta.get("instructions")
+    if isinstance(instructions, str):
+        return instructions
+    return str(as_object(instructions).get("text", ""))

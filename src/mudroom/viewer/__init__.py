@@ -1,1 +1,1 @@
-"""The run viewer: a page that shows a session's runs, what each context held, and what came back."""
+"""Run viewer: a web page with a session's runs, their contexts and their reports."""

@@ -1,4 +1,4 @@
-"""Who may look: a token, the right Host, no foreign Origin; and what every answer forbids the browser to do."""
+"""Access control of the viewer: token, host name and origin checks, and security headers."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 CONTENT_SECURITY_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
+    "img-src 'self' data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "require-trusted-types-for 'script'; trusted-types 'none'"
 )
-"""Content-Security-Policy of every answer: nothing from elsewhere, nothing inline, no text that becomes markup."""
+"""Policy of each response: nothing from other sites, nothing inline, no text parsed as markup."""
 
 _HEADERS = {
     "Content-Security-Policy": CONTENT_SECURITY_POLICY,
@@ -25,19 +26,22 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _LOOPBACK = frozenset({"localhost", "127.0.0.1", "::1"})
-_ANY = frozenset({"0.0.0.0", "::", ""})
+_ALL_INTERFACES = frozenset({"0.0.0.0", "::", ""})
+_USE_PRINTED_ADDRESS = "Use the whole address that `mudroom view` printed.\n"
 
 
 def make_auth_middleware(token: str, host: str) -> Middleware:
-    """A middleware that lets through only who has the token and comes by a name of ours.
+    """Return a middleware that refuses requests without the token or for another host name.
 
     Arguments:
-        token: asked for in the query once, then in a cookie; or in an Authorization header. host: what the server is bound to.
+        token: expected in the query of the first request, then in a cookie; or in an
+            Authorization header.
+        host: the address the server is bound to.
     """
 
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        response = _refusal(request, token, host) or _welcome(request, token)
+        response = _refuse(request, token, host) or _move_token_to_cookie(request, token)
         if response is None:
             try:
                 response = await handler(request)
@@ -51,71 +55,70 @@ def make_auth_middleware(token: str, host: str) -> Middleware:
 
 
 def add_security_headers(response: web.StreamResponse) -> web.StreamResponse:
-    """The same answer with the headers, for one that is sent piece by piece and cannot wait for the middleware's."""
+    """Add the headers to a streamed response, which is prepared before the middleware ends."""
     response.headers.update(_HEADERS)
     return response
 
 
 def cookie_name(request: web.Request) -> str:
-    """Name of the cookie; cookies are shared between ports, so it carries ours."""
+    """Return the name of the cookie; it contains the port, because ports share cookies."""
     return f"mudroom-{request.url.port}"
 
 
-def _refusal(request: web.Request, token: str, host: str) -> web.Response | None:
-    if not _ours(request.headers.get("Host", ""), host, _port(request)):
-        return web.Response(
-            status=421,
-            text="This viewer is not known by that name. Use the address that `mudroom view` printed.\n",
-        )
+def _refuse(request: web.Request, token: str, host: str) -> web.Response | None:
+    """Return the response to a request that is not allowed, None for an allowed one."""
+    if not _is_own_host(request.headers.get("Host", ""), host, _bound_port(request)):
+        text = f"The viewer is not known by this host name. {_USE_PRINTED_ADDRESS}"
+        return web.Response(status=421, text=text)
     origin = request.headers.get("Origin")
     if origin is not None and origin != f"http://{request.headers['Host']}":
-        return web.Response(status=403, text="Another page asked for this. Refused.\n")
-    given = [
+        return web.Response(status=403, text="A page of another site sent this request.\n")
+    tokens = (
         request.cookies.get(cookie_name(request), ""),
         request.headers.get("Authorization", "").removeprefix("Bearer "),
-    ]
-    given.append(request.query.get("token", ""))
-    if not any(
-        hmac.compare_digest(each.encode("utf-8", "replace"), token.encode()) for each in given
-    ):
-        return web.Response(
-            status=401,
-            text="The token is missing or wrong. Use the whole address that `mudroom view` printed.\n",
-        )
-    return None
+        request.query.get("token", ""),
+    )
+    expected = token.encode()
+    if any(hmac.compare_digest(each.encode("utf-8", "replace"), expected) for each in tokens):
+        return None
+    text = f"The token is missing or wrong. {_USE_PRINTED_ADDRESS}"
+    return web.Response(status=401, text=text)
 
 
-def _welcome(request: web.Request, token: str) -> web.Response | None:
-    """Who brings the token in the address gets it as a cookie, and an address without it."""
+def _move_token_to_cookie(request: web.Request, token: str) -> web.Response | None:
+    """Return a redirect that sets the cookie, if the page's address contains the token."""
     if "token" not in request.query or request.method != "GET" or request.path != "/":
         return None
-    rest = urlencode([(key, value) for key, value in request.query.items() if key != "token"])
-    response = web.Response(
-        status=303, headers={"Location": request.path + (f"?{rest}" if rest else "")}
-    )
+    query = urlencode([(key, value) for key, value in request.query.items() if key != "token"])
+    location = f"{request.path}?{query}" if query else request.path
+    response = web.Response(status=303, headers={"Location": location})
     response.set_cookie(cookie_name(request), token, httponly=True, samesite="Strict", path="/")
     return response
 
 
-def _port(request: web.Request) -> int:
+def _bound_port(request: web.Request) -> int:
     transport = request.transport
     return transport.get_extra_info("sockname")[1] if transport else 0
 
 
-def _ours(named: str, host: str, port: int) -> bool:
-    name, _, number = (
-        named.rpartition(":") if not named.endswith("]") and ":" in named else (named, "", "80")
-    )
+def _is_own_host(header: str, host: str, port: int) -> bool:
+    """Return True if a Host header names this server."""
+    name = header
+    port_text = "80"
+    if ":" in header and not header.endswith("]"):
+        name, _, port_text = header.rpartition(":")
     name = name.strip("[]").lower()
-    if number != str(port):
+    if port_text != str(port):
         return False
     if name in _LOOPBACK or name == host.lower():
         return True
-    return host in _ANY and (_is_address(name) or name == socket.gethostname().lower())
+    if host not in _ALL_INTERFACES:
+        return False
+    return _is_ip_address(name) or name == socket.gethostname().lower()
 
 
-def _is_address(name: str) -> bool:
-    """Whether it is a number: another site can make a name of its own point here, but no number."""
+def _is_ip_address(name: str) -> bool:
+    """Return True for an IP address: another site can point its name here, but no address."""
     try:
         ipaddress.ip_address(name)
     except ValueError:

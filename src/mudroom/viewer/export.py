@@ -1,4 +1,4 @@
-"""A session as one file: the viewer's page with its parts and the events inside. It needs no server and asks for nothing."""
+"""Export of a session as one HTML file: the page, its scripts and the events, without a server."""
 
 from __future__ import annotations
 
@@ -12,61 +12,61 @@ import msgspec
 
 from .sources import SessionSource, iterate_pages
 
-_STYLE = re.compile(r'<link rel="stylesheet" href="([\w.-]+)">')
-_SCRIPT = re.compile(r'<script defer src="([\w.-]+)"></script>')
+_STYLE_LINK = re.compile(r'<link rel="stylesheet" href="([\w.-]+)">')
+_SCRIPT_LINK = re.compile(r'<script defer src="([\w.-]+)"></script>')
 
 
 def load_page_files() -> dict[str, bytes]:
-    """The page and its parts, by name."""
-    return {
-        part.name: part.read_bytes() for part in files("mudroom.viewer").joinpath("page").iterdir()
-    }
+    """Return the files of the page by name."""
+    folder = files("mudroom.viewer").joinpath("page")
+    return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
 def render_single_file(source: SessionSource, session: str) -> Iterator[str]:
-    """The page with everything in it, piece by piece.
+    """Yield the text of a page that contains one session.
 
     Arguments:
-        session: the whole id of one of the source's.
+        session: the whole id of a session of the source.
 
     Raises UnknownName, JournalError.
     """
-    parts = {name: body.decode() for name, body in load_page_files().items()}
-    head, foot = parts["index.html"].split("</body>")
-    scripts = "\n".join(parts[name] for name in _SCRIPT.findall(head))
-    style = "\n".join(parts[name] for name in _STYLE.findall(head))
+    texts = {name: body.decode() for name, body in load_page_files().items()}
+    head, foot = texts["index.html"].split("</body>")
+    script = "\n".join(texts[name] for name in _SCRIPT_LINK.findall(head))
+    style = "\n".join(texts[name] for name in _STYLE_LINK.findall(head))
     policy = (
-        f"default-src 'none'; script-src '{_digest(scripts)}'; style-src '{_digest(style)}'; img-src data:; base-uri 'none'; "
-        "form-action 'none'; require-trusted-types-for 'script'; trusted-types 'none'"
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        "img-src data:; base-uri 'none'; form-action 'none'; "
+        "require-trusted-types-for 'script'; trusted-types 'none'"
     )
-    head = _STYLE.sub("", _SCRIPT.sub("", head))
-    yield head.replace(
-        "<meta charset",
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n<meta charset',
-        1,
-    ).replace("</head>", f"<style>{style}</style>\n</head>", 1)
-    yield f'<script type="application/json" id="given" data-session="{_attribute(session)}">'
-    yield from _data(source, session)
-    yield f"</script>\n<script>{scripts}</script>\n</body>{foot}"
+    meta = f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
+    head = _STYLE_LINK.sub("", _SCRIPT_LINK.sub("", head))
+    head = head.replace("<meta charset", f"{meta}<meta charset", 1)
+    yield head.replace("</head>", f"<style>{style}</style>\n</head>", 1)
+    session_id = _escape_attribute(session)
+    yield f'<script type="application/json" id="embedded" data-session="{session_id}">'
+    yield from _render_events(source, session)
+    yield f"</script>\n<script>{script}</script>\n</body>{foot}"
 
 
-def _data(source: SessionSource, session: str) -> Iterator[str]:
-    """Events as JSON in which no character could end the element they are in."""
+def _render_events(source: SessionSource, session: str) -> Iterator[str]:
+    """Yield the events as JSON without characters that could end the script element."""
     yield '{"events":['
-    trouble, first = "", True
+    error = ""
+    separator = ""
     for page in iterate_pages(source, session):
-        for seq, body in page.events:
-            yield ("" if first else ",") + _inert(f"[{seq},{body.decode()}]")
-            first = False
-        trouble = page.error
-    yield '],"more":false,"trouble":' + _inert(msgspec.json.encode(trouble).decode()) + "}"
+        for position, body in page.events:
+            yield separator + _escape_json(f"[{position},{body.decode()}]")
+            separator = ","
+        error = page.error
+    yield '],"more":false,"error":' + _escape_json(msgspec.json.encode(error).decode()) + "}"
 
 
-def _inert(json: str) -> str:
+def _escape_json(json: str) -> str:
     return json.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
 
-def _attribute(text: str) -> str:
+def _escape_attribute(text: str) -> str:
     return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 

@@ -1,8 +1,9 @@
-"""The viewer's server: one static page, a list of sessions, their events, and those to come. It only ever reads."""
+"""Web server of the viewer: a static page, the list of sessions, and their events, read-only."""
 
 from __future__ import annotations
 
 import asyncio
+import errno
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -19,25 +20,28 @@ from .sources import EventPage, SessionSource, encode_page
 
 T = TypeVar("T")
 
-FIRST_PORT, PORT_TRIES = 7575, 25
-"""Where the viewer is looked for, and how many ports are tried after it."""
+FIRST_PORT = 7575
+PORT_TRIES = 25
+"""Number of ports that are tried, from the first one on."""
 
 POLL_SECONDS = 0.25
-"""Seconds between two looks at a session that is being written."""
+"""Seconds between two checks of a session that is being written."""
 
 KEEPALIVE_SECONDS = 3.0
-"""Seconds without a sign of news after which a live stream says that it lives, and looks all the same: file times are coarse."""
+"""Seconds without a change after which a live stream sends a comment and reads the session anyway.
+Reading is necessary because file times are coarse."""
 
-_KINDS = {
+_CONTENT_TYPES = {
     ".html": "text/html",
     ".css": "text/css",
     ".js": "text/javascript",
     ".svg": "image/svg+xml",
 }
+_PORT_UNAVAILABLE = frozenset({errno.EADDRINUSE, errno.EACCES})
 
 
 class ViewerAddress(Struct, frozen=True):
-    """Where a viewer is to be found. `url` has the token in it; `port` is the one that was free."""
+    """Address of a running viewer; `url` contains the token."""
 
     url: str
     port: int
@@ -48,156 +52,163 @@ class ViewerAddress(Struct, frozen=True):
 async def open_viewer(
     source: SessionSource, *, host: str = "127.0.0.1", port: int = FIRST_PORT, token: str = ""
 ) -> AsyncGenerator[ViewerAddress]:
-    """A server for as long as the block runs.
+    """Serve the viewer while the block runs.
 
     Arguments:
-        source: what it shows. host: the address it is bound to; beyond loopback the token is all that guards it.
-        port: the first one tried; 0 is any. token: "" makes a new one.
+        source: the sessions to show.
+        host: the address to bind. Beyond loopback only the token protects the sessions.
+        port: the first port to try; 0 is any free one.
+        token: "" creates a new one.
 
-    Raises UsageError when no port is free, or the host is not one of this machine.
+    Raises UsageError when no port is free, or the host is not an address of this machine.
     """
     token = token or secrets.token_urlsafe(24)
     app = web.Application(middlewares=[make_auth_middleware(token, host)])
-    desk = _Handlers(source)
+    handlers = _Handlers(source)
     app.add_routes(
         [
-            web.get("/", desk.page),
-            web.get("/api/sessions", desk.sessions),
-            web.get("/api/sessions/{session}/events", desk.events),
-            web.get("/api/sessions/{session}/live", desk.live),
-            web.get("/{name}", desk.part),
+            web.get("/", handlers.index),
+            web.get("/api/sessions", handlers.sessions),
+            web.get("/api/sessions/{session}/events", handlers.events),
+            web.get("/api/sessions/{session}/live", handlers.live),
+            web.get("/{name}", handlers.static_file),
         ]
     )
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=0.2, handler_cancellation=True)
     await runner.setup()
     try:
-        bound = await _bind(runner, host, port)
-        named = (
-            "127.0.0.1"
-            if host in ("0.0.0.0", "::", "localhost")
-            else f"[{host}]"
-            if ":" in host
-            else host
-        )
-        yield ViewerAddress(f"http://{named}:{bound}/?token={token}", bound, token)
+        bound_port = await _bind(runner, host, port)
+        url = f"http://{_url_host(host)}:{bound_port}/?token={token}"
+        yield ViewerAddress(url, bound_port, token)
     finally:
-        desk.closing.set()
+        handlers.closing.set()
         await runner.cleanup()
 
 
+def _url_host(host: str) -> str:
+    if host in ("0.0.0.0", "::", "localhost"):
+        return "127.0.0.1"
+    return f"[{host}]" if ":" in host else host
+
+
 async def _bind(runner: web.AppRunner, host: str, port: int) -> int:
-    for candidate in [port] if port == 0 else range(port, port + PORT_TRIES):
+    """Listen on the first free port and return it."""
+    candidates = [port] if port == 0 else range(port, port + PORT_TRIES)
+    for candidate in candidates:
         try:
             await web.TCPSite(runner, host, candidate).start()
         except OSError as error:
-            if error.errno not in (98, 48, 13):  # in use here, on a Mac, or not ours to use
-                raise UsageError(
-                    f"the viewer cannot listen: {error.strerror}", where=f"{host}:{candidate}"
-                ) from error
-            continue
+            if error.errno in _PORT_UNAVAILABLE:
+                continue
+            raise UsageError(
+                f"the viewer cannot listen: {error.strerror}", where=f"{host}:{candidate}"
+            ) from error
         return runner.addresses[-1][1]
     raise UsageError(
         "no port is free for the viewer",
         where=f"{host}:{port}-{port + PORT_TRIES - 1}",
-        remedy="Name another with --port.",
+        remedy="Choose another one with --port.",
     )
 
 
 class _Handlers:
-    """Answers requests that the guard has let through."""
+    """Request handlers."""
 
     def __init__(self, source: SessionSource) -> None:
         self._source = source
-        self._parts = load_page_files()
+        self._files = load_page_files()
         self.closing = asyncio.Event()
 
-    async def page(self, _: web.Request) -> web.Response:
-        return self._static("index.html")
+    async def index(self, _: web.Request) -> web.Response:
+        return self._respond_with_file("index.html")
 
-    async def part(self, request: web.Request) -> web.Response:
-        return self._static(request.match_info["name"])
+    async def static_file(self, request: web.Request) -> web.Response:
+        return self._respond_with_file(request.match_info["name"])
 
-    def _static(self, name: str) -> web.Response:
-        kind = _KINDS.get(name[name.rfind(".") :])
-        if name not in self._parts or kind is None:
+    def _respond_with_file(self, name: str) -> web.Response:
+        content_type = _CONTENT_TYPES.get(name[name.rfind(".") :])
+        if name not in self._files or content_type is None:
             raise web.HTTPNotFound(text="There is no such page.\n")
-        return web.Response(body=self._parts[name], content_type=kind, charset="utf-8")
+        return web.Response(body=self._files[name], content_type=content_type, charset="utf-8")
 
     async def sessions(self, _: web.Request) -> web.Response:
+        """Respond with the list of sessions."""
         try:
-            body = msgspec.json.encode(await asyncio.to_thread(self._source.list_sessions))
+            listed = await asyncio.to_thread(self._source.list_sessions)
         except OSError as error:
             raise web.HTTPInternalServerError(
-                text=f"The records cannot be listed: {error.strerror}\n"
+                text=f"The sessions cannot be listed: {error.strerror}\n"
             ) from error
-        return web.Response(body=body, content_type="application/json")
+        return web.Response(body=msgspec.json.encode(listed), content_type="application/json")
 
     async def events(self, request: web.Request) -> web.Response:
-        """One page of events after number `after`."""
-        return web.Response(
-            body=encode_page(await self._look(request, _number(request.query.get("after")))),
-            content_type="application/json",
-        )
+        """Respond with one page of events after position `after`."""
+        page = await self._read_page(request, _parse_position(request.query.get("after")))
+        return web.Response(body=encode_page(page), content_type="application/json")
 
     async def live(self, request: web.Request) -> web.StreamResponse:
-        """Events as they are recorded: id is their number. It begins after `Last-Event-ID`, or after number `after`."""
-        after = _number(request.headers.get("Last-Event-ID") or request.query.get("after"))
-        stamp = await self._stamp(request)
-        page = await self._look(request, after)
-        stream = add_security_headers(
-            web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        )
+        """Stream events as they are recorded; the id of each is its position.
+
+        The stream starts after `Last-Event-ID`, or after position `after`.
+        """
+        last_id = request.headers.get("Last-Event-ID")
+        after = _parse_position(last_id or request.query.get("after"))
+        stamp = await self._read_stamp(request)
+        page = await self._read_page(request, after)
+        stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        add_security_headers(stream)
         await stream.prepare(request)
         await stream.write(b"retry: 1000\n\n")
         while not self.closing.is_set():
             if page.events or page.error:
-                await stream.write(_frames(page))
+                await stream.write(_encode_frames(page))
                 after = page.events[-1][0] if page.events else after
             if page.error:
                 break
             if not page.more:
-                stamp = await self._news(request, stream, stamp)
-            page = await self._look(request, after)
+                stamp = await self._wait_for_change(request, stream, stamp)
+            page = await self._read_page(request, after)
         return stream
 
-    async def _news(
+    async def _wait_for_change(
         self, request: web.Request, stream: web.StreamResponse, stamp: object
     ) -> object:
-        """Wait until events may have been added, or the viewer closes; the new stamp."""
+        """Wait until the session may have new events or the viewer closes; return the stamp."""
         for _ in range(round(KEEPALIVE_SECONDS / POLL_SECONDS)):
             with suppress(TimeoutError):
                 async with asyncio.timeout(POLL_SECONDS):
                     await self.closing.wait()
-            if (now := await self._stamp(request)) != stamp or self.closing.is_set():
-                return now
+            new_stamp = await self._read_stamp(request)
+            if new_stamp != stamp or self.closing.is_set():
+                return new_stamp
         await stream.write(b":\n\n")
         return stamp
 
-    async def _stamp(self, request: web.Request) -> object:
-        return await _found(self._source.read_change_stamp, request.match_info["session"])
+    async def _read_stamp(self, request: web.Request) -> object:
+        return await _call_source(self._source.read_change_stamp, request.match_info["session"])
 
-    async def _look(self, request: web.Request, after: int) -> EventPage:
-        return await _found(self._source.read_page, request.match_info["session"], after)
+    async def _read_page(self, request: web.Request, after: int) -> EventPage:
+        return await _call_source(self._source.read_page, request.match_info["session"], after)
 
 
-async def _found(ask: Callable[..., T], *arguments: object) -> T:
-    """What the source says, with its errors as answers."""
+async def _call_source(method: Callable[..., T], *arguments: object) -> T:
+    """Call a method of the source in a thread; its errors become HTTP errors."""
     try:
-        return await asyncio.to_thread(ask, *arguments)
+        return await asyncio.to_thread(method, *arguments)
     except UsageError as error:
         raise web.HTTPNotFound(text=f"{error}\n") from error
     except JournalError as error:
         raise web.HTTPInternalServerError(text=f"{error}\n") from error
 
 
-def _frames(page: EventPage) -> bytes:
-    frames = [b"id: %d\ndata: %b\n\n" % (seq, body) for seq, body in page.events]
+def _encode_frames(page: EventPage) -> bytes:
+    frames = [b"id: %d\ndata: %b\n\n" % (position, body) for position, body in page.events]
     if page.error:
-        frames.append(b"event: trouble\ndata: %b\n\n" % msgspec.json.encode(page.error))
+        frames.append(b"event: failure\ndata: %b\n\n" % msgspec.json.encode(page.error))
     return b"".join(frames)
 
 
-def _number(given: str | None) -> int:
-    if given and not given.isdecimal():
-        raise web.HTTPBadRequest(text="`after` is the number of an event.\n")
-    return int(given or 0)
+def _parse_position(text: str | None) -> int:
+    if text and not text.isdecimal():
+        raise web.HTTPBadRequest(text="`after` must be the number of an event.\n")
+    return int(text or 0)

@@ -1,4 +1,4 @@
-"""Where a viewer's events come from: the sessions recorded below a home, or one that was given whole."""
+"""Sources of the viewer: the recorded sessions of a folder, or one complete session."""
 
 from __future__ import annotations
 
@@ -19,25 +19,30 @@ from ..journals.sqlite.journal import open_reader
 from ..journals.sqlite.store import SessionInfo, find_by_id, list_sessions, session_path
 
 MAX_LISTED = 200
-"""Sessions in the list, newest first."""
+"""Number of sessions in the list, newest first."""
 
 PAGE_BYTES = 2 << 20
 """Bytes of JSON after which a page of events ends."""
 
 FRESH_SECONDS = 2.0
-"""Seconds after a write in which a file is looked at whenever one asks."""
+"""Seconds after a write in which a session always counts as changed."""
 
-_BRACKETS = ("session_opened", "run_started", "run_finished")
+_SUMMARY_TAGS = ("session_opened", "run_started", "run_finished")
 
 
-class Listed(Struct, frozen=True, kw_only=True):
-    """One session in the list.
+class ListedSession(Struct, frozen=True, kw_only=True):
+    """One session of the list.
 
     Arguments:
-        id, folder, model, prompt (the first): of the session. when: last written, seconds since 1970. size: bytes on disk.
-        reason: of the last root run, "" while it runs or where it was cut off. live: a process is writing it.
-        prompts: runs that no run began. children: runs below them. tokens: read and written by all runs that have ended.
-        trouble: why its record cannot be read.
+        when: time of the last write, seconds since 1970.
+        size: bytes on disk.
+        folder, model, prompt: of the first root run.
+        reason: of the last root run; "" if it has not finished.
+        live: a process is writing the session.
+        prompts: number of root runs.
+        children: number of child runs.
+        tokens: input and output tokens of all finished runs.
+        error: why the session cannot be read, "" if it can.
     """
 
     id: str
@@ -51,11 +56,16 @@ class Listed(Struct, frozen=True, kw_only=True):
     prompts: int = 0
     children: int = 0
     tokens: int = 0
-    trouble: str = ""
+    error: str = ""
 
 
 class EventPage(Struct, frozen=True):
-    """Some events, as (number, JSON). `more`: there are further ones now. `trouble`: why there are no further ones, if they are lost."""
+    """Consecutive events of a session, as (position, JSON).
+
+    Arguments:
+        more: there are further events now.
+        error: why further events cannot be read, "" if they can.
+    """
 
     events: list[tuple[int, bytes]]
     more: bool = False
@@ -63,118 +73,132 @@ class EventPage(Struct, frozen=True):
 
 
 class SessionSource(Protocol):
-    """Sessions to look at. All of it blocks; a server calls it in a thread."""
+    """Sessions to show. All methods block; a server calls them in a thread."""
 
-    def list_sessions(self) -> list[Listed]:
-        """What there is, the one written last first."""
+    def list_sessions(self) -> list[ListedSession]:
+        """Return the sessions, the one written last first."""
         ...
 
     def read_page(self, session: str, after: int) -> EventPage:
-        """Events recorded after number `after`, at most PAGE bytes of them. Raises UnknownName, JournalError."""
+        """Return at most PAGE_BYTES of events after position `after`.
+
+        Raises UnknownName, JournalError.
+        """
         ...
 
     def read_change_stamp(self, session: str) -> object:
-        """A value that differs when events may have been added; costs far less than looking."""
+        """Return a value that differs when events may have been added; cheaper than reading."""
         ...
 
 
 class StoredSessions:
-    """The sessions recorded below a home.
-
-    Arguments:
-        home: as Settings say. It need not exist.
-    """
+    """Sessions recorded in a state folder, which may not exist yet."""
 
     def __init__(self, home: str | Path) -> None:
-        self._home = Path(home)
-        self._known: dict[str, tuple[object, Listed]] = {}
+        self._folder = Path(home)
+        self._summaries: dict[str, tuple[object, ListedSession]] = {}
 
-    def list_sessions(self) -> list[Listed]:
-        """What there is, the one written last first; a record is read again only when it has grown."""
-        return [
-            self._listed(info)
-            for info, _ in zip(list_sessions(self._home), range(MAX_LISTED), strict=False)
-        ]
+    def list_sessions(self) -> list[ListedSession]:
+        """Return the sessions; a session is read again only after it has changed."""
+        listed: list[ListedSession] = []
+        for info in list_sessions(self._folder):
+            listed.append(self._summarize(info))
+            if len(listed) == MAX_LISTED:
+                break
+        return listed
 
     def read_page(self, session: str, after: int) -> EventPage:
-        """Events of one session, by its whole id."""
-        return _page(open_reader(self._path(session)).read_json(after=after))
+        """Return events of one session, by its whole id."""
+        return _read_page(open_reader(self._find(session)).read_json(after=after))
 
     def read_change_stamp(self, session: str) -> object:
-        """Times and sizes of its files; ever new while they are fresh, for a commit changes them before readers may see it."""
-        path = self._path(session)
-        stamp = _stat(path), _stat(path.with_name(path.name + "-wal"))
-        return object() if time.time_ns() - max(stamp)[0] < FRESH_SECONDS * 1e9 else stamp
+        """Return times and sizes of the session's files, or a new value after a recent write.
 
-    def _path(self, session: str) -> Path:
-        path = session_path(self._home, session)
-        return path if "/" not in session and path.exists() else find_by_id(self._home, session)
+        A commit changes the files before readers can see it.
+        """
+        path = self._find(session)
+        stamp = (_stat(path), _stat(path.with_name(path.name + "-wal")))
+        changed_at, _ = max(stamp)
+        is_fresh = time.time_ns() - changed_at < FRESH_SECONDS * 1e9
+        return object() if is_fresh else stamp
 
-    def _listed(self, info: SessionInfo) -> Listed:
-        live = _written(info.path)
-        stamp = info.mtime, info.size, live
-        if info.id not in self._known or self._known[info.id][0] != stamp:
-            self._known[info.id] = stamp, summarize(info, live=live)
-        return self._known[info.id][1]
+    def _find(self, session: str) -> Path:
+        path = session_path(self._folder, session)
+        if "/" not in session and path.exists():
+            return path
+        return find_by_id(self._folder, session)
+
+    def _summarize(self, info: SessionInfo) -> ListedSession:
+        live = _is_being_written(info.path)
+        stamp = (info.mtime, info.size, live)
+        known = self._summaries.get(info.id)
+        if known is None or known[0] != stamp:
+            known = (stamp, summarize(info, live=live))
+            self._summaries[info.id] = known
+        return known[1]
 
 
 class SingleSession:
-    """One session that is there whole: converted from another program's log, or folded elsewhere.
+    """One complete session, for example converted from another program's log.
 
     Arguments:
-        session: its id. events: all of them, oldest first.
+        session: its id.
+        events: all events, oldest first.
     """
 
     def __init__(self, session: str, events: Iterable[StoredEvent]) -> None:
-        kept = list(events)
-        self._bodies = [(seq, encode(event)) for seq, event in enumerate(kept, 1)]
-        self._listed = _folded(
+        events = list(events)
+        self._bodies = [(position, encode(event)) for position, event in enumerate(events, 1)]
+        self._listed = _fold(
             session,
-            kept[-1].at if kept else 0.0,
-            kept,
+            events[-1].at if events else 0.0,
+            events,
             size=sum(len(body) for _, body in self._bodies),
         )
 
-    def list_sessions(self) -> list[Listed]:
-        """The one."""
+    def list_sessions(self) -> list[ListedSession]:
+        """Return the one session."""
         return [self._listed]
 
     def read_page(self, session: str, after: int) -> EventPage:
-        """Its events."""
+        """Return events of the session."""
         if session != self._listed.id:
             raise UnknownName("session", session, [self._listed.id])
-        return _page(iter(self._bodies[after:]))
+        return _read_page(iter(self._bodies[after:]))
 
     def read_change_stamp(self, session: str) -> object:
-        """Nothing is ever added."""
+        """Return a constant: the session never changes."""
         return session
 
 
 def iterate_pages(source: SessionSource, session: str) -> Iterator[EventPage]:
-    """All pages of a session as it stands now."""
-    after, page = 0, EventPage([], more=True)
+    """Yield all pages of a session in its current state."""
+    after = 0
+    page = EventPage([], more=True)
     while page.more:
         page = source.read_page(session, after)
         after = page.events[-1][0] if page.events else after
         yield page
 
 
-def summarize(info: SessionInfo, *, live: bool) -> Listed:
-    """A session's record in one line; one that cannot be read says so and stops nothing."""
+def summarize(info: SessionInfo, *, live: bool) -> ListedSession:
+    """Return the list entry of a session; an unreadable session gets an entry with its error."""
     try:
-        bodies = open_reader(info.path).read_json(tags=_BRACKETS)
-        return _folded(
-            info.id, info.mtime, (decode(body) for _, body in bodies), size=info.size, live=live
-        )
+        bodies = open_reader(info.path).read_json(tags=_SUMMARY_TAGS)
+        events = (decode(body) for _, body in bodies)
+        return _fold(info.id, info.mtime, events, size=info.size, live=live)
     except (JournalError, ValueError) as error:
-        return Listed(id=info.id, when=info.mtime, size=info.size, trouble=str(error))
+        return ListedSession(id=info.id, when=info.mtime, size=info.size, error=str(error))
 
 
-def _folded(
+def _fold(
     session: str, when: float, events: Iterable[StoredEvent], *, size: int, live: bool = False
-) -> Listed:
-    folder, roots, children, used = "", list[RunStarted](), 0, dict[str, Usage]()
+) -> ListedSession:
+    folder = ""
     reason = ""
+    children = 0
+    roots: list[RunStarted] = []
+    usage_by_run: dict[str, Usage] = {}
     for event in events:
         if isinstance(event, SessionOpened):
             folder = event.cwd
@@ -183,11 +207,13 @@ def _folded(
         elif isinstance(event, RunStarted):
             roots.append(event)
             reason = ""
-        elif isinstance(event, RunFinished) and roots and event.run == roots[-1].run:
-            reason = event.report.reason.value
-        if isinstance(event, RunFinished) and "." not in event.run:
-            used[event.run] = event.report.usage
-    return Listed(
+        elif isinstance(event, RunFinished):
+            if roots and event.run == roots[-1].run:
+                reason = event.report.reason.value
+            # The usage of a root run includes its children.
+            if "." not in event.run:
+                usage_by_run[event.run] = event.report.usage
+    return ListedSession(
         id=session,
         when=when,
         size=size,
@@ -198,15 +224,16 @@ def _folded(
         live=live,
         prompts=len(roots),
         children=children,
-        tokens=sum(usage.total_tokens for usage in used.values()),
+        tokens=sum(usage.total_tokens for usage in usage_by_run.values()),
     )
 
 
-def _page(bodies: Iterator[tuple[int, bytes]]) -> EventPage:
-    events, size = list[tuple[int, bytes]](), 0
+def _read_page(bodies: Iterator[tuple[int, bytes]]) -> EventPage:
+    events: list[tuple[int, bytes]] = []
+    size = 0
     try:
-        for seq, body in bodies:
-            events.append((seq, body))
+        for position, body in bodies:
+            events.append((position, body))
             size += len(body)
             if size >= PAGE_BYTES:
                 return EventPage(events, more=True)
@@ -215,25 +242,31 @@ def _page(bodies: Iterator[tuple[int, bytes]]) -> EventPage:
     return EventPage(events)
 
 
-def _written(path: Path) -> bool:
-    """Whether the process that its lock names lives. The lock itself is not tried: that could keep a writer out."""
+def _is_being_written(path: Path) -> bool:
+    """Return True if the process named in the lock file exists.
+
+    The lock itself is not tried, because that could keep a writer out.
+    """
     try:
         os.kill(int(path.with_name(path.name + ".lock").read_text()), 0)
-    except (OSError, ValueError) as error:
-        return isinstance(error, PermissionError)
+    except PermissionError:
+        return True
+    except (OSError, ValueError):
+        return False
     return True
 
 
 def _stat(path: Path) -> tuple[int, int]:
+    """Return modification time in nanoseconds and size; zeros for a missing file."""
     try:
-        found = path.stat()
+        status = path.stat()
     except FileNotFoundError:
         return 0, 0
-    return found.st_mtime_ns, found.st_size
+    return status.st_mtime_ns, status.st_size
 
 
 def encode_page(page: EventPage) -> bytes:
-    """The page as the browser reads it: {"events": [[number, event], …], "more": …, "trouble": …}."""
-    events = b",".join(b"[%d,%b]" % (seq, body) for seq, body in page.events)
-    rest = msgspec.json.encode({"more": page.more, "trouble": page.error})[1:]
+    """Return the page as JSON: {"events": [[position, event], …], "more": …, "error": …}."""
+    events = b",".join(b"[%d,%b]" % (position, body) for position, body in page.events)
+    rest = msgspec.json.encode({"more": page.more, "error": page.error})[1:]
     return b'{"events":[%b],%b' % (events, rest)

@@ -89,7 +89,7 @@ const app = {
     if (app.given) {
       app.whole = true;
       events(app.given.events);
-      if (app.given.trouble) app.trouble(app.given.trouble);
+      if (app.given.error) app.trouble(app.given.error);
       return;
     }
     const ready = async () => {
@@ -312,7 +312,7 @@ const drawSessions = (sessions) => {
       "a",
       { class: "session", href: `#session=${encodeURIComponent(each.id)}` },
       h("span", { class: "when" }, clock(each.when)),
-      h("span", { class: "asked" }, h("b", null, each.trouble ? "This record cannot be read" : oneLine(each.prompt, 160) || "no prompt yet"), h("em", null, each.trouble ? oneLine(each.trouble, 200) : [each.folder, each.model, each.id.slice(0, 8)].filter(Boolean).join(" · "))),
+      h("span", { class: "asked" }, h("b", null, each.error ? "This record cannot be read" : oneLine(each.prompt, 160) || "no prompt yet"), h("em", null, each.error ? oneLine(each.error, 200) : [each.folder, each.model, each.id.slice(0, 8)].filter(Boolean).join(" · "))),
       h("span", { class: "figure" }, each.children ? (each.children === 1 ? "1 child" : `${grouped(each.children)} children`) : ""),
       h("span", { class: "figure" }, each.tokens ? `${tokens(each.tokens)} tokens` : ""),
       h("span", { class: `badge ${each.live && !each.reason ? "running" : each.reason === "GOAL" ? "done" : STOPPED.has(each.reason) ? "stopped" : each.reason ? "failed" : "unfinished"}` }, each.live && !each.reason ? "running" : each.reason || "unfinished"),

@@ -3,7 +3,7 @@
 
 /** The session inside this file, null where a server is to be asked. */
 const given = () => {
-  const node = $("given");
+  const node = $("embedded");
   return node ? { session: node.dataset.session, ...JSON.parse(node.textContent) } : null;
 };
 
@@ -37,8 +37,8 @@ class Feed {
         if (this.ended) return;
         this.#take(page.events);
         more = page.more;
-        if (page.trouble) this.on.trouble(page.trouble);
-        if (page.trouble) this.ended = true;
+        if (page.error) this.on.trouble(page.error);
+        if (page.error) this.ended = true;
       }
     } catch (error) {
       this.on.trouble(String(error.message ?? error));
@@ -62,7 +62,7 @@ class Feed {
         });
       waiting.push([Number(message.lastEventId), JSON.parse(message.data)]);
     };
-    this.stream.addEventListener("trouble", (message) => {
+    this.stream.addEventListener("failure", (message) => {
       this.on.trouble(JSON.parse(message.data));
       this.close();
     });
