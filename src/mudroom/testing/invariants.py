@@ -1,8 +1,8 @@
-"""A record judged: whether a session's events, and the effects seen in the world, keep the promises that can be seen in them.
+"""Invariant checker: reads a session's events and reports broken promises (S1 to S4, S7, S9, S10).
 
-    assert not violations(read_only(path).read(), effects=Counter(commands_that_ran))
+    assert not find_violations(open_reader(path).read(), effects=Counter(commands_that_ran))
 
-S5, S6 and S8 (one writer, torn tails, cancel) leave no trace in a record; their tests look at files and processes.
+S5, S6 and S8 (one writer, torn tails, cancel) leave no trace in a record. Their tests look at files and processes.
 """
 
 from __future__ import annotations
@@ -10,12 +10,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from msgspec import Struct
-
-from .._core.agents import Brief, Reason
+from .._core.agents import Reason
 from .._core.events import (
     FileWriteIntended,
-    PermissionDecided,
     RunFinished,
     RunResumed,
     RunStarted,
@@ -26,25 +23,17 @@ from .._core.events import (
     TurnFinished,
     TurnStarted,
 )
-from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage, UserMessage
-from .._core.tools import ToolResult, canonical_tool_name
-from .._engine.resume import INTERRUPTED
+from .._core.tools import canonical_tool_name
 from .._engine.task import NO_SUMMARY, REPORT_CAP
-from ..projections.transcript import build_transcript
+from ._run_records import CallRecord, RunRecord, Violation, conversation_errors
 
-_EARLY, _LATE = 0.1, 1.0
-"""Seconds by which a report's figure may be under or over what the times of its events say; over for each process that took it up."""
+__all__ = ["Violation", "find_violations"]
 
+_MAX_UNDER = 0.1
+"""Seconds by which a report's time may be less than the time of its events."""
 
-class Violation(Struct, frozen=True):
-    """A promise broken: which ("S1" to "S10"), in which run, and how."""
-
-    promise: str
-    run: str
-    description: str
-
-    def __str__(self) -> str:
-        return f"{self.promise} in run {self.run}: {self.description}"
+_MAX_OVER = 1.0
+"""Seconds by which a report's time may be more than the time of its events, for each process of the run."""
 
 
 def find_violations(
@@ -55,339 +44,249 @@ def find_violations(
     ended: bool = True,
     timed: bool = True,
 ) -> list[Violation]:
-    """What in a record of one session is not as promised; empty if it is in order.
+    """Return the broken promises in the record of one session; empty if there are none.
 
     Arguments:
-        effects: command -> how often it was seen to have run, for the calls of effectful tools; None: nobody looked.
+        effects: command -> how often it really ran, for the calls of effectful tools; None skips this check.
         effectful: names of the tools whose calls run at most once.
-        ended: whether the session came to its end, so that every run must have a reason.
-        timed: whether it was recorded in real time, so that the times of its events can be held against what its reports say.
+        ended: the session came to its end, so every run must have a reason.
+        timed: the session ran in real time, so the times of its events must agree with its reports.
     """
-    book = _SessionChecker(effectful, timed=timed)
+    checker = _SessionChecker(effectful, timed=timed)
     for event in events:
-        book.enter(event)
-    return [
-        *book.found,
-        *book.close(ended=ended),
-        *(book.judge(effects) if effects is not None else ()),
-    ]
-
-
-class _CallRecord:
-    """What the record says of one call."""
-
-    def __init__(self, started: ToolCallStarted | None, lives: int) -> None:
-        self.started, self.lives = started, lives
-        self.result: ToolResult | None = None
-        self.resumed = False
-
-    @property
-    def interrupted(self) -> bool:
-        return self.result is not None and self.result.error and self.result.text == INTERRUPTED
-
-
-class _ActiveTime:
-    """How long a run, or one below it, was at work by the times of its events; what passed while no process was does not count."""
-
-    def __init__(self, at: float) -> None:
-        self.last, self.seconds, self.stood_still = at, 0.0, False
-
-    def tick(self, event: StoredEvent, *, own: bool) -> None:
-        if not (own and isinstance(event, RunResumed)):
-            self.seconds += max(0.0, event.at - self.last)
-        self.last = max(self.last, event.at)
-        self.stood_still |= isinstance(event, PermissionDecided) and event.verdict == "ask"
-
-
-class _RunRecord:
-    """What the record says of one run."""
-
-    def __init__(self, brief: Brief, at: float) -> None:
-        self.brief, self.clock = brief, _ActiveTime(at)
-        self.events: list[StoredEvent] = []
-        self.lives = 1
-        self.turn, self.answered = 0, set[int]()
-        self.open_turn, self.grace = False, False
-        self.counted = 0
-        self.asked: set[str] = set()
-        self.ids: set[str] = set()
-        self.calls: dict[str, _CallRecord] = {}
-        self.children, self.below, self.usage = set[str](), 0, Usage()
-        self.report: RunFinished | None = None
+        checker.add(event)
+    violations = [*checker.violations, *checker.check_end(ended=ended)]
+    if effects is not None:
+        violations += checker.check_effects(effects)
+    return violations
 
 
 class _SessionChecker:
-    """All runs of a session, entered event by event."""
+    """Checker for the events of one session, one event at a time."""
 
     def __init__(self, effectful: Collection[str], *, timed: bool) -> None:
-        self.runs: dict[str, _RunRecord] = {}
-        self.found: list[Violation] = []
-        self._effectful, self._timed = effectful, timed
+        self.runs: dict[str, RunRecord] = {}
+        self.violations: list[Violation] = []
+        self._effectful = effectful
+        self._timed = timed
 
-    def enter(self, event: StoredEvent) -> None:
-        """Take in the next event."""
+    def add(self, event: StoredEvent) -> None:
+        """Check the next event."""
+        name = type(event).__name__
         if isinstance(event, RunStarted):
-            self._begin(event)
+            self._add_run(event)
         run = self.runs.get(event.run)
         if run is None:
             if event.run:
-                self._broken("S1", event, f"{type(event).__name__} before the run began")
+                self._report("S1", event, f"{name} before the run began")
             return
         if run.report is not None:
-            self._broken("S10", event, f"{type(event).__name__} after its end")
-        for above in self._upward(run):
-            above.clock.tick(event, own=above is run)
-            if above.report is not None and above is not run:
-                self._broken(
-                    "S10",
-                    event,
-                    f"{type(event).__name__} after the end of run {above.brief.run_id}, which it belongs to",
-                )
+            self._report("S10", event, f"{name} after its end")
+        for ancestor in self._with_ancestors(run):
+            ancestor.time.add(event, is_own=ancestor is run)
+            if ancestor.report is not None and ancestor is not run:
+                run_id = ancestor.brief.run_id
+                self._report("S10", event, f"{name} after the end of run {run_id} above it")
         run.events.append(event)
-        self._step(run, event)
+        self._check(run, event)
 
-    def _step(self, run: _RunRecord, event: StoredEvent) -> None:
+    def _check(self, run: RunRecord, event: StoredEvent) -> None:
         match event:
             case RunResumed():
-                run.lives += 1
-                run.grace = (
-                    run.grace and not run.open_turn
-                )  # who died before the answer came asks again
-                run.open_turn = False
+                run.processes += 1
+                # A grace turn without an answer is asked for again.
+                run.in_grace = run.in_grace and not run.turn_is_open
+                run.turn_is_open = False
             case TurnStarted():
-                self._turn_started(run, event)
+                self._check_turn_started(run, event)
             case TurnFinished():
-                self._turn_finished(run, event)
+                self._check_turn_finished(run, event)
             case TurnFailed():
-                run.open_turn = False
+                run.turn_is_open = False
             case ToolCallStarted():
-                self._call_started(run, event)
+                self._check_call_started(run, event)
             case FileWriteIntended():
-                entry = run.calls.get(event.call_id)
-                if entry is None or entry.result is not None:
-                    self._broken(
-                        "S1", event, f"{event.path} was changed outside of its call {event.call_id}"
-                    )
+                call = run.calls.get(event.call_id)
+                if call is None or call.result is not None:
+                    problem = f"{event.path} was changed outside of its call {event.call_id}"
+                    self._report("S1", event, problem)
             case ToolCallFinished():
-                self._call_finished(run, event)
+                self._check_call_finished(run, event)
             case RunFinished():
-                self._run_finished(run, event)
+                self._check_run_finished(run, event)
             case _:
                 pass
 
-    def _turn_started(self, run: _RunRecord, event: TurnStarted) -> None:
-        if run.open_turn:
-            self._broken(
-                "S2", event, f"turn {event.turn} began while turn {run.turn} was under way"
-            )
-        if event.turn in run.answered or event.turn < run.turn:
-            self._broken("S2", event, f"turn {event.turn} was asked for after turn {run.turn}")
-        if run.grace:
-            self._broken("S10", event, f"turn {event.turn} came after the grace turn")
-        for call_id in sorted(
-            run.asked - {call_id for call_id, entry in run.calls.items() if entry.result}
-        ):
-            self._broken(
-                "S7", event, f"turn {event.turn} began without a result for call {call_id}"
-            )
-        run.turn, run.open_turn, run.grace = event.turn, True, event.grace is not None
-        run.asked = set()
+    def _check_turn_started(self, run: RunRecord, event: TurnStarted) -> None:
+        turn = event.turn
+        if run.turn_is_open:
+            self._report("S2", event, f"turn {turn} began while turn {run.turn} was under way")
+        if turn in run.answered or turn < run.turn:
+            self._report("S2", event, f"turn {turn} was requested after turn {run.turn}")
+        if run.in_grace:
+            self._report("S10", event, f"turn {turn} came after the grace turn")
+        with_result = {call_id for call_id, call in run.calls.items() if call.result}
+        for call_id in sorted(run.requested - with_result):
+            self._report("S7", event, f"turn {turn} began without a result for call {call_id}")
+        run.turn = turn
+        run.turn_is_open = True
+        run.in_grace = event.grace is not None
+        run.requested = set()
 
-    def _turn_finished(self, run: _RunRecord, event: TurnFinished) -> None:
+    def _check_turn_finished(self, run: RunRecord, event: TurnFinished) -> None:
         if event.turn in run.answered:
-            self._broken("S2", event, f"the answer of turn {event.turn} was bought twice")
-        elif not run.open_turn or event.turn != run.turn:
-            self._broken("S2", event, f"an answer of turn {event.turn}, which nobody asked for")
+            self._report("S2", event, f"the answer of turn {event.turn} was bought twice")
+        elif not run.turn_is_open or event.turn != run.turn:
+            self._report("S2", event, f"an answer of turn {event.turn}, which was not requested")
         run.answered.add(event.turn)
-        run.open_turn = False
-        run.counted += not run.grace
-        for above in self._upward(run):
-            above.usage += event.message.usage
+        run.turn_is_open = False
+        run.counted_turns += not run.in_grace
+        for ancestor in self._with_ancestors(run):
+            ancestor.usage += event.message.usage
         ids = [call.id for call in event.message.tool_calls]
-        if "" in ids or len(set(ids)) < len(ids) or not run.ids.isdisjoint(ids):
-            self._broken("S7", event, f"call ids that are empty or not new: {ids}")
-        run.ids.update(ids)
-        run.asked = set(ids)
+        if "" in ids or len(set(ids)) < len(ids) or not run.used_ids.isdisjoint(ids):
+            self._report("S7", event, f"call ids that are empty or not new: {ids}")
+        run.used_ids.update(ids)
+        run.requested = set(ids)
 
-    def _call_started(self, run: _RunRecord, event: ToolCallStarted) -> None:
+    def _check_call_started(self, run: RunRecord, event: ToolCallStarted) -> None:
         call_id = event.call.id
-        if call_id not in run.asked:
-            self._broken(
-                "S2", event, f"call {call_id} began before the answer that asks for it was stored"
-            )
-        if run.grace:
-            self._broken("S10", event, f"call {call_id} began in the grace turn")
+        if call_id not in run.requested:
+            self._report("S2", event, f"call {call_id} began before its answer was stored")
+        if run.in_grace:
+            self._report("S10", event, f"call {call_id} began in the grace turn")
         if call_id in run.calls:
-            self._broken("S3", event, f"call {call_id} began twice")
-        run.calls.setdefault(call_id, _CallRecord(event, run.lives))
+            self._report("S3", event, f"call {call_id} began twice")
+        run.calls.setdefault(call_id, CallRecord(event, run.processes))
 
-    def _call_finished(self, run: _RunRecord, event: ToolCallFinished) -> None:
-        entry = run.calls.get(event.call_id) or _CallRecord(None, run.lives)
-        if entry.result is not None:
-            self._broken("S7", event, f"call {event.call_id} has two results")
+    def _check_call_finished(self, run: RunRecord, event: ToolCallFinished) -> None:
+        call_id = event.call_id
+        call = run.calls.get(call_id) or CallRecord(None, run.processes)
+        if call.result is not None:
+            self._report("S7", event, f"call {call_id} has two results")
             return
-        run.calls[event.call_id] = entry
-        entry.result, entry.resumed = event.result, entry.lives < run.lives
-        if event.call_id not in run.asked:
-            self._broken(
-                "S7",
-                event,
-                f"a result for call {event.call_id}, which the last answer does not hold",
-            )
-        if entry.started is None and not entry.interrupted and not (event.refused and run.grace):
-            self._broken("S1", event, f"call {event.call_id} has a result and no intent")
-        if (
-            entry.resumed
-            and not entry.interrupted
-            and not event.refused
-            and canonical_tool_name(event.name) in self._effectful
-        ):
-            self._broken(
-                "S3",
-                event,
-                f"call {event.call_id} of {event.name} was run again after an interruption",
-            )
+        run.calls[call_id] = call
+        call.result = event.result
+        if call_id not in run.requested:
+            self._report("S7", event, f"a result for call {call_id}, not one of the last answer")
+        refused_in_grace = event.refused and run.in_grace
+        if call.started is None and not call.is_interrupted and not refused_in_grace:
+            self._report("S1", event, f"call {call_id} has a result and no intent")
+        was_resumed = call.process < run.processes
+        ran = not call.is_interrupted and not event.refused
+        if was_resumed and ran and canonical_tool_name(event.name) in self._effectful:
+            problem = f"call {call_id} of {event.name} was run again after an interruption"
+            self._report("S3", event, problem)
 
-    def _run_finished(self, run: _RunRecord, event: RunFinished) -> None:
-        report, budget = event.report, run.brief.budget
+    def _check_run_finished(self, run: RunRecord, event: RunFinished) -> None:
+        report = event.report
+        budget = run.brief.budget
         run.report = event
-        if run.open_turn:
-            self._broken("S10", event, f"it ended while turn {run.turn} was under way")
-        if report.turns < len(run.answered):
-            self._broken(
-                "S9",
-                event,
-                f"its report counts {report.turns} turns, the record {len(run.answered)}",
-            )
-        if budget.turns is not None and run.counted > budget.turns:
-            self._broken("S9", event, f"{run.counted} turns of a budget of {budget.turns}")
-        if budget.children is not None and run.below > budget.children:
-            self._broken("S9", event, f"{run.below} children of a budget of {budget.children}")
+        if run.turn_is_open:
+            self._report("S10", event, f"it ended while turn {run.turn} was under way")
+        answered = len(run.answered)
+        if report.turns < answered:
+            problem = f"its report counts {report.turns} turns, the record {answered}"
+            self._report("S9", event, problem)
+        if budget.turns is not None and run.counted_turns > budget.turns:
+            self._report("S9", event, f"{run.counted_turns} turns of a budget of {budget.turns}")
+        if budget.children is not None and run.runs_below > budget.children:
+            problem = f"{run.runs_below} children of a budget of {budget.children}"
+            self._report("S9", event, problem)
         if report.usage != run.usage:
-            self._broken("S9", event, f"its report says {report.usage}, the record {run.usage}")
+            self._report("S9", event, f"its report says {report.usage}, the record {run.usage}")
         if self._timed:
-            self._run_timed(run, event)
+            self._check_times(run, event)
 
-    def _run_timed(self, run: _RunRecord, event: RunFinished) -> None:
-        told, seconds, most = event.report.seconds, run.clock.seconds, run.brief.budget.seconds
-        if told > seconds + _LATE * run.lives or (
-            told < seconds - _EARLY and not run.clock.stood_still
-        ):
-            self._broken(
-                "S9",
-                event,
-                f"its report says {told:.3f} s, the times of its events {seconds:.3f} s",
-            )
-        if (
-            most is not None
-            and event.report.reason is Reason.TIMEOUT
-            and not event.report.error
-            and told < most - _EARLY
-        ):
-            self._broken("S10", event, f"its time was up after {told:.3f} s of {most:.3f} s")
+    def _check_times(self, run: RunRecord, event: RunFinished) -> None:
+        reported = event.report.seconds
+        recorded = run.time.seconds
+        limit = run.brief.budget.seconds
+        is_over = reported > recorded + _MAX_OVER * run.processes
+        is_under = reported < recorded - _MAX_UNDER and not run.time.was_paused
+        if is_over or is_under:
+            problem = f"its report says {reported:.3f} s, the times of its events {recorded:.3f} s"
+            self._report("S9", event, problem)
+        ended_by_timeout = event.report.reason is Reason.TIMEOUT and not event.report.error
+        if limit is not None and ended_by_timeout and reported < limit - _MAX_UNDER:
+            self._report("S10", event, f"its time was up after {reported:.3f} s of {limit:.3f} s")
 
-    def _begin(self, event: RunStarted) -> None:
+    def _add_run(self, event: RunStarted) -> None:
         brief = event.brief
         if event.run in self.runs:
-            return self._broken("S4", event, "it began twice")
-        run = self.runs[event.run] = _RunRecord(brief, event.at)
-        for above in self._upward(run):
-            above.below += above is not run
+            self._report("S4", event, "it began twice")
+            return
+        run = RunRecord(event)
+        self.runs[event.run] = run
+        for ancestor in self._with_ancestors(run):
+            ancestor.runs_below += ancestor is not run
         if not brief.parent:
-            return None
+            return
         parent = self.runs.get(brief.parent)
+        call = f"call {brief.call_id} of run {brief.parent}"
         if parent is None or brief.call_id not in parent.calls:
-            return self._broken(
-                "S1",
-                event,
-                f"it began before the intent of call {brief.call_id} of run {brief.parent}",
-            )
+            self._report("S1", event, f"it began before the intent of {call}")
+            return
         if brief.call_id in parent.children:
-            self._broken(
-                "S4",
-                event,
-                f"call {brief.call_id} of run {brief.parent} began another child before",
-            )
-        return parent.children.add(brief.call_id)
+            self._report("S4", event, f"{call} started another child before")
+        parent.children.add(brief.call_id)
 
-    def _upward(self, run: _RunRecord | None) -> Iterator[_RunRecord]:
+    def _with_ancestors(self, run: RunRecord | None) -> Iterator[RunRecord]:
         while run is not None:
             yield run
             run = self.runs.get(run.brief.parent)
 
-    def close(self, *, ended: bool) -> Iterator[Violation]:
-        """What can be said only at the end of the record."""
+    def check_end(self, *, ended: bool) -> Iterator[Violation]:
+        """Yield the violations that show only at the end of the record."""
         for run_id, run in self.runs.items():
             if run.report is not None:
-                yield from self._delivered(run_id, run)
-                yield from _sendable(run_id, run)
+                yield from self._check_delivery(run_id, run, run.report)
+                yield from conversation_errors(run_id, run)
             elif ended:
                 yield Violation("S10", run_id, "it has no end")
 
-    def _delivered(self, run_id: str, run: _RunRecord) -> Iterator[Violation]:
+    def _check_delivery(
+        self, run_id: str, run: RunRecord, finished: RunFinished
+    ) -> Iterator[Violation]:
         parent = self.runs.get(run.brief.parent)
-        if parent is None or parent.report is None or run.report is None:
+        if parent is None or parent.report is None:
             return
-        entry = parent.calls.get(run.brief.call_id)
-        if entry is None or entry.result is None:
-            yield Violation("S10", run_id, "its parent ended and never heard of its end")
-        elif entry.interrupted:
+        call_id = run.brief.call_id
+        call = parent.calls.get(call_id)
+        if call is None or call.result is None:
+            yield Violation("S10", run_id, "its parent ended without its report")
+            return
+        if call.is_interrupted:
             if parent.report.report.reason is Reason.GOAL:
-                yield Violation("S4", run_id, "its parent went on without its report")
-        elif entry.result.detail.get("run") != run_id:
-            yield Violation(
-                "S4",
-                run_id,
-                f"call {run.brief.call_id} was answered with the report of run {entry.result.detail.get('run')}",
-            )
-        elif (run.report.report.text.strip()[:REPORT_CAP] or NO_SUMMARY) not in entry.result.text:
-            yield Violation("S4", run_id, "its parent was told something else than its report")
+                yield Violation("S4", run_id, "its parent continued without its report")
+            return
+        delivered_run = call.result.detail.get("run")
+        text = finished.report.text.strip()[:REPORT_CAP] or NO_SUMMARY
+        if delivered_run != run_id:
+            problem = f"call {call_id} was answered with the report of run {delivered_run}"
+            yield Violation("S4", run_id, problem)
+        elif text not in call.result.text:
+            yield Violation("S4", run_id, "its parent got another text than its report")
 
-    def judge(self, effects: Mapping[str, int]) -> Iterator[Violation]:
-        """What was seen in the world against what the record says of it."""
-        intents, done = Counter[str](), Counter[str]()
+    def check_effects(self, effects: Mapping[str, int]) -> Iterator[Violation]:
+        """Yield the differences between what really ran and the record."""
+        intended: Counter[str] = Counter()
+        succeeded: Counter[str] = Counter()
         for run in self.runs.values():
-            for entry in run.calls.values():
-                if (
-                    entry.started
-                    and canonical_tool_name(entry.started.call.name) in self._effectful
-                ):
-                    command = str(entry.started.call.arguments.get("command", ""))
-                    intents[command] += 1
-                    done[command] += entry.result is not None and not entry.result.error
-        for command in sorted({*effects, *done}):
-            seen = effects.get(command, 0)
-            if seen > intents[command]:
-                yield Violation(
-                    "S3", "", f"{command!r} ran {seen} times for {intents[command]} intents"
-                )
-            if seen < done[command]:
-                yield Violation(
-                    "S1", "", f"{command!r} ran {seen} times, the record says {done[command]}"
-                )
+            for call in run.calls.values():
+                started = call.started
+                if started and canonical_tool_name(started.call.name) in self._effectful:
+                    command = str(started.call.arguments.get("command", ""))
+                    intended[command] += 1
+                    succeeded[command] += call.result is not None and not call.result.error
+        for command in sorted({*effects, *succeeded}):
+            ran = effects.get(command, 0)
+            if ran > intended[command]:
+                problem = f"{command!r} ran {ran} times for {intended[command]} intents"
+                yield Violation("S3", "", problem)
+            if ran < succeeded[command]:
+                problem = f"{command!r} ran {ran} times, the record says {succeeded[command]}"
+                yield Violation("S1", "", problem)
 
-    def _broken(self, promise: str, event: StoredEvent, what: str) -> None:
-        self.found.append(Violation(promise, event.run, what))
-
-
-def _sendable(run_id: str, run: _RunRecord) -> Iterator[Violation]:
-    """S7, of the conversation as the next model call would have it."""
-    waiting: list[str] = []
-    for message in build_transcript(run.events, run_id):
-        if isinstance(message, AssistantMessage):
-            if waiting:
-                yield Violation("S7", run_id, f"no results for calls {waiting}")
-            waiting = [call.id for call in message.tool_calls]
-            continue
-        yield from _heard(run_id, message, waiting)
-        waiting = []
-    if waiting:
-        yield Violation("S7", run_id, f"no results for calls {waiting}")
-
-
-def _heard(run_id: str, message: UserMessage, waiting: list[str]) -> Iterator[Violation]:
-    given = [block.call_id for block in message.content if isinstance(block, ToolResultBlock)]
-    if given != waiting:
-        yield Violation("S7", run_id, f"results of calls {given} for calls {waiting}")
-    if any(isinstance(block, TextBlock) and not block.text.strip() for block in message.content):
-        yield Violation("S7", run_id, "an empty block")
+    def _report(self, promise: str, event: StoredEvent, description: str) -> None:
+        self.violations.append(Violation(promise, event.run, description))

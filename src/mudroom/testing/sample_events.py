@@ -1,4 +1,4 @@
-"""One event of every stored kind, each with every field set: what a journal, a screen or an export must be able to carry."""
+"""Sample events: one of every stored type, with every field set."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ _ANSWER = AssistantMessage(
     (
         ThinkingBlock("Let me look…", "sig"),
         ThinkingBlock("", "", "c2VjcmV0"),
-        TextBlock("I shall read it.", "seal"),
+        TextBlock("I will read it.", "seal"),
         _CALL,
     ),
     stop_reason=StopReason.CALLS,
@@ -57,8 +57,8 @@ _BRIEF = Brief(
     run_id="1.2.1",
     agent=Agent(
         name="explore",
-        description="Looks.",
-        instructions="You look, and write nothing.",
+        description="Searches the code.",
+        instructions="Search and change nothing.",
         tools=("read", "grep"),
         model="inherit",
         budget=Budget(turns=30),
@@ -113,13 +113,13 @@ _REPORT = Report(
 
 
 def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[StoredEvent, ...]:
-    """One event of every stored kind, in the order of the bracket grammar. `at`: seconds since 1970."""
-    thread = f"s1#{run}#2"
+    """Return one event of every stored type, in the order of a session. `at`: seconds since 1970."""
+    prompt_id = f"s1#{run}#2"
     judged = PermissionDecided(
         at=at,
         run=run,
         turn=2,
-        prompt_id=thread,
+        prompt_id=prompt_id,
         call_id="toolu_1",
         name="read",
         verdict="ask",
@@ -131,40 +131,45 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
     )
     return (
         SessionOpened(
-            at=at, session="s1", cwd="/home/someone/project", version="0.1.0", sandbox="off"
+            at=at,
+            session="s1",
+            cwd="/home/someone/project",
+            version="0.1.0",
+            sandbox="off",
+            granted=("network", "allow bash(make)"),
         ),
-        RunStarted(at=at, run=run, prompt_id=thread, brief=_BRIEF),
-        RunResumed(at=at, run=run, prompt_id=thread),
+        RunStarted(at=at, run=run, prompt_id=prompt_id, brief=_BRIEF),
+        RunResumed(at=at, run=run, prompt_id=prompt_id),
         NoteInjected(
             at=at,
             run=run,
             turn=1,
-            prompt_id=thread,
+            prompt_id=prompt_id,
             text="All calls failed: try another way.",
             origin="person",
         ),
-        TurnStarted(at=at, run=run, turn=2, prompt_id=thread, grace=Reason.MAX_TURNS),
+        TurnStarted(at=at, run=run, turn=2, prompt_id=prompt_id, grace=Reason.MAX_TURNS),
         ModelCallRetried(
             at=at,
             run=run,
             turn=2,
-            prompt_id=thread,
+            prompt_id=prompt_id,
             attempt=1,
             delay=0.5,
             status=529,
             error="overloaded",
         ),
         TurnFailed(
-            at=at, run=run, turn=2, prompt_id=thread, error="connection lost", transient=True
+            at=at, run=run, turn=2, prompt_id=prompt_id, error="connection lost", transient=True
         ),
-        TurnFinished(at=at, run=run, turn=2, prompt_id=thread, message=_ANSWER, seconds=0.75),
+        TurnFinished(at=at, run=run, turn=2, prompt_id=prompt_id, message=_ANSWER, seconds=0.75),
         judged,
-        ToolCallStarted(at=at, run=run, turn=2, prompt_id=thread, call=_CALL),
+        ToolCallStarted(at=at, run=run, turn=2, prompt_id=prompt_id, call=_CALL),
         FileWriteIntended(
             at=at,
             run=run,
             turn=2,
-            prompt_id=thread,
+            prompt_id=prompt_id,
             call_id="toolu_1",
             path="src/b.py",
             after="e3b0c442",
@@ -174,13 +179,13 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
             at=at,
             run=run,
             turn=2,
-            prompt_id=thread,
+            prompt_id=prompt_id,
             call_id="toolu_1",
             name="read",
             result=_RESULT,
             seconds=0.01,
             refused=True,
         ),
-        RunFinished(at=at, run=run, turn=3, prompt_id=thread, report=_REPORT),
+        RunFinished(at=at, run=run, turn=3, prompt_id=prompt_id, report=_REPORT),
         SessionClosed(at=at),
     )

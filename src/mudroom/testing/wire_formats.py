@@ -1,4 +1,4 @@
-"""How three providers write one answer, streamed or whole: the model server's side of the wires."""
+"""Wire formats of three providers, as a server writes them: one answer, streamed or whole."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ import msgspec
 from .._core.messages import StopReason, TextBlock, ThinkingBlock, ToolCallBlock, Usage
 
 Block = TextBlock | ThinkingBlock | ToolCallBlock
-_JSON = msgspec.json.encode
-_PIECE = 24
+_encode = msgspec.json.encode
+_CHUNK = 24
+"""Characters of text in one event of a stream."""
 
 
 class WireAnswer(msgspec.Struct, frozen=True):
-    """One answer in no dialect. `id` must differ between the answers of a server."""
+    """One answer, independent of a provider. `id` must differ between the answers of a server."""
 
     blocks: tuple[Block, ...]
     model: str
@@ -24,48 +25,48 @@ class WireAnswer(msgspec.Struct, frozen=True):
     stop_reason: StopReason
 
 
-def anthropic_whole(reply: WireAnswer) -> bytes:
-    """A Messages answer."""
-    content = [_anthropic_block(block) for block in reply.blocks]
-    return _JSON(
-        _anthropic_message(reply)
-        | {"content": content, "stop_reason": _ANTHROPIC_STOP[reply.stop_reason]}
+def anthropic_whole(answer: WireAnswer) -> bytes:
+    """Return a Messages answer as JSON."""
+    content = [_anthropic_block(block) for block in answer.blocks]
+    return _encode(
+        _anthropic_message(answer)
+        | {"content": content, "stop_reason": _ANTHROPIC_STOP[answer.stop_reason]}
     )
 
 
-def anthropic_stream(reply: WireAnswer) -> Iterator[bytes]:
-    """A Messages answer as events."""
+def anthropic_stream(answer: WireAnswer) -> Iterator[bytes]:
+    """Yield a Messages answer as server-sent events."""
     yield _event(
         "message_start",
-        message=_anthropic_message(reply)
-        | {"usage": _anthropic_usage(reply.usage) | {"output_tokens": 1}},
+        message=_anthropic_message(answer)
+        | {"usage": _anthropic_usage(answer.usage) | {"output_tokens": 1}},
     )
     yield _event("ping")
-    for index, block in enumerate(reply.blocks):
+    for index, block in enumerate(answer.blocks):
         empty, deltas = _anthropic_deltas(block)
         yield _event("content_block_start", index=index, content_block=empty)
         for delta in deltas:
             yield _event("content_block_delta", index=index, delta=delta)
         yield _event("content_block_stop", index=index)
-    ending = {"stop_reason": _ANTHROPIC_STOP[reply.stop_reason], "stop_sequence": None}
-    yield _event("message_delta", delta=ending, usage={"output_tokens": reply.usage.output_tokens})
+    ending = {"stop_reason": _ANTHROPIC_STOP[answer.stop_reason], "stop_sequence": None}
+    yield _event("message_delta", delta=ending, usage={"output_tokens": answer.usage.output_tokens})
     yield _event("message_stop")
 
 
 def _event(name: str, **fields: Any) -> bytes:
-    return b"event: %b\ndata: %b\n\n" % (name.encode(), _JSON({"type": name, **fields}))
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), _encode({"type": name, **fields}))
 
 
-def _anthropic_message(reply: WireAnswer) -> dict[str, Any]:
+def _anthropic_message(answer: WireAnswer) -> dict[str, Any]:
     return {
-        "id": reply.id,
+        "id": answer.id,
         "type": "message",
         "role": "assistant",
-        "model": reply.model,
+        "model": answer.model,
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": _anthropic_usage(reply.usage),
+        "usage": _anthropic_usage(answer.usage),
     }
 
 
@@ -96,26 +97,26 @@ def _anthropic_block(block: Block) -> dict[str, Any]:
 
 
 def _anthropic_deltas(block: Block) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    whole = _anthropic_block(block)
+    content = _anthropic_block(block)
     match block:
         case TextBlock():
-            return whole | {"text": ""}, [
-                {"type": "text_delta", "text": piece} for piece in _pieces(block.text)
+            return content | {"text": ""}, [
+                {"type": "text_delta", "text": chunk} for chunk in _chunks(block.text)
             ]
         case ThinkingBlock(redacted=data) if data:
-            return whole, []
+            return content, []
         case ThinkingBlock():
-            thoughts = [
-                {"type": "thinking_delta", "thinking": piece} for piece in _pieces(block.text)
+            thinking = [
+                {"type": "thinking_delta", "thinking": chunk} for chunk in _chunks(block.text)
             ]
-            return whole | {"thinking": "", "signature": ""}, [
-                *thoughts,
+            return content | {"thinking": "", "signature": ""}, [
+                *thinking,
                 {"type": "signature_delta", "signature": block.signature},
             ]
         case ToolCallBlock():
-            pieces = ["", *_pieces(_arguments(block))]
-            return whole | {"input": {}}, [
-                {"type": "input_json_delta", "partial_json": piece} for piece in pieces
+            chunks = ["", *_chunks(_arguments(block))]
+            return content | {"input": {}}, [
+                {"type": "input_json_delta", "partial_json": chunk} for chunk in chunks
             ]
 
 
@@ -128,61 +129,61 @@ _ANTHROPIC_STOP = {
 }
 
 
-def openai_whole(reply: WireAnswer) -> bytes:
-    """A Chat Completions answer."""
-    calls = [_openai_call(block) for block in reply.blocks if isinstance(block, ToolCallBlock)]
-    thoughts = "".join(block.text for block in reply.blocks if isinstance(block, ThinkingBlock))
+def openai_whole(answer: WireAnswer) -> bytes:
+    """Return a Chat Completions answer as JSON."""
+    calls = [_openai_call(block) for block in answer.blocks if isinstance(block, ToolCallBlock)]
+    thinking = "".join(block.text for block in answer.blocks if isinstance(block, ThinkingBlock))
     message: dict[str, Any] = {
         "role": "assistant",
-        "content": "".join(b.text for b in reply.blocks if isinstance(b, TextBlock)) or None,
+        "content": "".join(b.text for b in answer.blocks if isinstance(b, TextBlock)) or None,
     }
-    message |= ({"reasoning_content": thoughts} if thoughts else {}) | (
-        {"tool_calls": calls} if calls else {}
-    )
+    if thinking:
+        message["reasoning_content"] = thinking
+    if calls:
+        message["tool_calls"] = calls
     choice = {
         "index": 0,
         "message": message,
-        "finish_reason": _OPENAI_STOP[reply.stop_reason],
+        "finish_reason": _OPENAI_STOP[answer.stop_reason],
         "logprobs": None,
     }
-    frame = {"id": reply.id, "object": "chat.completion", "created": 0, "model": reply.model}
-    return _JSON(frame | {"choices": [choice], "usage": _openai_usage(reply.usage)})
+    frame = {"id": answer.id, "object": "chat.completion", "created": 0, "model": answer.model}
+    return _encode(frame | {"choices": [choice], "usage": _openai_usage(answer.usage)})
 
 
-def openai_stream(reply: WireAnswer) -> Iterator[bytes]:
-    """A Chat Completions answer as chunks."""
-    yield _chunk(reply, {"role": "assistant", "content": ""})
+def openai_stream(answer: WireAnswer) -> Iterator[bytes]:
+    """Yield a Chat Completions answer as server-sent events."""
+    yield _chunk(answer, {"role": "assistant", "content": ""})
     index = -1
-    for block in reply.blocks:
+    for block in answer.blocks:
         match block:
             case TextBlock():
-                yield from (_chunk(reply, {"content": piece}) for piece in _pieces(block.text))
+                yield from (_chunk(answer, {"content": chunk}) for chunk in _chunks(block.text))
             case ThinkingBlock():
                 yield from (
-                    _chunk(reply, {"reasoning_content": piece}) for piece in _pieces(block.text)
+                    _chunk(answer, {"reasoning_content": chunk}) for chunk in _chunks(block.text)
                 )
             case ToolCallBlock():
                 index += 1
-                whole = _openai_call(block)
-                empty = whole | {"function": {"name": block.name, "arguments": ""}}
-                yield _chunk(reply, {"tool_calls": [{"index": index, **empty}]})
-                for piece in _pieces(_arguments(block)):
+                empty = _openai_call(block) | {"function": {"name": block.name, "arguments": ""}}
+                yield _chunk(answer, {"tool_calls": [{"index": index, **empty}]})
+                for chunk in _chunks(_arguments(block)):
                     yield _chunk(
-                        reply, {"tool_calls": [{"index": index, "function": {"arguments": piece}}]}
+                        answer, {"tool_calls": [{"index": index, "function": {"arguments": chunk}}]}
                     )
-    yield _chunk(reply, {}, _OPENAI_STOP[reply.stop_reason])
-    yield _data(_openai_frame(reply) | {"choices": [], "usage": _openai_usage(reply.usage)})
+    yield _chunk(answer, {}, _OPENAI_STOP[answer.stop_reason])
+    yield _data(_openai_frame(answer) | {"choices": [], "usage": _openai_usage(answer.usage)})
     yield b"data: [DONE]\n\n"
 
 
-def _chunk(reply: WireAnswer, delta: dict[str, Any], finish: str | None = None) -> bytes:
+def _chunk(answer: WireAnswer, delta: dict[str, Any], finish: str | None = None) -> bytes:
     return _data(
-        _openai_frame(reply) | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
+        _openai_frame(answer) | {"choices": [{"index": 0, "delta": delta, "finish_reason": finish}]}
     )
 
 
-def _openai_frame(reply: WireAnswer) -> dict[str, Any]:
-    return {"id": reply.id, "object": "chat.completion.chunk", "created": 0, "model": reply.model}
+def _openai_frame(answer: WireAnswer) -> dict[str, Any]:
+    return {"id": answer.id, "object": "chat.completion.chunk", "created": 0, "model": answer.model}
 
 
 def _openai_call(call: ToolCallBlock) -> dict[str, Any]:
@@ -212,60 +213,65 @@ _OPENAI_STOP = {
 }
 
 
-def google_whole(reply: WireAnswer) -> bytes:
-    """A generateContent answer."""
-    return _JSON(
-        _candidate(reply, [_part(block) for block in reply.blocks], _GOOGLE_STOP[reply.stop_reason])
+def google_whole(answer: WireAnswer) -> bytes:
+    """Return a generateContent answer as JSON."""
+    return _encode(
+        _candidate(
+            answer, [_part(block) for block in answer.blocks], _GOOGLE_STOP[answer.stop_reason]
+        )
     )
 
 
-def google_stream(reply: WireAnswer) -> Iterator[bytes]:
-    """A generateContent answer as events; a call comes whole, words come in pieces, a seal on the last one."""
+def google_stream(answer: WireAnswer) -> Iterator[bytes]:
+    """Yield a generateContent answer as server-sent events.
+
+    A call is one event. Text is sent in chunks, the last of which carries the signature.
+    """
     parts: list[dict[str, Any]] = []
-    for block in reply.blocks:
-        whole = _part(block)
-        pieces = [] if isinstance(block, ToolCallBlock) else list(_pieces(block.text))
-        for piece in pieces[:-1]:
+    for block in answer.blocks:
+        part = _part(block)
+        chunks = [] if isinstance(block, ToolCallBlock) else list(_chunks(block.text))
+        for chunk in chunks[:-1]:
             parts.append(
-                {key: value for key, value in whole.items() if key != "thoughtSignature"}
-                | {"text": piece}
+                {key: value for key, value in part.items() if key != "thoughtSignature"}
+                | {"text": chunk}
             )
-        parts.append(whole | ({"text": pieces[-1]} if pieces else {}))
+        parts.append(part | ({"text": chunks[-1]} if chunks else {}))
     for part in parts[:-1]:
-        yield _data(_candidate(reply, [part]))
-    yield _data(_candidate(reply, parts[-1:], _GOOGLE_STOP[reply.stop_reason]))
+        yield _data(_candidate(answer, [part]))
+    yield _data(_candidate(answer, parts[-1:], _GOOGLE_STOP[answer.stop_reason]))
 
 
 def _part(block: Block) -> dict[str, Any]:
-    seal = {"thoughtSignature": block.signature} if block.signature else {}
+    signature = {"thoughtSignature": block.signature} if block.signature else {}
     match block:
         case TextBlock():
-            return {"text": block.text} | seal
+            return {"text": block.text} | signature
         case ThinkingBlock():
-            return {"text": block.text, "thought": True} | seal
+            return {"text": block.text, "thought": True} | signature
         case ToolCallBlock():
             return {
                 "functionCall": {"id": block.id, "name": block.name, "args": block.arguments}
-            } | seal
+            } | signature
 
 
 def _candidate(
-    reply: WireAnswer, parts: Sequence[dict[str, Any]], finish: str = ""
+    answer: WireAnswer, parts: Sequence[dict[str, Any]], finish: str = ""
 ) -> dict[str, Any]:
-    usage, ending = reply.usage, ({"finishReason": finish} if finish else {})
+    usage, ending = answer.usage, ({"finishReason": finish} if finish else {})
     counts = {
         "promptTokenCount": usage.input_tokens,
         "cachedContentTokenCount": usage.cache_read_tokens,
         "candidatesTokenCount": usage.output_tokens - usage.reasoning_tokens,
-        "thoughtsTokenCount": usage.reasoning_tokens,
+        "thinkingTokenCount": usage.reasoning_tokens,
         "totalTokenCount": usage.total_tokens,
     }
     candidate = {"content": {"role": "model", "parts": parts}, "index": 0} | ending
     return {
         "candidates": [candidate],
         "usageMetadata": counts,
-        "modelVersion": reply.model,
-        "responseId": reply.id,
+        "modelVersion": answer.model,
+        "responseId": answer.id,
     }
 
 
@@ -279,12 +285,12 @@ _GOOGLE_STOP = {
 
 
 def _data(value: Any) -> bytes:
-    return b"data: %b\n\n" % _JSON(value)
+    return b"data: %b\n\n" % _encode(value)
 
 
 def _arguments(call: ToolCallBlock) -> str:
-    return call.malformed or _JSON(call.arguments).decode()
+    return call.malformed or _encode(call.arguments).decode()
 
 
-def _pieces(text: str) -> Iterable[str]:
-    return (text[at : at + _PIECE] for at in range(0, len(text), _PIECE))
+def _chunks(text: str) -> Iterable[str]:
+    return (text[at : at + _CHUNK] for at in range(0, len(text), _CHUNK))

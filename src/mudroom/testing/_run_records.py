@@ -1,0 +1,114 @@
+"""State that the invariant checker keeps for each run and each tool call."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from msgspec import Struct
+
+from .._core.agents import Brief
+from .._core.events import (
+    PermissionDecided,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StoredEvent,
+    ToolCallStarted,
+)
+from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage
+from .._core.tools import ToolResult
+from .._engine.resume import INTERRUPTED
+from ..projections.transcript import build_transcript
+
+
+class Violation(Struct, frozen=True):
+    """A broken promise: its name ("S1" to "S10"), the run, and a description."""
+
+    promise: str
+    run: str
+    description: str
+
+    def __str__(self) -> str:
+        return f"{self.promise} in run {self.run}: {self.description}"
+
+
+class CallRecord:
+    """The recorded facts of one tool call. `process`: number of the process that started it, from 1."""
+
+    def __init__(self, started: ToolCallStarted | None, process: int) -> None:
+        self.started = started
+        self.process = process
+        self.result: ToolResult | None = None
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Return True if the result only says that the call was interrupted."""
+        return self.result is not None and self.result.error and self.result.text == INTERRUPTED
+
+
+class ActiveTime:
+    """Seconds in which a run or a run below it was active. Time between two processes does not count."""
+
+    def __init__(self, at: float) -> None:
+        self.last = at
+        self.seconds = 0.0
+        self.was_paused = False
+
+    def add(self, event: StoredEvent, *, is_own: bool) -> None:
+        """Add the time since the last event. `is_own`: the event is of the run itself, not of a run below."""
+        if not (is_own and isinstance(event, RunResumed)):
+            self.seconds += max(0.0, event.at - self.last)
+        self.last = max(self.last, event.at)
+        if isinstance(event, PermissionDecided) and event.verdict == "ask":
+            self.was_paused = True
+
+
+class RunRecord:
+    """The recorded facts of one run.
+
+    Attributes:
+        processes: number of processes that worked on the run.
+        turn: number of the current turn. turn_is_open: its answer is missing.
+        in_grace: the current turn is the grace turn.
+        answered: numbers of the turns with an answer. counted_turns: the same without the grace turn.
+        requested: ids of the calls in the last answer. used_ids: ids of all calls.
+        children: call ids that started a child. runs_below: number of runs below this one.
+    """
+
+    def __init__(self, started: RunStarted) -> None:
+        self.brief: Brief = started.brief
+        self.time = ActiveTime(started.at)
+        self.events: list[StoredEvent] = []
+        self.processes = 1
+        self.turn = 0
+        self.turn_is_open = False
+        self.in_grace = False
+        self.answered: set[int] = set()
+        self.counted_turns = 0
+        self.requested: set[str] = set()
+        self.used_ids: set[str] = set()
+        self.calls: dict[str, CallRecord] = {}
+        self.children: set[str] = set()
+        self.runs_below = 0
+        self.usage = Usage()
+        self.report: RunFinished | None = None
+
+
+def conversation_errors(run_id: str, run: RunRecord) -> Iterator[Violation]:
+    """Yield violations of S7 in the conversation of a run, as its next model call would send it."""
+    open_calls: list[str] = []
+    for message in build_transcript(run.events, run_id):
+        if isinstance(message, AssistantMessage):
+            if open_calls:
+                yield Violation("S7", run_id, f"no results for calls {open_calls}")
+            open_calls = [call.id for call in message.tool_calls]
+            continue
+        results = [block.call_id for block in message.content if isinstance(block, ToolResultBlock)]
+        if results != open_calls:
+            yield Violation("S7", run_id, f"results of calls {results} for calls {open_calls}")
+        texts = [block.text for block in message.content if isinstance(block, TextBlock)]
+        if not all(text.strip() for text in texts):
+            yield Violation("S7", run_id, "an empty block")
+        open_calls = []
+    if open_calls:
+        yield Violation("S7", run_id, f"no results for calls {open_calls}")
