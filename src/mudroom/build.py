@@ -111,7 +111,8 @@ def load_recorded_options(wish: SessionOptions) -> SessionOptions:
 
     Raises UnknownName when there is no such session.
     """
-    from .journals.sqlite.journal import find_by_id, open_reader
+    from .journals.sqlite.reader import open_reader
+    from .journals.sqlite.store import find_by_id
 
     record = open_reader(
         find_by_id(wish.home or config.find_home(_environment_of(wish)), wish.resume)
@@ -140,8 +141,9 @@ def load_recorded_options(wish: SessionOptions) -> SessionOptions:
 
 async def copy_journal(wish: SessionOptions, journal: Journal) -> None:
     """Copy the record of the session that is resumed into a fork's own journal; not the runs another process is at work on."""
-    from .journals.sqlite.journal import open_reader
-    from .journals.sqlite.store import find_by_id, writer_pid
+    from .journals.sqlite.lock import writer_pid
+    from .journals.sqlite.reader import open_reader
+    from .journals.sqlite.store import find_by_id
 
     path = find_by_id(wish.home or config.find_home(_environment_of(wish)), wish.resume)
     live = bool(writer_pid(path))

@@ -67,7 +67,8 @@ class ModelRegistry:
         return self._create_http_model(provider, model)
 
     def _create_replay_model(self, asked: str) -> Model:
-        from .journals.sqlite.journal import find_by_id, open_reader
+        from .journals.sqlite.reader import open_reader
+        from .journals.sqlite.store import find_by_id
         from .models.replay_model import ReplayModel
 
         events = list(open_reader(find_by_id(self._home, asked.partition(":")[2])).read())

@@ -13,7 +13,8 @@ import pytest
 
 from mudroom._core.events import NoteInjected
 from mudroom.errors import JournalError
-from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.journal_conformance import count_appends_until_failure
 
 _APPEND_FOR_EVER = """

@@ -5,7 +5,8 @@ import pytest
 
 from mudroom.errors import UnknownName, UsageError
 from mudroom.journals.sqlite.journal import SqliteJournal
-from mudroom.journals.sqlite.store import find_by_id, list_sessions, lock, session_path, unlock
+from mudroom.journals.sqlite.lock import lock, unlock
+from mudroom.journals.sqlite.store import find_by_id, list_sessions, session_path
 from mudroom.testing.sample_events import every_event
 
 

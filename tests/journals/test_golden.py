@@ -12,7 +12,7 @@ from mudroom._core.events import RunFinished
 from mudroom._version import __version__
 from mudroom.cli.commands.root import COMMANDS
 from mudroom.errors import JournalNewer
-from mudroom.journals.sqlite.journal import open_reader
+from mudroom.journals.sqlite.reader import open_reader
 from mudroom.journals.sqlite.repair import check_journal
 from mudroom.models.scripted import Request, ScriptedModel
 

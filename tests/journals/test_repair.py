@@ -12,8 +12,9 @@ from mudroom._core.agents import Agent, Brief, Reason
 from mudroom._core.budgets import Budget
 from mudroom._core.events import NoteInjected, RunFinished, RunStarted, SessionOpened, StoredEvent
 from mudroom.errors import JournalBusy, JournalDamaged, JournalNewer
-from mudroom.journals.sqlite.journal import TORN_TAIL_NOTICE, SqliteJournal, open_reader
+from mudroom.journals.sqlite.journal import TORN_TAIL_NOTICE, SqliteJournal
 from mudroom.journals.sqlite.page_recovery import has_torn_tail, recover_records
+from mudroom.journals.sqlite.reader import open_reader
 from mudroom.journals.sqlite.repair import LOST_TEXT, check_journal, repair_journal
 from mudroom.models.scripted import ScriptedModel
 from mudroom.testing.sample_events import every_event

@@ -13,7 +13,8 @@ import pytest
 
 from mudroom._core.events import NoteInjected
 from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNewer
-from mudroom.journals.sqlite.journal import SqliteJournal, open_reader, read_header
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.reader import open_reader, read_header
 from mudroom.journals.sqlite.schema import write_name
 from mudroom.testing.journal_conformance import CHECKS, Check
 from mudroom.testing.sample_events import every_event
@@ -31,7 +32,7 @@ async def _written(path: Path, count: int = 100) -> Path:
 
 
 def _counted_elsewhere(path: Path) -> int:
-    code = "import sys; from mudroom.journals.sqlite.journal import open_reader; print(sum(1 for _ in open_reader(sys.argv[1]).read()))"
+    code = "import sys; from mudroom.journals.sqlite.reader import open_reader; print(sum(1 for _ in open_reader(sys.argv[1]).read()))"
     return int(
         subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=True).stdout
     )
@@ -142,9 +143,9 @@ async def test_two_openings_of_one_new_session(tmp_path: Path) -> None:
 async def test_a_file_that_is_no_journal(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "s1.db"
     path.write_bytes(content)
-    with pytest.raises(JournalDamaged, match=r"s1\.db.*left as it is"):
+    with pytest.raises(JournalDamaged, match=r"s1\.db.*unchanged"):
         open_reader(path)
-    with pytest.raises(JournalDamaged, match=r"s1\.db.*left as it is"):
+    with pytest.raises(JournalDamaged, match=r"s1\.db.*unchanged"):
         SqliteJournal.open(path, session="s1", create=False)
     assert path.read_bytes() == content and not list(tmp_path.glob("*.lock"))
 
@@ -190,7 +191,7 @@ async def test_inner_damage_is_loud_and_named(
     path = await _written(tmp_path / "s1.db")
     _spoil(path, statement, value)
     seen: list[float] = []
-    with pytest.raises(JournalDamaged, match=rf"{words}.*s1\.db.*left as it is"):
+    with pytest.raises(JournalDamaged, match=rf"{words}.*s1\.db.*unchanged"):
         for event in open_reader(path).read():
             seen.append(event.at)
     assert seen == list(range(49))

@@ -206,7 +206,7 @@ async def test_wrong_words_about_sessions_are_told(mudroom: Any) -> None:
         (("--fork-session", "-p", "x"), "--continue or --resume"),
         (("--session-id", "7", "-p", "x"), "must be a UUID"),
         (("-r", "-p", "x"), "nobody can be asked"),
-        (("--name", "abc", "-p", "x", "--model", "offline"), "could be taken for an id"),
+        (("--name", "abc", "-p", "x", "--model", "offline"), "looks like a session id"),
         (("resume",), "no session of this folder"),
         (("delete", "nobody"), "unknown session"),
         (("--max-budget-usd", "0", "-p", "x"), "0"),

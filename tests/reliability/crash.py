@@ -28,7 +28,8 @@ from mudroom import AssistantMessage, Session
 from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._core.ports import CommandResult
 from mudroom._core.tools import Tool, ToolResult
-from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.tools import builtin_tools
 

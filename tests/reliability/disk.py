@@ -13,7 +13,8 @@ from pathlib import Path
 
 from mudroom import MudroomError, Session
 from mudroom._core.events import RunStarted, StoredEvent
-from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 SESSION = "00000000-0000-4000-8000-000000000000"

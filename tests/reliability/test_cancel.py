@@ -30,7 +30,7 @@ from mudroom import (
     ToolResultBlock,
 )
 from mudroom._core.events import Delta, FileWriteIntended, RunFinished
-from mudroom.journals.sqlite.journal import open_reader
+from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.invariants import find_violations
 

@@ -30,7 +30,7 @@ from mudroom._core.events import (
     ToolCallStarted,
     TurnFinished,
 )
-from mudroom.journals.sqlite.journal import open_reader
+from mudroom.journals.sqlite.reader import open_reader
 from mudroom.projections.transcript import build_transcript
 from mudroom.replay import replay
 from mudroom.testing.invariants import find_violations

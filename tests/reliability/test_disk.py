@@ -17,7 +17,8 @@ from typing import NamedTuple
 import pytest
 
 from mudroom._core.events import StoredEvent, ToolCallFinished
-from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))

@@ -19,7 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from mudroom import JournalError
 from mudroom._core.events import NoteInjected, StoredEvent
 from mudroom.errors import JournalBusy
-from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.reader import open_reader
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 TEXTS = st.lists(

@@ -45,7 +45,8 @@ from mudroom._core.events import (
 )
 from mudroom._engine.loop_detection import STOP_AFTER
 from mudroom.errors import JournalBusy, JournalDamaged, ModelRefused
-from mudroom.journals.sqlite.journal import SqliteJournal, open_reader
+from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.reader import open_reader
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
 from mudroom.testing.invariants import find_violations

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mudroom import ToolCallBlock
-from mudroom.journals.sqlite.journal import open_reader
+from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.invariants import find_violations
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 

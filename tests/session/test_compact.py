@@ -12,7 +12,8 @@ from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._engine.compaction import SUMMARY_PROMPT
 from mudroom.errors import ModelRefused
 from mudroom.journals.memory import MemoryJournal
-from mudroom.journals.sqlite.journal import find_by_id, open_reader
+from mudroom.journals.sqlite.reader import open_reader
+from mudroom.journals.sqlite.store import find_by_id
 from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.replay import replay
 

@@ -1,1 +1,1 @@
-"""Where the record of a session is kept: one SQLite file each, or memory."""
+"""Journals: the event records of sessions, in SQLite files or in memory."""

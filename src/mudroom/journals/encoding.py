@@ -1,4 +1,4 @@
-"""Events as bytes and back: the one encoding that all journals share."""
+"""Event encoding shared by all journals: events to JSON bytes and back."""
 
 from __future__ import annotations
 
@@ -14,26 +14,25 @@ _decoder = msgspec.json.Decoder(StoredEvent)
 
 
 def encode(event: StoredEvent) -> bytes:
-    """The event as JSON in UTF-8. What JSON cannot hold is recorded as its `repr`; text is cleaned as `clean` says.
+    """Encode an event as JSON in UTF-8.
 
-    Raises JournalError for what is no stored event, or nests too deeply to be written.
+    Values that JSON cannot hold are stored as their `repr`. Surrogates are replaced as in `replace_surrogates`.
+
+    Raises JournalError for a Delta, and for an event that nests too deeply.
     """
     if isinstance(event, Delta):
-        raise JournalError(
-            "a delta is shown, never stored", remedy="Append the whole answer instead."
-        )
+        raise JournalError("a Delta cannot be stored", remedy="Append the whole answer instead.")
     try:
         return _encoder.encode(event)
     except UnicodeEncodeError:
         return _encoder.encode(replace_surrogates(msgspec.to_builtins(event, enc_hook=repr)))
     except RecursionError as error:
-        raise JournalError(
-            "an event nests too deeply to be recorded", where=f"run {event.run}"
-        ) from error
+        message = "an event nests too deeply to be recorded"
+        raise JournalError(message, where=f"run {event.run}") from error
 
 
 def decode(body: bytes) -> StoredEvent:
-    """The event those bytes stand for. Raises ValueError when they are not one."""
+    """Decode an event. Raises ValueError if the bytes are not an event."""
     try:
         return _decoder.decode(body)
     except RecursionError as error:
@@ -41,13 +40,14 @@ def decode(body: bytes) -> StoredEvent:
 
 
 def replace_surrogates(value: Any) -> Any:
-    """The same value with text that UTF-8 can hold: surrogate pairs joined, lone surrogates replaced by U+FFFD."""
+    """Return the value with text that UTF-8 can hold, at any depth of dicts, lists and tuples.
+
+    Surrogate pairs become one character; lone surrogates become U+FFFD.
+    """
     if isinstance(value, str):
-        return (
-            value
-            if value.isascii()
-            else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-        )
+        if value.isascii():
+            return value
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
         return {replace_surrogates(key): replace_surrogates(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""A journal in memory: the public fake, and the record of sessions that nobody wants to keep."""
+"""Journal in memory: for tests, and for sessions that are not kept."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from .encoding import decode, encode
 
 
 class MemoryJournal:
-    """Keeps events as the bytes a file would hold, so that what is read is what any journal would give back.
+    """Journal that keeps events in memory, encoded as a file would hold them.
 
     Arguments:
-        room: appends that succeed before the journal fails as a full disk does; None is no end.
+        capacity: number of appends that succeed before the journal fails like a full disk; None is no limit.
     """
 
     def __init__(self, *, capacity: int | None = None) -> None:
         self._bodies: list[bytes] = []
-        self._room = capacity
-        self._open = True
+        self._capacity = capacity
+        self._is_open = True
 
     async def append(self, *events: StoredEvent) -> None:
-        """Record events, in order. Raises JournalError when closed or full, and then none of them is kept."""
-        if not self._open:
+        """Append events in order. Raises JournalError if closed or full; then none of them is kept."""
+        if not self._is_open:
             raise JournalError("the journal is closed")
         bodies = [encode(event) for event in events]
-        if self._room is not None:
-            if self._room <= 0:
+        if self._capacity is not None:
+            if self._capacity <= 0:
                 raise JournalError("the journal is full", remedy="Nothing more can be recorded.")
-            self._room -= 1
+            self._capacity -= 1
         self._bodies += bodies
 
     def read(self) -> Iterator[StoredEvent]:
-        """All events recorded before this call, oldest first."""
+        """Yield all events recorded before this call, oldest first."""
         return map(decode, tuple(self._bodies))
 
     async def close(self) -> None:
-        """Append no more; what was recorded can still be read."""
-        self._open = False
+        """End appending. Recorded events can still be read."""
+        self._is_open = False

@@ -15,7 +15,7 @@ from .._core.events import RunFinished, RunStarted, SessionOpened, StoredEvent
 from .._core.messages import Usage
 from ..errors import JournalError, UnknownName
 from ..journals.encoding import decode, encode
-from ..journals.sqlite.journal import open_reader
+from ..journals.sqlite.reader import open_reader
 from ..journals.sqlite.store import SessionInfo, find_by_id, list_sessions, session_path
 
 MAX_LISTED = 200

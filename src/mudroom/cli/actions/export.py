@@ -15,8 +15,8 @@ import msgspec
 from ..._core.events import SessionOpened, StoredEvent
 from ..._core.messages import AssistantMessage, Message, TextBlock, ToolCallBlock, ToolResultBlock
 from ...journals.encoding import encode
-from ...journals.sqlite.journal import open_reader
-from ...journals.sqlite.store import write_private_file
+from ...journals.sqlite.private_files import write_private_file
+from ...journals.sqlite.reader import open_reader
 from ...output_filters.redaction import Redactor
 from ...projections.run_tree import RunTree, RunView
 from ...projections.transcript import build_transcript

@@ -146,7 +146,7 @@ def project_folder_name(cwd: str) -> str:
 
 def write_transcripts(session: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
     """Write a session's transcripts below a folder, for the user alone; the files."""
-    from ...journals.sqlite.store import make_private_folder, write_private_file
+    from ...journals.sqlite.private_files import make_private_folder, write_private_file
 
     fold = ClaudeTranscripts(session)
     for event in events:

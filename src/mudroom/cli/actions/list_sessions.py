@@ -16,9 +16,10 @@ from msgspec import Struct
 
 from ..._core.events import SessionOpened, StoredEvent
 from ...errors import JournalError, UnknownName, UsageError
-from ...journals.sqlite.journal import open_reader
+from ...journals.sqlite.lock import writer_pid
+from ...journals.sqlite.reader import open_reader
 from ...journals.sqlite.session_names import find_session
-from ...journals.sqlite.store import SessionInfo, list_sessions, writer_pid
+from ...journals.sqlite.store import SessionInfo, list_sessions
 from ...projections.run_tree import RunTree
 from ..output.progress import should_color
 from ..output.text import choose_glyphs, format_tokens, sanitize_line, truncate

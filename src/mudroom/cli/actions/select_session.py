@@ -101,7 +101,7 @@ def sessions_of_folder(home: str, cwd: str) -> Iterator[SessionInfo]:
 
 def session_folder(path: Path) -> str:
     """The folder a recorded session works in, "" when its record cannot be read."""
-    from ...journals.sqlite.journal import read_header
+    from ...journals.sqlite.reader import read_header
 
     try:
         first = read_header(path)[1]
@@ -132,7 +132,7 @@ def unfinished_events(opened: Session, home: str) -> list[StoredEvent]:
     roots = set(opened.unfinished_runs)
     if not roots:
         return []
-    from ...journals.sqlite.journal import open_reader
+    from ...journals.sqlite.reader import open_reader
 
     return [
         event

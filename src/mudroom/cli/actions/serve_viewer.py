@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from ...errors import UsageError
 from ...journals.encoding import decode, encode
-from ...journals.sqlite.journal import open_reader
+from ...journals.sqlite.reader import open_reader
 from ...journals.sqlite.store import session_path
 from ...output_filters.redaction import Redactor
 from ...viewer.export import render_single_file

@@ -13,8 +13,9 @@ import msgspec
 from ..._core.events import RunStarted, SessionOpened, StoredEvent
 from ...config import Settings
 from ...errors import UsageError
-from ...journals.sqlite.journal import open_reader
-from ...journals.sqlite.store import SessionInfo, delete_session, require_no_writer
+from ...journals.sqlite.lock import require_no_writer
+from ...journals.sqlite.reader import open_reader
+from ...journals.sqlite.store import SessionInfo, delete_session
 from ...pricing import calculate_cost
 from ...projections.ledger import LedgerBuilder
 from ...projections.run_tree import RunTree, RunView

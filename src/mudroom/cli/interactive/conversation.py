@@ -143,7 +143,7 @@ class Conversation:
 
     def read_events(self) -> Iterable[StoredEvent]:
         """All that is recorded of the session."""
-        from ...journals.sqlite.journal import open_reader
+        from ...journals.sqlite.reader import open_reader
 
         return open_reader(session_path(self.settings.home, self.session.id)).read()
 

@@ -1,1 +1,1 @@
-"""Sessions in SQLite files."""
+"""Journals in SQLite files, one file per session."""

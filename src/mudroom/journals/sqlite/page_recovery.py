@@ -1,7 +1,7 @@
-"""Records taken straight from the pages of a SQLite file, for when SQLite itself cannot get at them any more.
+"""Recovery of records from the raw pages of a SQLite file, for files that SQLite cannot read any more.
 
-A table's rows lie in leaf pages; what is too long for one goes on in a chain of overflow pages. A record counts only when its
-checksum fits, so that nothing can be mistaken for one. The format: https://sqlite.org/fileformat2.html
+The rows of a table are in leaf pages; a long row continues in a chain of overflow pages. A record counts only if its
+checksum is right, so no other bytes are mistaken for one. Format: https://sqlite.org/fileformat2.html
 """
 
 from __future__ import annotations
@@ -10,113 +10,152 @@ from collections.abc import Iterator
 from pathlib import Path
 from zlib import crc32
 
-_LEAF = 0x0D
-_INTEGERS = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
+_LEAF_PAGE = 0x0D
+_INTEGER_SIZES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
+"""Serial type of an integer column -> bytes of its value. Types 8 and 9 are the constants 0 and 1."""
+
 _COLUMNS = 5
+_LOG_HEADER = 32
+_FRAME_HEADER = 24
 
 
 def recover_records(path: Path) -> dict[int, bytes]:
-    """Number -> JSON of every whole record that is found, in the file or in the log beside it."""
+    """Return number -> JSON of every intact record in the file or in the log beside it, in order."""
     file = path.read_bytes()
     size = _page_size(file)
     pages = {n: file[(n - 1) * size : n * size] for n in range(1, len(file) // size + 1)}
-    log = path.with_name(path.name + "-wal")
+    log = _log_path(path)
     if log.exists():
-        pages.update(_logged(log.read_bytes(), size))
-    found: dict[int, bytes] = {}
-    for n, page in pages.items():
-        for seq, body in _rows(page, 100 if n == 1 else 0, pages):
-            found.setdefault(seq, body)
-    return dict(sorted(found.items()))
+        pages.update(_committed_pages(log.read_bytes(), size))
+    records: dict[int, bytes] = {}
+    for number, page in pages.items():
+        # The first page begins with the 100 bytes of the file header.
+        for seq, body in _rows(page, 100 if number == 1 else 0, pages):
+            records.setdefault(seq, body)
+    return dict(sorted(records.items()))
 
 
 def has_torn_tail(path: Path) -> bool:
-    """Whether the log beside a file ends in what was being written when its process or machine died."""
-    log = path.with_name(path.name + "-wal")
+    """Return True if the log beside a file ends in an unfinished transaction of a killed process."""
+    log = _log_path(path)
     data = log.read_bytes() if log.exists() else b""
-    if len(data) < 32:
+    if len(data) < _LOG_HEADER:
         return False
-    frame = int.from_bytes(data[8:12], "big") + 24
-    mark, ended, at = data[16:24], True, 32
-    while at + 24 <= len(data) and data[at + 8 : at + 16] == mark:
-        ended = data[at + 4 : at + 8] != bytes(4) and at + frame <= len(data)
-        at += frame
-    return not ended
+    frame_size = int.from_bytes(data[8:12], "big") + _FRAME_HEADER
+    salt = data[16:24]
+    is_committed = True
+    start = _LOG_HEADER
+    while start + _FRAME_HEADER <= len(data) and data[start + 8 : start + 16] == salt:
+        is_complete = start + frame_size <= len(data)
+        is_committed = is_complete and _is_commit_frame(data, start)
+        start += frame_size
+    return not is_committed
+
+
+def _log_path(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _is_commit_frame(log: bytes, start: int) -> bool:
+    return log[start + 4 : start + 8] != bytes(4)
 
 
 def _page_size(file: bytes) -> int:
     size = int.from_bytes(file[16:18], "big")
-    return 65536 if size == 1 else size if size >= 512 and size & (size - 1) == 0 else 4096
+    if size == 1:
+        return 65536
+    is_power_of_two = size >= 512 and size & (size - 1) == 0
+    return size if is_power_of_two else 4096
 
 
-def _logged(log: bytes, size: int) -> dict[int, bytes]:
-    """The pages of the log's own generation, up to the last transaction that was ended."""
-    found, pending, mark, at = dict[int, bytes](), dict[int, bytes](), log[16:24], 32
-    while at + 24 + size <= len(log) and log[at + 8 : at + 16] == mark:
-        pending[int.from_bytes(log[at : at + 4], "big")] = log[at + 24 : at + 24 + size]
-        if log[at + 4 : at + 8] != bytes(4):
-            found.update(pending)
-        at += 24 + size
-    return found
+def _committed_pages(log: bytes, page_size: int) -> dict[int, bytes]:
+    """Return the pages of the log's current generation, up to its last committed transaction."""
+    committed: dict[int, bytes] = {}
+    pending: dict[int, bytes] = {}
+    salt = log[16:24]
+    start = _LOG_HEADER
+    frame_size = _FRAME_HEADER + page_size
+    while start + frame_size <= len(log) and log[start + 8 : start + 16] == salt:
+        number = int.from_bytes(log[start : start + 4], "big")
+        pending[number] = log[start + _FRAME_HEADER : start + frame_size]
+        if _is_commit_frame(log, start):
+            committed.update(pending)
+        start += frame_size
+    return committed
 
 
 def _rows(page: bytes, start: int, pages: dict[int, bytes]) -> Iterator[tuple[int, bytes]]:
-    if page[start : start + 1] != bytes([_LEAF]):
+    """Yield number and JSON of the intact records in a page. `start`: offset of the page header."""
+    if page[start : start + 1] != bytes([_LEAF_PAGE]):
         return
     for n in range(int.from_bytes(page[start + 3 : start + 5], "big")):
-        place = start + 8 + 2 * n
+        pointer = start + 8 + 2 * n
         try:
-            row = _row(page, int.from_bytes(page[place : place + 2], "big"), pages)
-        except (IndexError, KeyError, UnicodeDecodeError):
+            row = _row(page, int.from_bytes(page[pointer : pointer + 2], "big"), pages)
+        except (IndexError, KeyError):
             continue
         if row:
             yield row
 
 
-def _row(page: bytes, at: int, pages: dict[int, bytes]) -> tuple[int, bytes] | None:
-    length, at = _varint(page, at)
-    seq, at = _varint(page, at)
-    payload = _payload(page, at, length, pages)
-    header, place = _varint(payload, 0)
-    kinds: list[int] = []
-    while place < header:
-        kind, place = _varint(payload, place)
-        kinds.append(kind)
-    if len(kinds) != _COLUMNS or kinds[3] < 12 or kinds[3] % 2 or kinds[4] not in _INTEGERS:
+def _row(page: bytes, offset: int, pages: dict[int, bytes]) -> tuple[int, bytes] | None:
+    length, offset = _varint(page, offset)
+    seq, offset = _varint(page, offset)
+    payload = _payload(page, offset, length, pages)
+    header, position = _varint(payload, 0)
+    types: list[int] = []
+    while position < header:
+        serial_type, position = _varint(payload, position)
+        types.append(serial_type)
+    if len(types) != _COLUMNS:
         return None
-    before = header + sum(
-        (kind - 12) // 2 if kind >= 12 else _INTEGERS.get(kind, 0) for kind in kinds[:3]
-    )
-    end = before + (kinds[3] - 12) // 2
-    body, width = payload[before:end], _INTEGERS[kinds[4]]
-    crc = kinds[4] - 8 if kinds[4] >= 8 else int.from_bytes(payload[end : end + width], "big")
+    body_type, crc_type = types[3:]
+    is_blob = body_type >= 12 and body_type % 2 == 0
+    if not is_blob or crc_type not in _INTEGER_SIZES:
+        return None
+    body_start = header + sum(map(_column_size, types[:3]))
+    body_end = body_start + _column_size(body_type)
+    body = payload[body_start:body_end]
+    if crc_type >= 8:
+        crc = crc_type - 8
+    else:
+        crc = int.from_bytes(payload[body_end : body_end + _INTEGER_SIZES[crc_type]], "big")
     return (seq, body) if crc32(body) == crc else None
 
 
-def _payload(page: bytes, at: int, length: int, pages: dict[int, bytes]) -> bytes:
-    """A row's bytes, gathered from its page and the pages it goes on in."""
+def _column_size(serial_type: int) -> int:
+    if serial_type >= 12:
+        return (serial_type - 12) // 2
+    return _INTEGER_SIZES.get(serial_type, 0)
+
+
+def _payload(page: bytes, offset: int, length: int, pages: dict[int, bytes]) -> bytes:
+    """Return the bytes of a row, joined from its page and its overflow pages."""
     usable = len(page)
-    most, least = usable - 35, (usable - 12) * 32 // 255 - 23
+    most = usable - 35
     if length <= most:
-        return page[at : at + length]
-    here = least + (length - least) % (usable - 4)
-    here = here if here <= most else least
-    parts, left = [page[at : at + here]], length - here
-    after = int.from_bytes(page[at + here : at + here + 4], "big")
+        return page[offset : offset + length]
+    least = (usable - 12) * 32 // 255 - 23
+    local = least + (length - least) % (usable - 4)
+    if local > most:
+        local = least
+    chunks = [page[offset : offset + local]]
+    left = length - local
+    next_page = int.from_bytes(page[offset + local : offset + local + 4], "big")
     while left > 0:
-        more = pages[after]
-        parts.append(more[4 : 4 + min(left, usable - 4)])
-        left, after = left - (usable - 4), int.from_bytes(more[:4], "big")
-    return b"".join(parts)
+        overflow = pages[next_page]
+        chunks.append(overflow[4 : 4 + min(left, usable - 4)])
+        left -= usable - 4
+        next_page = int.from_bytes(overflow[:4], "big")
+    return b"".join(chunks)
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
+def _varint(data: bytes, offset: int) -> tuple[int, int]:
+    """Return the variable-length integer at an offset, and the offset after it."""
     value = 0
-    for n in range(9):
-        byte = data[at + n]
-        if n == 8:
-            return value << 8 | byte, at + 9
+    for n in range(8):
+        byte = data[offset + n]
         value = value << 7 | byte & 0x7F
         if byte < 0x80:
-            return value, at + n + 1
-    raise IndexError
+            return value, offset + n + 1
+    return value << 8 | data[offset + 8], offset + 9

@@ -1,4 +1,4 @@
-"""A journal that is damaged inside: what of it is lost, and a new file with all the rest."""
+"""Check and repair of damaged journals: report what is lost, and write a new file with the rest."""
 
 from __future__ import annotations
 
@@ -17,22 +17,23 @@ from ..._core.budgets import Budget
 from ..._core.events import RunFinished, RunStarted, SessionOpened, StoredEvent, TurnFinished
 from ...errors import JournalDamaged
 from ..encoding import decode, encode, replace_surrogates
-from .journal import open_reader
+from .errors import translate_errors
+from .lock import lock, unlock
 from .page_recovery import has_torn_tail, recover_records
-from .schema import JournalMeta, connect_reader, connect_writer, read_meta, translate_errors
-from .store import lock, unlock
+from .reader import open_reader
+from .schema import JournalMeta, connect_reader, connect_writer, read_meta
 
-LOST_TEXT = "(This was lost: the record of the session was damaged.)"
-"""Stands where words were."""
+LOST_TEXT = "(This text was lost: the record of the session was damaged.)"
 
 
 class JournalCondition(Struct, frozen=True, kw_only=True):
-    """How a journal is.
+    """Condition of a journal.
 
     Arguments:
-        kept: records that are as they were written. lost: first and last number of each stretch of records that are not.
-        cut_off: whether the last record was still being written when its process died; nothing depended on it.
-        damaged: where the damaged file is kept, once it is repaired.
+        intact: number of intact records.
+        lost: first and last number of each range of damaged or missing records.
+        torn_tail: the last record was incomplete because its process was killed; nothing depended on it.
+        damaged_copy: path of the damaged file after a repair.
     """
 
     intact: int
@@ -42,61 +43,63 @@ class JournalCondition(Struct, frozen=True, kw_only=True):
 
 
 def check_journal(path: Path) -> JournalCondition:
-    """Read a whole journal. Raises JournalNewer, or JournalError when there is none."""
-    cut_off = has_torn_tail(path)
+    """Read a whole journal and return its condition. Raises JournalNewer, or JournalError if there is none."""
+    torn_tail = has_torn_tail(path)
     try:
-        return JournalCondition(intact=sum(1 for _ in open_reader(path).read()), torn_tail=cut_off)
+        intact = sum(1 for _ in open_reader(path).read())
+        return JournalCondition(intact=intact, torn_tail=torn_tail)
     except JournalDamaged:
-        found = _whole(path)
-        return JournalCondition(
-            intact=len(found), lost=_gaps(found, _last(path)), torn_tail=cut_off
-        )
+        events = _recover_events(path)
+        lost = _find_gaps(events, _last_number(path))
+        return JournalCondition(intact=len(events), lost=lost, torn_tail=torn_tail)
 
 
 def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
-    """Put all records that are whole into a new file in place of the damaged one, which is kept beside it.
+    """Replace a damaged journal by a new file with all intact records. The damaged file is kept beside it.
 
-    A run that was under way and may have lost a record ends with the reason LOST; one whose beginning is lost gets a stand-in.
+    A run that was active and may have lost a record ends with the reason LOST. A run without its beginning gets a
+    placeholder for it. An intact journal stays as it is.
 
     Arguments:
-        cwd: the session's folder, where its record does not say any more.
+        cwd: the session's folder, used if its record is lost.
 
-    Raises JournalBusy, JournalError. A journal that is whole stays as it is.
+    Raises JournalBusy, JournalError.
     """
-    found = check_journal(path)
-    if not found.lost:
-        return found
-    held = lock(path)
+    condition = check_journal(path)
+    if not condition.lost:
+        return condition
+    descriptor = lock(path)
     try:
-        events, gaps = _whole(path), found.lost
-        meta = _meta(path)
+        events = _recover_events(path)
+        meta = _read_meta(path)
         new = path.with_name(path.name + ".repaired")
         new.unlink(missing_ok=True)
-        _write(new, meta, _mended(events, gaps, meta.session, cwd))
-        kept = _beside(path)
-        for end in ("-wal", ""):
-            part = path.with_name(path.name + end)
-            if part.exists():
-                part.rename(kept.with_name(kept.name + end))
+        _write(new, meta, _complete(events, condition.lost, meta.session, cwd))
+        copy = _free_copy_path(path)
+        # The log first: until the main file is renamed, the journal is still the damaged one.
+        for suffix in ("-wal", ""):
+            source = path.with_name(path.name + suffix)
+            if source.exists():
+                source.rename(copy.with_name(copy.name + suffix))
         path.with_name(path.name + "-shm").unlink(missing_ok=True)
         new.rename(path)
-        _sync(path.parent)
-        return JournalCondition(intact=len(events), lost=gaps, damaged_copy=str(kept))
+        _sync_folder(path.parent)
+        return JournalCondition(intact=len(events), lost=condition.lost, damaged_copy=str(copy))
     finally:
-        unlock(path, held)
+        unlock(path, descriptor)
 
 
-def _whole(path: Path) -> dict[int, StoredEvent]:
-    found: dict[int, StoredEvent] = {}
+def _recover_events(path: Path) -> dict[int, StoredEvent]:
+    events: dict[int, StoredEvent] = {}
     for seq, body in recover_records(path).items():
         try:
-            found[seq] = decode(body)
+            events[seq] = decode(body)
         except ValueError:
             continue
-    return found
+    return events
 
 
-def _last(path: Path) -> int:
+def _last_number(path: Path) -> int:
     try:
         with closing(connect_reader(path)) as connection:
             return connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
@@ -104,19 +107,18 @@ def _last(path: Path) -> int:
         return 0
 
 
-def _gaps(found: Mapping[int, StoredEvent], last: int) -> tuple[tuple[int, int], ...]:
+def _find_gaps(events: Mapping[int, StoredEvent], last: int) -> tuple[tuple[int, int], ...]:
     gaps: list[tuple[int, int]] = []
-    before = 0
-    for seq in (*found, max(last, *found, 0) + 1):
-        if seq > before + 1:
-            gaps.append((before + 1, seq - 1))
-        before = seq
-    return tuple(gaps) or (
-        (1, 1),
-    )  # the reader failed: something is lost, if only the file's own account of itself
+    previous = 0
+    for seq in (*events, max(last, *events, 0) + 1):
+        if seq > previous + 1:
+            gaps.append((previous + 1, seq - 1))
+        previous = seq
+    # The reader failed, so something is lost, if only the meta table.
+    return tuple(gaps) or ((1, 1),)
 
 
-def _meta(path: Path) -> JournalMeta:
+def _read_meta(path: Path) -> JournalMeta:
     try:
         with translate_errors(path), closing(connect_reader(path)) as connection:
             return read_meta(connection, path)
@@ -124,50 +126,53 @@ def _meta(path: Path) -> JournalMeta:
         return JournalMeta(session=path.stem, created=path.stat().st_mtime, program="")
 
 
-def _mended(
-    found: Mapping[int, StoredEvent], gaps: Sequence[tuple[int, int]], session: str, cwd: str
+def _complete(
+    recovered: Mapping[int, StoredEvent], gaps: Sequence[tuple[int, int]], session: str, cwd: str
 ) -> list[StoredEvent]:
-    """The events with what a reader cannot do without: a beginning for every session and run, an end for runs with a hole."""
-    events, begun = list[StoredEvent](), dict[str, int]()
-    opened = any(isinstance(event, SessionOpened) for event in found.values())
-    if not opened:
+    """Return the events with the missing ones that readers need.
+
+    These are the beginning of the session and of every run, and an end for active root runs with a gap.
+    """
+    events: list[StoredEvent] = []
+    starts: dict[str, int] = {}
+    if not any(isinstance(event, SessionOpened) for event in recovered.values()):
         events.append(SessionOpened(at=0.0, session=session, cwd=cwd, version=""))
-    open_roots: dict[str, StoredEvent] = {}
-    for seq, event in found.items():
-        if event.run and event.run not in begun:
-            begun[event.run] = seq
+    active_roots: dict[str, StoredEvent] = {}
+    for seq, event in recovered.items():
+        run = event.run
+        if run and run not in starts:
+            starts[run] = seq
             if not isinstance(event, RunStarted):
-                events.append(_beginning(event, found.values()))
-                begun[event.run] = 0
+                events.append(_placeholder_start(event, recovered.values()))
+                starts[run] = 0
         events.append(event)
-        if event.run and "." not in event.run:
-            open_roots[event.run] = event
+        if run and "." not in run:
+            active_roots[run] = event
             if isinstance(event, RunFinished):
-                del open_roots[event.run]
-    last_hole = max(last for _, last in gaps)
-    lost = [event for run, event in open_roots.items() if begun[run] < last_hole]
-    return [*events, *(_end(event) for event in lost)]
+                del active_roots[run]
+    last_gap = max(last for _, last in gaps)
+    lost = [event for run, event in active_roots.items() if starts[run] < last_gap]
+    return [*events, *map(_lost_end, lost)]
 
 
-def _beginning(event: StoredEvent, events: Iterable[StoredEvent]) -> RunStarted:
+def _placeholder_start(event: StoredEvent, events: Iterable[StoredEvent]) -> RunStarted:
     run = event.run
-    model = next(
-        (e.message.model for e in events if isinstance(e, TurnFinished) and e.run == run), ""
-    )
+    answers = (e.message for e in events if isinstance(e, TurnFinished) and e.run == run)
     brief = Brief(
         run_id=run,
         agent=Agent(name="lost"),
         prompt=LOST_TEXT,
         tools=(),
-        model=model,
+        model=next((answer.model for answer in answers), ""),
         budget=Budget(),
+        # A child's id is its parent's id, the parent's turn and a number: "1.2.1".
         parent=run.rpartition(".")[0].rpartition(".")[0],
         depth=run.count(".") // 2,
     )
     return RunStarted(at=event.at, run=run, prompt_id=event.prompt_id, brief=brief)
 
 
-def _end(event: StoredEvent) -> RunFinished:
+def _lost_end(event: StoredEvent) -> RunFinished:
     report: Report = Report(
         outputs={}, text="", reason=Reason.LOST, run_id=event.run, error="its record was damaged"
     )
@@ -181,30 +186,24 @@ def _write(path: Path, meta: JournalMeta, events: Sequence[StoredEvent]) -> None
         connection, _ = connect_writer(path, meta.session, create=True)
         with closing(connection):
             connection.execute("BEGIN")
-            facts = {
-                "created": repr(meta.created or time.time()),
-                **({"name": meta.name} if meta.name else {}),
-            }
-            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", facts.items())
+            values = {"created": repr(meta.created or time.time())}
+            if meta.name:
+                values["name"] = meta.name
+            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
             for seq, event in enumerate(events, 1):
                 body = encode(event)
-                row = (
-                    seq,
-                    replace_surrogates(event.run),
-                    event.__struct_config__.tag,
-                    body,
-                    crc32(body),
-                )
+                run = replace_surrogates(event.run)
+                row = (seq, run, event.__struct_config__.tag, body, crc32(body))
                 connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
             connection.execute("COMMIT")
 
 
-def _beside(path: Path) -> Path:
-    names = (path.with_name(f"{path.name}.damaged{n or ''}") for n in range(1_000))
-    return next(name for name in names if not name.exists())
+def _free_copy_path(path: Path) -> Path:
+    paths = (path.with_name(f"{path.name}.damaged{n or ''}") for n in range(1_000))
+    return next(candidate for candidate in paths if not candidate.exists())
 
 
-def _sync(folder: Path) -> None:
+def _sync_folder(folder: Path) -> None:
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

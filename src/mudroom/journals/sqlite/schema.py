@@ -1,41 +1,42 @@
-"""One journal file: made, opened and checked, and what its failures are called."""
+"""Schema of a journal file: create it, open it, check it.
+
+meta(key, value)                      schema, session, created, program, name
+events(seq, run, type, body, crc)     seq counts from 1 without gaps; body is JSON; crc is crc32(body)
+"""
 
 from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Generator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 from msgspec import Struct
 
 from ..._version import __version__
 from ...errors import JournalDamaged, JournalError, JournalNewer
-from .store import make_private_file, remove_half_created
+from .errors import REPAIR_REMEDY, translate_errors
+from .private_files import make_private_file
+from .store import remove_half_created
 
 SCHEMA_VERSION = 1
-_APPLICATION = 0x6D756472
+_APPLICATION_ID = 0x6D756472
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
-    "CREATE TABLE events (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, type TEXT NOT NULL, body BLOB NOT NULL, crc INTEGER NOT NULL)",
+    "CREATE TABLE events (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, type TEXT NOT NULL, "
+    "body BLOB NOT NULL, crc INTEGER NOT NULL)",
 )
-_BUSY = 30.0
-_DAMAGE = (
-    sqlite3.SQLITE_ERROR,
-    sqlite3.SQLITE_CORRUPT,
-    sqlite3.SQLITE_NOTADB,
-)  # the first: a table is missing
-_RESTORE = (
-    "The file is left as it is; mudroom journal repair makes a new one of all that can be read."
-)
+_LOCK_TIMEOUT = 30.0
+"""Seconds SQLite waits for another connection's lock."""
 
 
 class JournalMeta(Struct, frozen=True, kw_only=True):
-    """What a journal file says about itself.
+    """Facts that a journal file holds about itself.
 
     Arguments:
-        created: seconds since 1970. program: the version that began it. name: given by a person, "" for none.
+        created: seconds since 1970.
+        program: version of mudroom that created it.
+        name: name given by the user, "" for none.
     """
 
     session: str
@@ -47,23 +48,24 @@ class JournalMeta(Struct, frozen=True, kw_only=True):
 def connect_writer(
     path: Path, session: str, *, create: bool
 ) -> tuple[sqlite3.Connection, JournalMeta]:
-    """A connection that syncs every commit; a new file begins with the session's id, one that is there is checked first."""
+    """Open a connection that syncs every commit. An existing file must hold the session."""
     if create:
-        _make(path, session)
-    elif not path.exists():
-        raise JournalError(
-            "there is no such journal", where=str(path), remedy="See `mudroom runs`."
-        )
+        _create(path, session)
+    else:
+        _require_file(path)
     connection = sqlite3.connect(
-        _uri(path, "rw"), uri=True, isolation_level=None, timeout=_BUSY, check_same_thread=False
+        _uri(path, "rw"),
+        uri=True,
+        isolation_level=None,
+        timeout=_LOCK_TIMEOUT,
+        check_same_thread=False,
     )
     try:
         meta = read_meta(connection, path, session)
         connection.execute("PRAGMA synchronous = FULL")
         connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(
-            "BEGIN IMMEDIATE"
-        )  # fails here, not at the first record, when the file cannot be written
+        # An unwritable file fails here, not at the first event.
+        connection.execute("BEGIN IMMEDIATE")
         connection.execute("COMMIT")
         return connection, meta
     except BaseException:
@@ -72,58 +74,57 @@ def connect_writer(
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """A connection that changes nothing, also on a disk where SQLite could not put its shared memory."""
-    if not path.exists():
-        raise JournalError(
-            "there is no such journal", where=str(path), remedy="See `mudroom runs`."
-        )
+    """Open a connection that changes nothing, also on a disk where SQLite cannot create its shared memory."""
+    _require_file(path)
     try:
-        return _readable(_uri(path, "ro"))
+        return _open_readable(_uri(path, "ro"))
     except sqlite3.OperationalError as error:
         if error.sqlite_errorcode & 0xFF not in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
             raise
-    wal = path.with_name(path.name + "-wal")
-    if not wal.exists():
-        return _readable(_uri(path, "ro") + "&immutable=1")
-    return _copied(path, wal)
+    log = path.with_name(path.name + "-wal")
+    if not log.exists():
+        return _open_readable(_uri(path, "ro") + "&immutable=1")
+    return _open_copy(path, log)
 
 
 def connect_briefly(path: Path) -> sqlite3.Connection:
-    """A reader for a moment: of a file that nobody had open it does not make the ones that SQLite wants beside it."""
+    """Open a connection for one short read. If no other process has the file open, SQLite creates no files beside it."""
     log = path.with_name(path.name + "-wal")
-    alone = not log.exists() or not log.stat().st_size
-    return (
-        _readable(_uri(path, "ro") + "&immutable=1")
-        if alone and path.exists()
-        else connect_reader(path)
-    )
+    has_log = log.exists() and log.stat().st_size > 0
+    if path.exists() and not has_log:
+        return _open_readable(_uri(path, "ro") + "&immutable=1")
+    return connect_reader(path)
 
 
 def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> JournalMeta:
-    """What the file says about itself, once it is known to be a journal, of a schema we know, and of that session."""
+    """Check that a file is a journal of a known schema, and return its facts.
+
+    Arguments:
+        session: the id it must hold; "" accepts any.
+
+    Raises JournalDamaged, JournalNewer, JournalError.
+    """
     where = str(path)
     schema = connection.execute("PRAGMA user_version").fetchone()[0]
-    if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION:
-        raise JournalDamaged("this is no journal of mudroom's", where=where, remedy=_RESTORE)
+    if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
+        raise JournalDamaged("this is no journal of mudroom", where=where, remedy=REPAIR_REMEDY)
     if schema > SCHEMA_VERSION:
-        remedy = f"Use a newer mudroom; this one ({__version__}) leaves the file as it is."
         raise JournalNewer(
-            f"the journal has schema {schema}, and this program knows {SCHEMA_VERSION}",
+            f"the journal has schema {schema}; this program knows {SCHEMA_VERSION}",
             where=where,
-            remedy=remedy,
+            remedy=f"Use a newer mudroom. This one ({__version__}) leaves the file unchanged.",
         )
-    found = dict(connection.execute("SELECT key, value FROM meta"))
+    values = dict(connection.execute("SELECT key, value FROM meta"))
     try:
         meta = JournalMeta(
-            session=found["session"],
-            created=float(found["created"]),
-            program=found["program"],
-            name=found.get("name", ""),
+            session=values["session"],
+            created=float(values["created"]),
+            program=values["program"],
+            name=values.get("name", ""),
         )
     except (KeyError, ValueError) as error:
-        raise JournalDamaged(
-            "the journal does not say whose it is", where=where, remedy=_RESTORE
-        ) from error
+        message = "the journal does not name its session"
+        raise JournalDamaged(message, where=where, remedy=REPAIR_REMEDY) from error
     if session and session != meta.session:
         raise JournalError(
             f"the journal holds session {meta.session!r}, not {session!r}",
@@ -134,69 +135,25 @@ def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> 
 
 
 def write_name(path: Path, name: str) -> None:
-    """Give a session a name, "" for none; also while its writer is at work. Raises JournalError."""
+    """Store the name of a session, "" for none; also while another process writes it. Raises JournalError."""
     with (
         translate_errors(path),
-        closing(sqlite3.connect(_uri(path, "rw"), uri=True, timeout=_BUSY)) as connection,
+        closing(sqlite3.connect(_uri(path, "rw"), uri=True, timeout=_LOCK_TIMEOUT)) as connection,
     ):
         read_meta(connection, path)
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('name', ?)", (name,))
         connection.commit()
 
 
-@contextmanager
-def translate_errors(path: Path) -> Generator[None]:
-    """Turn what SQLite and the system say about a file into JournalError with the remedy."""
-    try:
-        yield
-    except FileExistsError as error:
+def _require_file(path: Path) -> None:
+    if not path.exists():
         raise JournalError(
-            "there is such a session already",
-            where=str(path),
-            remedy="Continue it, or take another id.",
-        ) from error
-    except sqlite3.DatabaseError as error:
-        if error.sqlite_errorcode & 0xFF in _DAMAGE:
-            raise JournalDamaged(
-                f"the journal is damaged: {error}", where=str(path), remedy=_RESTORE
-            ) from error
-        message, remedy = explain_write_failure(error)
-        raise JournalError(message, where=str(path), remedy=remedy) from error
-    except OSError as error:
-        raise JournalError(
-            f"the journal cannot be opened: {error.strerror}",
-            where=str(error.filename or path),
-            remedy="Check its rights and the disk, or set MUDROOM_HOME to another folder.",
-        ) from error
-
-
-def explain_write_failure(error: Exception) -> tuple[str, str]:
-    """What stopped the writing, and what to do about it."""
-    code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    kept = "What was recorded before is safe."
-    if code == sqlite3.SQLITE_FULL:
-        return (
-            "the disk is full; this was not recorded",
-            f"{kept} Free some space, then continue the session.",
+            "there is no such journal", where=str(path), remedy="See `mudroom runs`."
         )
-    if code == sqlite3.SQLITE_READONLY:
-        return (
-            "the journal is read-only; this was not recorded",
-            f"{kept} Make the file and its folder writable.",
-        )
-    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED):
-        return (
-            "another program has locked the journal; this was not recorded",
-            f"{kept} Close the other program.",
-        )
-    return (
-        f"the journal cannot be written: {error or type(error).__name__}",
-        f"{kept} Check the disk and its free space.",
-    )
 
 
-def _make(path: Path, session: str) -> None:
-    """Make a new file: it gets its name when it is whole, so that a crash leaves none that is no journal. Raises FileExistsError."""
+def _create(path: Path, session: str) -> None:
+    """Create a journal file. It gets its name when it is complete, so a crash leaves no partial journal."""
     if path.exists():
         raise FileExistsError(17, "File exists", str(path))
     remove_half_created(path)
@@ -204,14 +161,12 @@ def _make(path: Path, session: str) -> None:
     new.unlink(missing_ok=True)
     make_private_file(new)
     try:
-        with closing(
-            sqlite3.connect(_uri(new, "rw"), uri=True, isolation_level=None)
-        ) as connection:
-            connection.execute(
-                "PRAGMA journal_mode = MEMORY"
-            )  # whoever crashes here leaves nothing that could be rolled back
+        uri = _uri(new, "rw")
+        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
+            # No rollback file: a crash here must leave nothing beside the new file.
+            connection.execute("PRAGMA journal_mode = MEMORY")
             connection.execute("BEGIN IMMEDIATE")
-            _begin(connection, session)
+            _write_schema(connection, session)
             connection.execute("COMMIT")
         new.rename(path)
     except BaseException:
@@ -219,37 +174,34 @@ def _make(path: Path, session: str) -> None:
         raise
 
 
-def _begin(connection: sqlite3.Connection, session: str) -> None:
-    for statement in (
-        *_TABLES,
-        f"PRAGMA application_id = {_APPLICATION}",
-        f"PRAGMA user_version = {SCHEMA_VERSION}",
-    ):
+def _write_schema(connection: sqlite3.Connection, session: str) -> None:
+    for statement in _TABLES:
         connection.execute(statement)
-    facts = {
-        "schema": SCHEMA_VERSION,
+    connection.execute(f"PRAGMA application_id = {_APPLICATION_ID}")
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
+    meta = {
+        "schema": str(SCHEMA_VERSION),
         "session": session,
         "created": repr(time.time()),
         "program": __version__,
     }
-    connection.executemany(
-        "INSERT INTO meta VALUES (?, ?)", [(key, str(value)) for key, value in facts.items()]
-    )
+    connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
 
 
-def _copied(path: Path, wal: Path) -> sqlite3.Connection:
+def _open_copy(path: Path, log: Path) -> sqlite3.Connection:
     import shutil  # slow to import, and rarely needed
 
     from ..._platform.scratch_dirs import ScratchDir
 
-    with ScratchDir() as folder:  # its files may go once they are open
-        for part in (path, wal):
-            shutil.copyfile(part, Path(folder, part.name))
-        return _readable(_uri(Path(folder, path.name), "rw"))
+    # The copies can be deleted as soon as they are open.
+    with ScratchDir() as folder:
+        for source in (path, log):
+            shutil.copyfile(source, Path(folder, source.name))
+        return _open_readable(_uri(Path(folder, path.name), "rw"))
 
 
-def _readable(uri: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_BUSY)
+def _open_readable(uri: str) -> sqlite3.Connection:
+    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT)
     try:
         connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
     except BaseException:

@@ -1,4 +1,4 @@
-"""Names that people give to sessions: finding one by its name, giving one."""
+"""Names that users give to sessions: find a session by name, rename one."""
 
 from __future__ import annotations
 
@@ -7,54 +7,60 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...errors import JournalError, UnknownName, UsageError
-from .journal import read_header
+from .reader import read_header
 from .schema import write_name
 from .store import SessionInfo, find_by_id, list_sessions
 
-_HEX = frozenset("0123456789abcdef-")
-_MOST = 80
+_ID_CHARACTERS = frozenset("0123456789abcdef-")
+_MAX_LENGTH = 80
 
 
 def find_session(home: str | Path, name: str) -> Path:
-    """The file of the session with that id, the beginning of an id, or that name.
+    """Return the file of the session with this id, unique beginning of an id, or name.
 
-    Raises UnknownName when there is none, UsageError when an id can be completed in several ways.
+    Raises UnknownName if there is none, UsageError if several ids begin like this.
     """
     try:
         return find_by_id(home, name)
     except UnknownName as error:
-        names = dict[str, Path]()
-        for info, given in _named(home):
-            names.setdefault(given, info.path)
-        if name in names:
-            return names[name]
-        raise UnknownName("session", name, [*names, *error.known]) from None
+        paths: dict[str, Path] = {}
+        for info, session_name in _named_sessions(home):
+            paths.setdefault(session_name, info.path)
+        if name in paths:
+            return paths[name]
+        raise UnknownName("session", name, [*paths, *error.known]) from None
 
 
 def rename_session(home: str | Path, session: Path, name: str) -> None:
-    """Give a session a name, "" for none. Raises UsageError as `fit` does. `session`: its file."""
+    """Give a session a name, "" for none. `session`: its file. Raises UsageError as `check_name` does."""
     check_name(home, name, session)
     write_name(session, name)
 
 
 def check_name(home: str | Path, name: str, session: Path | None = None) -> None:
-    """Check that a name can be given to a session, None for a new one. Raises UsageError: another has it, or it could be an id."""
-    if name == "last" or (name and set(name.lower()) <= _HEX):
-        raise UsageError(f"{name!r} could be taken for an id", remedy="Add a word to it.")
-    if len(name) > _MOST or not name.isprintable() or name != name.strip() or name.startswith("-"):
+    """Check that a session can have this name. `session`: its file, None for a new one.
+
+    Raises UsageError if the name is invalid, looks like an id, or belongs to another session.
+    """
+    if name == "last" or (name and set(name.lower()) <= _ID_CHARACTERS):
+        raise UsageError(f"{name!r} looks like a session id", remedy="Add a word to it.")
+    is_one_line = name.isprintable() and name == name.strip()
+    if len(name) > _MAX_LENGTH or not is_one_line or name.startswith("-"):
         raise UsageError(
-            "a name is one line of at most 80 characters and begins with no dash",
-            where=repr(name[:_MOST]),
+            f"a name is one line of at most {_MAX_LENGTH} characters and does not begin with a dash",
+            where=repr(name[:_MAX_LENGTH]),
         )
-    for info, given in _named(home) if name else ():
-        if given == name and info.path != session:
+    if not name:
+        return
+    for info, session_name in _named_sessions(home):
+        if session_name == name and info.path != session:
             raise UsageError(
                 f"session {info.id[:8]} has the name {name!r} already",
-                remedy="Take another, or rename that one first.",
+                remedy="Use another name, or rename that session first.",
             )
 
 
-def _named(home: str | Path) -> Iterator[tuple[SessionInfo, str]]:
+def _named_sessions(home: str | Path) -> Iterator[tuple[SessionInfo, str]]:
     for info in list_sessions(home):
         with suppress(JournalError):
             if name := read_header(info.path)[0].name:

@@ -1,0 +1,92 @@
+"""Writer lock of a journal file: `<file>.lock`, which holds the process id of the writer."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+
+from ...errors import JournalBusy
+
+_ATTEMPTS = 3
+"""Number of attempts to lock: `writer_pid` of another process holds a shared lock for a moment."""
+
+_ATTEMPT_DELAY = 0.01
+"""Seconds between two attempts."""
+
+
+def lock(path: Path) -> int:
+    """Lock a journal file for writing. Return the descriptor of the locked file. Raises JournalBusy."""
+    lock_path = _lock_path(path)
+    attempts = _ATTEMPTS
+    while True:
+        descriptor = os.open(lock_path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = _read_pid(descriptor)
+            os.close(descriptor)
+            attempts -= 1
+            if attempts:
+                time.sleep(_ATTEMPT_DELAY)
+                continue
+            raise _busy_error(path, pid) from None
+        if _is_file(descriptor, lock_path):
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
+            return descriptor
+        # The previous writer removed the file between our open and our flock.
+        os.close(descriptor)
+
+
+def unlock(path: Path, descriptor: int) -> None:
+    """Release the lock. The lock file is removed while it is locked, so that no two processes can hold one each."""
+    with suppress(OSError):
+        _lock_path(path).unlink()
+    os.close(descriptor)
+
+
+def writer_pid(path: Path) -> str:
+    """Return the id of the process that writes a journal file, "" if there is none."""
+    try:
+        descriptor = os.open(_lock_path(path), os.O_RDONLY | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return ""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        return ""
+    except BlockingIOError:
+        return _read_pid(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def require_no_writer(path: Path) -> None:
+    """Raise JournalBusy if a process writes the journal file."""
+    if pid := writer_pid(path):
+        raise _busy_error(path, pid)
+
+
+def _busy_error(path: Path, pid: str) -> JournalBusy:
+    return JournalBusy(
+        f"process {pid} is writing this session",
+        where=str(path),
+        remedy="Wait for it or end it. --fork-session continues a copy; mudroom show reads it meanwhile.",
+    )
+
+
+def _read_pid(descriptor: int) -> str:
+    return os.pread(descriptor, 20, 0).decode("ascii", "replace").strip() or "unknown"
+
+
+def _lock_path(path: Path) -> Path:
+    return path.with_name(path.name + ".lock")
+
+
+def _is_file(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,31 @@
+"""Files and folders that only the user can read, whatever the umask."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from pathlib import Path
+
+
+def make_private_folder(folder: Path) -> None:
+    """Create a folder and its missing parents with mode 0700. Existing folders keep their mode."""
+    for missing in reversed([folder, *folder.parents]):
+        with suppress(FileExistsError):
+            missing.mkdir(0o700)
+            missing.chmod(0o700)
+
+
+def make_private_file(path: Path) -> None:
+    """Create an empty file with mode 0600. Raises FileExistsError."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_CLOEXEC, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
+def write_private_file(path: Path, data: bytes) -> None:
+    """Write a whole file; a new one gets mode 0600."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "wb") as file:
+        file.write(data)
