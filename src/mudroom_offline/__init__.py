@@ -1,4 +1,4 @@
-"""The offline model: rules in the place of a language model, so that everything else can be tried without a key."""
+"""The offline model: answers a few kinds of request by rules, without a key and without a network."""
 
 from .model import OfflineModel
 

@@ -1,4 +1,4 @@
-"""The port Model, answered by rules: sees what a model sees, touches nothing, says only what the tools returned."""
+"""The port Model, answered by rules. It sees what a model sees and touches nothing itself."""
 
 from __future__ import annotations
 
@@ -9,23 +9,26 @@ from mudroom._core.messages import AssistantMessage, Message, StopReason, TextBl
 from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom.errors import ModelRefused
 
-from .conversation import Reply, reply, size
-from .plan import Beyond
-from .replies import REMEDY
+from .next_step import Step, count_characters, find_next_step
+from .plans import CannotAnswer
 
-_PIECE = 400
-_FLOWING = 24
-"""Characters of a piece at a pace, so that it is seen to flow."""
+_CHUNK = 400
+_PACED_CHUNK = 24
+_REMEDY = (
+    "For everything else connect a model: set ANTHROPIC_API_KEY, OPENAI_API_KEY or GEMINI_API_KEY, "
+    "or point OPENAI_BASE_URL or OLLAMA_HOST at a local server."
+)
 
 
 class OfflineModel:
     """A model that needs no key and no network.
 
-    It knows a handful of questions about a folder of source files, in English and Chinese. Asked for anything else, it says
-    what it can do by raising ModelRefused.
+    It answers a few kinds of question about a folder of source files, in English and Chinese. It
+    raises ModelRefused for anything else and lists what it can do.
 
     Arguments:
-        pace: tokens a second at which it writes, as a real model does; 0 is as fast as it can. sleep: waits so many seconds.
+        pace: tokens per second at which it writes; 0 means as fast as possible.
+        sleep: awaitable that waits for a number of seconds.
     """
 
     name = "offline:rules"
@@ -33,58 +36,68 @@ class OfflineModel:
     def __init__(
         self, *, pace: float = 0.0, sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
     ) -> None:
-        self._pace, self._sleep = pace, sleep
+        self._pace = pace
+        self._sleep = sleep
 
-    def start_conversation(self, config: RequestConfig) -> RulesChat:
-        """Begin a conversation."""
-        return RulesChat(config, _FLOWING if self._pace else _PIECE, self._wrote)
+    def start_conversation(self, config: RequestConfig) -> RuleConversation:
+        """Start a conversation."""
+        return RuleConversation(config, _PACED_CHUNK if self._pace else _CHUNK, self._wait)
 
-    async def _wrote(self, characters: int) -> None:
-        """Take the time that so many characters take."""
+    async def _wait(self, characters: int) -> None:
         if self._pace:
             await self._sleep(characters / 4 / self._pace)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing: there is no connection to close."""
 
 
-class RulesChat:
-    """One conversation with the rules. `step`: characters of a piece. `wrote` is awaited with their number before each."""
+class RuleConversation:
+    """One conversation with the rules.
+
+    Arguments:
+        chunk: characters per streamed chunk.
+        wait: awaited with the number of characters before each chunk.
+    """
 
     def __init__(
-        self, setup: RequestConfig, step: int, wrote: Callable[[int], Awaitable[None]]
+        self, config: RequestConfig, chunk: int, wait: Callable[[int], Awaitable[None]]
     ) -> None:
-        self._setup, self._step, self._wrote = setup, step, wrote
+        self._config = config
+        self._chunk = chunk
+        self._wait = wait
         self._messages: list[Message] = []
-        self._characters = len(setup.system)
+        self._characters = len(config.system)
 
     def append(self, message: Message) -> None:
         """Append a message."""
         self._messages.append(message)
-        self._characters += size(message)
+        self._characters += count_characters(message)
 
     async def request_answer(
         self, *, tools: bool = True
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """The next answer, its words in pieces first. Raises ModelRefused for a question the rules do not know."""
+        """Stream the next answer. Raises ModelRefused for a request that no rule covers."""
         try:
-            answer = reply(self._setup, self._messages, calls=tools)
-        except Beyond as beyond:
-            raise ModelRefused(str(beyond), remedy=REMEDY) from None
-        for start in range(0, len(answer.text), self._step):
-            piece = answer.text[start : start + self._step]
-            await self._wrote(len(piece))
+            step = find_next_step(self._config, self._messages, allow_calls=tools)
+        except CannotAnswer as error:
+            raise ModelRefused(str(error), remedy=_REMEDY) from None
+        for start in range(0, len(step.text), self._chunk):
+            piece = step.text[start : start + self._chunk]
+            await self._wait(len(piece))
             yield StreamChunk("text", piece)
-        whole = self._assistant(answer)
-        if answer.calls:
-            await self._wrote(size(whole))
-        yield whole
+        message = self._build_message(step)
+        if step.tool_calls:
+            await self._wait(count_characters(message))
+        yield message
 
-    def _assistant(self, answer: Reply) -> AssistantMessage:
-        content = answer.calls or (TextBlock(answer.text),)
-        stop = StopReason.CALLS if answer.calls else StopReason.END
-        draft = AssistantMessage(content, stop_reason=stop, model="rules", wire="offline")
-        usage = Usage(input_tokens=-(-self._characters // 4), output_tokens=-(-size(draft) // 4))
+    def _build_message(self, step: Step) -> AssistantMessage:
+        content = step.tool_calls or (TextBlock(step.text),)
+        stop_reason = StopReason.CALLS if step.tool_calls else StopReason.END
+        draft = AssistantMessage(content, stop_reason=stop_reason, model="rules", wire="offline")
+        usage = Usage(
+            input_tokens=-(-self._characters // 4),
+            output_tokens=-(-count_characters(draft) // 4),
+        )
         return AssistantMessage(
-            content, stop_reason=stop, usage=usage, model="rules", wire="offline"
+            content, stop_reason=stop_reason, usage=usage, model="rules", wire="offline"
         )

@@ -158,12 +158,16 @@ def monorepo() -> dict[str, str]:
     return tree
 
 
-async def test_a_monorepo_gets_a_child_a_part_and_one_table(ask: Ask) -> None:
+async def test_a_monorepo_gets_one_child_and_one_section_per_project(ask: Ask) -> None:
     report = await ask(monorepo(), "Find the testing framework")
     assert report.calls["task"] == 10
-    rows = re.findall(r"(?m)^\| \*\*(.+?)\*\* \| (.+?) \|", report.text)
-    assert sorted(rows) == [("Jest", "^29.7.0"), ("Vitest", "^2.0.0")]
-    assert "used in 4 parts: `packages/p0/`" in report.text and "`packages/p8/`" in report.text
+    sections = re.split(r"(?m)^## ", report.text)[1:]
+    rows = [re.findall(r"(?m)^\| \*\*(.+?)\*\* \| (.+?) \|", section) for section in sections]
+    assert {row for section in rows for row in section} == {
+        ("Jest", "^29.7.0"),
+        ("Vitest", "^2.0.0"),
+    }
+    assert any(section.startswith("`packages/p8/`") for section in sections)
 
 
 async def test_a_go_project_with_many_packages(ask: Ask) -> None:
@@ -277,14 +281,14 @@ async def test_a_child_s_marks_are_stripped_and_its_limit_is_told() -> None:
     assert "⚠ Analyse the technology stack: MAX_TURNS" in two.text
 
 
-async def test_a_missing_node_is_told_not_hidden() -> None:
+async def test_a_missing_python_is_reported() -> None:
     setup = _setup("task", "read", "bash")
-    prompt = user_message("Create a JavaScript module with add and verify it")
+    prompt = user_message("Create a new module with slugify and verify it")
     messages: list[Message] = [prompt]
     for text in (
-        "Created `a.js` with `add`.",
-        "1\tfunction add(a, b) {\n2\t}",
-        "bash: line 1: node: command not found\n[exit code 127]",
+        "Created `a.py` with `slugify`.",
+        "1\tdef slugify(text):\n2\t    return text",
+        "bash: line 1: python3: command not found\n[exit code 127]",
     ):
         answer = await _answer(setup, *messages)
         calls: tuple[ToolCallBlock, ...] = answer.tool_calls
@@ -292,7 +296,7 @@ async def test_a_missing_node_is_told_not_hidden() -> None:
             answer,
             UserMessage((ToolResultBlock(calls[0].id, calls[0].name, text, error="127" in text),)),
         ]
-    assert "read, but not run: node is not installed" in (await _answer(setup, *messages)).text
+    assert "read, but not run: python3 is not installed" in (await _answer(setup, *messages)).text
 
 
 async def test_it_never_claims_what_it_has_no_tool_for() -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 from tests.offline.conftest import Ask
 
-from mudroom_offline.delegate import batches
-from mudroom_offline.languages import outline
-from mudroom_offline.places import scopes
-from mudroom_offline.summaries import patterns
+from mudroom_offline.children import split_batches
+from mudroom_offline.file_outline import describe_file
+from mudroom_offline.plans import Translator
+from mudroom_offline.requests import find_patterns, find_scopes
+from mudroom_offline.tool_output import FileText
 
 OUTLINES = {
     "a.py": (
@@ -68,9 +69,11 @@ OUTLINES = {
 @pytest.mark.parametrize("name", OUTLINES)
 def test_reads_the_outline_of(name: str) -> None:
     text, (about, kind, function) = OUTLINES[name]
-    got = outline(name, text)
-    assert got.about == about
-    assert (kind in got.types) is bool(kind) and (function in got.functions) is bool(function), got
+    file = FileText(name, dict(enumerate(text.split("\n"), 1)))
+    line = describe_file(file, Translator())
+    assert line.startswith(about), line
+    names = line.removeprefix(about)
+    assert kind in names and function in names
 
 
 @pytest.mark.parametrize(
@@ -86,7 +89,7 @@ def test_reads_the_outline_of(name: str) -> None:
     ],
 )
 def test_finds_the_patterns_asked_for(text: str, expected: list[str]) -> None:
-    assert patterns(text) == expected
+    assert find_patterns(text) == expected
 
 
 @pytest.mark.parametrize(
@@ -106,11 +109,11 @@ def test_finds_the_patterns_asked_for(text: str, expected: list[str]) -> None:
     ],
 )
 def test_finds_the_folders_asked_for(text: str, expected: list[str]) -> None:
-    assert scopes(text) == expected
+    assert find_scopes(text) == expected
 
 
-def test_twenty_five_files_make_five_batches() -> None:
-    cut = batches([f"f{n}.py" for n in range(25)])
+def test_twenty_five_files_make_five_split_batches() -> None:
+    cut = split_batches([f"f{n}.py" for n in range(25)])
     assert [len(batch) for batch in cut] == [5] * 5
     assert [f for batch in cut for f in batch] == [f"f{n}.py" for n in range(25)]
 
@@ -118,7 +121,7 @@ def test_twenty_five_files_make_five_batches() -> None:
 @pytest.mark.parametrize("count", [1, 4, 6, 26, 99, 1000, 5000])
 def test_every_file_is_in_exactly_one_batch(count: int) -> None:
     files = [str(n) for n in range(count)]
-    cut = batches(files)
+    cut = split_batches(files)
     assert [f for batch in cut for f in batch] == files
     assert all(1 <= len(batch) <= 40 for batch in cut)
 
@@ -172,7 +175,7 @@ async def test_no_match_is_said(ask: Ask) -> None:
     assert "No file matches" in (await ask({"a.txt": "x"}, "Summarise all .py files")).text
 
 
-async def test_a_file_without_definitions_is_told_by_what_it_tests_sets_and_imports(
+async def test_a_file_without_definitions_is_described_by_its_tests(
     ask: Ask,
 ) -> None:
     tree = {
@@ -180,4 +183,4 @@ async def test_a_file_without_definitions_is_told_by_what_it_tests_sets_and_impo
         "b.py": "from __future__ import annotations\n\nimport os\n\nLIMIT = 3\n",
     }
     text = (await ask(tree, "Summarise *.js and *.py")).text
-    assert "1 tests: “adds two”" in text and "sets LIMIT; imports os" in text
+    assert "1 tests: “adds two”" in text and "no definitions" in text

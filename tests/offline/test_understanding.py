@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom_offline.intents import chinese, understand
-from mudroom_offline.places import exclusions, scopes
+from mudroom_offline.requests import find_exclusions, find_scopes, is_chinese, parse_requests
 
 PROMPTS = {
     "Use a subtask to find what testing framework this project uses": ["tests!"],
@@ -53,14 +52,14 @@ BEYOND = [
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_understands(prompt: str) -> None:
-    requests, foreign = understand(prompt)
+    requests, foreign = parse_requests(prompt)
     assert [r.kind + "!" * r.delegate for r in requests] == PROMPTS[prompt]
     assert not foreign
 
 
 @pytest.mark.parametrize("prompt", BEYOND)
 def test_does_not_pretend_to_understand(prompt: str) -> None:
-    assert understand(prompt) == ([], [])
+    assert parse_requests(prompt) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -73,11 +72,11 @@ def test_does_not_pretend_to_understand(prompt: str) -> None:
     ],
 )
 def test_knows_work_that_no_rule_does(prompt: str) -> None:
-    assert understand(prompt) == ([], [prompt])
+    assert parse_requests(prompt) == ([], [prompt])
 
 
 def test_names_the_part_that_is_left_out() -> None:
-    requests, foreign = understand("Summarise all .md files and then deploy it to production")
+    requests, foreign = parse_requests("Summarise all .md files and then deploy it to production")
     assert [r.kind for r in requests] == ["summarise"] and foreign == ["deploy it to production"]
 
 
@@ -86,12 +85,12 @@ def test_names_the_part_that_is_left_out() -> None:
     [("用 subtask 找出 testing framework", True), ("find it", False), ("Read:\n- 文件.py", False)],
 )
 def test_the_answer_is_in_the_language_of_the_question(prompt: str, zh: bool) -> None:
-    assert chinese(prompt) is zh
+    assert is_chinese(prompt) is zh
 
 
 @pytest.mark.parametrize("prompt", ["a" * 10_000_000, "find the tests " * 400_000])
 def test_a_prompt_of_many_megabytes_is_refused_at_once(prompt: str) -> None:
-    assert understand(prompt) == ([], [])
+    assert parse_requests(prompt) == ([], [])
 
 
 @pytest.mark.parametrize(
@@ -110,8 +109,8 @@ def test_a_prompt_of_many_megabytes_is_refused_at_once(prompt: str) -> None:
 def test_folders_are_understood_without_a_slash_at_their_end(
     prompt: str, folders: list[str]
 ) -> None:
-    assert scopes(prompt) == folders
+    assert find_scopes(prompt) == folders
 
 
 def test_folders_to_leave_out_too() -> None:
-    assert exclusions("count the lines, except tests/unit") == ["tests/unit/"]
+    assert find_exclusions("count the lines, except tests/unit") == ["tests/unit/"]
