@@ -270,7 +270,9 @@ def test_the_screen_in_color():
 
 def test_tasks_that_wait_for_a_place_are_counted():
     events = [*begun(2), ToolCallStarted(at=1, run="1", call=ToolCallBlock("t9", "task", {}))]
-    assert drawn(events, columns=100)[0].startswith("● turn 1 · 3 tasks: 2 running, 1 not begun · ")
+    assert drawn(events, columns=100)[0].startswith(
+        "● turn 1 · 3 tasks: 2 running, 1 not started · "
+    )
 
 
 def test_a_child_of_a_child_hangs_below_it():

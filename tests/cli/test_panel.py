@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from types import SimpleNamespace
-from typing import Any, cast
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 
 import pytest
 from inline_snapshot import snapshot
@@ -17,6 +17,7 @@ from mudroom._core.events import (
     Delta,
     RunFinished,
     RunStarted,
+    StoredEvent,
     ToolCallFinished,
     ToolCallStarted,
     TurnFinished,
@@ -24,7 +25,9 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
 from mudroom._core.tools import ToolResult
+from mudroom.cli.interactive.line_queue import LineQueue
 from mudroom.cli.interactive.panel import Choice, Panel
+from mudroom.cli.interactive.status_line import StatusLine
 from mudroom.cli.output.text import ASCII, UNICODE, Glyphs, display_width, paint
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree
 from mudroom.projections.run_tree import RunTree
@@ -40,7 +43,7 @@ def began(
     prompt: str = "Look.",
     agent: str = "explore",
     turns: int | None = None,
-) -> Any:
+) -> RunStarted:
     brief = Brief(
         run_id=run,
         agent=Agent(name=agent),
@@ -60,7 +63,7 @@ def story(first: str, second: str) -> list[AnyEvent]:
     """A root with one child at work and one that is done."""
     tasks = [ToolCallBlock(f"t1.1.{n}", "task", {"prompt": "p"}) for n in (1, 2)]
     reading = ToolCallBlock("r", "read", {"file_path": "src/part.py"})
-    report = Report(text="seen", reason=Reason.GOAL, run_id="1.1.2", outputs=dict[str, Any]())
+    report = Report(text="seen", reason=Reason.GOAL, run_id="1.1.2", outputs=dict[str, object]())
     return [
         began("1", agent="main", prompt="Look around"),
         TurnStarted(at=1, run="1", turn=1),
@@ -82,18 +85,34 @@ def story(first: str, second: str) -> list[AnyEvent]:
     ]
 
 
-def panel(events: list[AnyEvent], *, pending: str = "", signs: Glyphs = UNICODE) -> Panel:
-    """One that shows a conversation in which a run is under way."""
-    tree, made = RunTree(), Panel(signs)
+@dataclass
+class ShownConversation:
+    """The part of a conversation that the panel shows, with a run that works."""
+
+    events: list[AnyEvent]
+    pending_text: str = ""
+    is_busy: bool = True
+    tree: RunTree = field(default_factory=RunTree)
+    status: StatusLine = field(default_factory=StatusLine)
+
+    def read_events(self) -> Iterable[StoredEvent]:
+        return [event for event in self.events if not isinstance(event, Delta)]
+
+
+def make_panel(
+    events: list[AnyEvent],
+    *,
+    pending: str = "",
+    glyphs: Glyphs = UNICODE,
+    queue: LineQueue | None = None,
+) -> Panel:
+    conversation = ShownConversation(events, pending)
+    panel = Panel(glyphs, queue or LineQueue())
+    panel.conversation = conversation
     for event in events:
-        tree.apply(event)
-    talk = SimpleNamespace(
-        tree=tree, busy=True, writer=SimpleNamespace(pending=pending), events=lambda: events
-    )
-    made.conversation = cast(Any, talk)
-    for event in events:
-        made.apply(event)
-    return made
+        conversation.tree.apply(event)
+        panel.apply(event)
+    return panel
 
 
 def drawn(
@@ -102,13 +121,13 @@ def drawn(
     second: str,
     *,
     color: bool = False,
-    signs: Glyphs = UNICODE,
+    glyphs: Glyphs = UNICODE,
     selected: str = "",
 ) -> str:
     tree = RunTree()
     for event in story(first, second):
         tree.apply(event)
-    look = TreeStyle(columns=columns, now=NOW, glyphs=signs, selected=selected)
+    look = TreeStyle(columns=columns, now=NOW, glyphs=glyphs, selected=selected)
     return paint(format_tree(tree, tree.roots[-1], look), color=color)
 
 
@@ -187,7 +206,7 @@ def test_eighty_columns_in_colour() -> None:
 
 
 def test_two_hundred_columns_in_ascii() -> None:
-    assert drawn(200, "read the parts", "阅读所有的文件", signs=ASCII) == snapshot("""\
+    assert drawn(200, "read the parts", "阅读所有的文件", glyphs=ASCII) == snapshot("""\
 * turn 1 - 2 tasks: 1 running, 1 done - 0 tools - 3.1k tokens - 44.5k with children - 29s
 |- explore  read the parts
 |  > read src/part.py - ##--- - 0 tools - 41.4k tokens - 29s
@@ -203,31 +222,33 @@ def test_the_marked_child_is_marked_with_and_without_colour() -> None:
 
 @pytest.mark.parametrize("columns", [1, 2, 7, 20, 80, 200])
 def test_no_line_is_wider_than_the_screen(columns: int) -> None:
-    made = panel(story("阅读所有的文件 and more", "b" * 300), pending="词" * 500)
-    made.queue.extend(["w" * 300, "四" * 300, "c", "d"])
-    for lines in (made.lines(columns, 20), made.lines(columns, 3)):
+    queue = LineQueue()
+    queue.put("w" * 300, "四" * 300, "c", "d")
+    events = story("阅读所有的文件 and more", "b" * 300)
+    panel = make_panel(events, pending="词" * 500, queue=queue)
+    for lines in (panel.lines(columns, 20), panel.lines(columns, 3)):
         assert all(
             sum(display_width(words) for words, _ in line) <= max(columns, 2) for line in lines
         )
-    assert len(made.lines(columns, 8)) <= 8 + 4
+    assert len(panel.lines(columns, 8)) <= 8 + 4
 
 
 def test_the_mark_goes_round_and_back_to_the_line() -> None:
-    made = panel(story("a", "b"))
-    made.lines(80, 20)
+    panel = make_panel(story("a", "b"))
+    panel.lines(80, 20)
     order = []
     for step in (-1, -1, -1, 1, 1, 1):
-        made.move_selection(step)
-        order.append(made.selected)
-        made.lines(80, 20)
+        panel.move_selection(step)
+        order.append(panel.selected)
+        panel.lines(80, 20)
     assert order == ["1.1.2", "1.1.1", "", "1.1.1", "1.1.2", ""]
 
 
 def test_an_open_transcript_shows_what_came_before_and_what_comes() -> None:
     events = story("read the parts", "b")
-    made = panel(events)
-    made.open_transcript(cast(Any, made.conversation), "1.1.1")
-    shown = paint(made.lines(80, 40), color=False)
+    panel = make_panel(events)
+    panel.open_transcript("1.1.1")
+    shown = paint(panel.lines(80, 40), color=False)
     assert "→ read file_path=src/part.py" in shown and "result of read" not in shown
     for event in (
         ToolCallFinished(
@@ -241,8 +262,8 @@ def test_an_open_transcript_shows_what_came_before_and_what_comes() -> None:
             at=12, run="1.1.1", turn=5, message=AssistantMessage((TextBlock("I saw it"),))
         ),
     ):
-        made.apply(event)
-    shown = paint(made.lines(80, 40), color=False)
+        panel.apply(event)
+    shown = paint(panel.lines(80, 40), color=False)
     assert (
         "the mud" in shown
         and "I saw it" in shown
@@ -252,29 +273,27 @@ def test_an_open_transcript_shows_what_came_before_and_what_comes() -> None:
 
 
 async def test_a_question_takes_the_whole_panel_and_is_answered_once() -> None:
-    made = panel(story("a", "b"))
-    made.choice = choice = Choice("Which?", [("x", "the first"), ("y", "the second\x1b[2J")])
-    assert [line[0][0] for line in made.lines(40, 10)] == [
+    panel = make_panel(story("a", "b"))
+    panel.choice = choice = Choice("Which?", [("x", "the first"), ("y", "the second\x1b[2J")])
+    assert [line[0][0] for line in panel.lines(40, 10)] == [
         "Which?",
         "▸ 1. the first",
         "  2. the second",
     ]
-    made.move_selection(-1)
+    panel.move_selection(-1)
     assert choice.index == 1
-    made.answer_choice("y")
-    made.answer_choice("what was typed next, before anybody heard the answer")
-    assert await choice.result == "y" and made.choice is None
+    panel.answer_choice("y")
+    panel.answer_choice("what was typed next, before anybody heard the answer")
+    assert await choice.result == "y" and panel.choice is None
 
 
 async def test_lines_wait_in_order_and_closing_ends_the_wait() -> None:
-    made = Panel(UNICODE)
-    made.queue_line("one")
-    made.queue_line("two")
-    assert [await made.next_line(), await made.next_line()] == ["one", "two"]
-    waiting = asyncio.ensure_future(made.next_line())
+    queue = LineQueue()
+    queue.put("one", "two")
+    assert [await queue.next(), await queue.next()] == ["one", "two"]
+    waiting = asyncio.ensure_future(queue.next())
     await asyncio.sleep(0)
-    made.is_closed = True
-    made.wake()
+    queue.close()
     with pytest.raises(EOFError):
         await waiting
 
@@ -288,11 +307,11 @@ def test_five_hundred_children_are_drawn_in_little_time() -> None:
             began(f"1.1.{n + 1}", "1", description=f"part {n}"),
             TurnStarted(at=2, run=f"1.1.{n + 1}", turn=1),
         ]
-    made = panel(tree_events)
-    lines = made.lines(100, 40)
+    panel = make_panel(tree_events)
+    lines = panel.lines(100, 40)
     before = time.process_time()
     for _ in range(10):
-        lines = made.lines(100, 40)
+        lines = panel.lines(100, 40)
     assert (time.process_time() - before) / 10 < 0.02
     assert "488 more: 488 running" in paint(lines, color=False)
 
@@ -317,9 +336,9 @@ def test_words_that_stream_are_broken_between_words_and_told_as_an_answer() -> N
         ToolCallFinished(at=10, run="1", call_id=f"t1.1.{n}", name="task", result=ToolResult(""))
         for n in (1, 2)
     ]
-    made = panel(events, pending="nobody likes a word that is cut in two")
-    shown = paint(made.lines(24, 20), color=False).splitlines()
+    panel = make_panel(events, pending="nobody likes a word that is cut in two")
+    shown = paint(panel.lines(24, 20), color=False).splitlines()
     assert shown[:2] == ["nobody likes a word that", "is cut in two"]
-    assert "answering…" in shown[2] and "⎿ what I found" in paint(made.lines(80, 20), color=False)
-    made.open_transcript(cast(Any, made.conversation), "1.1.1")
-    assert "        one two three four\n        five six" in paint(made.lines(26, 20), color=False)
+    assert "answering…" in shown[2] and "⎿ what I found" in paint(panel.lines(80, 20), color=False)
+    panel.open_transcript("1.1.1")
+    assert "        one two three four\n        five six" in paint(panel.lines(26, 20), color=False)

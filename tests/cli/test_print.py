@@ -47,6 +47,6 @@ def test_why_is_one_line_of_what_went_wrong() -> None:
     )
     assert (
         explain_failure(report(Reason.MAX_TURNS))
-        == "the run ended with MAX_TURNS after 3 turns; what it has so far is its answer"
+        == "the run ended with MAX_TURNS after 3 turns; its partial result is the answer"
     )
     assert explain_failure(report(Reason.LOOP, text="")).endswith("it gave no answer")

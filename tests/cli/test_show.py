@@ -193,7 +193,7 @@ def test_the_tree_at_20_columns():
 
 
 def test_the_tree_in_color_with_ascii_signs():
-    tree = render_tree(session(), columns=40, color=True, signs=ASCII).rsplit("\n\n", 1)[0] + "\n"
+    tree = render_tree(session(), columns=40, color=True, glyphs=ASCII).rsplit("\n\n", 1)[0] + "\n"
     assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", tree) == COLORED
 
 
@@ -249,9 +249,7 @@ def test_a_run_that_goes_on_names_the_run_it_goes_on_from():
         budget=Budget(),
         continues="1",
     )
-    assert "\ngoes on from run 1\n" in render_transcript(
-        [RunStarted(at=0, run="2", brief=brief)], "2"
-    )
+    assert "\ncontinues run 1\n" in render_transcript([RunStarted(at=0, run="2", brief=brief)], "2")
 
 
 def test_the_whole_transcript_leaves_nothing_out():
@@ -274,7 +272,7 @@ def test_long_results_and_arguments_are_cut_with_a_note():
 def test_a_transcript_that_stops_at_open_calls_says_so():
     assert render_transcript(
         [began("1"), *answered("1", ToolCallBlock("a", "bash", {"command": "x"}))], "1"
-    ).endswith("\nThe record ends before these calls all had a result.\n")
+    ).endswith("\nSome of these tool calls have no result.\n")
 
 
 def test_malformed_arguments_are_shown_as_they_came():

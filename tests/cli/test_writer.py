@@ -203,7 +203,7 @@ def test_tasks_are_told_with_their_outcome_and_crowds_as_counts() -> None:
         and "● 40 tasks: 39 done, 1 failed" in crowd
         and "> task (part 1): p" in crowd
     )
-    assert written(tasks(2), tasks=False) == ""
+    assert written(tasks(2), show_tasks=False) == ""
 
 
 @given(st.text(alphabet="ab \n`-1.|#", max_size=120), st.integers(1, 9))
@@ -293,11 +293,11 @@ def test_the_status_line_loses_its_least_important_figures_first() -> None:
             at=1, run="1", turn=1, message=AssistantMessage((), usage=Usage(100_000, 1_000))
         )
     )
-    assert "".join(status.format_line(120, UNICODE, hint="esc stops")) == snapshot(
-        "anthropic:claude-sonnet-4-5 · sandbox full · mode plan · 101.0k tokens · context 50% · esc stops"
+    assert "".join(status.format_line(120, UNICODE, hint="esc: stop")) == snapshot(
+        "anthropic:claude-sonnet-4-5 · sandbox full · mode plan · 101.0k tokens · context 50% · esc: stop"
     )
-    assert "".join(status.format_line(60, UNICODE, hint="esc stops")) == snapshot(
-        "claude-sonnet-4-5 · 101.0k tokens · context 50% · esc stops"
+    assert "".join(status.format_line(60, UNICODE, hint="esc: stop")) == snapshot(
+        "claude-sonnet-4-5 · 101.0k tokens · context 50% · esc: stop"
     )
 
 

@@ -46,7 +46,7 @@ async def test_a_childs_command_is_shown_whole_with_who_asks_and_why(
     async with ModelServer(calls(HIDDEN)) as server:
         await begun(tmux, server)
         shown = await tmux.expect(
-            "general (run 1.1.1) asks for bash", "May general do this?", "3. no"
+            "general (run 1.1.1) asks for bash", "Allow general to do this?", "3. no"
         )
         assert (
             "touch made [300 blanks] ; rm\\u{202e} -rf x\\u{200b}" in shown
@@ -64,7 +64,7 @@ async def test_yes_for_this_session_is_not_asked_again(tmux: Any, mudroom: Any) 
         await begun(tmux, server)
         await tmux.expect("echo x >> made", "▸ 1. yes", "2. yes, and for this session")
         await tmux.press("2")
-        await tmux.expect("echo y >> other", "May general do this?")
+        await tmux.expect("echo y >> other", "Allow general to do this?")
         assert (mudroom.project / "made").read_text() == "x\nx\n", (
             "the same command again was not asked"
         )
@@ -76,13 +76,11 @@ async def test_yes_for_this_session_is_not_asked_again(tmux: Any, mudroom: Any) 
 async def test_no_with_a_reason_is_read_by_the_model(tmux: Any, mudroom: Any) -> None:
     async with ModelServer(calls("touch made")) as server:
         await begun(tmux, server)
-        await tmux.expect("touch made", "May general do this?")
+        await tmux.expect("touch made", "Allow general to do this?")
         await tmux.say("use another name")
         await tmux.expect("all told")
         said = str([asked.messages for asked in server.requests])
-    assert (
-        "the person said no: use another name" in said and not (mudroom.project / "made").exists()
-    )
+    assert "the user said no: use another name" in said and not (mudroom.project / "made").exists()
 
 
 async def test_shift_tab_changes_what_is_asked(tmux: Any, mudroom: Any) -> None:
@@ -96,7 +94,7 @@ async def test_shift_tab_changes_what_is_asked(tmux: Any, mudroom: Any) -> None:
             await tmux.expect("all told")
             assert (mudroom.project / "made").exists(), "in a sandbox it is not asked in this mode"
         else:
-            await tmux.expect("May general do this?")
+            await tmux.expect("Allow general to do this?")
 
 
 async def test_the_first_line_of_a_conversation_is_its_sandbox(tmux: Any) -> None:

@@ -51,7 +51,7 @@ async def test_a_conversation_with_its_commands(tmux: Any) -> None:
         await tmux.expect("and again", "2 children read")
         assert "look around" in server.requests[-1].body.decode(), "the conversation goes on"
         await tmux.say("/clear")
-        await tmux.expect("A new session")
+        await tmux.expect("Started a new session")
         await tmux.say("afresh")
         await tmux.expect_scrolled("1 child read", 3)
         assert "and again" not in server.requests[-1].body.decode(), (
@@ -70,12 +70,12 @@ async def test_every_command_answers(tmux: Any, mudroom: Any) -> None:
         for command, answer in (
             ("/context", "tools"),
             ("/agents", "explore"),
-            ("/skills", "None. A skill is"),
+            ("/skills", "No skills found. A skill is"),
             ("/mode", "acceptEdits"),
             ("/permissions", "no rules"),
-            ("/compact the answer", "The conversation goes on from this"),
+            ("/compact the answer", "Conversation compacted"),
             ("/doctor", "journals:"),
-            ("/copy", "was given to the terminal"),
+            ("/copy", "to the clipboard of the terminal"),
             ("/init", "reviewer.md written"),
             ("/view", "http://127.0.0.1:"),
             ("/model nobody:x", "nobody"),
@@ -221,7 +221,7 @@ async def test_going_back_to_before_a_prompt(tmux: Any) -> None:
         await tmux.press("Escape")
         await asyncio.sleep(0.4)
         await tmux.press("Escape")
-        await tmux.expect("Back to before which prompt?", "1. second thing", "2. first thing")
+        await tmux.expect("Rewind to before which prompt?", "1. second thing", "2. first thing")
         await tmux.press("Enter")
         await tmux.expect("as it was before prompt 2")
         await tmux.press("Enter")
@@ -240,11 +240,13 @@ async def test_another_session_another_model_another_mode(tmux: Any) -> None:
         await tmux.expect("mode acceptEdits: ")
         assert ">> /mode" not in await tmux.scroll(), "nobody typed that"
         await tmux.press("M-p")
-        await tmux.expect("It is anthropic:claude-sonnet-4-5", "anthropic:claude-opus", "offline")
+        await tmux.expect(
+            "Current model: anthropic:claude-sonnet-4-5", "anthropic:claude-opus", "offline"
+        )
         await tmux.press("Escape")
-        await tmux.expect("mudroom >>", gone="Go on with which?")
+        await tmux.expect("mudroom >>", gone="Current model:")
         await tmux.press("M-p")
-        await tmux.expect("Go on with which?")
+        await tmux.expect("Current model:")
         await tmux.say("anthropic:claude-haiku-4-5")
         await tmux.say("go on")
         await tmux.expect("answer 2 of claude-haiku-4-5")
@@ -254,12 +256,12 @@ async def test_another_session_another_model_another_mode(tmux: Any) -> None:
         await tmux.press("BTab")
         await tmux.expect("mode plan")
         await tmux.say("/copy")
-        await tmux.expect("The last answer, 28 characters")
+        await tmux.expect("Sent the last answer (28 characters)")
         await tmux.say("/rename walls and mud")
-        await tmux.expect("This session is called walls and mud")
+        await tmux.expect("Session renamed to walls and mud")
         await tmux.say("/clear")
         await tmux.say("/resume")
-        await tmux.expect("Go on with which session?", "1.", "walls and mud")
+        await tmux.expect("Continue which session?", "1.", "walls and mud")
         await tmux.press("1")
         await tmux.expect("> the first session")
         await tmux.say("and further")
@@ -309,9 +311,9 @@ async def test_plain_lines_where_no_cursor_may_move(tmux: Any, env: dict[str, st
             "> task (look around): CHILD look", "[general#1.1.1] Done (1 tool use", "answer"
         )
         await tmux.say("/rewind")
-        await tmux.expect("1. look around", "number, or nothing:")
+        await tmux.expect("1. look around", "number, or Enter to cancel:")
         await tmux.say("what a person types who did not see the question")
-        await tmux.expect("That is no number from 1 to 1.")
+        await tmux.expect("Enter a number from 1 to 1")
         await tmux.press("Enter")
         await tmux.say("/cost")
         await tmux.expect("2 runs")

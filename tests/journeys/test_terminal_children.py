@@ -66,11 +66,11 @@ async def test_one_of_three_is_stopped_and_the_other_two_report(tmux: Any, three
             "⎿ read f0.txt",
         )
         await tmux.press("Up")
-        await tmux.expect("└─▸general", "m word, w wrap up, x stop")
+        await tmux.expect("└─▸general", "m: message, w: wrap up, x: stop")
         await tmux.press("Up")
         await tmux.expect("├─▸general  look at beta")
         await tmux.press("x")
-        await tmux.expect("general#1.1.2 is stopped", "2 running, 1 stopped")
+        await tmux.expect("Stopped general#1.1.2", "2 running, 1 stopped")
         three.go.set()
         shown = await tmux.expect("all told", "3 children read")
         assert re.search(r"look at beta 看\): CHILD beta 看一看\n +⎿ CANCELLED", shown)
@@ -91,7 +91,7 @@ async def test_a_word_to_one_child_reaches_it_and_no_other(tmux: Any, three: Thr
         await tmux.press("m")
         await tmux.expect("to general >>")
         await tmux.say("look at the end too")
-        await tmux.expect("general#1.1.3 is told: look at the end too")
+        await tmux.expect("Message to general#1.1.3: look at the end too")
         three.go.set()
         await tmux.expect("all told")
     told = [heard for heard in three.heard if "look at the end too" in heard]
@@ -105,7 +105,7 @@ async def test_one_child_is_asked_to_wrap_up_and_says_what_it_has(tmux: Any, thr
         await tmux.press("Up")
         await tmux.expect("└─▸general")
         await tmux.press("w")
-        await tmux.expect("general#1.1.3 is asked to wrap up", "CANCELLED, recovered")
+        await tmux.expect("Asked general#1.1.3 to wrap up", "CANCELLED, recovered")
         three.go.set()
         await tmux.expect("all told")
     assert "gamma saw it" in three.heard[-1], "its partial report came back"
@@ -222,7 +222,7 @@ async def test_a_word_to_the_model_that_works_does_not_wait(tmux: Any, three: Th
         await started(tmux, server)
         await tmux.expect("3 running")
         await tmux.press("C-b")
-        await tmux.expect("The run goes on while you type")
+        await tmux.expect("The run continues while you type")
         await tmux.type("mind the gap")
         await tmux.press("C-s")
         await tmux.expect("→ mind the gap")
@@ -308,7 +308,7 @@ async def test_a_resize_leaves_one_prompt_and_one_tree(tmux: Any, three: Three) 
         for columns, rows in ((60, 20), (120, 30), (40, 24), (100, 30)):
             await tmux.resize(columns, rows)
             await asyncio.sleep(0.4)
-        shown = await tmux.expect("3 running", "⎿ read f0.txt", "esc stops")
+        shown = await tmux.expect("3 running", "⎿ read f0.txt", "esc: stop")
         assert shown.count("3 running") == 1 and shown.count("look at gamma") == 1
         assert len(re.findall(r"^mudroom >>$", shown, re.MULTILINE)) == 1
         three.go.set()
@@ -378,7 +378,7 @@ async def test_a_question_names_the_child_and_keeps_clear_of_the_tree(
     async with ModelServer(answer) as server:
         await started(tmux, server)
         shown = await tmux.expect(
-            "asks for write", "file_path: new.txt", "May general do this?", "▸ 1. yes", "3. no"
+            "asks for write", "file_path: new.txt", "Allow general to do this?", "▸ 1. yes", "3. no"
         )
         assert "├─" not in shown, "no tree under the question"
         await tmux.press("2")

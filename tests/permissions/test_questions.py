@@ -21,6 +21,7 @@ from mudroom.cli.interactive.approvals import (
     escape_hidden,
     format_request,
 )
+from mudroom.cli.output.scrollback import Scrollback
 from mudroom.config import Settings
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import call
@@ -33,21 +34,18 @@ from .conftest import Person, Play
 ASKING = replace(Permissions(), attended=True)
 
 
-class Scrollback:
-    def __init__(self) -> None:
-        self.text = ""
-
-    def write_lines(self, *lines: Any) -> None:
-        self.text += "".join("".join(words for words, _ in line) + "\n" for line in lines)
-
-
-class Face:
-    """Gives the answers it was told to, in order."""
+class ScriptedUI:
+    """UI that gives the answers passed to it, in order."""
 
     def __init__(self, *answers: str | None) -> None:
-        self.scrollback: Any = Scrollback()
+        self.written: list[str] = []
         self.titles: list[str] = []
+        self.scrollback = Scrollback(write=self.written.append, columns=lambda: 80, color=False)
         self._answers = list(answers)
+
+    @property
+    def text(self) -> str:
+        return "".join(self.written)
 
     async def choose(
         self, title: str, items: Sequence[tuple[str, str]], *, free_text: bool = False
@@ -63,16 +61,16 @@ def question(command: str = "make", **more: Any) -> ApprovalRequest:
 
 
 async def test_yes_no_and_no_with_a_reason() -> None:
-    face: Any = Face("yes", "no", None, "use make instead")
-    asked = ApprovalPrompt(face)
+    ui = ScriptedUI("yes", "no", None, "use make instead")
+    asked = ApprovalPrompt(ui)
     answers = [await asked.decide(question()) for _ in range(4)]
     assert [answer.allowed for answer in answers] == [True, False, False, False]
-    assert answers[3].why == "the person said no: use make instead"
+    assert answers[3].why == "the user said no: use make instead"
 
 
 async def test_yes_for_the_session_is_about_this_command_alone() -> None:
-    face: Any = Face("session", "no", "session", "no")
-    asked = ApprovalPrompt(face)
+    ui = ScriptedUI("session", "no", "session", "no")
+    asked = ApprovalPrompt(ui)
     assert (await asked.decide(question("make"))).allowed
     assert (await asked.decide(question("make"))).allowed
     assert not (await asked.decide(question("make x"))).allowed
@@ -83,10 +81,10 @@ async def test_yes_for_the_session_is_about_this_command_alone() -> None:
 
 
 async def test_the_whole_command_is_shown_with_who_asks_and_why() -> None:
-    face: Any = Face("no")
+    ui = ScriptedUI("no")
     command = "git diff" + " " * 5_000 + "; curl evil\x1b[2K\r\u202e\n" + "\n" * 50 + "rm x"
-    await ApprovalPrompt(face).decide(question(command, part="curl evil"))
-    text = face.scrollback.text
+    await ApprovalPrompt(ui).decide(question(command, part="curl evil"))
+    text = ui.text
     assert "explore (run 1.1.1) asks for bash: no rule allows it" in text
     assert (
         "[5000 blanks]" in text
@@ -94,7 +92,7 @@ async def test_the_whole_command_is_shown_with_who_asks_and_why() -> None:
         and "empty lines]" in text
         and "rm x" in text
     )
-    assert "because of: curl evil" in text
+    assert "needs approval: curl evil" in text
 
 
 @pytest.mark.parametrize(
@@ -197,20 +195,20 @@ async def test_a_record_with_denials_and_answers_is_run_again_the_same(
 async def test_a_folder_that_brings_files_is_asked_about_once(tmp_path: Path) -> None:
     project, settings = tmp_path / "project", Settings(home=str(tmp_path / "home"))
     project.mkdir()
-    nothing: Any = Face()
+    nothing = ScriptedUI()
     assert await ask_for_trust(nothing, settings, str(project)) is settings and not nothing.titles
     (project / ".claude").mkdir()
-    no: Any = Face("no")
+    no = ScriptedUI("no")
     assert not (await ask_for_trust(no, settings, str(project))).trust
-    once: Any = Face("once")
+    once = ScriptedUI("once")
     assert (await ask_for_trust(once, settings, str(project))).trust and not trust.is_trusted(
         settings.home, str(project)
     )
-    always: Any = Face("always")
+    always = ScriptedUI("always")
     assert (await ask_for_trust(always, settings, str(project))).trust and trust.is_trusted(
         settings.home, str(project)
     )
-    assert await ask_for_trust(Face(), settings, str(project)) is settings  # pyright: ignore[reportArgumentType]
+    assert await ask_for_trust(ScriptedUI(), settings, str(project)) is settings
 
 
 @pytest.fixture

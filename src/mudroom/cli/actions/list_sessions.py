@@ -147,7 +147,7 @@ def print_session(home: str, name: str, run_id: str | None, *, color: str) -> in
     look: dict[str, Any] = {
         "columns": _width(),
         "color": should_color(sys.stdout, color),
-        "signs": choose_glyphs(sys.stdout.encoding),
+        "glyphs": choose_glyphs(sys.stdout.encoding),
     }
     print(render_tree(events, **look))
     for each in [run_id] if run_id else [root.run_id for root in tree.roots]:

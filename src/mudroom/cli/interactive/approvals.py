@@ -1,4 +1,4 @@
-"""The person at the prompt answers: yes, yes for this session, or no and why. The whole of what is asked is shown."""
+"""Permission prompts: the user approves a tool call once, approves it for the session, or denies it."""
 
 from __future__ import annotations
 
@@ -14,105 +14,136 @@ from ...config import Settings
 from ...permissions import trust
 from ..actions.load_permissions import is_trusted
 from ..output.text import sanitize_line
-from .conversation import UI
+from .ui import QuestionUI
 
-_BRINGS = (".agents", ".claude", ".codex", ".gemini", ".opencode", ".qwen", ".goose", ".mcp.json")
+_AGENT_PATHS = (
+    ".agents",
+    ".claude",
+    ".codex",
+    ".gemini",
+    ".opencode",
+    ".qwen",
+    ".goose",
+    ".mcp.json",
+)
+"""Files and folders of a project that can configure agents."""
+
 YES, SESSION, NO = "yes", "session", "no"
-_ASKED = [(YES, "yes"), (SESSION, "yes, and for this session"), (NO, "no")]
-_STRETCH = re.compile(r" {24,}|\n{5,}")
+_OPTIONS = [(YES, "yes"), (SESSION, "yes, and for this session"), (NO, "no")]
+_LONG_GAP = re.compile(r" {24,}|\n{5,}")
 
 
 class ApprovalPrompt:
-    """The port Approver, over a face. Answers for the session are kept here and nowhere else."""
+    """The port Approver, implemented by asking in a UI.
 
-    def __init__(self, face: UI) -> None:
-        self._face, self._turn_taking = face, asyncio.Lock()
+    Approvals for the session are kept in this object only.
+    """
+
+    def __init__(self, ui: QuestionUI) -> None:
+        self._ui = ui
+        self._lock = asyncio.Lock()
         self._granted: set[str] = set()
 
     async def decide(self, question: ApprovalRequest) -> ApprovalDecision:
-        """Ask, unless this was allowed for the session; one question after the other, since an answer may hold for the next."""
-        async with self._turn_taking:
-            return await self._decided(question)
+        """Ask the user, unless the call was allowed for the session.
 
-    async def _decided(self, question: ApprovalRequest) -> ApprovalDecision:
-        key = _key(question)
+        Requests wait for one another, because an approval for the session can answer the next one.
+        """
+        async with self._lock:
+            return await self._ask(question)
+
+    async def _ask(self, question: ApprovalRequest) -> ApprovalDecision:
+        key = _session_key(question)
         if key in self._granted:
             return ApprovalDecision(True, "allowed for this session")
-        self._face.scrollback.write_lines(
+        self._ui.scrollback.write_lines(
             *([(line, style)] for line, style in format_request(question))
         )
-        said = await self._face.choose(
-            f"May {sanitize_line(question.agent)} do this? Or type why not.", _ASKED, free_text=True
+        choice = await self._ui.choose(
+            f"Allow {sanitize_line(question.agent)} to do this? Or type why not.",
+            _OPTIONS,
+            free_text=True,
         )
-        if said == SESSION:
+        if choice == SESSION:
             self._granted.add(key)
-        if said in (YES, SESSION):
-            return ApprovalDecision(
-                True, "the person said yes" + (", for this session" if said == SESSION else "")
-            )
-        return ApprovalDecision(
-            False, "the person said no" if said in (NO, None) else f"the person said no: {said}"
-        )
+            return ApprovalDecision(True, "the user said yes, for this session")
+        if choice == YES:
+            return ApprovalDecision(True, "the user said yes")
+        if choice in (NO, None):
+            return ApprovalDecision(False, "the user said no")
+        return ApprovalDecision(False, f"the user said no: {choice}")
 
 
-async def ask_for_trust(face: UI, settings: Settings, cwd: str) -> Settings:
-    """Ask once whether a folder that brings files for agents is trusted; the settings with what was said."""
-    brought = [name for name in _BRINGS if os.path.exists(os.path.join(cwd, name))]
-    if not brought or is_trusted(settings, cwd):
+async def ask_for_trust(ui: QuestionUI, settings: Settings, cwd: str) -> Settings:
+    """Ask whether to trust a folder that contains agent files; return the updated settings.
+
+    The user is not asked if there are no such files, or if the folder is trusted already.
+    """
+    names = [name for name in _AGENT_PATHS if os.path.exists(os.path.join(cwd, name))]
+    if not names or is_trusted(settings, cwd):
         return settings
-    title = f"{os.path.realpath(cwd)} brings {', '.join(brought)}. Do you trust what is in it? Until you do, its agents may only read."
+    title = (
+        f"{os.path.realpath(cwd)} contains {', '.join(names)}. Do you trust this folder? "
+        "Until you do, its agents are read-only."
+    )
     items = [
-        ("always", "yes, this folder is trusted from now on"),
-        ("once", "yes, this once"),
+        ("always", "yes, always trust this folder"),
+        ("once", "yes, this time only"),
         ("no", "no"),
     ]
-    said = await face.choose(title, items)
-    if said == "always":
+    choice = await ui.choose(title, items)
+    if choice == "always":
         trust.trust_folder(settings.home, cwd)
-    return replace(settings, trust=said in ("always", "once"))
+    return replace(settings, trust=choice in ("always", "once"))
 
 
 def format_request(question: ApprovalRequest) -> list[tuple[str, str]]:
-    """All of the question, as (line, style): who asks, why, and the whole of what would be done, with nothing hidden in it."""
-    lines = [
-        (
-            f"{sanitize_line(question.agent)} (run {question.run_id}) asks for {sanitize_line(question.tool)}: {escape_hidden(question.why)}",
-            "yellow",
-        )
-    ]
-    given = question.arguments
-    whole = (
-        given["command"]
-        if question.tool == "bash" and isinstance(given.get("command"), str)
-        else _told(given)
-    )
-    lines += [(f"  {line}", "bold") for line in escape_hidden(whole).split("\n")]
-    if question.part and question.part.strip() != whole.strip():
-        lines.append((f"  because of: {escape_hidden(question.part)}", "dim"))
+    """Format a request as (line, style) pairs.
+
+    The lines name the agent, the reason and the complete arguments; no character is hidden.
+    """
+    agent = sanitize_line(question.agent)
+    tool = sanitize_line(question.tool)
+    why = escape_hidden(question.why)
+    lines = [(f"{agent} (run {question.run_id}) asks for {tool}: {why}", "yellow")]
+    command = question.arguments.get("command")
+    if question.tool == "bash" and isinstance(command, str):
+        call = command
+    else:
+        call = _format_arguments(question.arguments)
+    lines += [(f"  {line}", "bold") for line in escape_hidden(call).split("\n")]
+    if question.part and question.part.strip() != call.strip():
+        lines.append((f"  needs approval: {escape_hidden(question.part)}", "dim"))
     return lines
 
 
 def escape_hidden(text: str) -> str:
-    """Text in which nothing hides: what is not printed is written as its number, long stretches of blanks are counted."""
-    text = _STRETCH.sub(
-        lambda found: f" [{len(found[0])} {'blanks' if found[0][0] == ' ' else 'empty lines'}] ",
-        text,
-    )
-    return "".join(
-        c if c.isprintable() or c == "\n" else f"\\u{{{ord(c):x}}}"
-        for c in text.replace("\t", "    ")
-    )
+    """Make hidden text visible.
+
+    Characters that are not printed become their code points; long runs of spaces or empty lines
+    become a count.
+    """
+
+    def count_gap(match: re.Match[str]) -> str:
+        kind = "blanks" if match[0][0] == " " else "empty lines"
+        return f" [{len(match[0])} {kind}] "
+
+    text = _LONG_GAP.sub(count_gap, text).replace("\t", "    ")
+    return "".join(c if c.isprintable() or c == "\n" else f"\\u{{{ord(c):x}}}" for c in text)
 
 
-def _told(given: dict[str, object]) -> str:
+def _format_arguments(arguments: dict[str, object]) -> str:
     return "\n".join(
         f"{name}: {value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
-        for name, value in given.items()
+        for name, value in arguments.items()
     )
 
 
-def _key(question: ApprovalRequest) -> str:
-    """What a yes for the session is about: this very command; any edit of files; any use of another tool."""
+def _session_key(question: ApprovalRequest) -> str:
+    """Return what an approval for the session covers.
+
+    For bash this is the exact command, for write and edit all file edits, otherwise the tool.
+    """
     if question.tool == "bash":
         return f"bash {question.arguments.get('command')}"
     return "edits" if question.tool in ("write", "edit") else question.tool

@@ -1,16 +1,10 @@
-"""A conversation at a prompt: what is typed becomes a command, a shell line or a prompt; what happens is folded for every screen."""
+"""A conversation at the prompt: executes each input line and folds the session's events."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import (
-    AbstractAsyncContextManager,
-    AbstractContextManager,
-    AsyncExitStack,
-    contextmanager,
-)
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from contextlib import AsyncExitStack, contextmanager
 
 from msgspec import Struct
 
@@ -25,22 +19,23 @@ from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
 from ...session import Session
 from ..output.report import explain_failure
-from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
 from .mentions import MentionOffers, expand_mentions
 from .scrollback_writer import ScrollbackWriter
 from .shell_escape import ShellEscape
 from .status_line import StatusLine
+from .ui import UI
 
 EXIT_WORDS = ("q", "exit", "quit")
 
 
 class NextStep(Struct, frozen=True, kw_only=True):
-    """What comes after a session: leaving with a code, or another session.
+    """Action after a session: exit, or open another session.
 
     Arguments:
-        code: exit code; None goes on. resume: id of the session to go on with, "" for a new one.
-        model, mode: model string and permission mode for it, "" as before.
+        exit_code: exit code of the program; None to open another session.
+        resume: id of the session to resume; "" for a new one.
+        model, mode: model string and permission mode of the next session; "" for no change.
     """
 
     exit_code: int | None = None
@@ -49,143 +44,113 @@ class NextStep(Struct, frozen=True, kw_only=True):
     mode: str = ""
 
 
-class UI(AbstractAsyncContextManager["UI"], Protocol):
-    """Where a conversation is shown and typed: a drawn prompt (desk.py) or plain lines (lines.py). A block opens it."""
-
-    @property
-    def exit_code(self) -> int:
-        """The exit code it was closed with."""
-        ...
-
-    @property
-    def scrollback(self) -> Scrollback:
-        """What stays on the screen."""
-        ...
-
-    @property
-    def prints_child_lines(self) -> bool:
-        """Whether children are told of in lines of their own, so that the writer need not."""
-        ...
-
-    def attach(self, talk: Conversation) -> None:
-        """Show this conversation from now on."""
-        ...
-
-    def apply(self, event: AnyEvent) -> None:
-        """Take in an event, after the conversation has."""
-        ...
-
-    async def read_line(self) -> str:
-        """The next line typed. Raises EOFError when there will be none."""
-        ...
-
-    def add_early_input(self, early: str) -> None:
-        """Take in what was typed before it was there."""
-        ...
-
-    def prefill(self, text: str) -> None:
-        """Put words where the next line is typed."""
-        ...
-
-    async def choose(
-        self, title: str, items: Sequence[tuple[str, str]], *, free_text: bool = False
-    ) -> str | None:
-        """Ask which of (value, label) it shall be; None for none. `words`: what is typed instead is an answer too."""
-        ...
-
-    def during_run(self) -> AbstractContextManager[object]:
-        """A block around a run."""
-        ...
-
-
 SlashCommand = Callable[["Conversation", str], Awaitable[NextStep | None]]
-"""What a word that begins with / does: (conversation, the words after it) -> what comes after the session, if that is over."""
+"""Function for a slash command. It takes the conversation and the text after the command name.
+
+It returns the next step if the command ends the session, else None.
+"""
 
 
 class Conversation:
-    """One session and the person in front of it.
+    """One session, shown in a UI.
 
     Arguments:
-        opened: the session; it may be opened later. face: where it is shown. commands: by name, the slash included.
+        opened: the session; it may be entered later.
+        commands: slash commands by name, the slash included.
 
-    `stack` is entered by who opens the session: what is put on it ends with the conversation.
+    `resources` is entered together with the session; what is added to it is closed with the session.
     """
 
     def __init__(
         self, opened: Session, ui: UI, settings: Settings, commands: Mapping[str, SlashCommand]
     ) -> None:
-        self.session, self.face, self.settings, self.commands = opened, ui, settings, commands
-        self.tree, self.tally, self.status = RunTree(), LedgerBuilder(), StatusLine()
+        self.session = opened
+        self.ui = ui
+        self.settings = settings
+        self.commands = commands
+        self.tree = RunTree()
+        self.ledger_builder = LedgerBuilder()
+        self.status = StatusLine()
         self.writer = ScrollbackWriter(
             ui.scrollback, self.tree, show_tasks=not ui.prints_child_lines
         )
-        self.mention_offers = MentionOffers(self._paths, self._agents)
-        self.is_busy, self.last_answer = False, ""
-        self._asides: list[str] = []
-        self._shell: asyncio.Task[str] | None = None
+        self.mention_offers = MentionOffers(self._paths, self._agent_names)
+        self.is_busy = False
+        self.last_answer = ""
         self.resources = AsyncExitStack()
+        self._shell_outputs: list[str] = []
+        self._shell: asyncio.Task[str] | None = None
         opened.watch(self._apply)
 
     def _apply(self, event: AnyEvent) -> None:
-        for fold in (self.tree, self.tally, self.status, self.writer, self.face):
+        for fold in (self.tree, self.ledger_builder, self.status, self.writer, self.ui):
             fold.apply(event)
-        self._heed(event)
+        self._store_answer(event)
 
-    def _heed(self, event: AnyEvent) -> None:
+    def _store_answer(self, event: AnyEvent) -> None:
         if isinstance(event, RunFinished) and "." not in event.run:
             self.last_answer = event.report.text
 
     def _paths(self) -> Iterable[str]:
         return (file.path for file in self.session.workspace.walk())
 
-    def _agents(self) -> list[str]:
+    def _agent_names(self) -> list[str]:
         return [agent.name for agent in self.session.agents]
 
+    @property
+    def pending_text(self) -> str:
+        """The last block of the streaming answer, not yet printed."""
+        return self.writer.pending
+
     def read_events(self) -> Iterable[StoredEvent]:
-        """All that is recorded of the session."""
+        """Return all recorded events of the session."""
         from ...journals.sqlite.reader import open_reader
 
         return open_reader(session_path(self.settings.home, self.session.id)).read()
 
     def load_history(self) -> None:
-        """Fold what is recorded of a session that goes on."""
+        """Fold the recorded events of a resumed session."""
         for event in self.read_events():
-            for fold in (self.tree, self.tally, self.status):
+            for fold in (self.tree, self.ledger_builder, self.status):
                 fold.apply(event)
-            self._heed(event)
+            self._store_answer(event)
 
     async def run_until_done(self, first: str = "") -> NextStep:
-        """Obey line after line; what comes after this session. `first`: the first of them."""
+        """Handle input lines until the session ends; return the next step.
+
+        Arguments:
+            first: a line to handle before any line is read.
+        """
         line = first
         if self.session.unfinished_runs:
-            self.print_text("Going on with what was interrupted.", "dim")
-            await self._guarded(self._finish())
+            self.print_text("Finishing the interrupted run.", "dim")
+            await self._report_errors(self._finish())
         while True:
             try:
-                line = line or await self.face.read_line()
+                line = line or await self.ui.read_line()
             except EOFError:
                 return NextStep(exit_code=0)
-            after = await self.handle_line(line.strip())
+            step = await self.handle_line(line.strip())
             line = ""
-            if after is not None:
-                return after
+            if step is not None:
+                return step
 
     async def handle_line(self, line: str) -> NextStep | None:
-        """Do one line; what comes after this session if it was the last."""
+        """Execute one line of input; return the next step if the line ends the session."""
         if line.lower() in EXIT_WORDS:
             return NextStep(exit_code=0)
         if not line:
             return None
         if line.startswith(("/", "?")):
-            return await self._guarded(self._command(line))
-        return await self._guarded(
-            self._aside(line[1:].strip()) if line.startswith("!") else self._run(line)
-        )
+            return await self._report_errors(self._run_command(line))
+        if line.startswith("!"):
+            return await self._report_errors(self._run_shell(line[1:].strip()))
+        return await self._report_errors(self._run_prompt(line))
 
-    async def _guarded(self, deed: Awaitable[NextStep | None]) -> NextStep | None:
-        """Do it; what goes wrong is said, and only a record that cannot be written ends the conversation."""
+    async def _report_errors(self, action: Awaitable[NextStep | None]) -> NextStep | None:
+        """Await an action and print its errors. Only a journal error ends the conversation."""
         try:
-            return await deed
+            return await action
         except JournalError as error:
             self.print_text(str(error), "red")
             return NextStep(exit_code=1)
@@ -193,21 +158,21 @@ class Conversation:
             self.print_text(str(error), "red")
         return None
 
-    async def _command(self, line: str) -> NextStep | None:
-        name, _, words = line.partition(" ")
+    async def _run_command(self, line: str) -> NextStep | None:
+        name, _, arguments = line.partition(" ")
         command = self.commands.get(name)
         if command is None:
             self.print_text(
                 f"unknown command {name}. {suggest_names(name, self.commands)}", "yellow"
             )
             return None
-        return await command(self, words.strip())
+        return await command(self, arguments.strip())
 
-    async def _aside(self, command: str) -> None:
-        """Run a command; its output joins the next prompt."""
+    async def _run_shell(self, command: str) -> None:
+        """Run a shell command; its output is added to the next prompt."""
         if not command:
             return
-        with self._at_work():
+        with self._busy():
             self._shell = asyncio.ensure_future(
                 ShellEscape(self.session, self.settings.home).run(command)
             )
@@ -219,61 +184,65 @@ class Conversation:
                 text = "(interrupted)"
             finally:
                 self._shell = None
-        self._asides.append(f"<shell>\n$ {command}\n{text}\n</shell>")
-        self.face.scrollback.write_lines(
-            *([(f"  {sanitize(row)}", "dim")] for row in text.splitlines()), [("", "")]
-        )
+        self._shell_outputs.append(f"<shell>\n$ {command}\n{text}\n</shell>")
+        rows: list[Line] = [[(f"  {sanitize(row)}", "dim")] for row in text.splitlines()]
+        self.ui.scrollback.write_lines(*rows, [("", "")])
 
     async def _finish(self) -> None:
-        with self._at_work():
+        with self._busy():
             report = await self.session.resume_unfinished()
         if report:
-            self._ended(report)
+            self._print_ending(report)
 
-    async def _run(self, line: str) -> None:
-        told = expand_mentions(line, folder=self.session.cwd, agents=self._agents())
-        asides, self._asides = self._asides, []
-        with self._at_work():
-            report = await self.session.run("\n\n".join([*asides, told]))
-        self._ended(report)
+    async def _run_prompt(self, line: str) -> None:
+        prompt = expand_mentions(line, folder=self.session.cwd, agents=self._agent_names())
+        shell_outputs = self._shell_outputs
+        self._shell_outputs = []
+        with self._busy():
+            report = await self.session.run("\n\n".join([*shell_outputs, prompt]))
+        self._print_ending(report)
 
     async def compact(self, focus: str) -> None:
-        """Have the conversation told in short; Esc stops that, and then nothing has changed. `focus`: what must not be lost."""
-        with self._at_work():
+        """Replace the conversation by a summary. Esc stops this and leaves it unchanged.
+
+        Arguments:
+            focus: what the summary must keep.
+        """
+        with self._busy():
             report = await self.session.compact(focus)
-        self._ended(report)
+        self._print_ending(report)
         if has_summary(report):
-            self.print_text(
-                "The conversation goes on from this. All of it is still in the record; /rewind takes you back.",
-                "dim",
-            )
+            self.print_text("Conversation compacted. Use /rewind to undo.", "dim")
 
     @contextmanager
-    def _at_work(self) -> Generator[None]:
+    def _busy(self) -> Generator[None]:
         self.is_busy = True
         try:
-            with self.face.during_run():
+            with self.ui.during_run():
                 yield
         finally:
             self.is_busy = False
 
-    def _ended(self, report: Report) -> None:
-        if trouble := explain_failure(report):
-            self.print_text(trouble, "yellow")
-        if self.tree.children(report.run_id):
-            self.print_text(describe_ledger(self.tally.ledger), "dim")
-        self.face.scrollback.write("\n" if trouble or self.tree.children(report.run_id) else "")
+    def _print_ending(self, report: Report) -> None:
+        failure = explain_failure(report)
+        has_children = bool(self.tree.children(report.run_id))
+        if failure:
+            self.print_text(failure, "yellow")
+        if has_children:
+            self.print_text(describe_ledger(self.ledger_builder.ledger), "dim")
+        if failure or has_children:
+            self.ui.scrollback.write("\n")
 
     def interrupt(self) -> bool:
-        """Stop what is under way and keep what it has; False if nothing is."""
+        """Stop the current run or shell command and keep its results; return False if idle."""
         if self._shell:
             return self._shell.cancel()
         return self.is_busy and self.session.cancel()
 
     def print_text(self, text: str, style: str = "") -> None:
-        """A remark, in lines of its own, that stays on the screen."""
-        columns = self.face.scrollback.columns() - 1
+        """Print text in lines of its own that stay on the screen."""
+        columns = self.ui.scrollback.columns() - 1
         lines: list[Line] = [
             [(part, style)] for line in sanitize(text).splitlines() for part in wrap(line, columns)
         ]
-        self.face.scrollback.write_lines(*lines)
+        self.ui.scrollback.write_lines(*lines)

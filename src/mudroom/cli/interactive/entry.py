@@ -1,4 +1,4 @@
-"""The prompt to type at: there first of all; what answers at it is imported once it is drawn."""
+"""Start of the interactive prompt: draws the prompt first, imports the rest afterwards."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..actions.session_start import NEW_SESSION, SessionStart
 from ..output.progress import supports_cursor
 
 if TYPE_CHECKING:
-    from .conversation import UI
+    from .ui import UI
 
 
 MIN_COLUMNS_FOR_HINT = 60
-"""Columns from which the first line has a hint."""
+"""Columns from which the first line contains a hint."""
 
 
 async def start_prompt(
@@ -28,27 +28,26 @@ async def start_prompt(
     verbose: bool = False,
     quiet: bool = False,
 ) -> int:
-    """Talk until the person leaves; the exit code.
+    """Run the interactive prompt until the user leaves; return the exit code.
 
     Arguments:
-        start: which session it begins with. first: a prompt given on the command line, run before anything is asked.
-        early: what was typed before there was a prompt. quiet: no notices.
+        start: the session to open first.
+        first: prompt from the command line, run before any input is read.
+        early: text typed before the prompt was there.
+        quiet: print no notices.
     """
-    face = _face(settings, cwd, verbose)
-    hint = (
-        "   /help and ? say what you can do"
-        if face.scrollback.columns() >= MIN_COLUMNS_FOR_HINT
-        else ""
-    )
-    face.scrollback.write_lines([("mudroom ", "bold"), (__version__, "dim"), (hint, "dim")])
-    async with face:
-        face.add_early_input(early)
+    ui = _create_ui(settings, cwd, verbose)
+    wide = ui.scrollback.columns() >= MIN_COLUMNS_FOR_HINT
+    hint = "   Type /help for commands, ? for shortcuts" if wide else ""
+    ui.scrollback.write_lines([("mudroom ", "bold"), (__version__, "dim"), (hint, "dim")])
+    async with ui:
+        ui.add_early_input(early)
         from .session_loop import run_sessions
 
-        return await run_sessions(face, settings, cwd, start, first=first, quiet=quiet)
+        return await run_sessions(ui, settings, cwd, start, first=first, quiet=quiet)
 
 
-def _face(settings: Settings, cwd: str, verbose: bool) -> UI:
+def _create_ui(settings: Settings, cwd: str, verbose: bool) -> UI:
     if settings.screen == "plain" or not (
         supports_cursor(sys.stdin) and supports_cursor(sys.stdout)
     ):

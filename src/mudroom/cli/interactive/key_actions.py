@@ -1,24 +1,24 @@
-"""What keys ask for at the drawn prompt: of the conversation, of a child, of what is drawn above the line."""
+"""Actions of the keys at the drawn prompt."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from prompt_toolkit.buffer import Buffer
 
-from ...projections.safe_text import sanitize
+from ...projections.safe_text import sanitize, sanitize_line
 from ..output.scrollback import Scrollback
-from ..output.text import sanitize_line
+from .line_queue import LineQueue
 from .panel import Panel
 from .paste import PasteStore
 
 if TYPE_CHECKING:
-    from .conversation import Conversation
+    from .conversation import Conversation, NextStep
 
 DOUBLE_PRESS_SECONDS = 1.5
-"""Seconds within which a second Ctrl-C leaves, and a second Esc goes back."""
+"""Seconds within which a second Ctrl-C exits, and a second Esc clears the line or rewinds."""
 
 IMMEDIATE_COMMANDS = (
     "/help",
@@ -32,249 +32,261 @@ IMMEDIATE_COMMANDS = (
     "/copy",
     "?",
 )
-"""Commands that do not wait for the run that is under way."""
+"""Commands that are executed while a run works; all other lines are queued."""
 
 NEXT_MODE_COMMAND = "/mode next"
-"""What Shift+Tab stands for. Nobody typed it, so it is not shown as typed; what it does says so itself."""
+"""Command queued by Shift+Tab. It is not echoed as user input; the command prints its own message."""
 
 
 class KeyActions:
-    """One method a wish.
+    """One method per key binding.
 
     Arguments:
-        buffer: the input line. paper: what stays on the screen. close: leaves the prompt. fresh: draws it anew, soon.
-        spawn: runs something beside the conversation.
+        buffer: the input line.
+        close: closes the prompt.
+        redraw: draws the prompt again soon.
+        start_task: runs a command beside the conversation.
     """
 
     def __init__(
         self,
         buffer: Buffer,
         panel: Panel,
-        paper: Scrollback,
+        queue: LineQueue,
+        scrollback: Scrollback,
         *,
         close: Callable[[], None],
         redraw: Callable[[], None],
-        start_task: Callable[[Coroutine[Any, Any, object]], object],
+        start_task: Callable[[Coroutine[object, object, NextStep | None]], object],
     ) -> None:
-        self.buffer, self.pastes = buffer, PasteStore()
-        self._panel, self._paper, self._close, self._fresh, self._spawn = (
-            panel,
-            paper,
-            close,
-            redraw,
-            start_task,
-        )
-        self._pressed = self._escaped = -DOUBLE_PRESS_SECONDS
+        self.buffer = buffer
+        self.pastes = PasteStore()
+        self.conversation: Conversation | None = None
+        self._panel = panel
+        self._queue = queue
+        self._scrollback = scrollback
+        self._close = close
+        self._redraw = redraw
+        self._start_task = start_task
+        self._interrupted_at = -DOUBLE_PRESS_SECONDS
+        self._escaped_at = -DOUBLE_PRESS_SECONDS
 
     @property
     def is_busy(self) -> bool:
-        """Whether a run is under way."""
-        return self._talk is not None and self._talk.is_busy
+        """True while a run works."""
+        return self.conversation is not None and self.conversation.is_busy
 
     @property
     def is_choosing(self) -> bool:
-        """Whether a question waits for an answer."""
+        """True while a question waits for an answer."""
         return self._panel.choice is not None
 
     @property
     def is_child_selected(self) -> bool:
-        """Whether a child is marked or open."""
-        return not self.is_choosing and bool(self._child) and not self._panel.message_target
+        """True if a child run is marked or its transcript is open."""
+        return not self.is_choosing and bool(self._panel.child) and not self._panel.message_target
 
     @property
     def can_move(self) -> bool:
-        """Whether arrows move something above the line."""
+        """True if the arrow keys move something above the input line."""
         panel = self._panel
-        return not panel.message_target and (
-            self.is_choosing or panel.pager is not None or panel.has_selectable_child
-        )
-
-    @property
-    def _talk(self) -> Conversation | None:
-        return self._panel.conversation
-
-    @property
-    def _child(self) -> str:
-        return self._panel.pager.run.run_id if self._panel.pager else self._panel.selected
+        if panel.message_target:
+            return False
+        return self.is_choosing or panel.pager is not None or panel.has_selectable_child
 
     def submit(self) -> None:
-        """Enter: send the line, to the conversation or to the child that is spoken to."""
+        """Enter: send the line to the conversation or to the addressed child run."""
         line = self.buffer.text
         if not line.strip():
             return
         self.buffer.append_to_history()
         self.buffer.reset()
-        self._pressed = -DOUBLE_PRESS_SECONDS
-        talk, choice = self._talk, self._panel.choice
-        if not self._panel.message_target:
-            self._back()
-        if choice and choice.words:
+        self._interrupted_at = -DOUBLE_PRESS_SECONDS
+        choice = self._panel.choice
+        target = self._panel.message_target
+        if not target:
+            self._close_transcript()
+        if choice and choice.allows_free_text:
             self._panel.answer_choice(line.strip())
-        elif talk and self._panel.message_target:
-            self._say_to(talk, self._panel.message_target, line)
+        elif self.conversation and target:
+            self._send_to_child(self.conversation, target, line)
             self._panel.message_target = ""
-        elif talk and talk.is_busy and line.split()[0] in IMMEDIATE_COMMANDS:
-            self._spawn(talk.handle_line(line))
+        elif self.conversation and self.is_busy and line.split()[0] in IMMEDIATE_COMMANDS:
+            self._start_task(self.conversation.handle_line(line))
         else:
-            self._panel.queue_line(line)
+            self._queue.put(line)
 
     def steer(self) -> None:
-        """Ctrl+S: a word to the model that is at work, without waiting for its end."""
-        talk, line = self._talk, self.buffer.text.strip()
-        if not (talk and talk.is_busy and talk.tree.roots):
+        """Ctrl+S: send the line, or the first queued line, to the working model now."""
+        conversation = self.conversation
+        line = self.buffer.text.strip()
+        if not (conversation and conversation.is_busy and conversation.tree.roots):
             self.submit()
             return
         if line:
             self.buffer.append_to_history()
             self.buffer.reset()
-        elif self._panel.queue:
-            line = self._panel.queue.popleft()
-        if line and not talk.session.send(talk.tree.roots[-1].run_id, self.pastes.expand(line)):
-            self._panel.queue_line(line)
+        elif self._queue.lines:
+            line = self._queue.lines.popleft()
+        if not line:
+            return
+        run_id = conversation.tree.roots[-1].run_id
+        if not conversation.session.send(run_id, self.pastes.expand(line)):
+            self._queue.put(line)
 
     def escape(self) -> None:
-        """Esc: back out of what is open, else stop the run, else, pressed twice, clear the line or go back in the conversation."""
-        panel, talk, now = self._panel, self._talk, time.monotonic()
-        twice, self._escaped = now - self._escaped < DOUBLE_PRESS_SECONDS, now
+        """Esc: close what is open, else stop the run; pressed twice, clear the line or rewind."""
+        panel = self._panel
+        now = time.monotonic()
+        twice = now - self._escaped_at < DOUBLE_PRESS_SECONDS
+        self._escaped_at = now
         if panel.choice:
             panel.answer_choice(None)
         elif panel.message_target or panel.pager:
-            panel.message_target, panel.pager = "", None
+            panel.message_target = ""
+            panel.pager = None
         elif panel.selected:
             panel.selected = ""
-        elif talk and talk.is_busy:
-            self._stop(talk)
+        elif self.conversation and self.is_busy:
+            self._stop(self.conversation)
         elif twice and self.buffer.text:
             self.buffer.reset()
         elif twice:
-            self._panel.queue_line("/rewind")
-        self._fresh()
+            self._queue.put("/rewind")
+        self._redraw()
 
     def interrupt(self) -> None:
-        """Ctrl+C: stop the run, else clear the line; soon after another one, leave."""
-        talk, now = self._talk, time.monotonic()
-        twice, self._pressed = now - self._pressed < DOUBLE_PRESS_SECONDS, now
+        """Ctrl+C: stop the run, else clear the line; pressed twice, exit."""
+        now = time.monotonic()
+        twice = now - self._interrupted_at < DOUBLE_PRESS_SECONDS
+        self._interrupted_at = now
         if twice:
             self._close()
         elif self._panel.choice:
             self._panel.answer_choice(None)
-        elif talk and (talk.is_busy or self._panel.queue):
-            self._stop(talk)
+        elif self.conversation and (self.is_busy or self._queue.lines):
+            self._stop(self.conversation)
         elif self.buffer.text:
             self.buffer.reset()
         else:
-            self._paper.write_lines([("Ctrl-C again, or Ctrl-D, leaves.", "dim")])
+            self._print("Press Ctrl-C again or Ctrl-D to exit.")
 
     def leave(self) -> None:
-        """Ctrl+D."""
+        """Ctrl+D: exit."""
         self._close()
 
     def show_full_result(self) -> None:
-        """Ctrl+O: the last result in full."""
-        self._back()
-        if self._talk:
-            self._paper.write_lines(
-                *self._talk.writer.format_latest_result() or [[("There is no result yet.", "dim")]]
-            )
+        """Ctrl+O: print the last tool result in full."""
+        self._close_transcript()
+        if not self.conversation:
+            return
+        lines = self.conversation.writer.format_latest_result()
+        if lines:
+            self._scrollback.write_lines(*lines)
+        else:
+            self._print("No tool result yet.")
 
     def select_tasks(self) -> None:
-        """Ctrl+T: into the list of children at work; when none is, all runs of the session."""
-        self._back()
+        """Ctrl+T: select a working child run; if there is none, list all runs of the session."""
+        self._close_transcript()
         if self._panel.has_selectable_child:
             self._panel.move_selection(-1)
-            self._fresh()
-        elif self._talk:
-            self._spawn(self._talk.handle_line("/tasks"))
+            self._redraw()
+        elif self.conversation:
+            self._start_task(self.conversation.handle_line("/tasks"))
 
     def stop_all(self) -> None:
-        """Ctrl+X Ctrl+K."""
-        if self._talk and self._talk.is_busy:
-            self._stop(self._talk)
+        """Ctrl+X Ctrl+K: stop the run and all its children."""
+        if self.conversation and self.is_busy:
+            self._stop(self.conversation)
 
     def next_mode(self) -> None:
-        """Shift+Tab: the next permission mode, once the run is over."""
-        self._panel.queue_line(NEXT_MODE_COMMAND)
+        """Shift+Tab: change to the next permission mode when the run has ended."""
+        self._queue.put(NEXT_MODE_COMMAND)
 
     def choose_model(self) -> None:
-        """Alt+P: choose another model, once the run is over."""
-        self._panel.queue_line("/model")
+        """Alt+P: choose another model when the run has ended."""
+        self._queue.put("/model")
 
     def explain_background(self) -> None:
-        """Ctrl+B: a run stays where it is, and need not be left alone to go on."""
-        self._back()
-        self._paper.write_lines(
-            [
-                (
-                    "The run goes on while you type: Enter queues a line behind it, Ctrl+S tells the model now.",
-                    "dim",
-                )
-            ]
+        """Ctrl+B: explain how to type while a run works."""
+        self._close_transcript()
+        self._print(
+            "The run continues while you type. Enter queues a line, "
+            "Ctrl+S sends it to the model now."
         )
 
     def show_shortcuts(self) -> None:
-        """`?` on an empty line."""
-        self._back()
-        if self._talk:
-            self._spawn(self._talk.handle_line("?"))
+        """`?` on an empty line: list the keys."""
+        self._close_transcript()
+        if self.conversation:
+            self._start_task(self.conversation.handle_line("?"))
 
     def paste(self, text: str) -> None:
-        """A paste, as a mark if it is long."""
+        """Insert pasted text, or a placeholder if it is long."""
         self.buffer.insert_text(self.pastes.mark(text))
 
     def move_selection(self, step: int) -> None:
-        """An arrow key above an empty line."""
+        """Arrow keys on an empty line: move the mark by `step` rows."""
         self._panel.move_selection(step)
-        self._fresh()
+        self._redraw()
 
     def accept_selection(self) -> None:
-        """Enter on what is marked."""
+        """Enter on an empty line: choose the marked answer or open the marked child run."""
         panel = self._panel
         if panel.choice:
             panel.answer_choice(panel.choice.items[panel.choice.index][0])
-        elif panel.selected and self._talk and not panel.pager:
-            panel.open_transcript(self._talk, panel.selected)
-        self._fresh()
+        elif panel.selected and not panel.pager:
+            panel.open_transcript(panel.selected)
+        self._redraw()
 
-    def pick_option(self, n: int) -> None:
-        """A digit in a question."""
+    def pick_option(self, number: int) -> None:
+        """Choose an answer by its number, counted from 1."""
         choice = self._panel.choice
-        if choice and n <= len(choice.items):
-            self._panel.answer_choice(choice.items[n - 1][0])
+        if choice and number <= len(choice.items):
+            self._panel.answer_choice(choice.items[number - 1][0])
 
     def act_on_child(self, key: str) -> None:
-        """`m`, `w` or `x` on the child that is marked or open."""
-        talk = self._talk
-        if talk and key == "m":
-            self._panel.message_target = self._child
-        elif talk and key == "w":
-            self._remark(
-                talk, self._child, "is asked to wrap up", done=talk.session.wrap_up(self._child)
-            )
-        elif talk:
-            self._remark(talk, self._child, "is stopped", done=talk.session.cancel(self._child))
-        self._fresh()
+        """`m`, `w` or `x` on the selected child run: send a message, ask to wrap up, stop."""
+        run_id = self._panel.child
+        if not self.conversation:
+            return
+        session = self.conversation.session
+        name = self._child_name(self.conversation, run_id)
+        if key == "m":
+            self._panel.message_target = run_id
+        elif key == "w":
+            self._confirm(name, f"Asked {name} to wrap up", done=session.wrap_up(run_id))
+        else:
+            self._confirm(name, f"Stopped {name}", done=session.cancel(run_id))
+        self._redraw()
 
-    def _back(self) -> None:
-        """Close an open transcript, so that what comes is seen."""
+    def _close_transcript(self) -> None:
+        """Close an open transcript, because new output would be hidden behind it."""
         if self._panel.pager:
             self._panel.pager = None
-            self._fresh()
+            self._redraw()
 
-    def _remark(self, talk: Conversation, run_id: str, words: str, *, done: bool) -> None:
-        run = talk.tree.runs[run_id]
-        what = words if done else "has ended already"
-        self._paper.write_lines(
-            [(f"  {sanitize_line(run.agent)}#{run_id} {what}", "yellow" if done else "dim")]
-        )
+    def _print(self, text: str) -> None:
+        self._scrollback.write_lines([(text, "dim")])
 
-    def _say_to(self, talk: Conversation, run_id: str, line: str) -> None:
-        heard = talk.session.send(run_id, self.pastes.expand(line))
-        self._remark(talk, run_id, f"is told: {sanitize(line)}", done=heard)
+    def _child_name(self, conversation: Conversation, run_id: str) -> str:
+        return f"{sanitize_line(conversation.tree.runs[run_id].agent)}#{run_id}"
 
-    def _stop(self, talk: Conversation) -> None:
-        """Stop the run; what was queued behind it goes back into the line."""
-        talk.interrupt()
-        if waiting := "\n".join(self._panel.queue):
-            self._panel.queue.clear()
-            self.buffer.text = f"{waiting}\n{self.buffer.text}".rstrip("\n")
+    def _confirm(self, name: str, message: str, *, done: bool) -> None:
+        if done:
+            self._scrollback.write_lines([(f"  {message}", "yellow")])
+        else:
+            self._print(f"  {name} has already ended")
+
+    def _send_to_child(self, conversation: Conversation, run_id: str, line: str) -> None:
+        name = self._child_name(conversation, run_id)
+        done = conversation.session.send(run_id, self.pastes.expand(line))
+        self._confirm(name, f"Message to {name}: {sanitize(line)}", done=done)
+
+    def _stop(self, conversation: Conversation) -> None:
+        """Stop the run and move the queued lines back into the input line."""
+        conversation.interrupt()
+        if queued := "\n".join(self._queue.take_all()):
+            self.buffer.text = f"{queued}\n{self.buffer.text}".rstrip("\n")
             self.buffer.cursor_position = len(self.buffer.text)

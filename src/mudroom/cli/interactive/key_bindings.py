@@ -1,4 +1,4 @@
-"""Which key does what at the prompt."""
+"""Key bindings of the drawn prompt."""
 
 from __future__ import annotations
 
@@ -11,81 +11,84 @@ from prompt_toolkit.keys import Keys
 
 from .key_actions import KeyActions
 
-ANSI_SEQUENCES["\x1b[27;2;13~"] = ANSI_SEQUENCES["\x1b[13;2u"] = (Keys.Escape, Keys.ControlM)
-"""Shift+Enter, where a terminal tells it from Enter, is Alt+Enter."""
+# Terminals that report Shift+Enter as a key of its own: treat it as Alt+Enter.
+ANSI_SEQUENCES["\x1b[27;2;13~"] = (Keys.Escape, Keys.ControlM)
+ANSI_SEQUENCES["\x1b[13;2u"] = (Keys.Escape, Keys.ControlM)
 
 
 def make_key_bindings(
-    desk: KeyActions, *, edit: Callable[[], None], suspend: Callable[[], None]
+    actions: KeyActions, *, edit: Callable[[], None], suspend: Callable[[], None]
 ) -> KeyBindings:
-    """The keys of the input line, and of what is drawn above it. `edit` opens the person's editor, `suspend` gives the shell back."""
+    """Create the key bindings.
+
+    Arguments:
+        edit: opens the input line in the user's editor.
+        suspend: suspends the program and returns to the shell.
+    """
     keys = KeyBindings()
-    typing = has_focus(desk.buffer)
-    empty = Condition(lambda: not desk.buffer.text)
-    _editing(keys, desk)
-    for names, deed in (
-        (("c-s",), desk.steer),
-        (("escape",), desk.escape),
-        (("c-c",), desk.interrupt),
-        (("<sigint>",), desk.interrupt),
-        (("c-o",), desk.show_full_result),
-        (("c-t",), desk.select_tasks),
+    focused = has_focus(actions.buffer)
+    empty = Condition(lambda: not actions.buffer.text)
+    _bind_editing(keys, actions)
+    for names, action in (
+        (("c-s",), actions.steer),
+        (("escape",), actions.escape),
+        (("c-c",), actions.interrupt),
+        (("<sigint>",), actions.interrupt),
+        (("c-o",), actions.show_full_result),
+        (("c-t",), actions.select_tasks),
         (("c-g",), edit),
         (("c-z",), suspend),
-        (("c-x", "c-k"), desk.stop_all),
+        (("c-x", "c-k"), actions.stop_all),
+        (("escape", "p"), actions.choose_model),
     ):
-        keys.add(*names, filter=typing)(_doing(deed))
-    keys.add("escape", "p", filter=typing)(_doing(desk.choose_model))
-    keys.add("c-b", filter=typing & Condition(lambda: desk.is_busy))(
-        _doing(desk.explain_background)
-    )
-    keys.add("s-tab", filter=typing & ~has_completions)(_doing(desk.next_mode))
-    keys.add("c-d", filter=typing & empty)(_doing(desk.leave))
-    keys.add("?", filter=typing & empty)(_doing(desk.show_shortcuts))
-    _above(keys, desk)
+        keys.add(*names, filter=focused)(_handler(action))
+    busy = Condition(lambda: actions.is_busy)
+    keys.add("c-b", filter=focused & busy)(_handler(actions.explain_background))
+    keys.add("s-tab", filter=focused & ~has_completions)(_handler(actions.next_mode))
+    keys.add("c-d", filter=focused & empty)(_handler(actions.leave))
+    keys.add("?", filter=focused & empty)(_handler(actions.show_shortcuts))
+    _bind_panel(keys, actions)
     return keys
 
 
-def _editing(keys: KeyBindings, desk: KeyActions) -> None:
-    where = has_focus(desk.buffer)
+def _bind_editing(keys: KeyBindings, actions: KeyActions) -> None:
+    focused = has_focus(actions.buffer)
 
-    @keys.add("enter", filter=where)
+    @keys.add("enter", filter=focused)
     def _(event: KeyPressEvent) -> None:
         if event.current_buffer.document.text_before_cursor.endswith("\\"):
             event.current_buffer.delete_before_cursor()
             event.current_buffer.insert_text("\n")
         else:
-            desk.submit()
+            actions.submit()
 
-    @keys.add("c-j", filter=where)
-    @keys.add("escape", "enter", filter=where)
+    @keys.add("c-j", filter=focused)
+    @keys.add("escape", "enter", filter=focused)
     def _(event: KeyPressEvent) -> None:
         event.current_buffer.insert_text("\n")
 
-    @keys.add(Keys.BracketedPaste, filter=where)
+    @keys.add(Keys.BracketedPaste, filter=focused)
     def _(event: KeyPressEvent) -> None:
-        desk.paste(event.data)
+        actions.paste(event.data)
 
 
-def _above(keys: KeyBindings, desk: KeyActions) -> None:
-    """Keys for what is drawn above an empty input line."""
-    empty = Condition(lambda: not desk.buffer.text) & has_focus(desk.buffer)
-    movable = empty & Condition(lambda: desk.can_move)
+def _bind_panel(keys: KeyBindings, actions: KeyActions) -> None:
+    """Bind the keys that act on the panel while the input line is empty."""
+    empty = Condition(lambda: not actions.buffer.text) & has_focus(actions.buffer)
+    movable = empty & Condition(lambda: actions.can_move)
+    on_child = empty & Condition(lambda: actions.is_child_selected)
+    choosing = empty & Condition(lambda: actions.is_choosing)
     for name, step in (("up", -1), ("down", 1), ("pageup", -10), ("pagedown", 10)):
-        keys.add(name, filter=movable)(_doing(lambda step=step: desk.move_selection(step)))
-    keys.add("enter", filter=movable)(_doing(desk.accept_selection))
+        keys.add(name, filter=movable)(_handler(lambda step=step: actions.move_selection(step)))
+    keys.add("enter", filter=movable)(_handler(actions.accept_selection))
     for name in "mwx":
-        keys.add(name, filter=empty & Condition(lambda: desk.is_child_selected))(
-            _doing(lambda name=name: desk.act_on_child(name))
-        )
+        keys.add(name, filter=on_child)(_handler(lambda name=name: actions.act_on_child(name)))
     for n in range(1, 10):
-        keys.add(str(n), filter=empty & Condition(lambda: desk.is_choosing))(
-            _doing(lambda n=n: desk.pick_option(n))
-        )
+        keys.add(str(n), filter=choosing)(_handler(lambda n=n: actions.pick_option(n)))
 
 
-def _doing(deed: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
-    def handler(_: KeyPressEvent) -> None:
-        deed()
+def _handler(action: Callable[[], None]) -> Callable[[KeyPressEvent], None]:
+    def handle(_: KeyPressEvent) -> None:
+        action()
 
-    return handler
+    return handle

@@ -1,17 +1,15 @@
-"""The windows of the drawn prompt, from top to bottom: free rows, panel, input line, search, room for completions, status."""
+"""Layout of the drawn prompt: free rows, panel, input line, search, completions, status line."""
 
 from __future__ import annotations
 
 import os
 import sys
 from collections.abc import Callable, Iterable
-from typing import Any
 
 from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.filters import Condition
 from prompt_toolkit.formatted_text import StyleAndTextTuples
-from prompt_toolkit.key_binding import KeyBindings
 from prompt_toolkit.layout import (
     ConditionalContainer,
     Float,
@@ -32,9 +30,10 @@ from ..output.text import Line
 from .resize import ReflowRenderer, ScrollbackSafeOutput
 
 MENU_ROWS = 8
-"""Lines of completions."""
+"""Rows of the completion menu."""
 
 FragmentSource = Callable[[], StyleAndTextTuples]
+"""Returns the text of a window; called before each drawing."""
 
 _COLORS = {"red", "green", "yellow", "blue", "magenta", "cyan"}
 _STYLE = Style.from_dict(
@@ -59,22 +58,23 @@ def make_application(
     panel: FragmentSource,
     prompt: FragmentSource,
     status: FragmentSource,
-    keys: KeyBindings,
     color: bool,
-    **terminal: Any,
 ) -> tuple[Application[None], ReflowRenderer]:
-    """The application that draws them, and its renderer.
+    """Create the application and its renderer.
 
     Arguments:
-        buffer: of the input line. gap: free rows above all.
-        panel, prompt, status: texts, asked before each drawing. terminal: input and output, for tests.
+        buffer: the input line.
+        gap: returns the number of free rows above everything.
+        panel, prompt, status: texts above, before and below the input line.
     """
     search = SearchToolbar(ignore_case=True)
     control = BufferControl(buffer, search_buffer_control=search.control, preview_search=True)
 
-    def prefix(line: int, wrap: int) -> StyleAndTextTuples:
+    def line_prefix(line: int, wrap_count: int) -> StyleAndTextTuples:
         text = prompt()
-        return text if line == wrap == 0 else [("", " " * sum(len(part[1]) for part in text))]
+        if line == wrap_count == 0:
+            return text
+        return [("", " " * sum(len(part[1]) for part in text))]
 
     rows = HSplit(
         [
@@ -83,49 +83,51 @@ def make_application(
                 Window(FormattedTextControl(panel), dont_extend_height=True),
                 Condition(lambda: bool(panel())),
             ),
-            Window(control, wrap_lines=True, dont_extend_height=True, get_line_prefix=prefix),
+            Window(control, wrap_lines=True, dont_extend_height=True, get_line_prefix=line_prefix),
             search,
             Window(height=lambda: MENU_ROWS if buffer.complete_state else 0),
             Window(FormattedTextControl(status), height=1, style="class:status"),
         ],
         align=VerticalAlign.TOP,
     )
-    if "output" not in terminal:
-        terminal["output"] = _output()
     menu = Float(CompletionsMenu(max_height=MENU_ROWS), xcursor=True, ycursor=True)
     app: Application[None] = Application(
         layout=Layout(FloatContainer(rows, [menu]), control),
-        key_bindings=keys,
         style=_STYLE,
         color_depth=None if color else ColorDepth.DEPTH_1_BIT,
         erase_when_done=True,
         min_redraw_interval=0.03,
-        **terminal,
+        output=_open_output(),
     )
-    app.renderer = renderer = ReflowRenderer(app)
+    renderer = ReflowRenderer(app)
+    app.renderer = renderer
     return app, renderer
 
 
-def _output() -> Vt100_Output:
-    """The terminal, never asked where its cursor is: an answer that comes after something was written above would be wrong."""
+def _open_output() -> Vt100_Output:
+    """Return the terminal, with cursor position requests turned off.
+
+    The reply to such a request is wrong if text was printed above the prompt in the meantime.
+    """
     output = ScrollbackSafeOutput.from_pty(sys.stdout, term=os.environ.get("TERM"))
     output.enable_cpr = False
     return output
 
 
 def to_fragments(lines: Iterable[Line]) -> StyleAndTextTuples:
-    """Our lines in the library's words."""
-    text: StyleAndTextTuples = []
+    """Convert lines to the formatted text of prompt_toolkit."""
+    fragments: StyleAndTextTuples = []
     for n, line in enumerate(lines):
         if n:
-            text.append(("", "\n"))
-        text.extend(
-            (" ".join(f"ansi{name}" if name in _COLORS else name for name in style.split()), words)
-            for words, style in line
-        )
-    return text
+            fragments.append(("", "\n"))
+        fragments.extend((_to_style(style), text) for text, style in line)
+    return fragments
 
 
-def count_newlines(text: StyleAndTextTuples) -> int:
-    """How many lines there are but one."""
-    return sum(part[1].count("\n") for part in text)
+def _to_style(style: str) -> str:
+    return " ".join(f"ansi{name}" if name in _COLORS else name for name in style.split())
+
+
+def count_newlines(fragments: StyleAndTextTuples) -> int:
+    """Count the line feeds in formatted text."""
+    return sum(part[1].count("\n") for part in fragments)

@@ -1,4 +1,4 @@
-"""`@file` and `@agent` in a prompt: what they become for the model, and what they may be completed to."""
+"""Mentions in a prompt: expansion of `@file` and `@agent`, and their completions."""
 
 from __future__ import annotations
 
@@ -9,84 +9,98 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from itertools import islice
 
 _MENTION = re.compile(r"(?<![\w@/.])@([^\s,;!?()\"'`<>]+)")
-_AT_END = re.compile(_MENTION.pattern.removesuffix("+)") + r"*)\Z")
+_MENTION_AT_END = re.compile(_MENTION.pattern.removesuffix("+)") + r"*)\Z")
 
 AGENT_PREFIX = "agent-"
-"""What an agent's name may have before it, to tell it from a file."""
+"""Optional prefix of an agent's name, to tell it from a file."""
 
 MAX_FILES = 20_000
-"""Files of a folder that are offered."""
+"""Maximum number of files of a folder that are offered."""
 
 CACHE_SECONDS = 10.0
 """Seconds for which the list of files is kept."""
 
 
 def expand_mentions(prompt: str, *, folder: str, agents: Collection[str]) -> str:
-    """The prompt for the model: a mentioned file as its path, a mentioned agent as a wish at the end.
+    """Return the prompt for the model.
+
+    A mentioned file becomes its path. For a mentioned agent, an instruction is added at the end.
+    Any other mention stays as it is.
 
     Arguments:
-        folder: where paths begin. agents: names of those there are. What is neither stays as it was.
+        folder: base of relative paths.
+        agents: names of the known agents.
     """
-    asked: dict[str, None] = {}
+    mentioned: dict[str, None] = {}
 
-    def told(found: re.Match[str]) -> str:
-        word = found[1].rstrip(".:")
+    def expand(match: re.Match[str]) -> str:
+        word = match[1].rstrip(".:")
         name = word.removeprefix(AGENT_PREFIX)
         if os.path.lexists(os.path.join(folder, word)):
-            return found[1]
+            return match[1]
         if name in agents:
-            asked[name] = None
-        return found[0]
+            mentioned[name] = None
+        return match[0]
 
-    text = _MENTION.sub(told, prompt)
-    wishes = "".join(f"\n\nGive this to the agent {name} with the task tool." for name in asked)
-    return text + wishes
+    text = _MENTION.sub(expand, prompt)
+    for name in mentioned:
+        text += f"\n\nGive this to the agent {name} with the task tool."
+    return text
 
 
 def mention_before(text: str) -> str | None:
-    """The mention that is being typed at the end of `text`, without its @; None if there is none."""
-    found = _AT_END.search(text)
-    return found[1] if found else None
+    """Return the mention at the end of `text` without its "@"; None if there is none."""
+    match = _MENTION_AT_END.search(text)
+    return match[1] if match else None
 
 
 class MentionOffers:
-    """What a mention may be completed to.
+    """Completions of mentions.
 
     Arguments:
-        files: walks the paths there are. agents: names of agents. Both are asked again when what is known is old.
+        files: lists the paths. The list is kept for `CACHE_SECONDS`.
+        agents: lists the names of the agents.
     """
 
     def __init__(
         self, files: Callable[[], Iterable[str]], agents: Callable[[], Iterable[str]]
     ) -> None:
-        self._files, self._agents = files, agents
-        self._known, self._since = list[str](), -CACHE_SECONDS
+        self._files = files
+        self._agents = agents
+        self._known: list[str] = []
+        self._listed_at = -CACHE_SECONDS
 
     def matching(self, typed: str, limit: int = 50) -> Iterator[tuple[str, str]]:
-        """(word, what it is) for what has been typed; best first. Walks the folder: call it off the event loop."""
-        low = typed.lower()
+        """Yield (word, kind) for a mention that is being typed, best match first.
+
+        This may walk the folder: do not call it on the event loop.
+
+        Arguments:
+            limit: maximum number of files.
+        """
+        lower = typed.lower()
         for name in self._agents():
-            if f"{AGENT_PREFIX}{name}".startswith(low) or name.lower().startswith(low):
+            if f"{AGENT_PREFIX}{name}".startswith(lower) or name.lower().startswith(lower):
                 yield f"{AGENT_PREFIX}{name}", "agent"
-        for path in islice(_best(self._paths(), low), limit):
+        for path in islice(_rank_paths(self._paths(), lower), limit):
             yield path, "file"
 
     def _paths(self) -> list[str]:
-        if time.monotonic() - self._since > CACHE_SECONDS:
+        if time.monotonic() - self._listed_at > CACHE_SECONDS:
             self._known = list(islice(self._files(), MAX_FILES))
-            self._since = time.monotonic()
+            self._listed_at = time.monotonic()
         return self._known
 
 
-def _best(paths: Iterable[str], low: str) -> Iterator[str]:
-    """Paths that begin so, then those whose name does, then those that hold it."""
+def _rank_paths(paths: Iterable[str], lower: str) -> Iterator[str]:
+    """Yield matching paths: path prefix first, then prefix of the file name, then substring."""
     ranked: list[tuple[int, int, str]] = []
     for path in paths:
-        known = path.lower()
-        if known.startswith(low):
+        candidate = path.lower()
+        if candidate.startswith(lower):
             ranked.append((0, len(path), path))
-        elif known.rpartition("/")[2].startswith(low):
+        elif candidate.rpartition("/")[2].startswith(lower):
             ranked.append((1, len(path), path))
-        elif low in known:
+        elif lower in candidate:
             ranked.append((2, len(path), path))
     return (path for _, _, path in sorted(ranked))

@@ -1,212 +1,239 @@
-"""What is drawn above the input line: the children at work, one child's transcript, a question with its answers, the queue."""
+"""Panel above the input line: running child runs, an open transcript, a question, queued lines."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections import deque
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Protocol
 
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
-from ...projections.run_tree import RunView
-from ...projections.safe_text import sanitize
+from ...projections.run_tree import RunTree, RunView
+from ...projections.safe_text import sanitize, sanitize_line
 from ..output.live_tree import MAX_PENDING_LINES, MAX_RUNS
-from ..output.text import Glyphs, Line, count_noun, last_lines, sanitize_line, truncate, wrap
+from ..output.text import Glyphs, Line, count_noun, last_lines, truncate, wrap
 from ..output.tree_lines import TreeStyle, format_tree_by_run
+from .line_queue import LineQueue
+from .status_line import StatusLine
 
 if TYPE_CHECKING:
-    from .conversation import Conversation
     from .transcript_pager import TranscriptPager
 
 MAX_QUEUED_SHOWN = 3
 """Queued lines shown; the others are counted."""
 
 
+class ConversationView(Protocol):
+    """The part of a conversation that the screen shows."""
+
+    @property
+    def tree(self) -> RunTree:
+        """The runs of the session."""
+        ...
+
+    @property
+    def status(self) -> StatusLine:
+        """The figures below the input line."""
+        ...
+
+    @property
+    def is_busy(self) -> bool:
+        """True while a run or a shell command works."""
+        ...
+
+    @property
+    def pending_text(self) -> str:
+        """The last block of the streaming answer, not yet printed."""
+        ...
+
+    def read_events(self) -> Iterable[StoredEvent]:
+        """Return all recorded events of the session."""
+        ...
+
+
 class Choice:
-    """A question with a list of answers, one of them marked; `answer` gets the value of the one taken, None for none.
+    """A question with a list of answers, one of them marked.
 
     Arguments:
-        words: whether a line typed instead is the answer.
+        items: pairs of value and label.
+        free_text: accept a typed line as the answer, too.
+
+    `result` is set to the value of the chosen item, the typed line, or None.
     """
 
     def __init__(
-        self, title: str, items: Sequence[tuple[str, str]], *, allows_free_text: bool = False
+        self, title: str, items: Sequence[tuple[str, str]], *, free_text: bool = False
     ) -> None:
-        self.title, self.items, self.words, self.index = title, items, allows_free_text, 0
+        self.title = title
+        self.items = items
+        self.allows_free_text = free_text
+        self.index = 0
         self.result: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
 
     def resolve(self, value: str | None) -> None:
-        """Answer it."""
+        """Set the result, unless it is set already."""
         if not self.result.done():
             self.result.set_result(value)
 
-    def lines(self, columns: int, height: int, signs: Glyphs) -> list[Line]:
-        """The question and as many answers as there is room for."""
+    def lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
+        """Return the question and as many answers as fit, the marked one among them."""
         first = max(0, min(self.index - height // 2, len(self.items) - height))
         lines: list[Line] = [
             [(part, "bold")] for part in wrap(sanitize_line(self.title, 2000), columns)
         ]
-        for n, (_, label) in list(enumerate(self.items))[
-            first : first + max(1, height - len(lines))
-        ]:
-            text = truncate(
-                f"{signs.mark if n == self.index else ' '} {n + 1}. {sanitize_line(label)}",
-                columns,
-                signs.more,
-            )
+        end = first + max(1, height - len(lines))
+        for n, (_, label) in list(enumerate(self.items))[first:end]:
+            mark = glyphs.mark if n == self.index else " "
+            text = truncate(f"{mark} {n + 1}. {sanitize_line(label)}", columns, glyphs.more)
             lines.append([(text, "cyan reverse" if n == self.index else "")])
         return lines
 
 
 class Panel:
-    """State of all that is above the input line, and its lines."""
+    """State of everything above the input line, and its lines.
 
-    def __init__(self, signs: Glyphs) -> None:
-        self.conversation: Conversation | None = None
-        self.queue: deque[str] = deque()
-        self.is_closed = False
+    Arguments:
+        queue: lines that wait for the current run.
+    """
+
+    def __init__(self, glyphs: Glyphs, queue: LineQueue) -> None:
+        self.conversation: ConversationView | None = None
         self.choice: Choice | None = None
         self.pager: TranscriptPager | None = None
-        self.selected = self.message_target = ""
-        self._signs = signs
+        self.selected = ""
+        self.message_target = ""
+        self._queue = queue
+        self._glyphs = glyphs
         self._shown: list[str] = []
-        self._live: dict[str, list[StoredEvent]] = {}
-        self._came = asyncio.Event()
-
-    def queue_line(self, line: str) -> None:
-        """Queue a line."""
-        self.queue.append(line)
-        self.wake()
-
-    def wake(self) -> None:
-        """Wake who waits for a line."""
-        self._came.set()
-
-    async def next_line(self) -> str:
-        """The next queued line, once there is one. Raises EOFError when the prompt is closed."""
-        while not self.queue or self.is_closed:
-            if self.is_closed:
-                raise EOFError
-            self._came.clear()
-            await self._came.wait()
-        return self.queue.popleft()
+        self._live_events: dict[str, list[StoredEvent]] = {}
 
     @property
     def key_hint(self) -> str:
-        """The keys that matter now."""
+        """The keys that can be used now."""
         if self.choice:
-            return "enter takes, esc leaves it"
+            return "enter: select, esc: cancel"
         if self.message_target:
-            return "enter sends, esc back"
+            return "enter: send, esc: back"
         if self.pager:
-            return "m word, w wrap up, x stop, esc back"
+            return "m: message, w: wrap up, x: stop, esc: back"
         if self.selected:
-            return "enter opens, m word, w wrap up, x stop"
+            return "enter: open, m: message, w: wrap up, x: stop"
         if self.conversation and self.conversation.is_busy:
-            return "esc stops, ctrl+s steers" if self.queue else "esc stops"
+            return "esc: stop, ctrl+s: send now" if self._queue.lines else "esc: stop"
         return ""
 
+    @property
+    def target_name(self) -> str:
+        """Name of the agent that the next line is sent to; "" for the main agent."""
+        if not self.message_target or not self.conversation:
+            return ""
+        return sanitize_line(self.conversation.tree.runs[self.message_target].agent, 20)
+
+    @property
+    def child(self) -> str:
+        """Id of the open or selected run; "" if there is none."""
+        return self.pager.run.run_id if self.pager else self.selected
+
     def apply(self, event: AnyEvent) -> None:
-        """Take in an event, after the conversation's tree has."""
+        """Handle an event that the conversation's tree has already applied."""
         if not event.run or isinstance(event, Delta):
             return
-        self._live.setdefault(event.run, []).append(event)
+        self._live_events.setdefault(event.run, []).append(event)
         if isinstance(event, RunFinished):
-            del self._live[event.run]
+            del self._live_events[event.run]
 
-    def open_transcript(self, talk: Conversation, run_id: str) -> None:
-        """Open a run's transcript: of one at work as it happens, of an older one as it is recorded."""
+    def open_transcript(self, run_id: str) -> None:
+        """Open a run's transcript: live events for a working run, else the recorded ones."""
         from .transcript_pager import TranscriptPager
 
-        events = self._live.get(run_id)
-        self.pager = TranscriptPager(
-            talk.tree.runs[run_id],
-            events or [event for event in talk.read_events() if event.run == run_id],
-        )
+        if not self.conversation:
+            return
+        events = self._live_events.get(run_id) or [
+            event for event in self.conversation.read_events() if event.run == run_id
+        ]
+        self.pager = TranscriptPager(self.conversation.tree.runs[run_id], events)
 
     def answer_choice(self, value: str | None) -> None:
-        """Answer the question there is, and be done with it: what is typed next is no answer."""
+        """Answer the open question and close it, so that the next line is not an answer."""
         if self.choice:
             self.choice.resolve(value)
             self.choice = None
 
     def clear_selection(self) -> None:
-        """The run is over: nothing is selected any more; an open transcript stays."""
-        self.selected = self.message_target = ""
+        """Select nothing, because the run has ended. An open transcript stays open."""
+        self.selected = ""
+        self.message_target = ""
 
     def move_selection(self, step: int) -> None:
-        """Move the mark: `step` -1 up, 1 down. With nothing marked it begins at the near end."""
+        """Move the mark or scroll the transcript.
+
+        Arguments:
+            step: number of rows, negative for up. With nothing marked, the nearest end is marked.
+        """
         if self.choice:
             self.choice.index = (self.choice.index + step) % len(self.choice.items)
         elif self.pager:
             self.pager.lines_from_end -= step
         elif self._shown:
-            near = len(self._shown) - 1 if step < 0 else 0
-            at = self._shown.index(self.selected) + step if self.selected in self._shown else near
-            self.selected = self._shown[at] if 0 <= at < len(self._shown) else ""
+            if self.selected in self._shown:
+                index = self._shown.index(self.selected) + step
+            else:
+                index = len(self._shown) - 1 if step < 0 else 0
+            self.selected = self._shown[index] if 0 <= index < len(self._shown) else ""
 
     @property
     def has_selectable_child(self) -> bool:
-        """Whether there is a child to select."""
+        """True if there is a child run to select."""
         return bool(self._shown) and self.choice is None
 
     def lines(self, columns: int, height: int) -> list[Line]:
-        """All lines, at most `height` of them, none wider than `columns`."""
-        queued = list(self._queued(columns))
+        """Return all lines: at most `height` of them, each at most `columns` wide."""
+        queued = list(self._queued_lines(columns))
         room = max(1, height - len(queued))
         if self.choice:
-            return self.choice.lines(columns, room, self._signs) + queued
+            return self.choice.lines(columns, room, self._glyphs) + queued
         if self.pager:
-            title, rest = self._title(self.pager.run, columns), max(1, room - 1)
-            return [title, *self.pager.lines(columns, rest, self._signs), *queued]
-        if not (self.conversation and self.conversation.is_busy and self.conversation.tree.roots):
+            title = self._title(self.pager.run, columns)
+            return [title, *self.pager.lines(columns, max(1, room - 1), self._glyphs), *queued]
+        conversation = self.conversation
+        if not (conversation and conversation.is_busy and conversation.tree.roots):
             self._shown = []
             return queued
-        tree = self._tree(self.conversation, columns, room)
-        return [*self._pending(self.conversation, columns, room - len(tree)), *tree, *queued]
+        tree = self._tree_lines(conversation.tree, columns, room)
+        pending = self._pending_lines(conversation.pending_text, columns, room - len(tree))
+        return [*pending, *tree, *queued]
 
-    def _tree(self, talk: Conversation, columns: int, height: int) -> list[Line]:
-        root = talk.tree.roots[-1]
+    def _tree_lines(self, tree: RunTree, columns: int, height: int) -> list[Line]:
+        root = tree.roots[-1]
         if root.report:
             self._shown = []
             return []
-        look = TreeStyle(
+        style = TreeStyle(
             columns=columns,
             max_runs=max(1, min(MAX_RUNS, (height - 2) // 2)),
             now=time.time(),
             selected=self.selected,
-            glyphs=self._signs,
+            glyphs=self._glyphs,
         )
-        rows = format_tree_by_run(talk.tree, root, look)[:height]
+        rows = format_tree_by_run(tree, root, style)[:height]
         self._shown = list(dict.fromkeys(run for run, _ in rows[1:] if run))
         return [line for _, line in rows]
 
-    def _pending(self, talk: Conversation, columns: int, room: int) -> Iterator[Line]:
-        if room > 1:
-            yield from (
-                [(part, "")]
-                for part in last_lines(
-                    sanitize(talk.writer.pending), columns, min(MAX_PENDING_LINES, room - 1)
-                )
-            )
+    def _pending_lines(self, text: str, columns: int, height: int) -> list[Line]:
+        if height <= 1:
+            return []
+        rows = last_lines(sanitize(text), columns, min(MAX_PENDING_LINES, height - 1))
+        return [[(row, "")] for row in rows]
 
     def _title(self, run: RunView, columns: int) -> Line:
-        words = f"{sanitize_line(run.agent)}#{run.run_id}  {sanitize_line(run.title)}"
-        return [(truncate(words, columns, self._signs.more), "bold reverse")]
+        text = f"{sanitize_line(run.agent)}#{run.run_id}  {sanitize_line(run.title)}"
+        return [(truncate(text, columns, self._glyphs.more), "bold reverse")]
 
-    def _queued(self, columns: int) -> Iterator[Line]:
-        for n, line in enumerate(self.queue):
+    def _queued_lines(self, columns: int) -> Iterator[Line]:
+        for n, line in enumerate(self._queue.lines):
             if n == MAX_QUEUED_SHOWN:
-                yield [
-                    (
-                        truncate(
-                            f"  and {count_noun(len(self.queue) - n, 'line')} more",
-                            columns,
-                            self._signs.more,
-                        ),
-                        "dim",
-                    )
-                ]
+                text = f"  and {count_noun(len(self._queue.lines) - n, 'more line')}"
+                yield [(truncate(text, columns, self._glyphs.more), "dim")]
                 return
-            yield [(truncate(f"  queued: {sanitize_line(line)}", columns, self._signs.more), "dim")]
+            text = f"  queued: {sanitize_line(line)}"
+            yield [(truncate(text, columns, self._glyphs.more), "dim")]

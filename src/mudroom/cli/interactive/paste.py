@@ -1,23 +1,23 @@
-"""Long pastes: a short mark in the input line, the whole text in the prompt that is sent."""
+"""Long pastes: a short placeholder in the input line, the whole text in the prompt that is sent."""
 
 from __future__ import annotations
 
 import re
 
 MAX_LINES, MAX_CHARACTERS = 3, 800
-"""The longest paste that stays as it is."""
+"""Line breaks and characters up to which a paste is inserted as it is."""
 
-_MARK = re.compile(r"\[Pasted text #(\d+)[^\]\n]*\]")
+_PLACEHOLDER = re.compile(r"\[Pasted text #(\d+)[^\]\n]*\]")
 
 
 class PasteStore:
-    """The pastes of one conversation."""
+    """The pasted texts of one conversation."""
 
     def __init__(self) -> None:
         self._texts: list[str] = []
 
     def mark(self, text: str) -> str:
-        """What to put into the input line for a paste."""
+        """Return what to insert for a paste: the text, or a placeholder if it is long."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         breaks = text.rstrip("\n").count("\n")
         if breaks < MAX_LINES and len(text) <= MAX_CHARACTERS:
@@ -27,12 +27,9 @@ class PasteStore:
         return f"[Pasted text #{len(self._texts)} {size}]"
 
     def expand(self, line: str) -> str:
-        """The line with every mark replaced by its text."""
-        return _MARK.sub(
-            lambda found: (
-                self._texts[int(found[1]) - 1]
-                if 0 < int(found[1]) <= len(self._texts)
-                else found[0]
-            ),
-            line,
-        )
+        """Replace every placeholder in the line by its text."""
+        return _PLACEHOLDER.sub(self._replacement, line)
+
+    def _replacement(self, match: re.Match[str]) -> str:
+        number = int(match[1])
+        return self._texts[number - 1] if 0 < number <= len(self._texts) else match[0]

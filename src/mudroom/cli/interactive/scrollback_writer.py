@@ -1,4 +1,4 @@
-"""What a conversation leaves in the scrollback: the root run's words as they become whole, its calls, how it ended."""
+"""Writes a conversation into the scrollback: the root run's answers, tool calls and tasks."""
 
 from __future__ import annotations
 
@@ -23,95 +23,105 @@ from ..output.text import Line
 from ..output.tool_call_lines import format_tool_call
 
 MAX_LISTED_TASKS = 12
-"""Tasks of one answer above which only those that went wrong are written one by one, the others as a count."""
+"""Tasks of one answer that are listed one by one; of more, only failed ones are listed."""
 
 
 class ScrollbackWriter:
-    """Takes the events of all runs and writes what the root run says and does.
+    """Handles the events of all runs and writes the answers and tool calls of the root run.
 
     Arguments:
-        tree: of the same events, fed before. tasks: whether to write what came of tasks, too.
+        tree: fold of the same events, which applies each event first.
+        show_tasks: write the results of tasks, too.
     """
 
-    def __init__(self, paper: Scrollback, tree: RunTree, *, show_tasks: bool = True) -> None:
-        self._paper, self._tree, self._tasks = paper, tree, show_tasks
-        self._spoken = AnswerStream(self._write, self._cut_off)
+    def __init__(self, scrollback: Scrollback, tree: RunTree, *, show_tasks: bool = True) -> None:
+        self._scrollback = scrollback
+        self._tree = tree
+        self._show_tasks = show_tasks
+        self._answer = AnswerStream(self._write, self._mark_cut_off)
         self._calls: dict[str, ToolCallBlock] = {}
-        self._crowd, self._listing = 0, False
+        self._task_total = 0
         self._outcomes: Counter[RunState] = Counter()
+        self._has_call_above = False
         self._latest: tuple[ToolCallBlock, ToolResult, RunView | None] | None = None
 
     @property
     def pending(self) -> str:
-        """The end of the answer that streams now."""
-        return self._spoken.pending
+        """The last block of the streaming answer, not yet written."""
+        return self._answer.pending
 
     def apply(self, event: AnyEvent) -> None:
-        """Take in an event, after the tree has."""
+        """Handle an event that the tree has already applied."""
         if not event.run or "." in event.run:
             return
-        self._spoken.apply(event)
+        self._answer.apply(event)
         match event:
             case TurnFinished():
-                tasks = sum(
-                    canonical_tool_name(call.name) == "task" for call in event.message.tool_calls
-                )
-                self._crowd, self._outcomes = tasks if tasks > MAX_LISTED_TASKS else 0, Counter()
+                self._start_counting(event)
             case ToolCallStarted():
                 self._calls[event.call.id] = event.call
             case ToolCallFinished():
-                self._called(event)
+                self._write_call(event)
             case NoteInjected(origin="person" | "parent"):
-                self._paper.write_lines(
-                    [(f"  {self._paper.glyphs.arrow}{sanitize(event.text)}", "cyan")]
-                )
+                text = f"  {self._scrollback.glyphs.arrow}{sanitize(event.text)}"
+                self._scrollback.write_lines([(text, "cyan")])
             case RunFinished():
-                self._listing = False
+                self._has_call_above = False
             case _:
                 pass
 
     def format_latest_result(self) -> list[Line]:
-        """The last finished call with all that came of it; empty if there was none."""
+        """Return the last finished tool call with its full result; empty if there is none."""
         if self._latest is None:
             return []
-        return format_tool_call(*self._latest, self._paper.columns(), self._paper.glyphs, full=True)
+        scrollback = self._scrollback
+        return format_tool_call(*self._latest, scrollback.columns(), scrollback.glyphs, full=True)
 
     def _write(self, markdown: str) -> None:
-        self._paper.write("\n" if self._listing else "")
-        self._listing = False
-        self._paper.write(
-            render_markdown(markdown, columns=self._paper.columns(), color=self._paper.color)
+        scrollback = self._scrollback
+        if self._has_call_above:
+            scrollback.write("\n")
+        self._has_call_above = False
+        scrollback.write(
+            render_markdown(markdown, columns=scrollback.columns(), color=scrollback.color)
         )
 
-    def _cut_off(self) -> None:
-        self._paper.write_lines([("(the answer was cut off here)", "yellow")], [("", "")])
+    def _mark_cut_off(self) -> None:
+        self._scrollback.write_lines([("(the answer was cut off here)", "yellow")], [("", "")])
 
-    def _called(self, event: ToolCallFinished) -> None:
+    def _start_counting(self, event: TurnFinished) -> None:
+        """Count the tasks of an answer if there are too many to list."""
+        names = [canonical_tool_name(call.name) for call in event.message.tool_calls]
+        tasks = names.count("task")
+        self._task_total = tasks if tasks > MAX_LISTED_TASKS else 0
+        self._outcomes = Counter()
+
+    def _write_call(self, event: ToolCallFinished) -> None:
         call = self._calls.pop(event.call_id, None) or ToolCallBlock(event.call_id, event.name, {})
-        child = next(
-            (run for run in self._tree.children(event.run) if run.call_id == event.call_id), None
-        )
-        self._latest = call, event.result, child
-        if canonical_tool_name(call.name) == "task" and (
-            not self._tasks or (self._crowd and self._counted(child))
-        ):
-            return
-        self._listing = True
-        self._paper.write_lines(
+        children = self._tree.children(event.run)
+        child = next((run for run in children if run.call_id == event.call_id), None)
+        self._latest = (call, event.result, child)
+        if canonical_tool_name(call.name) == "task":
+            if not self._show_tasks:
+                return
+            if self._task_total and self._count_task(child):
+                return
+        self._has_call_above = True
+        scrollback = self._scrollback
+        scrollback.write_lines(
             *format_tool_call(
-                call, event.result, child, self._paper.columns() - 1, self._paper.glyphs
+                call, event.result, child, scrollback.columns() - 1, scrollback.glyphs
             )
         )
 
-    def _counted(self, child: RunView | None) -> bool:
-        """Count a task of a crowd, and write the counts after the last; whether it needs no line of its own."""
-        signs = self._paper.glyphs
-        self._outcomes[child.state if child else RunState.FAILED] += 1
-        if sum(self._outcomes.values()) == self._crowd:
+    def _count_task(self, child: RunView | None) -> bool:
+        """Count a finished task; write the totals after the last. Return False to list the task."""
+        state = child.state if child else RunState.FAILED
+        self._outcomes[state] += 1
+        if sum(self._outcomes.values()) == self._task_total:
             counts = ", ".join(
                 f"{self._outcomes[state]} {state}" for state in RunState if self._outcomes[state]
             )
-            self._paper.write_lines(
-                [(f"{signs.head}{self._crowd:,} tasks: {counts}", "bold")], [("", "")]
-            )
-        return child is not None and child.state is RunState.DONE
+            text = f"{self._scrollback.glyphs.head}{self._task_total:,} tasks: {counts}"
+            self._scrollback.write_lines([(text, "bold")], [("", "")])
+        return state is RunState.DONE

@@ -1,4 +1,4 @@
-"""What happens behind the prompt: session after session with one face, until the person leaves."""
+"""Loop over the sessions of one prompt: opens a session, runs its conversation, opens the next."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ...config import Settings
+from ...session import Session
 from ..actions.load_permissions import load_permissions
 from ..actions.open_session import create_session
 from ..actions.preload import preload_packages
@@ -15,12 +16,14 @@ from ..actions.select_session import delete_expired_sessions, name_session
 from ..actions.session_start import SessionStart
 from ..output.sandbox_notice import describe_sandbox
 from .approvals import ApprovalPrompt, ask_for_trust
-from .conversation import UI, Conversation, NextStep
-from .slash_commands import COMMANDS, print_recap
+from .conversation import Conversation, NextStep
+from .slash_commands.registry import COMMANDS
+from .slash_commands.session import print_recap
+from .ui import UI
 
 
 async def run_sessions(
-    face: UI,
+    ui: UI,
     settings: Settings,
     cwd: str,
     start: SessionStart,
@@ -28,36 +31,50 @@ async def run_sessions(
     first: str = "",
     quiet: bool = False,
 ) -> int:
-    """Talk until the person leaves; the exit code. Arguments as those of `repl.converse`."""
+    """Run one session after another until the user leaves; return the exit code.
+
+    Arguments:
+        start: the session to open first.
+        first: prompt from the command line, run before any input is read.
+        quiet: print no notices.
+    """
     preload_packages(settings.model, show_context_window=True)
-    after, before = NextStep(), ""
-    approver, settings = ApprovalPrompt(face), await ask_for_trust(face, settings, cwd)
-    while after.exit_code is None:
-        chosen: dict[str, Any] = {"model": after.model} if after.model else {}
-        opened = create_session(
-            settings, cwd, prices=True, approver=approver, **start.session_arguments, **chosen
+    settings = await ask_for_trust(ui, settings, cwd)
+    approver = ApprovalPrompt(ui)
+    step = NextStep()
+    previous = ""
+    while step.exit_code is None:
+        model: dict[str, Any] = {"model": step.model} if step.model else {}
+        session = create_session(
+            settings, cwd, prices=True, approver=approver, **start.session_arguments, **model
         )
-        talk = Conversation(opened, face, settings, COMMANDS)
-        talk.status.mode = load_permissions(settings, cwd)[0].mode
-        async with opened, talk.resources:
-            name_session(opened, settings.home, start)
+        conversation = Conversation(session, ui, settings, COMMANDS)
+        conversation.status.mode = load_permissions(settings, cwd)[0].mode
+        async with session, conversation.resources:
+            name_session(session, settings.home, start)
             if start.resume:
-                talk.load_history()
-            talk.status.model = opened.model
-            if start.resume and start.resume != before:
-                print_recap(talk)
-            for notice in (
-                ()
-                if quiet or before
-                else (describe_sandbox(opened, network=settings.allow_net), *opened.notices)
-            ):
-                talk.print_text(notice, "dim") if notice else None
-            if not before and (
-                tidied := await asyncio.to_thread(delete_expired_sessions, settings)
-            ):
-                talk.print_text(tidied, "dim")
-            face.attach(talk)
-            after = await talk.run_until_done(first)
-        before, first, start = opened.id, "", SessionStart(resume=after.resume)
-        settings = replace(settings, permission_mode=after.mode or settings.permission_mode)
-    return after.exit_code or face.exit_code
+                conversation.load_history()
+            conversation.status.model = session.model
+            if start.resume and start.resume != previous:
+                print_recap(conversation)
+            if not previous:
+                await _print_notices(conversation, session, quiet)
+            ui.attach(conversation)
+            step = await conversation.run_until_done(first)
+        previous = session.id
+        first = ""
+        start = SessionStart(resume=step.resume)
+        settings = replace(settings, permission_mode=step.mode or settings.permission_mode)
+    return step.exit_code or ui.exit_code
+
+
+async def _print_notices(conversation: Conversation, session: Session, quiet: bool) -> None:
+    """Print the notices of the first session, and how many expired sessions were deleted."""
+    settings = conversation.settings
+    if not quiet:
+        for notice in (describe_sandbox(session, network=settings.allow_net), *session.notices):
+            if notice:
+                conversation.print_text(notice, "dim")
+    deleted = await asyncio.to_thread(delete_expired_sessions, settings)
+    if deleted:
+        conversation.print_text(deleted, "dim")

@@ -1,4 +1,4 @@
-"""`!command` at the prompt: run in the session's sandbox, as the model's own commands are, by the person's wish alone."""
+"""Shell commands typed as `!command`: run in the session's sandbox, without a permission check."""
 
 from __future__ import annotations
 
@@ -12,14 +12,16 @@ from ...tools.bash import BASH
 
 
 class ShellEscape:
-    """What the bash tool may touch when a person uses it (the port ToolContext).
+    """The port ToolContext for the bash tool when the user calls it.
 
     Arguments:
-        session: whose sandbox, folder and tool are used. home: where long output is kept.
+        session: provides the sandbox, the workspace and the redaction.
+        home: state folder, for long output.
     """
 
     def __init__(self, session: Session, home: str) -> None:
-        self.run_id, self.turn = "shell", 0
+        self.run_id = "shell"
+        self.turn = 0
         self.memo: dict[str, Any] = {}
         self.workspace: Workspace = session.workspace
         self.sandbox: Sandbox = session.sandbox
@@ -27,7 +29,7 @@ class ShellEscape:
         self._folder = os.path.join(home, "spills", session.id)
 
     async def run(self, command: str) -> str:
-        """Run it to its end; its output, cut as a model would read it. Cancelling kills it."""
+        """Run a command to its end; return its output, cut as for a model. Cancelling kills it."""
         try:
             result = await BASH.run(self, BASH.parse({"command": command}))
         except ValueError as error:
@@ -35,6 +37,6 @@ class ShellEscape:
         return result.text
 
     def spill(self, name: str) -> str:
-        """Path of a new file for output that is too long."""
+        """Return the path of a new file for output that is too long."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         return os.path.join(self._folder, f"shell-{time.time_ns()}-{name}.txt")

@@ -1,4 +1,4 @@
-"""The line at the bottom: model, context, tokens, sandbox, mode, as many of them as there is room for."""
+"""Status line below the prompt: model, sandbox, mode, tokens, cost, context and key hints."""
 
 from __future__ import annotations
 
@@ -8,20 +8,18 @@ from ..output.text import Glyphs, fit_with_figures, format_tokens
 
 
 class StatusLine:
-    """A fold of events to what the line shows."""
+    """A fold of events into the figures of the status line."""
 
     def __init__(self) -> None:
-        self.model, self.sandbox, self.mode, self.context_tokens, self.total_tokens, self.usd = (
-            "",
-            "",
-            "",
-            0,
-            0,
-            0.0,
-        )
+        self.model = ""
+        self.sandbox = ""
+        self.mode = ""
+        self.context_tokens = 0
+        self.total_tokens = 0
+        self.usd = 0.0
 
     def apply(self, event: AnyEvent) -> None:
-        """Take in the next event."""
+        """Handle the next event."""
         if isinstance(event, SessionOpened):
             self.sandbox = event.sandbox
         elif isinstance(event, RunStarted) and not event.brief.depth:
@@ -33,27 +31,32 @@ class StatusLine:
             if "." not in event.run:
                 self.context_tokens = event.message.usage.total_tokens
 
-    def format_line(self, columns: int, signs: Glyphs, *, hint: str = "") -> tuple[str, str]:
-        """(model, all the rest) in so many columns. `hint`: the keys that matter now; it is the last to go."""
+    def format_line(self, columns: int, glyphs: Glyphs, *, hint: str = "") -> tuple[str, str]:
+        """Return (model, other figures), together at most `columns` wide.
+
+        Arguments:
+            hint: keys that can be used now; the figure that is dropped last.
+        """
         figures = [
             f"sandbox {self.sandbox}" if self.sandbox else "",
             f"mode {self.mode}" if self.mode else "",
             f"{format_tokens(self.total_tokens)} tokens" if self.total_tokens else "",
             f"${self.usd:.2f}" if self.usd >= 0.005 else "",
-            self._share(),
+            self._context_share(),
             hint,
         ]
         shown = [figure for figure in figures if figure]
-        whole = len(self.model) + sum(len(signs.dot) + len(figure) for figure in shown) <= columns
-        model = self.model if whole else self.model.partition(":")[2] or self.model
-        return fit_with_figures(model, shown, columns, signs, min_columns=min(len(model), columns))
+        needed = len(self.model) + sum(len(glyphs.dot) + len(figure) for figure in shown)
+        model = self.model
+        if needed > columns:
+            # Drop the provider first.
+            model = self.model.partition(":")[2] or self.model
+        return fit_with_figures(model, shown, columns, glyphs, min_columns=min(len(model), columns))
 
-    def _share(self) -> str:
+    def _context_share(self) -> str:
         if not self.context_tokens:
             return ""
         size = context_window(self.model)
-        return (
-            f"context {self.context_tokens / size:.0%}"
-            if size
-            else f"context {format_tokens(self.context_tokens)} of ?"
-        )
+        if not size:
+            return f"context {format_tokens(self.context_tokens)} of ?"
+        return f"context {self.context_tokens / size:.0%}"

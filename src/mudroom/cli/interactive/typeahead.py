@@ -1,4 +1,4 @@
-"""Keys pressed before the prompt is there: kept, from now on not echoed, for the prompt to read."""
+"""Keys pressed before the prompt is drawn: collected without echo and handed to the prompt."""
 
 from __future__ import annotations
 
@@ -9,21 +9,27 @@ import termios
 from collections.abc import Generator
 from contextlib import contextmanager
 
+_INPUT_FLAGS, _LOCAL_FLAGS = 0, 3
+"""Indexes in the attribute list of `termios.tcgetattr`."""
+
 
 @contextmanager
 def hold_input(enabled: bool = True) -> Generator[str]:
-    """A block in which the terminal neither echoes nor changes what is typed; afterwards it is as it was.
+    """Turn off echo and line editing of the terminal inside the block.
 
-    Gives what was typed before, when Enter was still a line feed. `wanted`: whether to do anything at all.
+    Yields the text typed so far, with line feeds for Enter. The terminal is restored afterwards.
+
+    Arguments:
+        enabled: False to do nothing.
     """
-    descriptor = sys.stdin.fileno()
     if not enabled:
         yield ""
         return
+    descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     raw = termios.tcgetattr(descriptor)
-    raw[0] &= ~(termios.ICRNL | termios.IXON)
-    raw[3] &= ~(termios.ECHO | termios.ICANON)
+    raw[_INPUT_FLAGS] &= ~(termios.ICRNL | termios.IXON)
+    raw[_LOCAL_FLAGS] &= ~(termios.ECHO | termios.ICANON)
     termios.tcsetattr(descriptor, termios.TCSANOW, raw)
     early = os.read(descriptor, 1 << 16) if select.select([descriptor], [], [], 0)[0] else b""
     try:
@@ -31,5 +37,5 @@ def hold_input(enabled: bool = True) -> Generator[str]:
     finally:
         try:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
-        except termios.error:  # the terminal is gone
+        except termios.error:  # The terminal was closed.
             pass

@@ -1,4 +1,4 @@
-"""What the root run says, as it says it: whole blocks of Markdown, each once, and nothing twice when the answer comes whole."""
+"""Answers of the root run as a stream of complete Markdown blocks, each block once."""
 
 from __future__ import annotations
 
@@ -9,48 +9,58 @@ from .markdown import MarkdownBlocks
 
 
 class AnswerStream:
-    """A fold of events to blocks.
+    """A fold of events into blocks of text.
 
     Arguments:
-        put: takes each block that is whole. cut_off: called when words that were put are void, because the call failed.
+        put: takes each complete block.
+        cut_off: called when blocks were put for a model call that failed.
     """
 
     def __init__(self, put: Callable[[str], None], cut_off: Callable[[], None]) -> None:
-        self._put, self._cut_off = put, cut_off
-        self._blocks, self._said, self._last = MarkdownBlocks(), "", ""
+        self._put = put
+        self._cut_off = cut_off
+        self._blocks = MarkdownBlocks()
+        self._streamed = ""
+        self._last_answer = ""
 
     @property
     def pending(self) -> str:
-        """The end of the answer that streams now."""
+        """The last block of the streaming answer, not yet complete."""
         return self._blocks.pending
 
     def apply(self, event: AnyEvent) -> None:
-        """Take in the next event."""
+        """Handle the next event."""
         if not event.run or "." in event.run:
             return
         match event:
             case Delta(kind="text"):
-                self._said += event.text
-                self._give(self._blocks.feed(event.text))
+                self._streamed += event.text
+                self._put_text(self._blocks.feed(event.text))
             case ModelCallRetried() | TurnFailed():
-                if self._said.strip():
-                    self._give(self._blocks.take_rest())
+                if self._streamed.strip():
+                    self._put_text(self._blocks.take_rest())
                     self._cut_off()
-                self._blocks, self._said = MarkdownBlocks(), ""
+                self._reset()
             case TurnFinished():
                 self._finish(event.message.text)
             case RunFinished():
-                if event.report.text.strip() != self._last:
-                    self._give(event.report.text)
-                self._last = ""
+                if event.report.text.strip() != self._last_answer:
+                    self._put_text(event.report.text)
+                self._last_answer = ""
             case _:
                 pass
 
     def _finish(self, text: str) -> None:
-        """Give what was not streamed of a whole answer."""
-        self._give(self._blocks.take_rest() if text.strip() == self._said.strip() else text)
-        self._blocks, self._said, self._last = MarkdownBlocks(), "", text.strip()
+        """Put the part of a complete answer that was not streamed."""
+        was_streamed = text.strip() == self._streamed.strip()
+        self._put_text(self._blocks.take_rest() if was_streamed else text)
+        self._reset()
+        self._last_answer = text.strip()
 
-    def _give(self, markdown: str) -> None:
+    def _reset(self) -> None:
+        self._blocks = MarkdownBlocks()
+        self._streamed = ""
+
+    def _put_text(self, markdown: str) -> None:
         if markdown.strip():
             self._put(markdown)

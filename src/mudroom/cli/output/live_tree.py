@@ -1,4 +1,4 @@
-"""The live tree: drawn on a terminal, at most eight times a second, while a run works, then left there once, as it ended."""
+"""Live tree of runs on a terminal: redrawn while a run works, left on the screen when it ends."""
 
 from __future__ import annotations
 
@@ -16,30 +16,32 @@ from .text import Line, choose_glyphs, display_width, last_lines, paint
 from .tree_lines import TreeStyle, format_tree
 
 DRAW_PERIOD = 0.125
-"""Least seconds between two looks at the tree; nothing is written when nothing has changed."""
+"""Minimum seconds between two drawings. Nothing is written if nothing has changed."""
 
 MAX_CPU_SHARE = 0.03
-"""Most of a core that drawing may take; a tree that is slow to draw is drawn less often."""
+"""Maximum share of one core that drawing may use; a slow drawing is repeated less often."""
 
 MAX_PENDING_LINES = 6
-"""Lines shown of words that are still streaming."""
+"""Lines shown of text that is still streaming."""
 
 MAX_RUNS = 12
-"""Most runs shown at once; more are folded into counts."""
+"""Runs shown at once; others are counted."""
 
 
 class LiveTree:
-    """A screen for one run: events go into the tree at once, a thread of its own draws it at leisure.
+    """A screen for one run. Events update the tree; a thread draws it.
 
     Arguments:
-        stream: the terminal, as a rule stderr. tree: what is drawn; `on_event` feeds it, nothing else need.
-        color: whether to style the words. now: seconds since 1970.
-        size: (columns, lines) of the terminal, asked before each drawing, so that a resize is followed.
+        stream: the terminal, usually stderr.
+        tree: the tree to draw, fed by `on_event` only.
+        color: use colors.
+        now: returns the time in seconds since 1970.
+        size: returns (columns, rows) of the terminal; called before each drawing.
 
-    `pending` gives the end of the words that stream, to be shown until they are whole and said.
+    `pending` returns the end of the streaming answer, shown until it is printed.
 
     Example:
-        with LiveTree(sys.stderr, Tree()) as live:
+        with LiveTree(sys.stderr, RunTree()) as live:
             session.watch(live.on_event)
             report = await session.run(prompt)
     """
@@ -54,15 +56,20 @@ class LiveTree:
         size: Callable[[], tuple[int, int]] | None = None,
     ) -> None:
         self.tree = tree
-        self._stream, self._color, self._now = stream, color, now
-        self._size = size or (lambda: _terminal(stream))
-        self._signs = choose_glyphs(stream.encoding)
         self.pending: Callable[[], str] = str
-        self._drawn: list[int] = []
+        self._stream = stream
+        self._color = color
+        self._now = now
+        self._size = size or (lambda: _terminal_size(stream))
+        self._glyphs = choose_glyphs(stream.encoding)
         self._text = ""
-        self._told, self._spoke = set[str](), ("", 0)
-        self._ended, self._lock = threading.Event(), threading.Lock()
-        self._thread = threading.Thread(target=self._keep_drawing, name="live tree", daemon=True)
+        self._row_widths: list[int] = []
+        # Children of finished turns stay on the screen above the answer and are not drawn again.
+        self._printed_runs: set[str] = set()
+        self._answered_turn: tuple[str, int] = ("", 0)
+        self._ended = threading.Event()
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._draw_until_end, name="live tree", daemon=True)
 
     def __enter__(self) -> LiveTree:
         self._thread.start()
@@ -74,86 +81,95 @@ class LiveTree:
         self.draw(final=True)
 
     def on_event(self, event: AnyEvent) -> None:
-        """Take in an event; costs no drawing."""
+        """Update the tree without drawing it."""
         self.tree.apply(event)
 
     def draw(self, *, final: bool = False) -> None:
-        """Draw what has changed since the last time. `final` leaves it there; a run without children leaves nothing."""
+        """Draw if something has changed.
+
+        Arguments:
+            final: leave the drawing on the screen. A run without children leaves nothing.
+        """
         with self._lock:
             self._draw(final=final)
 
     def print_answer(self, put: Callable[[], object]) -> None:
-        """Have `put` write words of the root run: what is drawn by then stays above them, and only what comes later is drawn below."""
+        """Print text of the root run.
+
+        The tree drawn so far stays above the text; later runs are drawn below it.
+
+        Arguments:
+            put: writes the text.
+        """
         with self._lock:
             root = self.tree.roots[-1] if self.tree.roots else None
-            if root and self._spoke != (root.run_id, root.turn):
-                self._draw(final=True, left=True)
-                self._write("\n" if self._drawn else "")
-                self._told.update(child.run_id for child in self.tree.children(root.run_id))
-                self._spoke = root.run_id, root.turn
+            if root and self._answered_turn != (root.run_id, root.turn):
+                self._draw(final=True, is_snapshot=True)
+                if self._row_widths:
+                    self._write("\n")
+                children = self.tree.children(root.run_id)
+                self._printed_runs.update(child.run_id for child in children)
+                self._answered_turn = (root.run_id, root.turn)
             else:
-                self._write(self._erasing(self._size()[0]))
-            self._text, self._drawn = "", []
+                self._write(self._erase_sequence(self._size()[0]))
+            self._text = ""
+            self._row_widths = []
             put()
 
-    def _draw(self, *, final: bool, left: bool = False) -> None:
+    def _draw(self, *, final: bool, is_snapshot: bool = False) -> None:
         columns, height = self._size()
-        lines = self._lines(columns, height, left=left)
+        lines = self._lines(columns, height, is_snapshot=is_snapshot)
         if final and len(lines) <= 1:
             lines = []
         text = paint(lines, color=self._color)
         if text == self._text and not final:
             return
-        self._write(self._erasing(columns) + text)
-        self._text, self._drawn = (
-            text,
-            [sum(display_width(words) for words, _ in line) for line in lines],
-        )
+        self._write(self._erase_sequence(columns) + text)
+        self._text = text
+        self._row_widths = [sum(display_width(part) for part, _ in line) for line in lines]
 
-    def _lines(self, columns: int, height: int, *, left: bool) -> list[Line]:
+    def _lines(self, columns: int, height: int, *, is_snapshot: bool) -> list[Line]:
         if not self.tree.roots:
             return []
-        root, room = self.tree.roots[-1], max(1, columns - 1)
-        if self._spoke == (root.run_id, root.turn) and not root.open_calls:
-            return [
-                [(part, "")]
-                for part in last_lines(sanitize(self.pending()), room, MAX_PENDING_LINES)
-            ]
-        limit = max(1, min(MAX_RUNS, (height - 4) // 2))
-        look = TreeStyle(
-            columns=room,
-            max_runs=limit,
+        root = self.tree.roots[-1]
+        columns = max(1, columns - 1)
+        if self._answered_turn == (root.run_id, root.turn) and not root.open_calls:
+            rows = last_lines(sanitize(self.pending()), columns, MAX_PENDING_LINES)
+            return [[(row, "")] for row in rows]
+        style = TreeStyle(
+            columns=columns,
+            max_runs=max(1, min(MAX_RUNS, (height - 4) // 2)),
             now=self._now(),
-            hidden_runs=self._told,
-            is_snapshot=left,
-            glyphs=self._signs,
+            hidden_runs=self._printed_runs,
+            is_snapshot=is_snapshot,
+            glyphs=self._glyphs,
         )
-        return format_tree(self.tree, root, look)[: max(1, height - 1)]
+        return format_tree(self.tree, root, style)[: max(1, height - 1)]
 
-    def _erasing(self, columns: int) -> str:
-        """Back to the first line and clear. A terminal made narrower has broken the old lines: they take more rows now."""
-        taken = sum(max(1, -(-wide // max(1, columns))) for wide in self._drawn)
-        return f"\x1b[{taken}A\r\x1b[J" if taken else ""
+    def _erase_sequence(self, columns: int) -> str:
+        """Return the sequence that erases the drawing.
 
-    def _keep_drawing(self) -> None:
-        spent = 0.0
-        while not self._ended.wait(max(DRAW_PERIOD, spent / MAX_CPU_SHARE)):
-            began = time.thread_time()
+        A terminal that became narrower has wrapped the old rows into more rows.
+        """
+        rows = sum(max(1, -(-width // max(1, columns))) for width in self._row_widths)
+        return f"\x1b[{rows}A\r\x1b[J" if rows else ""
+
+    def _draw_until_end(self) -> None:
+        draw_seconds = 0.0
+        while not self._ended.wait(max(DRAW_PERIOD, draw_seconds / MAX_CPU_SHARE)):
+            started = time.thread_time()
             self.draw()
-            spent = time.thread_time() - began
+            draw_seconds = time.thread_time() - started
 
     def _write(self, text: str) -> None:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except (
-            OSError,
-            ValueError,
-        ):  # the terminal is gone; the run is worth more than its picture
+        except (OSError, ValueError):  # The terminal was closed; the run must continue.
             self._ended.set()
 
 
-def _terminal(stream: TextIO) -> tuple[int, int]:
+def _terminal_size(stream: TextIO) -> tuple[int, int]:
     try:
         return os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""An answer as it streams: cut into whole blocks, each rendered once and never touched again, so it can stay in the scrollback."""
+"""Streaming Markdown: complete blocks are split off and rendered once, so they can be printed."""
 
 from __future__ import annotations
 
@@ -8,66 +8,85 @@ import re
 from ...projections.safe_text import sanitize
 
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})([^`]*)$")
-_SGR = re.compile(r"\x1b\[[\d;]*m")
-_ITEM = re.compile(r"\s+\S|[-*+] |\d+[.)] ")
+_COLOR_SEQUENCE = re.compile(r"\x1b\[[\d;]*m")
+_LIST_CONTINUATION = re.compile(r"\s+\S|[-*+] |\d+[.)] ")
 
 
 class MarkdownBlocks:
-    """Markdown in pieces -> whole blocks: paragraphs, lists, tables, fenced code. `pending` is what is not whole yet."""
+    """Splits streaming Markdown into complete blocks: paragraphs, lists, tables, fenced code.
+
+    `pending` is the text of the block that is not complete yet.
+    """
 
     def __init__(self) -> None:
         self.pending = ""
 
     def feed(self, piece: str) -> str:
-        """Take in a piece; the blocks that are whole now, "" for none."""
+        """Add a piece of text; return the blocks that are complete now, "" for none."""
         self.pending += piece
-        end = _whole(self.pending) if "\n" in piece else 0
-        whole, self.pending = self.pending[:end], self.pending[end:]
-        return whole
+        if "\n" not in piece:
+            return ""
+        end = _complete_length(self.pending)
+        blocks = self.pending[:end]
+        self.pending = self.pending[end:]
+        return blocks
 
     def take_rest(self) -> str:
-        """What is left at the end."""
-        rest, self.pending = self.pending, ""
+        """Remove and return the pending text, at the end of the answer."""
+        rest = self.pending
+        self.pending = ""
         return rest
 
 
-def _whole(text: str) -> int:
-    """Where the last block ends that no further text can change: at a blank line outside code, before what is no item of a list."""
-    end = at = 0
-    fence, blank = "", False
+def _complete_length(text: str) -> int:
+    """Return the length of the leading blocks that later text cannot change.
+
+    A block ends at a blank line outside code, unless a list may continue after it.
+    """
+    end = 0
+    position = 0
+    fence = ""
+    after_blank = False
     for line in text.splitlines(keepends=True):
-        found = _FENCE.match(line.rstrip("\n"))
+        match = _FENCE.match(line.rstrip("\n"))
         if fence:
-            if found and found[1].startswith(fence) and not found[2].strip():
+            if match and match[1].startswith(fence) and not match[2].strip():
                 fence = ""
         else:
-            if blank and line.strip() and not _ITEM.match(line):
-                end = at
-            blank = not line.strip()
-            fence = found[1] if found else ""
-        at += len(line)
+            is_blank = not line.strip()
+            if after_blank and not is_blank and not _LIST_CONTINUATION.match(line):
+                end = position
+            after_blank = is_blank
+            fence = match[1] if match else ""
+        position += len(line)
     return end
 
 
 def render_markdown(text: str, *, columns: int, color: bool) -> str:
-    """Markdown as lines for a terminal, a blank line after it.
+    """Render Markdown as lines for a terminal, with a blank line after it.
 
     Arguments:
-        columns: width to break at. color: whether to style it; without, the text stays as it was written.
+        columns: width to wrap at.
+        color: False to return the source text, only sanitized.
     """
     text = sanitize(text).strip("\n")
     if not text:
         return ""
     if not color:
         return f"{text}\n\n"
+    # Imported here: not needed without colors, and slow to import.
     from rich.console import Console
     from rich.markdown import Markdown
 
     page = io.StringIO()
-    Console(file=page, force_terminal=True, width=max(10, columns - 1), legacy_windows=False).print(
-        Markdown(text, code_theme="ansi_dark")
+    console = Console(
+        file=page, force_terminal=True, width=max(10, columns - 1), legacy_windows=False
     )
-    lines = "\n".join(
-        line.rstrip() if _SGR.sub("", line).strip() else "" for line in page.getvalue().split("\n")
-    )
-    return re.sub(r"\n{3,}", "\n\n", lines).strip("\n") + "\n\n"
+    console.print(Markdown(text, code_theme="ansi_dark"))
+    lines = [_strip_line(line) for line in page.getvalue().split("\n")]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(lines)).strip("\n") + "\n\n"
+
+
+def _strip_line(line: str) -> str:
+    """Remove blanks at the end of a line; empty a line that has only color sequences."""
+    return line.rstrip() if _COLOR_SEQUENCE.sub("", line).strip() else ""

@@ -1,4 +1,4 @@
-"""Which screen shows a run: a live tree on a terminal, plain lines elsewhere, nothing when asked to be quiet."""
+"""Progress on stderr: a live tree on a terminal, plain lines elsewhere, nothing in quiet mode."""
 
 from __future__ import annotations
 
@@ -17,91 +17,106 @@ from .text import wrap
 
 
 def print_notice(text: str, *, prefix: str = "mudroom: ") -> None:
-    """One remark on stderr, at a terminal broken between words; a stderr that nobody reads is no reason to fail."""
-    words = f"{prefix}{sanitize(text)}"
+    """Print a notice on stderr, wrapped on a terminal. A closed stderr is ignored."""
+    text = f"{prefix}{sanitize(text)}"
     try:
         if sys.stderr.isatty():
             columns = os.get_terminal_size(sys.stderr.fileno()).columns or 80
-            words = "\n".join(part for line in words.split("\n") for part in wrap(line, columns))
-        print(words, file=sys.stderr, flush=True)
+            text = "\n".join(part for line in text.split("\n") for part in wrap(line, columns))
+        print(text, file=sys.stderr, flush=True)
     except OSError:
         pass
 
 
 def discard_stdout() -> None:
-    """Let what is still to be written to stdout go nowhere, so that nothing fails again at exit."""
+    """Redirect stdout to the null device, so that flushing it at exit cannot fail again."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def supports_escapes(stream: TextIO) -> bool:
-    """Whether `stream` is a terminal that obeys escape sequences."""
+    """Return whether `stream` is a terminal that understands escape sequences."""
     return stream.isatty() and os.environ.get("TERM", "") not in ("", "dumb")
 
 
 def supports_cursor(stream: TextIO) -> bool:
-    """Whether the cursor may be moved there: on a terminal that is drawn on, and not where only a log is kept (CI)."""
+    """Return whether the cursor of `stream` can be moved.
+
+    False in CI, where a terminal is only a log.
+    """
     return supports_escapes(stream) and not os.environ.get("CI")
 
 
 def should_color(stream: TextIO, color: str) -> bool:
-    """Whether to colour what goes to `stream`. `color`: "always", "never" or "auto", which is on a terminal."""
+    """Return whether to use colors on `stream`.
+
+    Arguments:
+        color: "always", "never", or "auto" for colors on a terminal.
+    """
     return color == "always" or (color == "auto" and supports_escapes(stream))
 
 
 class ProgressScreen:
-    """A `with` block around one run that shows it on stderr; `apply` takes its events.
+    """Progress of one run on stderr; a context manager.
 
     Arguments:
-        color: see `colored`. verbose: a line for each call where there is no live tree.
-        quiet: show nothing. plain: lines even where a tree could be drawn.
+        color: see `should_color`.
+        verbose: without a live tree, print a line for every tool call.
+        quiet: print nothing.
+        plain: print lines even if a tree could be drawn.
     """
 
     def __init__(
         self, color: str, *, verbose: bool = False, quiet: bool = False, plain: bool = False
     ) -> None:
-        self._stack, self._shown = (
-            ExitStack(),
-            None if quiet else self._choose(color, verbose, plain),
-        )
+        self._stack = ExitStack()
+        self._screen: LiveTree | PlainProgress | None = None
+        if quiet:
+            return
+        if supports_cursor(sys.stderr) and not plain:
+            self._screen = LiveTree(sys.stderr, RunTree(), color=should_color(sys.stderr, color))
+        else:
+            self._screen = PlainProgress(sys.stderr, RunTree(), verbose=verbose)
 
     def __enter__(self) -> ProgressScreen:
-        if isinstance(self._shown, LiveTree):
-            self._stack.enter_context(self._shown)
+        if isinstance(self._screen, LiveTree):
+            self._stack.enter_context(self._screen)
         return self
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
     def apply(self, event: AnyEvent) -> None:
-        """Take in an event."""
-        if self._shown:
-            self._shown.on_event(event)
+        """Handle the next event."""
+        if self._screen:
+            self._screen.on_event(event)
 
     def show_pending(self, pending: Callable[[], str]) -> None:
-        """Show the end of the words that stream. `pending` gives it."""
-        if isinstance(self._shown, LiveTree):
-            self._shown.pending = pending
+        """Show the end of the streaming answer in the live tree.
+
+        Arguments:
+            pending: returns the text.
+        """
+        if isinstance(self._screen, LiveTree):
+            self._screen.pending = pending
 
     def print_answer(self, put: Callable[[], object]) -> None:
-        """Have `put` write words of the root run to the terminal, clear of what is drawn there."""
-        if isinstance(self._shown, LiveTree):
-            self._shown.print_answer(put)
+        """Print text of the root run without overlapping the live tree.
+
+        Arguments:
+            put: writes the text.
+        """
+        if isinstance(self._screen, LiveTree):
+            self._screen.print_answer(put)
         else:
             put()
 
     def apply_past(self, event: AnyEvent) -> None:
-        """Take in an event of the past, without a word."""
-        if self._shown:
-            self._shown.tree.apply(event)
+        """Handle a recorded event without printing anything."""
+        if self._screen:
+            self._screen.tree.apply(event)
 
     def print_notices(self, notices: Iterable[str]) -> None:
-        """Say what the person should know before the run begins."""
-        if self._shown:
+        """Print notices before the run starts, unless quiet."""
+        if self._screen:
             for notice in notices:
                 print_notice(notice)
-
-    @staticmethod
-    def _choose(color: str, verbose: bool, plain: bool) -> LiveTree | PlainProgress:
-        if supports_cursor(sys.stderr) and not plain:
-            return LiveTree(sys.stderr, RunTree(), color=should_color(sys.stderr, color))
-        return PlainProgress(sys.stderr, RunTree(), verbose=verbose)

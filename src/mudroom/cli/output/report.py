@@ -1,4 +1,4 @@
-"""Print a report."""
+"""Text of a finished run for the user: the failure line and the answer on stdout."""
 
 from __future__ import annotations
 
@@ -8,20 +8,23 @@ import msgspec
 
 from ..._core.agents import Report
 from ...projections.safe_text import sanitize
+from .text import count_noun
 
 
 def explain_failure(report: Report) -> str:
-    """One line for the person: why a run did not reach its goal; "" if it did."""
+    """Return one line that says why a run did not reach its goal; "" if it did."""
     if report.ok:
         return ""
     if report.error:
         return sanitize(report.error)
-    partial = "what it has so far is its answer" if report.text else "it gave no answer"
-    return f"the run ended with {report.reason.value} after {report.turns} turns; {partial}"
+    answer = "its partial result is the answer" if report.text else "it gave no answer"
+    turns = count_noun(report.turns, "turn")
+    return f"the run ended with {report.reason.value} after {turns}; {answer}"
 
 
 def encode_answer(report: Report, *, as_json: bool = False) -> bytes:
-    """What stdout carries: the text, or the values that were asked for as JSON."""
+    """Return the bytes for stdout: the answer text, or the outputs as JSON."""
     text = msgspec.json.encode(report.outputs).decode() if as_json else report.text
-    text = sanitize(text) if sys.stdout.isatty() else text
+    if sys.stdout.isatty():
+        text = sanitize(text)
     return (text.rstrip("\n") + "\n").encode("utf-8", "replace") if text else b""

@@ -1,27 +1,25 @@
-"""The first line of a session: which sandbox its commands run in."""
+"""Notice at the start of a session: the sandbox that its commands run in."""
 
 from __future__ import annotations
 
 from ...session import Session
 
-_HELD = {
-    "full": "commands see this folder, and the system read-only",
-    "file": "commands write in this folder and temporary ones only",
+_TIER_DESCRIPTIONS = {
+    "full": "commands can access this folder; the rest of the system is read-only",
+    "file": "commands can write only in this folder and in temporary folders",
 }
 
 
 def describe_sandbox(opened: Session, *, network: bool) -> str:
-    """The line; "" where a notice of the session says it already, as it does of what is less than could be.
+    """Return the notice; "" if a notice of the session describes the sandbox already.
 
     Arguments:
-        network: whether commands may reach it.
+        network: whether commands may use the network.
     """
     tier = opened.sandbox.tier
     if any(notice.startswith("sandbox ") for notice in opened.notices):
         return ""
-    held = _HELD.get(tier)
-    return (
-        f"sandbox {tier}: {held}; {'the network is open to them' if network else 'no network'}"
-        if held
-        else f"sandbox {tier}"
-    )
+    description = _TIER_DESCRIPTIONS.get(tier)
+    if not description:
+        return f"sandbox {tier}"
+    return f"sandbox {tier}: {description}; {'network open' if network else 'no network'}"

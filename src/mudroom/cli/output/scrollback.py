@@ -1,19 +1,22 @@
-"""What is written on: the scrollback of a terminal."""
+"""Scrollback of a terminal: the text that stays on the screen."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from msgspec import Struct
 
-from .text import UNICODE, Glyphs, Line, paint
+from ...projections.safe_text import sanitize
+from .text import UNICODE, Glyphs, Line, display_width, paint, wrap
 
 
 class Scrollback(Struct, frozen=True, kw_only=True):
-    """What is written on.
+    """Destination of text that stays on the screen.
 
     Arguments:
-        write: takes text with its line ends. columns: width of the screen now. color: whether to style the words.
+        write: takes text with its line feeds.
+        columns: returns the current width of the screen.
+        color: use colors.
     """
 
     write: Callable[[str], None]
@@ -24,3 +27,17 @@ class Scrollback(Struct, frozen=True, kw_only=True):
     def write_lines(self, *lines: Line) -> None:
         """Write lines."""
         self.write(paint(lines, color=self.color))
+
+    def write_table(self, rows: Iterable[tuple[str, str]]) -> None:
+        """Write rows of (name, text) in two columns; the text is wrapped in its column."""
+        rows = list(rows)
+        columns = self.columns() - 1
+        widest = max((display_width(name) for name, _ in rows), default=0)
+        name_columns = min(widest, columns // 2)
+        lines: list[Line] = []
+        for name, text in rows:
+            for part in wrap(sanitize(text), columns - name_columns - 4):
+                padding = " " * (name_columns - display_width(name))
+                lines.append([(f"  {name}{padding}  ", "bold"), (part, "")])
+                name = ""  # The name stands in the first line only.
+        self.write_lines(*lines)

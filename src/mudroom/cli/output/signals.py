@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first one stops the run and keeps its report, the second one leaves at once."""
+"""Ctrl-C and SIGTERM: the first signal stops the run and keeps its report, the second exits."""
 
 from __future__ import annotations
 
@@ -15,36 +15,40 @@ _SHOW_CURSOR = "\x1b[?25h"
 
 @contextmanager
 def handle_signals(stop: Callable[[], bool], *, exits_after: bool = False) -> Generator[list[int]]:
-    """A block in which the first signal calls `stop`; the list says which signals came.
+    """Call `stop` at the first signal inside the block; yield the list of received signals.
+
+    A second signal ends the process at once.
 
     Arguments:
-        stop: asks the run to end; False when there is none, and then the process leaves at once, as for a second signal.
-        last: the process ends after the block; once a signal came, a later one still makes it leave with the code of the first.
+        stop: stops the run. If it returns False, there is no run and the process ends at once.
+        exits_after: the process ends after the block. After a first signal, a later signal still
+            ends the process with the exit code of the first.
     """
-    loop, seen = asyncio.get_running_loop(), list[int]()
+    loop = asyncio.get_running_loop()
+    received: list[int] = []
 
-    def arrived(number: int) -> None:
-        first = not seen
-        seen.append(number)
-        if not (first and stop()):
-            exit_now(128 + seen[0])
+    def on_signal(number: int) -> None:
+        is_first = not received
+        received.append(number)
+        if not (is_first and stop()):
+            exit_now(128 + received[0])
 
-    def too_late(*_: object) -> None:
-        exit_now(128 + seen[0])
+    def on_late_signal(*_: object) -> None:
+        exit_now(128 + received[0])
 
     for number in SIGNALS:
-        loop.add_signal_handler(number, arrived, number)
+        loop.add_signal_handler(number, on_signal, number)
     try:
-        yield seen
+        yield received
     finally:
         for number in SIGNALS:
             loop.remove_signal_handler(number)
-            if exits_after and seen:
-                signal.signal(number, too_late)
+            if exits_after and received:
+                signal.signal(number, on_late_signal)
 
 
 def exit_now(code: int) -> None:
-    """End this process now. The journal is whole: nothing happens before it is recorded."""
+    """End this process at once. The journal is complete: each step is recorded before it acts."""
     if sys.stderr.isatty():
         sys.stderr.write(_SHOW_CURSOR + "\n")
         sys.stderr.flush()

@@ -1,4 +1,7 @@
-"""Events as lines of JSON in the shapes that clients of terminal agents already read; our additions never replace a field of theirs."""
+"""Events as stream-json lines, in the shapes that clients of other terminal agents read.
+
+Our additional fields never replace a field of these shapes.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +38,7 @@ SUBTYPES = {
     Reason.MAX_TURNS: "error_max_turns",
     Reason.BUDGET: "error_max_budget_usd",
 }
-"""Any other reason is `error_during_execution`; the field `reason` always tells the true one."""
+"""Every other reason becomes `error_during_execution`; the field `reason` has the exact one."""
 
 _STATUS = {Reason.GOAL: "completed", Reason.CANCELLED: "stopped"}
 _TERMINAL = {Reason.GOAL: "completed", Reason.CANCELLED: "aborted_streaming"}
@@ -48,19 +51,20 @@ _STOPS = {
 
 
 def encode_line(line: Mapping[str, Any]) -> bytes:
-    """One line of output, its end included; what UTF-8 cannot carry becomes a question mark."""
-    return (
-        json.dumps(line, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-        + b"\n"
-    )
+    """Return a line of output with its line feed; invalid Unicode becomes a question mark."""
+    text = json.dumps(line, ensure_ascii=False, separators=(",", ":"))
+    return text.encode("utf-8", "replace") + b"\n"
 
 
 class _Run:
-    """What later lines of a run need of its earlier events."""
+    """Values of a run that its later lines need."""
 
     def __init__(self, brief: Brief, at: float) -> None:
-        self.brief, self.started = brief, at
-        self.tools, self.turns, self.usage, self.stop = 0, 0, Usage(), ""
+        self.brief = brief
+        self.started_at = at
+        self.tool_count = 0
+        self.usage = Usage()
+        self.stop = ""
         self.calls: tuple[ToolCallBlock, ...] = ()
 
 
@@ -68,9 +72,14 @@ class StreamJson:
     """A fold of one session's events into lines.
 
     Arguments:
-        session, cwd, model: of the session; tools, agents: names on offer. sandbox: its tier. mode: its permission mode.
-        cost: model string and tokens -> US dollars, None if the price is not known.
-        new_id: makes the `uuid` of a line.
+        session: id of the session.
+        cwd: working directory.
+        model: model string.
+        tools, agents: names of the available tools and agents.
+        sandbox: tier of the sandbox.
+        mode: permission mode.
+        cost: returns US dollars for a model string and its usage; None if the price is unknown.
+        new_id: returns the `uuid` of a line.
     """
 
     def __init__(
@@ -86,8 +95,10 @@ class StreamJson:
         cost: Callable[[str, Usage], float | None] = lambda model, usage: None,
         new_id: Callable[[], str] = lambda: str(uuid.uuid4()),
     ) -> None:
-        self._session, self._cost, self._new_id = session, cost, new_id
-        self._scene = {
+        self._session = session
+        self._cost = cost
+        self._new_id = new_id
+        self._session_fields = {
             "cwd": cwd,
             "model": model,
             "tools": list(tools),
@@ -102,28 +113,28 @@ class StreamJson:
         self._denials: list[dict[str, Any]] = []
 
     def init_line(self) -> dict[str, Any]:
-        """The first line of all: `system/init`."""
+        """Return the first line: `system/init`."""
         empty: dict[str, Any] = {
             name: [] for name in ("mcp_servers", "slash_commands", "skills", "plugins")
         }
         fixed = {"apiKeySource": "none", "output_style": "default", "mudroom_version": __version__}
-        return self._line("system", subtype="init", **self._scene, **empty, **fixed)
+        return self._line("system", subtype="init", **self._session_fields, **empty, **fixed)
 
     def event_lines(self, event: AnyEvent) -> Iterator[dict[str, Any]]:
-        """The lines that one event gives, often none."""
+        """Yield the lines of one event, often none."""
         if isinstance(event, RunStarted):
-            yield from self._started(event)
+            yield from self._start_run(event)
             return
         run = self._runs.get(event.run)
         if run is None:
             return
         match event:
             case TurnFinished():
-                yield self._answered(run, event)
+                yield self._assistant_line(run, event)
             case PermissionDecided(allowed=False):
-                self._denials += self._denied(run, event)
+                self._denials += self._denied_calls(run, event)
             case ToolCallFinished():
-                yield from self._called(run, event)
+                yield from self._tool_result_lines(run, event)
             case NoteInjected():
                 yield self._user(
                     run,
@@ -132,18 +143,19 @@ class StreamJson:
                     origin={"kind": event.origin},
                 )
             case ModelCallRetried():
-                yield self._retried(run, event)
+                yield self._retry_line(run, event)
             case RunFinished() if run.brief.depth:
                 self._reports.append(event.report)
-                yield self._notified(run, event)
+                yield self._notification(run, event)
             case _:
                 pass
 
     def result_line(self, report: Report, ledger: Mapping[str, Any]) -> dict[str, Any]:
-        """The last line, and all that `--output-format json` prints.
+        """Return the last line, which is also the whole output of `--output-format json`.
 
         Arguments:
-            report: of the root run. ledger: what its children took in and gave back.
+            report: report of the root run.
+            ledger: the ledger as JSON values.
         """
         root = self._runs.get(report.run_id)
         error = [] if report.ok else [report.error or f"The run ended with {report.reason.value}."]
@@ -172,7 +184,7 @@ class StreamJson:
             ledger=dict(ledger),
         )
 
-    def _started(self, event: RunStarted) -> Iterator[dict[str, Any]]:
+    def _start_run(self, event: RunStarted) -> Iterator[dict[str, Any]]:
         brief = event.brief
         run = self._runs[brief.run_id] = _Run(brief, event.at)
         if brief.depth == 0:
@@ -186,41 +198,33 @@ class StreamJson:
         yield self._task(run, "task_started", **task)
         yield self._user(run, [{"type": "text", "text": brief.prompt}])
 
-    def _answered(self, run: _Run, event: TurnFinished) -> dict[str, Any]:
-        message, model = event.message, event.message.model or run.brief.model
-        run.turns, run.usage, run.stop = (
-            run.turns + 1,
-            run.usage + message.usage,
-            to_anthropic_stop_reason(message.stop_reason),
-        )
+    def _assistant_line(self, run: _Run, event: TurnFinished) -> dict[str, Any]:
+        message = event.message
+        model = message.model or run.brief.model
+        run.usage += message.usage
+        run.stop = to_anthropic_stop_reason(message.stop_reason)
         run.calls = message.tool_calls
-        self._models[model] = (
-            run.brief.model,
-            self._models.get(model, ("", Usage()))[1] + message.usage,
-        )
+        _, model_usage = self._models.get(model, ("", Usage()))
+        self._models[model] = (run.brief.model, model_usage + message.usage)
         self._api_seconds += event.seconds
-        return self._line(
-            "assistant", message=to_anthropic_message(message, model, run.stop), **_place(run)
-        )
+        content = to_anthropic_message(message, model, run.stop)
+        return self._line("assistant", message=content, **_place(run))
 
-    def _denied(self, run: _Run, event: PermissionDecided) -> Iterator[dict[str, Any]]:
-        """A call that was not allowed, as the last line tells of it; `why` and `rule` are ours."""
+    def _denied_calls(self, run: _Run, event: PermissionDecided) -> Iterator[dict[str, Any]]:
+        """Yield the denied call for the last line. `why` and `rule` are our additions."""
         for call in run.calls:
             if call.id == event.call_id:
-                told = {
+                yield {
                     "tool_name": call.name,
                     "tool_use_id": call.id,
                     "tool_input": call.arguments,
-                }
-                yield {
-                    **told,
                     "why": event.answer or event.why,
                     "rule": event.rule,
-                    **(_child(run.brief) if run.brief.depth else {}),
+                    **(_child_fields(run.brief) if run.brief.depth else {}),
                 }
 
-    def _called(self, run: _Run, event: ToolCallFinished) -> Iterator[dict[str, Any]]:
-        run.tools += 1
+    def _tool_result_lines(self, run: _Run, event: ToolCallFinished) -> Iterator[dict[str, Any]]:
+        run.tool_count += 1
         block: dict[str, Any] = {
             "type": "tool_result",
             "tool_use_id": event.call_id,
@@ -237,7 +241,7 @@ class StreamJson:
                 last_tool_name=event.name,
             )
 
-    def _notified(self, run: _Run, event: RunFinished) -> dict[str, Any]:
+    def _notification(self, run: _Run, event: RunFinished) -> dict[str, Any]:
         report = event.report
         return self._task(
             run,
@@ -249,7 +253,7 @@ class StreamJson:
             reason=report.reason.value,
         )
 
-    def _retried(self, run: _Run, event: ModelCallRetried) -> dict[str, Any]:
+    def _retry_line(self, run: _Run, event: ModelCallRetried) -> dict[str, Any]:
         delay = round(event.delay * 1000)
         cause = {"error_status": event.status or None, "error": event.error}
         return self._line(
@@ -262,27 +266,27 @@ class StreamJson:
             **_place(run),
         )
 
-    def _user(self, run: _Run, content: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
+    def _user(self, run: _Run, content: list[dict[str, Any]], **more: object) -> dict[str, Any]:
         return self._line(
             "user", message={"role": "user", "content": content}, **_place(run), **more
         )
 
-    def _task(self, run: _Run, subtype: str, **fields: Any) -> dict[str, Any]:
+    def _task(self, run: _Run, subtype: str, **fields: object) -> dict[str, Any]:
         task = {"task_id": run.brief.run_id, "tool_use_id": run.brief.call_id}
-        return self._line("system", subtype=subtype, **task, **fields, **_child(run.brief))
+        return self._line("system", subtype=subtype, **task, **fields, **_child_fields(run.brief))
 
-    def _line(self, type: str, **fields: Any) -> dict[str, Any]:
+    def _line(self, type: str, **fields: object) -> dict[str, Any]:
         return {"type": type, **fields, "session_id": self._session, "uuid": self._new_id()}
 
 
 def _place(run: _Run) -> dict[str, Any]:
     return {
         "parent_tool_use_id": run.brief.call_id or None,
-        **(_child(run.brief) if run.brief.depth else {}),
+        **(_child_fields(run.brief) if run.brief.depth else {}),
     }
 
 
-def _child(brief: Brief) -> dict[str, Any]:
+def _child_fields(brief: Brief) -> dict[str, Any]:
     return {
         "agent_id": brief.run_id,
         "parent_agent_id": brief.parent,
@@ -292,12 +296,12 @@ def _child(brief: Brief) -> dict[str, Any]:
 
 
 def to_anthropic_stop_reason(stop: StopReason) -> str:
-    """Why a model stopped, in the words of the Messages API."""
+    """Return the stop reason in the terms of the Messages API."""
     return _STOPS.get(stop, "end_turn")
 
 
 def to_anthropic_message(message: AssistantMessage, model: str, stop: str) -> dict[str, Any]:
-    """An answer in the shape of the Messages API."""
+    """Return an answer in the shape of the Messages API."""
     head = {"id": message.id, "type": "message", "role": "assistant", "model": model}
     tail = {"stop_reason": stop, "stop_sequence": None, "usage": _usage(message.usage)}
     return {**head, "content": [_block(block) for block in message.content], **tail}
@@ -339,8 +343,8 @@ def _model_usage(usage: Usage, usd: float | None) -> dict[str, Any]:
 def _task_usage(run: _Run, usage: Usage, now: float) -> dict[str, Any]:
     return {
         "total_tokens": usage.total_tokens,
-        "tool_uses": run.tools,
-        "duration_ms": round((now - run.started) * 1000),
+        "tool_uses": run.tool_count,
+        "duration_ms": round((now - run.started_at) * 1000),
     }
 
 

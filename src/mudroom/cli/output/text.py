@@ -1,4 +1,4 @@
-"""Words for screens: figures, widths, cuts, glyphs and colours; and `clean`, through which all foreign text goes."""
+"""Text layout for screens: figures, widths, wrapping, glyphs and colors."""
 
 from __future__ import annotations
 
@@ -30,10 +30,13 @@ __all__ = [
 ]
 
 Line = Sequence[tuple[str, str]]
-"""One line of a screen: stretches of text, each with the name of its style."""
+"""One line of a screen as (text, style) parts; a style is a list of words such as "bold red"."""
 
 _NARROW = re.compile("[\\x20-\\x7e├└│─⎿●→·…▸▰▱]*").fullmatch
-"""Whether every character takes one column: our own signs must not cost the import of a table of all widths."""
+"""Matches text in which every character takes one column.
+
+It includes the glyphs, so that drawing them does not import a table of character widths.
+"""
 
 _SGR = {
     "bold": "1",
@@ -50,7 +53,7 @@ _AGENT_COLORS = ("cyan", "green", "magenta", "blue")
 
 
 class Glyphs(Struct, frozen=True):
-    """The signs a tree is drawn with."""
+    """Characters that a tree is drawn with."""
 
     tee: str = "├─ "
     end: str = "└─ "
@@ -70,7 +73,11 @@ ASCII = Glyphs("|- ", "`- ", "|  ", "> ", "* ", "-> ", " - ", "..", ">", "#", "-
 
 
 def choose_glyphs(encoding: str | None) -> Glyphs:
-    """The signs that a stream of this encoding can carry; None is a stream of text, which carries all."""
+    """Return the glyphs that a stream of this encoding can carry.
+
+    Arguments:
+        encoding: None for a text stream without encoding, which can carry all.
+    """
     try:
         "├└│─⎿●→·…▸▰▱".encode(encoding or "utf-8")
     except (UnicodeEncodeError, LookupError):
@@ -79,14 +86,14 @@ def choose_glyphs(encoding: str | None) -> Glyphs:
 
 
 def format_tokens(count: int) -> str:
-    """A count of tokens in at most six columns: 950, 41.4k, 1.2M."""
+    """Format a number of tokens in at most six columns: 950, 41.4k, 1.2M."""
     if count < 1000:
         return str(count)
     return f"{count / 1000:.1f}k" if count < 999_950 else f"{count / 1_000_000:.1f}M"
 
 
 def format_seconds(span: float) -> str:
-    """A span of time: 4.2s, 29s, 1m 04s, 2h 05m. `span`: in seconds."""
+    """Format a number of seconds: 4.2s, 29s, 1m 04s, 2h 05m."""
     if span < 9.95:
         return f"{span:.1f}s"
     whole = int(span + 0.05)
@@ -97,13 +104,13 @@ def format_seconds(span: float) -> str:
     return f"{whole // 3600}h {whole % 3600 // 60:02}m"
 
 
-def count_noun(count: int, one: str) -> str:
-    """The count with its noun: 1 tool use, 2 tool uses."""
-    return f"{count:,} {one}" if count == 1 else f"{count:,} {one}s"
+def count_noun(count: int, noun: str) -> str:
+    """Return the count with its noun: 1 tool use, 2 tool uses."""
+    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
 
 
 def display_width(text: str) -> int:
-    """Columns the text takes on a terminal; Chinese and the like take two each."""
+    """Return the columns of a text on a terminal; most CJK characters take two."""
     if _NARROW(text):
         return len(text)
     from rich.cells import cell_len
@@ -112,7 +119,7 @@ def display_width(text: str) -> int:
 
 
 def truncate(text: str, columns: int, more: str = "…") -> str:
-    """The text if it fits in so many columns, else its beginning with `more` at the end."""
+    """Return the text if it fits in `columns`, else its beginning with `more` at the end."""
     if display_width(text) <= columns:
         return text
     if columns <= len(more):
@@ -125,67 +132,72 @@ def truncate(text: str, columns: int, more: str = "…") -> str:
 
 
 def wrap(line: str, columns: int) -> Iterator[str]:
-    """The line in lines of at most so many columns, broken between words where that can be."""
-    room = max(2, columns)
-    while display_width(line) > room:
-        head = truncate(line, room, "")
-        at = head.rfind(" ") if line[len(head) : len(head) + 1] != " " else len(head)
-        at = at if at > 0 else len(head) or 1
-        yield line[:at]
-        line = line[at:].lstrip(" ")
+    """Yield the line in parts of at most `columns`, wrapped between words where possible."""
+    columns = max(2, columns)
+    while display_width(line) > columns:
+        head = truncate(line, columns, "")
+        ends_word = line[len(head) : len(head) + 1] == " "
+        end = len(head) if ends_word else head.rfind(" ")
+        if end <= 0:
+            end = len(head) or 1
+        yield line[:end]
+        line = line[end:].lstrip(" ")
     yield line
 
 
-def last_lines(text: str, columns: int, most: int) -> list[str]:
-    """The last lines of a text, at most so many, broken between words to fit in so many columns."""
-    words = text.strip("\n")[-most * columns :]
-    return (
-        [part for line in words.split("\n") for part in wrap(line.expandtabs(4), columns)][-most:]
-        if words
-        else []
-    )
+def last_lines(text: str, columns: int, count: int) -> list[str]:
+    """Return the last `count` lines of a text after wrapping it to `columns`."""
+    text = text.strip("\n")[-count * columns :]
+    if not text:
+        return []
+    rows = [row for line in text.split("\n") for row in wrap(line.expandtabs(4), columns)]
+    return rows[-count:]
 
 
 def fit_with_figures(
-    words: str,
+    text: str,
     figures: Sequence[str],
     columns: int,
-    signs: Glyphs,
+    glyphs: Glyphs,
     *,
     in_brackets: bool = False,
     min_columns: int = 12,
 ) -> tuple[str, str]:
-    """Words and the figures behind them, made to fit in so many columns: (words, tail).
+    """Fit a text and the figures behind it into `columns`; return (text, figures).
 
-    The words are cut first; when fewer than `least` columns would be left to them, figures go, the first ones first.
+    Arguments:
+        in_brackets: put the figures in brackets.
+        min_columns: the text is truncated down to this width before figures are dropped, the
+            first figure first.
     """
-    left = list(figures)
+    shown = list(figures)
     while True:
-        joined = signs.dot.join(left)
-        tail = (f" ({joined})" if in_brackets else signs.dot + joined) if left else ""
+        joined = glyphs.dot.join(shown)
+        tail = ""
+        if shown:
+            tail = f" ({joined})" if in_brackets else glyphs.dot + joined
         room = columns - display_width(tail)
-        if not left or room >= min(display_width(words), min_columns):
-            return truncate(words, room, signs.more), tail
-        left.pop(0)
+        if not shown or room >= min(display_width(text), min_columns):
+            return truncate(text, room, glyphs.more), tail
+        shown.pop(0)
 
 
 def agent_color(agent: str) -> str:
-    """The style of an agent's name: always the same for the same name."""
+    """Return the color of an agent's name; the same name always has the same color."""
     known = {"explore": "cyan", "general": "green"}
-    return (
-        known.get(agent)
-        or _AGENT_COLORS[crc32(agent.encode("utf-8", "replace")) % len(_AGENT_COLORS)]
-    )
+    if agent in known:
+        return known[agent]
+    return _AGENT_COLORS[crc32(agent.encode("utf-8", "replace")) % len(_AGENT_COLORS)]
 
 
 def paint(lines: Iterable[Line], *, color: bool) -> str:
-    """The lines as text, each ended by a line feed; with `color`, styles as ANSI sequences."""
+    """Return the lines as text, each with a line feed; with `color`, with ANSI styles."""
     return "".join(
-        "".join(_painted(text, style if color else "") for text, style in line) + "\n"
+        "".join(_paint_part(text, style if color else "") for text, style in line) + "\n"
         for line in lines
     )
 
 
-def _painted(text: str, style: str) -> str:
+def _paint_part(text: str, style: str) -> str:
     codes = ";".join(_SGR[name] for name in style.split())
     return f"\x1b[{codes}m{text}\x1b[0m" if codes and text else text

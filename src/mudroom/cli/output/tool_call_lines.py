@@ -1,4 +1,4 @@
-"""What a call did, for the scrollback: its line, and below it what came of it; edits as a diff."""
+"""A finished tool call as lines: the call and below it its result; edits as a diff."""
 
 from __future__ import annotations
 
@@ -9,20 +9,14 @@ from itertools import islice
 from ..._core.messages import ToolCallBlock
 from ..._core.tools import ToolResult, canonical_tool_name
 from ...projections.run_tree import RunView
-from .text import (
-    Glyphs,
-    Line,
-    describe_call,
-    display_width,
-    fit_with_figures,
-    sanitize,
-    sanitize_line,
-    truncate,
-)
+from ...projections.safe_text import describe_call, sanitize, sanitize_line
+from .text import Glyphs, Line, display_width, fit_with_figures, truncate
 from .tree_lines import describe_outcome, format_figures
 
 MAX_SHOWN_LINES = {"bash": 5, "edit": 24, "write": 8, "todo": 20}
-"""Lines shown of a tool's outcome; any other's is told in its own line."""
+"""Lines shown of a tool's result. Any other tool is shown in one line."""
+
+_MAX_ERROR_LINES = 3
 
 
 def format_tool_call(
@@ -30,105 +24,100 @@ def format_tool_call(
     result: ToolResult,
     child: RunView | None,
     columns: int,
-    signs: Glyphs,
+    glyphs: Glyphs,
     *,
     full: bool = False,
 ) -> list[Line]:
-    """A finished call.
+    """Format a finished tool call.
 
     Arguments:
-        child: the run it began, if it is a task. columns: width of the screen. whole: everything that came of it.
+        child: the run that the call started, if it is a task.
+        columns: width of the screen.
+        full: show the whole result.
     """
-    head = (
-        f"> task{_label(child)}: {sanitize_line(child.prompt)}"
-        if child
-        else f"{signs.head}{describe_call(call)}"
-    )
-    lines: list[Line] = [
-        [(truncate(head, columns, signs.more), "bold red" if result.error else "bold")]
-    ]
     if child and not full:
-        ending = f"{describe_outcome(child)} ({signs.dot.join(format_figures(child, child.finished_at))})"
-        return [
-            *lines,
-            _hooked(
-                [(ending, "green" if child.report and child.report.ok else "yellow")],
-                columns,
-                signs,
-            ),
-        ]
-    if not full and not result.error and canonical_tool_name(call.name) not in MAX_SHOWN_LINES:
-        words = f"{signs.head}{describe_call(call)}"
-        shown, tail = fit_with_figures(
-            words,
-            [sanitize_line(result.display or _brief(result.text))],
-            columns,
-            signs,
-            min_columns=len(words),
-        )
-        return [[(shown, ""), (tail, "dim")]]
-    body = (
-        [(sanitize(line), "") for line in result.text.splitlines()]
-        if full
-        else list(_body(call, result))
-    )
-    limit = len(body) if full else MAX_SHOWN_LINES.get(canonical_tool_name(call.name), 1)
-    lines += [_hooked([line], columns, signs, first=not n) for n, line in enumerate(body[:limit])]
-    if len(body) > limit and limit > 1:
-        lines.append(
-            _hooked(
-                [(f"{signs.more} {len(body) - limit:,} more lines (ctrl+o)", "dim")],
-                columns,
-                signs,
-                first=False,
-            )
-        )
+        return _format_task(child, result, columns, glyphs)
+    name = canonical_tool_name(call.name)
+    if not full and not result.error and name not in MAX_SHOWN_LINES:
+        return [_format_in_one_line(call, result, columns, glyphs)]
+    title = _task_title(child) if child else f"{glyphs.head}{describe_call(call)}"
+    lines = [_title_line(title, result, columns, glyphs)]
+    if full:
+        body = [(sanitize(line), "") for line in result.text.splitlines()]
+        limit = len(body)
+    else:
+        body = list(_preview(call, result))
+        limit = MAX_SHOWN_LINES.get(name, 1)
+    for n, row in enumerate(body[:limit]):
+        lines.append(_indent([row], columns, glyphs, is_first=n == 0))
+    if len(body) > limit > 1:
+        note = (f"{glyphs.more} {len(body) - limit:,} more lines (ctrl+o)", "dim")
+        lines.append(_indent([note], columns, glyphs, is_first=False))
     return lines
 
 
-def _label(child: RunView) -> str:
-    return f" ({sanitize_line(child.description)})" if child.description else ""
+def _title_line(title: str, result: ToolResult, columns: int, glyphs: Glyphs) -> Line:
+    return [(truncate(title, columns, glyphs.more), "bold red" if result.error else "bold")]
 
 
-def _hooked(
-    line: Iterable[tuple[str, str]], columns: int, signs: Glyphs, *, first: bool = True
-) -> Line:
-    stem = f"  {signs.hook}" if first else " " * (2 + len(signs.hook))
+def _task_title(child: RunView) -> str:
+    label = f" ({sanitize_line(child.description)})" if child.description else ""
+    return f"> task{label}: {sanitize_line(child.prompt)}"
+
+
+def _format_task(child: RunView, result: ToolResult, columns: int, glyphs: Glyphs) -> list[Line]:
+    figures = glyphs.dot.join(format_figures(child, child.finished_at))
+    outcome = f"{describe_outcome(child)} ({figures})"
+    style = "green" if child.report and child.report.ok else "yellow"
     return [
-        (stem, "dim"),
-        *(
-            (truncate(words.expandtabs(4), columns - display_width(stem), signs.more), style)
-            for words, style in line
-        ),
+        _title_line(_task_title(child), result, columns, glyphs),
+        _indent([(outcome, style)], columns, glyphs),
     ]
 
 
-def _body(call: ToolCallBlock, result: ToolResult) -> Iterator[tuple[str, str]]:
-    name = canonical_tool_name(call.name)
-    if result.error:
-        yield from ((sanitize(line), "red") for line in islice(result.text.splitlines(), 3))
-    elif name == "edit":
-        yield from _diff(
-            str(call.arguments.get("old_string", "")), str(call.arguments.get("new_string", ""))
-        )
-    elif name == "write":
-        yield from (
-            (f"+ {sanitize(line)}", "green")
-            for line in str(call.arguments.get("content", "")).splitlines()
-        )
-    elif name in ("bash", "todo"):
-        yield from ((sanitize(line), "dim") for line in result.text.splitlines())
+def _format_in_one_line(
+    call: ToolCallBlock, result: ToolResult, columns: int, glyphs: Glyphs
+) -> Line:
+    title = f"{glyphs.head}{describe_call(call)}"
+    summary = sanitize_line(result.display or _summarize(result.text))
+    shown, tail = fit_with_figures(title, [summary], columns, glyphs, min_columns=len(title))
+    return [(shown, ""), (tail, "dim")]
 
 
-def _brief(text: str) -> str:
+def _summarize(text: str) -> str:
     count = text.count("\n") + 1
     return text if count == 1 else f"{count:,} lines"
 
 
+def _indent(
+    row: Iterable[tuple[str, str]], columns: int, glyphs: Glyphs, *, is_first: bool = True
+) -> Line:
+    stem = f"  {glyphs.hook}" if is_first else " " * (2 + len(glyphs.hook))
+    room = columns - display_width(stem)
+    parts = [(truncate(text.expandtabs(4), room, glyphs.more), style) for text, style in row]
+    return [(stem, "dim"), *parts]
+
+
+def _preview(call: ToolCallBlock, result: ToolResult) -> Iterator[tuple[str, str]]:
+    name = canonical_tool_name(call.name)
+    if result.error:
+        for line in islice(result.text.splitlines(), _MAX_ERROR_LINES):
+            yield sanitize(line), "red"
+    elif name == "edit":
+        old = str(call.arguments.get("old_string", ""))
+        new = str(call.arguments.get("new_string", ""))
+        yield from _diff(old, new)
+    elif name == "write":
+        for line in str(call.arguments.get("content", "")).splitlines():
+            yield f"+ {sanitize(line)}", "green"
+    elif name in ("bash", "todo"):
+        for line in result.text.splitlines():
+            yield sanitize(line), "dim"
+
+
 def _diff(old: str, new: str) -> Iterator[tuple[str, str]]:
-    for line in islice(
-        difflib.unified_diff(old.splitlines(), new.splitlines(), n=2, lineterm=""), 2, None
-    ):
-        style = {"+": "green", "-": "red", "@": "cyan"}.get(line[:1], "dim")
+    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), n=2, lineterm="")
+    for line in islice(lines, 2, None):  # Skip the two lines with file names.
         if not line.startswith("@@"):
+            style = {"+": "green", "-": "red"}.get(line[:1], "dim")
             yield f"{line[:1]} {sanitize(line[1:])}", style

@@ -1,4 +1,4 @@
-"""A recorded session to look back at: the tree of its runs with the ledger, and the transcript of any one of them."""
+"""A recorded session as lines: the tree of its runs, and the transcript of one run."""
 
 from __future__ import annotations
 
@@ -17,15 +17,16 @@ from ..._core.messages import (
 from ...errors import UnknownName
 from ...projections.ledger import LedgerBuilder, describe_ledger
 from ...projections.run_tree import RunTree, RunView
+from ...projections.safe_text import sanitize, sanitize_line
 from ...projections.transcript import build_transcript
-from .text import UNICODE, Glyphs, Line, agent_color, paint, sanitize, sanitize_line, truncate
+from .text import UNICODE, Glyphs, Line, agent_color, paint, truncate
 from .tree_lines import TreeStyle, describe_outcome, format_figures, format_tree
 
 MAX_LINES, MAX_CHARACTERS = 20, 2000
-"""What is shown of one result; the rest is counted."""
+"""Lines and characters shown of one result; the rest is counted."""
 
 MAX_ARGUMENT_CHARACTERS = 200
-"""Characters shown of one argument of a call."""
+"""Characters shown of one argument of a tool call."""
 
 
 def render_tree(
@@ -33,38 +34,31 @@ def render_tree(
     *,
     columns: int = 80,
     color: bool = False,
-    signs: Glyphs = UNICODE,
+    glyphs: Glyphs = UNICODE,
 ) -> str:
-    """The session's folder, every run with its id and how it ended, and the ledger. `events` is read once.
+    """Render the session's folder, its runs with their ids and outcomes, and the ledger.
 
     Arguments:
-        columns: width of the screen. color: whether to style the words. signs: see `format.glyphs`.
+        events: read once.
+        columns: width of the screen.
+        color: use colors.
     """
-    tree, tally, lines = RunTree(), LedgerBuilder(), list[Line]()
+    tree = RunTree()
+    ledger_builder = LedgerBuilder()
+    lines: list[Line] = []
     for event in events:
         tree.apply(event)
-        tally.apply(event)
+        ledger_builder.apply(event)
         if isinstance(event, SessionOpened) and not lines:
-            lines.append(
-                [
-                    (
-                        truncate(
-                            f"session {sanitize_line(event.session)}{signs.dot}{sanitize_line(event.cwd)}",
-                            columns,
-                            signs.more,
-                        ),
-                        "bold",
-                    )
-                ]
-            )
+            title = f"session {sanitize_line(event.session)}{glyphs.dot}{sanitize_line(event.cwd)}"
+            lines.append([(truncate(title, columns, glyphs.more), "bold")])
+    style = TreeStyle(columns=columns, show_ids=True, glyphs=glyphs)
     for root in tree.roots:
-        lines.append([("", "")])
-        lines.append([(truncate(f"> {sanitize_line(root.title)}", columns, signs.more), "bold")])
-        lines.extend(
-            format_tree(tree, root, TreeStyle(columns=columns, show_ids=True, glyphs=signs))
-        )
-    if tally.ledger.children:
-        lines += [[("", "")], [(describe_ledger(tally.ledger), "")]]
+        title = truncate(f"> {sanitize_line(root.title)}", columns, glyphs.more)
+        lines += [[("", "")], [(title, "bold")], *format_tree(tree, root, style)]
+    ledger = ledger_builder.ledger
+    if ledger.children:
+        lines += [[("", "")], [(describe_ledger(ledger), "")]]
     return paint(lines, color=color)
 
 
@@ -74,136 +68,128 @@ def render_transcript(
     *,
     columns: int = 80,
     color: bool = False,
-    signs: Glyphs = UNICODE,
+    glyphs: Glyphs = UNICODE,
     full: bool = False,
 ) -> str:
-    """One run as its model saw it: prompt, answers, calls with their arguments, results. `events` is read once.
+    """Render one run as its model saw it: prompt, answers, tool calls, results.
 
     Arguments:
-        whole: results and arguments in full length; else the rest is counted in a note.
+        events: read once.
+        full: show results and arguments in full; otherwise the rest is counted in a note.
 
     Raises UnknownName if the session has no such run.
     """
-    tree, own = RunTree(), list[StoredEvent]()
+    tree = RunTree()
+    run_events: list[StoredEvent] = []
     for event in events:
         tree.apply(event)
         if event.run == run_id:
-            own.append(event)
+            run_events.append(event)
     run = tree.runs.get(run_id)
     if run is None:
         raise UnknownName("run", run_id, tree.runs)
-    return paint(format_transcript(run, own, columns=columns, signs=signs, full=full), color=color)
+    lines = format_transcript(run, run_events, columns=columns, glyphs=glyphs, full=full)
+    return paint(lines, color=color)
 
 
 def format_transcript(
-    run: RunView, own: Iterable[StoredEvent], *, columns: int, signs: Glyphs, full: bool = False
+    run: RunView,
+    run_events: Iterable[StoredEvent],
+    *,
+    columns: int,
+    glyphs: Glyphs,
+    full: bool = False,
 ) -> list[Line]:
-    """The same as lines. `own`: the events of this run."""
-    return [
-        *_heading(run, columns, signs),
-        *_Transcript(signs, full).messages(build_transcript(own, run.run_id)),
-    ]
+    """Format the transcript of a run as lines.
+
+    Arguments:
+        run_events: events of this run.
+    """
+    messages = build_transcript(run_events, run.run_id)
+    return [*_heading(run, columns, glyphs), *_TranscriptFormatter(glyphs, full).lines(messages)]
 
 
-def _heading(run: RunView, columns: int, signs: Glyphs) -> Iterator[Line]:
-    about = [
-        f"run {run.run_id}",
-        sanitize_line(run.agent),
-        sanitize_line(run.model),
-        sanitize_line(run.description),
-    ]
-    yield [
-        (
-            truncate(signs.dot.join(filter(None, about)), columns, signs.more),
-            f"bold {agent_color(run.agent)}",
-        )
-    ]
-    yield [
-        (
-            truncate(
-                f"{describe_outcome(run) or 'unfinished'} ({signs.dot.join(format_figures(run, None))})",
-                columns,
-                signs.more,
-            ),
-            "dim",
-        )
-    ]
+def _heading(run: RunView, columns: int, glyphs: Glyphs) -> Iterator[Line]:
+    names = [sanitize_line(text) for text in (run.agent, run.model, run.description)]
+    title = glyphs.dot.join([f"run {run.run_id}", *filter(None, names)])
+    yield [(truncate(title, columns, glyphs.more), f"bold {agent_color(run.agent)}")]
+    figures = glyphs.dot.join(format_figures(run, None))
+    outcome = f"{describe_outcome(run) or 'unfinished'} ({figures})"
+    yield [(truncate(outcome, columns, glyphs.more), "dim")]
     if run.continues:
-        yield [(f"goes on from run {run.continues}", "dim")]
+        yield [(f"continues run {run.continues}", "dim")]
 
 
-class _Transcript:
-    """Messages as lines; says so where something is left out."""
+class _TranscriptFormatter:
+    """Formats messages as lines, with a note where something is left out."""
 
-    def __init__(self, signs: Glyphs, whole: bool) -> None:
-        self._signs, self._whole = signs, whole
+    def __init__(self, glyphs: Glyphs, full: bool) -> None:
+        self._glyphs = glyphs
+        self._full = full
 
-    def messages(self, messages: Iterable[Message]) -> Iterator[Line]:
-        answered = True
+    def lines(self, messages: Iterable[Message]) -> Iterator[Line]:
+        has_open_calls = False
         for message in messages:
             yield [("", "")]
             if isinstance(message, AssistantMessage):
                 yield [("assistant", "bold green")]
-                answered = not message.tool_calls
+                has_open_calls = bool(message.tool_calls)
             else:
                 yield [("user", "bold cyan")]
-                answered = True
+                has_open_calls = False
             for block in message.content:
                 yield from self._block(block)
-        if not answered:
+        if has_open_calls:
             yield [("", "")]
-            yield [("The record ends before these calls all had a result.", "yellow")]
+            yield [("Some of these tool calls have no result.", "yellow")]
 
     def _block(
         self, block: TextBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock
     ) -> Iterator[Line]:
-        if isinstance(block, ToolCallBlock):
-            yield [
-                (f"  {self._signs.arrow}{sanitize_line(block.name)}", "bold"),
-                (self._arguments(block), ""),
-            ]
-        elif isinstance(block, ToolResultBlock):
-            yield [
-                (f"  result of {sanitize_line(block.name)}", "bold red" if block.error else "bold")
-            ]
-            yield from self._body(block.text, "red" if block.error else "dim", cap=not self._whole)
-        elif isinstance(block, ThinkingBlock):
-            yield from self._body(
-                block.text or "(thinking withheld by the provider)", "dim", cap=not self._whole
-            )
-        else:
-            yield from self._body(block.text, "", cap=False)
+        match block:
+            case ToolCallBlock():
+                name = f"  {self._glyphs.arrow}{sanitize_line(block.name)}"
+                yield [(name, "bold"), (self._arguments(block), "")]
+            case ToolResultBlock():
+                style = "bold red" if block.error else "bold"
+                yield [(f"  result of {sanitize_line(block.name)}", style)]
+                yield from self._body(block.text, "red" if block.error else "dim")
+            case ThinkingBlock():
+                yield from self._body(block.text or "(thinking withheld by the provider)", "dim")
+            case TextBlock():
+                for line in sanitize(block.text).rstrip("\n").split("\n"):
+                    yield [(f"    {line}", "")]
 
     def _arguments(self, call: ToolCallBlock) -> str:
         if call.malformed:
-            return f" {self._short(call.malformed)} (not JSON)"
+            return f" {self._shorten(call.malformed)} (not JSON)"
         return "".join(
             f" {sanitize_line(name)}={self._value(value)}" for name, value in call.arguments.items()
         )
 
     def _value(self, value: object) -> str:
-        text = (
-            json.dumps(value, ensure_ascii=False)
-            if not isinstance(value, str) or " " in value or "\n" in value
-            else value
-        )
-        return self._short(text)
+        if isinstance(value, str) and " " not in value and "\n" not in value:
+            return self._shorten(value)
+        return self._shorten(json.dumps(value, ensure_ascii=False))
 
-    def _short(self, text: str) -> str:
-        if self._whole or len(text) <= MAX_ARGUMENT_CHARACTERS:
+    def _shorten(self, text: str) -> str:
+        if self._full or len(text) <= MAX_ARGUMENT_CHARACTERS:
             return sanitize(text)
-        return f"{sanitize_line(text, MAX_ARGUMENT_CHARACTERS)}{self._signs.more} ({len(text):,} characters)"
+        shown = sanitize_line(text, MAX_ARGUMENT_CHARACTERS)
+        return f"{shown}{self._glyphs.more} ({len(text):,} characters)"
 
-    def _body(self, text: str, style: str, *, cap: bool) -> Iterator[Line]:
+    def _body(self, text: str, style: str) -> Iterator[Line]:
+        """Yield the lines of a text, shortened unless the transcript is shown in full."""
         lines = sanitize(text).rstrip("\n").split("\n")
-        shown = (
-            sanitize(text[:MAX_CHARACTERS]).rstrip("\n").split("\n")[:MAX_LINES] if cap else lines
-        )
+        shown = lines
+        if not self._full:
+            shown = sanitize(text[:MAX_CHARACTERS]).rstrip("\n").split("\n")[:MAX_LINES]
         for line in shown:
             yield [(f"    {line}", style)]
-        if len(text) > MAX_CHARACTERS and cap and len(lines) <= MAX_LINES:
-            yield [
-                (f"    {self._signs.more} {len(text) - MAX_CHARACTERS:,} more characters", "yellow")
-            ]
+        if not self._full and len(text) > MAX_CHARACTERS and len(lines) <= MAX_LINES:
+            note = f"{len(text) - MAX_CHARACTERS:,} more characters"
         elif len(lines) > len(shown):
-            yield [(f"    {self._signs.more} {len(lines) - len(shown):,} more lines", "yellow")]
+            note = f"{len(lines) - len(shown):,} more lines"
+        else:
+            return
+        yield [(f"    {self._glyphs.more} {note}", "yellow")]

@@ -1,4 +1,4 @@
-"""The tree of runs as lines, for the live screen and for the recorded one: two a run, many runs folded into counts."""
+"""The tree of runs as lines: two lines per run; many runs are folded into counts."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from ..._core.agents import Reason
 from ...projections.run_tree import RunState, RunTree, RunView
+from ...projections.safe_text import sanitize_line
 from .text import (
     UNICODE,
     Glyphs,
@@ -20,18 +21,17 @@ from .text import (
     fit_with_figures,
     format_seconds,
     format_tokens,
-    sanitize_line,
     truncate,
 )
 
 QUIET_SECONDS = 60.0
-"""Seconds without any event after which a running run is marked quiet."""
+"""Seconds without an event after which a running run is marked quiet."""
 
 BAR_COLUMNS = 5
-"""Columns of the bar that says how much of a run's budget is used up."""
+"""Width of the bar that shows how much of a run's budget is used."""
 
 MIN_HEADLINE_COLUMNS, MIN_ACTION_COLUMNS = 48, 16
-"""Columns that a root's headline and a child's last action keep before figures have to go."""
+"""Width of a root's headline and of a child's activity below which figures are dropped."""
 
 _STYLES = {RunState.DONE: "green", RunState.STOPPED: "yellow", RunState.FAILED: "red"}
 _RANKS = {
@@ -41,17 +41,20 @@ _RANKS = {
     RunState.STOPPED: 2,
     RunState.DONE: 3,
 }
+"""Order in which runs are chosen when there are too many to show."""
 
 
 class TreeStyle(Struct, frozen=True, kw_only=True):
-    """How a tree is drawn.
+    """Options for drawing a tree.
 
     Arguments:
-        columns: width of the screen. limit: most runs shown below a root; None is all of them.
-        now: seconds since 1970; None for a record, where a run without an end is unfinished.
-        ids: whether run ids are shown. selected: id of the run that is marked.
-        told: ids of children that stand on the screen already, and are left out.
-        left: the tree is left there while its root goes on: what it says of the root is what became of its tasks.
+        columns: width of the screen.
+        max_runs: maximum number of runs shown below a root; None for all.
+        now: time in seconds since 1970; None for a recorded tree, whose open runs are unfinished.
+        show_ids: show run ids.
+        selected: id of the marked run.
+        hidden_runs: ids of children to leave out, because they are on the screen already.
+        is_snapshot: draw a final snapshot while the root still works; its headline counts tasks.
     """
 
     columns: int = 80
@@ -64,201 +67,232 @@ class TreeStyle(Struct, frozen=True, kw_only=True):
     glyphs: Glyphs = UNICODE
 
 
-def format_tree(tree: RunTree, root: RunView, look: TreeStyle) -> list[Line]:
-    """A root run and all below it: its headline, then two lines a child and a count of those that are folded away."""
-    return [line for _, line in format_tree_by_run(tree, root, look)]
+def format_tree(tree: RunTree, root: RunView, style: TreeStyle) -> list[Line]:
+    """Format a root run and its descendants.
+
+    The headline of the root comes first, then two lines per run, and counts of hidden runs.
+    """
+    return [line for _, line in format_tree_by_run(tree, root, style)]
 
 
-def format_tree_by_run(tree: RunTree, root: RunView, look: TreeStyle) -> list[tuple[str, Line]]:
-    """The same, each line with the id of the run it tells of; "" for a count."""
+def format_tree_by_run(tree: RunTree, root: RunView, style: TreeStyle) -> list[tuple[str, Line]]:
+    """Format a tree; return each line with the id of its run, "" for a count."""
+    shown = _choose_runs(tree, root, style)
     return [
-        (root.run_id, _headline(tree, root, look)),
-        *_below(tree, root, _chosen(tree, root, look), "", look),
+        (root.run_id, _headline(tree, root, style)),
+        *_descendants(tree, root, shown, "", style),
     ]
 
 
 def describe_outcome(run: RunView) -> str:
-    """How a finished run ended: "Done", or its reason and what went wrong; "" while it runs."""
+    """Return how a run ended: "Done", or its reason and error; "" while it works."""
     if not run.report:
         return ""
     if run.report.reason is Reason.GOAL:
         return "Done"
-    words = f"{run.report.reason}, recovered" if run.report.recovered else str(run.report.reason)
-    return f"{words}: {run.error}" if run.error else words
+    outcome = str(run.report.reason)
+    if run.report.recovered:
+        outcome += ", recovered"
+    return f"{outcome}: {run.error}" if run.error else outcome
 
 
 def format_figures(run: RunView, now: float | None, *, says_uses: bool = True) -> list[str]:
-    """What a run has cost: tool uses, tokens of its own and below it, time."""
-    took = run.seconds(run.last_event_at if now is None else now)
-    below = (
-        [f"{format_tokens(run.total_usage.total_tokens)} with children"]
-        if run.descendant_usage.total_tokens
-        else []
-    )
-    count = count_noun(run.tool_call_count, "tool use" if says_uses else "tool")
-    return [count, f"{format_tokens(run.usage.total_tokens)} tokens", *below, format_seconds(took)]
+    """Return the figures of a run: tool calls, its tokens, tokens of its subtree, time.
+
+    Arguments:
+        now: time in seconds since 1970; None to count up to the last event.
+        says_uses: write "2 tool uses", not "2 tools".
+    """
+    seconds = run.seconds(run.last_event_at if now is None else now)
+    figures = [
+        count_noun(run.tool_call_count, "tool use" if says_uses else "tool"),
+        f"{format_tokens(run.usage.total_tokens)} tokens",
+    ]
+    if run.descendant_usage.total_tokens:
+        figures.append(f"{format_tokens(run.total_usage.total_tokens)} with children")
+    figures.append(format_seconds(seconds))
+    return figures
 
 
 def budget_share(run: RunView, now: float) -> float | None:
-    """The part of its budget that is used up, of the limit that is nearest; None where it has none. `now`: seconds since 1970."""
-    budget, spent = run.budget, run.total_usage
+    """Return the used share of the limit that is nearest, 0.0 to 1.0; None without limits.
+
+    Arguments:
+        now: time in seconds since 1970.
+    """
+    budget = run.budget
+    usage = run.total_usage
     pairs = (
         (run.turn, budget.turns),
         (run.seconds(now), budget.seconds),
-        (spent.input_tokens, budget.input_tokens),
-        (spent.output_tokens, budget.output_tokens),
-        (spent.total_tokens, budget.total_tokens),
+        (usage.input_tokens, budget.input_tokens),
+        (usage.output_tokens, budget.output_tokens),
+        (usage.total_tokens, budget.total_tokens),
     )
-    return max((min(1.0, used / most) for used, most in pairs if most), default=None)
+    return max((min(1.0, used / limit) for used, limit in pairs if limit), default=None)
 
 
-def describe_activity(run: RunView, look: TreeStyle) -> str:
-    """What a run is about: its last action, a model call that waits to be repeated, or how it ended."""
+def describe_activity(run: RunView, style: TreeStyle) -> str:
+    """Return what a run does: its last action, a pending retry, or its outcome."""
     if run.report:
         return describe_outcome(run)
-    if run.pending_retry:
-        cause = (
-            f"HTTP {run.pending_retry.status}" if run.pending_retry.status else "connection lost"
-        )
-        return f"retry {run.pending_retry.attempt} in {format_seconds(run.pending_retry.delay)} ({cause})"
-    if look.now is not None and run.streamed_tail and not run.open_calls:
-        return sanitize_line(run.streamed_tail) if run.depth else f"answering{look.glyphs.more}"
-    action = run.last_action or sanitize_line(run.streamed_tail) or f"thinking{look.glyphs.more}"
-    return f"unfinished: {action}" if look.now is None else action
+    if retry := run.pending_retry:
+        cause = f"HTTP {retry.status}" if retry.status else "connection lost"
+        return f"retry {retry.attempt} in {format_seconds(retry.delay)} ({cause})"
+    streamed = sanitize_line(run.streamed_tail)
+    if style.now is not None and run.streamed_tail and not run.open_calls:
+        return streamed if run.depth else f"answering{style.glyphs.more}"
+    action = run.last_action or streamed or f"thinking{style.glyphs.more}"
+    return f"unfinished: {action}" if style.now is None else action
 
 
-def _headline(tree: RunTree, run: RunView, look: TreeStyle) -> Line:
-    words = describe_activity(run, look)
-    if (
-        look.now is not None
-        and not run.pending_retry
-        and ("task" in list(run.open_calls.values()) or look.is_snapshot)
-    ):
-        words = _census(tree, run, look)
-    parts = [run.run_id if look.show_ids else "", f"turn {run.turn}" if run.turn else "", words]
-    return _line(
-        look.glyphs.head,
-        look.glyphs.dot.join(filter(None, parts)),
-        run,
-        look,
-        least=MIN_HEADLINE_COLUMNS,
-    )
+def _headline(tree: RunTree, run: RunView, style: TreeStyle) -> Line:
+    is_live = style.now is not None and not run.pending_retry
+    if is_live and (style.is_snapshot or "task" in list(run.open_calls.values())):
+        activity = _count_tasks(tree, run, style)
+    else:
+        activity = describe_activity(run, style)
+    parts = [run.run_id if style.show_ids else "", f"turn {run.turn}" if run.turn else "", activity]
+    text = style.glyphs.dot.join(filter(None, parts))
+    return _activity_line(style.glyphs.head, text, run, style, min_columns=MIN_HEADLINE_COLUMNS)
 
 
-def _census(tree: RunTree, run: RunView, look: TreeStyle) -> str:
-    children = _children(tree, run.run_id, look)
-    begun = {child.call_id for child in children}
+def _count_tasks(tree: RunTree, run: RunView, style: TreeStyle) -> str:
+    """Count the tasks of a run by state. A task without a child run has not started."""
+    children = _visible_children(tree, run.run_id, style)
     states = Counter(child.state for child in children)
+    started = {child.call_id for child in children}
+    # Copied: another thread may change the calls while they are read.
+    open_tasks = [call for call, name in list(run.open_calls.items()) if name == "task"]
     counts = {
         "running": states[RunState.RUNNING] + states[RunState.WAITING],
-        "not begun": sum(
-            name == "task" and call not in begun for call, name in list(run.open_calls.items())
-        ),
+        "not started": sum(call not in started for call in open_tasks),
         "done": states[RunState.DONE],
         "stopped": states[RunState.STOPPED],
         "failed": states[RunState.FAILED],
     }
-    told = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
-    return f"{count_noun(sum(counts.values()), 'task')}: {told}"
+    details = ", ".join(f"{count} {name}" for name, count in counts.items() if count)
+    return f"{count_noun(sum(counts.values()), 'task')}: {details}"
 
 
-def _children(tree: RunTree, run_id: str, look: TreeStyle) -> list[RunView]:
-    return [child for child in tree.children(run_id) if child.run_id not in look.hidden_runs]
+def _visible_children(tree: RunTree, run_id: str, style: TreeStyle) -> list[RunView]:
+    return [child for child in tree.children(run_id) if child.run_id not in style.hidden_runs]
 
 
-def _chosen(tree: RunTree, root: RunView, look: TreeStyle) -> Collection[str] | None:
-    """Ids of the runs to show when there are too many: failed ones in half the places, slow ones, and all above them."""
-    runs, limit = (
-        [run for child in _children(tree, root.run_id, look) for run in tree.walk(child.run_id)],
-        look.max_runs,
-    )
+def _choose_runs(tree: RunTree, root: RunView, style: TreeStyle) -> Collection[str] | None:
+    """Choose the runs to show; return their ids, or None to show all.
+
+    Failed runs get up to half of the places, then long-running ones; the ancestors of a chosen
+    run are shown, too.
+    """
+    runs: list[RunView] = []
+    for child in _visible_children(tree, root.run_id, style):
+        runs.extend(tree.walk(child.run_id))
+    limit = style.max_runs
     if limit is None or len(runs) <= limit:
         return None
-    chosen: set[str] = set()
-    failed, others = list[RunView](), list[RunView]()
-    for run in runs:
-        (failed if run.state is RunState.FAILED else others).append(run)
-    failed = nsmallest(limit // 2, failed, key=_rank)
-    others = nsmallest(limit - len(failed), others, key=_rank)
-    for run in (*failed, *others):
-        above: RunView | None = run
-        while above and above is not root and above.run_id not in chosen:
-            chosen.add(above.run_id)
-            above = tree.runs.get(above.parent)
-    return chosen
+    failed = [run for run in runs if run.state is RunState.FAILED]
+    others = [run for run in runs if run.state is not RunState.FAILED]
+    chosen = nsmallest(limit // 2, failed, key=_rank)
+    chosen += nsmallest(limit - len(chosen), others, key=_rank)
+    ids: set[str] = set()
+    for run in chosen:
+        ancestor: RunView | None = run
+        while ancestor and ancestor is not root and ancestor.run_id not in ids:
+            ids.add(ancestor.run_id)
+            ancestor = tree.runs.get(ancestor.parent)
+    return ids
 
 
 def _rank(run: RunView) -> tuple[int, float]:
     return _RANKS[run.state], -run.finished_at if run.report else run.started_at
 
 
-def _below(
-    tree: RunTree, parent: RunView, chosen: Collection[str] | None, stem: str, look: TreeStyle
+def _descendants(
+    tree: RunTree, parent: RunView, shown: Collection[str] | None, stem: str, style: TreeStyle
 ) -> Iterator[tuple[str, Line]]:
-    children, signs = _children(tree, parent.run_id, look), look.glyphs
+    """Yield the lines below a run, each with the id of its run.
+
+    Arguments:
+        shown: ids of the runs to show; None for all.
+        stem: the branches left of the lines.
+    """
+    glyphs = style.glyphs
+    children = _visible_children(tree, parent.run_id, style)
     hidden: list[RunView] = []
-    if chosen is not None:
-        hidden = [child for child in children if child.run_id not in chosen]
-        children = sorted((child for child in children if child.run_id in chosen), key=_rank)
+    if shown is not None:
+        hidden = [child for child in children if child.run_id not in shown]
+        children = sorted((child for child in children if child.run_id in shown), key=_rank)
     for n, child in enumerate(children, 1):
-        last = n == len(children) and not hidden
-        under = stem + (" " * len(signs.bar) if last else signs.bar)
-        yield child.run_id, _title(child, stem + (signs.end if last else signs.tee), look)
-        yield child.run_id, _line(under + signs.hook, describe_activity(child, look), child, look)
-        yield from _below(tree, child, chosen, under, look)
+        is_last = n == len(children) and not hidden
+        branch = glyphs.end if is_last else glyphs.tee
+        child_stem = stem + (" " * len(glyphs.bar) if is_last else glyphs.bar)
+        activity = describe_activity(child, style)
+        yield child.run_id, _title_line(child, stem + branch, style)
+        yield child.run_id, _activity_line(child_stem + glyphs.hook, activity, child, style)
+        yield from _descendants(tree, child, shown, child_stem, style)
     if hidden:
-        states = Counter(child.state for child in hidden)
-        counts = ", ".join(f"{states[state]} {state}" for state in RunState if states[state])
-        text = f"{len(hidden):,} more: {counts}"
-        room = look.columns - display_width(stem + signs.end)
-        yield (
-            "",
-            [
-                (truncate(stem + signs.end, look.columns, ""), "dim"),
-                (truncate(text, room, signs.more), "dim"),
-            ],
-        )
+        yield "", _hidden_line(hidden, stem + glyphs.end, style)
 
 
-def _title(run: RunView, stem: str, look: TreeStyle) -> Line:
-    agent, room = sanitize_line(run.agent), look.columns - display_width(stem)
-    name = truncate(f"{agent}#{run.run_id}" if look.show_ids else agent, room, look.glyphs.more)
-    words = sanitize_line(run.description) or sanitize_line(run.prompt)
-    marked = run.run_id == look.selected
-    if marked:
-        stem = stem[:-1] + look.glyphs.mark
+def _hidden_line(hidden: list[RunView], stem: str, style: TreeStyle) -> Line:
+    states = Counter(child.state for child in hidden)
+    counts = ", ".join(f"{states[state]} {state}" for state in RunState if states[state])
+    text = f"{len(hidden):,} more: {counts}"
+    room = style.columns - display_width(stem)
     return [
-        (truncate(stem, look.columns, ""), "bold" if marked else "dim"),
-        (name, f"bold {agent_color(run.agent)}{' reverse' if marked else ''}"),
-        (truncate(f"  {words}", room - display_width(name), look.glyphs.more), ""),
+        (truncate(stem, style.columns, ""), "dim"),
+        (truncate(text, room, style.glyphs.more), "dim"),
     ]
 
 
-def _line(
-    stem: str, words: str, run: RunView, look: TreeStyle, *, least: int = MIN_ACTION_COLUMNS
+def _title_line(run: RunView, stem: str, style: TreeStyle) -> Line:
+    more = style.glyphs.more
+    room = style.columns - display_width(stem)
+    agent = sanitize_line(run.agent)
+    name = truncate(f"{agent}#{run.run_id}" if style.show_ids else agent, room, more)
+    title = sanitize_line(run.description) or sanitize_line(run.prompt)
+    stem_style = "dim"
+    name_style = f"bold {agent_color(run.agent)}"
+    if run.run_id == style.selected:
+        stem = stem[:-1] + style.glyphs.mark
+        stem_style = "bold"
+        name_style += " reverse"
+    return [
+        (truncate(stem, style.columns, ""), stem_style),
+        (name, name_style),
+        (truncate(f"  {title}", room - display_width(name), more), ""),
+    ]
+
+
+def _activity_line(
+    stem: str, text: str, run: RunView, style: TreeStyle, *, min_columns: int = MIN_ACTION_COLUMNS
 ) -> Line:
-    costs = format_figures(run, look.now, says_uses=bool(run.report))
-    used = budget_share(run, look.now) if look.now is not None and not run.report else None
-    if used is not None:
-        full = round(used * BAR_COLUMNS)
-        costs = [look.glyphs.full * full + look.glyphs.empty * (BAR_COLUMNS - full), *costs]
-    silence = (
-        look.now - run.last_event_at
-        if look.now is not None and run.state is RunState.RUNNING
-        else 0.0
-    )
-    if silence >= QUIET_SECONDS:
-        costs = [*costs, f"quiet {format_seconds(silence)}"]
+    figures = format_figures(run, style.now, says_uses=bool(run.report))
+    is_quiet = False
+    if style.now is not None and not run.report:
+        share = budget_share(run, style.now)
+        if share is not None:
+            figures.insert(0, _budget_bar(share, style.glyphs))
+        silence = style.now - run.last_event_at
+        is_quiet = run.state is RunState.RUNNING and silence >= QUIET_SECONDS
+        if is_quiet:
+            figures.append(f"quiet {format_seconds(silence)}")
     shown, tail = fit_with_figures(
-        words,
-        costs,
-        look.columns - display_width(stem),
-        look.glyphs,
+        text,
+        figures,
+        style.columns - display_width(stem),
+        style.glyphs,
         in_brackets=bool(run.report),
-        min_columns=least,
+        min_columns=min_columns,
     )
     return [
-        (truncate(stem, look.columns, ""), "dim"),
+        (truncate(stem, style.columns, ""), "dim"),
         (shown, _STYLES.get(run.state, "")),
-        (tail, "yellow" if silence >= QUIET_SECONDS else "dim"),
+        (tail, "yellow" if is_quiet else "dim"),
     ]
+
+
+def _budget_bar(share: float, glyphs: Glyphs) -> str:
+    full = round(share * BAR_COLUMNS)
+    return glyphs.full * full + glyphs.empty * (BAR_COLUMNS - full)

@@ -1,0 +1,206 @@
+"""Screen of the drawn prompt: draws the panel and the input line, prints output above them."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.formatted_text import StyleAndTextTuples
+from prompt_toolkit.key_binding import KeyBindingsBase
+
+from ..output.live_tree import DRAW_PERIOD, MAX_CPU_SHARE
+from ..output.scrollback import Scrollback
+from ..output.text import Glyphs
+from .layout import MENU_ROWS, count_newlines, make_application, to_fragments
+from .panel import Panel
+
+PROMPT = "mudroom >> "
+SHORT_PROMPT = ">> "
+"""Prompt on terminals with fewer than MIN_PROMPT_COLUMNS columns."""
+MIN_PROMPT_COLUMNS = 40
+
+_FIXED_ROWS = 3
+"""Rows below the panel: input line, status line, and one free row."""
+
+
+class PromptScreen:
+    """The part of the terminal that is drawn, and the output printed above it.
+
+    Arguments:
+        buffer: the input line.
+        panel: the lines above the input line.
+        color: use colors.
+    """
+
+    def __init__(self, buffer: Buffer, panel: Panel, glyphs: Glyphs, *, color: bool) -> None:
+        self._buffer = buffer
+        self._panel = panel
+        self._glyphs = glyphs
+        self.scrollback = Scrollback(
+            write=self._write, columns=lambda: self._size()[0], color=color, glyphs=glyphs
+        )
+        self._app, self._renderer = make_application(
+            buffer=buffer,
+            gap=self._free_rows,
+            panel=self._panel_fragments,
+            prompt=lambda: [("class:prompt", self.prompt_text())],
+            status=self._status_fragments,
+            color=color,
+        )
+        # Seconds to wait for the rest of an escape sequence, and of a key sequence.
+        self._app.ttimeoutlen = 0.05
+        self._app.timeoutlen = 0.25
+        self._app.before_render += self._measure_drawing
+        self._app.after_render += self._measure_drawing
+        self._measured_at = 0.0
+        self._draw_seconds = 0.0
+        self._output: list[str] = []
+        self._has_output = asyncio.Event()
+        self._is_run_working = asyncio.Event()
+        self._is_editor_open = False
+        self._drawn: tuple[float, tuple[int, int], StyleAndTextTuples] = (0.0, (0, 0), [])
+
+    def set_key_bindings(self, keys: KeyBindingsBase) -> None:
+        """Set the keys of the application."""
+        self._app.key_bindings = keys
+
+    async def run(self) -> None:
+        """Draw until `stop` is called or the terminal is closed."""
+        try:
+            await self._app.run_async(handle_sigint=False)
+        except EOFError:  # The terminal was closed.
+            pass
+
+    def stop(self) -> None:
+        """End `run`."""
+        if self._app.is_running:
+            self._app.exit()
+
+    def suspend(self) -> None:
+        """Suspend the program and return to the shell."""
+        self._app.suspend_to_background()
+
+    def open_editor(self) -> None:
+        """Open the input line in the user's editor; output waits until the editor is closed."""
+        self._is_editor_open = True
+
+        def on_close(_: object) -> None:
+            self._is_editor_open = False
+            self._has_output.set()
+
+        self._buffer.open_in_editor().add_done_callback(on_close)
+
+    def invalidate(self) -> None:
+        """Draw again soon; the panel may be a little out of date."""
+        self._app.invalidate()
+
+    def redraw(self) -> None:
+        """Draw again soon, with an up-to-date panel."""
+        self._drawn = (0.0, (0, 0), [])
+        self._switch_screen()
+        self._app.invalidate()
+
+    def start_following(self) -> None:
+        """Start to draw regularly, because a run works."""
+        self._is_run_working.set()
+
+    def stop_following(self) -> None:
+        """Stop drawing regularly."""
+        self._is_run_working.clear()
+
+    async def follow_run(self) -> None:
+        """Draw regularly while a run works, within the share of CPU time that drawing may use."""
+        while True:
+            await self._is_run_working.wait()
+            await asyncio.sleep(max(DRAW_PERIOD, self._draw_seconds / MAX_CPU_SHARE))
+            self._app.invalidate()
+
+    async def print_output(self) -> None:
+        """Print written text above the prompt. Text waits while the editor or a pager is open."""
+        while True:
+            await self._has_output.wait()
+            self._has_output.clear()
+            if not (self._is_editor_open or self._renderer.full_screen):
+                self.flush()
+            await asyncio.sleep(DRAW_PERIOD / 2)
+
+    def flush(self) -> None:
+        """Print the written text: erase the prompt, print, draw the prompt below."""
+        text = "".join(self._output)
+        self._output.clear()
+        if not text:
+            return
+        app = self._app
+        if not app.is_running:
+            app.output.write_raw(text)
+            app.output.flush()
+            return
+        self._renderer.erase()
+        self._renderer.reserved_rows = 0
+        app.output.write_raw(text.replace("\n", "\r\n"))
+        self._renderer.reset()
+        app.render_counter += 1  # Texts are cached per drawing.
+        self._renderer.render(app, app.layout)
+
+    def prompt_text(self) -> str:
+        """Return the text before the input line."""
+        if self._panel.target_name:
+            return f"to {self._panel.target_name} >> "
+        return PROMPT if self._size()[0] >= MIN_PROMPT_COLUMNS else SHORT_PROMPT
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._output.append(text)
+            self._has_output.set()
+
+    def _switch_screen(self) -> None:
+        """Draw an open transcript on the alternate screen, so that closing it restores this one.
+
+        A question is drawn on the normal screen.
+        """
+        full_screen = self._panel.pager is not None and self._panel.choice is None
+        if full_screen != self._renderer.full_screen and self._app.is_running:
+            self._renderer.erase()
+            self._renderer.full_screen = full_screen
+            self._has_output.set()
+
+    def _measure_drawing(self, _: object) -> None:
+        """Measure the CPU time of a drawing; called before and after it."""
+        now = time.thread_time()
+        self._draw_seconds = now - self._measured_at
+        self._measured_at = now
+
+    def _size(self) -> tuple[int, int]:
+        size = self._app.output.get_size()
+        return size.columns, size.rows
+
+    def _free_rows(self) -> int:
+        """Return the rows to leave free above the panel: as many as the renderer reserves and fit."""
+        panel_rows = count_newlines(self._panel_fragments()) + _FIXED_ROWS
+        menu_rows = MENU_ROWS if self._buffer.complete_state else 0
+        used = panel_rows + 2 + self._buffer.text.count("\n") + menu_rows
+        return max(0, min(self._renderer.reserved_rows, panel_rows, self._size()[1] - used))
+
+    def _panel_fragments(self) -> StyleAndTextTuples:
+        size = self._size()
+        now = time.monotonic()
+        drawn_at, drawn_size, fragments = self._drawn
+        if self._renderer.is_settling:
+            # Keep the height, show nothing: long rows would be wrapped into the scrollback.
+            return [("", "\n" * count_newlines(fragments))] if fragments else []
+        if drawn_size != size or now - drawn_at >= DRAW_PERIOD / 2:
+            columns, height = size
+            free = height - _FIXED_ROWS - 1 - self._buffer.text.count("\n")
+            fragments = to_fragments(self._panel.lines(max(1, columns - 1), max(1, free)))
+            self._drawn = (now, size, fragments)
+        return fragments
+
+    def _status_fragments(self) -> StyleAndTextTuples:
+        conversation = self._panel.conversation
+        if self._renderer.is_settling or not conversation:
+            return []
+        model, figures = conversation.status.format_line(
+            self._size()[0] - 1, self._glyphs, hint=self._panel.key_hint
+        )
+        return [("", model), ("", figures)]

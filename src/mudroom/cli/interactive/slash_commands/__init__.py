@@ -1,0 +1,1 @@
+"""Slash commands of the prompt: a registry and one function per command."""

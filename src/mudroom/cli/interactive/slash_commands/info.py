@@ -1,0 +1,149 @@
+"""Slash commands that show information or set up the project."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from ....pricing import context_window
+from ....projections.ledger import describe_ledger
+from ....projections.run_tree import RunView
+from ....projections.safe_text import sanitize_line
+from ...output.text import count_noun, format_tokens, truncate
+from ...output.tree_lines import describe_outcome, format_figures
+from ..conversation import Conversation
+
+BYTES_PER_TOKEN = 4
+"""Estimate for the size of context files."""
+
+
+async def context(conversation: Conversation, _: str) -> None:
+    """Show how full the context is, and what it contains besides the conversation."""
+    from ....agent_files import load_context_files
+
+    session = conversation.session
+    files = await asyncio.to_thread(load_context_files, session.cwd, home=os.path.expanduser("~"))
+    rows = [("context", _context_size(conversation))]
+    for file in files.files:
+        size = format_tokens(len(file.text.encode()) // BYTES_PER_TOKEN)
+        rows.append(("file", f"{file.path}  ~{size} tokens"))
+    rows.append(("tools", ", ".join(session.tools)))
+    rows.append(("agents", ", ".join(agent.name for agent in session.agents)))
+    conversation.ui.scrollback.write_table(rows)
+
+
+def _context_size(conversation: Conversation) -> str:
+    used = conversation.status.context_tokens
+    if not used:
+        return "nothing sent yet"
+    size = context_window(conversation.status.model)
+    share = f" of {format_tokens(size)} ({used / size:.0%})" if size else " of ?"
+    return f"{format_tokens(used)}{share} tokens at the last model call"
+
+
+async def cost(conversation: Conversation, _: str) -> None:
+    """Show tokens, money, and the context that children saved."""
+    tree = conversation.tree
+    total = sum(root.total_usage.total_tokens for root in tree.roots)
+    spent = [root.report.usd for root in tree.roots if root.report]
+    prices = [usd for usd in spent if usd is not None]
+    # No sum is shown if the price of one run is not known.
+    money = f", ${sum(prices):.4f}" if len(prices) == len(spent) and any(prices) else ""
+    runs = count_noun(len(tree.runs), "run")
+    conversation.print_text(f"{format_tokens(total)} tokens in {runs}{money}.")
+    ledger = conversation.ledger_builder.ledger
+    if ledger.children:
+        conversation.print_text(describe_ledger(ledger))
+
+
+async def permissions(conversation: Conversation, _: str) -> None:
+    """Show the permission mode, the sandbox, and the rules."""
+    from ...actions.load_permissions import load_permissions
+
+    session = conversation.session
+    loaded, notes = load_permissions(conversation.settings, session.cwd, attended=True)
+    conversation.print_text(f"mode {loaded.mode}; sandbox {session.sandbox.tier}")
+    for line in [str(rule) for rule in loaded.rules] or ["no rules"]:
+        conversation.print_text(f"  {line}")
+    for note in notes:
+        conversation.print_text(f"  note: {note}", "yellow")
+
+
+async def view(conversation: Conversation, _: str) -> None:
+    """Serve the run viewer until the session ends, and open it in a browser if there is one."""
+    import webbrowser
+
+    from ....viewer.server import open_viewer
+    from ....viewer.sources import StoredSessions
+    from ...actions.serve_viewer import can_open_browser
+
+    viewer = await conversation.resources.enter_async_context(
+        open_viewer(StoredSessions(conversation.settings.home))
+    )
+    url = f"{viewer.url}#session={conversation.session.id}"
+    conversation.print_text("Viewer running until this session ends:")
+    # On one line, so that terminals recognise it as a link.
+    conversation.ui.scrollback.write_lines([(url, "cyan")])
+    if can_open_browser(os.environ):
+        await asyncio.to_thread(webbrowser.open, url)
+
+
+async def agents(conversation: Conversation, _: str) -> None:
+    """List the agents."""
+    conversation.ui.scrollback.write_table(
+        (agent.name, sanitize_line(agent.description)) for agent in conversation.session.agents
+    )
+
+
+async def skills(conversation: Conversation, _: str) -> None:
+    """List the skills of the project and of the user."""
+    from ....agent_files import load_agent_files
+
+    skills = (await asyncio.to_thread(load_agent_files, conversation.session.cwd)).skills
+    if not skills:
+        conversation.print_text(
+            "No skills found. A skill is a folder with a SKILL.md in .agents/skills or "
+            ".claude/skills."
+        )
+    conversation.ui.scrollback.write_table(
+        (skill.name, sanitize_line(skill.description)) for skill in skills.values()
+    )
+
+
+async def tasks(conversation: Conversation, _: str) -> None:
+    """List all runs of the session."""
+    if not conversation.tree.roots:
+        conversation.print_text("No runs yet.")
+        return
+    columns = conversation.ui.scrollback.columns() - 1
+    for run in conversation.tree.walk():
+        conversation.print_text(truncate(_run_line(run), columns), "" if run.depth else "bold")
+    conversation.print_text(
+        f"Show a transcript with: mudroom show {conversation.session.id[:8]} --run ID", "dim"
+    )
+
+
+def _run_line(run: RunView) -> str:
+    indent = "  " * run.depth
+    figures = ", ".join([describe_outcome(run) or run.state, *format_figures(run, None)])
+    return f"{indent}{run.run_id}  {run.agent}  {sanitize_line(run.title)}  ({figures})"
+
+
+async def doctor(conversation: Conversation, _: str) -> None:
+    """Check the machine and the configuration."""
+    from ...actions.doctor import STATE_LABELS, run_checks
+
+    styles = {"ok": "", "warn": "yellow"}
+    for check in await asyncio.to_thread(run_checks):
+        text = f"{STATE_LABELS[check.state]}  {check.name}: {check.found}"
+        conversation.print_text(text, styles.get(check.state, "red"))
+        if check.remedy:
+            conversation.print_text(f"      {check.remedy}", "dim")
+
+
+async def init(conversation: Conversation, _: str) -> None:
+    """Create AGENTS.md and a sample agent in the project."""
+    from ...actions.init_project import write_starter_files
+
+    for line in write_starter_files(conversation.session.cwd):
+        conversation.print_text(line)

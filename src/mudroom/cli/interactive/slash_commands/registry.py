@@ -1,0 +1,100 @@
+"""Table of the slash commands, their help texts, and the list of keys."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from ..conversation import Conversation, SlashCommand
+from . import info, session
+
+
+class CommandHelp(NamedTuple):
+    """A slash command: its name, its arguments for the help text, a description, its function."""
+
+    name: str
+    arguments: str
+    description: str
+    run: SlashCommand
+
+
+async def _help(conversation: Conversation, _: str) -> None:
+    conversation.print_text(
+        "Describe what you want. Large tasks are split into subtasks, each with its own clean "
+        "context."
+    )
+    conversation.ui.scrollback.write_table(
+        (f"{command.name} {command.arguments}".rstrip(), command.description)
+        for command in COMMAND_HELP
+    )
+    conversation.print_text(
+        "? shows the keys. A line that begins with ! is a shell command; @ names a file or an agent."
+    )
+
+
+async def _shortcuts(conversation: Conversation, _: str) -> None:
+    conversation.ui.scrollback.write_table(SHORTCUTS)
+
+
+COMMAND_HELP = (
+    CommandHelp("/help", "", "show this help", _help),
+    CommandHelp("/clear", "", "start a new session", session.clear),
+    CommandHelp(
+        "/compact",
+        "[WHAT TO KEEP]",
+        "summarize the conversation to free up context",
+        session.compact,
+    ),
+    CommandHelp("/context", "", "what the model is sent, and how large it is", info.context),
+    CommandHelp("/cost", "", "token usage, cost, and context saved by children", info.cost),
+    CommandHelp("/model", "[NAME]", "switch model (alt+p)", session.model),
+    CommandHelp("/mode", "[NAME]", "change permission mode (shift+tab)", session.mode),
+    CommandHelp("/permissions", "", "permission mode, rules, and their origin", info.permissions),
+    CommandHelp("/agents", "", "list agents", info.agents),
+    CommandHelp("/skills", "", "list skills", info.skills),
+    CommandHelp("/tasks", "", "list all runs of this session", info.tasks),
+    CommandHelp("/resume", "[ID]", "continue another session of this folder", session.resume),
+    CommandHelp("/rename", "[NAME]", "rename this session", session.rename),
+    CommandHelp("/rewind", "[N]", "go back to before an earlier prompt", session.rewind),
+    CommandHelp(
+        "/export",
+        "[FILE]",
+        "write the conversation to a file: .md, .html, or plain text",
+        session.export,
+    ),
+    CommandHelp("/copy", "", "copy the last answer to the clipboard", session.copy),
+    CommandHelp("/view", "", "open the run viewer in a browser", info.view),
+    CommandHelp("/doctor", "", "check your setup", info.doctor),
+    CommandHelp("/init", "", "create AGENTS.md and a sample agent", info.init),
+    CommandHelp("/exit", "", "exit; so do q, exit and Ctrl-D", session.exit_prompt),
+)
+
+_ALIASES = {"/runs": "/tasks", "/usage": "/cost", "/quit": "/exit", "/q": "/exit", "/new": "/clear"}
+
+_BY_NAME: dict[str, SlashCommand] = {command.name: command.run for command in COMMAND_HELP}
+
+COMMANDS: dict[str, SlashCommand] = {
+    **_BY_NAME,
+    **{alias: _BY_NAME[name] for alias, name in _ALIASES.items()},
+    "?": _shortcuts,
+}
+
+SHORTCUTS = (
+    ("/ command", "@ file or agent"),
+    ("! shell", "run a shell command; its output is added to the next prompt"),
+    ("esc", "stop and keep partial results; twice: clear the line or rewind"),
+    ("enter", "while a run works: queue the line"),
+    ("ctrl+s", "send the line to the working model now"),
+    ("up, down", "history; on an empty line while children work: select one"),
+    ("on a child", "enter: transcript, m: message, w: wrap up, x: stop"),
+    ("ctrl+x ctrl+k", "stop everything"),
+    ("shift+tab, alt+p", "next permission mode; switch model"),
+    ("ctrl+b", "explain how to type while a run works"),
+    ("ctrl+o", "show the last tool result in full"),
+    ("ctrl+t", "tasks"),
+    ("ctrl+r", "search the history"),
+    ("ctrl+g", "edit the line in $EDITOR"),
+    ("ctrl+j, alt+enter, \\ enter", "new line"),
+    ("ctrl+l", "redraw the screen"),
+    ("ctrl+c", "stop, or clear the line; twice: exit"),
+)
+"""Keys and what they do."""

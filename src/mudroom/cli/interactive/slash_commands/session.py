@@ -1,0 +1,194 @@
+"""Slash commands that change the session or write something out of it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import os
+import time
+from itertools import islice
+from pathlib import Path
+
+from ....errors import UsageError
+from ....journals.sqlite.store import session_path
+from ....projections.safe_text import sanitize_line
+from ...actions.list_sessions import Summary, summarize_session
+from ...actions.select_session import MAX_OFFERED, find_session, sessions_of_folder
+from ...output.text import count_noun, truncate
+from ...output.tree_lines import describe_outcome
+from ..conversation import Conversation, NextStep
+
+MODE_DESCRIPTIONS = {
+    "default": "ask before edits and unsandboxed commands",
+    "acceptEdits": "run edits and sandboxed commands without asking",
+    "plan": "read only",
+}
+"""The permission modes in the order of Shift+Tab."""
+
+
+async def clear(conversation: Conversation, _: str) -> NextStep:
+    """End this session and start a new one."""
+    conversation.print_text(
+        "Started a new session. The previous one is saved (mudroom runs).", "dim"
+    )
+    return NextStep()
+
+
+async def exit_prompt(conversation: Conversation, _: str) -> NextStep:
+    """Exit the program."""
+    return NextStep(exit_code=0)
+
+
+async def compact(conversation: Conversation, focus: str) -> None:
+    """Replace the conversation by a summary that keeps `focus`."""
+    await conversation.compact(focus)
+
+
+async def model(conversation: Conversation, name: str) -> NextStep | None:
+    """Switch to another model, given by name or chosen from a list."""
+    from ....models.providers import list_usable_models, parse_model_name
+
+    current = conversation.session.model
+    if not name:
+        names = [*list_usable_models(os.environ), "offline"]
+        name = (
+            await conversation.ui.choose(
+                f"Current model: {current}. Choose another, or type a name.",
+                [(other, other) for other in names if other != current],
+                free_text=True,
+            )
+            or ""
+        )
+    if not name:
+        return None
+    parse_model_name(name)
+    return _reopen(conversation, model=name)
+
+
+async def mode(conversation: Conversation, name: str) -> NextStep | None:
+    """Change the permission mode. Without a name, list the modes; "next" takes the next one."""
+    current = conversation.status.mode
+    if not name:
+        description = MODE_DESCRIPTIONS.get(current, "see mudroom permissions")
+        conversation.print_text(f"{current}: {description}")
+        conversation.ui.scrollback.write_table(MODE_DESCRIPTIONS.items())
+        return None
+    if name == "next":
+        name = _mode_after(current)
+    if name not in MODE_DESCRIPTIONS:
+        modes = ", ".join(MODE_DESCRIPTIONS)
+        raise UsageError(f"no such mode: {name}", remedy=f"There are {modes}.")
+    conversation.print_text(f"mode {name}: {MODE_DESCRIPTIONS[name]}", "dim")
+    return _reopen(conversation, mode=name)
+
+
+def _mode_after(current: str) -> str:
+    modes = list(MODE_DESCRIPTIONS)
+    return modes[(modes.index(current) + 1) % len(modes)] if current in modes else modes[0]
+
+
+def _reopen(conversation: Conversation, *, model: str = "", mode: str = "") -> NextStep:
+    """Return the step that opens this session again with another model or permission mode.
+
+    Model and mode are fixed when a session is opened. A session without a prompt is not resumed.
+    """
+    resume = conversation.session.id if conversation.tree.roots else ""
+    return NextStep(resume=resume, model=model, mode=mode)
+
+
+async def resume(conversation: Conversation, session_id: str) -> NextStep | None:
+    """Continue another session of this folder, given by id or name or chosen from a list."""
+    home = conversation.settings.home
+    current = conversation.session
+    if session_id:
+        path = find_session(home, current.cwd, session_id)
+        return None if path.stem == current.id else NextStep(resume=path.stem)
+    summaries = await asyncio.to_thread(_other_sessions, home, current.cwd, current.id)
+    items = [(item.id, _session_label(item)) for item in summaries]
+    if not items:
+        conversation.print_text("No other session of this folder is recorded.")
+        return None
+    chosen = await conversation.ui.choose("Continue which session?", items)
+    return NextStep(resume=chosen) if chosen else None
+
+
+def _other_sessions(home: str, cwd: str, current: str) -> list[Summary]:
+    others = (info for info in sessions_of_folder(home, cwd) if info.id != current)
+    summaries = [summarize_session(info) for info in islice(others, MAX_OFFERED)]
+    return [item for item in summaries if item.prompts]
+
+
+def _session_label(item: Summary) -> str:
+    when = time.strftime("%m-%d %H:%M", time.localtime(item.when))
+    return f"{when}  {item.name or item.prompt}"
+
+
+async def rename(conversation: Conversation, name: str) -> None:
+    """Name this session; an empty name removes the name."""
+    from ....journals.sqlite.session_names import rename_session
+
+    home = conversation.settings.home
+    rename_session(home, session_path(home, conversation.session.id), name)
+    text = "Session name removed."
+    if name:
+        text = f"Session renamed to {name}. Resume it with: mudroom --resume {name!r}"
+    conversation.print_text(text, "dim")
+
+
+async def rewind(conversation: Conversation, number: str) -> None:
+    """Take the conversation back to before an earlier prompt; files are not changed."""
+    runs = [run for run in conversation.tree.roots if run.report]
+    titles = {run.run_id: sanitize_line(run.title) for run in reversed(runs)}
+    if not titles:
+        conversation.print_text("There is no earlier prompt to rewind to.")
+        return
+    chosen = number or await conversation.ui.choose(
+        "Rewind to before which prompt? Files are not restored.", list(titles.items())
+    )
+    if not chosen:
+        return
+    if chosen not in titles:
+        raise UsageError(
+            f"no prompt has the number {chosen}",
+            remedy=f"There are {', '.join(reversed(titles))}.",
+        )
+    conversation.session.rewind(chosen)
+    run = conversation.tree.runs[chosen]
+    conversation.ui.prefill("" if run.description else run.prompt)
+    conversation.print_text(f"Rewound to before prompt {chosen}. Files were not changed.", "dim")
+
+
+async def export(conversation: Conversation, file: str) -> None:
+    """Write the conversation to a new file; the suffix chooses the format."""
+    from ...actions.serve_viewer import render_session
+
+    session = conversation.session
+    path = Path(session.cwd, os.path.expanduser(file or f"mudroom-{session.id[:8]}.txt"))
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8", errors="replace") as target:
+        target.writelines(render_session(conversation.settings.home, session.id, path.suffix))
+    conversation.print_text(f"Written: {path}")
+
+
+async def copy(conversation: Conversation, _: str) -> None:
+    """Copy the last answer to the clipboard of the terminal, with the sequence OSC 52."""
+    answer = conversation.last_answer
+    if not answer:
+        conversation.print_text("There is no answer to copy yet.")
+        return
+    encoded = base64.b64encode(answer.encode("utf-8", "replace")).decode()
+    conversation.ui.scrollback.write(f"\x1b]52;c;{encoded}\x07")
+    conversation.print_text(
+        f"Sent the last answer ({count_noun(len(answer), 'character')}) to the clipboard of the "
+        "terminal.",
+        "dim",
+    )
+
+
+def print_recap(conversation: Conversation) -> None:
+    """Print the prompts of a resumed session and how they ended."""
+    for run in conversation.tree.roots:
+        title = truncate(f"> {sanitize_line(run.title)}", conversation.ui.scrollback.columns() - 1)
+        conversation.print_text(title, "bold")
+        outcome = describe_outcome(run) or "interrupted; it is finished before your next prompt"
+        conversation.print_text(f"  {outcome}", "dim")
