@@ -223,7 +223,7 @@ async def test_going_back_to_before_a_prompt(tmux: Any) -> None:
         await tmux.press("Escape")
         await tmux.expect("Rewind to before which prompt?", "1. second thing", "2. first thing")
         await tmux.press("Enter")
-        await tmux.expect("as it was before prompt 2")
+        await tmux.expect("Rewound to before prompt 2")
         await tmux.press("Enter")
         await tmux.expect("answer 3")
         body = server.requests[-1].body.decode()
