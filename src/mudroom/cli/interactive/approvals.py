@@ -14,7 +14,7 @@ from ...config import Settings
 from ...permissions import trust
 from ..actions.load_permissions import is_trusted
 from ..output.text import sanitize_line
-from .ui import QuestionUI
+from .conversation import QuestionUI
 
 _AGENT_PATHS = (
     ".agents",

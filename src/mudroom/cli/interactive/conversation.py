@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    AsyncExitStack,
+    contextmanager,
+)
+from typing import Protocol
 
 from msgspec import Struct
 
@@ -19,12 +25,12 @@ from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
 from ...session import Session
 from ..output.report import explain_failure
+from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
 from .mentions import MentionOffers, expand_mentions
 from .scrollback_writer import ScrollbackWriter
 from .shell_escape import ShellEscape
 from .status_line import StatusLine
-from .ui import UI
 
 EXIT_WORDS = ("q", "exit", "quit")
 
@@ -42,6 +48,67 @@ class NextStep(Struct, frozen=True, kw_only=True):
     resume: str = ""
     model: str = ""
     mode: str = ""
+
+
+class QuestionUI(Protocol):
+    """The part of a UI that asks questions."""
+
+    @property
+    def scrollback(self) -> Scrollback:
+        """Destination of text that stays on the screen."""
+        ...
+
+    async def choose(
+        self, title: str, items: Sequence[tuple[str, str]], *, free_text: bool = False
+    ) -> str | None:
+        """Ask the user to choose one item; return its value, or None if the user cancels.
+
+        Arguments:
+            items: pairs of value and label.
+            free_text: return typed text as the answer, too.
+        """
+        ...
+
+
+class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
+    """Input and output of a conversation; `async with` opens it.
+
+    Implemented by `PromptUI` (drawn on a terminal) and `PlainUI` (lines in, lines out).
+    """
+
+    @property
+    def exit_code(self) -> int:
+        """Exit code requested when the UI was closed, for example by a signal."""
+        ...
+
+    @property
+    def prints_child_lines(self) -> bool:
+        """True if the UI prints a line for each child run, so that the writer must not."""
+        ...
+
+    def attach(self, conversation: Conversation) -> None:
+        """Show this conversation from now on."""
+        ...
+
+    def apply(self, event: AnyEvent) -> None:
+        """Handle an event that the conversation has already applied."""
+        ...
+
+    async def read_line(self) -> str:
+        """Return the next line of input. Raises EOFError at the end of the input."""
+        ...
+
+    def add_early_input(self, text: str) -> None:
+        """Add text that was typed before the UI was open."""
+        ...
+
+    def prefill(self, text: str) -> None:
+        """Put text into the input line for the user to edit."""
+        ...
+
+    def during_run(self) -> AbstractContextManager[object]:
+        """Return a context manager for the time of one run."""
+        ...
 
 
 SlashCommand = Callable[["Conversation", str], Awaitable[NextStep | None]]

@@ -11,7 +11,7 @@ from ..actions.session_start import NEW_SESSION, SessionStart
 from ..output.progress import supports_cursor
 
 if TYPE_CHECKING:
-    from .ui import UI
+    from .conversation import UI
 
 
 MIN_COLUMNS_FOR_HINT = 60

@@ -16,10 +16,9 @@ from ..actions.select_session import delete_expired_sessions, name_session
 from ..actions.session_start import SessionStart
 from ..output.sandbox_notice import describe_sandbox
 from .approvals import ApprovalPrompt, ask_for_trust
-from .conversation import Conversation, NextStep
+from .conversation import UI, Conversation, NextStep
 from .slash_commands.registry import COMMANDS
 from .slash_commands.session import print_recap
-from .ui import UI
 
 
 async def run_sessions(
