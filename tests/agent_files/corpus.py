@@ -144,7 +144,7 @@ _GOOD: list[Sample] = [
     Sample(
         ".qwen/agents/approval.md",
         head(*BASE, "approvalMode: auto-edit"),
-        said="4: note: parent's rights",
+        said="4: note: never gets more permissions than its parent",
     ),
     Sample(".goose/agents/plain.md", head("name: plain", "description: Plain.", "model: gpt-5")),
     Sample(".agents/agents/ours.md", head("description: Named by its file.")),
@@ -189,7 +189,7 @@ _NOTED: list[Sample] = [
     Sample(
         CLAUDE.format("bypass"),
         head(*BASE, "permissionMode: bypassPermissions"),
-        said="4: note: parent's rights",
+        said="4: note: never gets more permissions than its parent",
     ),
     Sample(
         CLAUDE.format("unknown"),
@@ -199,7 +199,7 @@ _NOTED: list[Sample] = [
     Sample(
         CLAUDE.format("unknown-tool"),
         head(*BASE, "tools: Read, WebSearch"),
-        said="4: warning: no tool is called 'WebSearch'",
+        said="4: warning: unknown tool 'WebSearch'",
     ),
     Sample(
         CLAUDE.format("limited-tool"),
@@ -209,7 +209,7 @@ _NOTED: list[Sample] = [
         CLAUDE.format("limited-wrong"),
         head(*BASE, "tools: Read, Bash(git:* push)"),
         used=False,
-        said="4: error: :* is not at the end",
+        said="4: error: is not a tool pattern",
     ),
     Sample(
         CLAUDE.format("colon"),
@@ -219,7 +219,7 @@ _NOTED: list[Sample] = [
     Sample(
         CLAUDE.format("twice"),
         head(*BASE, "model: opus", "model: haiku"),
-        said="5: warning: given twice",
+        said="5: warning: appears twice",
     ),
     Sample(
         CLAUDE.format("wordy"),
@@ -232,17 +232,17 @@ _NOTED: list[Sample] = [
     Sample(
         CLAUDE.format("no-turns"),
         head(*BASE, "maxTurns: 0"),
-        said="4: warning: whole number from 1",
+        said="4: warning: whole number of at least 1",
     ),
     Sample(
         CLAUDE.format("bad-model"),
         head(*BASE, "model: [a, b]"),
-        said="4: warning: model is no text",
+        said="4: warning: model is not a text",
     ),
     Sample(
         CLAUDE.format("bad-skill"),
         head(*BASE, "skills: [nothing]"),
-        said="4: warning: no skill is called 'nothing'",
+        said="4: warning: unknown skill 'nothing'",
     ),
     Sample(
         CLAUDE.format("tagged"),
@@ -262,12 +262,12 @@ _NOTED: list[Sample] = [
     Sample(
         ".opencode/agents/ask.md",
         head("description: A.", "permission:", "  bash: ask"),
-        said="3: note: whether to ask",
+        said="3: note: the session decides when to ask",
     ),
     Sample(
         ".opencode/agents/part.md",
         head("description: A.", "permission:", "  bash: {'git *': allow, '*': deny}"),
-        said="3: warning: kept",
+        said="3: warning: are not supported",
     ),
     Sample(
         ".opencode/agents/but.md",
@@ -292,7 +292,7 @@ _NOTED: list[Sample] = [
     Sample(
         ".agents/agents/context-wrong.md",
         head(*BASE, "context: some"),
-        said="4: warning: 'some' is none of",
+        said="4: warning: 'some' is not one of",
     ),
     Sample(
         ".agents/agents/outputs-wrong.md",
@@ -302,7 +302,7 @@ _NOTED: list[Sample] = [
     Sample(
         ".agents/agents/far.md",
         head(*BASE, "outputs: {n: {$ref: 'http://127.0.0.1:1/x'}}"),
-        said="4: warning: no JSON Schema",
+        said="4: warning: not a JSON Schema",
     ),
     Sample(
         ".agents/agents/passwd.md",
@@ -312,14 +312,19 @@ _NOTED: list[Sample] = [
     Sample(
         ".agents/agents/outputs-schema.md",
         head(*BASE, "outputs: {n: {type: nothing}}"),
-        said="4: warning: n is no JSON Schema",
+        said="4: warning: n is not a JSON Schema",
     ),
 ]
 
 _BROKEN: list[Sample] = [
     Sample(CLAUDE.format("README"), "# Our agents\n\nRead me.\n", False, "1: note: documentation"),
     Sample(CLAUDE.format("empty"), "", False, "1: note: documentation"),
-    Sample(CLAUDE.format("endless"), "---\nname: x\ndescription: y\n", False, "1: error: no end"),
+    Sample(
+        CLAUDE.format("endless"),
+        "---\nname: x\ndescription: y\n",
+        False,
+        "1: error: no closing line",
+    ),
     Sample(CLAUDE.format("nameless"), head("description: Reviews."), False, "1: error: no name"),
     Sample(CLAUDE.format("indescribable"), head("name: x"), False, "1: error: no description"),
     Sample(CLAUDE.format("speechless"), head(*BASE, body=""), False, "5: error: no instructions"),
@@ -348,7 +353,7 @@ _BROKEN: list[Sample] = [
         CLAUDE.format("complex-key"),
         head("? [a, b]", ": c"),
         False,
-        "2: error: a key that is no text",
+        "2: error: a key is not a text",
     ),
     Sample(CLAUDE.format("long-head"), head("a: " + "x" * 70_000), False, "2: error: 65,536"),
     Sample(
@@ -374,20 +379,20 @@ _BROKEN: list[Sample] = [
         CLAUDE.format("number"),
         head("name: 5", "description: y"),
         False,
-        "2: warning: name is no text; 1: error: no name",
+        "2: warning: name is not a text; 1: error: no name",
     ),
     Sample(CLAUDE.format("null"), head("name: ~", "description:"), False, "1: error: no name"),
     Sample(
         CLAUDE.format("tools-number"),
         head(*BASE, "tools: 5"),
         False,
-        "4: error: tools is no list of names",
+        "4: error: tools is not a list of names",
     ),
     Sample(
         CLAUDE.format("tools-nested"),
         head(*BASE, "tools: [[Read]]"),
         False,
-        "4: error: tools is no list of names",
+        "4: error: tools is not a list of names",
     ),
     Sample(
         CLAUDE.format("tools-nobody"),
@@ -399,7 +404,7 @@ _BROKEN: list[Sample] = [
         CLAUDE.format("strange-mode"),
         head(*BASE, "permissionMode: silent"),
         False,
-        "4: error: 'silent' is none of",
+        "4: error: 'silent' is not one of",
     ),
     Sample(
         CLAUDE.format("disallowed-map"),
@@ -411,7 +416,7 @@ _BROKEN: list[Sample] = [
         ".gemini/agents/remote.md",
         head("name: r", "description: R.", "kind: remote"),
         False,
-        "1: note: run elsewhere",
+        "1: note: are not supported",
     ),
     Sample(".gemini/agents/noname.md", head("description: R."), False, "1: error: no name"),
     Sample(
@@ -424,13 +429,13 @@ _BROKEN: list[Sample] = [
         ".opencode/agents/permission.md",
         head("description: O.", "permission: maybe"),
         False,
-        "3: error: permission is no map",
+        "3: error: permission is not a map",
     ),
     Sample(
         ".opencode/agents/verdict.md",
         head("description: O.", "permission: {edit: never}"),
         False,
-        "3: error: 'never' is none of",
+        "3: error: 'never' is not one of",
     ),
     Sample(
         ".opencode/agents/toolmap.md",
@@ -458,7 +463,7 @@ _BROKEN: list[Sample] = [
         ".qwen/agents/config.md",
         head("name: q", "runConfig: 5"),
         False,
-        "3: warning: runConfig is no map; 1: error: no description",
+        "3: warning: runConfig is not a map; 1: error: no description",
     ),
     Sample(".goose/agents/none.md", "no head here", False, "1: note: documentation"),
     Sample(
@@ -477,7 +482,7 @@ _BROKEN: list[Sample] = [
         ".agents/agents/budget-list.md",
         head(*BASE, "budget: [3]"),
         False,
-        "4: error: budget is no map",
+        "4: error: budget is not a map",
     ),
 ]
 
@@ -515,7 +520,7 @@ _SKILLS: list[Sample] = [
     Sample(
         ".agents/skills/other/SKILL.md",
         head("name: another", "description: A."),
-        said="2: warning: not that of its folder",
+        said="2: warning: differs from its folder's",
     ),
     Sample(
         ".agents/skills/caps/SKILL.md",
@@ -531,7 +536,7 @@ _SKILLS: list[Sample] = [
     Sample(
         ".agents/skills/number/SKILL.md",
         head("name: 5", "description: N."),
-        said="2: warning: name is no text",
+        said="2: warning: name is not a text",
     ),
     Sample(
         ".agents/skills/wordy/SKILL.md",
@@ -546,7 +551,7 @@ _SKILLS: list[Sample] = [
     Sample(
         ".agents/skills/meta/SKILL.md",
         head("name: meta", "description: M.", "metadata: 3"),
-        said="4: warning: metadata is no map",
+        said="4: warning: metadata is not a map",
     ),
     Sample(
         ".agents/skills/meta2/SKILL.md",
@@ -556,7 +561,7 @@ _SKILLS: list[Sample] = [
     Sample(
         ".agents/skills/free/SKILL.md",
         head("name: free", "description: F.", "license: [MIT]"),
-        said="4: warning: license is no text",
+        said="4: warning: license is not a text",
     ),
     Sample(
         ".agents/skills/odd/SKILL.md",
@@ -580,8 +585,13 @@ _SKILLS: list[Sample] = [
         False,
         "3: error: no description",
     ),
-    Sample(".agents/skills/headless/SKILL.md", "# Skill\n", False, "1: error: no head"),
-    Sample(".agents/skills/endless/SKILL.md", "---\nname: endless\n", False, "1: error: no end"),
+    Sample(".agents/skills/headless/SKILL.md", "# Skill\n", False, "1: error: no frontmatter"),
+    Sample(
+        ".agents/skills/endless/SKILL.md",
+        "---\nname: endless\n",
+        False,
+        "1: error: no closing line",
+    ),
     Sample(".agents/skills/binary/SKILL.md", b"\x7fELF\0\0", False, "1: error: binary"),
     Sample(
         ".agents/skills/broken/SKILL.md",

@@ -159,7 +159,7 @@ def test_c11_nearest_folder_first_then_kinds_in_order_then_the_person(
         found = load_agent_files(str(tmp_path / "project" / "sub"), home=str(tmp_path / "home"))
         assert [agent.description for agent in found.agents] == [first]
         assert found.paths["x"].endswith(first)
-        clashes = [finding for finding in found.diagnostics if "goes before it" in finding.text]
+        clashes = [finding for finding in found.diagnostics if "takes precedence" in finding.text]
         assert [clash.path.removeprefix(f"{tmp_path}/") for clash in clashes] == order[at + 1 :]
         assert all(found.paths["x"] in clash.text for clash in clashes)
         (tmp_path / first).unlink()

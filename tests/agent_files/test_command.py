@@ -129,7 +129,7 @@ async def test_agents_check_says_path_and_line_and_fails_for_files_that_cannot_b
     project.write("AGENTS.md", "x\n@../../etc/secret.md")
     everything = await project("agents", "check")
     assert everything.code == 1
-    assert "a.md:4: error: tools is no list of names" in everything.out
+    assert "a.md:4: error: tools is not a list of names" in everything.out
     assert "b.md:4: note: 'color'" in everything.out
     assert "AGENTS.md:2: warning:" in everything.out
     one = await project("agents", "check", ".claude/agents/b.md")

@@ -107,7 +107,7 @@ def test_imports_are_relative_to_their_file_five_deep_and_never_in_a_circle(
     context = chain(tmp_path)
     assert texts(context) == ["0 1 2 3 @d/f.md"]
     assert [finding.text for finding in context.diagnostics] == [
-        "@d/f.md is the 6th file in a row; 5 are read"
+        "@d/f.md is on import level 6; 5 are read"
     ]
     write("repo/AGENTS.md", "a @b.md")
     write("repo/b.md", "b @AGENTS.md @b.md")

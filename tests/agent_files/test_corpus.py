@@ -70,7 +70,7 @@ def test_c11_all_of_them_together_leave_every_path_and_line(tmp_path: Path) -> N
     for finding in found.diagnostics:
         assert Path(finding.path).exists()
         assert re.fullmatch(r"/.*:\d+: (error|warning|note): .+", str(finding), re.DOTALL)
-    clashes = [finding for finding in found.diagnostics if "goes before it" in finding.text]
+    clashes = [finding for finding in found.diagnostics if "takes precedence" in finding.text]
     assert clashes
 
 

@@ -1,4 +1,6 @@
-"""Agent files: Markdown files with a head become Agents; skills and context files beside them. The built-in agents lie here, too."""
+"""Agent files: Markdown files with frontmatter become Agents; also skills, context files and
+the files of the built-in agents.
+"""
 
 from __future__ import annotations
 
@@ -17,9 +19,9 @@ if TYPE_CHECKING:
     from .skills import Skill, load_skill
 
 BUILTIN_AGENTS = ("general", "explore", "plan")
-"""Agents there always are; a file with one's name takes its place."""
+"""Agents that always exist; an agent file with the same name replaces one."""
 
-_HOMES = {
+_MODULES = {
     "agents": "LoadedAgents load_agent_file load_agent_files parse_agent_keys",
     "context_files": "ContextFiles load_context_files",
     "diagnostics": "Diagnostic Severity count_by_severity",
@@ -27,7 +29,7 @@ _HOMES = {
     "safe_read": "find_files",
     "skills": "Skill load_skill",
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+_MODULE_OF = {name: module for module, names in _MODULES.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022  (by theme)
     "BUILTIN_AGENTS",
@@ -50,16 +52,18 @@ __all__ = [  # noqa: RUF022  (by theme)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULE_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f".{_HOME[name]}", __name__), name)
+    return getattr(import_module(f".{_MODULE_OF[name]}", __name__), name)
 
 
 def load_builtin_agent(name: str) -> Agent:
-    """The built-in agent of that name: "main" or one of BUILT_IN. Its head is plain enough to be read without YAML."""
-    text = read_builtin_source(name)
-    _, head, body = text.split("---\n", 2)
-    keys = dict(line.split(": ", 1) for line in head.splitlines())
+    """Load the built-in agent "main" or one of BUILTIN_AGENTS.
+
+    Its frontmatter is plain enough to be read without YAML, which costs start-up time.
+    """
+    _, frontmatter, body = read_builtin_source(name).split("---\n", 2)
+    keys = dict(line.split(": ", 1) for line in frontmatter.splitlines())
     tools = keys.get("tools")
     return Agent(
         name=keys["name"],
@@ -70,6 +74,6 @@ def load_builtin_agent(name: str) -> Agent:
 
 
 def read_builtin_source(name: str) -> str:
-    """The text of a built-in agent's file."""
+    """Return the text of a built-in agent's file."""
     with open(f"{os.path.dirname(__file__)}/{name}.md", encoding="utf-8") as file:
         return file.read()

@@ -1,4 +1,4 @@
-"""All agent files of a project and a person, read: the agents, and everything there is to say about the files."""
+"""Loading of all agent files of a project and a user, with the diagnostics of each file."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ _NAMED_BY_FILE = ("agents", "opencode")
 
 
 class LoadedAgents(Struct, frozen=True, kw_only=True):
-    """What was found.
+    """The usable agents and skills, and all diagnostics.
 
     Arguments:
-        agents: for `task` and as the root, the ones that go first first. mains: meant as the root only.
-        skills: by name. findings: all remarks, file by file.
-        paths: name of an agent -> its file. personal: names of those from the person's home, not the project's.
+        agents: usable as child and as root agent, highest precedence first.
+        main_agents: usable as root agent only. skills: by name. diagnostics: file by file.
+        paths: agent name -> its file. personal_names: names of agents from the user's home.
     """
 
     agents: tuple[Agent, ...] = ()
@@ -41,47 +41,55 @@ class LoadedAgents(Struct, frozen=True, kw_only=True):
 def load_agent_files(
     folder: str, *, home: str | None = None, tools: Iterable[str] = ()
 ) -> LoadedAgents:
-    """The agents and skills of a project's folder, of the folders above it up to its git root, and of a person.
+    """Load the agents and skills of a project, of the folders above it in its git repository,
+    and of the user.
 
     Arguments:
-        folder: of the project. home: the person's; None is that of this process, "" leaves it out.
-        tools: names of tools there are beside the built-in ones.
+        folder: of the project.
+        home: the user's home; None is the home of this process, "" leaves it out.
+        tools: names of tools that exist beside the built-in ones.
 
-    Never raises for what a file says.
+    Never raises for the contents of a file.
     """
     home = os.path.expanduser("~") if home is None else home
     skills = load_skills(folder, home=home)
-    findings = list(skills.diagnostics)
-    taken: dict[str, str] = {}
+    diagnostics = list(skills.diagnostics)
+    first_paths: dict[str, str] = {}
     agents: list[Agent] = []
-    mains: list[Agent] = []
+    main_agents: list[Agent] = []
     paths: dict[str, str] = {}
-    personal: set[str] = set()
-    for place in find_locations(AGENT_LOCATIONS, folder, home):
-        for path in find_files(place.folder, place.kind.suffix, recursive=place.kind.is_recursive):
+    personal_names: set[str] = set()
+    for location in find_locations(AGENT_LOCATIONS, folder, home):
+        kind = location.kind
+        for path in find_files(location.folder, kind.suffix, recursive=kind.is_recursive):
             agent, draft = load_agent_file(
-                path, place.kind.dialect, within=place.within, tools=tools, skills=skills.by_name
+                path, kind.dialect, within=location.within, tools=tools, skills=skills.by_name
             )
-            if (
-                agent is not None
-                and (first := taken.setdefault(fold_name(agent.name), path)) != path
-            ):
-                draft.diagnostics.add_warning(
-                    1, f"not used: {first} is called {agent.name!r}, too, and goes before it"
-                )
-            elif agent is not None:
-                (mains if draft.is_main else agents).append(agent)
-                paths[agent.name] = path
-                personal |= {agent.name} if place.is_personal else set()
-            findings += draft.diagnostics.items
+            diagnostics += draft.diagnostics.items
+            if agent is None:
+                continue
+            first_path = first_paths.setdefault(fold_name(agent.name), path)
+            if first_path != path:
+                diagnostics.append(_name_clash(path, first_path, agent.name))
+                continue
+            (main_agents if draft.is_main else agents).append(agent)
+            paths[agent.name] = path
+            if location.is_personal:
+                personal_names.add(agent.name)
     return LoadedAgents(
         agents=tuple(agents),
-        main_agents=tuple(mains),
+        main_agents=tuple(main_agents),
         skills=skills.by_name,
-        diagnostics=tuple(findings),
+        diagnostics=tuple(diagnostics),
         paths=paths,
-        personal_names=frozenset(personal),
+        personal_names=frozenset(personal_names),
     )
+
+
+def _name_clash(path: str, first_path: str, name: str) -> Diagnostic:
+    clash = FileDiagnostics(path)
+    clash.add_warning(1, f"not used: {first_path} has the same name {name!r} and takes precedence")
+    return clash.items[0]
 
 
 def load_agent_file(
@@ -92,85 +100,93 @@ def load_agent_file(
     tools: Iterable[str] = (),
     skills: dict[str, Skill] | None = None,
 ) -> tuple[Agent | None, AgentDraft]:
-    """The agent in a file, None if it cannot be used; its draft carries the remarks.
+    """Load one agent file. The agent is None when it cannot be used; the draft says why.
 
     Arguments:
-        dialect: whose file it is, see `places.KINDS`. within: see `files.text_of`. tools: see `agents_from`. skills: there are.
+        dialect: program that the file is written for, see `locations.AGENT_LOCATIONS`.
+        within: see `safe_read.read_text`. tools: see `load_agent_files`. skills: known skills.
     """
-    notes = FileDiagnostics(path)
-    text = read_text(path, within, notes)
+    diagnostics = FileDiagnostics(path)
+    text = read_text(path, within, diagnostics)
     if text is None:
-        return None, AgentDraft(notes, tools)
-    entries, body, line = _toml(text, notes) if path.endswith(".toml") else _markdown(text, notes)
+        return None, AgentDraft(diagnostics, tools)
+    parse = _parse_toml if path.endswith(".toml") else _parse_markdown
+    entries, body, body_line = parse(text, diagnostics)
     if entries is None:
-        return None, AgentDraft(notes, tools)
-    draft = draft_agent(entries, notes, tools)
+        return None, AgentDraft(diagnostics, tools)
+    draft = draft_agent(entries, diagnostics, tools)
     if body:
         draft.fields["instructions"] = body
-    stem = normalize_name(os.path.basename(path).rpartition(".")[0])
-    if (dialect in _NAMED_BY_FILE and "name" not in draft.fields) or dialect == "opencode":
-        draft.fields["name"] = stem
-    return _complete(draft, entries, line, skills or {}), draft
+    if dialect == "opencode" or (dialect in _NAMED_BY_FILE and "name" not in draft.fields):
+        draft.fields["name"] = normalize_name(os.path.basename(path).rpartition(".")[0])
+    return _finish(draft, entries, body_line, skills or {}), draft
 
 
 def parse_agent_keys(
     keys: dict[str, Any], name: str, path: str, tools: Iterable[str] = ()
 ) -> tuple[Agent | None, AgentDraft]:
-    """The agent that a map of keys describes, as `agent_of`. `path`: what findings name as its place."""
-    draft = draft_agent(
-        {key: Entry(value, 1) for key, value in keys.items()}, FileDiagnostics(path), tools
-    )
+    """Make an agent from a mapping of keys, as `load_agent_file` does.
+
+    Arguments:
+        path: place that the diagnostics name.
+    """
+    entries = {key: Entry(value, 1) for key, value in keys.items()}
+    draft = draft_agent(entries, FileDiagnostics(path), tools)
     draft.fields["name"] = normalize_name(name)
-    return _complete(draft, {}, 1, {}), draft
+    return _finish(draft, {}, 1, {}), draft
 
 
-def _complete(
-    draft: AgentDraft, entries: dict[str, Entry], line: int, skills: dict[str, Skill]
+def _finish(
+    draft: AgentDraft, entries: dict[str, Entry], body_line: int, skills: dict[str, Skill]
 ) -> Agent | None:
-    """The drafted agent, if nothing is missing."""
-    notes, fields = draft.diagnostics, draft.fields
-    for key, why in (
-        ("name", "no name"),
-        ("description", "no description: nobody would know when to call it"),
-    ):
-        if not fields.get(key):
-            notes.add_error(1, why)
-    if not fields.get("instructions"):
-        notes.add_error(line, "no instructions: nothing says what the agent is to do")
+    """Return the agent if the draft has all it needs."""
+    diagnostics = draft.diagnostics
+    if not draft.fields.get("name"):
+        diagnostics.add_error(1, "no name")
+    if not draft.fields.get("description"):
+        diagnostics.add_error(1, "no description: a model cannot know when to call the agent")
+    if not draft.fields.get("instructions"):
+        diagnostics.add_error(body_line, "no instructions: say below what the agent must do")
     if draft.unused_reason:
-        notes.add_note(1, f"not used: {draft.unused_reason}")
-    if notes.has_errors or draft.unused_reason:
+        diagnostics.add_note(1, f"not used: {draft.unused_reason}")
+    if diagnostics.has_errors or draft.unused_reason:
         return None
-    agent, at = draft.build_agent(), entries["skills"].line if "skills" in entries else 1
+    agent = draft.build_agent()
+    line = entries["skills"].line if "skills" in entries else 1
     for name in draft.skills:
         if name not in skills:
-            notes.add_warning(at, f"no skill is called {name!r}")
-    if loaded := [skills[name] for name in draft.skills if name in skills]:
-        agent = replace(agent, instructions=f"{agent.instructions}\n\n{format_preloaded(loaded)}")
-    return agent
+            diagnostics.add_warning(line, f"unknown skill {name!r}")
+    loaded = [skills[name] for name in draft.skills if name in skills]
+    if not loaded:
+        return agent
+    return replace(agent, instructions=f"{agent.instructions}\n\n{format_preloaded(loaded)}")
 
 
-def _markdown(text: str, notes: FileDiagnostics) -> tuple[dict[str, Entry] | None, str, int]:
-    read = parse_document(text, notes)
-    if read is not None:
-        return read.entries, read.body, read.body_line
-    if not notes.has_errors:
-        notes.add_note(1, "no head, so it is taken for documentation")
+def _parse_markdown(
+    text: str, diagnostics: FileDiagnostics
+) -> tuple[dict[str, Entry] | None, str, int]:
+    document = parse_document(text, diagnostics)
+    if document is not None:
+        return document.entries, document.body, document.body_line
+    if not diagnostics.has_errors:
+        diagnostics.add_note(1, "no frontmatter: treated as documentation")
     return None, "", 1
 
 
-def _toml(text: str, notes: FileDiagnostics) -> tuple[dict[str, Entry] | None, str, int]:
+def _parse_toml(
+    text: str, diagnostics: FileDiagnostics
+) -> tuple[dict[str, Entry] | None, str, int]:
     import tomllib
 
     try:
         table = tomllib.loads(text)
     except (tomllib.TOMLDecodeError, RecursionError) as error:
         line = re.search(r"at line (\d+)", str(error))
-        notes.add_error(int(line[1]) if line else 1, f"not TOML: {error}")
+        diagnostics.add_error(int(line[1]) if line else 1, f"not TOML: {error}")
         return None, "", 1
-    return {key: Entry(value, _line(text, key)) for key, value in table.items()}, "", 1
+    return {key: Entry(value, _line_of(text, key)) for key, value in table.items()}, "", 1
 
 
-def _line(text: str, key: str) -> int:
-    found = re.search(rf"""^[ \t]*\[*[ \t]*["']?{re.escape(key)}\b""", text, re.MULTILINE)
-    return text.count("\n", 0, found.start()) + 1 if found else 1
+def _line_of(text: str, key: str) -> int:
+    match = re.search(rf"""^[ \t]*\[*[ \t]*["']?{re.escape(key)}\b""", text, re.MULTILINE)
+    return text.count("\n", 0, match.start()) + 1 if match else 1

@@ -1,4 +1,4 @@
-"""Context files: what AGENTS.md, CLAUDE.md and GEMINI.md of a project and a person say, from the outermost folder to the nearest."""
+"""Context files: AGENTS.md, CLAUDE.md and GEMINI.md of a user and a project, outermost first."""
 
 from __future__ import annotations
 
@@ -16,20 +16,22 @@ from .safe_read import is_beneath, read_text
 MAX_TOTAL_BYTES = 32 << 10
 """Bytes of all context files together."""
 MAX_IMPORT_DEPTH = 5
-"""Files that import one another, one below the other."""
+"""Levels of files that import one another."""
 MAX_IMPORTS_TRIED = 1_000
-"""Words that look like imports and are looked for, in one file and those it imports."""
+"""Words that look like imports and are checked, in one file with its imports."""
 
 _IMPORT = re.compile(r"(?<![\w`@/.])@([^\s`'\"<>]+)")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
-_TICKS = re.compile(r"`+")
+_BACKTICKS = re.compile(r"`+")
+_TITLE = "Instructions from files of the user and of this project; later ones take precedence:"
 
 
 class ContextFile(Struct, frozen=True):
-    """One file of the chain, its imports in place.
+    """One context file, with the text of its imports in place.
 
     Arguments:
-        path: absolute. text: as a model reads it. personal: it is in the person's home. cut: bytes that had no room.
+        path: absolute. is_personal: true in the user's home.
+        omitted_bytes: bytes cut from the end because of MAX_TOTAL_BYTES.
     """
 
     path: str
@@ -39,206 +41,240 @@ class ContextFile(Struct, frozen=True):
 
 
 class ContextFiles(Struct, frozen=True):
-    """The chain, outermost first, and what was found wrong with it."""
+    """The context files, outermost first, and their diagnostics."""
 
     files: tuple[ContextFile, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
 
     def to_prompt(self, *, include_personal: bool = True) -> str:
-        """All of it for a system prompt; "" if there is nothing. `personal`: with the person's own files, too."""
-        shown = [_shown(file) for file in self.files if include_personal or not file.is_personal]
-        return (
-            "\n".join(
-                [
-                    "Instructions from files of this project and its people; the later ones go first:",
-                    *shown,
-                ]
-            )
-            if shown
-            else ""
-        )
+        """Return the text for a system prompt, "" without files."""
+        files = [file for file in self.files if include_personal or not file.is_personal]
+        if not files:
+            return ""
+        return "\n".join([_TITLE, *map(_format, files)])
 
 
 def load_context_files(folder: str, *, home: str, max_bytes: int = MAX_TOTAL_BYTES) -> ContextFiles:
-    """The context files that hold in a folder.
+    """Load the context files that apply to a folder.
 
     Arguments:
-        folder: the project's. home: the person's; "" leaves it out. budget: bytes of all together; the farthest go without first.
+        home: the user's home; "" leaves it out.
+        max_bytes: of all files together; the outermost files are cut first.
     """
     files: list[ContextFile] = []
-    findings: list[Diagnostic] = []
-    seen, said = set[str](), set[str]()
-    for path, within, personal in _chained(folder, home):
-        notes = FileDiagnostics(path)
-        text = _whole(path, within, os.path.realpath(home) if personal else "", notes, seen)
-        findings += notes.items
-        if text and text not in said:
-            said.add(text)
-            files.append(ContextFile(path, text, personal))
-    kept = _within(files, max_bytes)
-    findings += [_trimmed(file, max_bytes) for file in kept if file.omitted_bytes]
-    return ContextFiles(tuple(kept), tuple(findings))
+    diagnostics: list[Diagnostic] = []
+    seen_paths = set[str]()
+    seen_texts = set[str]()
+    for path, within, is_personal in _find_files(folder, home):
+        import_home = os.path.realpath(home) if is_personal else ""
+        imports = _Imports(within, import_home, FileDiagnostics(path), seen_paths)
+        text = _load(path, imports)
+        diagnostics += imports.diagnostics.items
+        if text and text not in seen_texts:
+            seen_texts.add(text)
+            files.append(ContextFile(path, text, is_personal))
+    cut = _cut_to_size(files, max_bytes)
+    diagnostics += [_cut_diagnostic(file, max_bytes) for file in cut if file.omitted_bytes]
+    return ContextFiles(tuple(cut), tuple(diagnostics))
 
 
-def _chained(folder: str, home: str) -> Iterator[tuple[str, str, bool]]:
-    """Path, the folder that imports may not leave, and whether it is the person's; outermost first."""
-    for name in (".agents/AGENTS.md", ".claude/CLAUDE.md") if home else ():
-        path = os.path.join(home, name)
-        if os.path.lexists(path):
-            yield path, os.path.dirname(os.path.realpath(path)), True
-    project = project_folders(folder)
-    for at in reversed(project):
-        both = [
-            _first(at, "AGENTS.override.md", "AGENTS.md"),
-            _first(at, "CLAUDE.md", ".claude/CLAUDE.md"),
-            _first(at, "CLAUDE.local.md"),
-        ]
-        for path in both if any(both) else [_first(at, "GEMINI.md")]:
-            if path and not (
-                home
-                and os.path.realpath(at) == os.path.realpath(home)
-                and path.endswith(".claude/CLAUDE.md")
-            ):
-                yield path, project[-1], False
+def _find_files(folder: str, home: str) -> Iterator[tuple[str, str, bool]]:
+    """Yield path, folder that imports must stay in, and if it is personal; outermost first."""
+    if home:
+        for name in (".agents/AGENTS.md", ".claude/CLAUDE.md"):
+            path = os.path.join(home, name)
+            if os.path.lexists(path):
+                yield path, os.path.dirname(os.path.realpath(path)), True
+    folders = project_folders(folder)
+    for parent in reversed(folders):
+        for path in _project_files(parent):
+            if not _is_personal_file(path, parent, home):
+                yield path, folders[-1], False
 
 
-def _first(folder: str, *names: str) -> str:
-    return next((path for name in names if os.path.lexists(path := os.path.join(folder, name))), "")
+def _project_files(folder: str) -> list[str]:
+    candidates = [
+        _first_existing(folder, "AGENTS.override.md", "AGENTS.md"),
+        _first_existing(folder, "CLAUDE.md", ".claude/CLAUDE.md"),
+        _first_existing(folder, "CLAUDE.local.md"),
+    ]
+    paths = [path for path in candidates if path]
+    if paths:
+        return paths
+    gemini = _first_existing(folder, "GEMINI.md")
+    return [gemini] if gemini else []
 
 
-def _whole(path: str, within: str, home: str, notes: FileDiagnostics, seen: set[str]) -> str:
-    """The file with its imports in place; "" for one that was there before."""
-    real = os.path.realpath(path)
-    if real in seen:
-        return ""
-    seen.add(real)
-    text = read_text(path, within, notes)
-    return (
-        "" if text is None else _imported(text, real, _Bounds(within, home, notes, seen), 1).strip()
-    )
+def _is_personal_file(path: str, folder: str, home: str) -> bool:
+    """Return True for the user's CLAUDE.md when the home is a folder of the project."""
+    is_home = bool(home) and os.path.realpath(folder) == os.path.realpath(home)
+    return is_home and path.endswith(".claude/CLAUDE.md")
 
 
-class _Bounds(Struct):
+def _first_existing(folder: str, *names: str) -> str:
+    paths = (os.path.join(folder, name) for name in names)
+    return next((path for path in paths if os.path.lexists(path)), "")
+
+
+class _Imports(Struct):
+    """The state of the imports of one context file.
+
+    Arguments:
+        within: real path of the folder that imports must stay in.
+        home: the folder that ~ stands for, "" to refuse ~.
+        seen: real paths of files that are loaded already; shared by all context files.
+        remaining: imports that may still be tried.
+    """
+
     within: str
     home: str
-    notes: FileDiagnostics
+    diagnostics: FileDiagnostics
     seen: set[str]
-    left: int = MAX_IMPORTS_TRIED
+    remaining: int = MAX_IMPORTS_TRIED
+
+    def warn(self, path: str, line: int, text: str) -> None:
+        """Add a warning about a line of a file."""
+        self.diagnostics.items.append(_warning(path, line, text))
 
 
-def _imported(text: str, path: str, bounds: _Bounds, depth: int) -> str:
-    """The text with each `@path` outside code replaced by that file's text."""
-    lines, fence = list[str](), ""
+def _load(path: str, imports: _Imports) -> str:
+    """Return the file with its imports in place; "" for a file that is loaded already."""
+    real = os.path.realpath(path)
+    if real in imports.seen:
+        return ""
+    imports.seen.add(real)
+    text = read_text(path, imports.within, imports.diagnostics)
+    return "" if text is None else _replace_imports(text, real, imports, 1).strip()
+
+
+def _replace_imports(text: str, path: str, imports: _Imports, depth: int) -> str:
+    """Replace each `@path` outside code by the text of that file."""
+    lines: list[str] = []
+    fence = ""
     for number, line in enumerate(text.split("\n"), 1):
         mark = _FENCE.match(line)
-        if mark and (not fence or (mark[1][0] == fence[0] and len(mark[1]) >= len(fence))):
-            fence = "" if fence else mark[1]
+        if mark and not fence:
+            fence = mark[1]
+        elif mark and mark[1][0] == fence[0] and len(mark[1]) >= len(fence):
+            fence = ""
         elif not fence and "@" in line:
-            line = _line(line, number, path, bounds, depth)
+            line = _replace_in_line(line, number, path, imports, depth)
         lines.append(line)
     return "\n".join(lines)
 
 
-def _line(line: str, number: int, path: str, bounds: _Bounds, depth: int) -> str:
-    code = _code(line)
+def _replace_in_line(line: str, number: int, path: str, imports: _Imports, depth: int) -> str:
+    code = _code_spans(line)
 
-    def put(found: re.Match[str]) -> str:
-        if bisect(code, found.start()) % 2 or not bounds.left:
-            return found[0]
-        bounds.left -= 1
-        return _import(found, number, path, bounds, depth)
+    def replace(match: re.Match[str]) -> str:
+        is_code = bisect(code, match.start()) % 2 == 1
+        if is_code or not imports.remaining:
+            return match[0]
+        imports.remaining -= 1
+        return _import_text(match, number, path, imports, depth)
 
-    return _IMPORT.sub(put, line)
+    return _IMPORT.sub(replace, line)
 
 
-def _code(line: str) -> list[int]:
-    """Where code spans begin and end, in turn: a run of backticks up to the next one as long. Linear, whatever the line."""
-    ticks = list(_TICKS.finditer(line))
+def _code_spans(line: str) -> list[int]:
+    """Return the starts and ends of code spans, in turn, in linear time.
+
+    A span reaches from a run of backticks to the next run of the same length.
+    """
+    runs = list(_BACKTICKS.finditer(line))
     closing: dict[int, int] = {}
     latest: dict[int, int] = {}
-    for at in range(len(ticks) - 1, -1, -1):
-        length = len(ticks[at][0])
-        closing[at] = latest.get(length, -1)
-        latest[length] = at
-    places, at = list[int](), 0
-    while at < len(ticks):
-        if (end := closing[at]) >= 0:
-            places += (ticks[at].start(), ticks[end].end())
-            at = end
-        at += 1
-    return places
+    for index in range(len(runs) - 1, -1, -1):
+        length = len(runs[index][0])
+        closing[index] = latest.get(length, -1)
+        latest[length] = index
+    positions: list[int] = []
+    index = 0
+    while index < len(runs):
+        end = closing[index]
+        if end >= 0:
+            positions += (runs[index].start(), runs[end].end())
+            index = end
+        index += 1
+    return positions
 
 
-def _import(found: re.Match[str], number: int, path: str, bounds: _Bounds, depth: int) -> str:
-    name = found[1].rstrip(".,;:!?)")
-    rest = found[1][len(name) :]
-    target = (
-        os.path.join(bounds.home, name[2:])
-        if name.startswith("~/") and bounds.home
-        else os.path.join(os.path.dirname(path), name)
-    )
-    notes = FileDiagnostics(path)
-    real = os.path.realpath(target) if "\0" not in target else ""
-    if not is_beneath(real, bounds.within):
-        if name.endswith(".md") or os.path.isfile(real):
-            bounds.notes.items.append(
-                _remark(path, number, f"@{name} is outside {bounds.within}, so it is not read")
-            )
-        return found[0]
-    if not os.path.isfile(real):
+def _import_text(
+    match: re.Match[str], number: int, path: str, imports: _Imports, depth: int
+) -> str:
+    """Return the text that replaces an import; the import itself when it is not followed."""
+    name = match[1].rstrip(".,;:!?)")
+    rest = match[1][len(name) :]
+    real = _resolve(name, path, imports)
+    is_file = os.path.isfile(real)
+    if not is_beneath(real, imports.within):
+        if name.endswith(".md") or is_file:
+            imports.warn(path, number, f"@{name} is outside {imports.within}, so it is not read")
+        return match[0]
+    if not is_file:
         if name.endswith(".md"):
-            bounds.notes.items.append(_remark(path, number, f"@{name} is not there"))
-        return found[0]
+            imports.warn(path, number, f"@{name} does not exist")
+        return match[0]
     if depth >= MAX_IMPORT_DEPTH:
-        bounds.notes.items.append(
-            _remark(
-                path,
-                number,
-                f"@{name} is the {depth + 1}th file in a row; {MAX_IMPORT_DEPTH} are read",
-            )
+        imports.warn(
+            path, number, f"@{name} is on import level {depth + 1}; {MAX_IMPORT_DEPTH} are read"
         )
-        return found[0]
-    if real in bounds.seen:
+        return match[0]
+    if real in imports.seen:
         return rest
-    bounds.seen.add(real)
-    text = read_text(real, bounds.within, notes)
-    bounds.notes.items += notes.items
-    return found[0] if text is None else _imported(text, real, bounds, depth + 1).strip() + rest
+    imports.seen.add(real)
+    diagnostics = FileDiagnostics(path)
+    text = read_text(real, imports.within, diagnostics)
+    imports.diagnostics.items += diagnostics.items
+    if text is None:
+        return match[0]
+    return _replace_imports(text, real, imports, depth + 1).strip() + rest
 
 
-def _remark(path: str, line: int, text: str) -> Diagnostic:
-    notes = FileDiagnostics(path)
-    notes.add_warning(line, text)
-    return notes.items[0]
+def _resolve(name: str, path: str, imports: _Imports) -> str:
+    """Return the real path of an import, "" for a name that no path can have."""
+    if "\0" in name:
+        return ""
+    if name.startswith("~/") and imports.home:
+        return os.path.realpath(os.path.join(imports.home, name[2:]))
+    return os.path.realpath(os.path.join(os.path.dirname(path), name))
 
 
-def _within(files: list[ContextFile], budget: int) -> list[ContextFile]:
-    """The files cut to the budget: the nearest have room first, and keep their beginnings."""
-    kept: list[ContextFile] = []
+def _warning(path: str, line: int, text: str) -> Diagnostic:
+    diagnostics = FileDiagnostics(path)
+    diagnostics.add_warning(line, text)
+    return diagnostics.items[0]
+
+
+def _cut_to_size(files: list[ContextFile], max_bytes: int) -> list[ContextFile]:
+    """Cut the ends of files; the innermost files keep most."""
+    cut: list[ContextFile] = []
+    room = max_bytes
     for file in reversed(files):
         data = file.text.encode("utf-8", "replace")
-        room = max(0, budget)
-        budget -= len(data)
         if len(data) > room:
             text = data[:room].decode("utf-8", "ignore")
             file = ContextFile(file.path, text, file.is_personal, len(data) - room)
-        kept.append(file)
-    return kept[::-1]
+        cut.append(file)
+        room = max(0, room - len(data))
+    return cut[::-1]
 
 
-def _trimmed(file: ContextFile, budget: int) -> Diagnostic:
+def _cut_diagnostic(file: ContextFile, max_bytes: int) -> Diagnostic:
     size = len(file.text.encode()) + file.omitted_bytes
-    return _remark(
+    return _warning(
         file.path,
         1,
-        f"{file.omitted_bytes:,} of its {size:,} bytes are left out: all context files together have {budget:,}",
+        f"{file.omitted_bytes:,} of its {size:,} bytes are left out: "
+        f"all context files together may have {max_bytes:,}",
     )
 
 
-def _shown(file: ContextFile) -> str:
-    cut = (
-        f"\n[… {file.omitted_bytes:,} bytes left out: too much for all context files together; read the file if it matters]"
-        if file.omitted_bytes
-        else ""
-    )
-    return f'<file path="{file.path}">\n{file.text}{cut}\n</file>'
+def _format(file: ContextFile) -> str:
+    omission = ""
+    if file.omitted_bytes:
+        omission = (
+            f"\n[… {file.omitted_bytes:,} bytes left out: the context files are too large; "
+            "read the file if it matters]"
+        )
+    return f'<file path="{file.path}">\n{file.text}{omission}\n</file>'

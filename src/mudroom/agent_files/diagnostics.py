@@ -1,4 +1,4 @@
-"""What is wrong, or left unused, in a file somebody wrote: always with its path and line, never an exception."""
+"""Diagnostics for agent files: problems with their path and line; reading a file never raises."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from msgspec import Struct
 
 
 class Severity(StrEnum):
-    """What a finding means for the file."""
+    """The consequence of a diagnostic for its file."""
 
     ERROR = "error"
     """The file is not used."""
     WARNING = "warning"
-    """A part of it is not used, or not as meant."""
+    """A part of the file is not used, or not as written."""
     NOTE = "note"
-    """It is understood, and has no effect here."""
+    """The line is understood, but has no effect here."""
 
 
 class Diagnostic(Struct, frozen=True):
-    """One remark about one place: `line` counts from 1."""
+    """One remark about one line of a file; `line` counts from 1."""
 
     path: str
     line: int
@@ -32,34 +32,34 @@ class Diagnostic(Struct, frozen=True):
 
 
 class FileDiagnostics:
-    """The findings of one file, as they are made."""
+    """The diagnostics of one file, collected while it is read."""
 
     def __init__(self, path: str) -> None:
         self.path = path
         self.items: list[Diagnostic] = []
 
     def add_error(self, line: int, text: str) -> None:
-        """The file is not used."""
+        """Add a reason not to use the file."""
         self.items.append(Diagnostic(self.path, line, Severity.ERROR, text))
 
     def add_warning(self, line: int, text: str) -> None:
-        """A part is not used."""
+        """Add a reason not to use a part of the file."""
         self.items.append(Diagnostic(self.path, line, Severity.WARNING, text))
 
     def add_note(self, line: int, text: str) -> None:
-        """Nothing is wrong."""
+        """Add a remark about a line without effect."""
         self.items.append(Diagnostic(self.path, line, Severity.NOTE, text))
 
     @property
     def has_errors(self) -> bool:
-        """Whether the file cannot be used."""
-        return any(finding.severity is Severity.ERROR for finding in self.items)
+        """True when the file cannot be used."""
+        return any(item.severity is Severity.ERROR for item in self.items)
 
 
-def count_by_severity(findings: Iterable[Diagnostic]) -> str:
-    """How many there are of each severity, in words; "" for none."""
-    each = [finding.severity for finding in findings]
-    counts = [(severity, each.count(severity)) for severity in Severity]
+def count_by_severity(diagnostics: Iterable[Diagnostic]) -> str:
+    """Return the counts as text, such as "1 error, 2 warnings"; "" for none."""
+    severities = [item.severity for item in diagnostics]
+    counts = [(severity, severities.count(severity)) for severity in Severity]
     return ", ".join(
         f"{count} {severity}{'' if count == 1 else 's'}" for severity, count in counts if count
     )

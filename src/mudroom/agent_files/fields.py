@@ -1,4 +1,4 @@
-"""The keys of agent files, in every tool's spelling: what each one means for an Agent, and what has no meaning here."""
+"""Keys of agent files, in every program's spelling, and their meaning for an Agent."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from .diagnostics import FileDiagnostics
 from .frontmatter import Entry
 
 MAX_DESCRIPTION = 2_000
-"""Characters of a description that a parent model reads."""
+"""Characters of a description that a parent's model reads."""
 
 
 class AgentDraft(Struct):
-    """What the keys of one file have said so far.
+    """An agent that is being read from the keys of a file.
 
     Arguments:
-        fields: of Agent, by name. tools: allowed, None for all. barred: patterns that take away.
-        limits: of Budget, by name. skills: names to load from the start. main: it is meant to talk with the person, not to be a child.
-        off: why it is not to be used, "" if it is.
+        known_tools: names of tools that exist beside the built-in ones.
+        fields: fields of Agent by name. budget_fields: fields of Budget by name.
+        tools: allowed patterns, None for all. denied_tools: excluding patterns.
+        skills: names of skills to load from the start.
+        is_main: true for an agent that talks with the user and is never a child.
+        unused_reason: why the file is not used, "" if it is.
     """
 
     diagnostics: FileDiagnostics
@@ -38,7 +41,7 @@ class AgentDraft(Struct):
     unused_reason: str = ""
 
     def build_agent(self) -> Agent:
-        """The agent as drafted."""
+        """Build the agent."""
         tools = self.tools
         if self.denied_tools:
             tools = (*(("*",) if tools is None else tools), *self.denied_tools)
@@ -46,249 +49,252 @@ class AgentDraft(Struct):
 
 
 def draft_agent(
-    entries: Mapping[str, Entry], notes: FileDiagnostics, known: Iterable[str]
+    entries: Mapping[str, Entry], diagnostics: FileDiagnostics, known_tools: Iterable[str]
 ) -> AgentDraft:
-    """What the keys say. One that cannot be understood is a finding; if it was there to narrow, the file is not used."""
-    draft = AgentDraft(notes, known)
+    """Read the keys of a file.
+
+    An invalid value is a warning; it is an error, and the file is not used, for a key that
+    limits the agent.
+    """
+    draft = AgentDraft(diagnostics, known_tools)
     for key, entry in entries.items():
-        plain = key.replace("-", "_")
-        if take := _KEYS.get(key) or _KEYS.get(plain):
+        normal_key = key.replace("-", "_")
+        handler = _HANDLERS.get(key) or _HANDLERS.get(normal_key)
+        if handler:
             try:
-                take(draft, entry.value, entry.line)
-            except ValueError as wrong:
-                tell = notes.add_error if take in _NARROWING else notes.add_warning
-                tell(entry.line, f"{key} {wrong}")
-        elif plain in _UNUSED:
-            notes.add_note(entry.line, f"{key!r} has no effect here")
+                handler(draft, entry.value, entry.line)
+            except ValueError as problem:
+                add = diagnostics.add_error if handler in _LIMITING else diagnostics.add_warning
+                add(entry.line, f"{key} {problem}")
+        elif normal_key in _UNUSED_KEYS:
+            diagnostics.add_note(entry.line, f"{key!r} has no effect here")
         else:
-            notes.add_warning(entry.line, f"unknown key {key!r}")
+            diagnostics.add_warning(entry.line, f"unknown key {key!r}")
     return draft
 
 
 def normalize_name(text: str) -> str:
-    """A name as agents have it: lower case, words joined by hyphens; "" when nothing is left of it."""
+    """Return a name in lower case with hyphens between words, "" when no character remains."""
     return re.sub(r"[^\w.]+", "-", text.strip().lower()).strip("-_.")[:64]
 
 
 def fold_name(name: str) -> str:
-    """What names have in common that differ in case and separators only."""
+    """Return the letters and digits of a name: equal for names that differ in case or hyphens."""
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise ValueError("is no text")
+        raise ValueError("is not a text")
     return value.strip()
 
 
-def _number(value: Any, low: float, high: float) -> float:
+def _read_number(value: Any, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-        raise ValueError(f"is no number from {low:g} to {high:g}")
+        raise ValueError(f"is not a number from {low:g} to {high:g}")
     return value
 
 
-def _count(value: Any, low: int = 1) -> int:
+def _read_minutes(value: Any) -> float:
+    return _read_number(value, 0.001, 1e6) * 60
+
+
+def _read_count(value: Any, low: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise ValueError(f"is no whole number from {low}")
+        raise ValueError(f"is not a whole number of at least {low}")
     return value
 
 
-def _yes(value: Any) -> bool:
+def _read_bool(value: Any) -> bool:
     if not isinstance(value, bool):
         raise ValueError("is neither true nor false")
     return value
 
 
-def _map(value: Any) -> dict[str, Any]:
+def _read_map(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError("is no map")
+        raise ValueError("is not a map")
     return cast("dict[str, Any]", value)
 
 
 FieldHandler = Callable[[AgentDraft, Any, int], None]
+"""(draft, value, line) -> None. Stores the value in the draft. Raises ValueError."""
 
 
-def _field(name: str, read: Callable[[Any], Any]) -> FieldHandler:
-    def take(draft: AgentDraft, value: Any, line: int) -> None:
+def _agent_field(name: str, read: Callable[[Any], Any]) -> FieldHandler:
+    def handle(draft: AgentDraft, value: Any, line: int) -> None:
         draft.fields[name] = read(value)
 
-    return take
+    return handle
 
 
-def _limit(name: str, read: Callable[[Any], Any]) -> FieldHandler:
-    def take(draft: AgentDraft, value: Any, line: int) -> None:
+def _budget_field(name: str, read: Callable[[Any], Any]) -> FieldHandler:
+    def handle(draft: AgentDraft, value: Any, line: int) -> None:
         draft.budget_fields[name] = read(value)
 
-    return take
+    return handle
 
 
-def _name(draft: AgentDraft, value: Any, line: int) -> None:
-    name = normalize_name(_text(value))
+def _handle_name(draft: AgentDraft, value: Any, line: int) -> None:
+    name = normalize_name(_read_text(value))
     if not name:
-        raise ValueError(f"{value!r} has no letter in it")
+        raise ValueError(f"{value!r} contains no letter")
     if name != value:
         draft.diagnostics.add_note(line, f"{value!r} is called {name!r} here")
     draft.fields["name"] = name
 
 
-def _description(draft: AgentDraft, value: Any, line: int) -> None:
-    text = " ".join(_text(value).split())
+def _handle_description(draft: AgentDraft, value: Any, line: int) -> None:
+    text = " ".join(_read_text(value).split())
     if len(text) > MAX_DESCRIPTION:
         draft.diagnostics.add_warning(
             line,
-            f"a description of {len(text):,} characters; every call of a model pays for it, so {MAX_DESCRIPTION:,} are used",
+            f"the description has {len(text):,} characters, which each model call pays for; "
+            f"the first {MAX_DESCRIPTION:,} are used",
         )
     draft.fields["description"] = text[:MAX_DESCRIPTION]
 
 
-def _model(draft: AgentDraft, value: Any, line: int) -> None:
-    named = _text(value)
-    draft.fields["model"] = "inherit" if named.lower() in ("inherit", "auto", "default") else named
+def _handle_model(draft: AgentDraft, value: Any, line: int) -> None:
+    model = _read_text(value)
+    is_inherited = model.lower() in ("inherit", "auto", "default")
+    draft.fields["model"] = "inherit" if is_inherited else model
 
 
-def _tools(draft: AgentDraft, value: Any, line: int) -> None:
-    found = tools_field.parse_allowed(value, draft.known_tools, draft.diagnostics, line)
-    draft.tools = found.tools
-    if found.agents is not None:
-        draft.fields["children"] = found.agents
-    names = [tool.partition("(")[0] for tool in found.tools]
-    if names and not any(
-        name in ("*", *tools_field.BUILTIN_TOOLS, *draft.known_tools) or name.startswith("mcp__")
-        for name in names
-    ):
-        raise ValueError("names no tool that there is")
+def _handle_tools(draft: AgentDraft, value: Any, line: int) -> None:
+    allowed = tools_field.parse_allowed(value, draft.known_tools, draft.diagnostics, line)
+    draft.tools = allowed.tools
+    if allowed.agents is not None:
+        draft.fields["children"] = allowed.agents
+    names = [pattern.partition("(")[0] for pattern in allowed.tools]
+    known = ("*", *tools_field.BUILTIN_TOOLS, *draft.known_tools)
+    if names and not any(name in known or name.startswith("mcp__") for name in names):
+        raise ValueError("names no tool that exists")
 
 
-def _barred(draft: AgentDraft, value: Any, line: int) -> None:
-    draft.denied_tools += tools_field.parse_forbidden(
+def _handle_denied_tools(draft: AgentDraft, value: Any, line: int) -> None:
+    draft.denied_tools += tools_field.parse_denied(
         value, draft.known_tools, draft.diagnostics, line
     )
 
 
-def _permission(draft: AgentDraft, value: Any, line: int) -> None:
-    found = tools_field.parse_permission(value, draft.diagnostics, line)
-    draft.denied_tools += tuple(tool for tool in found.tools if tool.startswith("!"))
-    if only := tuple(tool for tool in found.tools if not tool.startswith("!")):
-        draft.tools = only
-    if found.agents is not None:
-        draft.fields["children"] = found.agents
+def _handle_permission(draft: AgentDraft, value: Any, line: int) -> None:
+    permission = tools_field.parse_permission(value, draft.diagnostics, line)
+    draft.denied_tools += tuple(tool for tool in permission.tools if tool.startswith("!"))
+    allowed = tuple(tool for tool in permission.tools if not tool.startswith("!"))
+    if allowed:
+        draft.tools = allowed
+    if permission.agents is not None:
+        draft.fields["children"] = permission.agents
 
 
-def _permission_mode(draft: AgentDraft, value: Any, line: int) -> None:
-    mode = _MODES.get(_text(value))
+def _handle_permission_mode(draft: AgentDraft, value: Any, line: int) -> None:
+    mode = _MODES.get(_read_text(value))
     if mode is None:
-        raise ValueError(f"{value!r} is none of {', '.join(Mode)}")
-    _take_mode(draft, mode)
+        raise ValueError(f"{value!r} is not one of {', '.join(Mode)}")
+    _set_mode(draft, mode)
     if mode in (Mode.ACCEPT_EDITS, Mode.BYPASS):
         draft.diagnostics.add_note(
-            line, f"{value}: a child has its parent's rights or less, whatever its file says"
+            line, f"{value}: a child never gets more permissions than its parent"
         )
 
 
-def _take_mode(draft: AgentDraft, mode: Mode) -> None:
+def _set_mode(draft: AgentDraft, mode: Mode) -> None:
     draft.fields["mode"] = mode
     if mode is Mode.PLAN:
         draft.denied_tools += ("!write", "!edit")
 
 
-def _sandbox_mode(draft: AgentDraft, value: Any, line: int) -> None:
-    mode = _text(value)
+def _handle_sandbox_mode(draft: AgentDraft, value: Any, line: int) -> None:
+    mode = _read_text(value)
     if mode == "read-only":
-        _take_mode(draft, Mode.PLAN)
+        _set_mode(draft, Mode.PLAN)
     elif mode not in ("workspace-write", "danger-full-access"):
-        raise ValueError(f"{mode!r} is none of read-only, workspace-write, danger-full-access")
+        raise ValueError(f"{mode!r} is not one of read-only, workspace-write, danger-full-access")
 
 
-def _child_tools(draft: AgentDraft, value: Any, line: int) -> None:
-    draft.fields["child_tools"] = tools_field.parse_allowed(
-        value, draft.known_tools, draft.diagnostics, line
-    ).tools
+def _handle_child_tools(draft: AgentDraft, value: Any, line: int) -> None:
+    allowed = tools_field.parse_allowed(value, draft.known_tools, draft.diagnostics, line)
+    draft.fields["child_tools"] = allowed.tools
 
 
-def _budget(draft: AgentDraft, value: Any, line: int) -> None:
-    for key, amount in _map(value).items():
+def _handle_budget(draft: AgentDraft, value: Any, line: int) -> None:
+    for key, amount in _read_map(value).items():
         try:
             if key == "minutes":
-                draft.budget_fields["seconds"] = _number(amount, 0.001, 1e6) * 60
+                draft.budget_fields["seconds"] = _read_minutes(amount)
             elif key in ("seconds", "usd") and key in Budget.__struct_fields__:
-                draft.budget_fields[key] = _number(amount, 0.001, 1e8)
+                draft.budget_fields[key] = _read_number(amount, 0.001, 1e8)
             elif key in Budget.__struct_fields__:
-                draft.budget_fields[key] = _count(amount, 0 if key in ("children", "depth") else 1)
+                low = 0 if key in ("children", "depth") else 1
+                draft.budget_fields[key] = _read_count(amount, low)
             else:
-                raise ValueError(
-                    f"is unknown; there are {', '.join(Budget.__struct_fields__)}, minutes"
-                )
-        except ValueError as wrong:
-            raise ValueError(f"{key} {wrong}") from None
+                names = ", ".join(Budget.__struct_fields__)
+                raise ValueError(f"is unknown; the keys are {names}, minutes")
+        except ValueError as problem:
+            raise ValueError(f"{key} {problem}") from None
 
 
-def _skills(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_skills(draft: AgentDraft, value: Any, line: int) -> None:
     draft.skills = tuple(tools_field.parse_names(value))
 
 
-def _context(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_context(draft: AgentDraft, value: Any, line: int) -> None:
     if value not in ("none", "project", "full"):
-        raise ValueError(f"{value!r} is none of none, project, full")
+        raise ValueError(f"{value!r} is not one of none, project, full")
     draft.fields["context"] = value
 
 
-def _mode(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_mode(draft: AgentDraft, value: Any, line: int) -> None:
     if value not in ("primary", "subagent", "all"):
-        raise ValueError(f"{value!r} is none of primary, subagent, all")
+        raise ValueError(f"{value!r} is not one of primary, subagent, all")
     draft.is_main = value == "primary"
 
 
-def _off(why: str) -> FieldHandler:
-    def take(draft: AgentDraft, value: Any, line: int) -> None:
-        if _yes(value):
-            draft.unused_reason = why
-
-    return take
+def _handle_disabled(draft: AgentDraft, value: Any, line: int) -> None:
+    if _read_bool(value):
+        draft.unused_reason = "it is disabled"
 
 
-def _kind(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_kind(draft: AgentDraft, value: Any, line: int) -> None:
     if value != "local":
-        draft.unused_reason = f"agents of kind {value!r} run elsewhere"
+        draft.unused_reason = f"agents of kind {value!r} are not supported"
 
 
-def _model_config(draft: AgentDraft, value: Any, line: int) -> None:
-    _nested(
-        draft,
-        value,
-        line,
-        {"model": _model, "temp": _TEMPERATURE, "temperature": _TEMPERATURE, "top_p": _TOP_P},
-    )
+def _nested(handlers: Mapping[str, FieldHandler]) -> FieldHandler:
+    """Return a handler of a map whose keys have handlers of their own."""
+
+    def handle(draft: AgentDraft, value: Any, line: int) -> None:
+        for key, inner in _read_map(value).items():
+            if key in handlers:
+                handlers[key](draft, inner, line)
+            else:
+                draft.diagnostics.add_warning(line, f"unknown key {key!r}")
+
+    return handle
 
 
-def _run_config(draft: AgentDraft, value: Any, line: int) -> None:
-    _nested(draft, value, line, {"max_turns": _TURNS, "max_time_minutes": _MINUTES})
-
-
-def _nested(draft: AgentDraft, value: Any, line: int, keys: Mapping[str, FieldHandler]) -> None:
-    for key, inner in _map(value).items():
-        if key in keys:
-            keys[key](draft, inner, line)
-        else:
-            draft.diagnostics.add_warning(line, f"unknown key {key!r}")
-
-
-def _outputs(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_outputs(draft: AgentDraft, value: Any, line: int) -> None:
     if isinstance(value, list):
         value = dict.fromkeys(tools_field.parse_names(value), "")
-    given = _map(value)
-    required: Any = None
-    if isinstance(given.get("properties"), dict):
-        required, given = given.get("required", []), given["properties"]
+    by_name = _read_map(value)
+    required: Iterable[Any] = by_name
+    if isinstance(by_name.get("properties"), dict):
+        listed = by_name.get("required")
+        required = cast("list[Any]", listed) if isinstance(listed, list) else []
+        by_name = by_name["properties"]
     outputs: dict[str, Output] = {}
-    for name, said in given.items():
-        if not isinstance(said, str | dict):
+    for name, output in by_name.items():
+        if isinstance(output, str):
+            description = output
+            schema: dict[str, Any] = {}
+        elif isinstance(output, dict):
+            schema = cast("dict[str, Any]", output)
+            description = str(schema.get("description", ""))
+            _check_schema(name, schema)
+        else:
             raise ValueError(f"{name} is neither a description nor a JSON Schema")
-        schema: dict[str, Any] = cast("dict[str, Any]", said) if isinstance(said, dict) else {}
-        _check_schema(name, schema)
-        about = said if isinstance(said, str) else str(schema.get("description", ""))
-        outputs[name] = Output(
-            about, schema, optional=required is not None and name not in required
-        )
+        outputs[name] = Output(description, schema, optional=name not in required)
     draft.fields["outputs"] = outputs
 
 
@@ -300,7 +306,8 @@ def _check_schema(name: str, schema: dict[str, Any]) -> None:
     try:
         jsonschema_rs.validator_for(schema, offline=True)
     except (ValueError, jsonschema_rs.ValidationError) as error:
-        raise ValueError(f"{name} is no JSON Schema: {str(error).splitlines()[0]}") from None
+        reason = str(error).splitlines()[0]
+        raise ValueError(f"{name} is not a JSON Schema: {reason}") from None
 
 
 _MODES = {
@@ -309,41 +316,58 @@ _MODES = {
     "auto": Mode.ACCEPT_EDITS,
     "yolo": Mode.BYPASS,
 }
-_TURNS = _limit("turns", _count)
-_MINUTES = _limit("seconds", lambda value: _number(value, 0.001, 1e6) * 60)
-_TEMPERATURE = _field("temperature", lambda value: _number(value, 0, 2))
-_TOP_P = _field("top_p", lambda value: _number(value, 0, 1))
-_INSTRUCTIONS = _field("instructions", _text)
+_TURNS = _budget_field("turns", _read_count)
+_MINUTES = _budget_field("seconds", _read_minutes)
+_TEMPERATURE = _agent_field("temperature", lambda value: _read_number(value, 0, 2))
+_TOP_P = _agent_field("top_p", lambda value: _read_number(value, 0, 1))
+_MODEL_CONFIG = _nested(
+    {
+        "model": _handle_model,
+        "temp": _TEMPERATURE,
+        "temperature": _TEMPERATURE,
+        "top_p": _TOP_P,
+    }
+)
+_RUN_CONFIG = _nested({"max_turns": _TURNS, "max_time_minutes": _MINUTES})
 
-_SPELLED: tuple[tuple[str, FieldHandler], ...] = (
-    ("name", _name),
-    ("description", _description),
-    ("prompt developer_instructions instructions", _INSTRUCTIONS),
-    ("model", _model),
+_SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
+    ("name", _handle_name),
+    ("description", _handle_description),
+    ("prompt developer_instructions instructions", _agent_field("instructions", _read_text)),
+    ("model", _handle_model),
     ("temperature temp", _TEMPERATURE),
     ("top_p topP", _TOP_P),
     ("max_turns maxTurns maxSteps max_steps steps max_iteration_per_run", _TURNS),
     ("timeout_mins max_time_minutes", _MINUTES),
-    ("tools allowed_tools", _tools),
-    ("disallowedTools disallowed_tools exclude_tools", _barred),
-    ("permission", _permission),
-    ("permissionMode permission_mode approvalMode", _permission_mode),
-    ("sandbox_mode", _sandbox_mode),
-    ("child_tools childTools", _child_tools),
-    ("budget", _budget),
-    ("skills", _skills),
-    ("context", _context),
-    ("outputs returns output_schema", _outputs),
-    ("mode", _mode),
-    ("kind", _kind),
-    ("disable disabled", _off("it is disabled")),
-    ("modelConfig model_config", _model_config),
-    ("runConfig run_config", _run_config),
+    ("tools allowed_tools", _handle_tools),
+    ("disallowedTools disallowed_tools exclude_tools", _handle_denied_tools),
+    ("permission", _handle_permission),
+    ("permissionMode permission_mode approvalMode", _handle_permission_mode),
+    ("sandbox_mode", _handle_sandbox_mode),
+    ("child_tools childTools", _handle_child_tools),
+    ("budget", _handle_budget),
+    ("skills", _handle_skills),
+    ("context", _handle_context),
+    ("outputs returns output_schema", _handle_outputs),
+    ("mode", _handle_mode),
+    ("kind", _handle_kind),
+    ("disable disabled", _handle_disabled),
+    ("modelConfig model_config", _MODEL_CONFIG),
+    ("runConfig run_config", _RUN_CONFIG),
 )
-_KEYS = {key: take for keys, take in _SPELLED for key in keys.split()}
-_NARROWING = {_tools, _barred, _permission, _permission_mode, _sandbox_mode, _child_tools, _budget}
-_WITHOUT_EFFECT = (
-    "color hidden effort background hooks memory mcpServers mcp_servers isolation initialPrompt display_name model_reasoning_effort "
-    "nickname_candidates license version title metadata argument_hint when_to_use author tags"
+_HANDLERS = {key: handler for keys, handler in _SPELLINGS for key in keys.split()}
+_LIMITING = {
+    _handle_tools,
+    _handle_denied_tools,
+    _handle_permission,
+    _handle_permission_mode,
+    _handle_sandbox_mode,
+    _handle_child_tools,
+    _handle_budget,
+}
+_UNUSED = (
+    "color hidden effort background hooks memory mcpServers mcp_servers isolation initialPrompt "
+    "display_name model_reasoning_effort nickname_candidates license version title metadata "
+    "argument_hint when_to_use author tags"
 )
-_UNUSED = set(_WITHOUT_EFFECT.split())
+_UNUSED_KEYS = frozenset(_UNUSED.split())

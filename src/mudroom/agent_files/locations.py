@@ -1,4 +1,4 @@
-"""Where agent files and skills lie, in the order of precedence: nearest folder of the project first, the person's home last."""
+"""Locations of agent files and skills, in order of precedence: project folders, then the home."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
+from .safe_read import is_beneath
+
 
 class LocationKind(Struct, frozen=True):
-    """One tool's way to keep agents.
+    """The layout in which one program keeps its agents.
 
     Arguments:
-        dialect: whose it is. folder: below a project's folder or the home. suffix: of the files. deep: whether in sub-folders, too.
-        person: folder below the home, where it is another one.
+        dialect: name of the program. suffix: end of the file names.
+        folder: path below a project folder or the user's home.
+        is_recursive: true when subfolders count, too.
+        user_folder: path below the user's home when it differs from `folder`.
     """
 
     dialect: str
@@ -40,11 +44,12 @@ SKILL_LOCATIONS = (
 
 
 class Location(Struct, frozen=True):
-    """A folder that is there.
+    """An existing folder with agent files or skills.
 
     Arguments:
-        kind: whose files it holds. folder: absolute. within: real path its files must lie beneath, "" for anywhere.
-        personal: it is in the person's home, not in the project.
+        folder: absolute path.
+        within: real path that the files must lie beneath, links resolved; "" for anywhere.
+        is_personal: true in the user's home, false in the project.
     """
 
     kind: LocationKind
@@ -54,34 +59,45 @@ class Location(Struct, frozen=True):
 
 
 def project_folders(folder: str) -> list[str]:
-    """Real paths from `folder` up to the root of its git repository; the folder alone where there is none."""
-    here = os.path.realpath(folder)
-    found, at = [here], here
-    while not os.path.exists(os.path.join(at, ".git")):
-        above = os.path.dirname(at)
-        if above == at:
-            return [here]
-        found.append(at := above)
-    return found
+    """Return the real paths from `folder` up to its git root; only `folder` without a git root."""
+    start = os.path.realpath(folder)
+    folders = [start]
+    while not os.path.exists(os.path.join(folders[-1], ".git")):
+        parent = os.path.dirname(folders[-1])
+        if parent == folders[-1]:
+            return [start]
+        folders.append(parent)
+    return folders
 
 
 def find_locations(kinds: tuple[LocationKind, ...], folder: str, home: str) -> Iterator[Location]:
-    """The folders that are there, the one with most say first, each once.
+    """Yield the existing folders, highest precedence first, each once.
 
     Arguments:
-        folder: of the project. home: the person's; "" leaves it out.
+        folder: of the project. home: the user's home; "" leaves it out.
     """
-    project, seen = project_folders(folder), set[str]()
-    person = [(home, "", True)] if home else []
-    for top, within, personal in [*((at, project[-1], False) for at in project), *person]:
+    project = project_folders(folder)
+    seen = set[str]()
+    for parent in project:
         for kind in kinds:
-            path = os.path.join(top, kind.user_folder or kind.folder if personal else kind.folder)
-            real = os.path.realpath(path)
-            if (
-                real in seen
-                or not os.path.isdir(path)
-                or (within and not (real + "/").startswith(within.rstrip("/") + "/"))
-            ):
-                continue
-            seen.add(real)
-            yield Location(kind, path, within, personal)
+            location = Location(kind, os.path.join(parent, kind.folder), project[-1], False)
+            if _is_new(location, seen):
+                yield location
+    if not home:
+        return
+    for kind in kinds:
+        path = os.path.join(home, kind.user_folder or kind.folder)
+        location = Location(kind, path, "", True)
+        if _is_new(location, seen):
+            yield location
+
+
+def _is_new(location: Location, seen: set[str]) -> bool:
+    """Return True, once, for a folder that exists and lies where it must."""
+    real = os.path.realpath(location.folder)
+    if real in seen or not os.path.isdir(location.folder):
+        return False
+    if location.within and not is_beneath(real, location.within):
+        return False
+    seen.add(real)
+    return True

@@ -1,4 +1,4 @@
-"""Files that somebody else wrote: read whole or not at all, bounded, text only, and never outside the folder they belong to."""
+"""Safe reading of untrusted files: bounded, text only, never outside the folder they belong to."""
 
 from __future__ import annotations
 
@@ -9,75 +9,78 @@ from collections.abc import Iterator
 from .diagnostics import FileDiagnostics
 
 MAX_BYTES = 1 << 20
-"""Bytes of a file that is read."""
+"""Bytes of the largest file that is read."""
 MAX_FILES = 1_000
-"""Files looked at below one folder."""
+"""Files listed below one folder."""
 MAX_DEPTH = 6
-"""Folders below one another that are looked into."""
+"""Levels of folders that are listed."""
 
 
-def read_text(path: str, within: str, notes: FileDiagnostics) -> str | None:
-    """The text of a file without its byte order mark, line ends as \\n; None, and the reason in `notes`, when it cannot be had.
+def read_text(path: str, within: str, diagnostics: FileDiagnostics) -> str | None:
+    """Read a text file, without byte order mark, with \\n at line ends.
+
+    Returns None, and adds an error to `diagnostics`, when that is not possible.
 
     Arguments:
-        within: real path of the folder that the file, links followed, must lie beneath; "" for anywhere.
+        within: real path that the file must lie beneath, links resolved; "" for anywhere.
     """
     real = os.path.realpath(path)
     if within and not is_beneath(real, within):
-        notes.add_error(1, f"a link that leads out of {within}")
+        diagnostics.add_error(1, f"a link that leads out of {within}")
         return None
     try:
         with open(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                notes.add_error(1, "not a regular file")
+                diagnostics.add_error(1, "not a regular file")
                 return None
             data = file.read(MAX_BYTES + 1)
     except (OSError, ValueError) as error:
-        notes.add_error(1, f"cannot be read: {getattr(error, 'strerror', None) or error}")
+        diagnostics.add_error(1, f"cannot be read: {getattr(error, 'strerror', None) or error}")
         return None
-    return _decoded(data, notes)
+    return _decode(data, diagnostics)
 
 
-def _decoded(data: bytes, notes: FileDiagnostics) -> str | None:
+def _decode(data: bytes, diagnostics: FileDiagnostics) -> str | None:
     if len(data) > MAX_BYTES:
-        notes.add_error(1, f"larger than {MAX_BYTES:,} bytes")
-    elif (at := data.find(b"\0")) >= 0:
-        notes.add_error(data.count(b"\n", 0, at) + 1, "binary, not text")
-    else:
-        try:
-            return data.decode("utf-8-sig").replace("\r\n", "\n").replace("\r", "\n")
-        except UnicodeDecodeError as error:
-            notes.add_error(data.count(b"\n", 0, error.start) + 1, "not UTF-8")
-    return None
+        diagnostics.add_error(1, f"larger than {MAX_BYTES:,} bytes")
+        return None
+    nul = data.find(b"\0")
+    if nul >= 0:
+        diagnostics.add_error(data.count(b"\n", 0, nul) + 1, "binary, not text")
+        return None
+    try:
+        text = data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        diagnostics.add_error(data.count(b"\n", 0, error.start) + 1, "not UTF-8")
+        return None
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def is_beneath(path: str, folder: str) -> bool:
-    """Whether a path is `folder` or in it; both absolute and free of links."""
+    """Return True when a path is `folder` or inside it. Both are absolute, without links."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
 def find_files(folder: str, suffix: str, *, recursive: bool = True) -> Iterator[str]:
-    """Paths of files whose names end with `suffix` in a folder and, if `deep`, the folders in it, sorted.
+    """Yield the sorted paths of files whose names end with `suffix`.
 
-    Links to folders are not followed, so there are no circles; at most FILES files, DEPTH folders deep.
+    Links to folders are not followed. Yields at most MAX_FILES files, MAX_DEPTH folders deep.
     """
-    left, folders = MAX_FILES, [(folder, 1)]
-    while folders and left:
-        at, depth = folders.pop()
+    remaining = MAX_FILES
+    folders = [(folder, 1)]
+    while folders and remaining:
+        parent, depth = folders.pop()
         try:
-            with os.scandir(at) as entries:
-                listed = sorted(entries, key=lambda entry: entry.name)
+            with os.scandir(parent) as scan:
+                entries = sorted(scan, key=lambda entry: entry.name)
         except OSError:
             continue
-        for entry in listed:
+        subfolders: list[tuple[str, int]] = []
+        for entry in entries:
             if entry.is_dir(follow_symlinks=False):
-                continue
-            if entry.name.endswith(suffix) and left:
-                left -= 1
+                subfolders.append((entry.path, depth + 1))
+            elif entry.name.endswith(suffix) and remaining:
+                remaining -= 1
                 yield entry.path
         if recursive and depth < MAX_DEPTH:
-            folders.extend(
-                (entry.path, depth + 1)
-                for entry in reversed(listed)
-                if entry.is_dir(follow_symlinks=False)
-            )
+            folders.extend(reversed(subfolders))

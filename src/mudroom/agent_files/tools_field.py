@@ -1,6 +1,7 @@
-"""The tools an agent file allows or forbids, in any tool's spelling, as patterns of our names.
+"""Tools that an agent file allows or denies, in any program's spelling, as our tool patterns.
 
-A file never gets more than it says: what narrows and cannot be understood is left out, or costs the file.
+An agent never gets more than its file says: a limit that cannot be understood raises ValueError,
+and the file is not used.
 """
 
 from __future__ import annotations
@@ -11,174 +12,196 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from .._core.tool_patterns import parse_tool_pattern
 from .._core.tools import canonical_tool_name
 from .diagnostics import FileDiagnostics
 
 BUILTIN_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "todo", "task", "skill")
 """Tools that are always known."""
 
-_NEAREST = {"ls": "glob"}
-_PART = re.compile(r"[^,(]+(?:\([^)]*\)?)?[^,(]*")
-_CALLED = re.compile(r"([^()]+)\((.*)\)")
+_SIMILAR_TOOLS = {"ls": "glob"}
+_VERDICTS = ("allow", "ask", "deny")
+_LIST_ITEM = re.compile(r"[^,(]+(?:\([^)]*\)?)?[^,(]*")
 _GEMINI_MCP = re.compile(r"mcp_([^_]+)_(.+)")
 
 
 class ToolsField(Struct, frozen=True):
-    """What a list of tools says: names or patterns, and the agents that `task` is limited to, likewise (None: not limited)."""
+    """The tools and agents that a file names.
+
+    Arguments:
+        tools: tool patterns. agents: names or patterns that `task` is limited to; None for all.
+    """
 
     tools: tuple[str, ...]
     agents: tuple[str, ...] | None = None
 
 
 def parse_names(value: Any) -> list[str]:
-    """The names in a list of texts, or in one text with commas. Raises ValueError for anything else."""
+    """Return the names of a list, or of a text with commas. Raises ValueError for others."""
     if value is None:
         return []
     if isinstance(value, str):
-        return [part.strip() for part in _PART.findall(value) if part.strip()]
+        return [name.strip() for name in _LIST_ITEM.findall(value) if name.strip()]
     if isinstance(value, list) and all(isinstance(name, str) for name in cast("list[Any]", value)):
         return [name.strip() for name in cast("list[str]", value) if name.strip()]
-    raise ValueError("is no list of names")
+    raise ValueError("is not a list of names")
 
 
 def parse_allowed(
-    value: Any, known: Iterable[str], notes: FileDiagnostics, line: int
+    value: Any, known: Iterable[str], diagnostics: FileDiagnostics, line: int
 ) -> ToolsField:
-    """The tools a file allows: a list, a text with commas, or a map of names to true and false.
+    """Parse allowed tools: a list, a text with commas, or a map of names to true and false.
 
     Arguments:
-        known: names of tools there are. Names that nobody knows are kept, with a warning.
+        known: names of the existing tools. Unknown names are kept, with a warning.
 
-    Raises ValueError when it cannot be understood.
+    Raises ValueError when the value cannot be understood.
     """
     if isinstance(value, Mapping):
-        return _mapped(cast("Mapping[str, Any]", value), known, notes, line)
+        return _parse_map(cast("Mapping[str, Any]", value), known, diagnostics, line)
     tools: dict[str, None] = {}
     agents: tuple[str, ...] | None = None
     for name in parse_names(value):
-        called = _CALLED.fullmatch(name)
-        tool = resolve_tool_name(called[1] if called else name, known, notes, line)
-        if called and tool == "task":
-            agents = tuple(parse_names(called[2]))
-        elif called:
-            tool = _inside(tool, called[2])
-        tools[tool] = None
+        pattern = parse_tool_pattern(name)
+        if pattern.tool == "task" and pattern.calls and not pattern.is_excluded:
+            agents = tuple(parse_names(pattern.calls))
+            tools["task"] = None
+        else:
+            tools[_resolve_pattern(name, known, diagnostics, line)] = None
     return ToolsField(tuple(tools), agents)
 
 
-def _inside(tool: str, what: str) -> str:
-    """A tool, or the pattern that is about some calls of it. Raises ValueError when it cannot be understood which."""
-    what = what.strip()
-    if tool == "bash" and ":*" in what[:-2]:
-        raise ValueError(f"{tool}({what}): :* is not at the end")
-    return f"{tool}({what})" if what not in ("", "*", ":*") else tool
-
-
-def parse_forbidden(
-    value: Any, known: Iterable[str], notes: FileDiagnostics, line: int
+def parse_denied(
+    value: Any, known: Iterable[str], diagnostics: FileDiagnostics, line: int
 ) -> tuple[str, ...]:
-    """The tools, and calls of tools, a file forbids, as patterns that take away."""
-    names = [(name, _CALLED.fullmatch(name)) for name in parse_names(value)]
+    """Parse denied tools and calls; return excluding patterns. Raises ValueError."""
     return tuple(
-        f"!{_inside(resolve_tool_name(called[1], known, notes, line), called[2])}"
-        if called
-        else f"!{resolve_tool_name(name, known, notes, line)}"
-        for name, called in names
+        f"!{_resolve_pattern(name, known, diagnostics, line)}" for name in parse_names(value)
     )
 
 
-def parse_permission(value: Any, notes: FileDiagnostics, line: int) -> ToolsField:
-    """opencode's `permission`: patterns of what it denies, or, where it denies "*", the tools it does not; agents for `task`.
+def parse_permission(value: Any, diagnostics: FileDiagnostics, line: int) -> ToolsField:
+    """Parse opencode's `permission`: a map of tools to allow, ask, deny, or to a map of calls.
 
-    Raises ValueError when it cannot be understood.
+    Returns what it denies or, when it denies "*", what it allows. Raises ValueError.
     """
-    if value in ("allow", "ask", "deny"):
+    if value in _VERDICTS:
         value = {"*": value}
     if not isinstance(value, Mapping):
-        raise ValueError("is no map of tools to allow, ask or deny")
-    verdicts = {
-        canonical_tool_name(name): _verdict(name, said, notes, line)
-        for name, said in cast("Mapping[str, Any]", value).items()
+        raise ValueError("is not a map of tools to allow, ask or deny")
+    permission = cast("Mapping[str, Any]", value)
+    allowed = {
+        canonical_tool_name(name): _is_allowed(name, verdict, diagnostics, line)
+        for name, verdict in permission.items()
     }
-    if "edit" in verdicts:
-        verdicts.setdefault("write", verdicts["edit"])
-    limits: Any = cast("Mapping[str, Any]", value).get("task")
-    agents: tuple[str, ...] | None = None
-    if isinstance(limits, Mapping):
-        said = cast("Mapping[str, Any]", limits)
-        few = said.get("*") == "deny"
-        agents = tuple(name for name in said if name != "*" and said[name] != "deny")
-        agents = agents if few else ("*", *(f"!{name}" for name in said if said[name] == "deny"))
-    barred = tuple(_parts(cast("Mapping[str, Any]", value)))
-    if verdicts.pop("*", True):
-        return ToolsField(
-            (*(f"!{tool}" for tool, given in verdicts.items() if not given), *barred), agents
+    if "edit" in allowed:
+        allowed.setdefault("write", allowed["edit"])
+    if allowed.pop("*", True):
+        tools = tuple(f"!{tool}" for tool, is_allowed in allowed.items() if not is_allowed)
+    else:
+        tools = tuple(tool for tool, is_allowed in allowed.items() if is_allowed) or ("!*",)
+    return ToolsField((*tools, *_denied_calls(permission)), _allowed_agents(permission))
+
+
+def _allowed_agents(permission: Mapping[str, Any]) -> tuple[str, ...] | None:
+    verdicts = _call_verdicts(permission.get("task"))
+    if verdicts is None:
+        return None
+    if verdicts.get("*") == "deny":
+        return tuple(
+            name for name, verdict in verdicts.items() if name != "*" and verdict != "deny"
         )
-    return ToolsField(
-        (*(tuple(tool for tool, given in verdicts.items() if given) or ("!*",)), *barred), agents
-    )
+    return ("*", *(f"!{name}" for name, verdict in verdicts.items() if verdict == "deny"))
 
 
-def _parts(value: Mapping[str, Any]) -> Iterator[str]:
-    """Calls that a map denies of tools it does not deny whole."""
-    for name, said in value.items():
-        calls: Mapping[str, Any] = (
-            cast("Mapping[str, Any]", said) if isinstance(said, Mapping) else {}
+def _denied_calls(permission: Mapping[str, Any]) -> Iterator[str]:
+    """Yield excluding patterns for single calls of tools that are not denied whole."""
+    for name, verdict in permission.items():
+        tool = canonical_tool_name(name)
+        calls = _call_verdicts(verdict) or {}
+        if tool == "task" or calls.get("*") == "deny":
+            continue
+        yield from (
+            f"!{_check_pattern(f'{tool}({call})')}"
+            for call, call_verdict in calls.items()
+            if call_verdict == "deny"
         )
-        if (tool := canonical_tool_name(name)) != "task" and calls.get("*") != "deny":
-            yield from (
-                f"!{_inside(tool, what)}" for what, given in calls.items() if given == "deny"
-            )
 
 
-def _verdict(name: str, said: Any, notes: FileDiagnostics, line: int) -> bool:
-    """Whether an agent gets the tool."""
-    if isinstance(said, Mapping):
-        every = list(cast("Mapping[str, Any]", said).values())
-        if canonical_tool_name(name) == "task" and all(
-            one in ("allow", "ask", "deny") for one in every
-        ):
-            return any(one != "deny" for one in every)
-        whole = cast("Mapping[str, Any]", said).get("*") == "deny"
-        if whole and any(one != "deny" for one in every):
-            notes.add_warning(
-                line,
-                f"permission of {name}: what it allows of a tool it denies is not kept, so the agent does not get it",
-            )
-        unknown = [one for one in every if one not in ("allow", "ask", "deny")]
-        said = unknown or (
-            "deny" if whole or set(every) == {"deny"} else "ask" if "ask" in every else "allow"
+def _call_verdicts(value: Any) -> Mapping[str, Any] | None:
+    """Return the map of calls to verdicts, None when there is one verdict for all calls."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
+
+
+def _is_allowed(name: str, value: Any, diagnostics: FileDiagnostics, line: int) -> bool:
+    """Return whether the agent gets a tool. Raises ValueError for an unknown verdict."""
+    by_call = _call_verdicts(value)
+    verdicts = [value] if by_call is None else list(by_call.values())
+    unknown = [verdict for verdict in verdicts if verdict not in _VERDICTS]
+    if unknown:
+        raise ValueError(f"{name}: {unknown[0]!r} is not one of allow, ask, deny")
+    denies_all = all(verdict == "deny" for verdict in verdicts) and bool(verdicts)
+    if by_call is not None and canonical_tool_name(name) == "task":
+        return bool(verdicts) and not denies_all
+    if by_call is not None and by_call.get("*") == "deny" and not denies_all:
+        diagnostics.add_warning(
+            line,
+            f"permission of {name}: calls allowed of a denied tool are not supported, "
+            "so the agent does not get the tool",
         )
-    if said not in ("allow", "ask", "deny"):
-        raise ValueError(f"{name}: {said!r} is none of allow, ask, deny")
-    if said == "ask":
-        notes.add_note(line, f"permission of {name}: whether to ask is for the session to say")
-    return said != "deny"
+        denies_all = True
+    if "ask" in verdicts and not denies_all:
+        diagnostics.add_note(line, f"permission of {name}: the session decides when to ask")
+    return not denies_all
 
 
-def resolve_tool_name(name: str, known: Iterable[str], notes: FileDiagnostics, line: int) -> str:
-    """Our name, or pattern, for a tool; a warning for one that nobody knows."""
+def _resolve_pattern(
+    text: str, known: Iterable[str], diagnostics: FileDiagnostics, line: int
+) -> str:
+    """Return a pattern with our name of its tool. Raises ValueError for an unclear one."""
+    name, bracket, calls = text.partition("(")
+    is_excluded = name.startswith("!")
+    tool = resolve_tool_name(name.removeprefix("!"), known, diagnostics, line)
+    pattern = _check_pattern(f"{tool}{bracket}{calls}")
+    return f"!{pattern}" if is_excluded else pattern
+
+
+def _check_pattern(text: str) -> str:
+    """Return a pattern in its shortest form. Raises ValueError for an unclear one."""
+    pattern = parse_tool_pattern(text)
+    if not pattern.is_valid:
+        raise ValueError(f"{text}: is not a tool pattern; write for example bash(git:*)")
+    return f"{pattern.written_name}({pattern.calls})" if pattern.calls else pattern.written_name
+
+
+def resolve_tool_name(
+    name: str, known: Iterable[str], diagnostics: FileDiagnostics, line: int
+) -> str:
+    """Return our name, or pattern, of a tool; add a warning for an unknown one."""
     name = name.strip()
-    if found := _GEMINI_MCP.fullmatch(name):
-        name = f"mcp__{found[1]}__{found[2]}"
+    gemini = _GEMINI_MCP.fullmatch(name)
+    if gemini:
+        name = f"mcp__{gemini[1]}__{gemini[2]}"
     elif name in ("mcp_*", "mcp__*"):
         name = "mcp__*"
     elif name.startswith("mcp__") and name.count("__") == 1:
         name = f"{name}__*"
     if name == "*" or name.startswith("mcp__"):
         return name
-    tool = _NEAREST.get(canonical_tool_name(name), canonical_tool_name(name))
+    canonical = canonical_tool_name(name)
+    tool = _SIMILAR_TOOLS.get(canonical, canonical)
     if tool not in BUILTIN_TOOLS and tool not in known:
-        notes.add_warning(line, f"no tool is called {name!r} here")
+        diagnostics.add_warning(line, f"unknown tool {name!r}")
     return tool
 
 
-def _mapped(
-    value: Mapping[str, Any], known: Iterable[str], notes: FileDiagnostics, line: int
+def _parse_map(
+    value: Mapping[str, Any], known: Iterable[str], diagnostics: FileDiagnostics, line: int
 ) -> ToolsField:
-    if not all(isinstance(wanted, bool) for wanted in value.values()):
-        raise ValueError("is no map of names to true and false")
-    names = {name: resolve_tool_name(name, known, notes, line) for name in value}
+    if not all(isinstance(is_allowed, bool) for is_allowed in value.values()):
+        raise ValueError("is not a map of names to true and false")
+    tools = {name: resolve_tool_name(name, known, diagnostics, line) for name in value}
     if value.get("*") is False:
-        return ToolsField(tuple(names[name] for name, wanted in value.items() if wanted))
-    return ToolsField(("*", *(f"!{names[name]}" for name, wanted in value.items() if not wanted)))
+        return ToolsField(tuple(tools[name] for name, is_allowed in value.items() if is_allowed))
+    denied = (f"!{tools[name]}" for name, is_allowed in value.items() if not is_allowed)
+    return ToolsField(("*", *denied))
