@@ -38,7 +38,7 @@ async def shown(page: Any, script: Any, link: str = "") -> AsyncGenerator[None]:
 
 
 async def chosen(page: Any) -> tuple[str, int, str, str]:
-    at = await page.run("app.at")
+    at = await page.run("app.selection")
     return at["run"], at["turn"], at["call"], at["tab"]
 
 
@@ -132,14 +132,14 @@ async def test_the_page_folds_as_every_other_screen_does(page: Any, scripts: Any
     }
     book = compute_ledger(script.events)
     async with shown(page, script):
-        run = "[run.state, run.turn, run.tools, run.failed, run.usage.input, run.usage.output, total(run.below)]"
+        run = "[run.state, run.turn, run.tools, run.failed, run.usage.input, run.usage.output, totalTokens(run.below)]"
         assert (
             await page.run(
                 f"Object.fromEntries([...app.fold.runs.values()].map(run => [run.id, {run}]))"
             )
             == runs
         )
-        assert await page.run("ledgerOf(app.fold)") == {
+        assert await page.run("computeLedger(app.fold)") == {
             "children": book.children,
             "takenLines": book.taken_lines,
             "takenBytes": book.taken_bytes,
@@ -193,7 +193,7 @@ async def test_the_context_at_a_step_is_what_the_model_saw(page: Any, scripts: A
 CONTEXTS = """
     Object.fromEntries([...app.fold.runs.values()].flatMap(run => run.items.filter(step => step.kind === "turn").map(step => [
         `${run.id} ${step.turn}`,
-        contextAt(app.fold, run, step.turn).filter(block => block.kind !== "system" && block.kind !== "tools").map(block => block.text),
+        contextBlocks(app.fold, run, step.turn).filter(block => block.kind !== "system" && block.kind !== "tools").map(block => block.text),
     ])))
 """
 
@@ -239,7 +239,7 @@ async def test_a_link_leads_to_a_call_and_back_leads_back(page: Any, scripts: An
         await page.click(".path button")
         assert (await chosen(page))[0] == "1"
         await page.run("history.back()")
-        await page.until("app.at.run === '1.3.20'")
+        await page.until("app.selection.run === '1.3.20'")
         assert await page.run("location.hash.includes('1.3.20')") and "token" not in await page.run(
             "location.href"
         )
@@ -259,7 +259,7 @@ async def test_search_filters_and_keys(page: Any, scripts: Any) -> None:
         assert await page.run("document.getElementById('hits').hidden")
 
         await page.run(
-            "document.getElementById('query').blur(); app.go({ run: '1', turn: 0, call: '', tab: 'transcript' })"
+            "document.getElementById('query').blur(); app.navigate({ run: '1', turn: 0, call: '', tab: 'transcript' })"
         )
         await page.press("ArrowDown")
         first = (await chosen(page))[0]
@@ -280,7 +280,7 @@ async def test_search_filters_and_keys(page: Any, scripts: Any) -> None:
             in "".join(await texts(page, ".item.chosen .word, .item.chosen .retry")) + "error"
         )
         assert await page.run(
-            "(item => item.result?.error || item.retries?.length > 0)(app.shown.find(isChosen))"
+            "(item => item.result?.error || item.retries?.length > 0)(app.shown.find(isSelected))"
         )
 
         await page.click(".chip.refused")
@@ -349,19 +349,19 @@ async def test_what_somebody_went_back_behind_is_marked(page: Any, scripts: Any)
     script.closed()
     async with shown(page, script, "&run=2"):
         assert await page.run(
-            "[...app.fold.runs.values()].filter(run => leftBehind(app.fold, run)).map(run => run.id)"
+            "[...app.fold.runs.values()].filter(run => isAbandoned(app.fold, run)).map(run => run.id)"
         ) == [
             "2",
             "2.1.1",
             "2.1.2",
         ]
         assert len(await texts(page, ".row.left")) == 3 and await texts(page, ".behind") == [
-            "left behind"
+            "abandoned"
         ]
-        assert await texts(page, "#head .badge.left") == ["left behind"]
+        assert await texts(page, "#head .badge.left") == ["abandoned"]
         await page.picture(PICTURES / "left-behind.png")
-        await page.run("app.go({ run: '3' })")
-        assert await texts(page, "#head .badge.left") == [] and "goes on from run 1" in "".join(
+        await page.run("app.navigate({ run: '3' })")
+        assert await texts(page, "#head .badge.left") == [] and "continues run 1" in "".join(
             await texts(page, "#body")
         )
 
@@ -376,10 +376,10 @@ async def test_a_run_that_compacts_is_called_what_it_is_and_its_past_is_what_the
     script.root("3", "And what is tested?", 1, 1, continues="2")
     script.closed()
     async with shown(page, script, "&run=3&tab=context"):
-        titles = await page.run("app.fold.roots.map(titleOf)")
+        titles = await page.run("app.fold.roots.map(runTitle)")
         assert titles == [
             "What is promised?",
-            "the conversation, told in short",
+            "summary of the conversation",
             "And what is tested?",
         ]
         assert await page.run("app.fold.roots.every(run => !run.left)")
@@ -415,7 +415,7 @@ async def test_a_night_between_a_kill_and_the_resume_is_drawn_short(
 async def test_the_axis_has_room_for_its_words_whatever_the_time(page: Any, scripts: Any) -> None:
     async with shown(page, scripts.large()):
         for span in (0.004, 3, 142, 90_000, 5_000_000, 900_000_000):
-            assert await page.run(f"tickOf({span}, 260)") >= 64 / 260 * span
+            assert await page.run(f"chooseTickStep({span}, 260)") >= 64 / 260 * span
 
 
 async def test_a_session_that_was_cut_off_does_not_go_on_in_a_file(
@@ -444,7 +444,7 @@ async def test_hostile_text_hurts_nobody_served_or_in_a_file(
     script = scripts.hostile()
     async with shown(page, script):
         for tab in ("context", "ledger", "transcript"):
-            await page.run(f"app.go({{ tab: '{tab}' }})")
+            await page.run(f"app.navigate({{ tab: '{tab}' }})")
             assert await page.run("window.hurt") is None
             assert (
                 await page.run(

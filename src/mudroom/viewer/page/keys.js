@@ -1,46 +1,52 @@
-// Keys, pointers and the size of the window: what a person does, as intents of the page.
+// Keyboard and pointer input: maps keys to functions of the page, and moves the divider.
 "use strict";
 
-const PRESSED = {
-  ArrowDown: () => choose(app.waterfall.beside(1)),
-  ArrowUp: () => choose(app.waterfall.beside(-1)),
-  ArrowRight: () => app.run && (app.waterfall.toggle(app.run, false) || choose(app.run.children[0])),
-  ArrowLeft: () => app.run && (app.waterfall.toggle(app.run, true) || choose(app.fold.runs.get(app.run.parent))),
-  j: () => app.step(1),
-  k: () => app.step(-1),
-  e: () => app.nextError(),
-  Enter: () => enter(),
-  1: () => app.go({ tab: "transcript" }),
-  2: () => app.go({ tab: "context" }),
-  3: () => app.go({ tab: "ledger" }),
+const SESSION_KEYS = {
+  ArrowDown: () => selectRun(app.waterfall.neighbour(1)),
+  ArrowUp: () => selectRun(app.waterfall.neighbour(-1)),
+  ArrowRight: () =>
+    app.run && (app.waterfall.toggle(app.run, false) || selectRun(app.run.children[0])),
+  ArrowLeft: () =>
+    app.run &&
+    (app.waterfall.toggle(app.run, true) || selectRun(app.fold.runs.get(app.run.parent))),
+  j: () => app.selectStep(1),
+  k: () => app.selectStep(-1),
+  e: () => app.selectNextError(),
+  Enter: () => openSelectedChild(),
+  1: () => app.navigate({ tab: "transcript" }),
+  2: () => app.navigate({ tab: "context" }),
+  3: () => app.navigate({ tab: "ledger" }),
   n: () => app.search.step(1),
   N: () => app.search.step(-1),
   "+": () => app.waterfall.zoom(0.5),
   "=": () => app.waterfall.zoom(0.5),
   "-": () => app.waterfall.zoom(2),
   0: () => app.waterfall.pan(0, Infinity),
-  "[": () => app.divide($("runs").offsetWidth - 40),
-  "]": () => app.divide($("runs").offsetWidth + 40),
+  "[": () => app.setDivider($("runs").offsetWidth - 40),
+  "]": () => app.setDivider($("runs").offsetWidth + 40),
 };
 
-const EVERYWHERE = {
+const GLOBAL_KEYS = {
   "/": () => $("query").focus(),
-  "?": () => help(),
-  t: () => app.theme({ "": "light", light: "dark", dark: "" }[document.documentElement.dataset.theme ?? ""]),
-  Escape: () => escape(),
+  "?": () => showHelp(),
+  t: () =>
+    app.setTheme(
+      { "": "light", light: "dark", dark: "" }[document.documentElement.dataset.theme ?? ""],
+    ),
+  Escape: () => clearSelection(),
 };
 
-const choose = (run) => run && app.go({ run: run.id, turn: 0, call: "" });
+const selectRun = (run) => run && app.navigate({ run: run.id, turn: 0, call: "" });
 
-const enter = () => {
-  const child = app.run?.calls.get(app.at.call)?.child;
-  if (child) choose(child);
+const openSelectedChild = () => {
+  const child = app.run?.calls.get(app.selection.call)?.child;
+  if (child) selectRun(child);
   else $("body").focus();
 };
 
-const escape = () => {
+const clearSelection = () => {
   if (!app.fold) return;
-  if (filtering(app.filter)) {
+  if (isFiltering(app.filter)) {
     Object.assign(app.filter, { errors: false, refused: false, tool: "" });
     return app.draw({ seek: true });
   }
@@ -48,47 +54,94 @@ const escape = () => {
   $("rows").focus();
 };
 
-const help = () => {
+const showHelp = () => {
   const dialog = $("help");
   const close = () => dialog.close();
-  fill(dialog, h("h2", null, "Keys"), h("dl", null, KEYS.map(([keys, words]) => [h("dt", null, keys.split(" ").map((key) => h("kbd", null, key))), h("dd", null, words)])), h("button", { class: "more", click: close }, "close"));
+  setChildren(
+    dialog,
+    h("h2", null, "Keys"),
+    h(
+      "dl",
+      null,
+      KEY_HELP.map(([keys, words]) => [
+        h(
+          "dt",
+          null,
+          keys.split(" ").map((key) => h("kbd", null, key)),
+        ),
+        h("dd", null, words),
+      ]),
+    ),
+    h("button", { class: "more", click: close }, "close"),
+  );
   dialog.showModal();
 };
 
-const listen = () => {
+const installListeners = () => {
   document.addEventListener("keydown", (event) => {
     const at = event.target instanceof Element ? event.target : document.body;
     if ($("help").open && event.key === "Escape") return $("help").close();
-    if (event.ctrlKey || event.metaKey || event.altKey || $("help").open || at.matches("input, select, textarea")) return;
+    if (
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey ||
+      $("help").open ||
+      at.matches("input, select, textarea")
+    )
+      return;
     const arrows = event.key.startsWith("Arrow");
-    if ((arrows && at.closest("#body, #split")) || (event.key === "Enter" && at.matches("button, a, summary"))) return;
-    const act = EVERYWHERE[event.key] ?? (app.fold ? PRESSED[event.key] : null);
+    if (
+      (arrows && at.closest("#body, #split")) ||
+      (event.key === "Enter" && at.matches("button, a, summary"))
+    )
+      return;
+    const act = GLOBAL_KEYS[event.key] ?? (app.fold ? SESSION_KEYS[event.key] : null);
     if (!act) return;
     event.preventDefault();
     act();
   });
-  window.addEventListener("hashchange", () => app.follow());
-  window.addEventListener("popstate", () => app.follow());
-  document.addEventListener("pointerdown", (event) => event.target.closest("#hits, #find") || app.search.open(false));
-  $("theme").addEventListener("click", EVERYWHERE.t);
-  $("keys").addEventListener("click", help);
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => app.waterfall.redraw());
-  divider();
+  window.addEventListener("hashchange", () => app.showAddress());
+  window.addEventListener("popstate", () => app.showAddress());
+  document.addEventListener(
+    "pointerdown",
+    (event) => event.target.closest("#hits, #find") || app.search.open(false),
+  );
+  $("theme").addEventListener("click", GLOBAL_KEYS.t);
+  $("keys").addEventListener("click", showHelp);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () =>
+    app.waterfall.redraw(),
+  );
+  installDivider();
   const views = { runs: "Runs", time: "Timeline", reader: "Transcript" };
-  fill($("views"), Object.entries(views).map(([name, words]) => h("button", { "data-view": name, "aria-current": String(name === "runs"), click: () => app.view(name) }, words)));
-  if (app.given) $("brand").removeAttribute("href");
+  setChildren(
+    $("views"),
+    Object.entries(views).map(([name, words]) =>
+      h(
+        "button",
+        {
+          "data-view": name,
+          "aria-current": String(name === "runs"),
+          click: () => app.showPane(name),
+        },
+        words,
+      ),
+    ),
+  );
+  if (app.embedded) $("brand").removeAttribute("href");
 };
 
-const divider = () => {
+const installDivider = () => {
   const split = $("split");
   split.addEventListener("pointerdown", (event) => {
     split.setPointerCapture(event.pointerId);
-    const move = (at) => app.divide(at.clientX);
+    const move = (at) => app.setDivider(at.clientX);
     split.addEventListener("pointermove", move);
-    split.addEventListener("pointerup", () => split.removeEventListener("pointermove", move), { once: true });
+    split.addEventListener("pointerup", () => split.removeEventListener("pointermove", move), {
+      once: true,
+    });
   });
   split.addEventListener("keydown", (event) => {
     const by = { ArrowLeft: -24, ArrowRight: 24 }[event.key];
-    if (by) app.divide($("runs").offsetWidth + by);
+    if (by) app.setDivider($("runs").offsetWidth + by);
   });
 };

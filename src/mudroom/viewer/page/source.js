@@ -1,28 +1,29 @@
-// Where events come from: the server, live, or the file this page was exported into.
+// Sources of events: the server, live, or the exported file that contains this page.
 "use strict";
 
-/** The session inside this file, null where a server is to be asked. */
-const given = () => {
+/** Return the session in this file, null if the page comes from a server. */
+const readEmbeddedSession = () => {
   const node = $("embedded");
   return node ? { session: node.dataset.session, ...JSON.parse(node.textContent) } : null;
 };
 
-const ask = async (path) => {
+const fetchJson = async (path) => {
   const answer = await fetch(path, { headers: { Accept: "application/json" } });
   if (!answer.ok) throw new Error((await answer.text()).trim() || `HTTP ${answer.status}`);
   return answer.json();
 };
 
-const sessionsThere = () => ask("api/sessions");
+const fetchSessions = () => fetchJson("api/sessions");
 
-/** Follow a session: first what is recorded, page by page, then what comes, for as long as it is not closed.
+/** Reads a session from the server: first its recorded events, then new ones until it is closed.
  *
- * on.events([[number, event], …]), on.ready(), on.trouble(words), on.line(whether the server can be reached).
+ * Calls on.events([[position, event], …]), on.ready() after the recorded events, on.failure(text),
+ * and on.connection(true or false) when the server becomes reachable or unreachable.
  */
 class Feed {
   constructor(session, on) {
     Object.assign(this, { session, on, last: 0, ended: false });
-    this.#recorded();
+    this.#loadRecorded();
   }
 
   close() {
@@ -30,45 +31,49 @@ class Feed {
     this.stream?.close();
   }
 
-  async #recorded() {
+  async #loadRecorded() {
     try {
-      for (let more = true; more && !this.ended; ) {
-        const page = await ask(`api/sessions/${encodeURIComponent(this.session)}/events?after=${this.last}`);
+      for (let more = true; more && !this.ended;) {
+        const page = await fetchJson(
+          `api/sessions/${encodeURIComponent(this.session)}/events?after=${this.last}`,
+        );
         if (this.ended) return;
-        this.#take(page.events);
+        this.#deliver(page.events);
         more = page.more;
-        if (page.error) this.on.trouble(page.error);
+        if (page.error) this.on.failure(page.error);
         if (page.error) this.ended = true;
       }
     } catch (error) {
-      this.on.trouble(String(error.message ?? error));
+      this.on.failure(String(error.message ?? error));
       this.ended = true;
     }
     this.on.ready();
-    if (!this.ended) this.#follow();
+    if (!this.ended) this.#followLive();
   }
 
-  #follow() {
-    this.stream = new EventSource(`api/sessions/${encodeURIComponent(this.session)}/live?after=${this.last}`);
+  #followLive() {
+    this.stream = new EventSource(
+      `api/sessions/${encodeURIComponent(this.session)}/live?after=${this.last}`,
+    );
     let waiting = [];
-    this.stream.onopen = () => this.on.line(true);
-    this.stream.onerror = () => this.on.line(false);
+    this.stream.onopen = () => this.on.connection(true);
+    this.stream.onerror = () => this.on.connection(false);
     this.stream.onmessage = (message) => {
       if (!waiting.length)
         requestAnimationFrame(() => {
           const events = waiting;
           waiting = [];
-          if (!this.ended) this.#take(events);
+          if (!this.ended) this.#deliver(events);
         });
       waiting.push([Number(message.lastEventId), JSON.parse(message.data)]);
     };
     this.stream.addEventListener("failure", (message) => {
-      this.on.trouble(JSON.parse(message.data));
+      this.on.failure(JSON.parse(message.data));
       this.close();
     });
   }
 
-  #take(events) {
+  #deliver(events) {
     if (!events.length) return;
     this.last = events.at(-1)[0];
     this.on.events(events);

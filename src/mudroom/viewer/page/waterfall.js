@@ -1,94 +1,61 @@
-// The tree of runs, and beside each run its lane on one common time: above the model's time, below the tools'.
+// The tree of runs with a timeline lane per run: model calls in the upper half of a lane, tool
+// calls in the lower half.
 "use strict";
 
-const ROW = 42;
-
-const TICKS = [0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1800, 3600, 7200, 21600, 86400];
-
-/** Seconds from one mark of the axis to the next, so that there is room for a word at each. */
-const tickOf = (span, width) => {
-  const least = (64 / width) * span;
-  return TICKS.find((each) => each >= least) ?? Math.ceil(least / 86400) * 86400;
-};
-
-/** Time on the screen. Between root runs, and while nobody had the session open, nothing happens: a pause is drawn short. */
-class Scale {
-  constructor(fold, now) {
-    const spans = fold.roots.map((run) => [run.started, run.finished || (app.live ? now : run.lastAt)]).sort((a, b) => a[0] - b[0]);
-    const busy = [];
-    for (const [from, to] of spans) {
-      const last = busy.at(-1);
-      if (last && from <= last[1]) last[1] = Math.max(last[1], to);
-      else busy.push([from, to]);
-    }
-    for (const [from, to] of fold.pauses) {
-      const at = busy.findIndex((piece) => piece[0] < from && to < piece[1]);
-      if (at >= 0) busy.splice(at, 1, [busy[at][0], from], [to, busy[at][1]]);
-    }
-    const sum = busy.reduce((all, [from, to]) => all + to - from, 0) || 1;
-    this.pieces = [];
-    let at = 0;
-    busy.forEach(([from, to], n) => {
-      if (n) at += Math.min(from - busy[n - 1][1], sum * 0.02);
-      this.pieces.push({ from, to, at });
-      at += to - from;
-    });
-    this.length = at || 1;
-  }
-
-  /** Seconds of drawn time that a moment lies after the beginning. */
-  of(moment) {
-    let found = this.pieces[0];
-    for (const piece of this.pieces) if (piece.from <= moment) found = piece;
-    return found ? found.at + Math.min(Math.max(moment - found.from, 0), found.to - found.from) : 0;
-  }
-}
+const ROW_HEIGHT = 42;
 
 class Waterfall {
   constructor() {
-    this.folded = new Set(); // ids of runs whose children are not shown
+    this.collapsed = new Set(); // ids of runs whose children are hidden
     this.shown = [];
-    this.stamp = 0; // counts up when every lane has to be drawn anew
-    this.view = null; // [from, to] in drawn seconds, null is everything
+    this.stamp = 0; // increases when all lanes must be redrawn
+    this.view = null; // [from, to] in drawn seconds, null for all
     this.rows = $("rows");
-    this.list = new VirtualList(this.rows, { render: (row) => this.#row(row), guess: () => ROW, overscan: 200, fixed: true });
-    this.known = new Map(); // run id -> its row, kept so that the list can tell what has changed
-    this.rows.addEventListener("click", (event) => this.#clicked(event));
-    this.rows.addEventListener("mousemove", (event) => this.#hovered(event));
-    this.rows.addEventListener("mouseleave", () => app.tip(null));
+    this.list = new VirtualList(this.rows, {
+      render: (row) => this.#drawRow(row),
+      estimateHeight: () => ROW_HEIGHT,
+      overscan: 200,
+      fixed: true,
+    });
+    this.rowsById = new Map(); // run id -> row; the list compares its version
+    this.rows.addEventListener("click", (event) => this.#onClick(event));
+    this.rows.addEventListener("mousemove", (event) => this.#onHover(event));
+    this.rows.addEventListener("mouseleave", () => app.showTooltip(null));
     this.rows.addEventListener("dblclick", (event) => this.#zoomTo(event));
-    this.rows.addEventListener("wheel", (event) => this.#wheeled(event), { passive: false });
+    this.rows.addEventListener("wheel", (event) => this.#onWheel(event), { passive: false });
     new ResizeObserver(() => this.redraw()).observe(this.rows);
   }
 
-  /** Show the fold as it stands. */
+  /** Draw the fold. */
   draw() {
     const { fold } = app;
     const length = this.scale?.length;
-    this.scale = new Scale(fold, app.now());
-    this.width ||= $("axis").querySelector("canvas").clientWidth; // of all lanes, asked for once
+    this.scale = new TimeScale(fold, app.now());
+    this.width ||= $("axis").querySelector("canvas").clientWidth; // the same for all lanes
     if (this.scale.length !== length) this.stamp++;
-    const wanted = filtering(app.filter) ? this.#matching(fold) : null;
+    const wanted = isFiltering(app.filter) ? this.#matchingRuns(fold) : null;
     this.shown = [];
     const walk = (runs, depth) => {
       for (const run of runs) {
         if (wanted && !wanted.has(run.id)) continue;
-        const row = this.known.get(run.id) ?? { run };
-        this.known.set(run.id, row);
+        const row = this.rowsById.get(run.id) ?? { run };
+        this.rowsById.set(run.id, row);
         row.depth = depth;
-        row.version = `${run.version} ${this.stamp}${app.at.run === run.id ? ` ${app.at.turn}` : ""}`;
+        row.version = `${run.version} ${this.stamp}${app.selection.run === run.id ? ` ${app.selection.turn}` : ""}`;
         this.shown.push(row);
-        if (!this.folded.has(run.id)) walk(run.children, depth + 1);
+        if (!this.collapsed.has(run.id)) walk(run.children, depth + 1);
       }
     };
     walk(fold.roots, 0);
     this.list.set(this.shown);
-    this.rows.setAttribute("aria-activedescendant", `row-${app.at.run}`);
-    $("count").textContent = wanted ? `${grouped(this.shown.length)} of ${plural(fold.runs.size, "run")}` : plural(fold.runs.size, "run");
-    this.#axis();
+    this.rows.setAttribute("aria-activedescendant", `row-${app.selection.run}`);
+    $("count").textContent = wanted
+      ? `${formatCount(this.shown.length)} of ${plural(fold.runs.size, "run")}`
+      : plural(fold.runs.size, "run");
+    this.#drawAxis();
   }
 
-  /** Draw all again: width, theme, zoom or time have changed. */
+  /** Redraw all, after a change of width, theme, zoom or time. */
   redraw() {
     this.stamp++;
     this.width = 0;
@@ -96,24 +63,27 @@ class Waterfall {
     if (app.fold) this.draw();
   }
 
-  /** Bring a run into view, whatever it is folded into. */
+  /** Scroll to a run and expand its ancestors. */
   show(run) {
-    const folded = ancestors(app.fold, run).filter((above) => this.folded.delete(above.id));
+    const folded = ancestors(app.fold, run).filter((above) => this.collapsed.delete(above.id));
     if (folded.length) this.redraw();
-    this.list.show(this.shown.findIndex((row) => row.run === run), { align: "near" });
+    this.list.show(
+      this.shown.findIndex((row) => row.run === run),
+      { align: "near" },
+    );
   }
 
-  /** The run so many rows further down. */
-  beside(step) {
-    const at = this.shown.findIndex((row) => row.run.id === app.at.run);
+  /** Return the run `step` rows further down. */
+  neighbour(step) {
+    const at = this.shown.findIndex((row) => row.run.id === app.selection.run);
     return this.shown[Math.max(0, Math.min(this.shown.length - 1, at + step))]?.run;
   }
 
-  toggle(run, fold = !this.folded.has(run.id)) {
+  toggle(run, fold = !this.collapsed.has(run.id)) {
     if (!run.children.length) return false;
-    const was = this.folded.has(run.id);
-    if (fold) this.folded.add(run.id);
-    else this.folded.delete(run.id);
+    const was = this.collapsed.has(run.id);
+    if (fold) this.collapsed.add(run.id);
+    else this.collapsed.delete(run.id);
     if (was !== fold) this.redraw();
     return was !== fold;
   }
@@ -131,54 +101,100 @@ class Waterfall {
     this.redraw();
   }
 
-  #matching(fold) {
+  #matchingRuns(fold) {
     const wanted = new Set();
     for (const run of fold.runs.values()) {
-      if (!run.items.some((item) => matches(item, app.filter))) continue;
+      if (!run.items.some((item) => matchesFilter(item, app.filter))) continue;
       wanted.add(run.id);
       for (const above of ancestors(fold, run)) wanted.add(above.id);
     }
     return wanted;
   }
 
-  #row(row) {
+  #drawRow(row) {
     const { run, depth } = row;
-    const chosen = run.id === app.at.run;
+    const chosen = run.id === app.selection.run;
     const fold = run.children.length > 0;
-    const left = leftBehind(app.fold, run);
+    const left = isAbandoned(app.fold, run);
     const figures = [
       run.tools ? plural(run.tools, "tool") : "",
-      `${tokens(total(run.usage))}${total(run.below) ? ` +${tokens(total(run.below))}` : ""}`,
-      run.usd === null ? "" : money(run.usd),
-      seconds(Math.max(0, (run.finished || (app.live ? app.now() : run.lastAt)) - run.started)),
+      `${formatTokens(totalTokens(run.usage))}${totalTokens(run.below) ? ` +${formatTokens(totalTokens(run.below))}` : ""}`,
+      run.usd === null ? "" : formatMoney(run.usd),
+      formatSeconds(
+        Math.max(0, (run.finished || (app.live ? app.now() : run.lastAt)) - run.started),
+      ),
     ].filter(Boolean);
     const canvas = h("canvas", { class: "lane", "aria-hidden": "true" });
     const node = h(
       "div",
-      { class: `row${chosen ? " chosen" : ""}${left ? " left" : ""}`, id: `row-${run.id}`, role: "treeitem", "aria-level": depth + 1, "aria-selected": String(chosen), "aria-expanded": fold ? String(!this.folded.has(run.id)) : null, "data-run": run.id },
+      {
+        class: `row${chosen ? " chosen" : ""}${left ? " left" : ""}`,
+        id: `row-${run.id}`,
+        role: "treeitem",
+        "aria-level": depth + 1,
+        "aria-selected": String(chosen),
+        "aria-expanded": fold ? String(!this.collapsed.has(run.id)) : null,
+        "data-run": run.id,
+      },
       h(
         "div",
         { class: "cell", style: { "--depth": String(depth) } },
-        fold ? h("button", { class: "fold", tabindex: "-1", "aria-label": this.folded.has(run.id) ? "Open" : "Close" }, this.folded.has(run.id) ? "▸" : "▾") : h("i", { class: "leaf" }),
-        mark(run),
-        h("div", { class: "words" }, h("div", { class: "first" }, h("b", { style: { "--hue": String(hueOf(run.agent)) } }, run.agent), " ", oneLine(titleOf(run), 120)), h("div", { class: "second" }, h("span", { class: `state ${stateOf(run, app.live)}` }, outcome(run)), h("span", null, figures.join(" · ")), run.failed - run.refused > 0 && h("span", { class: "failed" }, plural(run.failed - run.refused, "error")), run.refused > 0 && h("span", { class: "refused" }, `${run.refused} refused`), run.retries > 0 && h("span", { class: "retried" }, run.retries === 1 ? "1 retry" : `${run.retries} retries`), run.left && h("span", { class: "behind" }, "left behind"))),
+        fold
+          ? h(
+              "button",
+              {
+                class: "fold",
+                tabindex: "-1",
+                "aria-label": this.collapsed.has(run.id) ? "Open" : "Close",
+              },
+              this.collapsed.has(run.id) ? "▸" : "▾",
+            )
+          : h("i", { class: "leaf" }),
+        drawStateDot(run),
+        h(
+          "div",
+          { class: "words" },
+          h(
+            "div",
+            { class: "first" },
+            h("b", { style: { "--hue": String(agentHue(run.agent)) } }, run.agent),
+            " ",
+            oneLine(runTitle(run), 120),
+          ),
+          h(
+            "div",
+            { class: "second" },
+            h("span", { class: `state ${displayState(run, app.live)}` }, runOutcome(run)),
+            h("span", null, figures.join(" · ")),
+            run.failed - run.refused > 0 &&
+              h("span", { class: "failed" }, plural(run.failed - run.refused, "error")),
+            run.refused > 0 && h("span", { class: "refused" }, `${run.refused} refused`),
+            run.retries > 0 &&
+              h(
+                "span",
+                { class: "retried" },
+                run.retries === 1 ? "1 retry" : `${run.retries} retries`,
+              ),
+            run.left && h("span", { class: "behind" }, "abandoned"),
+          ),
+        ),
       ),
       canvas,
     );
-    this.#lane(canvas, run);
+    this.#drawLane(canvas, run);
     return node;
   }
 
-  #lane(canvas, run) {
+  #drawLane(canvas, run) {
     const width = this.width;
-    const context = this.#paper(canvas, ROW);
+    const context = this.#prepareCanvas(canvas, ROW_HEIGHT);
     if (!context) return;
     const colour = this.#palette();
     const end = run.finished || (app.live ? app.now() : run.lastAt);
     const [left, right] = [this.#x(run.started, width), this.#x(end, width)];
     context.fillStyle = run.report || app.live ? colour.life : colour.lost;
     context.beginPath();
-    context.roundRect(left - 2, 7, Math.max(right - left + 4, 5), ROW - 14, 4);
+    context.roundRect(left - 2, 7, Math.max(right - left + 4, 5), ROW_HEIGHT - 14, 4);
     context.fill();
     for (const span of run.spans) {
       const from = this.#x(span.from, width);
@@ -186,9 +202,20 @@ class Waterfall {
       if (from > width || from + wide < 0) continue;
       const model = span.kind === "model";
       const waits = !model && span.item.tool === "task";
-      const chosen = run.id === app.at.run && span.turn === app.at.turn;
-      context.fillStyle = model ? (span.failed ? colour.failed : colour.model) : span.item.refused ? colour.refused : span.item.result?.error ? colour.failed : waits ? colour.wait : colour.tool;
-      context.globalAlpha = !app.at.turn || chosen || run.id !== app.at.run ? 1 : 0.45;
+      const chosen = run.id === app.selection.run && span.turn === app.selection.turn;
+      context.fillStyle = model
+        ? span.failed
+          ? colour.failed
+          : colour.model
+        : span.item.refused
+          ? colour.refused
+          : span.item.result?.error
+            ? colour.failed
+            : waits
+              ? colour.wait
+              : colour.tool;
+      context.globalAlpha =
+        !app.selection.turn || chosen || run.id !== app.selection.run ? 1 : 0.45;
       if (model) context.fillRect(from, 11, wide, 8);
       else context.fillRect(from, waits ? 26 : 23, wide, waits ? 2 : 8);
     }
@@ -204,13 +231,13 @@ class Waterfall {
     }
   }
 
-  #axis() {
+  #drawAxis() {
     const canvas = $("axis").querySelector("canvas");
     const width = this.width;
-    const context = this.#paper(canvas, 26);
+    const context = this.#prepareCanvas(canvas, 26);
     if (!context) return;
     const [from, to] = this.view ?? [0, this.scale.length];
-    const step = tickOf(to - from, width);
+    const step = chooseTickStep(to - from, width);
     const colour = this.#palette();
     context.font = `11px ${colour.font}`;
     let free = 0;
@@ -219,7 +246,7 @@ class Waterfall {
       context.fillStyle = colour.faint;
       context.fillRect(Math.round(x), 19, 1, 7);
       context.fillStyle = colour.dim;
-      const word = tick === 0 ? "0" : step % 86400 === 0 ? `${tick / 86400}d` : seconds(tick);
+      const word = tick === 0 ? "0" : step % 86400 === 0 ? `${tick / 86400}d` : formatSeconds(tick);
       const long = context.measureText(word).width;
       const at = Math.min(x + 4, width - long - 2);
       if (at < free) continue;
@@ -228,7 +255,7 @@ class Waterfall {
     }
   }
 
-  #paper(canvas, height) {
+  #prepareCanvas(canvas, height) {
     const { width } = this;
     if (!width) return null;
     const dense = window.devicePixelRatio || 1;
@@ -241,7 +268,7 @@ class Waterfall {
 
   #x(moment, width) {
     const [from, to] = this.view ?? [0, this.scale.length];
-    return ((this.scale.of(moment) - from) / (to - from)) * (width - 16) + 8;
+    return ((this.scale.positionOf(moment) - from) / (to - from)) * (width - 16) + 8;
   }
 
   #palette() {
@@ -251,62 +278,90 @@ class Waterfall {
       probe.style.color = `var(--${name})`;
       return getComputedStyle(probe).color;
     };
-    const names = ["model", "tool", "wait", "failed", "refused", "retried", "life", "lost", "faint", "dim"];
-    this.colours = { ...Object.fromEntries(names.map((name) => [name, read(name)])), font: getComputedStyle(probe).fontFamily };
+    const names = [
+      "model",
+      "tool",
+      "wait",
+      "failed",
+      "refused",
+      "retried",
+      "life",
+      "lost",
+      "faint",
+      "dim",
+    ];
+    this.colours = {
+      ...Object.fromEntries(names.map((name) => [name, read(name)])),
+      font: getComputedStyle(probe).fontFamily,
+    };
     probe.remove();
     return this.colours;
   }
 
-  /** The span of a lane under the pointer. */
-  #under(event) {
+  /** Return the run and the span of its lane under the pointer. */
+  #spanAt(event) {
     const canvas = event.target.closest?.("canvas.lane");
     const run = app.fold?.runs.get(event.target.closest?.(".row")?.dataset.run);
     if (!canvas || !run) return { run, span: null };
     const area = canvas.getBoundingClientRect();
     const x = event.clientX - area.left;
-    const below = event.clientY - area.top > ROW / 2;
+    const below = event.clientY - area.top > ROW_HEIGHT / 2;
     const end = run.finished || (app.live ? app.now() : run.lastAt);
     let best = null;
     let nearest = 4;
     for (const span of run.spans) {
       const [from, to] = [this.#x(span.from, area.width), this.#x(span.to || end, area.width)];
-      const away = Math.max(from - x, x - to, 0) + ((span.kind === "tool") === below ? 0 : 2) + (span.item?.tool === "task" ? 1 : 0);
+      const away =
+        Math.max(from - x, x - to, 0) +
+        ((span.kind === "tool") === below ? 0 : 2) +
+        (span.item?.tool === "task" ? 1 : 0);
       if (away < nearest) [best, nearest] = [span, away];
     }
     return { run, span: best, canvas };
   }
 
-  #clicked(event) {
-    const { run, span } = this.#under(event);
+  #onClick(event) {
+    const { run, span } = this.#spanAt(event);
     if (!run) return;
     if (event.target.closest(".fold")) return void this.toggle(run);
-    app.go({ run: run.id, turn: span ? span.turn : 0, call: span?.item?.id ?? "" });
+    app.navigate({ run: run.id, turn: span ? span.turn : 0, call: span?.item?.id ?? "" });
   }
 
-  #hovered(event) {
-    const { span } = this.#under(event);
-    if (!span) return app.tip(null);
-    const length = seconds((span.to || app.now()) - span.from);
-    const what = span.kind === "model" ? `model, turn ${span.turn}${span.failed ? ": failed" : ""}` : `${span.item.call.name} ${telling(span.item.call)}`;
+  #onHover(event) {
+    const { span } = this.#spanAt(event);
+    if (!span) return app.showTooltip(null);
+    const length = formatSeconds((span.to || app.now()) - span.from);
+    const what =
+      span.kind === "model"
+        ? `model, turn ${span.turn}${span.failed ? ": failed" : ""}`
+        : `${span.item.call.name} ${callTitle(span.item.call)}`;
     const how = span.item?.refused ? " · refused" : span.item?.result?.error ? " · error" : "";
-    app.tip(event, `${oneLine(what, 90)} · ${length}${how}`);
+    app.showTooltip(event, `${oneLine(what, 90)} · ${length}${how}`);
   }
 
   #zoomTo(event) {
-    const { run, canvas } = this.#under(event);
+    const { run, canvas } = this.#spanAt(event);
     if (!run || !canvas) return;
-    const [from, to] = [this.scale.of(run.started), this.scale.of(run.finished || run.lastAt)];
+    const [from, to] = [
+      this.scale.positionOf(run.started),
+      this.scale.positionOf(run.finished || run.lastAt),
+    ];
     const margin = Math.max((to - from) * 0.04, 0.01);
     this.view ? this.pan(0, this.scale.length) : this.pan(from - margin, to - from + 2 * margin);
   }
 
-  #wheeled(event) {
+  #onWheel(event) {
     const canvas = event.target.closest?.("canvas.lane");
-    const sideways = event.shiftKey ? event.deltaY : Math.abs(event.deltaX) > Math.abs(event.deltaY) ? event.deltaX : 0;
+    const sideways = event.shiftKey
+      ? event.deltaY
+      : Math.abs(event.deltaX) > Math.abs(event.deltaY)
+        ? event.deltaX
+        : 0;
     if (!canvas || !(event.ctrlKey || event.metaKey || (sideways && this.view))) return;
     event.preventDefault();
     const area = canvas.getBoundingClientRect();
-    if (event.ctrlKey || event.metaKey) return this.zoom(Math.exp(event.deltaY * 0.004), (event.clientX - area.left) / area.width);
+    if (event.ctrlKey || event.metaKey)
+      return this.zoom(Math.exp(event.deltaY * 0.004), (event.clientX - area.left) / area.width);
     const [from, to] = this.view;
     this.pan(from + (sideways / area.width) * (to - from), to - from);
   }

@@ -1,0 +1,188 @@
+// The header, the filters, the tabs and the list of sessions.
+"use strict";
+
+const drawHeader = (fold) => {
+  const first = fold.roots[0];
+  const usage = fold.roots.reduce(
+    (sum, run) => addUsage(sum, addUsage(run.usage, run.below)),
+    NO_USAGE,
+  );
+  const spent =
+    fold.roots.length && fold.roots.every((run) => run.usd !== null)
+      ? fold.roots.reduce((sum, run) => sum + run.usd, 0)
+      : null;
+  document.title = first ? `${oneLine(first.prompt, 60)} · mudroom` : "mudroom";
+  setChildren(
+    $("title"),
+    app.live && h("span", { class: "pulse" }, "live"),
+    first ? oneLine(first.prompt, 200) : "An empty session",
+  );
+  setChildren(
+    $("about"),
+    [fold.cwd, first?.model, first && formatDate(first.started), fold.session.slice(0, 8)]
+      .filter(Boolean)
+      .map((each) => h("span", { title: each }, oneLine(each, 80))),
+  );
+  const figure = (value, words, kind = "") =>
+    h("span", { class: kind }, h("b", null, value), words);
+  setChildren(
+    $("totals"),
+    figure(formatCount(fold.runs.size), fold.runs.size === 1 ? "run" : "runs"),
+    figure(formatTokens(totalTokens(usage)), "tokens"),
+    spent !== null && spent > 0 && figure(formatMoney(spent), "spent"),
+    fold.errors > 0 &&
+      figure(formatCount(fold.errors), fold.errors === 1 ? "error" : "errors", "bad"),
+  );
+};
+
+const drawFilters = (fold) => {
+  const key = `${fold.errors} ${fold.refused} ${[...fold.tools].join()} ${Object.values(app.filter).join()}`;
+  if ($("filters").dataset.key === key) return;
+  $("filters").dataset.key = key;
+  const set = (change) => {
+    Object.assign(app.filter, change);
+    app.draw({ seek: true });
+  };
+  const chip = (name, words, amount) =>
+    h(
+      "button",
+      {
+        class: `chip ${name}`,
+        "aria-pressed": String(app.filter[name]),
+        disabled: !amount && !app.filter[name],
+        click: () => set({ [name]: !app.filter[name] }),
+      },
+      words,
+      h("b", null, formatCount(amount)),
+    );
+  const names = [...fold.tools].sort((a, b) => b[1] - a[1]);
+  const choose = h(
+    "select",
+    { "aria-label": "Tool", change: (event) => set({ tool: event.currentTarget.value }) },
+    h("option", { value: "" }, "all tools"),
+    names.map(([name, times]) =>
+      h(
+        "option",
+        { value: name, selected: app.filter.tool === name },
+        `${name} (${formatCount(times)})`,
+      ),
+    ),
+  );
+  const clear =
+    isFiltering(app.filter) &&
+    h(
+      "button",
+      { class: "chip clear", click: () => set({ errors: false, refused: false, tool: "" }) },
+      "clear",
+    );
+  const legend = h(
+    "span",
+    { class: "key" },
+    h("i", { class: "model" }),
+    "model",
+    h("i", { class: "tool" }),
+    "tools",
+    h("i", { class: "bad" }),
+    "error",
+  );
+  setChildren(
+    $("filters"),
+    chip("errors", "errors", fold.errors),
+    chip("refused", "refused", fold.refused),
+    choose,
+    clear,
+    legend,
+  );
+};
+
+const drawTabs = (fold) => {
+  const count = {
+    transcript: "",
+    context: app.selection.turn ? ` · ${app.selection.turn}` : "",
+    ledger:
+      fold.runs.size > fold.roots.length
+        ? ` · ~${formatTokens(fold.taken.bytes / BYTES_PER_TOKEN)}`
+        : "",
+  };
+  setChildren(
+    $("tabs"),
+    Object.entries(TABS).map(([name, words]) =>
+      h(
+        "button",
+        {
+          role: "tab",
+          "aria-selected": String(app.selection.tab === name),
+          "data-tab": name,
+          click: () => app.navigate({ tab: name }),
+        },
+        words,
+        h("em", null, count[name]),
+      ),
+    ),
+  );
+  if (isNarrow())
+    $("tabs")
+      .querySelector("[aria-selected=true]")
+      .scrollIntoView({ block: "nearest", inline: "nearest" });
+};
+
+const isNarrow = () => $("views").offsetHeight > 0;
+
+const drawEmpty = () => {
+  setChildren($("head"));
+  setChildren($("tabs"));
+  app.reader.set([
+    {
+      pane: "empty",
+      words: app.live ? "Nothing has been recorded yet." : "No run is recorded in this session.",
+    },
+  ]);
+};
+
+/** Return the CSS class of a listed session's badge. */
+const sessionState = (session) => {
+  if (!session.reason) return session.live ? "running" : "unfinished";
+  if (session.reason === "GOAL") return "done";
+  return STOPPED.has(session.reason) ? "stopped" : "failed";
+};
+
+const drawSessionRow = (session) => {
+  const { error } = session;
+  const title = error ? "This session cannot be read" : oneLine(session.prompt, 160);
+  const facts = [session.folder, session.model, session.id.slice(0, 8)];
+  const details = error ? oneLine(error, 200) : facts.filter(Boolean).join(" · ");
+  const children = `${formatCount(session.children)} ${session.children === 1 ? "child" : "children"}`;
+  const state = sessionState(session);
+  return h(
+    "a",
+    { class: "session", href: `#session=${encodeURIComponent(session.id)}` },
+    h("span", { class: "when" }, formatDate(session.when)),
+    h("span", { class: "asked" }, h("b", null, title || "no prompt yet"), h("em", null, details)),
+    h("span", { class: "figure" }, session.children ? children : ""),
+    h("span", { class: "figure" }, session.tokens ? `${formatTokens(session.tokens)} tokens` : ""),
+    h("span", { class: `badge ${state}` }, session.reason || state),
+  );
+};
+
+const drawNoSessions = () =>
+  h(
+    "div",
+    { class: "empty" },
+    h("h2", null, "No sessions yet"),
+    h("p", null, "mudroom records each session, and this page shows them. Start one with"),
+    h(
+      "pre",
+      { class: "code" },
+      'mudroom -p "use a subtask to find which testing framework this project uses"',
+    ),
+  );
+
+const drawSessions = (sessions) => {
+  if (app.fold) return;
+  if (!sessions.length) return setChildren($("list"), drawNoSessions());
+  setChildren(
+    $("list"),
+    h("h2", null, plural(sessions.length, "session")),
+    h("div", { class: "sessions" }, sessions.map(drawSessionRow)),
+  );
+};

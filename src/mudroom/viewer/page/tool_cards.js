@@ -1,0 +1,304 @@
+// Cards of tool calls: edits as a diff, commands as a terminal, todos as a list, child runs as a
+// link.
+"use strict";
+
+const FOLDED_LINES = 16; // lines of a folded text
+
+/** Return a box of text lines. A long text is folded; `item` remembers whether `part` is open. */
+const drawTextBox = (item, part, text, { kind = "code", line = (each) => each } = {}) => {
+  const lines = sanitize(text).replace(/\n$/, "").split("\n");
+  const open = item.opened?.has(part);
+  const shown = open || lines.length <= FOLDED_LINES + 4 ? lines : lines.slice(0, FOLDED_LINES);
+  return [
+    h(
+      "pre",
+      { class: kind, tabindex: shown.length > 40 ? "0" : null },
+      shown.flatMap((each, n) => [n ? "\n" : "", line(each, n)]),
+    ),
+    drawMoreButton(item, part, lines.length, shown.length, open),
+  ];
+};
+
+const drawMoreButton = (item, part, all, shown, open) => {
+  if (all <= FOLDED_LINES + 4) return null;
+  const toggle = () => {
+    item.opened ??= new Set();
+    if (!item.opened.delete(part)) item.opened.add(part);
+    app.redraw(item);
+  };
+  return h(
+    "button",
+    { class: "more", click: toggle },
+    open ? "show less" : `show ${plural(all - shown, "more line")}`,
+  );
+};
+
+const drawNumberedLine = (line) => {
+  const found = /^(\s*\d+)\t(.*)$/.exec(line);
+  return found ? [h("span", { class: "no" }, found[1].padStart(5)), found[2]] : line;
+};
+
+/** Return removed, added and unchanged lines in order, as [sign, line]. */
+const computeDiff = (before, after) => {
+  if (before.endsWith("\n") && after.endsWith("\n"))
+    [before, after] = [before.slice(0, -1), after.slice(0, -1)];
+  const a = before === "" ? [] : before.split("\n");
+  const b = after === "" ? [] : after.split("\n");
+  let head = 0;
+  while (head < a.length && head < b.length && a[head] === b[head]) head++;
+  let tail = 0;
+  while (
+    tail < a.length - head &&
+    tail < b.length - head &&
+    a[a.length - 1 - tail] === b[b.length - 1 - tail]
+  )
+    tail++;
+  const middle = computeMiddleDiff(a.slice(head, a.length - tail), b.slice(head, b.length - tail));
+  return [
+    ...a.slice(0, head).map((line) => [" ", line]),
+    ...middle,
+    ...a.slice(a.length - tail).map((line) => [" ", line]),
+  ];
+};
+
+/** Keep the longest common lines. Very large changes are not compared: all lines are replaced. */
+const computeMiddleDiff = (a, b) => {
+  if (a.length * b.length > 250000)
+    return [...a.map((line) => ["-", line]), ...b.map((line) => ["+", line])];
+  const wide = b.length + 1;
+  const longest = new Uint16Array((a.length + 1) * wide);
+  for (let i = a.length - 1; i >= 0; i--)
+    for (let j = b.length - 1; j >= 0; j--)
+      longest[i * wide + j] =
+        a[i] === b[j]
+          ? longest[(i + 1) * wide + j + 1] + 1
+          : Math.max(longest[(i + 1) * wide + j], longest[i * wide + j + 1]);
+  const out = [];
+  let [i, j] = [0, 0];
+  while (i < a.length || j < b.length) {
+    if (i < a.length && j < b.length && a[i] === b[j]) {
+      out.push([" ", a[i]]);
+      i++;
+      j++;
+    } else if (
+      i < a.length &&
+      (j >= b.length || longest[(i + 1) * wide + j] >= longest[i * wide + j + 1])
+    )
+      out.push(["-", a[i++]]);
+    else out.push(["+", b[j++]]);
+  }
+  return out;
+};
+
+const DIFF_CLASSES = { "+": "came", "-": "went", " ": "kept" };
+const drawDiff = (item, part, pairs) => {
+  const open = item.opened?.has(part);
+  const shown = open || pairs.length <= FOLDED_LINES + 4 ? pairs : pairs.slice(0, FOLDED_LINES);
+  return [
+    h(
+      "div",
+      { class: "diff" },
+      shown.map(([sign, line]) =>
+        h(
+          "div",
+          { class: DIFF_CLASSES[sign] },
+          h("span", { class: "sign" }, sign),
+          sanitize(line) || " ",
+        ),
+      ),
+    ),
+    drawMoreButton(item, part, pairs.length, shown.length, open),
+  ];
+};
+
+const drawResult = (item) =>
+  item.result
+    ? drawTextBox(item, "result", item.result.text, {
+        kind: item.result.error ? "code error" : "code",
+      })
+    : null;
+const textArgument = (item, ...names) => {
+  for (const name of names)
+    if (typeof item.call.arguments?.[name] === "string") return item.call.arguments[name];
+  return "";
+};
+
+const TOOL_RENDERERS = {
+  bash: (item) => {
+    const out = item.result ? item.result.text : "";
+    return h(
+      "div",
+      { class: `terminal${item.result?.error ? " error" : ""}` },
+      h(
+        "div",
+        { class: "command" },
+        h("span", { class: "dollar" }, "$"),
+        sanitize(textArgument(item, "command", "cmd", "script")),
+      ),
+      out ? drawTextBox(item, "result", out, { kind: "output" }) : null,
+    );
+  },
+
+  edit: (item) => {
+    const args = item.call.arguments ?? {};
+    const edits = Array.isArray(args.edits) ? args.edits : [args];
+    const pairs = edits.flatMap((each) =>
+      computeDiff(
+        String(each.old_string ?? each.old_text ?? ""),
+        String(each.new_string ?? each.new_text ?? ""),
+      ),
+    );
+    return [drawDiff(item, "diff", pairs), item.result?.error ? drawResult(item) : null];
+  },
+
+  write: (item) => [
+    drawDiff(
+      item,
+      "diff",
+      textArgument(item, "content", "text")
+        .replace(/\n$/, "")
+        .split("\n")
+        .map((line) => ["+", line]),
+    ),
+    item.result?.error ? drawResult(item) : null,
+  ],
+
+  read: (item) =>
+    item.result
+      ? drawTextBox(item, "result", item.result.text, {
+          kind: item.result.error ? "code error" : "code",
+          line: drawNumberedLine,
+        })
+      : null,
+
+  todo: (item) => {
+    const todos =
+      item.call.arguments?.todos ?? item.call.arguments?.items ?? item.call.arguments?.plan;
+    if (!Array.isArray(todos)) return drawArguments(item);
+    const rows = todos.map((each) => {
+      const status = String(each?.status ?? "pending");
+      const mark = status === "completed" ? "✓" : status === "in_progress" ? "▸" : "";
+      return h(
+        "li",
+        { class: status },
+        h("i", null, mark),
+        h("span", null, oneLine(each?.content ?? each?.text ?? each?.step ?? "", 300)),
+      );
+    });
+    return [h("ul", { class: "todos" }, rows), item.result?.error ? drawResult(item) : null];
+  },
+
+  task: (item) => {
+    const child = item.child;
+    const figures = child ? runFigures(child, app.now()) : [];
+    return h(
+      "div",
+      { class: "child" },
+      h(
+        "div",
+        { class: "brief" },
+        h("h4", null, "prompt"),
+        drawTextBox(item, "brief", textArgument(item, "prompt", "message"), { kind: "words" }),
+      ),
+      child &&
+        h(
+          "button",
+          { class: "goto", click: () => app.navigate({ run: child.id, turn: 0, call: "" }) },
+          drawStateDot(child),
+          h("b", { style: { "--hue": String(agentHue(child.agent)) } }, child.agent),
+          h("span", null, oneLine(child.description)),
+          h("em", null, figures.join(" · ")),
+          h("u", null, "open →"),
+        ),
+      item.result &&
+        h(
+          "div",
+          { class: "back" },
+          h(
+            "h4",
+            null,
+            `report · ${formatBytes(byteLength(item.result.text))} · ~${formatTokens(byteLength(item.result.text) / BYTES_PER_TOKEN)} tokens`,
+          ),
+          drawTextBox(item, "result", item.result.text, { kind: "words" }),
+        ),
+    );
+  },
+};
+
+const drawArguments = (item) => {
+  const args = Object.entries(item.call.arguments ?? {});
+  const simple = ([, value]) =>
+    typeof value !== "string" || (value.length < 160 && !value.includes("\n"));
+  return [
+    args.length > 0 &&
+      h(
+        "dl",
+        { class: "arguments" },
+        args.map((pair) => [
+          h("dt", null, oneLine(pair[0])),
+          h(
+            "dd",
+            null,
+            simple(pair)
+              ? oneLine(typeof pair[1] === "string" ? pair[1] : JSON.stringify(pair[1]), 400)
+              : drawTextBox(item, `argument ${pair[0]}`, pair[1]),
+          ),
+        ]),
+      ),
+    item.call.malformed
+      ? [h("h4", null, "not a JSON object"), drawTextBox(item, "malformed", item.call.malformed)]
+      : null,
+    drawResult(item),
+  ];
+};
+
+/** Return the header of a call: its outcome, title and duration. */
+const drawCallHead = (item) => {
+  const tone = item.refused
+    ? "refused"
+    : item.result?.error
+      ? "failed"
+      : item.result
+        ? "ok"
+        : item.run.report || !app.live
+          ? "lost"
+          : "busy";
+  const word = {
+    refused: "refused",
+    failed: "error",
+    ok: "",
+    lost: item.started ? "no result" : "not started",
+    busy: item.started ? "running" : "waiting",
+  }[tone];
+  return h(
+    "div",
+    { class: "callhead" },
+    h("i", { class: `dot ${tone}` }),
+    h("b", null, item.call.name),
+    h("span", { class: "telling" }, callTitle(item.call)),
+    word && h("span", { class: `word ${tone}` }, word),
+    h(
+      "span",
+      { class: "figure" },
+      item.result
+        ? [`${formatBytes(byteLength(item.result.text))}`, " · ", formatSeconds(item.seconds)]
+        : "",
+    ),
+  );
+};
+
+const drawCall = (item) =>
+  h(
+    "article",
+    { class: `call tool-${item.tool in TOOL_RENDERERS ? item.tool : "other"}` },
+    drawCallHead(item),
+    h(
+      "div",
+      { class: "callbody" },
+      item.call.malformed
+        ? drawArguments(item)
+        : (TOOL_RENDERERS[item.tool] ?? drawArguments)(item),
+    ),
+    item.result?.spill &&
+      h("div", { class: "aside" }, `full output: ${oneLine(item.result.spill)}`),
+  );
