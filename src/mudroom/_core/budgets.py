@@ -48,3 +48,14 @@ class Budget(Struct, frozen=True, omit_defaults=True):
         """Return these limits, with those of `defaults` where a limit is None."""
         pairs: Any = zip(astuple(self), astuple(defaults), strict=True)
         return Budget(*[default if own is None else own for own, default in pairs])
+
+
+class Grant(Struct, frozen=True):
+    """The right of a run to spend: its limits, and the account to which it reports what it spends.
+
+    Arguments:
+        account: run id of the run; its meter is held by the session's process.
+    """
+
+    account: str
+    budget: Budget

@@ -1,4 +1,7 @@
-"""A conversation told in short by its own model, so that it goes on from that; nothing is taken out of the record."""
+"""Compaction of a session: its own model summarises the conversation in a run of its own.
+
+Later runs continue from the summary. The journal keeps the whole conversation.
+"""
 
 from __future__ import annotations
 
@@ -12,26 +15,28 @@ what was asked for, in the words it was asked in; what was done and found, with 
 what was decided and why; what failed; what is left to do, and the next step. Leave out what no longer matters.\
 """
 
-RUN_TITLE = "the conversation, told in short"
-"""What screens call such a run."""
+RUN_TITLE = "conversation summary"
+"""Title of the run on screens."""
 
 
 def summary_prompt(focus: str) -> str:
-    """The prompt of a run that compacts. `focus`: what must not be lost, in the person's words."""
-    return f"{SUMMARY_PROMPT}\nAbove all keep: {focus.strip()}" if focus.strip() else SUMMARY_PROMPT
+    """Return the prompt of a compaction run. `focus`: what the summary must keep, in the user's words."""
+    focus = focus.strip()
+    return f"{SUMMARY_PROMPT}\nAbove all keep: {focus}" if focus else SUMMARY_PROMPT
 
 
 def has_summary(report: Report | None) -> bool:
-    """Whether a run that was to compact did so; else the conversation goes on from before it."""
-    return (
-        report is not None
-        and (report.reason is Reason.GOAL or report.recovered)
-        and bool(report.text)
-    )
+    """Return whether a compaction run succeeded. If not, the conversation continues without it."""
+    if report is None or not report.text:
+        return False
+    return report.reason is Reason.GOAL or report.recovered
 
 
 def continued_runs(run: str, briefs: Mapping[str, Brief]) -> list[str]:
-    """The runs whose messages a run's model knows, oldest first, itself last: all it goes on with, back to one that compacts."""
+    """Return the ids of the runs whose messages a run knows: oldest first, itself last.
+
+    The list begins with the last compaction run, if there is one.
+    """
     known = [run]
     while (earlier := briefs[known[0]].continues) in briefs:
         known.insert(0, earlier)

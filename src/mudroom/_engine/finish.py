@@ -1,21 +1,25 @@
-"""How a run ends: a grace turn for a summary, results for calls that were cut off, a reason that is true."""
+"""End of a run: results for calls that were cut off, a last turn for a summary, the report."""
 
 from __future__ import annotations
 
 import asyncio
 
+from msgspec import Struct
+
 from .._core.agents import Reason, Report
 from .._core.budgets import Limit
 from .._core.events import RunFinished, ToolCallFinished
-from .._core.messages import StopReason, ToolResultBlock
+from .._core.messages import StopReason
 from .._core.tools import ToolResult, canonical_tool_name
 from ..errors import ModelError
+from .call_batch import CallOutcome
 from .model_call import call_model
+from .phase import Phase
 from .resume import INTERRUPTED
 from .run_context import RunContext
 
 GRACE_SECONDS = 60.0
-"""How long the grace turn may take."""
+"""Maximum seconds of the summary turn."""
 
 NOT_RUN = "Not run: no tool could be called any more."
 
@@ -41,69 +45,83 @@ _EXPLANATIONS = {
     Reason.CANCELLED: "You are asked to wrap up.",
 }
 
+_SUMMARY_REQUEST = (
+    "Call no more tools. Summarise now what you found and did, and what is left undone."
+)
 
-_SUMMARY_REASONS = _EXPLANATIONS.keys() - {Reason.CANCELLED}
-
-
-async def finish_run(ctx: RunContext, reason: Reason, error: str) -> tuple[Report, bool]:
-    """The report, recorded, and whether a cancel came meanwhile: that cuts the summary short, and nothing else (S10)."""
-    settling, cancelled = asyncio.ensure_future(_finish(ctx, reason, error)), False
-    while not settling.done():
-        try:
-            await asyncio.wait((settling,))
-        except asyncio.CancelledError:
-            cancelled = ctx.is_hurried = True
-            if ctx.summary_timeout is not None:
-                ctx.summary_timeout.reschedule(0)
-    return settling.result(), cancelled
+_LIMIT_REASONS = _EXPLANATIONS.keys() - {Reason.CANCELLED}
 
 
-async def _finish(ctx: RunContext, reason: Reason, error: str) -> Report:
-    """End what is under way; a limit grants one turn without tools, unless the model itself hangs."""
-    await ctx.barrier.close()
-    await _close_calls(ctx)
-    summary = ctx.answer_text if ctx.grace_reason else ""
-    if (
-        not summary
-        and not ctx.is_hurried
-        and (ctx.is_wrapping_up or (reason in _SUMMARY_REASONS and not ctx.is_cut_off))
-    ):
-        summary = await _summary(ctx, reason)
-        await _close_calls(ctx)
-    text = summary or (ctx.answer_text if reason is Reason.GOAL else ctx.last_text)
-    report = ctx.report(reason, text, recovered=bool(summary), error=error)
-    await ctx.record(ctx.event(RunFinished, report=report))
+class Ending(Struct, frozen=True):
+    """How a run ends.
+
+    Arguments:
+        error: what went wrong, or "".
+        fault: exception of an adapter that ended the run.
+        is_summary_requested: true if an earlier process requested the summary already.
+    """
+
+    reason: Reason
+    error: str = ""
+    fault: Exception | None = None
+    is_summary_requested: bool = False
+
+
+async def finish_run(run: RunContext, ending: Ending) -> Report:
+    """End what is in progress, request a summary if the reason allows one, and store the report."""
+    await run.barrier.close()
+    summary = ""
+    if ending.is_summary_requested:
+        await _close_open_calls(run, NOT_RUN, refused=True)
+        summary = run.conversation.answer_text
+    else:
+        await _close_open_calls(run, INTERRUPTED, refused=False)
+    if not summary and _allows_summary(run, ending):
+        summary = await _request_summary(run, ending)
+        await _close_open_calls(run, NOT_RUN, refused=True)
+    run.control.phase = Phase.FINISHED
+    text = summary
+    if not text:
+        is_goal = ending.reason is Reason.GOAL
+        text = run.conversation.answer_text if is_goal else run.conversation.last_text
+    report = run.report(ending.reason, text, recovered=bool(summary), error=ending.error)
+    await run.recorder.record(run.recorder.event(RunFinished, report=report))
     return report
 
 
-async def _summary(ctx: RunContext, reason: Reason) -> str:
-    if ctx.grace_reason is None:  # else it was told so before its process died
-        ctx.grace_reason = reason
-        ctx.inject_note(
-            f"{_EXPLANATIONS[reason]} Call no more tools. Summarise now what you found and did, and what is left undone."
-        )
+def _allows_summary(run: RunContext, ending: Ending) -> bool:
+    """Return whether the run may give a summary: after a limit, unless the model itself hangs, or on request."""
+    if run.control.phase is Phase.CANCELLING:
+        return False
+    if run.control.phase is Phase.WRAPPING_UP:
+        return True
+    return ending.reason in _LIMIT_REASONS and not run.conversation.is_unanswered
+
+
+async def _request_summary(run: RunContext, ending: Ending) -> str:
+    """Request a summary in a turn without tools; "" if the model fails, is too slow, or is cancelled."""
+    if not ending.is_summary_requested:
+        run.add_note(f"{_EXPLANATIONS[ending.reason]} {_SUMMARY_REQUEST}")
+    run.control.phase = Phase.SUMMARISING
     try:
-        async with asyncio.timeout(GRACE_SECONDS) as ctx.summary_timeout:
-            return (await call_model(ctx, grace=reason)).text.strip()
+        async with asyncio.timeout(GRACE_SECONDS):
+            answer = await call_model(run, summary_reason=ending.reason)
+    except asyncio.CancelledError:
+        run.control.clear_cancel()
+        return ""
     except (TimeoutError, ModelError):
         return ""
-    finally:
-        ctx.summary_timeout = None
+    return answer.text.strip()
 
 
-async def _close_calls(ctx: RunContext) -> None:
-    """Give every call that was cut off, or made in the grace turn, a result, so that the conversation can go on (S7)."""
-    never = ctx.grace_reason is not None
-    for call in ctx.open_calls:
-        if call.id not in ctx.results:
-            name, result = (
-                canonical_tool_name(call.name),
-                ToolResult(NOT_RUN if never else INTERRUPTED, error=True),
-            )
-            ctx.results[call.id] = ToolResultBlock(call.id, name, result.text, error=True)
-            await ctx.record(
-                ctx.event(
-                    ToolCallFinished, call_id=call.id, name=name, result=result, refused=never
-                )
-            )
-    ctx.queue_results()
+async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
+    """Give every call without a result an error result, so that the conversation can continue (S7)."""
+    for _, call in run.batch.open_calls():
+        name = canonical_tool_name(call.name)
+        outcome = CallOutcome(call.id, name, ToolResult(text, error=True), refused)
+        run.batch.add(outcome)
+        event = run.recorder.event(
+            ToolCallFinished, call_id=call.id, name=name, result=outcome.result, refused=refused
+        )
+        await run.recorder.record(event)
+    run.close_batch()

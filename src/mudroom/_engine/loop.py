@@ -1,4 +1,4 @@
-"""The one loop. Parent, child, scope and batch job all run it: ask, act, append, until the model asks for nothing more."""
+"""The loop that every run executes: call the model, run its tool calls, until it asks for none."""
 
 from __future__ import annotations
 
@@ -8,90 +8,109 @@ from msgspec.structs import replace
 
 from .._core.agents import Reason, Report
 from .._core.events import RunResumed, RunStarted
+from .._core.messages import AssistantMessage
 from ..errors import JournalError, ModelError
-from . import finish
+from .call_batch import CallOutcome
+from .finish import INCOMPLETE_ANSWER, REASON_FOR_LIMIT, Ending, finish_run
 from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
 from .model_call import call_model
-from .resume import restore_run
+from .resume import Resumption, restore_run
 from .run_context import RunContext
 from .tool_calls import run_tool_calls
 
+NEAR_LIMIT = (
+    "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."
+)
 
-async def run(ctx: RunContext) -> Report:
-    """Run a brief to its end. What happens inside becomes the report's reason; only a cancel meant for more than it is raised.
 
-    A journal that cannot be written ends everything at once; any other fault of an adapter ends the run, and out of a root run is raised.
+async def execute(run: RunContext) -> Report:
+    """Execute a run to its end and return its report.
+
+    What happens inside the run becomes the reason of the report. Two things are raised: JournalError, at once;
+    and another fault of an adapter, out of a root run, after its report is stored.
     """
-    reason, error, fault = Reason.ERROR, "", None
-    try:
-        await start_or_resume(ctx)
-        async with asyncio.timeout(ctx.time_left) as deadline:
-            ctx.bind_deadline(deadline)
-            reason, error = await run_turns(ctx)
-    except TimeoutError as late:
-        reason, error = Reason.TIMEOUT, str(late)
-    except ModelError as failure:
-        error = str(failure)
-    except asyncio.CancelledError:
-        reason = Reason.CANCELLED
-    except JournalError:
-        raise
-    except Exception as unforeseen:  # noqa: BLE001  whatever it is, the run must have an end (S10)
-        fault, error = unforeseen, f"{type(unforeseen).__name__}: {unforeseen}"
-    report, cancelled = await finish.finish_run(ctx, reason, error)
-    if (cancelled or reason is Reason.CANCELLED) and not ctx.is_stopping:
-        raise asyncio.CancelledError
-    if fault and not ctx.brief.parent:
-        raise fault
+    ending = await _run_to_ending(run)
+    run.control.end()
+    report = await finish_run(run, ending)
+    if ending.fault and not run.brief.parent:
+        raise ending.fault
     return report
 
 
-async def start_or_resume(ctx: RunContext) -> None:
-    """Record that the run begins; or, when a dead process began it, go on from where that left it."""
-    past = ctx.services.past_events.get(ctx.run_id)
+async def _run_to_ending(run: RunContext) -> Ending:
+    try:
+        resumption = await start_or_resume(run)
+        if resumption.summary_reason is not None:
+            return Ending(resumption.summary_reason, is_summary_requested=True)
+        async with asyncio.timeout(run.timer.time_left) as deadline:
+            with run.timer.bind(deadline):
+                return await run_turns(run, resumption.pending_answer)
+    except TimeoutError as error:
+        return Ending(Reason.TIMEOUT, str(error))
+    except ModelError as error:
+        return Ending(Reason.ERROR, str(error))
+    except asyncio.CancelledError:
+        run.control.clear_cancel()
+        return Ending(Reason.CANCELLED)
+    except JournalError:
+        raise
+    except Exception as error:  # noqa: BLE001  whatever it is, the run must have an end (S10)
+        return Ending(Reason.ERROR, f"{type(error).__name__}: {error}", error)
+
+
+async def start_or_resume(run: RunContext) -> Resumption:
+    """Record that the run starts; or restore it from the events of an earlier process."""
+    past = run.services.past_events.get(run.run_id)
     if past:
-        await restore_run(ctx, past)
-        await ctx.record(ctx.event(RunResumed))
-    else:
-        brief = replace(ctx.brief, history=()) if ctx.brief.continues else ctx.brief
-        await ctx.record(ctx.event(RunStarted, brief=brief))
+        resumption = await restore_run(run, past)
+        await run.recorder.record(run.recorder.event(RunResumed))
+        return resumption
+    brief = replace(run.brief, history=()) if run.brief.continues else run.brief
+    await run.recorder.record(run.recorder.event(RunStarted, brief=brief))
+    return Resumption()
 
 
-async def run_turns(ctx: RunContext) -> tuple[Reason, str]:
-    """Ask and heed, turn after turn, until a run is done or a limit is met; the reason, and what went wrong if it is ERROR."""
-    while ctx.grace_reason is None:
-        if ctx.pending_answer is None:
-            if (limit := ctx.meter.exceeded_limit(ctx.age)) is not None:
-                return finish.REASON_FOR_LIMIT[limit], ""
-            ctx.warn_near_limit()
-            await call_model(ctx)
-        if (end := await handle_answer(ctx)) is not None:
-            return end
-    return ctx.grace_reason, ""
+async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending:
+    """Take turns until the run is done or a limit is exceeded.
+
+    Arguments:
+        pending: an answer that an earlier process received but did not finish to handle.
+    """
+    while True:
+        if pending is None:
+            if (limit := run.meter.exceeded_limit(run.timer.age)) is not None:
+                return Ending(REASON_FOR_LIMIT[limit])
+            warn_near_limit(run)
+        answer = pending or await call_model(run)
+        pending = None
+        outcomes = await run_tool_calls(run, answer.tool_calls)
+        if ending := judge(run, answer, outcomes):
+            return ending
 
 
-async def handle_answer(ctx: RunContext) -> tuple[Reason, str] | None:
-    """Do what the last answer asks for; how the run ends, None if it goes on."""
-    message = ctx.pending_answer
-    assert message is not None
-    if message.tool_calls:
-        await run_tool_calls(ctx)
-        if ctx.outputs.is_complete:
-            return Reason.GOAL, ""
-        if ctx.outputs.has_too_many_errors:
-            return (
-                Reason.ERROR,
-                f"the outputs it emitted were wrong {ctx.outputs.error_count} times",
-            )
-    elif message.stop_reason in finish.INCOMPLETE_ANSWER:
-        return Reason.ERROR, finish.INCOMPLETE_ANSWER[message.stop_reason]
-    elif word := ctx.outputs.reminder:
-        ctx.inject_note(word)
-    elif not ctx.inbox:
-        return Reason.GOAL, ""
-    if (count := ctx.loop_detector.add_turn(message, ctx.results)) >= STOP_AFTER:
-        return Reason.LOOP, ""
-    if count % WARN_AFTER == 0:
-        ctx.inject_note(WARNING.format(count=count))
-    ctx.pending_answer = None
+def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]) -> Ending | None:
+    """Return how the run ends after this turn; None if it continues."""
+    if answer.tool_calls:
+        if run.outputs.is_complete:
+            return Ending(Reason.GOAL)
+        if run.outputs.has_too_many_errors:
+            error = f"the outputs it emitted were wrong {run.outputs.error_count} times"
+            return Ending(Reason.ERROR, error)
+    elif answer.stop_reason in INCOMPLETE_ANSWER:
+        return Ending(Reason.ERROR, INCOMPLETE_ANSWER[answer.stop_reason])
+    elif reminder := run.outputs.reminder:
+        run.add_note(reminder)
+    elif not run.conversation.queued:
+        return Ending(Reason.GOAL)
+    repeats = run.loop_detector.add_turn(answer, outcomes)
+    if repeats >= STOP_AFTER:
+        return Ending(Reason.LOOP)
+    if repeats % WARN_AFTER == 0:
+        run.add_note(WARNING.format(count=repeats))
     return None
+
+
+def warn_near_limit(run: RunContext) -> None:
+    """Add a note, once, when the run comes near a limit."""
+    if limit := run.meter.take_warning(run.timer.age):
+        run.add_note(NEAR_LIMIT.format(limit=limit.replace("_", " ")))

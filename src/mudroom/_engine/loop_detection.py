@@ -1,19 +1,20 @@
-"""Going in circles: the same act with the same outcome again and again, two acts in turn, the same words. First a word, then LOOP."""
+"""Loop detection: warns a run that repeats itself with the same results, then ends it with LOOP."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from msgspec import json
 
-from .._core.messages import AssistantMessage, ToolResultBlock
+from .._core.messages import AssistantMessage
+from .call_batch import CallOutcome
 
 WARN_AFTER = 4
-"""Times in a row that nothing new came of a turn, or of a pair of turns, before the model is told; and told again after as many."""
+"""Repeats of a turn, or of a pair of turns, before the model is warned; it is warned again after as many."""
 
 STOP_AFTER = 12
-"""Times before the run ends with LOOP."""
+"""Repeats before the run ends with LOOP."""
 
 WARNING = (
     "You are going in circles: you did the same {count} times in a row and got the same each time. "
@@ -24,27 +25,32 @@ Turn = tuple[object, ...]
 
 
 class LoopDetector:
-    """Watches the turns of one run. A turn is its acts with their outcomes, so polling that sees a change is no circle."""
+    """History of the last turns of one run.
+
+    A turn is its tool calls with their results, so polling with changing results is no loop.
+    """
 
     def __init__(self) -> None:
         self._turns: deque[Turn] = deque(maxlen=2 * STOP_AFTER)
 
-    def add_turn(self, message: AssistantMessage, results: Mapping[str, ToolResultBlock]) -> int:
-        """Take in a turn: how many times in a row the last one, or the last pair, has come; 1 when it is new."""
-        acts = tuple(
-            (call.name, json.encode(call.arguments), hash(results[call.id].text))
+    def add_turn(self, message: AssistantMessage, outcomes: Iterable[CallOutcome]) -> int:
+        """Add a turn and return how many times in a row it, or the last pair, has come; 1 if it is new."""
+        texts: Mapping[str, str] = {outcome.call_id: outcome.result.text for outcome in outcomes}
+        calls = tuple(
+            (call.name, json.encode(call.arguments), hash(texts[call.id]))
             for call in message.tool_calls
         )
-        self._turns.append(acts or (message.text,))
-        return max(self._repeats(1), self._repeats(2))
+        self._turns.append(calls or (message.text,))
+        return max(self._count_repeats(1), self._count_repeats(2))
 
-    def _repeats(self, period: int) -> int:
+    def _count_repeats(self, period: int) -> int:
         if len(self._turns) <= period or self._turns[-1] != self._turns[-1 - period]:
             return 1
         turns = list(self._turns)[::-1]
-        pattern, count = turns[:period], 1
+        pattern = turns[:period]
         if period > 1 and pattern[0] == pattern[-1]:
             return 1
+        count = 1
         while (
             len(turns) >= (count + 1) * period
             and turns[count * period : (count + 1) * period] == pattern

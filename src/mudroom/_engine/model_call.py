@@ -1,109 +1,112 @@
-"""One model call: stream, whole message, meter."""
+"""One model call: request, stream, complete answer, charge."""
 
 from __future__ import annotations
 
 import asyncio
 
-from msgspec.structs import replace
-
 from .._core.agents import Reason
 from .._core.events import ModelCallRetried, TurnFailed, TurnFinished, TurnStarted
-from .._core.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCallBlock
+from .._core.messages import AssistantMessage
 from .._core.ports import RetryNotice, StreamChunk
 from ..errors import ModelError, ModelGarbled, ModelUnavailable
-from .run_context import RunContext, wire_safe_id
+from .call_batch import CallBatch
+from .run_context import RunContext
 
 SILENCE_SECONDS = 150.0
-"""Seconds without a piece after which an answer is given up; wires give up a silent connection sooner, and try again."""
+"""Seconds without a chunk after which the call is given up. Wires give up silent connections sooner and retry."""
 
 FIRST_CHUNK_SECONDS = 300.0
-"""Seconds more for the first piece: a request may have to wait its turn."""
+"""Additional seconds for the first chunk: a request may wait for its turn at the provider."""
+
+_RESCHEDULE_FRACTION = 1 / 30
+"""Change of the deadline, as a fraction of the silence allowed, that is worth a reschedule."""
 
 
-async def call_model(ctx: RunContext, *, grace: Reason | None = None) -> AssistantMessage:
-    """Ask for the next answer and append it. It is noted for the journal: the next `record` stores it before any act.
+async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -> AssistantMessage:
+    """Request the next answer, append it to the conversation and return it.
+
+    The answer is stored with the next `record`, before any of its tool calls acts.
 
     Arguments:
-        grace: the reason the run ends for, if it does: this turn then has no tools.
+        summary_reason: reason of the run's end; the turn then has no tools.
 
-    Raises ModelError after recording the failure; TimeoutError when the model has fallen silent.
+    Raises ModelError after storing the failure, TimeoutError if the model sends nothing for too long.
     """
-    ctx.turn += 1
-    ctx.meter.turns += 1
-    ctx.record_later(ctx.event(TurnStarted, grace=grace), show=True)
-    ctx.send_inbox()
-    began = ctx.services.clock.monotonic()
+    recorder = run.recorder
+    recorder.turn += 1
+    run.meter.turns += 1
+    recorder.record_later(recorder.event(TurnStarted, grace=summary_reason), show=True)
+    started_at = run.services.clock.monotonic()
     try:
-        message = _distinct(await _stream_answer(ctx, tools=grace is None), ctx)
+        answer = await _stream_answer(run, tools=summary_reason is None)
     except ModelError as error:
-        await ctx.record(
-            ctx.event(TurnFailed, error=str(error), transient=isinstance(error, ModelUnavailable))
-        )
+        is_transient = isinstance(error, ModelUnavailable)
+        failed = recorder.event(TurnFailed, error=str(error), transient=is_transient)
+        await recorder.record(failed)
         raise
-    except BaseException as cut:  # a limit, a cancel, silence, or a fault of the adapter
-        ctx.is_cut_off = True
-        ctx.record_later(
-            ctx.event(TurnFailed, error=str(cut) or "cut off before the answer was whole")
-        )
+    except BaseException as error:  # a limit, a cancel, silence, or a fault of the adapter
+        text = str(error) or "cut off before the answer was whole"
+        recorder.record_later(recorder.event(TurnFailed, error=text))
         raise
-    ctx.charge(message)
-    ctx.record_later(
-        ctx.event(
-            TurnFinished, message=message, seconds=round(ctx.services.clock.monotonic() - began, 3)
-        )
-    )
-    ctx.append_answer(message)
-    return message
+    answer = run.conversation.with_unique_call_ids(answer, run.turn)
+    charge(run, answer)
+    seconds = round(run.services.clock.monotonic() - started_at, 3)
+    recorder.record_later(recorder.event(TurnFinished, message=answer, seconds=seconds))
+    append_answer(run, answer)
+    return answer
 
 
-async def _stream_answer(ctx: RunContext, *, tools: bool) -> AssistantMessage:
-    whole: AssistantMessage | None = None
-    limit = asyncio.timeout(SILENCE_SECONDS + FIRST_CHUNK_SECONDS)
+def append_answer(run: RunContext, answer: AssistantMessage) -> None:
+    """Append an answer to the conversation and open the batch of its tool calls."""
+    run.conversation.append_answer(answer)
+    run.batch = CallBatch(answer.tool_calls)
+
+
+def charge(run: RunContext, answer: AssistantMessage) -> None:
+    """Add the tokens and the price of an answer to the meter."""
+    compute_price = run.services.compute_price
+    usd = compute_price(run.brief.model, answer.usage) if compute_price else 0.0
+    run.meter.charge(answer.usage, usd)
+
+
+async def _stream_answer(run: RunContext, *, tools: bool) -> AssistantMessage:
+    answer: AssistantMessage | None = None
+    deadline = asyncio.timeout(SILENCE_SECONDS + FIRST_CHUNK_SECONDS)
     try:
-        async with limit:
-            async for part in ctx.chat.request_answer(tools=tools):
-                if isinstance(part, StreamChunk):
-                    _extend(limit, SILENCE_SECONDS)
-                    if part.kind:
-                        ctx.show_delta(part.kind, part.text)
-                elif isinstance(part, RetryNotice):
-                    _extend(limit, part.delay + FIRST_CHUNK_SECONDS + SILENCE_SECONDS)
-                    await ctx.record(
-                        ctx.event(
-                            ModelCallRetried,
-                            attempt=part.attempt,
-                            delay=part.delay,
-                            status=part.status,
-                            error=part.error,
-                        )
-                    )
+        async with deadline:
+            async for item in run.conversation.request_answer(tools=tools):
+                if isinstance(item, StreamChunk):
+                    _extend(deadline, SILENCE_SECONDS)
+                    if item.kind:
+                        run.recorder.show_delta(item.kind, item.text)
+                elif isinstance(item, RetryNotice):
+                    _extend(deadline, item.delay + FIRST_CHUNK_SECONDS + SILENCE_SECONDS)
+                    await _record_retry(run, item)
                 else:
-                    whole = part
+                    answer = item
     except TimeoutError as error:
-        raise TimeoutError("the model fell silent") if limit.expired() else error from None
-    if whole is not None:
-        return whole
-    raise ModelGarbled("the model's answer ended before it was whole", where=ctx.brief.model)
+        if deadline.expired():
+            raise TimeoutError("the model fell silent") from None
+        raise error from None
+    if answer is None:
+        raise ModelGarbled("the model's answer ended before it was whole", where=run.brief.model)
+    return answer
 
 
-def _extend(limit: asyncio.Timeout, seconds: float) -> None:
-    """Move the deadline to about that far from now; pieces that come close together leave it where it is."""
-    due, now = asyncio.get_running_loop().time() + seconds, limit.when()
-    if now is None or abs(due - now) > seconds / 30:
-        limit.reschedule(due)
+async def _record_retry(run: RunContext, retry: RetryNotice) -> None:
+    event = run.recorder.event(
+        ModelCallRetried,
+        attempt=retry.attempt,
+        delay=retry.delay,
+        status=retry.status,
+        error=retry.error,
+    )
+    await run.recorder.record(event)
 
 
-def _distinct(message: AssistantMessage, ctx: RunContext) -> AssistantMessage:
-    """The message with call ids that are there and new in this conversation: providers have sent empty and repeated ones (F3)."""
-    ids = [wire_safe_id(call) for call in message.tool_calls]
-    if all(ids) and len(set(ids)) == len(ids) and ctx.used_call_ids.isdisjoint(ids):
-        return message
-    seen, content = set(ctx.used_call_ids), list[TextBlock | ThinkingBlock | ToolCallBlock]()
-    for n, block in enumerate(message.content):
-        if isinstance(block, ToolCallBlock):
-            block = block if block.id else replace(block, id=f"call_{ctx.turn}_{n}")
-            while wire_safe_id(block) in seen:
-                block = replace(block, id=f"{block.id}_{ctx.turn}")
-            seen.add(wire_safe_id(block))
-        content.append(block)
-    return replace(message, content=tuple(content))
+def _extend(deadline: asyncio.Timeout, seconds: float) -> None:
+    """Move the deadline to about `seconds` from now; small changes are skipped."""
+    due = asyncio.get_running_loop().time() + seconds
+    current = deadline.when()
+    if current is None or abs(due - current) > seconds * _RESCHEDULE_FRACTION:
+        deadline.reschedule(due)

@@ -1,4 +1,7 @@
-"""A conversation that every provider takes (S7): one result for each call, ids used once, no empty block. The wires clean its text."""
+"""Normalisation: a conversation that every provider accepts (S7).
+
+One result per call, unique call ids, no empty block. The wires clean the text itself.
+"""
 
 from __future__ import annotations
 
@@ -21,77 +24,87 @@ from .._core.messages import (
 NO_RESULT = "No result of this call was recorded."
 EMPTY_MESSAGE = user_message("(Nothing was recorded here.)")
 
+AssistantBlock = TextBlock | ThinkingBlock | ToolCallBlock
+
 
 def normalize_conversation(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """The same conversation, mended where a provider would refuse it; one that is right comes back as it was.
+    """Return the conversation with faults repaired that a provider would refuse; a valid one is unchanged.
 
-    Users and assistants take turns, a user begins. What was told in a row is one message, the results first in the order of their
-    calls; a result without its call is left out, a call without its result gets NO_RESULT.
+    User and assistant messages alternate, a user message comes first. User messages in a row become one,
+    the results first in the order of their calls. A result without a call is dropped; a call without a
+    result gets NO_RESULT.
     """
-    mended: list[Message] = []
-    told, owed, ids = (
-        list[TextBlock | ToolResultBlock](),
-        list[tuple[str, ToolCallBlock]](),
-        set[str](),
-    )
+    normalized: list[Message] = []
+    user_blocks: list[TextBlock | ToolResultBlock] = []
+    open_calls: list[tuple[str, ToolCallBlock]] = []
+    ids: set[str] = set()
     for message in messages:
         if isinstance(message, UserMessage):
-            told += message.content
-        elif content := [block for block in message.content if _says(block)]:
-            mended += _told(told, owed) or (
-                [EMPTY_MESSAGE] if not mended or isinstance(mended[-1], AssistantMessage) else []
-            )
-            blocks, owed, told = *_distinct(content, ids), []
-            mended.append(replace(message, content=blocks))
-    return (*mended, *_told(told, owed))
+            user_blocks += message.content
+            continue
+        content = [block for block in message.content if _has_content(block)]
+        if not content:
+            continue
+        merged = _merge_user_blocks(user_blocks, open_calls)
+        if merged:
+            normalized.append(merged)
+        elif not normalized or isinstance(normalized[-1], AssistantMessage):
+            normalized.append(EMPTY_MESSAGE)
+        blocks, open_calls = _with_unique_ids(content, ids)
+        user_blocks = []
+        normalized.append(replace(message, content=blocks))
+    if merged := _merge_user_blocks(user_blocks, open_calls):
+        normalized.append(merged)
+    return tuple(normalized)
 
 
-def _says(block: TextBlock | ThinkingBlock | ToolCallBlock) -> bool:
-    if isinstance(block, ToolCallBlock):
+def _has_content(block: AssistantBlock) -> bool:
+    if isinstance(block, ToolCallBlock) or block.text.strip("\0 \t\r\n"):
         return True
-    return bool(
-        block.text.strip("\0 \t\r\n")
-        or (isinstance(block, ThinkingBlock) and (block.redacted or block.signature))
-    )
+    return isinstance(block, ThinkingBlock) and bool(block.redacted or block.signature)
 
 
-def _told(
-    told: Sequence[TextBlock | ToolResultBlock], owed: Sequence[tuple[str, ToolCallBlock]]
-) -> list[Message]:
-    """The next message of the user, if there is one. `owed`: calls that want a result, each by the id its result names."""
-    given: dict[str, list[ToolResultBlock]] = {}
-    for block in reversed(told):
+def _merge_user_blocks(
+    blocks: Sequence[TextBlock | ToolResultBlock], open_calls: Sequence[tuple[str, ToolCallBlock]]
+) -> UserMessage | None:
+    """Return the next user message; None if it would be empty.
+
+    Arguments:
+        open_calls: calls that need a result, each with the id that its result has.
+    """
+    results_by_id: dict[str, list[ToolResultBlock]] = {}
+    for block in reversed(blocks):
         if isinstance(block, ToolResultBlock):
-            given.setdefault(block.call_id, []).append(block)
-    found = (
-        (
-            call,
-            given[was].pop()
-            if given.get(was)
-            else ToolResultBlock("", call.name, NO_RESULT, error=True),
-        )
-        for was, call in owed
-    )
-    results = [replace(result, call_id=call.id) for call, result in found]
-    texts = [block for block in told if isinstance(block, TextBlock) and _says(block)]
-    return [UserMessage((*results, *texts))] if results or texts else []
+            results_by_id.setdefault(block.call_id, []).append(block)
+    content: list[TextBlock | ToolResultBlock] = []
+    for old_id, call in open_calls:
+        results = results_by_id.get(old_id)
+        if results:
+            content.append(replace(results.pop(), call_id=call.id))
+        else:
+            content.append(ToolResultBlock(call.id, call.name, NO_RESULT, error=True))
+    content += [block for block in blocks if isinstance(block, TextBlock) and _has_content(block)]
+    return UserMessage(tuple(content)) if content else None
 
 
-def _distinct(
-    content: Sequence[TextBlock | ThinkingBlock | ToolCallBlock], ids: set[str]
-) -> tuple[tuple[TextBlock | ThinkingBlock | ToolCallBlock, ...], list[tuple[str, ToolCallBlock]]]:
-    """The blocks with ids that are new in the conversation, as wires write them; and the calls by the ids they had."""
-    blocks, owed = (
-        list[TextBlock | ThinkingBlock | ToolCallBlock](),
-        list[tuple[str, ToolCallBlock]](),
-    )
+def _with_unique_ids(
+    content: Sequence[AssistantBlock], ids: set[str]
+) -> tuple[tuple[AssistantBlock, ...], list[tuple[str, ToolCallBlock]]]:
+    """Return the blocks with call ids that are new in the conversation, and the calls by their old ids."""
+    blocks: list[AssistantBlock] = []
+    calls: list[tuple[str, ToolCallBlock]] = []
     for block in content:
         if isinstance(block, ToolCallBlock):
-            was, new = block.id, block.id or "call"
-            while (wired := re.sub(r"[^A-Za-z0-9_-]", "_", new)) in ids:
-                new += "_"
-            ids.add(wired)
-            block = replace(block, id=new)
-            owed.append((was, block))
+            old_id = block.id
+            block = replace(block, id=_reserve_id(old_id or "call", ids))
+            calls.append((old_id, block))
         blocks.append(block)
-    return tuple(blocks), owed
+    return tuple(blocks), calls
+
+
+def _reserve_id(call_id: str, ids: set[str]) -> str:
+    """Return an id that is new as wires write it, and add it to `ids`."""
+    while (wire_id := re.sub(r"[^A-Za-z0-9_-]", "_", call_id)) in ids:
+        call_id += "_"
+    ids.add(wire_id)
+    return call_id

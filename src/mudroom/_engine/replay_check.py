@@ -1,4 +1,4 @@
-"""A recorded tree run again with no model and no effect: every event must come out as it was, whatever the order of parallel runs."""
+"""Replay check: a recorded run tree executed again, without model and effects, must give the recorded events."""
 
 from __future__ import annotations
 
@@ -29,173 +29,179 @@ from .._core.ports import ApprovalDecision, ApprovalRequest, PermissionVerdict, 
 from .._core.tools import Tool, ToolResult
 from ..errors import MudroomError
 from ..projections.transcript import build_transcript
+from .call_context import CallContext
 from .compaction import continued_runs
-from .run_context import CallContext
 
 
 class ReplayDiverged(MudroomError):
-    """What happened now is not what is recorded; says where, what was, and what is."""
+    """An event of the replay differs from the recorded one."""
 
 
-_OUTSIDE = (FileWriteIntended, RunResumed, ModelCallRetried)
-"""What only the world outside brings about; in a replay it does not happen."""
+_NOT_REPLAYED = (FileWriteIntended, RunResumed, ModelCallRetried)
+"""Events that only the outside world causes; a replay does not have them."""
 
 
 class RecordedEvents:
-    """The port Journal for a replay: takes events only if they are the recorded ones, and keeps those.
+    """The port Journal for a replay: accepts only the recorded events.
 
     Arguments:
-        events: the record. timeless: a text -> the text without measured times.
+        events: the recorded events.
+        timeless: returns a text without measured times.
     """
 
     def __init__(self, events: Sequence[StoredEvent], timeless: Callable[[str], str]) -> None:
-        self._events, self._timeless = events, timeless
-        self._left: dict[tuple[str, ...], list[StoredEvent]] = {}
+        self._events = events
+        self._timeless = timeless
+        self._expected: dict[tuple[str, ...], list[StoredEvent]] = {}
         for event in events:
-            left = self._left.setdefault(_key(event), [])
-            if isinstance(event, RunResumed) and left and isinstance(left[-1], TurnStarted):
-                left.pop()  # a dead process asked, and heard no answer
-            if not isinstance(event, _OUTSIDE):
-                left.append(event)
+            expected = self._expected.setdefault(_order_key(event), [])
+            if isinstance(event, RunResumed) and expected and isinstance(expected[-1], TurnStarted):
+                expected.pop()  # the earlier process received no answer
+            if not isinstance(event, _NOT_REPLAYED):
+                expected.append(event)
 
     async def append(self, *events: StoredEvent) -> None:
-        """Check events off. Raises ReplayDiverged at the first that is not in the record."""
+        """Compare events with the recorded ones. Raises ReplayDiverged at the first difference."""
         for event in events:
-            left = self._left.get(_key(event))
-            if not left:
-                raise ReplayDiverged(
-                    f"not in the record: {self._told(event)}",
-                    where=f"run {event.run}, turn {event.turn}",
-                )
-            recorded = left.pop(0)
-            if self._told(recorded) != self._told(event):
-                what = f"the replay differs.\nrecorded: {self._told(recorded)}\nnow:      {self._told(event)}"
-                raise ReplayDiverged(what, where=f"run {event.run}, turn {event.turn}")
+            where = f"run {event.run}, turn {event.turn}"
+            expected = self._expected.get(_order_key(event))
+            if not expected:
+                raise ReplayDiverged(f"not in the record: {self._comparable(event)}", where=where)
+            recorded = self._comparable(expected.pop(0))
+            replayed = self._comparable(event)
+            if recorded != replayed:
+                text = f"the replay differs.\nrecorded: {recorded}\nnow:      {replayed}"
+                raise ReplayDiverged(text, where=where)
 
     def read(self) -> Iterator[StoredEvent]:
-        """The record."""
+        """Yield the recorded events."""
         return iter(self._events)
 
     async def close(self) -> None:
-        """Nothing to let go of."""
+        """Do nothing."""
 
     @property
     def missing_events(self) -> list[StoredEvent]:
-        """Recorded events of runs that did not come again."""
-        return [event for events in self._left.values() for event in events if event.run]
+        """Recorded events of runs that the replay has not produced."""
+        return [event for events in self._expected.values() for event in events if event.run]
 
-    def _told(self, event: StoredEvent) -> str:
-        plain: Any = msgspec.to_builtins(replace(event, at=0.0))
-        plain.pop("seconds", None)
-        report = plain.get("report", {})
-        for figure in ("seconds", "usd"):
-            report.pop(figure, None)
-        report |= {
-            files: sorted(report[files])
-            for files in ("files_read", "files_changed")
-            if files in report
-        }  # as calls ended
-        return self._timeless(msgspec.json.encode(plain, order="deterministic").decode())
+    def _comparable(self, event: StoredEvent) -> str:
+        """Return an event as JSON without times and without the order in which parallel calls ended."""
+        fields: Any = msgspec.to_builtins(replace(event, at=0.0))
+        fields.pop("seconds", None)
+        report = fields.get("report", {})
+        report.pop("seconds", None)
+        report.pop("usd", None)
+        for name in ("files_read", "files_changed"):
+            if name in report:
+                report[name] = sorted(report[name])
+        return self._timeless(msgspec.json.encode(fields, order="deterministic").decode())
 
 
 class RecordedOutcomes:
-    """Results and answers of a record, for tools that must have no effect and people who need not be asked."""
+    """Recorded results and decisions in place of tools, policy and approver."""
 
     def __init__(self, events: Sequence[StoredEvent]) -> None:
-        self._results = {
-            (event.run, event.call_id): event
-            for event in events
-            if isinstance(event, ToolCallFinished)
-        }
-        self._judged = {
-            (event.run, event.call_id): event
-            for event in events
-            if isinstance(event, PermissionDecided)
-        }
+        self._results: dict[tuple[str, str], ToolCallFinished] = {}
+        self._decisions: dict[tuple[str, str], PermissionDecided] = {}
+        for event in events:
+            if isinstance(event, ToolCallFinished):
+                self._results[event.run, event.call_id] = event
+            elif isinstance(event, PermissionDecided):
+                self._decisions[event.run, event.call_id] = event
 
     def toolbox(self, tools: Mapping[str, Tool]) -> dict[str, Tool]:
-        """The same tools, giving what they gave. `task` makes the children it made; tools with a memo are pure and run."""
-        kept = {name for name, tool in tools.items() if tool.remind}
-        gave = {
-            name: tool if name in kept else replace(tool, run=self._gave)
-            for name, tool in tools.items()
-        }
-        return {**gave, "task": replace(tools["task"], run=partial(self._made, tools["task"]))}
+        """Return tools that give the recorded results.
 
-    async def _made(self, task: Tool, context: CallContext, arguments: object) -> ToolResult:
-        event = self._event(context)
+        `task` starts the recorded children again. Tools with a memo are pure and run again.
+        """
+        replayed: dict[str, Tool] = {}
+        for name, tool in tools.items():
+            replayed[name] = tool if tool.remind else replace(tool, run=self._return_result)
+        task = tools["task"]
+        replayed["task"] = replace(task, run=partial(self._run_task, task))
+        return replayed
+
+    async def _run_task(self, task: Tool, context: CallContext, arguments: object) -> ToolResult:
+        event = self._find_result(context)
         return await task.run(context, arguments) if "run" in event.result.detail else event.result
 
-    async def _gave(self, context: CallContext, arguments: object) -> ToolResult:
-        return self._event(context).result
+    async def _return_result(self, context: CallContext, arguments: object) -> ToolResult:
+        return self._find_result(context).result
 
-    def _event(self, context: CallContext) -> ToolCallFinished:
-        event = self._results.get((context.run_id, context.call.id if context.call else ""))
+    def _find_result(self, context: CallContext) -> ToolCallFinished:
+        call_id = context.call.id if context.call else ""
+        event = self._results.get((context.run_id, call_id))
         if event is None:
-            raise ReplayDiverged(
-                f"the record has no result of {context.call}", where=f"run {context.run_id}"
-            )
+            text = f"the record has no result of {context.call}"
+            raise ReplayDiverged(text, where=f"run {context.run_id}")
         return event
 
-    async def decide(self, question: ApprovalRequest) -> ApprovalDecision:
-        """What was decided then."""
-        judged = self._judged[question.run_id, question.call_id]
-        return ApprovalDecision(judged.allowed, judged.answer)
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        """Return the recorded decision."""
+        event = self._decisions[request.run_id, request.call_id]
+        return ApprovalDecision(event.allowed, event.answer)
 
     def judge(
         self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
     ) -> PermissionVerdict:
-        """What the rules said then."""
-        judged = self._judged.get((brief.run_id, call.id))
-        return (
-            PermissionVerdict(judged.verdict, judged.why, judged.rule, judged.part)
-            if judged
-            else PermissionVerdict("allow")
-        )
+        """Return the recorded verdict."""
+        event = self._decisions.get((brief.run_id, call.id))
+        if event is None:
+            return PermissionVerdict("allow")
+        return PermissionVerdict(event.verdict, event.why, event.rule, event.part)
 
     def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
-        """No file is looked at again."""
+        """Return the workspace unchanged; a replay opens no file."""
         return workspace
 
 
 def recorded_conversations(events: Sequence[StoredEvent]) -> list[RecordedConversation]:
-    """The recorded conversations, one a run, in the order the runs began."""
-    runs = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
-    reports = {event.run: event.report for event in events if isinstance(event, RunFinished)}
-    failures = {event.run: event.error for event in events if isinstance(event, TurnFailed)}
-    failures |= {
-        run: report.error for run, report in reports.items() if report.reason is Reason.TIMEOUT
-    }
-    broken = {
-        run: str(report.reason)
-        for run, report in reports.items()
-        if report.reason in (Reason.TIMEOUT, Reason.CANCELLED)
-    }
-    said = {run: _said(continued_runs(run, runs), events) for run in runs}
+    """Return the recorded conversations, one per run, in the order in which the runs began."""
+    briefs: dict[str, Brief] = {}
+    failures: dict[str, str] = {}
+    broken: dict[str, str] = {}
+    for event in events:
+        if isinstance(event, RunStarted):
+            briefs[event.run] = event.brief
+        elif isinstance(event, TurnFailed):
+            failures[event.run] = event.error
+        elif isinstance(event, RunFinished):
+            if event.report.reason is Reason.TIMEOUT:
+                failures[event.run] = event.report.error
+            if event.report.reason in (Reason.TIMEOUT, Reason.CANCELLED):
+                broken[event.run] = str(event.report.reason)
     return [
-        RecordedConversation(run, said[run], failures.get(run, ""), broken.get(run, ""))
-        for run in runs
+        RecordedConversation(
+            run,
+            _join_transcripts(continued_runs(run, briefs), events),
+            failures.get(run, ""),
+            broken.get(run, ""),
+        )
+        for run in briefs
     ]
-
-
-def _said(runs: Sequence[str], events: Sequence[StoredEvent]) -> tuple[Message, ...]:
-    return tuple(message for run in runs for message in build_transcript(events, run))
 
 
 def recorded_briefs(events: Sequence[StoredEvent]) -> list[Brief]:
-    """The root runs of a record, in the order they began, each with the conversation it went on with."""
-    begun = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
-    roots = [brief for run, brief in begun.items() if "." not in run]
-    return [
-        replace(brief, history=_said(continued_runs(brief.run_id, begun)[:-1], events))
-        if brief.continues
-        else brief
-        for brief in roots
-    ]
+    """Return the briefs of the root runs in order, each with the conversation that it continues."""
+    by_run = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
+    briefs: list[Brief] = []
+    for run, brief in by_run.items():
+        if "." in run:
+            continue
+        if brief.continues:
+            earlier_runs = continued_runs(run, by_run)[:-1]
+            brief = replace(brief, history=_join_transcripts(earlier_runs, events))
+        briefs.append(brief)
+    return briefs
 
 
-def _key(event: Event) -> tuple[str, ...]:
-    """Events of one key come in one order; calls of a turn may come in any."""
+def _join_transcripts(runs: Sequence[str], events: Sequence[StoredEvent]) -> tuple[Message, ...]:
+    return tuple(message for run in runs for message in build_transcript(events, run))
+
+
+def _order_key(event: Event) -> tuple[str, ...]:
+    """Return a key; events with the same key have a fixed order. Calls of a turn have none among them."""
     if isinstance(event, ToolCallStarted):
         return event.run, "started", event.call.id
     if isinstance(event, ToolCallFinished | FileWriteIntended | PermissionDecided):

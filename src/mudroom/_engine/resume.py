@@ -1,8 +1,10 @@
-"""A run whose process died, built again from its events; and what is known of the calls it left open."""
+"""Resume: restore a run from its events, and find out what its interrupted tool calls did."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec import Struct
 
 from .._core.agents import Reason, Report
 from .._core.events import (
@@ -16,133 +18,186 @@ from .._core.events import (
     TurnFinished,
     TurnStarted,
 )
-from .._core.messages import TextBlock, ToolCallBlock, ToolResultBlock, Usage, UserMessage
+from .._core.messages import (
+    AssistantMessage,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    Usage,
+)
 from .._core.tools import Effect, Tool, ToolResult
+from .call_batch import CallOutcome
+from .call_context import CallContext
 from .file_writes import hash_file
-from .run_context import CallContext, RunContext
+from .model_call import append_answer, charge
+from .phase import Phase
+from .run_context import RunContext
 from .structured_output import EMIT_TOOL
 
-INTERRUPTED = "Interrupted before it gave a result; whether it had an effect is unknown. Check before you repeat it."
+INTERRUPTED = (
+    "Interrupted before it gave a result; whether it had an effect is unknown. "
+    "Check before you repeat it."
+)
 
 
-async def restore_run(ctx: RunContext, events: Sequence[StoredEvent]) -> None:
-    """Bring a fresh context to where the events leave the run: conversation, meter, evidence, open calls, age."""
-    calls, sent = dict[str, ToolCallBlock](), list[TextBlock | ToolResultBlock]()
+class Resumption(Struct, frozen=True):
+    """The point at which a run starts or continues.
+
+    Arguments:
+        pending_answer: an answer whose tool calls are not all finished, or that no turn followed.
+        summary_reason: set if the summary was requested: the reason of the run's end.
+    """
+
+    pending_answer: AssistantMessage | None = None
+    summary_reason: Reason | None = None
+
+
+async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumption:
+    """Restore conversation, meter, evidence, open calls and age of a run from its events."""
+    restorer = _Restorer(run)
     for event in events:
-        if isinstance(event, ToolCallStarted):
-            calls[event.call.id] = event.call
-            ctx.started_calls.setdefault(event.call.id)
-        elif isinstance(event, ToolCallFinished):
-            _finished(ctx, event, calls)
-        elif isinstance(event, FileWriteIntended):
-            ctx.started_calls[event.call_id] = event
-        else:
-            _turned(ctx, event, sent)
-    ctx.inbox[:0] = sent  # to a model whose answer the dead process did not hear: it is asked again
-    ctx.started_at -= _age(events, _below(ctx) if "task" in ctx.tools else ())
-    for tool in ctx.tools.values():
+        restorer.apply(event)
+    run.conversation.queued[:0] = restorer.sent_blocks
+    run.timer.add_past(_worked_seconds(events, _descendant_events(run)))
+    for tool in run.tools.values():
         if tool.remind:
-            await _remember(ctx, tool, [call for call in calls.values() if call.name == tool.name])
+            await _restore_memo(run, tool, restorer.calls.values())
+    return Resumption(restorer.pending_answer, restorer.summary_reason)
+
+
+class _Restorer:
+    """State of a run between two of its events.
+
+    Attributes:
+        calls: started tool calls by id.
+        sent_blocks: blocks of a request whose answer is not recorded; they are sent again.
+    """
+
+    def __init__(self, run: RunContext) -> None:
+        self._run = run
+        self.calls: dict[str, ToolCallBlock] = {}
+        self.sent_blocks: list[TextBlock | ToolResultBlock] = []
+        self.pending_answer: AssistantMessage | None = None
+        self.summary_reason: Reason | None = None
+
+    def apply(self, event: StoredEvent) -> None:
+        run = self._run
+        if isinstance(event, ToolCallStarted):
+            self.calls[event.call.id] = event.call
+            run.batch.started.setdefault(event.call.id)
+        elif isinstance(event, FileWriteIntended):
+            run.batch.started[event.call_id] = event
+        elif isinstance(event, ToolCallFinished):
+            self._finish_call(event)
+        elif isinstance(event, NoteInjected):
+            self._add_text(event.text)
+        elif isinstance(event, TurnStarted):
+            self._start_turn(event)
+        elif isinstance(event, TurnFinished):
+            self._finish_turn(event)
+
+    def _add_text(self, text: str) -> None:
+        if self.pending_answer and not self.pending_answer.tool_calls:
+            self.pending_answer = None
+        self._run.conversation.queue_text(text)
+
+    def _start_turn(self, event: TurnStarted) -> None:
+        run = self._run
+        if run.batch.calls:
+            outcomes = run.close_batch()
+            if self.pending_answer:
+                run.loop_detector.add_turn(self.pending_answer, outcomes)
+        self.pending_answer = None
+        self.summary_reason = event.grace
+        if event.grace:
+            run.conversation.answer_text = ""
+        if event.grace is Reason.CANCELLED:
+            run.control.phase = Phase.WRAPPING_UP
+        self.sent_blocks += run.conversation.take_queued()
+
+    def _finish_turn(self, event: TurnFinished) -> None:
+        run = self._run
+        run.conversation.append_user_blocks(self.sent_blocks)
+        self.sent_blocks = []
+        run.recorder.turn = event.turn
+        run.meter.turns += 1
+        charge(run, event.message)
+        append_answer(run, event.message)
+        self.pending_answer = event.message
+
+    def _finish_call(self, event: ToolCallFinished) -> None:
+        run = self._run
+        run.batch.add(CallOutcome(event.call_id, event.name, event.result, event.refused))
+        call = self.calls.get(event.call_id)
+        if event.name == EMIT_TOOL and not event.refused and call:
+            name = call.arguments.get("emit_variable_name", "")
+            run.outputs.emit(name, call.arguments.get("emit_variable_value"))
+        if (child := event.result.detail.get("run")) is not None:
+            report = finished_report(run.services.past_events.get(child, ()))
+            usage = report.usage if report else Usage()
+            usd = report.usd if report else 0.0
+            run.meter.add_usage(usage, usd, children=1 + event.result.detail.get("below", 0))
 
 
 def finished_report(events: Sequence[StoredEvent]) -> Report | None:
-    """The report of a run that ended, None for one that did not."""
-    return events[-1].report if events and isinstance(events[-1], RunFinished) else None
+    """Return the report of a run's events; None if the run has not finished."""
+    if events and isinstance(last := events[-1], RunFinished):
+        return last.report
+    return None
 
 
-def resolve_interrupted(ctx: RunContext, call: ToolCallBlock, tool: Tool) -> ToolResult | None:
-    """What came of a call whose intent a dead process recorded; None when it may be run again."""
+def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> ToolResult | None:
+    """Return the result of a call that an earlier process started; None if it may run again."""
     if tool.effect is Effect.EFFECTFUL:
         return ToolResult(INTERRUPTED, error=True)
-    change = ctx.started_calls[call.id]
-    if change is None:
+    write = run.batch.started[call.id]
+    if write is None:
         return None
-    ctx.services.workspace.sweep(change.path)
-    found = hash_file(ctx.services.workspace, change.path)
-    if found == change.after:
-        return ToolResult(
-            f"{change.path} was changed as asked, right before an interruption.",
-            changes=(change.path,),
-        )
-    if found == change.before:
+    workspace = run.services.workspace
+    workspace.sweep(write.path)
+    current = hash_file(workspace, write.path)
+    if current == write.after:
+        text = f"{write.path} was changed as asked, right before an interruption."
+        return ToolResult(text, changes=(write.path,))
+    if current == write.before:
         return None
-    return ToolResult(
-        f"{change.path} was changed by something else during an interruption. Read it again first.",
-        error=True,
+    text = (
+        f"{write.path} was changed by something else during an interruption. Read it again first."
     )
+    return ToolResult(text, error=True)
 
 
-def _finished(ctx: RunContext, event: ToolCallFinished, calls: Mapping[str, ToolCallBlock]) -> None:
-    ctx.results[event.call_id] = ToolResultBlock(
-        event.call_id, event.name, event.result.text, event.result.error
-    )
-    ctx.keep_outcome(event.call_id, event.name, event.result, refused=event.refused)
-    if event.name == EMIT_TOOL and not event.refused and (call := calls.get(event.call_id)):
-        ctx.outputs.emit(
-            call.arguments.get("emit_variable_name", ""), call.arguments.get("emit_variable_value")
-        )
-    if (child := event.result.detail.get("run")) is not None:
-        report = finished_report(ctx.services.past_events.get(child, ()))
-        usage, usd = (report.usage, report.usd) if report else (Usage(), 0.0)
-        ctx.meter.add_past_usage(1 + event.result.detail.get("below", 0), usage, usd)
+def _descendant_events(run: RunContext) -> Iterator[StoredEvent]:
+    if "task" not in run.tools:
+        return
+    prefix = f"{run.run_id}."
+    for run_id, events in run.services.past_events.items():
+        if run_id.startswith(prefix):
+            yield from events
 
 
-def _turned(ctx: RunContext, event: StoredEvent, sent: list[TextBlock | ToolResultBlock]) -> None:
-    if isinstance(event, NoteInjected):
-        if ctx.pending_answer and not ctx.pending_answer.tool_calls:
-            ctx.pending_answer = None
-        ctx.inbox.append(TextBlock(event.text))
-    elif isinstance(event, TurnStarted):
-        _close(ctx)
-        ctx.pending_answer, ctx.grace_reason = None, event.grace
-        ctx.answer_text = "" if event.grace else ctx.answer_text
-        ctx.is_wrapping_up = ctx.is_stopping = event.grace is Reason.CANCELLED
-        sent += ctx.inbox
-        ctx.inbox = []
-    elif isinstance(event, TurnFinished):
-        if sent:
-            ctx.chat.append(UserMessage(tuple(sent)))
-            sent.clear()
-        ctx.turn = event.turn
-        ctx.meter.turns += 1
-        ctx.charge(event.message)
-        ctx.append_answer(event.message)
-
-
-def _close(ctx: RunContext) -> None:
-    if ctx.open_calls:
-        ctx.loop_detector.add_turn(ctx.pending_answer, ctx.results) if ctx.pending_answer else 0
-        ctx.queue_results()
-
-
-def _below(ctx: RunContext) -> Iterator[StoredEvent]:
-    return (
-        event
-        for run, events in ctx.services.past_events.items()
-        if run.startswith(f"{ctx.run_id}.")
-        for event in events
-    )
-
-
-def _age(events: Iterable[StoredEvent], below: Iterable[StoredEvent]) -> float:
-    """Seconds the run, or one below it, was at work: the time in which no process was does not count."""
-    moments = sorted(
-        [
-            *((event.at, isinstance(event, RunResumed)) for event in events),
-            *((event.at, False) for event in below),
-        ]
-    )
-    age, last = 0.0, moments[0][0]
-    for at, resumed in moments:
-        age += 0.0 if resumed else at - last
+def _worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredEvent]) -> float:
+    """Return the seconds in which the run or a descendant worked; time without a process does not count."""
+    moments = [(event.at, isinstance(event, RunResumed)) for event in events]
+    moments += [(event.at, False) for event in descendants]
+    moments.sort()
+    seconds = 0.0
+    last = moments[0][0]
+    for at, is_resume in moments:
+        if not is_resume:
+            seconds += at - last
         last = at
-    return age
+    return seconds
 
 
-async def _remember(ctx: RunContext, tool: Tool, calls: Sequence[ToolCallBlock]) -> None:
-    """Run a tool that keeps a memo once more on its last arguments: it is pure, and so the memo is what it was."""
-    for call in calls[-1:]:
-        try:
-            await tool.run(CallContext(ctx, call), tool.parse(call.arguments))
-        except ValueError:
-            continue
+async def _restore_memo(run: RunContext, tool: Tool, calls: Iterable[ToolCallBlock]) -> None:
+    """Run a pure tool on its last arguments again, so that its memo is restored."""
+    own_calls = [call for call in calls if call.name == tool.name]
+    if not own_calls:
+        return
+    call = own_calls[-1]
+    try:
+        arguments = tool.parse(call.arguments)
+    except ValueError:
+        return
+    await tool.run(CallContext(run, call), arguments)

@@ -1,4 +1,4 @@
-"""Values a run must emit: checked, asked for again when missing, repaired a bounded number of times."""
+"""Structured output: values that a run must emit, with their schema checks."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from .._core.agents import Output
 from .._core.tools import Effect, Tool, ToolResult
 
 EMIT_TOOL = "self.emitvalue"
-"""The tool's name (seed 004); wires that refuse the dot send another and map it back."""
+"""Name of the tool (seed 004). Wires that do not allow the dot send another name and map it back."""
 
 MAX_ERRORS = 3
-"""Values that may be wrong before the run is given up."""
+"""Number of wrong values after which a further one ends the run."""
 
 
 class Emission(Struct, frozen=True, forbid_unknown_fields=True):
-    """The arguments of the emit tool."""
+    """Arguments of the emit tool."""
 
     emit_variable_name: str
     emit_variable_value: Any
 
 
 class OutputCollector:
-    """What one run has emitted of what it must.
+    """Values that one run has emitted.
 
     Arguments:
-        expected: the outputs by name; empty means nothing must be emitted, and anything may.
+        expected: the declared outputs by name. If empty, nothing is required and everything is allowed.
     """
 
     def __init__(self, expected: Mapping[str, Output]) -> None:
@@ -39,7 +39,7 @@ class OutputCollector:
 
     @property
     def missing(self) -> list[str]:
-        """Names not emitted yet that must be, as declared."""
+        """Names of required outputs that are not emitted yet, in declared order."""
         return [
             name
             for name, output in self._expected.items()
@@ -48,59 +48,55 @@ class OutputCollector:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all that was asked for is there, what may be left out too."""
+        """True if all declared outputs are emitted, also the optional ones."""
         return bool(self._expected) and self._expected.keys() <= self.values.keys()
 
     @property
     def has_too_many_errors(self) -> bool:
-        """Whether too many values were wrong."""
+        """True if more than MAX_ERRORS values were wrong."""
         return self.error_count > MAX_ERRORS
 
     @property
     def reminder(self) -> str:
-        """The word for a model that stopped with outputs missing, "" if none is."""
+        """Note for a model that stopped while outputs are missing; "" if none is."""
         if not self.missing:
             return ""
         names = ", ".join(self.missing)
         return (
             f"You have stopped calling tools but have not emitted these required outputs: {names}. "
-            f"Call {EMIT_TOOL} for each of them now, from what you know; work on first if something is still needed."
+            f"Call {EMIT_TOOL} for each of them now, from what you know; "
+            "work on first if something is still needed."
         )
 
     def emit(self, name: str, value: Any) -> ToolResult:
-        """Take a value; a later one of the same name takes its place."""
+        """Check and store a value; it replaces an earlier one of the same name."""
         if self._expected and name not in self._expected:
-            return ToolResult(
-                f"There is no output {name!r}. Declared: {', '.join(self._expected)}.", error=True
-            )
+            declared = ", ".join(self._expected)
+            return ToolResult(f"There is no output {name!r}. Declared: {declared}.", error=True)
         schema = self._expected[name].schema if name in self._expected else {}
-        if schema and (fault := _fault(schema, value)):
+        if schema and (error := _check_schema(schema, value)):
             self.error_count += 1
-            return ToolResult(
-                f"{name} was not accepted: {fault}. Emit it again, corrected.", error=True
-            )
-        self.values[name] = (
-            value if schema or isinstance(value, str) else msgspec.json.encode(value).decode()
-        )
+            text = f"{name} was not accepted: {error}. Emit it again, corrected."
+            return ToolResult(text, error=True)
+        is_text = isinstance(value, str)
+        self.values[name] = value if schema or is_text else msgspec.json.encode(value).decode()
         return ToolResult(f"Emitted {name}.")
 
     def tool(self) -> Tool:
-        """The tool a run emits its values with."""
-        listed = "".join(
-            f"\n- {name}: {output.description}" for name, output in self._expected.items()
-        )
-        schemas = {name: output.schema for name, output in self._expected.items() if output.schema}
-        typed = f"\nJSON Schemas: {msgspec.json.encode(schemas).decode()}" if schemas else ""
-        name: dict[str, Any] = {"type": "string"} | (
-            {"enum": list(self._expected)} if self._expected else {}
-        )
+        """Return the tool that emits values of this run."""
+        outputs = "".join(f"\n- {name}: {out.description}" for name, out in self._expected.items())
+        schemas = {name: out.schema for name, out in self._expected.items() if out.schema}
+        schema_text = f"\nJSON Schemas: {msgspec.json.encode(schemas).decode()}" if schemas else ""
+        name_schema: dict[str, Any] = {"type": "string"}
+        if self._expected:
+            name_schema["enum"] = list(self._expected)
         return Tool(
             name=EMIT_TOOL,
-            description=f"Emit one result by name, once for each.{listed}{typed}",
+            description=f"Emit one result by name, once for each.{outputs}{schema_text}",
             parameters={
                 "type": "object",
                 "properties": {
-                    "emit_variable_name": name,
+                    "emit_variable_name": name_schema,
                     "emit_variable_value": {} if schemas else {"type": "string"},
                 },
                 "required": ["emit_variable_name", "emit_variable_value"],
@@ -112,16 +108,17 @@ class OutputCollector:
         )
 
 
-def _fault(schema: dict[str, Any], value: Any) -> str:
+def _check_schema(schema: dict[str, Any], value: Any) -> str:
+    """Return the first error of a value, "" if it fits the schema."""
     import jsonschema_rs
 
-    found = next(iter(jsonschema_rs.validator_for(schema, offline=True).iter_errors(value)), None)
-    if found is None:
+    errors = jsonschema_rs.validator_for(schema, offline=True).iter_errors(value)
+    error = next(iter(errors), None)
+    if error is None:
         return ""
-    path = "".join(
-        f"[{step}]" if isinstance(step, int) else f".{step}" for step in found.instance_path
-    ).lstrip(".")
-    return f"at {path}: {found.message}" if path else found.message
+    steps = (f"[{step}]" if isinstance(step, int) else f".{step}" for step in error.instance_path)
+    path = "".join(steps).lstrip(".")
+    return f"at {path}: {error.message}" if path else error.message
 
 
 def _parse(arguments: dict[str, Any]) -> Emission:

@@ -1,4 +1,4 @@
-"""The calls of one answer: known? valid? approved? then intent, act, result; side by side where that is safe."""
+"""Tool calls of one answer: look up, check, approve, then intent, act, result; in parallel where that is safe."""
 
 from __future__ import annotations
 
@@ -9,30 +9,38 @@ from typing import Any
 from msgspec import Struct, structs
 
 from .._core.events import PermissionDecided, ToolCallFinished, ToolCallStarted
-from .._core.messages import ToolCallBlock, ToolResultBlock
+from .._core.messages import ToolCallBlock
 from .._core.ports import ApprovalDecision, ApprovalRequest, PermissionVerdict
 from .._core.tools import Effect, Tool, ToolResult, canonical_tool_name
 from ..errors import MudroomError, suggest_names
+from .call_batch import CallOutcome
+from .call_context import CallContext
 from .resume import resolve_interrupted
-from .run_context import CallContext, RunContext
+from .run_context import RunContext
 
 OUTPUT_CAP = 50_000
-"""Characters of one result in a context; the whole stays on disk."""
+"""Maximum characters of one result for the model; the whole text is in a spill file."""
+
+_SPILL_NOTICE_CHARACTERS = 400
+"""Characters of OUTPUT_CAP reserved for the notice between head and tail."""
 
 QUICK_SECONDS = 1.0
-"""Seconds up to which a pure call is no work worth keeping by itself: its result is stored with the next record, and a crash
-before that runs it again (S3). What took longer is stored at once."""
+"""Results of pure tools that took at most this long are stored with the next record; after a crash the
+call runs again (S3). Slower results are stored at once."""
 
 ALL_LANES = "*"
-"""The lane of a call that may touch anything."""
+"""Key of a call that may change anything."""
 
 ALL_FAILED = (
     "All tool calls of this turn failed. Read the errors, find the cause, and try another way."
 )
 
+_MAX_QUOTED_ARGUMENTS = 200
+"""Characters of malformed arguments or of a command that an error message quotes."""
+
 
 class PreparedCall(Struct, frozen=True):
-    """A call that was looked up and checked: either it can act, or `refusal` says why not."""
+    """A tool call after lookup and check: it can run, or `refusal` says why not."""
 
     call: ToolCallBlock
     tool: Tool | None = None
@@ -40,255 +48,265 @@ class PreparedCall(Struct, frozen=True):
     refusal: ToolResult | None = None
 
     @property
+    def name(self) -> str:
+        """Name of the tool; the name in the call if there is no such tool."""
+        return self.tool.name if self.tool else self.call.name
+
+    @property
     def checked_arguments(self) -> dict[str, Any]:
-        """The arguments as they were checked, by name."""
-        return (
-            structs.asdict(self.arguments)
-            if isinstance(self.arguments, Struct)
-            else self.call.arguments
-        )
+        """The checked arguments by name."""
+        if isinstance(self.arguments, Struct):
+            return structs.asdict(self.arguments)
+        return self.call.arguments
 
 
-async def run_tool_calls(ctx: RunContext) -> None:
-    """Run the calls the model asked for that have no result yet; results go into the inbox in the order of the calls."""
-    ready = {
-        place: prepare_call(ctx, call)
-        for place, call in enumerate(ctx.open_calls, 1)
-        if call.id not in ctx.results
-    }
-    lanes = CallScheduler()
-    ordered = [
-        _in_order(ctx, place, call, *lanes.reserve(_lane(call))) for place, call in ready.items()
-    ]
-    if len(ordered) == 1:
-        await ordered[0]
-    elif ordered:
-        await _together(ordered)
-    all_failed = all(result.error for result in ctx.results.values())
-    ctx.queue_results()
-    for word in _words(ctx, all_failed):
-        ctx.inject_note(word)
+async def run_tool_calls(run: RunContext, calls: Sequence[ToolCallBlock]) -> list[CallOutcome]:
+    """Run the calls of an answer that have no outcome yet, and queue all results for the model.
+
+    Returns the outcomes in the order of the calls.
+    """
+    if not calls:
+        return []
+    scheduler = CallScheduler()
+    tasks: list[Coroutine[Any, Any, None]] = []
+    for position, call in run.batch.open_calls():
+        prepared = prepare_call(run, call)
+        slot = scheduler.reserve(_lane(prepared))
+        tasks.append(_run_in_order(run, position, prepared, slot))
+    if len(tasks) == 1:
+        await tasks[0]
+    elif tasks:
+        await _run_all(tasks)
+    outcomes = run.close_batch()
+    _add_reminders(run)
+    if all(outcome.result.error for outcome in outcomes):
+        run.add_note(ALL_FAILED)
+    return outcomes
 
 
-async def _together(calls: Sequence[Coroutine[Any, Any, None]]) -> None:
+async def _run_all(tasks: Sequence[Coroutine[Any, Any, None]]) -> None:
     try:
         async with asyncio.TaskGroup() as group:
-            for call in calls:
-                group.create_task(call)
-    except (
-        BaseExceptionGroup
-    ) as failures:  # only the journal, or a fault of ours, gets here: it ends the session
+            for task in tasks:
+                group.create_task(task)
+    except BaseExceptionGroup as failures:
+        # Only a failed journal or a fault of the engine arrives here: it ends the session.
         raise failures.exceptions[0] from None
 
 
-def prepare_call(ctx: RunContext, call: ToolCallBlock) -> PreparedCall:
-    """Look a call up and check its arguments; what is wrong becomes a result the model can act on."""
-    name = canonical_tool_name(call.name) if call.name not in ctx.tools else call.name
-    tool = ctx.tools.get(name)
+def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
+    """Look up the tool of a call and check its arguments; a fault becomes an error result."""
+    name = call.name if call.name in run.tools else canonical_tool_name(call.name)
+    tool = run.tools.get(name)
     if tool is None:
-        return PreparedCall(
-            call,
-            refusal=_refused(
-                f"There is no tool {call.name!r} here. {suggest_names(call.name, ctx.tools)}"
-            ),
-        )
+        hint = suggest_names(call.name, run.tools)
+        return _refuse(call, None, f"There is no tool {call.name!r} here. {hint}")
     if call.malformed:
-        text = f"The arguments of {name} were not a JSON object: {call.malformed[:200]!r}. Send the call again with valid JSON."
-        return PreparedCall(call, tool, refusal=_refused(text))
-    given = {tool.argument_aliases.get(key, key): value for key, value in call.arguments.items()}
+        quoted = call.malformed[:_MAX_QUOTED_ARGUMENTS]
+        text = f"The arguments of {name} were not a JSON object: {quoted!r}."
+        return _refuse(call, tool, f"{text} Send the call again with valid JSON.")
+    arguments = {
+        tool.argument_aliases.get(key, key): value for key, value in call.arguments.items()
+    }
     try:
-        return PreparedCall(call, tool, tool.parse(given))
+        return PreparedCall(call, tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
-        return PreparedCall(call, tool, refusal=_refused(f"Invalid arguments for {name}: {error}"))
+        return _refuse(call, tool, f"Invalid arguments for {name}: {error}")
 
 
-def _refused(text: str) -> ToolResult:
-    return ToolResult(text, error=True)
+def _refuse(call: ToolCallBlock, tool: Tool | None, text: str) -> PreparedCall:
+    return PreparedCall(call, tool, refusal=ToolResult(text, error=True))
 
 
-def _lane(ready: PreparedCall) -> str | None:
-    if ready.tool is None or ready.refusal or ready.tool.effect is Effect.PURE:
+def _lane(prepared: PreparedCall) -> str | None:
+    """Return the key that a call shares with those it must not run beside; None if it may always run."""
+    tool = prepared.tool
+    if tool is None or prepared.refusal or tool.effect is Effect.PURE:
         return None
-    return ALL_LANES if ready.tool.effect is Effect.EFFECTFUL else ready.tool.key(ready.arguments)
+    return ALL_LANES if tool.effect is Effect.EFFECTFUL else tool.key(prepared.arguments)
+
+
+class Slot(Struct):
+    """Place of a call in the schedule: the events to wait for, and the event to set at its end."""
+
+    before: Sequence[asyncio.Event] = ()
+    done: asyncio.Event | None = None
 
 
 class CallScheduler:
-    """Who waits for whom: pure calls and tasks for nobody, the writers of a file in a row, an effectful call is alone among effects."""
+    """Order of the calls of one answer.
+
+    Pure calls and calls without a key never wait. Calls with the same key run one after another.
+    An effectful call waits for all earlier calls with an effect, and all later ones wait for it.
+    """
 
     def __init__(self) -> None:
         self._last: dict[str, asyncio.Event] = {}
 
-    def reserve(self, lane: str | None) -> tuple[Sequence[asyncio.Event], asyncio.Event | None]:
-        """The events to wait for, and the one to set at the end."""
+    def reserve(self, lane: str | None) -> Slot:
+        """Return the slot of the next call. `lane`: its key, ALL_LANES, or None."""
         if lane is None:
-            return (), None
-        ended = asyncio.Event()
+            return Slot()
+        done = asyncio.Event()
         if lane == ALL_LANES:
             before = list(self._last.values())
             self._last = {}
         else:
             before = [self._last[other] for other in (lane, ALL_LANES) if other in self._last]
-        self._last[lane] = ended
-        return before, ended
+        self._last[lane] = done
+        return Slot(before, done)
 
 
-async def _in_order(
-    ctx: RunContext,
-    place: int,
-    ready: PreparedCall,
-    before: Sequence[asyncio.Event],
-    ended: asyncio.Event | None,
-) -> None:
+async def _run_in_order(run: RunContext, position: int, prepared: PreparedCall, slot: Slot) -> None:
     try:
-        for event in before:
+        for event in slot.before:
             await event.wait()
-        await _one(ctx, place, ready)
+        await _run_call(run, position, prepared)
     finally:
-        if ended:
-            ended.set()
+        if slot.done:
+            slot.done.set()
 
 
-async def _one(ctx: RunContext, place: int, ready: PreparedCall) -> None:
-    refusal = ready.refusal or await _denied(ctx, ready)
-    context, began = CallContext(ctx, ready.call, place), ctx.services.clock.monotonic()
-    known = None
-    if ready.call.id not in ctx.started_calls:
-        await ctx.record(ctx.event(ToolCallStarted, call=ready.call))
-    elif ready.tool and not refusal:
-        known = resolve_interrupted(ctx, ready.call, ready.tool)
-    result = (
-        refusal or known or cap_result(context, redact_result(ctx, await _acted(context, ready)))
-    )
-    name = ready.tool.name if ready.tool else ready.call.name
-    ctx.keep_outcome(ready.call.id, name, result, refused=refusal is not None)
-    seconds = round(ctx.services.clock.monotonic() - began, 3)
-    ctx.results[ready.call.id] = ToolResultBlock(ready.call.id, name, result.text, result.error)
-    finished = ctx.event(
+async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> None:
+    """Run one call: intent, act, result, each stored before the next (S1)."""
+    refusal = prepared.refusal or await _check_permission(run, prepared)
+    context = CallContext(run, prepared.call, position)
+    started_at = run.services.clock.monotonic()
+    result = refusal
+    if prepared.call.id not in run.batch.started:
+        await run.recorder.record(run.recorder.event(ToolCallStarted, call=prepared.call))
+    elif prepared.tool and not refusal:
+        result = resolve_interrupted(run, prepared.call, prepared.tool)
+    if result is None:
+        result = await _act(context, prepared)
+        result = cap_result(context, redact_result(run, result))
+    seconds = round(run.services.clock.monotonic() - started_at, 3)
+    outcome = CallOutcome(prepared.call.id, prepared.name, result, refusal is not None)
+    await _record_outcome(run, prepared, outcome, seconds)
+
+
+async def _record_outcome(
+    run: RunContext, prepared: PreparedCall, outcome: CallOutcome, seconds: float
+) -> None:
+    run.batch.add(outcome)
+    finished = run.recorder.event(
         ToolCallFinished,
-        call_id=ready.call.id,
-        name=name,
-        result=result,
+        call_id=outcome.call_id,
+        name=outcome.name,
+        result=outcome.result,
         seconds=seconds,
-        refused=refusal is not None,
+        refused=outcome.refused,
     )
-    if ready.tool and ready.tool.effect is Effect.PURE and seconds <= QUICK_SECONDS:
-        ctx.record_later(finished, show=True)
+    is_pure = prepared.tool is not None and prepared.tool.effect is Effect.PURE
+    if is_pure and seconds <= QUICK_SECONDS:
+        run.recorder.record_later(finished, show=True)
     else:
-        await ctx.record(finished)
+        await run.recorder.record(finished)
 
 
-async def _denied(ctx: RunContext, ready: PreparedCall) -> ToolResult | None:
-    """Why a call may not act: a rule, the run's mode or a person says so. What was not simply allowed is recorded."""
-    if ready.tool is None:
+async def _check_permission(run: RunContext, prepared: PreparedCall) -> ToolResult | None:
+    """Return an error result if a rule, the mode or the approver denies the call. Store the decision."""
+    if prepared.tool is None:
         return None
-    name, decision = (
-        ready.tool.name,
-        ctx.services.policy.judge(ready.call, ready.tool, ready.checked_arguments, ctx.brief),
+    verdict = run.services.policy.judge(
+        prepared.call, prepared.tool, prepared.checked_arguments, run.brief
     )
-    if decision.verdict == "allow":
+    if verdict.verdict == "allow":
         return None
-    answer = (
-        await _answer(ctx, ready, decision)
-        if decision.verdict == "ask"
-        else ApprovalDecision(False)
-    )
-    judged = ctx.event(
+    decision = ApprovalDecision(False)
+    if verdict.verdict == "ask":
+        decision = await _ask_approver(run, prepared, verdict)
+    event = run.recorder.event(
         PermissionDecided,
-        call_id=ready.call.id,
-        name=name,
-        verdict=decision.verdict,
-        allowed=answer.allowed,
-        why=decision.why,
-        answer=answer.why,
-        rule=decision.rule,
-        part=decision.part,
+        call_id=prepared.call.id,
+        name=prepared.name,
+        verdict=verdict.verdict,
+        allowed=decision.allowed,
+        why=verdict.why,
+        answer=decision.why,
+        rule=verdict.rule,
+        part=verdict.part,
     )
-    await ctx.record(judged)
-    if answer.allowed:
+    await run.recorder.record(event)
+    if decision.allowed:
         return None
-    said = (answer.why or "a person said no") if decision.verdict == "ask" else ""
-    why = "; ".join(
-        filter(
-            None,
-            (
-                said,
-                decision.why,
-                decision.rule,
-                decision.part[:200] and f"in: {decision.part[:200]}",
-            ),
-        )
-    )
-    return _refused(f"{name} was not allowed: {why}. Find another way, or do without.")
+    return ToolResult(_explain_denial(prepared.name, verdict, decision), error=True)
 
 
-async def _answer(
-    ctx: RunContext, ready: PreparedCall, decision: PermissionVerdict
+def _explain_denial(name: str, verdict: PermissionVerdict, decision: ApprovalDecision) -> str:
+    reasons = [verdict.why, verdict.rule]
+    if verdict.verdict == "ask":
+        reasons.insert(0, decision.why or "the user said no")
+    if verdict.part:
+        reasons.append(f"in: {verdict.part[:_MAX_QUOTED_ARGUMENTS]}")
+    why = "; ".join(filter(None, reasons))
+    return f"{name} was not allowed: {why}. Find another way, or do without."
+
+
+async def _ask_approver(
+    run: RunContext, prepared: PreparedCall, verdict: PermissionVerdict
 ) -> ApprovalDecision:
-    assert ready.tool is not None
-    brief, call = ctx.brief, ready.call
-    question = ApprovalRequest(
-        brief.run_id,
-        brief.agent.name,
-        ready.tool.name,
-        ready.checked_arguments,
-        decision.why,
-        call.id,
-        decision.part,
+    """Ask the approver; the clocks of the run and its ancestors stand still meanwhile."""
+    request = ApprovalRequest(
+        run.brief.run_id,
+        run.brief.agent.name,
+        prepared.name,
+        prepared.checked_arguments,
+        verdict.why,
+        prepared.call.id,
+        verdict.part,
     )
-    with ctx.meter.pause():
-        return await ctx.services.approver.decide(question)
+    with run.meter.pause():
+        return await run.services.approver.decide(request)
 
 
-async def _acted(context: CallContext, ready: PreparedCall) -> ToolResult:
-    assert ready.tool is not None
+async def _act(context: CallContext, prepared: PreparedCall) -> ToolResult:
+    """Run the tool. What it raises becomes an error result, but for a cancel of the run."""
+    assert prepared.tool is not None
+    name = prepared.tool.name
     try:
-        return await ready.tool.run(context, ready.arguments)
+        return await prepared.tool.run(context, prepared.arguments)
     except asyncio.CancelledError as error:
-        if (task := asyncio.current_task()) and task.cancelling():
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
             raise
-        return ToolResult(
-            f"{ready.tool.name} failed: {error or 'something it waited for was cancelled'}",
-            error=True,
-        )
+        cause = str(error) or "something it waited for was cancelled"
+        return ToolResult(f"{name} failed: {cause}", error=True)
     except MudroomError as error:
         return ToolResult(str(error), error=True)
-    except Exception as error:  # noqa: BLE001  a tool may raise anything; the model is told, the run goes on
-        return ToolResult(f"{ready.tool.name} failed: {type(error).__name__}: {error}", error=True)
+    except Exception as error:  # noqa: BLE001  a tool may raise anything; the model reads the error
+        return ToolResult(f"{name} failed: {type(error).__name__}: {error}", error=True)
 
 
-def redact_result(ctx: RunContext, result: ToolResult) -> ToolResult:
-    """The result without secrets, for the model and the record."""
-    text, display = ctx.services.redact(result.text), ctx.services.redact(result.display)
-    return (
-        result
-        if text == result.text and display == result.display
-        else structs.replace(result, text=text, display=display)
-    )
+def redact_result(run: RunContext, result: ToolResult) -> ToolResult:
+    """Return the result without secrets."""
+    text = run.services.redact(result.text)
+    display = run.services.redact(result.display)
+    if text == result.text and display == result.display:
+        return result
+    return structs.replace(result, text=text, display=display)
 
 
 def cap_result(context: CallContext, result: ToolResult) -> ToolResult:
-    """The result with at most OUTPUT_CAP characters for the model: head and tail here, the whole in a file it can read."""
+    """Return the result with at most OUTPUT_CAP characters: head and tail. The whole text is in a spill file."""
     text = result.text
     if len(text) <= OUTPUT_CAP:
         return result
-    path = result.spill or context.spill_path("output")
-    if not result.spill:
+    path = result.spill
+    if not path:
+        path = context.spill_path("output")
         with open(path, "w", encoding="utf-8", errors="replace") as file:
             file.write(text)
-    half = OUTPUT_CAP // 2 - 200
-    middle = f"\n\n[… {len(text) - 2 * half:,} characters left out; the whole is in {path}: read it with offset and limit …]\n\n"
-    return ToolResult(
-        text[:half] + middle + text[-half:],
-        result.error,
-        result.display,
-        result.detail,
-        result.reads,
-        result.changes,
-        path,
+    half = (OUTPUT_CAP - _SPILL_NOTICE_CHARACTERS) // 2
+    notice = (
+        f"\n\n[… {len(text) - 2 * half:,} characters left out; the whole is in {path}: "
+        "read it with offset and limit …]\n\n"
     )
+    return structs.replace(result, text=text[:half] + notice + text[-half:], spill=path)
 
 
-def _words(ctx: RunContext, all_failed: bool) -> list[str]:
-    context = CallContext(ctx)
-    words = [word for tool in ctx.tools.values() if tool.remind and (word := tool.remind(context))]
-    return [*words, ALL_FAILED] if all_failed else words
+def _add_reminders(run: RunContext) -> None:
+    context = CallContext(run)
+    for tool in run.tools.values():
+        if tool.remind and (note := tool.remind(context)):
+            run.add_note(note)

@@ -1,1 +1,1 @@
-"""Where runs run: one file a place. A worker turns a brief into a report, and that is all its callers know."""
+"""Workers: adapters of the Worker port, one module per place where runs are executed."""

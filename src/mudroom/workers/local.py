@@ -1,4 +1,7 @@
-"""Runs in this process: a run is one coroutine, and so many at once per level of depth that none waits for its own child."""
+"""Worker of this process: each run is one asyncio task.
+
+A limit per depth of the run tree bounds the children that run at once, so no run waits for its own child.
+"""
 
 from __future__ import annotations
 
@@ -7,91 +10,131 @@ from collections import defaultdict
 
 from msgspec.structs import replace
 
-from .._core.agents import Brief, Report
+from .._core.agents import Brief, Reason, Report
+from .._core.budgets import Grant
 from .._core.events import RunStarted
 from .._core.messages import Usage
-from .._engine import loop
+from .._engine.loop import execute
 from .._engine.meters import Meter
+from .._engine.phase import Phase, RunControl
 from .._engine.resume import finished_report
-from .._engine.run_context import RunContext, SessionServices
+from .._engine.run_context import RunContext
+from .._engine.services import SessionServices
+
+
+class LocalRunHandle:
+    """The port RunHandle for a run in this process."""
+
+    def __init__(self, run_id: str, control: RunControl) -> None:
+        self.run_id = run_id
+        self.run: RunContext | None = None
+        self._control = control
+        self._task: asyncio.Task[Report] | None = None
+
+    def attach(self, task: asyncio.Task[Report]) -> None:
+        """Set the task that executes the run."""
+        self._task = task
+        self._control.attach(task)
+
+    def send(self, text: str) -> bool:
+        """Send a text of the user to the run. Return False if it waits for a place or is ending."""
+        if self.run is None or self._control.phase is not Phase.RUNNING:
+            return False
+        self.run.add_note(text, origin="person")
+        return True
+
+    def wrap_up(self) -> bool:
+        """Stop the current work and have the run summarise it."""
+        return self._control.wrap_up()
+
+    def cancel(self) -> bool:
+        """Stop the run and all runs below it."""
+        return self._control.cancel()
+
+    async def report(self) -> Report:
+        """Wait for the end of the run and return its report."""
+        assert self._task is not None
+        is_cancelled = False
+        while not self._task.done():
+            try:
+                await asyncio.wait((self._task,))
+            except asyncio.CancelledError:
+                is_cancelled = True
+                self.cancel()
+        if is_cancelled:
+            raise asyncio.CancelledError
+        if self._task.cancelled():  # before the run began
+            return Report(text="", reason=Reason.CANCELLED, run_id=self.run_id)
+        return self._task.result()
+
+
+class _Pool:
+    """Running runs and free places, shared by workers with different services."""
+
+    def __init__(self, max_children: int) -> None:
+        self.places: dict[int, asyncio.Semaphore] = defaultdict(
+            lambda: asyncio.Semaphore(max_children)
+        )
+        self.handles: dict[str, LocalRunHandle] = {}
 
 
 class LocalWorker:
-    """The port Worker, here.
+    """The port Worker for this process.
 
     Arguments:
-        parts: what all runs of the session share.
-        most: children running at once at each depth; more wait. Root runs never wait.
+        services: services that the runs share.
+        max_children: children that run at once at each depth; more wait. Root runs never wait.
     """
 
-    def __init__(self, services: SessionServices, max_children: int = 64) -> None:
+    def __init__(
+        self, services: SessionServices, max_children: int = 64, *, pool: _Pool | None = None
+    ) -> None:
         self._services = services
-        self._places: dict[int, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(max_children)
-        )
-        self._running: dict[str, tuple[RunContext, asyncio.Task[object]]] = {}
+        self._pool = pool or _Pool(max_children)
 
-    async def run(self, brief: Brief, meter: Meter) -> Report:
-        """Run a brief to its end, after waiting for a place; one that a dead process began goes on, one it finished is not run again."""
+    def with_services(self, services: SessionServices) -> LocalWorker:
+        """Return a worker with other services that shares the places and handles of this one."""
+        return LocalWorker(services, pool=self._pool)
+
+    def find(self, run_id: str) -> LocalRunHandle | None:
+        """Return the handle of a run that has started and not ended."""
+        return self._pool.handles.get(run_id)
+
+    def start(self, brief: Brief, grant: Grant) -> LocalRunHandle:
+        """Start a run, after waiting for a place if it is a child."""
+        control = RunControl()
+        handle = LocalRunHandle(brief.run_id, control)
+        task = asyncio.create_task(self._execute(handle, brief, grant, control))
+        handle.attach(task)
+        self._pool.handles[brief.run_id] = handle
+        task.add_done_callback(lambda _: self._pool.handles.pop(brief.run_id, None))
+        return handle
+
+    async def _execute(
+        self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
+    ) -> Report:
         if brief.depth == 0:
-            return await self._run(brief, meter)
-        async with self._places[brief.depth]:
-            return await self._run(brief, meter)
+            return await self._run(handle, brief, grant, control)
+        async with self._pool.places[brief.depth]:
+            return await self._run(handle, brief, grant, control)
 
-    async def _run(self, brief: Brief, meter: Meter) -> Report:
+    async def _run(
+        self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
+    ) -> Report:
+        meter = self._services.meters.get(grant)
         past = self._services.past_events.get(brief.run_id)
         if past and isinstance(past[0], RunStarted):
             if report := finished_report(past):
-                meter.charge(report.usage, report.usd)
-                meter.add_past_usage(
-                    sum(run.startswith(f"{brief.run_id}.") for run in self._services.past_events),
-                    Usage(),
-                    0.0,
-                )
+                self._charge_past_run(meter, report)
                 return report
             brief = replace(past[0].brief, history=brief.history)
-            meter.set_limits(
-                brief.budget
-            )  # its age counts from its first beginning, and so does its time
-        ctx, task = RunContext(brief, meter, self._services, self), asyncio.current_task()
-        assert task is not None
-        cancels = task.cancelling()
-        self._running[brief.run_id] = ctx, task
-        try:
-            report = await loop.run(ctx)
-        finally:
-            del self._running[brief.run_id]
-        if ctx.is_stopping and task.uncancel() > cancels:
-            raise asyncio.CancelledError
-        return report
+            # The age of a resumed run counts from its first start, and so does its time limit.
+            meter.set_limits(brief.budget)
+        handle.run = RunContext(brief, meter, self._services, self, control)
+        return await execute(handle.run)
 
-    def with_services(self, parts: SessionServices) -> LocalWorker:
-        """A worker for runs with parts of their own that shares places with this one."""
-        worker = LocalWorker(parts)
-        worker._places, worker._running = self._places, self._running
-        return worker
-
-    def cancel(self, run_id: str) -> bool:
-        """Stop one run and all below it; its parent gets a CANCELLED report. False if it is not running."""
-        found = self._running.get(run_id)
-        if found is None or found[0].is_stopping:
-            return False
-        found[0].is_stopping = True
-        found[1].cancel()
-        return True
-
-    def wrap_up(self, run_id: str) -> bool:
-        """Stop what one run does, but let it say in a last turn what it has; its reason is CANCELLED, recovered."""
-        found = self._running.get(run_id)
-        if found is None:
-            return False
-        found[0].is_wrapping_up = True
-        return self.cancel(run_id)
-
-    def steer(self, run_id: str, word: str) -> bool:
-        """Give one run a word with its next results. False if it is not running."""
-        found = self._running.get(run_id)
-        if found is None or found[0].is_stopping:
-            return False
-        found[0].inject_note(word, origin="person")
-        return True
+    def _charge_past_run(self, meter: Meter, report: Report) -> None:
+        prefix = f"{report.run_id}."
+        children = sum(run.startswith(prefix) for run in self._services.past_events)
+        meter.charge(report.usage, report.usd)
+        meter.add_usage(Usage(), 0.0, children)

@@ -9,7 +9,7 @@ from .environment import CommandResult, FileInfo, Sandbox, Workspace
 from .journal import Journal
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
 from .tools import Toolbox, ToolContext
-from .worker import Worker
+from .worker import RunHandle, Worker
 
 __all__ = [
     "ApprovalDecision",
@@ -25,6 +25,7 @@ __all__ = [
     "Policy",
     "RequestConfig",
     "RetryNotice",
+    "RunHandle",
     "Sandbox",
     "StreamChunk",
     "ToolContext",

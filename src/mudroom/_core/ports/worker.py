@@ -1,18 +1,55 @@
-"""Worker port: a place where runs are executed."""
+"""Worker port: starts runs, in this process, in other processes, or in a cluster.
+
+All that crosses the port can be serialised with msgspec: Brief, Grant and Report. A worker in
+another process needs these services of the session's process: append to the journal, past events of a
+run, approval requests, charges to the run's account, and live events for the watchers.
+"""
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from ..agents import Brief, Report
+from ..budgets import Grant
+
+
+class RunHandle(Protocol):
+    """The caller's end of a run."""
+
+    @property
+    def run_id(self) -> str:
+        """Id of the run."""
+        ...
+
+    def send(self, text: str) -> bool:
+        """Send a text of the user to the run, for its next request. Return False if it is ending."""
+        ...
+
+    def wrap_up(self) -> bool:
+        """Stop the current work and have the run summarise it. Return False if it is ending."""
+        ...
+
+    def cancel(self) -> bool:
+        """Stop the run and all runs below it. Return False if that is done already."""
+        ...
+
+    async def report(self) -> Report:
+        """Wait for the end of the run and return its report.
+
+        If the waiting task is cancelled, the run is cancelled, too; CancelledError is raised after its end.
+
+        Raises JournalError, and faults of adapters in a root run.
+        """
+        ...
 
 
 class Worker(Protocol):
-    """Executes runs: in this process, in other processes, in a cluster."""
+    """Executes runs."""
 
-    async def run(self, brief: Brief, meter: Any) -> Report:
-        """Run a brief to its end and return the report.
+    def start(self, brief: Brief, grant: Grant) -> RunHandle:
+        """Start a run. It continues if an earlier process left it unfinished."""
+        ...
 
-        Raises CancelledError if the run is cancelled, and nothing for what happens inside the run.
-        """
+    def find(self, run_id: str) -> RunHandle | None:
+        """Return the handle of a run that has started and not ended, None for any other."""
         ...

@@ -1,0 +1,53 @@
+"""Tool calls of one answer, with the outcomes so far."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from .._core.events import FileWriteIntended
+from .._core.messages import ToolCallBlock, ToolResultBlock
+from .._core.tools import ToolResult
+
+
+class CallOutcome(Struct, frozen=True):
+    """Outcome of a tool call. `refused`: the call never acted."""
+
+    call_id: str
+    name: str
+    result: ToolResult
+    refused: bool = False
+
+    def to_block(self) -> ToolResultBlock:
+        """Return the result as the model reads it."""
+        return ToolResultBlock(self.call_id, self.name, self.result.text, self.result.error)
+
+
+class CallBatch:
+    """Tool calls of the last answer. Outcomes stay here when the run is cut off between two calls.
+
+    Attributes:
+        started: calls that an earlier process started, with the file write that it announced, if any.
+    """
+
+    def __init__(self, calls: Sequence[ToolCallBlock] = ()) -> None:
+        self.calls = calls
+        self.started: dict[str, FileWriteIntended | None] = {}
+        self._outcomes: dict[str, CallOutcome] = {}
+
+    def add(self, outcome: CallOutcome) -> None:
+        """Keep the outcome of a call."""
+        self._outcomes[outcome.call_id] = outcome
+
+    def open_calls(self) -> list[tuple[int, ToolCallBlock]]:
+        """Return the calls without an outcome, each with its position from 1."""
+        return [
+            (position, call)
+            for position, call in enumerate(self.calls, 1)
+            if call.id not in self._outcomes
+        ]
+
+    def outcomes(self) -> list[CallOutcome]:
+        """Return the outcomes in the order of the calls."""
+        return [self._outcomes[call.id] for call in self.calls if call.id in self._outcomes]

@@ -1,0 +1,75 @@
+"""CallContext: what a tool may use while it works on one call."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+
+from .._core.events import FileWriteIntended
+from .._core.messages import ToolCallBlock
+from .._core.ports import Workspace
+from .._core.tools import canonical_tool_name
+from .file_writes import RecordedWorkspace, run_from_any_thread
+from .run_context import RunContext
+
+
+class CallContext:
+    """The port ToolContext for one call.
+
+    Arguments:
+        call: None outside of a call, for `Tool.remind`.
+        position: number of the call in its answer, from 1.
+    """
+
+    def __init__(
+        self, run: RunContext, call: ToolCallBlock | None = None, position: int = 0
+    ) -> None:
+        self.run = run
+        self.call = call
+        self.position = position
+        self.run_id = run.run_id
+        self.turn = run.turn
+        self.memo = run.memo
+        self.sandbox = run.services.sandbox
+        self.redact = run.services.redact
+        self.workspace: Workspace = RecordedWorkspace(
+            run.services.workspace, self._before_write, self._after_write
+        )
+        if call is not None:
+            tool = canonical_tool_name(call.name)
+            self.workspace = run.services.policy.view(self.workspace, tool, run.brief)
+        self._loop = asyncio.get_running_loop()
+
+    def spill_path(self, name: str) -> str:
+        """Return the path of a new file outside the workspace that the `read` tool can read."""
+        folder = self.run.services.spill_folder
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        return os.path.join(folder, f"{self.run_id}-{self.turn}.{self.position}-{name}.txt")
+
+    def _before_write(self, path: str, before: str, after: str) -> None:
+        recorder = self.run.recorder
+        event = recorder.event(
+            FileWriteIntended,
+            call_id=self.call.id if self.call else "",
+            path=path,
+            before=before,
+            after=after,
+        )
+        run_from_any_thread(
+            self._loop, lambda: self._record_write(event), lambda: recorder.record_later(event)
+        )
+
+    async def _record_write(self, event: FileWriteIntended) -> None:
+        """Store the intent of a write in another thread. Raises WorkspaceError if the run has ended."""
+        self.run.barrier.enter(event.path)
+        try:
+            await self.run.recorder.record(event)
+        except BaseException:
+            self.run.barrier.leave()
+            raise
+
+    def _after_write(self) -> None:
+        run_from_any_thread(self._loop, self._leave_barrier, lambda: None)
+
+    async def _leave_barrier(self) -> None:
+        self.run.barrier.leave()

@@ -1,0 +1,79 @@
+"""Report of a child as its parent's model reads it."""
+
+from __future__ import annotations
+
+import os
+
+import msgspec
+
+from .._core.agents import Reason, Report
+from .call_context import CallContext
+
+REPORT_CAP = 8_000
+"""Maximum characters of a report for the parent; the whole text is in a spill file."""
+
+NO_SUMMARY = "(no summary)"
+
+_MAX_LISTED_FILES = 5
+
+
+def format_report(context: CallContext, report: Report) -> tuple[str, str]:
+    """Return the report's text for the parent and the path of its spill file ("" if it is not cut).
+
+    The text has a warning line unless the reason is GOAL, then text and outputs, then a line of evidence.
+    """
+    parts = [report.text.strip()]
+    if report.outputs:
+        parts.append(f"Outputs: {msgspec.json.encode(report.outputs).decode()}")
+    text = "\n".join(filter(None, parts)) or NO_SUMMARY
+    spill = ""
+    if len(text) > REPORT_CAP:
+        spill = context.spill_path("report")
+        with open(spill, "w", encoding="utf-8", errors="replace") as file:
+            file.write(text)
+        notice = f"[… cut: the whole report, {len(text):,} characters, is in {spill}]"
+        text = f"{text[:REPORT_CAP]}\n{notice}"
+    lines = [context.run.services.mark_report(text), evidence_line(report)]
+    if report.reason is not Reason.GOAL:
+        lines.insert(0, _warning_line(report))
+    return "\n".join(lines), spill
+
+
+def _warning_line(report: Report) -> str:
+    causes = {
+        Reason.MAX_TURNS: f"stopped after {report.turns - report.recovered} turns, its limit",
+        Reason.TIMEOUT: report.error or f"its time was up after {report.seconds:.0f} s",
+        Reason.BUDGET: "its tokens or its money were used up",
+        Reason.CANCELLED: "it was cancelled",
+        Reason.LOOP: "it was going in circles",
+        Reason.LOST: "its worker was lost",
+    }
+    cause = causes.get(report.reason, report.error or "it failed")
+    kind = "its summary, not a finished result" if report.recovered else "partial"
+    return f"[{report.reason}: {cause}; what follows is {kind}]"
+
+
+def evidence_line(report: Report) -> str:
+    """Return one line with what the engine saw the run do."""
+    count = sum(report.calls.values())
+    if count:
+        by_tool = ", ".join(f"{name} {calls}" for name, calls in report.calls.items())
+        facts = [
+            f"{count} tool call{'s' if count > 1 else ''} ({by_tool})",
+            _list_files("read", report.files_read),
+            _list_files("changed", report.files_changed),
+        ]
+    else:
+        facts = ["it called no tool: nothing it says was looked up"]
+    facts.append(f"{report.usage.total_tokens:,} tokens")
+    facts.append(f"{report.seconds:.1f} s")
+    facts.append(f"run {report.run_id}")
+    return f"[evidence: {'; '.join(facts)}]"
+
+
+def _list_files(verb: str, paths: tuple[str, ...]) -> str:
+    if not paths:
+        return f"no file {verb}"
+    listed = ", ".join(os.path.normpath(path) for path in paths[:_MAX_LISTED_FILES])
+    more = len(paths) - _MAX_LISTED_FILES
+    return f"{verb} {listed} and {more} more" if more > 0 else f"{verb} {listed}"

@@ -1,0 +1,108 @@
+"""Conversation of one run with its model."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Iterable
+
+from msgspec.structs import replace
+
+from .._core.messages import (
+    AssistantMessage,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserMessage,
+)
+from .._core.ports import ModelConversation, RetryNotice, StreamChunk
+from .normalize import normalize_conversation
+
+
+class Conversation:
+    """Messages of one run: sent ones, and blocks that wait for the next request.
+
+    Attributes:
+        queued: blocks of the next user message.
+        answer_text: text of the last answer.
+        last_text: text of the last answer that has text.
+        is_unanswered: true if a request was sent and its answer has not arrived.
+    """
+
+    def __init__(self, model: ModelConversation, history: Iterable[Message], prompt: str) -> None:
+        self._model = model
+        self._used_call_ids: set[str] = set()
+        self.queued: list[TextBlock | ToolResultBlock] = [TextBlock(prompt)]
+        self.answer_text = ""
+        self.last_text = ""
+        self.is_unanswered = False
+        for message in normalize_conversation(history):
+            model.append(message)
+            if isinstance(message, AssistantMessage):
+                self._used_call_ids.update(map(wire_safe_id, message.tool_calls))
+
+    def queue_results(self, results: Iterable[ToolResultBlock]) -> None:
+        """Put tool results at the head of the next user message."""
+        self.queued[:0] = results
+
+    def queue_text(self, text: str) -> None:
+        """Add a text block to the next user message."""
+        self.queued.append(TextBlock(text))
+
+    def take_queued(self) -> list[TextBlock | ToolResultBlock]:
+        """Remove and return the queued blocks."""
+        blocks = self.queued
+        self.queued = []
+        return blocks
+
+    def append_user_blocks(self, blocks: Iterable[TextBlock | ToolResultBlock]) -> None:
+        """Append blocks as one user message; nothing if there are none."""
+        if content := tuple(blocks):
+            self._model.append(UserMessage(content))
+
+    def request_answer(
+        self, *, tools: bool
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
+        """Send the queued blocks and request an answer, which `append_answer` must append."""
+        self.append_user_blocks(self.take_queued())
+        self.is_unanswered = True
+        return self._model.request_answer(tools=tools)
+
+    def append_answer(self, message: AssistantMessage) -> None:
+        """Append an answer of the model."""
+        self._model.append(message)
+        self._used_call_ids.update(map(wire_safe_id, message.tool_calls))
+        self.is_unanswered = False
+        self.answer_text = message.text.strip()
+        self.last_text = self.answer_text or self.last_text
+
+    def with_unique_call_ids(self, message: AssistantMessage, turn: int) -> AssistantMessage:
+        """Return the message with call ids that are not empty and new in this conversation.
+
+        Providers have sent empty and repeated ids.
+        """
+        ids = [wire_safe_id(call) for call in message.tool_calls]
+        if all(ids) and len(set(ids)) == len(ids) and self._used_call_ids.isdisjoint(ids):
+            return message
+        used = set(self._used_call_ids)
+        content: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
+        for index, block in enumerate(message.content):
+            if isinstance(block, ToolCallBlock):
+                block = _with_unused_id(block, used, turn, index)
+                used.add(wire_safe_id(block))
+            content.append(block)
+        return replace(message, content=tuple(content))
+
+
+def _with_unused_id(call: ToolCallBlock, used: set[str], turn: int, index: int) -> ToolCallBlock:
+    if not call.id:
+        call = replace(call, id=f"call_{turn}_{index}")
+    while wire_safe_id(call) in used:
+        call = replace(call, id=f"{call.id}_{turn}")
+    return call
+
+
+def wire_safe_id(call: ToolCallBlock) -> str:
+    """Return a call's id in the characters that every wire accepts."""
+    return re.sub("[^A-Za-z0-9_-]", "_", call.id)

@@ -1,0 +1,71 @@
+"""Phase of a run, and the way to stop the run from outside."""
+
+from __future__ import annotations
+
+import asyncio
+from enum import Enum, auto
+
+
+class Phase(Enum):
+    """Phases of a run."""
+
+    RUNNING = auto()
+    """Takes turns, or waits for a place."""
+    WRAPPING_UP = auto()
+    """Stops its current work, then gives a summary."""
+    ENDING = auto()
+    """Has ended for a reason of its own and may still give a summary."""
+    SUMMARISING = auto()
+    """Requests the summary."""
+    CANCELLING = auto()
+    """Ends without a summary."""
+    FINISHED = auto()
+    """Only the report remains to be stored; nothing can stop the run any more."""
+
+
+class RunControl:
+    """Phase of one run and the task that executes it.
+
+    A cancel of the task is delivered where the task waits, so the task is only cancelled in phases in
+    which its code handles that: RUNNING and SUMMARISING. What ends the run is never interrupted.
+    """
+
+    def __init__(self) -> None:
+        self.phase = Phase.RUNNING
+        self._task: asyncio.Task[object] | None = None
+
+    def attach(self, task: asyncio.Task[object]) -> None:
+        """Set the task that executes the run."""
+        self._task = task
+
+    def wrap_up(self) -> bool:
+        """Stop the current work and have the run give a summary. Return False if it is ending already."""
+        if self.phase is not Phase.RUNNING:
+            return False
+        self.phase = Phase.WRAPPING_UP
+        self._cancel_task()
+        return True
+
+    def cancel(self) -> bool:
+        """Stop the run without a summary. Return False if it is being cancelled or has finished."""
+        if self.phase in (Phase.CANCELLING, Phase.FINISHED):
+            return False
+        if self.phase in (Phase.RUNNING, Phase.SUMMARISING):
+            self._cancel_task()
+        self.phase = Phase.CANCELLING
+        return True
+
+    def end(self) -> None:
+        """Leave the phase RUNNING, unless the run is being stopped."""
+        if self.phase is Phase.RUNNING:
+            self.phase = Phase.ENDING
+
+    def clear_cancel(self) -> None:
+        """Mark a cancel of the task as handled."""
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            task.uncancel()
+
+    def _cancel_task(self) -> None:
+        if self._task is not None:
+            self._task.cancel()

@@ -1,0 +1,77 @@
+"""Recorder: writes the events of one run to the journal and shows them to the watchers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, TypeVar
+
+from .._core.events import AnyEvent, Delta, Event, StoredEvent
+from .services import SessionServices
+
+E = TypeVar("E", bound=Event)
+
+
+class Recorder:
+    """Writer of one run's events.
+
+    Attributes:
+        turn: number of the current turn; all events carry it.
+    """
+
+    def __init__(self, services: SessionServices, run_id: str, agent: str) -> None:
+        self.turn = 0
+        self._run_id = run_id
+        self._prompt_id_prefix = f"{services.session}#{agent}#"
+        self._journal = services.journal
+        self._clock = services.clock
+        self._watchers = services.watchers
+        self._unsaved: list[StoredEvent] = []
+        self._unshown: list[StoredEvent] = []
+
+    def event(self, kind: type[E], /, **fields: Any) -> E:
+        """Return an event of this run with time, turn and prompt id."""
+        return kind(
+            at=self._clock.now(),
+            run=self._run_id,
+            turn=self.turn,
+            prompt_id=f"{self._prompt_id_prefix}{self.turn}",
+            **fields,
+        )
+
+    async def record(self, *events: StoredEvent) -> None:
+        """Store events and those kept by `record_later`; then show them.
+
+        When this task is cancelled, the journal stores them nevertheless; the next `record` shows them.
+        """
+        unsaved = [*self._unsaved, *events]
+        unshown = [*self._unshown, *events]
+        self._unsaved = []
+        self._unshown = []
+        try:
+            await self._journal.append(*unsaved)
+        except asyncio.CancelledError:
+            self._unshown[:0] = unshown
+            raise
+        for event in unshown:
+            self._show(event)
+
+    def record_later(self, event: StoredEvent, *, show: bool = False) -> None:
+        """Store an event with the next `record`; for facts on which no effect depends.
+
+        Arguments:
+            show: show the event now, not when it is stored.
+        """
+        self._unsaved.append(event)
+        if show:
+            self._show(event)
+        else:
+            self._unshown.append(event)
+
+    def show_delta(self, kind: str, text: str) -> None:
+        """Show streamed text to the watchers."""
+        if self._watchers:
+            self._show(self.event(Delta, kind=kind, text=text))
+
+    def _show(self, event: AnyEvent) -> None:
+        for watch in self._watchers:
+            watch(event)

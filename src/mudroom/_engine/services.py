@@ -1,0 +1,68 @@
+"""Services that all runs of a session share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec import Struct, field
+
+from .._core.agents import Agent
+from .._core.budgets import Budget
+from .._core.events import AnyEvent, StoredEvent
+from .._core.messages import Usage
+from .._core.ports import (
+    Approver,
+    Clock,
+    Journal,
+    Model,
+    Policy,
+    Sandbox,
+    Toolbox,
+    Workspace,
+)
+from .meters import Meters
+
+
+class SessionServices(Struct, frozen=True, kw_only=True):
+    """Services that all runs of a session share. They know no run's conversation.
+
+    Arguments:
+        session: session id.
+        get_model: returns the Model of a model string.
+        toolbox: all tools by name.
+        agents: agents that `task` may call, by name.
+        spill_folder: folder for output that is too long for a model.
+        environment_text: date, platform and folder, for system prompts.
+        context_texts: text of the context files, by the value of `Agent.context`.
+        child_model: model string of children whose agent says "inherit"; "" means their parent's.
+        child_budget: limits of children where agent and call set none.
+        compute_price: US dollars of a model's tokens, None if unknown. None: prices are off.
+        redact: removes secrets from tool results.
+        mark_report: marks a child's report that looks like a prompt injection.
+        past_events: events of runs that an earlier process left unfinished, by run id.
+        watchers: called with each event in order, once it is stored or nothing depends on it, and with
+            deltas. They must not raise or wait.
+        meters: meters of the running runs.
+    """
+
+    session: str
+    get_model: Callable[[str], Model]
+    journal: Journal
+    workspace: Workspace
+    sandbox: Sandbox
+    clock: Clock
+    approver: Approver
+    policy: Policy
+    toolbox: Toolbox
+    agents: Mapping[str, Agent]
+    spill_folder: str
+    environment_text: str
+    context_texts: Mapping[str, str] = {}
+    child_model: str = ""
+    child_budget: Budget = Budget(turns=30)
+    compute_price: Callable[[str, Usage], float | None] | None = None
+    redact: Callable[[str], str] = str
+    mark_report: Callable[[str], str] = str
+    past_events: Mapping[str, Sequence[StoredEvent]] = {}
+    watchers: list[Callable[[AnyEvent], None]] = []
+    meters: Meters = field(default_factory=Meters)
