@@ -18,7 +18,7 @@ from ._core.budgets import Budget
 from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
 from ._core.ports import ApprovalDecision, ApprovalRequest, Approver, Journal, Model, Sandbox
 from ._core.tools import Tool
-from ._engine.run_context import SessionServices
+from ._engine.services import SessionServices
 from ._engine.task import task_tool
 from .agent_catalog import AgentCatalog, AgentSources, load_catalog
 from .conversation_state import RecordedSession

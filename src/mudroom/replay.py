@@ -11,7 +11,6 @@ from ._core.agents import Brief
 from ._core.budgets import Budget
 from ._core.events import RunStarted, StoredEvent, ToolCallStarted
 from ._core.tools import Tool
-from ._engine.meters import Meter
 from ._engine.replay_check import (
     RecordedEvents,
     RecordedOutcomes,
@@ -19,7 +18,7 @@ from ._engine.replay_check import (
     recorded_briefs,
     recorded_conversations,
 )
-from ._engine.run_context import SessionServices
+from ._engine.services import SessionServices
 from ._engine.task import task_tool
 from ._platform.scratch_dirs import ScratchDir
 from .build import SystemClock
@@ -68,9 +67,10 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
             1 << 20,
         )
         talks = recorded_conversations(events)
-        model = ReplayModel(talks, cancel_run=worker.cancel)
+        model = ReplayModel(talks, cancel_run=lambda run_id: _cancel(worker, run_id))
         for brief in recorded_briefs(events):
-            await worker.run(brief, Meter(brief.budget))
+            grant = parts.meters.open(brief.run_id, brief.budget)
+            await worker.start(brief, grant).report()
     if journal.missing_events:
         raise ReplayDiverged(
             f"{len(journal.missing_events)} recorded events did not come again, first {journal.missing_events[0]!r}"[
@@ -78,6 +78,11 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
             ]
         )
     return list(journal.read())
+
+
+def _cancel(worker: LocalWorker, run_id: str) -> None:
+    if handle := worker.find(run_id):
+        handle.cancel()
 
 
 def _find_session_id(events: Sequence[StoredEvent]) -> str:

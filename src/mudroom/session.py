@@ -14,10 +14,9 @@ from ._core.agents import Agent, Brief, Mode, Report
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.messages import Message
-from ._core.ports import Approver, Journal, Model, Sandbox, Workspace
+from ._core.ports import Approver, Journal, Model, Sandbox, Worker, Workspace
 from ._core.tools import Tool
 from ._engine.compaction import RUN_TITLE, summary_prompt
-from ._engine.meters import Meter
 from ._engine.task import narrow_tools
 from ._version import __version__
 from .agent_catalog import find_agent
@@ -304,10 +303,18 @@ class Session:
     async def _run_root(self, brief: Brief) -> Report[Any]:
         report: Report | None = None
         try:
-            report = await self._worker.run(brief, Meter(brief.budget))
+            report = await self._run_brief(self._worker, brief)
             return report
         finally:
             self._conversation.apply_outcome(brief, report)
+
+    async def _run_brief(self, worker: Worker, brief: Brief) -> Report[Any]:
+        meters = self._require_open().services.meters
+        grant = meters.open(brief.run_id, brief.budget)
+        try:
+            return await worker.start(brief, grant).report()
+        finally:
+            meters.close(grant)
 
     @overload
     async def task(
@@ -377,7 +384,7 @@ class Session:
             description=description,
             depth=1,
         )
-        report = await self._worker.run(brief, Meter(wish))
+        report = await self._run_brief(self._worker, brief)
         return form.convert_report(report) if form else report
 
     @overload
@@ -482,19 +489,22 @@ class Session:
         )
         brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
         started(brief.run_id)
-        return await self._worker.with_services(parts).run(brief, Meter(agent.budget))
+        return await self._run_brief(self._worker.with_services(parts), brief)
 
     def send(self, run_id: str, message: str) -> bool:
         """Give a running run a word: it reads it with its next results, or before it would have ended. False if it is not running."""
-        return self._worker.steer(run_id, message)
+        handle = self._worker.find(run_id)
+        return handle is not None and handle.send(message)
 
     def wrap_up(self, run_id: str) -> bool:
         """Have a running run stop what it does and report what it has; its reason is CANCELLED, recovered. False if it is not running."""
-        return self._worker.wrap_up(run_id)
+        handle = self._worker.find(run_id)
+        return handle is not None and handle.wrap_up()
 
     def cancel(self, run_id: str | None = None) -> bool:
         """Stop one run (default: the conversation's current one) and all below it. Its report says CANCELLED."""
-        return self._worker.cancel(run_id or self._conversation.latest_run)
+        handle = self._worker.find(run_id or self._conversation.latest_run)
+        return handle is not None and handle.cancel()
 
     def rewind(self, run_id: str) -> None:
         """Take the conversation back to before the prompt of a root run; files stay as they are."""

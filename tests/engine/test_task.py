@@ -10,7 +10,7 @@ import pytest
 from mudroom import Agent, Budget, Effect, Output, Reason, tool
 from mudroom._core.agents import Brief
 from mudroom._core.events import RunStarted
-from mudroom._engine.task import REPORT_CAP
+from mudroom._engine.child_report import REPORT_CAP
 from mudroom.errors import ModelRefused
 from mudroom.models.scripted import Request, call
 from mudroom.testing.clock import run_virtual

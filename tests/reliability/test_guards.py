@@ -42,7 +42,7 @@ class Guard(NamedTuple):
 
 GUARDS = {
     "call ids are new (F3)": Guard(
-        "_engine/model_call.py", "if all(ids) and", "if True or all(ids) and", FAULTS, "f3"
+        "_engine/conversation.py", "if all(ids) and", "if True or all(ids) and", FAULTS, "f3"
     ),
     "circles end (F24)": Guard("_engine/loop.py", ">= STOP:", ">= 10**9:", FAULTS, "f24_the_same"),
     "one writer (S5)": Guard(
@@ -94,7 +94,7 @@ GUARDS = {
         "f20",
     ),
     "children are counted (F22)": Guard(
-        "_core/budgets.py", "meter.children >= meter.budget.children", "False", FAULTS, "f22"
+        "_engine/meters.py", "self.children >= most", "False", FAULTS, "f22"
     ),
     "silence ends (F16)": Guard(
         "_engine/model_call.py",

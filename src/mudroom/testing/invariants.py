@@ -24,7 +24,7 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.tools import canonical_tool_name
-from .._engine.task import NO_SUMMARY, REPORT_CAP
+from .._engine.child_report import NO_SUMMARY, REPORT_CAP
 from ._run_records import CallRecord, RunRecord, Violation, conversation_errors
 
 __all__ = ["Violation", "find_violations"]

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from functools import partial
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -64,7 +66,8 @@ class LocalRunHandle:
         if is_cancelled:
             raise asyncio.CancelledError
         if self._task.cancelled():  # before the run began
-            return Report(text="", reason=Reason.CANCELLED, run_id=self.run_id)
+            outputs: dict[str, Any] = {}
+            return Report(text="", reason=Reason.CANCELLED, run_id=self.run_id, outputs=outputs)
         return self._task.result()
 
 
@@ -73,7 +76,7 @@ class _Pool:
 
     def __init__(self, max_children: int) -> None:
         self.places: dict[int, asyncio.Semaphore] = defaultdict(
-            lambda: asyncio.Semaphore(max_children)
+            partial(asyncio.Semaphore, max_children)
         )
         self.handles: dict[str, LocalRunHandle] = {}
 
