@@ -1,4 +1,4 @@
-"""Figures, widths, cuts, glyphs and paint."""
+"""Text layout: figures, widths, truncation, glyphs and colors."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from mudroom.cli.output.text import (
         (12_340_000, "12.3M"),
     ],
 )
-def test_tokens_take_few_columns(count: int, words: str):
+def test_token_counts_are_short(count: int, words: str):
     assert format_tokens(count) == words
     assert len(words) <= 6
 
@@ -54,11 +54,11 @@ def test_tokens_take_few_columns(count: int, words: str):
         (7530, "2h 05m"),
     ],
 )
-def test_seconds_read_as_a_clock(span: float, words: str):
+def test_seconds_are_formatted_as_a_duration(span: float, words: str):
     assert format_seconds(span) == words
 
 
-def test_plural_agrees_with_its_count():
+def test_the_noun_agrees_with_its_count():
     assert [count_noun(n, "tool use") for n in (0, 1, 1200)] == [
         "0 tool uses",
         "1 tool use",
@@ -79,12 +79,12 @@ def test_plural_agrees_with_its_count():
         ("abc", -3, ""),
     ],
 )
-def test_cut_knows_how_wide_chinese_is(text: str, columns: int, shown: str):
+def test_truncate_counts_two_columns_for_wide_characters(text: str, columns: int, shown: str):
     assert truncate(text, columns) == shown
     assert display_width(shown) <= max(0, columns)
 
 
-def test_cut_in_ascii_stays_ascii():
+def test_truncate_can_use_an_ascii_ellipsis():
     assert truncate("too long", 5, ASCII.more) == "too.."
 
 
@@ -99,7 +99,7 @@ def test_cut_in_ascii_stays_ascii():
         (6, "read …"),
     ],
 )
-def test_figures_go_before_the_words_become_unreadable(columns: int, line: str):
+def test_figures_are_dropped_before_the_text_is_cut_too_short(columns: int, line: str):
     shown = "".join(
         fit_with_figures(
             "read src/module.py",
@@ -113,7 +113,7 @@ def test_figures_go_before_the_words_become_unreadable(columns: int, line: str):
     assert shown == line
 
 
-def test_figures_of_what_is_over_stand_in_brackets():
+def test_figures_of_finished_runs_are_in_brackets():
     assert fit_with_figures("Done", ["9 tool uses", "29s"], 40, UNICODE, in_brackets=True) == (
         "Done",
         " (9 tool uses · 29s)",
@@ -128,11 +128,11 @@ def test_figures_of_what_is_over_stand_in_brackets():
     ("encoding", "signs"),
     [("utf-8", UNICODE), (None, UNICODE), ("ascii", ASCII), ("latin-1", ASCII), ("no such", ASCII)],
 )
-def test_signs_are_those_the_stream_can_carry(encoding: str | None, signs: object):
+def test_glyphs_fit_the_encoding_of_the_stream(encoding: str | None, signs: object):
     assert choose_glyphs(encoding) is signs
 
 
-def test_ascii_signs_are_as_wide_as_the_others_where_lines_must_meet():
+def test_ascii_branches_are_as_wide_as_the_unicode_ones():
     assert [display_width(ASCII.tee), display_width(ASCII.end), display_width(ASCII.bar)] == [
         display_width(UNICODE.tee),
         display_width(UNICODE.end),
@@ -141,7 +141,7 @@ def test_ascii_signs_are_as_wide_as_the_others_where_lines_must_meet():
     assert "".join(getattr(ASCII, name) for name in ASCII.__struct_fields__).isascii()
 
 
-def test_paint_styles_only_when_asked():
+def test_paint_adds_styles_only_with_color():
     line = [("a", "bold red"), ("b", ""), ("", "dim")]
     assert paint([line], color=False) == "ab\n"
     assert paint([line, [("c", "dim")]], color=True) == "\x1b[1;31ma\x1b[0mb\n\x1b[2mc\x1b[0m\n"
@@ -152,7 +152,7 @@ def test_an_agent_keeps_its_color():
     assert agent_color("审查") == agent_color("审查")
 
 
-def test_screens_start_without_rich():
+def test_screens_do_not_import_rich_at_start():
     code = "import sys, mudroom.cli.output.live_tree, mudroom.cli.output.plain_progress, mudroom.cli.output.transcript_lines; print({'rich', 'asyncio', 'aiohttp'} & set(sys.modules))"
     assert (
         subprocess.run(

@@ -1,4 +1,4 @@
-"""The live tree on a terminal: what is drawn, that it replaces itself, and that it leaves one tree behind."""
+"""The live tree on a terminal: its lines, redrawing, and the final tree."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def feed(screen: LiveTree, events: list[StoredEvent]) -> None:
         screen.on_event(event)
 
 
-def test_two_lines_a_child_with_its_last_action_and_what_it_cost():
+def test_a_child_has_two_lines_with_its_last_action_and_figures():
     events = [
         *begun(3),
         *acted("1.1.2", ToolCallBlock("c", "read", {"file_path": "src/m1.py"})),
@@ -268,14 +268,14 @@ def test_the_screen_in_color():
     assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", stream.getvalue()) == COLORED
 
 
-def test_tasks_that_wait_for_a_place_are_counted():
+def test_tasks_that_have_not_started_are_counted():
     events = [*begun(2), ToolCallStarted(at=1, run="1", call=ToolCallBlock("t9", "task", {}))]
     assert drawn(events, columns=100)[0].startswith(
         "● turn 1 · 3 tasks: 2 running, 1 not started · "
     )
 
 
-def test_a_child_of_a_child_hangs_below_it():
+def test_a_grandchild_is_drawn_below_its_parent():
     events = [*begun(1), began("1.1.1.1.1", "1.1.1", at=3, agent="审查", description="更深一层")]
     assert drawn(events)[-2:] == [
         "   └─ 审查  更深一层",
@@ -283,7 +283,7 @@ def test_a_child_of_a_child_hangs_below_it():
     ]
 
 
-def test_a_repeated_model_call_and_a_silent_run_are_said():
+def test_retries_and_quiet_runs_are_shown():
     events = [*begun(1), ModelCallRetried(at=3, run="1.1.1", attempt=2, delay=4.0, status=529)]
     assert drawn(events)[-1] == "   ⎿ retry 2 in 4.0s (HTTP 529) · 0 tools · 2.1k tokens · 9.0s"
     assert (
@@ -298,7 +298,7 @@ def test_no_line_is_wider_than_the_screen(columns: int):
     assert max(display_width(line) for line in drawn(events, columns=columns)) <= columns
 
 
-def test_many_children_fold_into_counts_with_failed_and_slow_ones_shown():
+def test_many_children_are_counted_and_failed_and_slow_ones_are_shown():
     events = begun(500)
     for n in range(100, 400):
         events.append(ended(f"1.1.{n}", at=5))
@@ -311,7 +311,7 @@ def test_many_children_fold_into_counts_with_failed_and_slow_ones_shown():
     assert lines[-1] == "└─ 488 more: 184 running, 300 done, 4 failed"
 
 
-def test_the_parents_of_a_shown_child_are_shown_too():
+def test_the_ancestors_of_a_shown_run_are_shown_too():
     events = begun(20)
     events += [
         began("1.1.20.1.1", "1.1.20", at=3, description="deep"),
@@ -326,7 +326,7 @@ def test_the_parents_of_a_shown_child_are_shown_too():
     assert any("explore  deep" in line for line in lines)
 
 
-def test_a_drawing_replaces_the_one_before():
+def test_a_drawing_replaces_the_previous_one():
     terminal, clock = Terminal(), Clock(10.0)
     screen = live(terminal, clock)
     feed(screen, begun(3))
@@ -349,7 +349,7 @@ def test_nothing_is_written_when_nothing_has_changed():
 
 
 @pytest.mark.parametrize("columns", [20, 33, 60, 120])
-def test_a_resize_leaves_no_remains(columns: int):
+def test_a_resize_leaves_no_old_rows(columns: int):
     terminal, clock = Terminal(80), Clock(10.0)
     screen = live(terminal, clock)
     feed(screen, begun(4))
@@ -361,7 +361,7 @@ def test_a_resize_leaves_no_remains(columns: int):
     assert max(len(line) for line in terminal.screen) < columns
 
 
-def test_a_low_terminal_is_never_overfilled():
+def test_the_tree_is_never_higher_than_the_terminal():
     terminal = Terminal()
     screen = live(terminal, Clock(10.0), height=8)
     feed(screen, begun(30))
@@ -369,7 +369,7 @@ def test_a_low_terminal_is_never_overfilled():
     assert len(terminal.screen) <= 7
 
 
-def test_it_leaves_one_static_tree_behind():
+def test_the_final_tree_stays_on_the_screen():
     terminal, clock = Terminal(), Clock(10.0)
     with live(terminal, clock) as screen:
         feed(screen, begun(2))
@@ -380,7 +380,7 @@ def test_it_leaves_one_static_tree_behind():
     assert len(terminal.screen) == 5
 
 
-def test_a_run_without_children_leaves_nothing():
+def test_a_run_without_children_leaves_no_tree():
     terminal = Terminal()
     with live(terminal, Clock(1.0)) as screen:
         feed(screen, [began("1"), *answered("1", TextBlock("Hello."))])
@@ -389,7 +389,7 @@ def test_a_run_without_children_leaves_nothing():
     assert terminal.screen == []
 
 
-def test_words_said_stand_below_what_was_done_for_them_and_nothing_is_drawn_twice():
+def test_answers_are_printed_below_their_tree_and_no_run_is_drawn_twice():
     terminal, clock = Terminal(), Clock(10.0)
     with live(terminal, clock) as screen:
         screen.pending = lambda: "and so"
@@ -447,7 +447,7 @@ def test_words_said_stand_below_what_was_done_for_them_and_nothing_is_drawn_twic
     assert re.sub(r" · \d tools?.*| \(0 tool.*", "", shown).split("\n") == expected
 
 
-def test_the_parents_words_are_not_on_the_screen():
+def test_text_of_the_root_run_is_not_drawn():
     terminal = Terminal()
     screen = live(terminal, Clock(10.0))
     feed(screen, begun(1))
@@ -456,7 +456,7 @@ def test_the_parents_words_are_not_on_the_screen():
     assert "secret" not in terminal.getvalue() + "".join(terminal.screen)
 
 
-def test_a_terminal_that_carries_only_ascii_gets_an_ascii_tree():
+def test_an_ascii_terminal_gets_an_ascii_tree():
     raw = io.BytesIO()
     screen = LiveTree(
         io.TextIOWrapper(raw, encoding="ascii"),
@@ -473,7 +473,7 @@ def test_a_terminal_that_carries_only_ascii_gets_an_ascii_tree():
     ]
 
 
-def test_hostile_words_cannot_move_the_cursor():
+def test_control_sequences_in_text_are_removed():
     evil = "\x1b[2J\x1b]0;x\x07\u202eevil\n\r\x9b1A"
     terminal = io.StringIO()
     screen = LiveTree(terminal, RunTree(), color=False, now=Clock(10.0), size=lambda: (80, 24))
@@ -494,7 +494,7 @@ class Gone(io.StringIO):
         raise BrokenPipeError
 
 
-def test_a_terminal_that_is_gone_does_not_stop_the_run():
+def test_a_closed_terminal_does_not_stop_the_run():
     with LiveTree(Gone(), RunTree(), now=Clock(1.0), size=lambda: (80, 24)) as screen:
         feed(screen, begun(1))
         screen.draw()

@@ -1,4 +1,4 @@
-"""What is drawn above the input line: children at three widths, in two languages, in colour and plain; marks, transcripts, questions."""
+"""The panel above the input line: child runs, selection, transcripts, questions, the queue."""
 
 from __future__ import annotations
 
@@ -136,13 +136,13 @@ ENGLISH, CHINESE = ("read the parts", "count the lines"), ("阅读所有的文�
 
 @pytest.mark.parametrize("words", [ENGLISH, CHINESE])
 @pytest.mark.parametrize("columns", [20, 80, 200])
-def test_colour_adds_colour_and_nothing_else(columns: int, words: tuple[str, str]) -> None:
+def test_color_changes_only_the_colors(columns: int, words: tuple[str, str]) -> None:
     plain, colored = drawn(columns, *words), drawn(columns, *words, color=True)
     assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain and "\x1b[32mDone" in colored
     assert max(map(display_width, plain.splitlines())) <= columns
 
 
-def test_twenty_columns() -> None:
+def test_the_tree_at_twenty_columns() -> None:
     assert drawn(20, *ENGLISH) == snapshot("""\
 ● turn 1 · 2 tasks:…
 ├─ explore  read th…
@@ -159,7 +159,7 @@ def test_twenty_columns() -> None:
 """)
 
 
-def test_eighty_columns() -> None:
+def test_the_tree_at_eighty_columns() -> None:
     assert drawn(80, *ENGLISH) == snapshot("""\
 ● turn 1 · 2 tasks: 1 running, 1 done · 3.1k tokens · 44.5k with children · 29s
 ├─ explore  read the parts
@@ -176,7 +176,7 @@ def test_eighty_columns() -> None:
 """)
 
 
-def test_two_hundred_columns() -> None:
+def test_the_tree_at_two_hundred_columns() -> None:
     assert drawn(200, *ENGLISH) == snapshot("""\
 ● turn 1 · 2 tasks: 1 running, 1 done · 0 tools · 3.1k tokens · 44.5k with children · 29s
 ├─ explore  read the parts
@@ -193,7 +193,7 @@ def test_two_hundred_columns() -> None:
 """)
 
 
-def test_eighty_columns_in_colour() -> None:
+def test_the_tree_in_color() -> None:
     assert drawn(80, *ENGLISH, color=True).replace("\x1b[", "<").splitlines() == snapshot(
         [
             "<2m● <0mturn 1 · 2 tasks: 1 running, 1 done<2m · 3.1k tokens · 44.5k with children · 29s<0m",
@@ -205,7 +205,7 @@ def test_eighty_columns_in_colour() -> None:
     )
 
 
-def test_two_hundred_columns_in_ascii() -> None:
+def test_the_tree_in_ascii() -> None:
     assert drawn(200, "read the parts", "阅读所有的文件", glyphs=ASCII) == snapshot("""\
 * turn 1 - 2 tasks: 1 running, 1 done - 0 tools - 3.1k tokens - 44.5k with children - 29s
 |- explore  read the parts
@@ -215,7 +215,7 @@ def test_two_hundred_columns_in_ascii() -> None:
 """)
 
 
-def test_the_marked_child_is_marked_with_and_without_colour() -> None:
+def test_the_selected_child_is_marked_with_and_without_color() -> None:
     assert "└─▸" in drawn(80, "a", "b", selected="1.1.2")
     assert "\x1b[1;32;7mgeneral" in drawn(80, "a", "b", color=True, selected="1.1.2")
 
@@ -233,7 +233,7 @@ def test_no_line_is_wider_than_the_screen(columns: int) -> None:
     assert len(panel.lines(columns, 8)) <= 8 + 4
 
 
-def test_the_mark_goes_round_and_back_to_the_line() -> None:
+def test_the_selection_moves_through_the_children_and_back_to_the_input_line() -> None:
     panel = make_panel(story("a", "b"))
     panel.lines(80, 20)
     order = []
@@ -244,7 +244,7 @@ def test_the_mark_goes_round_and_back_to_the_line() -> None:
     assert order == ["1.1.2", "1.1.1", "", "1.1.1", "1.1.2", ""]
 
 
-def test_an_open_transcript_shows_what_came_before_and_what_comes() -> None:
+def test_an_open_transcript_shows_past_and_new_events() -> None:
     events = story("read the parts", "b")
     panel = make_panel(events)
     panel.open_transcript("1.1.1")
@@ -272,7 +272,7 @@ def test_an_open_transcript_shows_what_came_before_and_what_comes() -> None:
     )
 
 
-async def test_a_question_takes_the_whole_panel_and_is_answered_once() -> None:
+async def test_a_question_fills_the_panel_and_is_answered_once() -> None:
     panel = make_panel(story("a", "b"))
     panel.choice = choice = Choice("Which?", [("x", "the first"), ("y", "the second\x1b[2J")])
     assert [line[0][0] for line in panel.lines(40, 10)] == [
@@ -287,7 +287,7 @@ async def test_a_question_takes_the_whole_panel_and_is_answered_once() -> None:
     assert await choice.result == "y" and panel.choice is None
 
 
-async def test_lines_wait_in_order_and_closing_ends_the_wait() -> None:
+async def test_queued_lines_are_read_in_order_until_the_queue_is_closed() -> None:
     queue = LineQueue()
     queue.put("one", "two")
     assert [await queue.next(), await queue.next()] == ["one", "two"]
@@ -298,7 +298,7 @@ async def test_lines_wait_in_order_and_closing_ends_the_wait() -> None:
         await waiting
 
 
-def test_five_hundred_children_are_drawn_in_little_time() -> None:
+def test_five_hundred_children_are_drawn_quickly() -> None:
     import time
 
     tree_events: list[AnyEvent] = [began("1", agent="main")]
@@ -316,7 +316,7 @@ def test_five_hundred_children_are_drawn_in_little_time() -> None:
     assert "488 more: 488 running" in paint(lines, color=False)
 
 
-def test_words_that_stream_are_broken_between_words_and_told_as_an_answer() -> None:
+def test_streaming_text_is_wrapped_between_words() -> None:
     events = [
         *story("a", "b"),
         Delta(at=10, run="1.1.1", kind="text", text="what I found"),

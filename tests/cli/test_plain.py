@@ -1,4 +1,4 @@
-"""Progress without a terminal: a plain line for each change."""
+"""Plain progress lines on stderr."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def lines(events: list[AnyEvent], *, verbose: bool = False) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_a_line_for_each_start_retry_and_end_of_a_child():
+def test_start_retry_and_end_of_a_child_have_one_line_each():
     assert lines(session()) == [
         "> task (Testing framework): Find the testing framework. Be quick.",
         "> task: 总结所有 .py 文件",
@@ -102,13 +102,13 @@ def test_a_line_for_each_start_retry_and_end_of_a_child():
     ]
 
 
-def test_verbose_adds_a_line_for_each_call():
+def test_verbose_adds_a_line_for_each_tool_call():
     assert [line for line in lines(session(), verbose=True) if line not in lines(session())] == [
         "[explore#1.1.1] read setup.cfg"
     ]
 
 
-def test_a_limit_with_a_summary_is_said_as_it_was():
+def test_a_run_stopped_at_a_limit_with_a_summary_is_recovered():
     events = [
         began("1"),
         began("1.1.1", "1"),
@@ -120,7 +120,7 @@ def test_a_limit_with_a_summary_is_said_as_it_was():
     )
 
 
-def test_hostile_and_long_words_stay_one_harmless_line():
+def test_long_text_with_control_sequences_becomes_one_safe_line():
     hostile = "\x1b]0;owned\x07\x1b[2Jrun\u202e this\r\n> task (fake): x" + "y" * 500
     (line,) = lines([began("1"), began("1.1.1", "1", prompt=hostile, description="a\x1b[31mb\nc")])
     assert line.startswith("> task (ab c): run this > task (fake): xyyy")
@@ -129,7 +129,7 @@ def test_hostile_and_long_words_stay_one_harmless_line():
     assert line.isprintable()
 
 
-def test_a_stream_that_carries_only_ascii_gets_ascii_signs():
+def test_an_ascii_stream_gets_ascii_glyphs():
     raw = io.BytesIO()
     progress = PlainProgress(
         io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace"), RunTree()

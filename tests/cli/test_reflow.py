@@ -1,4 +1,4 @@
-"""A drawing at the prompt and a terminal that breaks its rows anew."""
+"""Redrawing the prompt after the terminal re-wrapped its rows."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ from mudroom.cli.interactive.resize import (
         ("看", 1, 1),
     ],
 )
-def test_a_row_is_counted_as_a_terminal_breaks_it(text: str, columns: int, rows: int) -> None:
+def test_wrapped_rows_are_counted_as_the_terminal_wraps_them(
+    text: str, columns: int, rows: int
+) -> None:
     cells: list[Char] = []
     for char in text:
         cells += [Char(char), *[Char("")] * (Char(char).width - 1)]
@@ -50,7 +52,7 @@ def test_a_row_is_counted_as_a_terminal_breaks_it(text: str, columns: int, rows:
         ({"TERM": "linux"}, False),
     ],
 )
-def test_terminals_that_cut_rows_off_are_known(environ: dict[str, str], does: bool) -> None:
+def test_terminals_that_do_not_rewrap_are_known(environ: dict[str, str], does: bool) -> None:
     assert terminal_rewraps(environ) is does
 
 
@@ -80,7 +82,7 @@ class Drawn:
         return self.out.getvalue()[before:]
 
 
-async def test_a_row_that_becomes_shorter_is_cleared_and_drawn_whole() -> None:
+async def test_a_row_that_becomes_shorter_is_erased_and_drawn_again() -> None:
     drawn = Drawn()
     drawn.draw("0123456789\nsecond")
     assert "\x1b[2K" not in drawn.draw("0123456780\nsecond")
@@ -88,7 +90,7 @@ async def test_a_row_that_becomes_shorter_is_cleared_and_drawn_whole() -> None:
     assert "01234" in again[again.index("\x1b[2K") :] and "second" not in again
 
 
-async def test_what_is_taken_away_has_as_many_rows_as_the_terminal_made_of_it() -> None:
+async def test_erase_removes_all_rows_that_the_terminal_wrapped() -> None:
     drawn = Drawn()
     drawn.draw("a" * 39 + "\n" + "看" * 15 + "\n")
     drawn.cursor = Point(x=0, y=2)
@@ -100,7 +102,7 @@ async def test_what_is_taken_away_has_as_many_rows_as_the_terminal_made_of_it() 
     assert drawn.renderer.reserved_rows == 2 and drawn.renderer.is_settling
 
 
-async def test_at_the_same_width_nothing_waits() -> None:
+async def test_at_the_same_width_nothing_settles() -> None:
     drawn = Drawn()
     drawn.draw("a" * 39)
     drawn.renderer.erase()

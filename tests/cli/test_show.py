@@ -1,4 +1,4 @@
-"""Recorded sessions on a screen: the tree with its ledger, and transcripts, at any width, in any script."""
+"""Recorded sessions as text: the tree with its ledger, and transcripts."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def test_the_tree_at_20_columns():
     assert ledger.startswith("3 children read 316 lines")
 
 
-def test_the_tree_in_color_with_ascii_signs():
+def test_the_tree_in_color_with_ascii_glyphs():
     tree = render_tree(session(), columns=40, color=True, glyphs=ASCII).rsplit("\n\n", 1)[0] + "\n"
     assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", tree) == COLORED
 
@@ -232,14 +232,14 @@ assistant
 """
 
 
-def test_the_transcript_is_what_the_model_saw_and_says_what_it_leaves_out():
+def test_the_transcript_shows_what_the_model_saw_and_notes_omissions():
     shown = render_transcript(session(), "1.1.1").splitlines()
     lines = [line for line in shown if not line.endswith("import os")]
     assert len(shown) - len(lines) == 20
     assert lines == CHILD.splitlines()
 
 
-def test_a_run_that_goes_on_names_the_run_it_goes_on_from():
+def test_a_continued_run_names_the_run_it_continues():
     brief = Brief(
         run_id="2",
         agent=Agent(name="main"),
@@ -252,7 +252,7 @@ def test_a_run_that_goes_on_names_the_run_it_goes_on_from():
     assert "\ncontinues run 1\n" in render_transcript([RunStarted(at=0, run="2", brief=brief)], "2")
 
 
-def test_the_whole_transcript_leaves_nothing_out():
+def test_the_full_transcript_omits_nothing():
     shown = render_transcript(session(), "1.1.1", full=True)
     assert shown.count("import os") == 315
     assert "…" not in shown
@@ -269,19 +269,19 @@ def test_long_results_and_arguments_are_cut_with_a_note():
     )
 
 
-def test_a_transcript_that_stops_at_open_calls_says_so():
+def test_a_transcript_notes_tool_calls_without_a_result():
     assert render_transcript(
         [began("1"), *answered("1", ToolCallBlock("a", "bash", {"command": "x"}))], "1"
     ).endswith("\nSome of these tool calls have no result.\n")
 
 
-def test_malformed_arguments_are_shown_as_they_came():
+def test_malformed_arguments_are_shown_unchanged():
     assert "→ read {oops (not JSON)" in render_transcript(
         [began("1"), *answered("1", ToolCallBlock("a", "read", {}, "{oops"))], "1"
     )
 
 
-def test_hostile_words_are_shown_and_never_obeyed():
+def test_control_sequences_are_never_printed():
     evil = "\x1b]0;owned\x07\x1b[2J\u202egnp.exe\r\n\x00\x9b31m end"
     call = ToolCallBlock("a", f"re{evil}ad", {evil: evil})
     events = [

@@ -1,4 +1,4 @@
-"""stream-json: every line is read by the parser of a client that is not ours, and carries what our readers need."""
+"""stream-json: every line is valid for the parser of another client."""
 
 import itertools
 import json
@@ -208,12 +208,12 @@ def test_messages_are_raw_messages_with_usage_that_excludes_the_cache() -> None:
     assert (first["id"], first["model"], first["stop_reason"]) == ("msg_1", "m-1", "tool_use")
 
 
-def test_arguments_that_were_no_json_are_shown_as_they_came() -> None:
+def test_arguments_that_are_not_json_are_passed_on_unchanged() -> None:
     second = [line for line in lines() if line["type"] == "assistant"][1]["message"]
     assert second["content"][1]["input"] == {"INVALID_JSON": "{nope"}
 
 
-def test_a_child_is_announced_followed_and_closed() -> None:
+def test_a_child_has_lines_for_its_start_progress_and_end() -> None:
     tasks = [line for line in lines() if line.get("subtype", "").startswith("task_")]
     assert [t["subtype"] for t in tasks] == [
         "task_started",
@@ -233,7 +233,7 @@ def test_a_child_is_announced_followed_and_closed() -> None:
     )
 
 
-def test_errors_retries_and_words_of_the_engine_are_lines_too() -> None:
+def test_errors_retries_and_notes_of_the_engine_are_lines_too() -> None:
     found = lines()
     retry = next(line for line in found if line.get("subtype") == "api_retry")
     assert (retry["attempt"], retry["retry_delay_ms"], retry["error_status"]) == (1, 500, 529)
@@ -249,7 +249,7 @@ def test_errors_retries_and_words_of_the_engine_are_lines_too() -> None:
     assert {"type": "text", "text": "hurry up"} in blocks
 
 
-def test_the_result_has_what_scripts_read() -> None:
+def test_the_result_has_the_fields_that_scripts_read() -> None:
     last = lines()[-1]
     assert (
         last["subtype"],
@@ -278,7 +278,7 @@ def test_the_result_has_what_scripts_read() -> None:
     ] == [("1.1.1", "MAX_TURNS", True, ["a"], 0)]
 
 
-def test_the_result_names_every_call_that_was_not_allowed() -> None:
+def test_the_result_lists_every_denied_call() -> None:
     events, report = story()
     denied = PermissionDecided(
         at=2.5,
@@ -317,7 +317,7 @@ def test_the_result_names_every_call_that_was_not_allowed() -> None:
     assert isinstance(parsed, ResultMessage) and parsed.permission_denials == [told] and said
 
 
-def test_a_failure_has_errors_and_the_true_reason() -> None:
+def test_a_failure_has_errors_and_its_exact_reason() -> None:
     subtypes = {reason: (line := lines(reason)[-1])["subtype"] for reason in Reason}
     assert (
         subtypes[Reason.MAX_TURNS] == "error_max_turns"
@@ -332,5 +332,5 @@ def test_a_failure_has_errors_and_the_true_reason() -> None:
     )
 
 
-def test_text_that_utf8_cannot_carry_does_not_break_the_line() -> None:
+def test_invalid_unicode_does_not_break_the_line() -> None:
     assert encode_line({"a": "x\ud800y\n"}) == b'{"a":"x?y\\n"}\n'

@@ -1,4 +1,4 @@
-"""What a conversation leaves in the scrollback: Markdown block by block, calls, diffs, tasks; and the words of the person."""
+"""The scrollback of a conversation, its Markdown, mentions, pastes, and the status line."""
 
 from __future__ import annotations
 
@@ -80,11 +80,11 @@ def called(
     ]
 
 
-def test_an_answer_that_streamed_is_written_once() -> None:
+def test_a_streamed_answer_is_written_once() -> None:
     assert written(said("One ", "line.\n\nAnother", " one.")) == "One line.\n\nAnother one.\n\n"
 
 
-def test_an_answer_that_did_not_stream_is_written_too() -> None:
+def test_an_answer_that_was_not_streamed_is_written_too() -> None:
     assert (
         written(
             [
@@ -97,7 +97,7 @@ def test_an_answer_that_did_not_stream_is_written_too() -> None:
     )
 
 
-def test_what_was_streamed_of_a_call_that_failed_is_marked_as_cut_off() -> None:
+def test_text_of_a_failed_model_call_is_marked_as_cut_off() -> None:
     text = written(
         [
             Delta(at=1, run="1", kind="text", text="half a th"),
@@ -108,21 +108,21 @@ def test_what_was_streamed_of_a_call_that_failed_is_marked_as_cut_off() -> None:
     assert text == "half a th\n\n(the answer was cut off here)\n\nwhole\n\n"
 
 
-def test_words_of_children_are_not_written() -> None:
+def test_text_of_children_is_not_written() -> None:
     assert (
         written([began("1.1.1", "1"), Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n")])
         == ""
     )
 
 
-def test_a_report_that_was_not_said_is_written_at_the_end() -> None:
+def test_a_report_that_was_not_streamed_is_written_at_the_end() -> None:
     report = Report(text="partial", reason=Reason.CANCELLED, run_id="1", outputs=dict[str, Any]())
     assert written([RunFinished(at=3, run="1", report=report)]) == "partial\n\n"
     done = Report(text="said", reason=Reason.GOAL, run_id="1", outputs=dict[str, Any]())
     assert written([*said("said"), RunFinished(at=3, run="1", report=done)]) == "said\n\n"
 
 
-def test_calls_of_every_kind() -> None:
+def test_tool_calls_of_every_kind() -> None:
     text = written(
         [
             *called("read", {"file_path": "a.py"}, "1\tx\n2\ty"),
@@ -164,7 +164,7 @@ def test_calls_of_every_kind() -> None:
 """)
 
 
-def test_tasks_are_told_with_their_outcome_and_crowds_as_counts() -> None:
+def test_tasks_are_listed_with_their_outcome_and_many_tasks_are_counted() -> None:
     def tasks(count: int) -> list[AnyEvent]:
         calls = [ToolCallBlock(f"t{n}", "task", {"prompt": f"part {n}"}) for n in range(count)]
         events: list[AnyEvent] = [
@@ -207,14 +207,14 @@ def test_tasks_are_told_with_their_outcome_and_crowds_as_counts() -> None:
 
 
 @given(st.text(alphabet="ab \n`-1.|#", max_size=120), st.integers(1, 9))
-def test_blocks_lose_and_add_nothing(text: str, size: int) -> None:
+def test_splitting_into_blocks_preserves_the_text(text: str, size: int) -> None:
     blocks, out = MarkdownBlocks(), ""
     for at in range(0, len(text), size):
         out += blocks.feed(text[at : at + size])
     assert out + blocks.take_rest() == text
 
 
-def test_blocks_end_where_nothing_can_change_them() -> None:
+def test_a_block_ends_where_later_text_cannot_change_it() -> None:
     blocks = MarkdownBlocks()
     assert blocks.feed("A paragraph\nof two lines") == ""
     assert blocks.feed("\n\nThe next\n") == "A paragraph\nof two lines\n\n"
@@ -232,7 +232,7 @@ def test_a_table_has_one_blank_line_around_it() -> None:
     assert [bool(line.strip()) for line in shown.split("\n")] == [True, True, True, False, False]
 
 
-def test_markdown_in_colour_is_rendered_and_hostile_text_is_harmless() -> None:
+def test_markdown_is_rendered_in_color_without_control_sequences() -> None:
     shown = render_markdown(
         "# Head\n\n**bold** \x1b]0;title\x07\x1b[2J`code`\n\n```python\ndef f(): pass\n```\n",
         columns=40,
@@ -242,7 +242,7 @@ def test_markdown_in_colour_is_rendered_and_hostile_text_is_harmless() -> None:
     assert "title" not in shown and "\x1b[2J" not in shown and "\n\n\n" not in shown
 
 
-def test_mentions_become_paths_and_wishes(tmp_path: Path) -> None:
+def test_mentions_become_paths_and_instructions(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a.py").touch()
     told = expand_mentions(
@@ -258,11 +258,11 @@ def test_mentions_become_paths_and_wishes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "begun"), [("see @sr", "sr"), ("@", ""), ("a@b", None), ("see @x y", None), ("", None)]
 )
-def test_the_mention_that_is_typed(text: str, begun: str | None) -> None:
+def test_the_mention_before_the_cursor_is_found(text: str, begun: str | None) -> None:
     assert mention_before(text) == begun
 
 
-def test_offers_are_agents_then_files_best_first() -> None:
+def test_completions_are_agents_then_files_best_match_first() -> None:
     offers = MentionOffers(
         lambda: ["docs/main.md", "main.py", "src/domain.py"], lambda: ["main", "explore"]
     )
@@ -274,7 +274,7 @@ def test_offers_are_agents_then_files_best_first() -> None:
     ]
 
 
-def test_long_pastes_are_marked_and_expanded() -> None:
+def test_long_pastes_become_placeholders_and_are_expanded() -> None:
     pasted = PasteStore()
     assert pasted.mark("short\r\none") == "short\none"
     assert pasted.mark("a\nb\nc\nd\ne") == "[Pasted text #1 +4 lines]"
@@ -285,7 +285,7 @@ def test_long_pastes_are_marked_and_expanded() -> None:
     )
 
 
-def test_the_status_line_loses_its_least_important_figures_first() -> None:
+def test_the_status_line_drops_the_least_important_figures_first() -> None:
     status = StatusLine()
     status.model, status.sandbox, status.mode = "anthropic:claude-sonnet-4-5", "full", "plan"
     status.apply(
@@ -301,7 +301,7 @@ def test_the_status_line_loses_its_least_important_figures_first() -> None:
     )
 
 
-def test_what_a_context_holds_is_known_or_said_to_be_unknown() -> None:
+def test_the_status_line_shows_a_context_of_unknown_size() -> None:
     assert (
         context_window("anthropic:claude-sonnet-4-5") == 200_000
         and context_window("openai:gpt-4o") == 128_000

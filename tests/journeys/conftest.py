@@ -1,4 +1,4 @@
-"""The real command line as a process of its own, in a home of its own."""
+"""Fixtures that run the real program: in a process, at a pseudo terminal, in tmux."""
 
 import asyncio
 import fcntl
@@ -12,16 +12,16 @@ import sys
 import termios
 import time
 import uuid
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import IO, NamedTuple
 
 import pytest
 
 
-class Done(NamedTuple):
-    """How it ended."""
+class ProcessResult(NamedTuple):
+    """Exit code and output of a finished process."""
 
     code: int
     out: str
@@ -29,14 +29,15 @@ class Done(NamedTuple):
 
 
 class Mudroom:
-    """Starts it.
+    """The program with a state folder, settings and a project of its own.
 
     Arguments:
-        base: a folder for its home, its settings and the project it works on.
+        base: folder that contains them.
     """
 
     def __init__(self, base: Path) -> None:
-        self.home, self.project = base / "home", base / "project"
+        self.home = base / "home"
+        self.project = base / "project"
         self.project.mkdir()
         for n in range(5):
             (self.project / f"f{n}.txt").write_text(f"MUD-{n}\n" + "line of mud\n" * 300)
@@ -55,15 +56,19 @@ class Mudroom:
         url: str = "",
         env: Mapping[str, str] | None = None,
         by: str = "",
-        **pipes: Any,
+        stdin: int = asyncio.subprocess.DEVNULL,
+        stdout: int | IO[bytes] = asyncio.subprocess.PIPE,
+        stderr: int = asyncio.subprocess.PIPE,
+        preexec_fn: Callable[[], None] | None = None,
     ) -> asyncio.subprocess.Process:
-        """A running one. `url`: of the model server. `by`: -m or -c, to run another module, or a program."""
+        """Start the program.
+
+        Arguments:
+            url: address of the model server.
+            env: additional environment variables.
+            by: "-m" or "-c" to run another module, or a program text.
+        """
         environ = {**self.env, **({"ANTHROPIC_BASE_URL": url} if url else {}), **(env or {})}
-        pipes = {
-            "stdin": asyncio.subprocess.DEVNULL,
-            "stdout": asyncio.subprocess.PIPE,
-            "stderr": asyncio.subprocess.PIPE,
-        } | pipes
         return await asyncio.create_subprocess_exec(
             sys.executable,
             *([by] if by else ["-m", "mudroom"]),
@@ -71,7 +76,10 @@ class Mudroom:
             cwd=self.project,
             env=environ,
             limit=1 << 24,
-            **pipes,
+            stdin=stdin,
+            stdout=stdout,
+            stderr=stderr,
+            preexec_fn=preexec_fn,
         )
 
     async def __call__(
@@ -80,12 +88,16 @@ class Mudroom:
         stdin: bytes | None = None,
         url: str = "",
         env: Mapping[str, str] | None = None,
-    ) -> Done:
-        """Run one to its end."""
-        pipes: dict[str, Any] = {"stdin": asyncio.subprocess.PIPE} if stdin is not None else {}
-        process = await self.start(*arguments, url=url, env=env, **pipes)
+    ) -> ProcessResult:
+        """Run the program to its end.
+
+        Arguments:
+            stdin: bytes to send.
+        """
+        pipe = asyncio.subprocess.DEVNULL if stdin is None else asyncio.subprocess.PIPE
+        process = await self.start(*arguments, url=url, env=env, stdin=pipe)
         out, err = await process.communicate(stdin)
-        return _done(process, out, err)
+        return _to_result(process, out, err)
 
     @asynccontextmanager
     async def at_terminal(
@@ -96,7 +108,7 @@ class Mudroom:
         env: Mapping[str, str] | None = None,
         by: str = "",
     ) -> "AsyncGenerator[Terminal]":
-        """One whose stdin, stdout and stderr are a terminal."""
+        """Start the program at a pseudo terminal."""
         ours, theirs = pty.openpty()
         fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, columns, 0, 0))
         process = await self.start(
@@ -127,8 +139,13 @@ class Mudroom:
         when: asyncio.Event,
         by: tuple[signal.Signals, ...] = (signal.SIGINT,),
         pause: float = 0.3,
-    ) -> Done:
-        """Run one, and send it signals, `pause` seconds apart, once `when` is set."""
+    ) -> ProcessResult:
+        """Run the program and send it signals after `when` is set.
+
+        Arguments:
+            by: the signals.
+            pause: seconds between two signals.
+        """
         process = await self.start(*arguments, url=url)
         ending = asyncio.ensure_future(process.communicate())
         await when.wait()
@@ -137,15 +154,17 @@ class Mudroom:
             if process.returncode is None:
                 process.send_signal(number)
         out, err = await ending
-        return _done(process, out, err)
+        return _to_result(process, out, err)
 
 
 class Terminal:
-    """The person's side of a pseudo terminal."""
+    """The user's side of a pseudo terminal."""
 
     def __init__(self, descriptor: int, process: asyncio.subprocess.Process) -> None:
-        self.seen, self.process = "", process
-        self._descriptor, self._came = descriptor, asyncio.Event()
+        self.seen = ""
+        self.process = process
+        self._descriptor = descriptor
+        self._has_output = asyncio.Event()
         asyncio.get_running_loop().add_reader(descriptor, self._read)
 
     def _read(self) -> None:
@@ -156,22 +175,22 @@ class Terminal:
         if not data:
             asyncio.get_running_loop().remove_reader(self._descriptor)
         self.seen += data.decode("utf-8", "replace")
-        self._came.set()
+        self._has_output.set()
 
     def type(self, text: str) -> None:
         """Press keys."""
         os.write(self._descriptor, text.encode())
 
     async def expect(self, text: str, *, since: int = 0, seconds: float = 20) -> int:
-        """Wait until `text` is on the screen after place `since`; the place behind it."""
+        """Wait until the output contains `text` after index `since`; return the index behind it."""
         async with asyncio.timeout(seconds):
             while (at := self.seen.find(text, since)) < 0:
-                self._came.clear()
-                await self._came.wait()
+                self._has_output.clear()
+                await self._has_output.wait()
         return at + len(text)
 
     async def end(self, seconds: float = 20) -> int:
-        """Wait for the process; its exit code."""
+        """Wait for the process; return its exit code."""
         async with asyncio.timeout(seconds):
             code = await self.process.wait()
         assert "Traceback" not in self.seen
@@ -179,11 +198,16 @@ class Terminal:
 
 
 class Tmux:
-    """The real program in a real terminal: a tmux of its own. `mudroom`: whose home and project it has."""
+    """The program in a real terminal: a tmux server of its own.
+
+    Arguments:
+        mudroom: provides the state folder and the project.
+    """
 
     def __init__(self, mudroom: Mudroom) -> None:
-        self.mudroom, self._name = mudroom, ""
-        self._ended = mudroom.home.with_name("ended")
+        self.mudroom = mudroom
+        self._name = ""
+        self._exit_code_file = mudroom.home.with_name("ended")
 
     async def start(
         self,
@@ -193,7 +217,7 @@ class Tmux:
         rows: int = 30,
         env: Mapping[str, str] | None = None,
     ) -> "Tmux":
-        """Start it; the same object, to be asked for what is on the screen."""
+        """Start the program; return this object."""
         self._name = f"mudroom-{os.getpid()}-{uuid.uuid4().hex[:8]}"
         environ = {
             **self.mudroom.env,
@@ -210,8 +234,8 @@ class Tmux:
             "mudroom",
             *arguments,
         ]
-        self._ended.unlink(missing_ok=True)
-        command = f"{' '.join(map(shlex.quote, program))}; echo $? >{shlex.quote(str(self._ended))}"
+        self._exit_code_file.unlink(missing_ok=True)
+        command = f"{' '.join(map(shlex.quote, program))}; echo $? >{shlex.quote(str(self._exit_code_file))}"
         size = ["-x", str(columns), "-y", str(rows)]
         conf = [
             "set-option",
@@ -245,24 +269,24 @@ class Tmux:
         await self.press("Enter")
 
     async def paste(self, text: str) -> None:
-        """Paste as terminals do that say where a paste begins and ends."""
+        """Paste a text in brackets, as terminals do."""
         await self._tmux("set-buffer", "--", text)
         await self._tmux("paste-buffer", "-p")
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Make the terminal another size."""
+        """Resize the terminal."""
         await self._tmux("resize-window", "-x", str(columns), "-y", str(rows))
 
     async def screen(self, *, colors: bool = False) -> str:
-        """What is on the screen now."""
+        """Return the text on the screen."""
         return await self._tmux("capture-pane", "-p", *(["-e"] if colors else []))
 
     async def scroll(self) -> str:
-        """What is on the screen and has left it upwards."""
+        """Return the text of the scrollback and the screen."""
         return await self._tmux("capture-pane", "-p", "-J", "-S", "-")
 
     async def expect(self, *texts: str, gone: str = "", seconds: float = 20) -> str:
-        """Wait until all texts are on the screen, and `gone` is not; the screen."""
+        """Wait until all texts are on the screen and `gone` is not; return the screen."""
         shown = ""
         try:
             async with asyncio.timeout(seconds):
@@ -273,34 +297,36 @@ class Tmux:
                     await asyncio.sleep(0.03)
         except TimeoutError:
             raise AssertionError(
-                f"{texts} did not come, or {gone!r} did not go:\n{shown}"
+                f"{texts} not on the screen, or {gone!r} still on it:\n{shown}"
             ) from None
 
     async def expect_scrolled(self, text: str, times: int, seconds: float = 10) -> None:
-        """Wait until a text has been on the screen so many times, whether or not it is still there."""
+        """Wait until scrollback and screen contain a text at least `times` times."""
         seen = ""
         for _ in range(round(seconds / 0.05)):
             if (seen := await self.scroll()).count(text) >= times:
                 return
             await asyncio.sleep(0.05)
-        raise AssertionError(f"{text} did not come {times} times:\n{seen}")
+        raise AssertionError(f"{text} not printed {times} times:\n{seen}")
 
     async def pid(self) -> int:
-        """Its process id."""
+        """Return the process id of the program."""
         shell = (await self._tmux("display-message", "-p", "#{pane_pid}")).strip()
         return int(Path(f"/proc/{shell}/task/{shell}/children").read_text().split()[0])
 
     async def end(self, seconds: float = 20) -> int:
-        """Wait for its end; the exit code."""
+        """Wait for the end of the program; return its exit code."""
         until = time.monotonic() + seconds
-        while not (self._ended.exists() and (status := self._ended.read_text().strip())):
-            assert time.monotonic() < until, f"it does not end:\n{await self.screen()}"
+        while not (
+            self._exit_code_file.exists() and (status := self._exit_code_file.read_text().strip())
+        ):
+            assert time.monotonic() < until, f"the program does not end:\n{await self.screen()}"
             await asyncio.sleep(0.03)
         assert "Traceback" not in await self.scroll()
         return int(status)
 
     async def close(self) -> None:
-        """Take the terminal away."""
+        """Close the terminal."""
         await self._tmux("kill-server", check=False)
 
     async def _tmux(self, *arguments: str, check: bool = True) -> str:
@@ -323,16 +349,16 @@ def _own_terminal() -> None:
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
-def _done(process: asyncio.subprocess.Process, out: bytes, err: bytes) -> Done:
+def _to_result(process: asyncio.subprocess.Process, out: bytes, err: bytes) -> ProcessResult:
     assert process.returncode is not None
     assert b"Traceback" not in err and b"Traceback" not in out, err.decode()
     assert b"sk-planted-key" not in err + out
-    return Done(process.returncode, out.decode(), err.decode())
+    return ProcessResult(process.returncode, out.decode(), err.decode())
 
 
 @pytest.fixture
 async def tmux(mudroom: Mudroom) -> AsyncGenerator[Tmux]:
-    """A terminal that lies in the test's own folder; not started yet."""
+    """Return a terminal in the folder of the test; not started yet."""
     if shutil.which("tmux") is None:
         pytest.skip("tmux is not installed")
     terminal = Tmux(mudroom)
@@ -344,5 +370,5 @@ async def tmux(mudroom: Mudroom) -> AsyncGenerator[Tmux]:
 
 @pytest.fixture
 def mudroom(tmp_path: Path) -> Mudroom:
-    """A command line that knows nothing of this machine's user."""
+    """Return a program that sees no settings of the user of this machine."""
     return Mudroom(tmp_path)

@@ -5,7 +5,6 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 from mudroom import Reason, Session
 from mudroom._core.events import NoteInjected, ToolCallStarted
@@ -14,6 +13,8 @@ from mudroom.cli.actions.export import redact_events
 from mudroom.output_filters.redaction import Redactor
 from mudroom.testing import load_replay_model
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
+
+from .conftest import Mudroom
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 SECRET = "sk-ant-" + "a1B2" * 12
@@ -59,7 +60,7 @@ def _read_elsewhere(words: list[str], environ: dict[str, str]) -> str:
     ).stdout
 
 
-async def _recorded(mudroom: Any, *prompts: str) -> str:
+async def _recorded(mudroom: Mudroom, *prompts: str) -> str:
     async with ModelServer(delegating) as server:
         for n, prompt in enumerate(prompts):
             assert (
@@ -68,7 +69,9 @@ async def _recorded(mudroom: Any, *prompts: str) -> str:
     return json.loads((await mudroom("runs", "--json")).out)[0]["id"]
 
 
-async def test_an_independent_reader_opens_the_transcripts(mudroom: Any, tmp_path: Path) -> None:
+async def test_an_independent_reader_opens_the_transcripts(
+    mudroom: Mudroom, tmp_path: Path
+) -> None:
     session = await _recorded(mudroom, "first", "second")
     done = await mudroom("export", session[:8], "-o", str(tmp_path / "claude" / "projects"))
     assert done.code == 0 and "4 child runs" in done.err and not done.out
@@ -100,7 +103,7 @@ async def test_an_independent_reader_opens_the_transcripts(mudroom: Any, tmp_pat
     assert meta.stat().st_mode & 0o077 == 0 and SECRET not in out
 
 
-async def test_the_same_record_gives_the_same_transcripts(mudroom: Any, tmp_path: Path) -> None:
+async def test_the_same_record_gives_the_same_transcripts(mudroom: Mudroom, tmp_path: Path) -> None:
     session = await _recorded(mudroom, "first")
     for name in ("a", "b"):
         assert (await mudroom("export", session, "-o", str(tmp_path / name))).code == 0
@@ -110,7 +113,7 @@ async def test_the_same_record_gives_the_same_transcripts(mudroom: Any, tmp_path
     assert first == second and len(first) == 5
 
 
-async def test_markdown_is_a_page_to_read(mudroom: Any) -> None:
+async def test_markdown_is_a_page_to_read(mudroom: Mudroom) -> None:
     session = await _recorded(mudroom, "第一个问题")
     page = (await mudroom("export", "--format", "md")).out
     assert page.startswith(f"# Session {session}\n") and page.count("## Run ") == 3
@@ -128,7 +131,7 @@ async def test_markdown_is_a_page_to_read(mudroom: Any) -> None:
     assert SECRET not in page and "\x1b" not in page
 
 
-async def test_a_fixture_runs_an_agent_offline(mudroom: Any, tmp_path: Path) -> None:
+async def test_a_fixture_runs_an_agent_offline(mudroom: Mudroom, tmp_path: Path) -> None:
     await _recorded(mudroom, "first")
     fixture = tmp_path / "fixture.jsonl"
     assert (await mudroom("record", str(fixture))).code == 0
@@ -152,6 +155,6 @@ def test_no_text_of_an_event_goes_out_as_it_is() -> None:
     assert len(out) == 2 and SECRET not in str(out) and "redacted" in str(out)
 
 
-async def test_what_cannot_be_exported_is_told(mudroom: Any) -> None:
+async def test_what_cannot_be_exported_is_told(mudroom: Mudroom) -> None:
     assert "no session of this folder" in (await mudroom("export")).err
     assert "unknown session" in (await mudroom("export", "nobody", "--format", "md")).err

@@ -4,16 +4,17 @@ import json
 import os
 import sqlite3
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mudroom.testing.model_server import ModelServer
 
+from .conftest import Mudroom
+
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
 
-async def _asked(mudroom: Any, *prompts: str) -> Path:
+async def _asked(mudroom: Mudroom, *prompts: str) -> Path:
     async with ModelServer(lambda asked: f"answer {asked.turn}") as server:
         for prompt in prompts:
             assert (await mudroom("-p", prompt, *MODEL, url=server.url)).code == 0
@@ -21,7 +22,7 @@ async def _asked(mudroom: Any, *prompts: str) -> Path:
     return Path(mudroom.home, "sessions", f"{session}.db")
 
 
-async def test_s6_damage_stops_loudly_and_repair_lets_the_session_go_on(mudroom: Any) -> None:
+async def test_s6_damage_stops_loudly_and_repair_lets_the_session_go_on(mudroom: Mudroom) -> None:
     record = await _asked(mudroom, "first")
     assert (await mudroom("journal", "check", record.stem)).out.endswith("all as written\n")
     connection = sqlite3.connect(record)
@@ -42,7 +43,7 @@ async def test_s6_damage_stops_loudly_and_repair_lets_the_session_go_on(mudroom:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-async def test_a_session_on_a_read_only_disk_is_read_and_not_gone_on_with(mudroom: Any) -> None:
+async def test_a_session_on_a_read_only_disk_is_read_and_not_gone_on_with(mudroom: Mudroom) -> None:
     record = await _asked(mudroom, "first")
     record.chmod(0o400)
     record.parent.chmod(0o500)
@@ -55,7 +56,7 @@ async def test_a_session_on_a_read_only_disk_is_read_and_not_gone_on_with(mudroo
         record.parent.chmod(0o700)
 
 
-async def test_a_bare_resume_asks_which_session(mudroom: Any) -> None:
+async def test_a_bare_resume_asks_which_session(mudroom: Mudroom) -> None:
     await _asked(mudroom, "the older one", "the newer one")
     async with (
         ModelServer(lambda asked: f"went on after {asked.turn}") as server,
@@ -75,7 +76,7 @@ async def test_a_bare_resume_asks_which_session(mudroom: Any) -> None:
     assert listed == {"the older one": 2, "the newer one": 1}
 
 
-async def test_a_prompt_to_type_at_goes_on_with_a_session(mudroom: Any) -> None:
+async def test_a_prompt_to_type_at_goes_on_with_a_session(mudroom: Mudroom) -> None:
     await _asked(mudroom, "the older one")
     async with (
         ModelServer(lambda asked: f"went on after {asked.turn}") as server,

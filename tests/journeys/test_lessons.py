@@ -2,9 +2,10 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
+
+from .conftest import Mudroom
 
 PYTHON = {
     "pyproject.toml": '[project]\nname = "kettle"\n\n[project.optional-dependencies]\ntest = ["pytest>=8"]\n',
@@ -55,7 +56,7 @@ def grow(kind: str, folder: Path) -> Path:
     ],
 )
 async def test_which_testing_framework_it_uses(
-    mudroom: Any, tmp_path: Path, kind: str, prompt: str
+    mudroom: Mudroom, tmp_path: Path, kind: str, prompt: str
 ) -> None:
     folder, framework = grow(kind, tmp_path / "tree"), TREES[kind][1]
     done = await mudroom("-p", prompt, "-m", "offline", "-C", str(folder), "-o", "json")
@@ -74,7 +75,9 @@ async def test_which_testing_framework_it_uses(
         "用子任务读取所有 .{} 文件,并总结每个文件的作用",
     ],
 )
-async def test_what_each_file_does(mudroom: Any, tmp_path: Path, kind: str, prompt: str) -> None:
+async def test_what_each_file_does(
+    mudroom: Mudroom, tmp_path: Path, kind: str, prompt: str
+) -> None:
     folder = grow(kind, tmp_path / "tree")
     done = await mudroom(
         "-p", prompt.format(SUFFIX[kind]), "-m", "offline", "-C", str(folder), "-o", "json"
@@ -97,7 +100,7 @@ async def test_what_each_file_does(mudroom: Any, tmp_path: Path, kind: str, prom
     ],
 )
 async def test_a_new_module_is_made_by_a_child_and_verified_by_the_parent(
-    mudroom: Any, tmp_path: Path, kind: str, prompt: str
+    mudroom: Mudroom, tmp_path: Path, kind: str, prompt: str
 ) -> None:
     folder = grow(kind, tmp_path / "tree")
     done = await mudroom(

@@ -1,13 +1,14 @@
 """One prompt through the real command line, against a model server on loopback."""
 
 import json
-from typing import Any
 
 from claude_agent_sdk._internal.message_parser import parse_message
 from claude_agent_sdk.types import ResultMessage, SystemMessage
 
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
+
+from .conftest import Mudroom
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
@@ -32,7 +33,7 @@ def family(asked: ServerRequest) -> ServerAnswer:
     )
 
 
-async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(mudroom: Any) -> None:
+async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(mudroom: Mudroom) -> None:
     async with ModelServer(family) as server:
         done = await mudroom("-p", "PARENT", *MODEL, url=server.url)
     assert (done.code, done.out) == (0, "all done\n")
@@ -46,13 +47,13 @@ async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(mudroom: 
     )
 
 
-async def test_quiet_says_nothing_beside_the_answer(mudroom: Any) -> None:
+async def test_quiet_says_nothing_beside_the_answer(mudroom: Mudroom) -> None:
     async with ModelServer(family) as server:
         done = await mudroom("--print", "PARENT", "-q", *MODEL, url=server.url)
     assert done == (0, "all done\n", "")
 
 
-async def test_verbose_has_a_line_for_every_call(mudroom: Any) -> None:
+async def test_verbose_has_a_line_for_every_call(mudroom: Mudroom) -> None:
     async with ModelServer(family) as server:
         done = await mudroom("-p", "PARENT", "--verbose", *MODEL, url=server.url)
     assert (
@@ -61,7 +62,7 @@ async def test_verbose_has_a_line_for_every_call(mudroom: Any) -> None:
     )
 
 
-async def test_json_is_one_object_that_scripts_can_read(mudroom: Any) -> None:
+async def test_json_is_one_object_that_scripts_can_read(mudroom: Mudroom) -> None:
     async with ModelServer(family) as server:
         done = await mudroom("-p", "PARENT", "-o", "json", *MODEL, url=server.url)
     result = json.loads(done.out)
@@ -87,7 +88,7 @@ async def test_json_is_one_object_that_scripts_can_read(mudroom: Any) -> None:
     )
 
 
-async def test_stream_json_is_read_by_a_client_that_is_not_ours(mudroom: Any) -> None:
+async def test_stream_json_is_read_by_a_client_that_is_not_ours(mudroom: Mudroom) -> None:
     async with ModelServer(family) as server:
         done = await mudroom(
             "-p", "PARENT", "--output-format", "stream-json", "--verbose", *MODEL, url=server.url
@@ -106,7 +107,7 @@ async def test_stream_json_is_read_by_a_client_that_is_not_ours(mudroom: Any) ->
     assert sum(line.get("subtype") == "task_notification" for line in lines) == 3
 
 
-async def test_stdin_joins_the_prompt_or_is_it(mudroom: Any) -> None:
+async def test_stdin_joins_the_prompt_or_is_it(mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: "ok") as server:
         await mudroom("-p", "review", *MODEL, stdin=b"a\r\nb\r\n", url=server.url)
         await mudroom("-p", "-", *MODEL, stdin="从标准输入\r\n".encode(), url=server.url)
@@ -126,7 +127,7 @@ async def test_stdin_joins_the_prompt_or_is_it(mudroom: Any) -> None:
     ]
 
 
-async def test_a_turn_limit_ends_with_its_reason_and_code_1(mudroom: Any) -> None:
+async def test_a_turn_limit_ends_with_its_reason_and_code_1(mudroom: Mudroom) -> None:
     def answer(asked: ServerRequest) -> ServerAnswer:
         return (
             [
@@ -153,7 +154,7 @@ async def test_a_turn_limit_ends_with_its_reason_and_code_1(mudroom: Any) -> Non
     assert (text.code, text.out) == (1, "so far\n") and "MAX_TURNS" in text.err
 
 
-async def test_child_model_is_asked_for_children_only(mudroom: Any) -> None:
+async def test_child_model_is_asked_for_children_only(mudroom: Mudroom) -> None:
     async with ModelServer(family) as server:
         await mudroom(
             "-p", "PARENT", *MODEL, "--child-model", "anthropic:claude-haiku-4-5", url=server.url
@@ -164,7 +165,7 @@ async def test_child_model_is_asked_for_children_only(mudroom: Any) -> None:
     }
 
 
-async def test_another_folder_is_worked_on_with_capital_c(mudroom: Any) -> None:
+async def test_another_folder_is_worked_on_with_capital_c(mudroom: Mudroom) -> None:
     (mudroom.project / "sub").mkdir()
     (mudroom.project / "sub" / "here.txt").write_text("found me")
 

@@ -5,19 +5,24 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from mudroom._core.messages import ToolCallBlock
 from mudroom.sandboxes.detect import find_bwrap, run_probes
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
+
+from .conftest import Mudroom, Tmux
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 HIDDEN = "touch made" + " " * 300 + "; rm\u202e -rf x\u200b"
 BEST = run_probes(find_bwrap(os.environ, "/nonexistent")).tier
 
 
-def calls(*commands: str) -> Any:
-    """A script: the root hands out one task; the child runs these commands, one a turn, and says what it read last."""
+def calls(*commands: str) -> Callable[[ServerRequest], Awaitable[ServerAnswer]]:
+    """Return a script: the root starts one child, which runs one of the commands in each turn.
+
+    The child then answers with the result of its last command.
+    """
 
     async def answer(asked: ServerRequest) -> ServerAnswer:
         if "task" in asked.tools:
@@ -34,14 +39,14 @@ def calls(*commands: str) -> Any:
     return answer
 
 
-async def begun(tmux: Any, server: ModelServer, *flags: str) -> None:
+async def begun(tmux: Tmux, server: ModelServer, *flags: str) -> None:
     await tmux.start(*MODEL, *flags, url=server.url, columns=100, rows=40)
     await tmux.expect("claude-s")
     await tmux.say("look")
 
 
 async def test_a_childs_command_is_shown_whole_with_who_asks_and_why(
-    tmux: Any, mudroom: Any
+    tmux: Tmux, mudroom: Mudroom
 ) -> None:
     async with ModelServer(calls(HIDDEN)) as server:
         await begun(tmux, server)
@@ -59,7 +64,7 @@ async def test_a_childs_command_is_shown_whole_with_who_asks_and_why(
     assert not (mudroom.project / "made").exists()
 
 
-async def test_yes_for_this_session_is_not_asked_again(tmux: Any, mudroom: Any) -> None:
+async def test_yes_for_this_session_is_not_asked_again(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(calls("echo x >> made", "echo x >> made", "echo y >> other")) as server:
         await begun(tmux, server)
         await tmux.expect("echo x >> made", "▸ 1. yes", "2. yes, and for this session")
@@ -73,7 +78,7 @@ async def test_yes_for_this_session_is_not_asked_again(tmux: Any, mudroom: Any) 
     assert (mudroom.project / "other").read_text() == "y\n"
 
 
-async def test_no_with_a_reason_is_read_by_the_model(tmux: Any, mudroom: Any) -> None:
+async def test_no_with_a_reason_is_read_by_the_model(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(calls("touch made")) as server:
         await begun(tmux, server)
         await tmux.expect("touch made", "Allow general to do this?")
@@ -83,7 +88,7 @@ async def test_no_with_a_reason_is_read_by_the_model(tmux: Any, mudroom: Any) ->
     assert "the user said no: use another name" in said and not (mudroom.project / "made").exists()
 
 
-async def test_shift_tab_changes_what_is_asked(tmux: Any, mudroom: Any) -> None:
+async def test_shift_tab_changes_what_is_asked(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(calls("touch made")) as server:
         await tmux.start(*MODEL, url=server.url, columns=100)
         await tmux.expect("claude-s")
@@ -97,7 +102,7 @@ async def test_shift_tab_changes_what_is_asked(tmux: Any, mudroom: Any) -> None:
             await tmux.expect("Allow general to do this?")
 
 
-async def test_the_first_line_of_a_conversation_is_its_sandbox(tmux: Any) -> None:
+async def test_the_first_line_of_a_conversation_is_its_sandbox(tmux: Tmux) -> None:
     async with ModelServer(calls()) as server:
         await tmux.start(*MODEL, url=server.url, columns=100)
         await tmux.expect(f"sandbox {BEST}" if BEST else "sandbox ask", "claude-s")
@@ -107,7 +112,9 @@ async def test_the_first_line_of_a_conversation_is_its_sandbox(tmux: Any) -> Non
         await tmux.expect("sandbox off: commands run with all your rights", "claude-s")
 
 
-async def test_one_shot_says_its_sandbox_where_it_is_less_than_full_or_asked(mudroom: Any) -> None:
+async def test_one_shot_says_its_sandbox_where_it_is_less_than_full_or_asked(
+    mudroom: Mudroom,
+) -> None:
     async with ModelServer(calls()) as server:
         plain = await mudroom("-p", "look", *MODEL, url=server.url)
         told = await mudroom("-p", "look", "--verbose", *MODEL, url=server.url)
@@ -118,7 +125,7 @@ async def test_one_shot_says_its_sandbox_where_it_is_less_than_full_or_asked(mud
     assert "sandbox" not in silent.err and "sandbox" not in plain.out
 
 
-async def test_where_nobody_can_be_asked_it_is_a_denial_at_once(mudroom: Any) -> None:
+async def test_where_nobody_can_be_asked_it_is_a_denial_at_once(mudroom: Mudroom) -> None:
     (mudroom.project / ".claude").mkdir()
     settings = {"permissions": {"ask": ["Bash(touch:*)"], "deny": ["Read(f0.txt)"]}}
     (mudroom.project / ".claude" / "settings.json").write_text(json.dumps(settings))
@@ -142,7 +149,7 @@ async def test_where_nobody_can_be_asked_it_is_a_denial_at_once(mudroom: Any) ->
     assert "nobody is here to confirm it" in said and "Find another way, or do without" in said
 
 
-async def test_a_mentioned_file_that_is_denied_is_not_read(mudroom: Any) -> None:
+async def test_a_mentioned_file_that_is_denied_is_not_read(mudroom: Mudroom) -> None:
     async def answer(asked: ServerRequest) -> ServerAnswer:
         return "done" if asked.turn else [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
 

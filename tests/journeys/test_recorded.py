@@ -1,10 +1,11 @@
 """What was recorded can be listed and shown; doctor and models say what there is, and never a key."""
 
 import json
-from typing import Any
 
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
+
+from .conftest import Mudroom
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
@@ -24,7 +25,7 @@ def delegating(asked: ServerRequest) -> ServerAnswer:
 
 
 async def test_sessions_are_listed_newest_first_and_shown_by_id_prefix_or_last(
-    mudroom: Any,
+    mudroom: Mudroom,
 ) -> None:
     async with ModelServer(delegating) as server:
         await mudroom("-p", "first prompt", *MODEL, url=server.url)
@@ -48,7 +49,7 @@ async def test_sessions_are_listed_newest_first_and_shown_by_id_prefix_or_last(
     assert "CHILD look" in child.out and "line of mud" in child.out and "seen red" in child.out
 
 
-async def test_what_was_not_recorded_is_told(mudroom: Any) -> None:
+async def test_what_was_not_recorded_is_told(mudroom: Mudroom) -> None:
     assert (await mudroom("runs")).out.startswith("No sessions are recorded")
     done = await mudroom("show", "last")
     assert done.code == 2 and "no session is recorded yet" in done.err
@@ -60,7 +61,7 @@ async def test_what_was_not_recorded_is_told(mudroom: Any) -> None:
     assert done.code == 2 and "Did you mean 1.1.1" in done.err
 
 
-async def test_doctor_looks_at_everything_and_shows_no_key(mudroom: Any) -> None:
+async def test_doctor_looks_at_everything_and_shows_no_key(mudroom: Mudroom) -> None:
     done = await mudroom("doctor", "--json")
     found = {check["name"]: check for check in json.loads(done.out)["checks"]}
     assert {
@@ -80,14 +81,16 @@ async def test_doctor_looks_at_everything_and_shows_no_key(mudroom: Any) -> None
     assert plain.code == 0 and all(name in plain.out for name in found)
 
 
-async def test_doctor_names_a_wrong_setting_and_a_home_that_cannot_be_written(mudroom: Any) -> None:
+async def test_doctor_names_a_wrong_setting_and_a_home_that_cannot_be_written(
+    mudroom: Mudroom,
+) -> None:
     (mudroom.project / ".mudroom.toml").write_text('model = "x"\n')
     mudroom.home.write_text("in the way")
     done = await mudroom("doctor")
     assert done.code == 1 and ".mudroom.toml:1" in done.out and "MUDROOM_HOME" in done.out
 
 
-async def test_models_lists_providers_with_what_was_found(mudroom: Any) -> None:
+async def test_models_lists_providers_with_what_was_found(mudroom: Mudroom) -> None:
     done = await mudroom("models", "--json")
     rows = {row["provider"]: row for row in json.loads(done.out)["providers"]}
     assert rows["anthropic"]["found"] and not rows["openai"]["found"] and rows["offline"]["found"]
@@ -96,7 +99,7 @@ async def test_models_lists_providers_with_what_was_found(mudroom: Any) -> None:
     assert plain.code == 0 and "OPENAI_API_KEY" in plain.out and "offline" in plain.out
 
 
-async def test_the_offline_model_is_the_default_without_a_key_and_says_so(mudroom: Any) -> None:
+async def test_the_offline_model_is_the_default_without_a_key_and_says_so(mudroom: Mudroom) -> None:
     (mudroom.project / "pyproject.toml").write_text(
         '[project]\nname = "x"\n[dependency-groups]\ndev = ["pytest>=8"]\n'
     )

@@ -5,11 +5,14 @@ import json
 import os
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+
+from .conftest import Mudroom
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 JSON = ("-o", "json")
@@ -48,7 +51,7 @@ class Story:
         return f"child {name} is done"
 
 
-async def _killed(mudroom: Any, server: ModelServer, story: Story, *arguments: str) -> None:
+async def _killed(mudroom: Mudroom, server: ModelServer, story: Story, *arguments: str) -> None:
     process = await mudroom.start("-p", "PARENT", *MODEL, *arguments, url=server.url)
     await asyncio.wait_for(
         _until(lambda: bool(story.asked["c 2"] and story.asked["a 2"] and story.asked["b 2"])), 20
@@ -58,18 +61,20 @@ async def _killed(mudroom: Any, server: ModelServer, story: Story, *arguments: s
     await process.wait()
 
 
-async def _until(true: Any) -> None:
+async def _until(condition: Callable[[], bool]) -> None:
     for _ in range(1000):
-        if true():
+        if condition():
             return
         await asyncio.sleep(0.02)
 
 
-async def _listed(mudroom: Any) -> list[dict[str, Any]]:
+async def _listed(mudroom: Mudroom) -> list[dict[str, Any]]:
     return json.loads((await mudroom("runs", "--json")).out)
 
 
-async def test_s1_to_s4_after_kill_9_resume_finishes_and_prints_as_p_would(mudroom: Any) -> None:
+async def test_s1_to_s4_after_kill_9_resume_finishes_and_prints_as_p_would(
+    mudroom: Mudroom,
+) -> None:
     story = Story()
     async with ModelServer(story) as server:
         await _killed(mudroom, server, story)
@@ -102,7 +107,7 @@ async def test_s1_to_s4_after_kill_9_resume_finishes_and_prints_as_p_would(mudro
     assert (mudroom.project / "effects.txt").read_text() == effects
 
 
-async def test_s9_limits_of_an_interrupted_run_go_on(mudroom: Any) -> None:
+async def test_s9_limits_of_an_interrupted_run_go_on(mudroom: Mudroom) -> None:
     story = Story()
     async with ModelServer(story) as server:
         await _killed(mudroom, server, story, "--max-turns", "1", "--max-budget-usd", "5")
@@ -113,7 +118,7 @@ async def test_s9_limits_of_an_interrupted_run_go_on(mudroom: Any) -> None:
     assert "MAX_TURNS" in shown and "NEXT" in shown
 
 
-async def test_continue_finishes_first_and_then_takes_the_prompt(mudroom: Any) -> None:
+async def test_continue_finishes_first_and_then_takes_the_prompt(mudroom: Mudroom) -> None:
     story = Story()
     async with ModelServer(story) as server:
         await _killed(mudroom, server, story, "--name", "big job")
@@ -127,7 +132,7 @@ async def test_continue_finishes_first_and_then_takes_the_prompt(mudroom: Any) -
     ]
 
 
-async def test_s5_a_second_process_is_refused_with_pid_and_remedy(mudroom: Any) -> None:
+async def test_s5_a_second_process_is_refused_with_pid_and_remedy(mudroom: Mudroom) -> None:
     story = Story()
     async with ModelServer(story) as server:
         process = await mudroom.start("-p", "PARENT", *MODEL, url=server.url)
@@ -150,7 +155,7 @@ async def test_s5_a_second_process_is_refused_with_pid_and_remedy(mudroom: Any) 
     assert states == {"in use": ("interrupted", 1), "": ("finished", 1)}
 
 
-async def test_a_fork_leaves_the_original_as_it_is(mudroom: Any) -> None:
+async def test_a_fork_leaves_the_original_as_it_is(mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: f"answer {asked.turn}") as server:
         await mudroom("-p", "first", *MODEL, url=server.url)
         record = next(Path(mudroom.home, "sessions").glob("*.db"))
@@ -178,7 +183,7 @@ async def test_a_fork_leaves_the_original_as_it_is(mudroom: Any) -> None:
     }
 
 
-async def test_a_session_goes_on_in_its_own_folder(mudroom: Any, tmp_path: Path) -> None:
+async def test_a_session_goes_on_in_its_own_folder(mudroom: Mudroom, tmp_path: Path) -> None:
     async with ModelServer(lambda asked: "ok") as server:
         first = json.loads((await mudroom("-p", "x", *MODEL, *JSON, url=server.url)).out)
         elsewhere = tmp_path / "elsewhere"
@@ -199,7 +204,7 @@ async def test_a_session_goes_on_in_its_own_folder(mudroom: Any, tmp_path: Path)
         assert json.loads(done.out.splitlines()[0])["cwd"] == str(mudroom.project)
 
 
-async def test_wrong_words_about_sessions_are_told(mudroom: Any) -> None:
+async def test_wrong_words_about_sessions_are_told(mudroom: Mudroom) -> None:
     for words, says in [
         (("-c", "-p", "x"), "no session of this folder"),
         (("-r", "nobody", "-p", "x"), "unknown session 'nobody'"),
@@ -215,7 +220,7 @@ async def test_wrong_words_about_sessions_are_told(mudroom: Any) -> None:
         assert done.code == 2 and says in done.err, (words, done.err)
 
 
-async def test_sessions_are_renamed_and_deleted_and_go_in_time(mudroom: Any) -> None:
+async def test_sessions_are_renamed_and_deleted_and_go_in_time(mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: "ok") as server:
         for name in ("one", "two"):
             assert (
@@ -241,7 +246,7 @@ async def test_sessions_are_renamed_and_deleted_and_go_in_time(mudroom: Any) -> 
 
 
 async def test_limits_of_tokens_minutes_and_money_end_a_run_with_a_true_reason(
-    mudroom: Any,
+    mudroom: Mudroom,
 ) -> None:
     def busy(asked: ServerRequest) -> ServerAnswer:
         reading = [

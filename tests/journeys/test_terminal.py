@@ -1,23 +1,24 @@
-"""At a terminal: a prompt to type at, commands, keys, history, mentions; the real program in a real tmux."""
+"""The interactive prompt in tmux: commands, keys, history, mentions."""
 
 import asyncio
 import os
 import re
 import signal
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
+from .conftest import Mudroom, Tmux
+
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 READY = "sandbox"
-"""On the screen once the session is open."""
+"""Text on the screen when the session is open."""
 
 
-def delegating(asked: ServerRequest) -> ServerAnswer:
+def delegate_once(asked: ServerRequest) -> ServerAnswer:
     if "task" in asked.tools:
         task = ToolCallBlock(
             f"t{asked.number}", "task", {"prompt": "CHILD look", "description": "look around"}
@@ -27,12 +28,12 @@ def delegating(asked: ServerRequest) -> ServerAnswer:
 
 
 def words(asked: ServerRequest) -> str:
-    """The last prompt as the model got it."""
+    """Return the last message that the model received."""
     return str(asked.messages[-1])
 
 
-async def test_a_conversation_with_its_commands(tmux: Any) -> None:
-    async with ModelServer(delegating) as server:
+async def test_a_conversation_with_its_commands(tmux: Tmux) -> None:
+    async with ModelServer(delegate_once) as server:
         await tmux.start(*MODEL, url=server.url, rows=40)
         await tmux.expect("mudroom >>", "claude-sonnet-4-5")
         await tmux.say("/help")
@@ -49,19 +50,19 @@ async def test_a_conversation_with_its_commands(tmux: Any) -> None:
         await tmux.expect("unknown command /cots. Did you mean /cost")
         await tmux.say("and again")
         await tmux.expect("and again", "2 children read")
-        assert "look around" in server.requests[-1].body.decode(), "the conversation goes on"
+        assert "look around" in server.requests[-1].body.decode(), "the conversation is continued"
         await tmux.say("/clear")
         await tmux.expect("Started a new session")
         await tmux.say("afresh")
         await tmux.expect_scrolled("1 child read", 3)
         assert "and again" not in server.requests[-1].body.decode(), (
-            "a new session knows nothing of the old one"
+            "a new session contains nothing of the old one"
         )
         await tmux.say("q")
         assert await tmux.end() == 0
 
 
-async def test_every_command_answers(tmux: Any, mudroom: Any) -> None:
+async def test_every_slash_command_prints_something(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: "an answer to copy") as server:
         await tmux.start(*MODEL, url=server.url, rows=50, columns=200)
         await tmux.expect(READY)
@@ -93,7 +94,7 @@ async def test_every_command_answers(tmux: Any, mudroom: Any) -> None:
     assert (mudroom.project / ".agents" / "agents" / "reviewer.md").exists()
 
 
-async def test_what_is_typed_before_the_prompt_is_there_is_not_lost(tmux: Any) -> None:
+async def test_input_before_the_prompt_is_drawn_is_kept(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: "heard") as server:
         await tmux.start(*MODEL, url=server.url)
         await asyncio.sleep(0.25)
@@ -104,7 +105,7 @@ async def test_what_is_typed_before_the_prompt_is_there_is_not_lost(tmux: Any) -
         assert len(server.requests) == 1 and "an early bird" in words(server.requests[0])
 
 
-async def test_a_prompt_on_the_command_line_is_the_first(tmux: Any) -> None:
+async def test_a_prompt_on_the_command_line_is_run_first(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: "first one") as server:
         await tmux.start("begin", *MODEL, url=server.url)
         await tmux.expect("first one")
@@ -112,7 +113,7 @@ async def test_a_prompt_on_the_command_line_is_the_first(tmux: Any) -> None:
         assert await tmux.end() == 0
 
 
-async def test_history_is_kept_for_each_folder_and_searched(tmux: Any, mudroom: Any) -> None:
+async def test_history_is_kept_for_each_folder_and_searched(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: "fine") as server:
         await tmux.start(*MODEL, url=server.url)
         await tmux.expect(READY)
@@ -138,7 +139,7 @@ async def test_history_is_kept_for_each_folder_and_searched(tmux: Any, mudroom: 
     assert history.stat().st_mode & 0o777 == 0o600
 
 
-async def test_new_lines_and_long_pastes(tmux: Any) -> None:
+async def test_new_lines_and_long_pastes(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: "heard") as server:
         await tmux.start(*MODEL, url=server.url)
         await tmux.expect(READY)
@@ -157,7 +158,7 @@ async def test_new_lines_and_long_pastes(tmux: Any) -> None:
         )
 
 
-async def test_a_line_is_gone_on_with_in_an_editor(tmux: Any, tmp_path: Path) -> None:
+async def test_the_input_line_is_edited_in_an_editor(tmux: Tmux, tmp_path: Path) -> None:
     editor = tmp_path / "editor"
     editor.write_text('#!/bin/sh\necho and ended there >>"$1"\n')
     editor.chmod(0o700)
@@ -172,7 +173,7 @@ async def test_a_line_is_gone_on_with_in_an_editor(tmux: Any, tmp_path: Path) ->
         assert "begun here and ended there" in words(server.requests[0])
 
 
-async def test_shell_lines_join_the_next_prompt(tmux: Any) -> None:
+async def test_shell_output_is_added_to_the_next_prompt(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: "noted") as server:
         await tmux.start(*MODEL, url=server.url)
         await tmux.expect(READY)
@@ -189,7 +190,7 @@ async def test_shell_lines_join_the_next_prompt(tmux: Any) -> None:
         await tmux.expect("(interrupted)")
 
 
-async def test_files_and_agents_are_completed_and_mentioned(tmux: Any) -> None:
+async def test_files_and_agents_are_completed_and_mentioned(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: "done") as server:
         await tmux.start(*MODEL, url=server.url)
         await tmux.expect(READY)
@@ -211,7 +212,7 @@ async def test_files_and_agents_are_completed_and_mentioned(tmux: Any) -> None:
         ) and "agent explore with the task tool" in words(server.requests[0])
 
 
-async def test_going_back_to_before_a_prompt(tmux: Any) -> None:
+async def test_rewind_to_before_a_prompt(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: f"answer {asked.number}") as server:
         await tmux.start(*MODEL, url=server.url)
         await tmux.expect(READY)
@@ -230,7 +231,7 @@ async def test_going_back_to_before_a_prompt(tmux: Any) -> None:
         assert "first thing" in body and "answer 2" not in body and body.count("second thing") == 1
 
 
-async def test_another_session_another_model_another_mode(tmux: Any) -> None:
+async def test_session_model_and_mode_are_changed(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: f"answer {asked.number} of {asked.model}") as server:
         await tmux.start(*MODEL, url=server.url)
         await tmux.expect(READY, "mode default")
@@ -238,7 +239,7 @@ async def test_another_session_another_model_another_mode(tmux: Any) -> None:
         await tmux.expect("answer 1")
         await tmux.press("BTab")
         await tmux.expect("mode acceptEdits: ")
-        assert ">> /mode" not in await tmux.scroll(), "nobody typed that"
+        assert ">> /mode" not in await tmux.scroll(), "the queued command is not echoed"
         await tmux.press("M-p")
         await tmux.expect(
             "Current model: anthropic:claude-sonnet-4-5", "anthropic:claude-opus", "offline"
@@ -251,7 +252,7 @@ async def test_another_session_another_model_another_mode(tmux: Any) -> None:
         await tmux.say("go on")
         await tmux.expect("answer 2 of claude-haiku-4-5")
         assert "answer 1" in server.requests[-1].body.decode(), (
-            "another model goes on with the conversation"
+            "another model continues the conversation"
         )
         await tmux.press("BTab")
         await tmux.expect("mode plan")
@@ -269,7 +270,7 @@ async def test_another_session_another_model_another_mode(tmux: Any) -> None:
         assert "answer 2" in server.requests[-1].body.decode()
 
 
-async def test_the_last_result_in_full_and_what_is_exported(tmux: Any, mudroom: Any) -> None:
+async def test_the_full_result_and_the_export(tmux: Tmux, mudroom: Mudroom) -> None:
     def answer(asked: ServerRequest) -> ServerAnswer:
         return "seen" if asked.turn else [ToolCallBlock("r", "bash", {"command": "seq 100 140"})]
 
@@ -291,7 +292,7 @@ async def test_the_last_result_in_full_and_what_is_exported(tmux: Any, mudroom: 
         await tmux.expect("File exists")
 
 
-async def test_a_signal_from_outside_ends_it_in_good_order(tmux: Any) -> None:
+async def test_sigterm_ends_the_prompt_with_its_exit_code(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: Fault(delay=60)) as server:
         await tmux.start(*MODEL, url=server.url)
         await tmux.expect(READY)
@@ -302,8 +303,10 @@ async def test_a_signal_from_outside_ends_it_in_good_order(tmux: Any) -> None:
 
 
 @pytest.mark.parametrize("env", [{"MUDROOM_SCREEN_READER": "1"}, {"TERM": "dumb"}, {"CI": "true"}])
-async def test_plain_lines_where_no_cursor_may_move(tmux: Any, env: dict[str, str]) -> None:
-    async with ModelServer(delegating) as server:
+async def test_the_plain_ui_is_used_where_the_cursor_cannot_move(
+    tmux: Tmux, env: dict[str, str]
+) -> None:
+    async with ModelServer(delegate_once) as server:
         await tmux.start(*MODEL, url=server.url, env=env)
         await tmux.expect("mudroom >>")
         await tmux.say("look around")
@@ -312,7 +315,7 @@ async def test_plain_lines_where_no_cursor_may_move(tmux: Any, env: dict[str, st
         )
         await tmux.say("/rewind")
         await tmux.expect("1. look around", "number, or Enter to cancel:")
-        await tmux.say("what a person types who did not see the question")
+        await tmux.say("a line typed before the question was seen")
         await tmux.expect("Enter a number from 1 to 1")
         await tmux.press("Enter")
         await tmux.say("/cost")
@@ -322,8 +325,8 @@ async def test_plain_lines_where_no_cursor_may_move(tmux: Any, env: dict[str, st
         assert await tmux.end() == 0
 
 
-async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Any) -> None:
-    async with ModelServer(delegating, delay=0.3) as server:
+async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Mudroom) -> None:
+    async with ModelServer(delegate_once, delay=0.3) as server:
         async with mudroom.at_terminal(
             "-p", "a rather long prompt", *MODEL, url=server.url, columns=20
         ) as screen:
@@ -337,8 +340,8 @@ async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Any) -> None
 MARKDOWN = "# A *finding*\n\nIt is **bold**.\n\n```python\nx = 1\n```\n\nThe end."
 
 
-async def test_an_answer_at_a_terminal_is_rendered_as_it_streams_and_piped_it_is_as_it_was(
-    mudroom: Any,
+async def test_an_answer_is_rendered_on_a_terminal_and_unchanged_in_a_pipe(
+    mudroom: Mudroom,
 ) -> None:
     async def slowly(asked: ServerRequest) -> ServerAnswer:
         if "task" in asked.tools and not asked.turn:
@@ -350,7 +353,7 @@ async def test_an_answer_at_a_terminal_is_rendered_as_it_streams_and_piped_it_is
     async with ModelServer(slowly) as server:
         async with mudroom.at_terminal("-p", "go", *MODEL, url=server.url) as screen:
             at = await screen.expect("It is")
-            assert "The end" not in screen.seen[at:], "its beginning is there before its end"
+            assert "The end" not in screen.seen[at:], "the beginning is printed before the end"
             assert await screen.end() == 0
         shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.seen)
         assert "**" not in shown and "```" not in shown and "The end." in shown
@@ -371,11 +374,14 @@ from prompt_toolkit.layout import Layout, Window
 from prompt_toolkit.layout.controls import FormattedTextControl
 asyncio.run(Application(layout=Layout(Window(FormattedTextControl(">>")))).run_async())
 """
-"""The least that a program can do that draws a prompt with the same library."""
+"""The smallest program that draws a prompt with the same library."""
 
 
-async def test_the_prompt_is_there_soon(mudroom: Any) -> None:
-    """0.3 s on an idle machine. What is measured here is work, which a busy machine changes little, against the least there can be."""
+async def test_the_prompt_is_drawn_with_little_cpu_time(mudroom: Mudroom) -> None:
+    """Compare the CPU time until the prompt is drawn with the smallest program of the same library.
+
+    CPU time hardly depends on other load. On an idle machine the prompt is drawn after 0.3 s.
+    """
     spent: dict[str, list[float]] = {"-m": [], "-c": []}
     for _ in range(4):
         for kind, words in (("-m", ("mudroom", *MODEL)), ("-c", (FLOOR,))):
@@ -387,7 +393,7 @@ async def test_the_prompt_is_there_soon(mudroom: Any) -> None:
     assert min(spent["-m"]) < 1.8 * min(spent["-c"])
 
 
-async def test_what_the_prompt_can_be_drawn_without_is_imported_after_it(mudroom: Any) -> None:
+async def test_slow_packages_are_imported_after_the_prompt_is_drawn(mudroom: Mudroom) -> None:
     async with mudroom.at_terminal(*MODEL, env={"PYTHONPROFILEIMPORTTIME": "1"}) as screen:
         drawn = await screen.expect("mudroom >> ")
         await screen.expect("sqlite3")

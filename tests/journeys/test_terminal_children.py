@@ -1,38 +1,40 @@
-"""At a terminal while children run: seen live, spoken to one by one, queued behind, interrupted; the real program in a real tmux."""
+"""The interactive prompt in tmux while child runs work: selection, messages, queue, resize."""
 
 import asyncio
 import re
-from typing import Any
 
 import pytest
 
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
+from .conftest import Mudroom, Tmux
+
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 READY = "sandbox"
 
 
-class Three:
-    """A script: a root that hands out three tasks `about` something, each child waiting for `go` before it answers."""
+class ThreeTasks:
+    """Script of a root run with three tasks; each child waits for `go` before it answers."""
 
     about = "看"
 
     def __init__(self) -> None:
-        self.go, self.heard = asyncio.Event(), list[str]()
+        self.go = asyncio.Event()
+        self.received: list[str] = []
         self.names = ("alpha", "beta", "gamma")
 
     async def __call__(self, asked: ServerRequest) -> ServerAnswer:
         last = str(asked.messages[-1])
         if "task" in asked.tools:
-            self.heard.append(last)
+            self.received.append(last)
             return (
                 "all told" if "tool_result" in last else [self._task(name) for name in self.names]
             )
         name = next(name for name in self.names if f"CHILD {name}" in str(asked.messages[0]))
         if asked.turn == 0:
             return [ToolCallBlock(f"r{asked.number}", "read", {"file_path": "f0.txt"})]
-        self.heard.append(f"{name}: {last}")
+        self.received.append(f"{name}: {last}")
         if "Summarise" not in last and "summary" not in last:
             await self.go.wait()
         return f"{name} saw it"
@@ -46,19 +48,24 @@ class Three:
 
 
 @pytest.fixture
-def three() -> Three:
-    return Three()
+def three() -> ThreeTasks:
+    return ThreeTasks()
 
 
-async def started(tmux: Any, server: ModelServer, prompt: str = "look", **size: int) -> None:
-    await tmux.start(*MODEL, url=server.url, **size)
+async def start_prompt(
+    tmux: Tmux, server: ModelServer, *, columns: int = 80, rows: int = 30
+) -> None:
+    """Start the program and send the prompt "look"."""
+    await tmux.start(*MODEL, url=server.url, columns=columns, rows=rows)
     await tmux.expect("claude-s")
-    await tmux.say(prompt)
+    await tmux.say("look")
 
 
-async def test_one_of_three_is_stopped_and_the_other_two_report(tmux: Any, three: Three) -> None:
+async def test_one_of_three_is_stopped_and_the_other_two_report(
+    tmux: Tmux, three: ThreeTasks
+) -> None:
     async with ModelServer(three) as server:
-        await started(tmux, server)
+        await start_prompt(tmux, server)
         await tmux.expect(
             "3 running",
             "├─ general  look at alpha 看",
@@ -76,15 +83,17 @@ async def test_one_of_three_is_stopped_and_the_other_two_report(tmux: Any, three
         assert re.search(r"look at beta 看\): CHILD beta 看一看\n +⎿ CANCELLED", shown)
         assert len(re.findall(r"⎿ Done \(1 tool use", shown)) == 2
     assert (
-        "alpha saw it" in three.heard[-1]
-        and "gamma saw it" in three.heard[-1]
-        and "CANCELLED" in three.heard[-1]
+        "alpha saw it" in three.received[-1]
+        and "gamma saw it" in three.received[-1]
+        and "CANCELLED" in three.received[-1]
     )
 
 
-async def test_a_word_to_one_child_reaches_it_and_no_other(tmux: Any, three: Three) -> None:
+async def test_a_message_to_one_child_reaches_only_this_child(
+    tmux: Tmux, three: ThreeTasks
+) -> None:
     async with ModelServer(three) as server:
-        await started(tmux, server)
+        await start_prompt(tmux, server)
         await tmux.expect("3 running", "⎿ read f0.txt")
         await tmux.press("Up")
         await tmux.expect("└─▸general")
@@ -94,13 +103,15 @@ async def test_a_word_to_one_child_reaches_it_and_no_other(tmux: Any, three: Thr
         await tmux.expect("Message to general#1.1.3: look at the end too")
         three.go.set()
         await tmux.expect("all told")
-    told = [heard for heard in three.heard if "look at the end too" in heard]
-    assert told and all(heard.startswith("gamma:") for heard in told)
+    readers = [text for text in three.received if "look at the end too" in text]
+    assert readers and all(text.startswith("gamma:") for text in readers)
 
 
-async def test_one_child_is_asked_to_wrap_up_and_says_what_it_has(tmux: Any, three: Three) -> None:
+async def test_one_child_wraps_up_and_reports_a_partial_result(
+    tmux: Tmux, three: ThreeTasks
+) -> None:
     async with ModelServer(three) as server:
-        await started(tmux, server)
+        await start_prompt(tmux, server)
         await tmux.expect("3 running", "⎿ read f0.txt")
         await tmux.press("Up")
         await tmux.expect("└─▸general")
@@ -108,12 +119,12 @@ async def test_one_child_is_asked_to_wrap_up_and_says_what_it_has(tmux: Any, thr
         await tmux.expect("Asked general#1.1.3 to wrap up", "CANCELLED, recovered")
         three.go.set()
         await tmux.expect("all told")
-    assert "gamma saw it" in three.heard[-1], "its partial report came back"
+    assert "gamma saw it" in three.received[-1], "the partial report is returned"
 
 
-async def test_a_transcript_is_followed_live(tmux: Any, three: Three) -> None:
+async def test_an_open_transcript_follows_the_run(tmux: Tmux, three: ThreeTasks) -> None:
     async with ModelServer(three) as server:
-        await started(tmux, server)
+        await start_prompt(tmux, server)
         await tmux.expect("3 running", "⎿ read f0.txt")
         await tmux.press("Up")
         await tmux.expect("└─▸general")
@@ -131,11 +142,9 @@ async def test_a_transcript_is_followed_live(tmux: Any, three: Three) -> None:
         await tmux.expect_scrolled("all told", 1)
 
 
-async def test_a_transcript_takes_the_screen_and_gives_it_back_as_it_was(
-    tmux: Any, three: Three
-) -> None:
+async def test_closing_a_transcript_restores_the_screen(tmux: Tmux, three: ThreeTasks) -> None:
     async with ModelServer(three) as server:
-        await started(tmux, server, rows=24)
+        await start_prompt(tmux, server, rows=24)
         before = await tmux.expect("3 running", "⎿ read f0.txt")
         await tmux.press("Up")
         await tmux.expect("└─▸general")
@@ -151,7 +160,7 @@ async def test_a_transcript_takes_the_screen_and_gives_it_back_as_it_was(
         await tmux.expect("mudroom >> look", "└─▸general", gone="line of mud")
         await tmux.press("Escape")
         after = await tmux.expect("└─ general", gone="▸")
-        assert above(after) == above(before), "nothing is left behind, nothing is lost"
+        assert lines_above_tree(after) == lines_above_tree(before), "the screen is restored"
         await tmux.press("Up")
         await tmux.press("Enter")
         await tmux.expect("281 more lines")
@@ -162,13 +171,13 @@ async def test_a_transcript_takes_the_screen_and_gives_it_back_as_it_was(
         assert "\n\n\n" not in shown.rstrip("\n") and shown.count("all told") == 1
 
 
-def above(screen: str) -> list[str]:
-    """What stands above the tree."""
+def lines_above_tree(screen: str) -> list[str]:
+    """Return the lines above the tree."""
     return screen.partition("●")[0].splitlines()
 
 
-async def test_a_question_is_seen_though_a_transcript_is_open(tmux: Any, mudroom: Any) -> None:
-    asked_for = asyncio.Event()
+async def test_a_question_is_shown_over_an_open_transcript(tmux: Tmux, mudroom: Mudroom) -> None:
+    may_ask = asyncio.Event()
 
     async def answer(asked: ServerRequest) -> ServerAnswer:
         if "task" in asked.tools:
@@ -181,7 +190,7 @@ async def test_a_question_is_seen_though_a_transcript_is_open(tmux: Any, mudroom
             return "both done" if "tool_result" in str(asked.messages[-1]) else tasks
         if asked.turn == 0:
             return [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
-        await asked_for.wait()
+        await may_ask.wait()
         return (
             "it is done"
             if asked.turn > 1
@@ -189,13 +198,13 @@ async def test_a_question_is_seen_though_a_transcript_is_open(tmux: Any, mudroom
         )
 
     async with ModelServer(answer) as server:
-        await started(tmux, server)
+        await start_prompt(tmux, server)
         await tmux.expect("2 running", "⎿ read f0.txt")
         await tmux.press("Up")
         await tmux.expect("└─▸general")
         await tmux.press("Enter")
         await tmux.expect("281 more lines")
-        asked_for.set()
+        may_ask.set()
         await tmux.expect("asks for write", "file_path: new.txt", "▸ 1. yes", gone="281 more lines")
         await tmux.press("2")
         await tmux.expect("281 more lines", "it is done")
@@ -204,9 +213,9 @@ async def test_a_question_is_seen_though_a_transcript_is_open(tmux: Any, mudroom
     assert (mudroom.project / "new.txt").read_text() == "x\n"
 
 
-async def test_what_is_typed_meanwhile_waits_and_is_shown(tmux: Any, three: Three) -> None:
+async def test_input_during_a_run_is_queued_and_shown(tmux: Tmux, three: ThreeTasks) -> None:
     async with ModelServer(three) as server:
-        await started(tmux, server)
+        await start_prompt(tmux, server)
         await tmux.expect("3 running")
         await tmux.say("and then this")
         await tmux.expect("queued: and then this")
@@ -217,9 +226,9 @@ async def test_what_is_typed_meanwhile_waits_and_is_shown(tmux: Any, three: Thre
         await tmux.expect("6 children read")
 
 
-async def test_a_word_to_the_model_that_works_does_not_wait(tmux: Any, three: Three) -> None:
+async def test_ctrl_s_sends_a_message_to_the_working_model(tmux: Tmux, three: ThreeTasks) -> None:
     async with ModelServer(three) as server:
-        await started(tmux, server)
+        await start_prompt(tmux, server)
         await tmux.expect("3 running")
         await tmux.press("C-b")
         await tmux.expect("The run continues while you type")
@@ -228,14 +237,14 @@ async def test_a_word_to_the_model_that_works_does_not_wait(tmux: Any, three: Th
         await tmux.expect("→ mind the gap")
         three.go.set()
         await tmux.expect("all told")
-    assert "mind the gap" in three.heard[-1] and "alpha saw it" in three.heard[-1]
+    assert "mind the gap" in three.received[-1] and "alpha saw it" in three.received[-1]
 
 
-async def test_esc_stops_all_keeps_what_there_is_and_gives_the_queue_back(
-    tmux: Any, three: Three
+async def test_esc_stops_the_run_and_returns_the_queue_to_the_input_line(
+    tmux: Tmux, three: ThreeTasks
 ) -> None:
     async with ModelServer(three) as server:
-        await started(tmux, server)
+        await start_prompt(tmux, server)
         await tmux.expect("3 running")
         await tmux.say("later")
         await tmux.expect("queued: later")
@@ -246,19 +255,19 @@ async def test_esc_stops_all_keeps_what_there_is_and_gives_the_queue_back(
         await tmux.say("go on")
         await tmux.expect("all told")
         assert "CHILD alpha" in server.requests[-1].body.decode(), (
-            "the conversation knows what was begun"
+            "the conversation contains the stopped tasks"
         )
 
 
-async def test_ctrl_x_ctrl_k_stops_all(tmux: Any, three: Three) -> None:
+async def test_ctrl_x_ctrl_k_stops_everything(tmux: Tmux, three: ThreeTasks) -> None:
     async with ModelServer(three) as server:
-        await started(tmux, server)
+        await start_prompt(tmux, server)
         await tmux.expect("3 running")
         await tmux.press("C-x", "C-k")
         await tmux.expect("the run ended with CANCELLED")
 
 
-async def test_ctrl_c_at_twenty_moments_keeps_the_session(tmux: Any) -> None:
+async def test_ctrl_c_at_twenty_moments_keeps_the_session(tmux: Tmux) -> None:
     async def answer(asked: ServerRequest) -> ServerAnswer:
         last = str(asked.messages[-1])
         if "are you there" in last:
@@ -291,9 +300,9 @@ async def test_ctrl_c_at_twenty_moments_keeps_the_session(tmux: Any) -> None:
 
 
 @pytest.mark.parametrize("columns", [20, 80, 200])
-async def test_the_screen_at_any_width(tmux: Any, three: Three, columns: int) -> None:
+async def test_the_screen_at_any_width(tmux: Tmux, three: ThreeTasks, columns: int) -> None:
     async with ModelServer(three) as server:
-        await started(tmux, server, columns=columns, rows=24)
+        await start_prompt(tmux, server, columns=columns, rows=24)
         shown = await tmux.expect("general", "⎿ read")
         assert "├─" in shown and "└─" in shown and ">>" in shown
         assert (columns < 80) == ("look at alpha 看" not in shown)
@@ -301,9 +310,9 @@ async def test_the_screen_at_any_width(tmux: Any, three: Three, columns: int) ->
         await tmux.expect("all told")
 
 
-async def test_a_resize_leaves_one_prompt_and_one_tree(tmux: Any, three: Three) -> None:
+async def test_a_resize_leaves_one_prompt_and_one_tree(tmux: Tmux, three: ThreeTasks) -> None:
     async with ModelServer(three) as server:
-        await started(tmux, server, columns=100, rows=30)
+        await start_prompt(tmux, server, columns=100, rows=30)
         await tmux.expect("3 running", "⎿ read f0.txt")
         for columns, rows in ((60, 20), (120, 30), (40, 24), (100, 30)):
             await tmux.resize(columns, rows)
@@ -327,8 +336,8 @@ DRAGGED = [
 @pytest.mark.parametrize(
     ("steps", "pace"), [(SLOWLY, 0.7), (DRAGGED, 0.05)], ids=["slowly", "dragged"]
 )
-async def test_nothing_stays_of_what_was_drawn_at_another_width(
-    tmux: Any, three: Three, steps: list[tuple[int, int]], pace: float
+async def test_no_rows_of_another_width_remain(
+    tmux: Tmux, three: ThreeTasks, steps: list[tuple[int, int]], pace: float
 ) -> None:
     three.about = "看这个文件夹里的所有文件和它们的定义 " * 2
     async with ModelServer(three) as server:
@@ -349,16 +358,14 @@ async def test_nothing_stays_of_what_was_drawn_at_another_width(
             for words in ("● turn", "look at alpha", "look at gamma", "context 1%")
         ] == [1, 1, 1, 1], shown
         assert shown.count("mudroom >> look") == shown.count("mudroom 0.") == 1, (
-            "what is printed stays"
+            "printed lines stay"
         )
         assert len(re.findall(r"^mudroom >> ?$", shown, re.MULTILINE)) == 1
         three.go.set()
         await tmux.expect("all told")
 
 
-async def test_a_question_names_the_child_and_keeps_clear_of_the_tree(
-    tmux: Any, mudroom: Any
-) -> None:
+async def test_a_question_names_the_child_and_hides_the_tree(tmux: Tmux, mudroom: Mudroom) -> None:
     async def answer(asked: ServerRequest) -> ServerAnswer:
         last = str(asked.messages[-1])
         if "task" in asked.tools:
@@ -376,11 +383,11 @@ async def test_a_question_names_the_child_and_keeps_clear_of_the_tree(
         )
 
     async with ModelServer(answer) as server:
-        await started(tmux, server)
+        await start_prompt(tmux, server)
         shown = await tmux.expect(
             "asks for write", "file_path: new.txt", "Allow general to do this?", "▸ 1. yes", "3. no"
         )
-        assert "├─" not in shown, "no tree under the question"
+        assert "├─" not in shown, "the tree is hidden"
         await tmux.press("2")
         await tmux.expect("both asked")
     assert (mudroom.project / "new.txt").read_text() == "x\n"

@@ -4,12 +4,13 @@ import asyncio
 import json
 import os
 import signal
-from typing import Any
 
 import pytest
 
 from mudroom._core.messages import ToolCallBlock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+
+from .conftest import Mudroom
 
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 JSON = ("--output-format", "json")
@@ -24,13 +25,13 @@ JSON = ("--output-format", "json")
     ],
 )
 async def test_an_unknown_model_or_a_missing_key_is_wrong_usage(
-    mudroom: Any, model: str, says: str
+    mudroom: Mudroom, model: str, says: str
 ) -> None:
     done = await mudroom("-p", "x", "--model", model)
     assert (done.code, done.out) == (2, "") and says in done.err
 
 
-async def test_stdin_that_is_not_utf8_or_too_large_is_wrong_usage(mudroom: Any) -> None:
+async def test_stdin_that_is_not_utf8_or_too_large_is_wrong_usage(mudroom: Mudroom) -> None:
     done = await mudroom("-p", "x", *MODEL, stdin=b"caf\xe9")
     assert done.code == 2 and "not UTF-8" in done.err and "iconv" in done.err
     done = await mudroom(*MODEL, stdin=b"x" * (10 * 1024 * 1024 + 1))
@@ -39,13 +40,13 @@ async def test_stdin_that_is_not_utf8_or_too_large_is_wrong_usage(mudroom: Any) 
     assert done.code == 2 and "the prompt is empty" in done.err
 
 
-async def test_a_prompt_of_10_mb_reaches_the_model(mudroom: Any) -> None:
+async def test_a_prompt_of_10_mb_reaches_the_model(mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: "read it") as server:
         done = await mudroom("-p", "-", *MODEL, stdin=b"x" * (10 * 1024 * 1024), url=server.url)
     assert (done.code, done.out) == (0, "read it\n")
 
 
-async def test_a_refused_key_is_an_error_without_the_key(mudroom: Any) -> None:
+async def test_a_refused_key_is_an_error_without_the_key(mudroom: Mudroom) -> None:
     body = b'{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key sk-planted-key"}}'
     async with ModelServer(lambda asked: Fault(status=401, body=body)) as server:
         done = await mudroom("-p", "x", *MODEL, url=server.url)
@@ -63,13 +64,13 @@ async def test_a_refused_key_is_an_error_without_the_key(mudroom: Any) -> None:
     )
 
 
-async def test_an_endpoint_that_is_down_may_be_up_later(mudroom: Any) -> None:
+async def test_an_endpoint_that_is_down_may_be_up_later(mudroom: Mudroom) -> None:
     done = await mudroom("-p", "x", *MODEL, *JSON, url="http://127.0.0.1:1")
     assert done.code == 75 and "cannot reach" in done.err and "ANTHROPIC_BASE_URL" in done.err
     assert json.loads(done.out)["reason"] == "ERROR"
 
 
-async def test_an_endpoint_that_answers_html_is_an_error(mudroom: Any) -> None:
+async def test_an_endpoint_that_answers_html_is_an_error(mudroom: Mudroom) -> None:
     async with ModelServer(
         lambda asked: Fault(status=200, body=b"<html>login</html>", content_type="text/html")
     ) as server:
@@ -77,7 +78,7 @@ async def test_an_endpoint_that_answers_html_is_an_error(mudroom: Any) -> None:
     assert (done.code, done.out) == (1, "") and server.url in done.err
 
 
-async def test_ctrl_c_stops_the_run_and_keeps_its_report(mudroom: Any) -> None:
+async def test_ctrl_c_stops_the_run_and_keeps_its_report(mudroom: Mudroom) -> None:
     stuck = asyncio.Event()
 
     async def answer(asked: ServerRequest) -> ServerAnswer:
@@ -107,7 +108,7 @@ async def test_ctrl_c_stops_the_run_and_keeps_its_report(mudroom: Any) -> None:
     ],
 )
 async def test_sigterm_and_a_second_ctrl_c_leave(
-    mudroom: Any, signals: tuple[signal.Signals, ...], code: int
+    mudroom: Mudroom, signals: tuple[signal.Signals, ...], code: int
 ) -> None:
     stuck = asyncio.Event()
 
@@ -120,7 +121,7 @@ async def test_sigterm_and_a_second_ctrl_c_leave(
     assert done.code == code
 
 
-async def test_a_closed_pipe_is_no_error(mudroom: Any) -> None:
+async def test_a_closed_pipe_is_no_error(mudroom: Mudroom) -> None:
     read, write = os.pipe()
 
     async def answer(asked: ServerRequest) -> ServerAnswer:
@@ -138,7 +139,7 @@ async def test_a_closed_pipe_is_no_error(mudroom: Any) -> None:
     assert process.returncode in (0, 1)
 
 
-async def test_a_stdout_on_a_full_disk_is_told(mudroom: Any) -> None:
+async def test_a_stdout_on_a_full_disk_is_told(mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: "ok") as server:
         for arguments in (("-p", "x", *MODEL), ("help",)):
             with open("/dev/full", "wb") as full:
@@ -152,13 +153,13 @@ async def test_a_stdout_on_a_full_disk_is_told(mudroom: Any) -> None:
             )
 
 
-async def test_a_stdout_that_was_closed_is_no_fault(mudroom: Any) -> None:
+async def test_a_stdout_that_was_closed_is_no_fault(mudroom: Mudroom) -> None:
     process = await mudroom.start("help", preexec_fn=lambda: os.close(1))
     _, err = await process.communicate()
     assert (process.returncode, err) == (0, b"")
 
 
-async def test_runs_into_head_is_quiet(mudroom: Any) -> None:
+async def test_runs_into_head_is_quiet(mudroom: Mudroom) -> None:
     read, write = os.pipe()
     os.close(read)
     process = await mudroom.start("help", stdout=write)
@@ -167,13 +168,13 @@ async def test_runs_into_head_is_quiet(mudroom: Any) -> None:
     assert (process.returncode, err) == (0, b"")
 
 
-async def test_a_home_that_cannot_be_written_is_named(mudroom: Any) -> None:
+async def test_a_home_that_cannot_be_written_is_named(mudroom: Mudroom) -> None:
     mudroom.home.write_text("a file where the folder should be")
     done = await mudroom("-p", "x", *MODEL)
     assert (done.code, done.out) == (1, "") and str(mudroom.home) in done.err
 
 
-async def test_a_damaged_record_is_told_and_the_others_are_listed(mudroom: Any) -> None:
+async def test_a_damaged_record_is_told_and_the_others_are_listed(mudroom: Mudroom) -> None:
     async with ModelServer(lambda asked: "ok") as server:
         await mudroom("-p", "first", *MODEL, url=server.url)
         await mudroom("-p", "second", *MODEL, url=server.url)
