@@ -1,4 +1,4 @@
-"""Who works in a session: the built-in agents, those of files, those of its opener; and what they are told beside their instructions."""
+"""Agents of a session: built in, from files and from the caller, with the context of their prompts."""
 
 from __future__ import annotations
 
@@ -13,10 +13,12 @@ from .errors import UnknownName
 
 
 class AgentCatalog(Struct, frozen=True, kw_only=True):
-    """Who works, and what they are told beside their instructions: built in, from files, and from the opener of the session.
+    """The agents and skills of a session.
 
     Arguments:
-        texts: of the context files, by how much of them an agent wants.
+        root_agent: runs the prompts.
+        agents: run tasks, by name.
+        context_texts: text of the context files for system prompts, by value of `Agent.context`.
     """
 
     root_agent: Agent
@@ -27,16 +29,19 @@ class AgentCatalog(Struct, frozen=True, kw_only=True):
 
 
 class AgentSources(Struct, frozen=True, kw_only=True):
-    """Where agents come from.
+    """Places where agents come from.
 
     Arguments:
-        root: the agent that runs prompts, or its name. agents: the opener's own. tools: names of the opener's tools.
-        files: whether agent files are read. folder, home: the project's and the person's, where they lie.
-        trusted: whether the folder's agents get the rights they ask for.
-        missing: a model string -> why nothing here can serve it, or "".
+        root_agent: the agent that runs the prompts, or its name; "" is the built-in one.
+        agents: agents of the caller.
+        tool_names: names of the caller's tools.
+        use_files: read agent files, skills and context files.
+        trusted: give agents of the project folder the rights that their files ask for.
+        user_home: folder of the user's own files, "" for none.
+        explain_unavailable: returns why a model cannot be used here, "" if it can.
     """
 
-    root_agent: str | Agent | None
+    root_agent: str | Agent
     agents: Sequence[Agent]
     tool_names: Sequence[str]
     use_files: bool
@@ -47,91 +52,108 @@ class AgentSources(Struct, frozen=True, kw_only=True):
 
 
 def load_catalog(sources: AgentSources, notices: list[str]) -> AgentCatalog:
-    """Everyone there is; what the person should know is added to the notices. Raises UnknownName for the root agent."""
+    """Collect the agents; a later source replaces an agent of the same name.
+
+    Arguments:
+        notices: messages for the user are added here.
+
+    Raises UnknownName for the root agent.
+    """
     builtin = [agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS]
     if not sources.use_files:
         agents = {agent.name: agent for agent in (*builtin, *sources.agents)}
         return AgentCatalog(root_agent=_find_root_agent(sources.root_agent, agents), agents=agents)
-    found = agent_files.load_agent_files(
+    loaded = agent_files.load_agent_files(
         sources.project_folder, home=sources.user_home, tools=sources.tool_names
     )
     context = agent_files.load_context_files(sources.project_folder, home=sources.user_home)
-    own = None if sources.trusted else found.personal_names
-    filed = {
-        agent.name: _use_available_model(
-            _restrict_untrusted(agent, own), sources.explain_unavailable, notices
+    personal = None if sources.trusted else loaded.personal_names
+    from_files: dict[str, Agent] = {}
+    for agent in (*loaded.main_agents, *loaded.agents):
+        restricted = _restrict_untrusted(agent, personal)
+        from_files[agent.name] = _use_available_model(
+            restricted, sources.explain_unavailable, notices
         )
-        for agent in (*found.main_agents, *found.agents)
-    }
-    offered = (*builtin, *(filed[agent.name] for agent in found.agents), *sources.agents)
-    agents = {agent.name: agent for agent in offered}
-    notices.extend(_describe_files(found, context, trusted=sources.trusted))
-    texts = {"project": context.to_prompt(include_personal=False), "full": context.to_prompt()}
+    for_tasks = [from_files[agent.name] for agent in loaded.agents]
+    agents = {agent.name: agent for agent in (*builtin, *for_tasks, *sources.agents)}
+    notices.extend(_describe_files(loaded, context, trusted=sources.trusted))
     return AgentCatalog(
-        root_agent=_find_root_agent(sources.root_agent, {**filed, **agents}),
+        root_agent=_find_root_agent(sources.root_agent, {**from_files, **agents}),
         agents=agents,
-        skills=found.skills,
+        skills=loaded.skills,
         context_files=context,
-        context_texts=texts,
+        context_texts={
+            "project": context.to_prompt(include_personal=False),
+            "full": context.to_prompt(),
+        },
     )
 
 
-def _find_root_agent(asked: str | Agent | None, agents: Mapping[str, Agent]) -> Agent:
-    if asked is None or isinstance(asked, Agent):
-        return asked or agent_files.load_builtin_agent("main")
-    return find_agent(asked, agents)
-
-
-def find_agent(asked: str, agents: Mapping[str, Agent]) -> Agent:
-    """The agent of that name, whatever its case and separators. Raises UnknownName."""
-    if asked in agents:
-        return agents[asked]
-    known = {agent_files.fold_name(name): agent for name, agent in agents.items()}
-    if (agent := known.get(agent_files.fold_name(asked))) is None:
-        raise UnknownName("agent", asked, agents)
+def find_agent(name: str, agents: Mapping[str, Agent]) -> Agent:
+    """Return the agent of that name; case and separators do not matter. Raises UnknownName."""
+    if name in agents:
+        return agents[name]
+    by_folded_name = {agent_files.fold_name(known): agent for known, agent in agents.items()}
+    agent = by_folded_name.get(agent_files.fold_name(name))
+    if agent is None:
+        raise UnknownName("agent", name, agents)
     return agent
 
 
+def _find_root_agent(requested: str | Agent, agents: Mapping[str, Agent]) -> Agent:
+    if isinstance(requested, Agent):
+        return requested
+    if not requested:
+        return agent_files.load_builtin_agent("main")
+    return find_agent(requested, agents)
+
+
 def _restrict_untrusted(agent: Agent, personal: Collection[str] | None) -> Agent:
-    """An agent of a folder that is not trusted may only read, and has its parent's model.
+    """Limit an agent of an untrusted folder to reading and to the model of its parent.
 
     Arguments:
-        personal: names of the agents whose files are the person's own; None: the folder is trusted.
+        personal: names of agents from the user's own files; None if the folder is trusted.
     """
-    return (
-        agent
-        if personal is None or agent.name in personal
-        else replace(agent, mode=Mode.PLAN, model="inherit")
-    )
+    if personal is None or agent.name in personal:
+        return agent
+    return replace(agent, mode=Mode.PLAN, model="inherit")
 
 
-def _use_available_model(agent: Agent, missing: Callable[[str], str], notices: list[str]) -> Agent:
-    """The agent; with its parent's model when nothing here can serve the one its file names."""
-    if agent.model == "inherit" or not (why := missing(agent.model)):
+def _use_available_model(
+    agent: Agent, explain_unavailable: Callable[[str], str], notices: list[str]
+) -> Agent:
+    """Replace a model that cannot be used here by the model of the parent."""
+    if agent.model == "inherit":
+        return agent
+    why = explain_unavailable(agent.model)
+    if not why:
         return agent
     notices.append(
-        f"agent {agent.name} wants the model {agent.model}, but {why}: it has its parent's"
+        f"agent {agent.name}: the model {agent.model} cannot be used ({why}); "
+        "the agent uses the model of its parent"
     )
     return replace(agent, model="inherit")
 
 
 def _describe_files(
-    found: agent_files.LoadedAgents, context: agent_files.ContextFiles, *, trusted: bool
+    loaded: agent_files.LoadedAgents, context: agent_files.ContextFiles, *, trusted: bool
 ) -> list[str]:
-    """What the person should know of the files that are used: that a project brought some, and that some are not right."""
-    words: list[str] = []
-    if brought := [name for name in found.paths if name not in found.personal_names]:
-        held = (
-            "" if trusted else "; until you trust it they only read (mudroom trust add, or --trust)"
-        )
-        words.append(f"using agents of this folder: {', '.join(brought)}{held}")
-    wrong = [
-        finding
-        for finding in (*found.diagnostics, *context.diagnostics)
-        if finding.severity is not agent_files.Severity.NOTE
+    """Return messages about agents that the project brought, and about faulty files."""
+    messages: list[str] = []
+    from_project = [name for name in loaded.paths if name not in loaded.personal_names]
+    if from_project:
+        message = f"using agents of this folder: {', '.join(from_project)}"
+        if not trusted:
+            message += "; they only read until you trust it (mudroom trust add, or --trust)"
+        messages.append(message)
+    faults = [
+        diagnostic
+        for diagnostic in (*loaded.diagnostics, *context.diagnostics)
+        if diagnostic.severity is not agent_files.Severity.NOTE
     ]
-    if wrong:
-        words.append(
-            f"{agent_files.count_by_severity(wrong)} in agent files, the first: {wrong[0]} (mudroom agents check lists all)"
+    if faults:
+        messages.append(
+            f"{agent_files.count_by_severity(faults)} in agent files, the first: {faults[0]} "
+            "(mudroom agents check lists all)"
         )
-    return words
+    return messages

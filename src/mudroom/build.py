@@ -1,13 +1,14 @@
-"""Wishes -> parts: the only file that names concrete adapters, and the only one that reads keys."""
+"""Build the services of a session from its options: the only module that chooses adapters.
+
+Model adapters are chosen in `model_registry.py`. `replay.py` builds the services of a replay.
+"""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -16,53 +17,41 @@ from . import agent_files, config, pricing
 from ._core.agents import Agent
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
-from ._core.ports import ApprovalDecision, ApprovalRequest, Approver, Journal, Model, Sandbox
+from ._core.ports import Journal, Model, Sandbox, Workspace
 from ._core.tools import Tool
 from ._engine.services import SessionServices
 from ._engine.task import task_tool
+from ._platform.system_clock import SystemClock
 from .agent_catalog import AgentCatalog, AgentSources, load_catalog
-from .conversation_state import RecordedSession
+from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
 from .model_registry import ModelRegistry, is_usable, read_offline_pace
 from .models import providers
+from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
+from .permissions.deny_all import DenyAllApprover
 from .permissions.policy import RulePolicy
-from .permissions.rules import Permissions, Verdict
+from .permissions.rules import Verdict
+from .workers.local import LocalWorker
 
-if TYPE_CHECKING:
-    pass
-
-
-class SessionOptions(Struct, frozen=True, kw_only=True):
-    """What the opener of a session asked for; see Session."""
-
-    session_id: str
-    model: str | Model
-    child_model: str
-    cwd: str
-    home: str | None
-    child_budget: Budget
-    tools: tuple[Tool, ...]
-    agents: tuple[Agent, ...]
-    journal: str | Journal
-    approver: Approver | None
-    sandbox: str
-    network: bool
-    environ: Mapping[str, str] | None
-    resume: str = ""
-    fork: bool = False
-    prices: bool = False
-    agent: str | Agent | None = None
-    agent_files: bool = False
-    permissions: Permissions = Permissions()
-    trusted: bool = True
+OFFLINE_NOTICE = (
+    "No API key and no local server found: using the offline model, which follows rules and knows "
+    "a few tasks. For a real model set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, "
+    "OPENAI_BASE_URL or OLLAMA_HOST."
+)
 
 
 class SessionResources(Struct, frozen=True, kw_only=True):
-    """A session's parts, the root agent, its model, the context files, and what the person should be told."""
+    """Everything an open session uses, and must close.
+
+    Arguments:
+        model: model string of the root agent.
+        notices: messages for the user about what was chosen.
+    """
 
     services: SessionServices
+    worker: LocalWorker
     models: ModelRegistry
     root_agent: Agent
     model: str
@@ -70,165 +59,173 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
     async def close(self) -> None:
-        """Let go of connections, of what commands were started by, and of the journal."""
+        """Close the connections, the sandbox and the journal."""
         self.services.sandbox.close()
         await self.models.close()
         await self.services.journal.close()
 
 
-class SystemClock:
-    """The port Clock, for real."""
-
-    def now(self) -> float:
-        """Seconds since 1970."""
-        return time.time()
-
-    def monotonic(self) -> float:
-        """Seconds of the event loop's clock, which asyncio's timeouts follow."""
-        return asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        """Wait."""
-        await asyncio.sleep(seconds)
-
-
-class DenyAllApprover:
-    """The port Approver where no person is: no, at once."""
-
-    async def decide(self, question: ApprovalRequest) -> ApprovalDecision:
-        """No."""
-        return ApprovalDecision(False, "nobody is here to confirm it")
-
-
-OFFLINE_NOTICE = (
-    "no key and no local server found: using the offline model, which follows rules and knows a few tasks. "
-    "For a real one set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENAI_BASE_URL or OLLAMA_HOST."
-)
-
-
-def load_recorded_options(wish: SessionOptions) -> SessionOptions:
-    """The wish to go on with a recorded session: its id, its folder, its model where none is asked for.
-
-    Raises UnknownName when there is no such session.
-    """
-    from .journals.sqlite.reader import open_reader
-    from .journals.sqlite.store import find_by_id
-
-    record = open_reader(
-        find_by_id(wish.home or config.find_home(_environment_of(wish)), wish.resume)
-    )
-    opened = next((event for event in record.read() if isinstance(event, SessionOpened)), None)
-    if opened is None:
-        raise JournalDamaged(
-            "the record does not begin with a session",
-            where=str(record.path),
-            remedy="Begin a new session.",
-        )
-    briefs = [
-        event.brief
-        for event in record.read()
-        if isinstance(event, RunStarted) and event.brief.depth == 0
-    ]
-    return replace(
-        wish,
-        session_id=wish.session_id if wish.fork else opened.session,
-        resume=opened.session,
-        cwd=opened.cwd,
-        model=briefs[-1].model if briefs and wish.model == "auto" else wish.model,
-        prices=wish.prices or any(brief.budget.usd is not None for brief in briefs),
-    )
-
-
-async def copy_journal(wish: SessionOptions, journal: Journal) -> None:
-    """Copy the record of the session that is resumed into a fork's own journal; not the runs another process is at work on."""
-    from .journals.sqlite.lock import writer_pid
-    from .journals.sqlite.reader import open_reader
-    from .journals.sqlite.store import find_by_id
-
-    path = find_by_id(wish.home or config.find_home(_environment_of(wish)), wish.resume)
-    live = bool(writer_pid(path))
-    events = list(open_reader(path).read())
-    under_way = RecordedSession(events).unfinished_events if live else ()
-    await journal.append(*(event for event in events if event.run not in under_way))
-
-
-def list_grants(wish: SessionOptions) -> tuple[str, ...]:
-    """What is given beyond the sandbox and what it holds, for the record."""
-    rules = (str(rule) for rule in wish.permissions.rules if rule.verdict == Verdict.ALLOW)
-    return (*(["network"] if wish.network else []), *rules)
-
-
-def _environment_of(wish: SessionOptions) -> Mapping[str, str]:
-    return os.environ if wish.environ is None else wish.environ
-
-
 def build(
-    wish: SessionOptions,
+    options: SessionOptions,
     watchers: list[Callable[[AnyEvent], None]],
-    past: dict[str, list[StoredEvent]],
+    past_events: dict[str, list[StoredEvent]],
 ) -> SessionResources:
-    """Choose and open the parts. Raises UsageError or JournalError and leaves nothing open."""
-    environ = _environment_of(wish)
-    root = os.path.realpath(wish.cwd)
-    if not os.path.isdir(root):
-        raise UsageError("no such directory", where=wish.cwd, remedy="Name a folder that exists.")
-    home = wish.home or config.find_home(environ)
+    """Choose and open everything a session uses. If it raises, nothing stays open.
+
+    Arguments:
+        watchers: called with each event of the runs; may be changed later.
+        past_events: events of interrupted runs, by run id; filled before the first run.
+
+    Raises UsageError or JournalError.
+    """
+    environ = _get_environ(options)
+    folder = _find_folder(options)
+    home = _find_home(options)
+    notices: list[str] = []
     clock = SystemClock()
     models = ModelRegistry(environ, clock, home)
-    notices: list[str] = []
-    crew = load_catalog(_agent_sources(wish, root, environ), notices)
-    model = _choose_root_model(wish.model, crew.root_agent, models, environ, notices)
-    if wish.child_model:
-        models(wish.child_model)
-    spills = os.path.join(home, "spills", wish.session_id)
-    sandbox = _choose_sandbox(wish, root, home, notices)
+    catalog = load_catalog(_agent_sources(options, folder, environ), notices)
+    model = _choose_root_model(options.model, catalog.root_agent, models, environ, notices)
+    child_model = "" if options.child_model == "inherit" else options.child_model
+    if child_model:
+        models(child_model)
+    if options.budget.usd is not None:
+        pricing.require_price(model)
+    uses_prices = options.prices or options.budget.usd is not None
+    spill_folder = os.path.join(home, "spills", options.id)
+    skill_folders = [skill.folder for skill in catalog.skills.values()]
+    sandbox = _choose_sandbox(options, folder, home, notices)
     policy = RulePolicy(
-        wish.permissions,
-        workspace=root,
+        options.permissions,
+        workspace=folder,
         user_home=environ.get("HOME", "/"),
         tier=lambda: sandbox.tier,
     )
-    toolbox = _build_toolbox(wish.tools, crew, ask=sandbox.tier == "ask")
-    parts = SessionServices(
-        session=wish.session_id,
+    tools = _collect_tools(options.tools, catalog, ask=sandbox.tier == "ask")
+    services = SessionServices(
+        session=options.id,
         get_model=models,
-        journal=_open_journal(wish, home),
-        workspace=_open_workspace(root, spills, *(skill.folder for skill in crew.skills.values())),
+        journal=_open_journal(options, home),
+        workspace=options.workspace or _open_workspace(folder, spill_folder, *skill_folders),
         sandbox=sandbox,
         clock=clock,
-        approver=wish.approver or DenyAllApprover(),
+        approver=options.approver or DenyAllApprover(),
         policy=policy,
-        redact=Redactor(environ),
+        redact=Redactor({**os.environ, **environ}),
         mark_report=mark_injection,
-        toolbox={name: tool for name, tool in toolbox.items() if not policy.is_never_allowed(name)},
-        agents=crew.agents,
-        spill_folder=spills,
-        environment_text=f"Folder: {root}. Platform: {platform.system()}. Date: {time.strftime('%Y-%m-%d')}.",
-        context_texts=crew.context_texts,
-        child_model=wish.child_model,
-        child_budget=wish.child_budget,
-        compute_price=pricing.calculate_cost if wish.prices else None,
-        past_events=past,
+        toolbox={name: tool for name, tool in tools.items() if not policy.is_never_allowed(name)},
+        agents=catalog.agents,
+        spill_folder=spill_folder,
+        environment_text=_describe_environment(folder),
+        context_texts=catalog.context_texts,
+        child_model=child_model,
+        child_budget=Budget(turns=options.child_turns),
+        compute_price=pricing.calculate_cost if uses_prices else None,
+        past_events=past_events,
         watchers=watchers,
     )
-    notices.extend(getattr(parts.journal, "notices", ()))
+    notices.extend(getattr(services.journal, "notices", ()))
     return SessionResources(
-        services=parts,
+        services=services,
+        worker=LocalWorker(services, options.max_children),
         models=models,
-        root_agent=crew.root_agent,
+        root_agent=catalog.root_agent,
         model=model,
-        context_files=crew.context_files,
+        context_files=catalog.context_files,
         notices=tuple(notices),
     )
 
 
-def _agent_sources(wish: SessionOptions, folder: str, environ: Mapping[str, str]) -> AgentSources:
+def use_recorded_options(options: SessionOptions) -> SessionOptions:
+    """Return the options with id, folder and model of the recorded session that they resume.
+
+    Raises UnknownName when there is no such session, JournalDamaged when it has no start.
+    """
+    events = _read_recorded(options)
+    opened = next((event for event in events if isinstance(event, SessionOpened)), None)
+    if opened is None:
+        raise JournalDamaged(
+            "the record does not start with a session",
+            where=options.resume,
+            remedy="Start a new session.",
+        )
+    briefs = [
+        event.brief for event in events if isinstance(event, RunStarted) and event.brief.depth == 0
+    ]
+    reuses_model = options.model == "auto" and briefs
+    return replace(
+        options,
+        id=options.id if options.fork else opened.session,
+        resume=opened.session,
+        cwd=opened.cwd,
+        model=briefs[-1].model if reuses_model else options.model,
+        prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
+    )
+
+
+async def copy_journal(options: SessionOptions, journal: Journal) -> None:
+    """Copy the record of the resumed session into the journal of its fork.
+
+    Runs that another process is executing at this moment are left out.
+    """
+    from .journals.sqlite.lock import writer_pid
+    from .journals.sqlite.store import find_by_id
+
+    events = _read_recorded(options)
+    if writer_pid(find_by_id(_find_home(options), options.resume)):
+        events = select_finished(events)
+    await journal.append(*events)
+
+
+def list_grants(options: SessionOptions) -> tuple[str, ...]:
+    """Return the rights beyond the sandbox that the caller gave, for the record."""
+    grants = ["network"] if options.allow_net else []
+    grants.extend(str(rule) for rule in options.permissions.rules if rule.verdict is Verdict.ALLOW)
+    return tuple(grants)
+
+
+def _get_environ(options: SessionOptions) -> Mapping[str, str]:
+    return os.environ if options.environ is None else options.environ
+
+
+def _find_home(options: SessionOptions) -> str:
+    return options.home or config.find_home(_get_environ(options))
+
+
+def _find_folder(options: SessionOptions) -> str:
+    if options.workspace is not None:
+        return options.workspace.root
+    folder = os.path.realpath(options.cwd)
+    if not os.path.isdir(folder):
+        raise UsageError(
+            "no such directory", where=options.cwd, remedy="Name a folder that exists."
+        )
+    return folder
+
+
+def _describe_environment(folder: str) -> str:
+    date = time.strftime("%Y-%m-%d")
+    return f"Folder: {folder}. Platform: {platform.system()}. Date: {date}."
+
+
+def _read_recorded(options: SessionOptions) -> list[StoredEvent]:
+    if not isinstance(options.journal, str):
+        return list(options.journal.read())
+    from .journals.sqlite.reader import open_reader
+    from .journals.sqlite.store import find_by_id
+
+    return list(open_reader(find_by_id(_find_home(options), options.resume)).read())
+
+
+def _agent_sources(
+    options: SessionOptions, folder: str, environ: Mapping[str, str]
+) -> AgentSources:
     return AgentSources(
-        root_agent=wish.agent,
-        agents=wish.agents,
-        tool_names=[tool.name for tool in wish.tools],
-        use_files=wish.agent_files,
-        trusted=wish.trusted,
+        root_agent=options.agent,
+        agents=options.agents,
+        tool_names=[tool.name for tool in options.tools],
+        use_files=options.agent_files,
+        trusted=options.trusted,
         project_folder=folder,
         user_home=environ.get("HOME", ""),
         explain_unavailable=lambda model: _explain_unavailable(model, environ),
@@ -236,86 +233,87 @@ def _agent_sources(wish: SessionOptions, folder: str, environ: Mapping[str, str]
 
 
 def _explain_unavailable(model: str, environ: Mapping[str, str]) -> str:
-    """Why nothing here can serve a model of that name; "" if something can."""
+    """Return why this model cannot be used here; "" if it can."""
     try:
-        return (
-            ""
-            if is_usable(providers.PROVIDERS[providers.parse_model_name(model)[0]], environ)
-            else "no key for it"
-        )
+        provider = providers.PROVIDERS[providers.parse_model_name(model)[0]]
     except UsageError as error:
         return error.message
+    return "" if is_usable(provider, environ) else "no key for it"
 
 
 def _choose_root_model(
-    asked: str | Model,
-    root: Agent,
+    requested: str | Model,
+    agent: Agent,
     models: ModelRegistry,
     environ: Mapping[str, str],
     notices: list[str],
 ) -> str:
-    if not isinstance(asked, str):
-        return models.register(asked)
-    name = root.model if asked == "auto" and root.model != "inherit" else asked
-    if name == "auto":
-        name = providers.choose_default_model(environ) or "offline"
-        if name == "offline":
-            pace = read_offline_pace(environ)
-            notices.append(
-                OFFLINE_NOTICE
-                + (
-                    f" It writes {pace:g} tokens a second, as $MUDROOM_OFFLINE_PACE says."
-                    if pace
-                    else ""
-                )
-            )
-    return models(name).name
+    if not isinstance(requested, str):
+        return models.register(requested)
+    if requested != "auto":
+        return models(requested).name
+    if agent.model != "inherit":
+        return models(agent.model).name
+    name = providers.choose_default_model(environ)
+    if name:
+        return models(name).name
+    pace = read_offline_pace(environ)
+    notice = OFFLINE_NOTICE
+    if pace:
+        notice += f" It writes {pace:g} tokens a second, as $MUDROOM_OFFLINE_PACE says."
+    notices.append(notice)
+    return models("offline").name
 
 
-def _build_toolbox(own: tuple[Tool, ...], crew: AgentCatalog, *, ask: bool) -> dict[str, Tool]:
+def _collect_tools(own: Sequence[Tool], catalog: AgentCatalog, *, ask: bool) -> dict[str, Tool]:
+    """Return built-in tools and the caller's, by name. `ask`: commands need confirmation."""
     from .tools import builtin_tools
 
-    tools = {**builtin_tools(), "task": task_tool(crew.agents)}
+    tools = {**builtin_tools(), "task": task_tool(catalog.agents)}
     if ask:
         tools["bash"] = replace(tools["bash"], needs_confirmation=True)
-    if any(not skill.is_hidden for skill in crew.skills.values()):
+    if any(not skill.is_hidden for skill in catalog.skills.values()):
         from .tools.skill import make_skill_tool
 
-        tools["skill"] = make_skill_tool(crew.skills)
-    return {**tools, **{tool.name: tool for tool in own}}
+        tools["skill"] = make_skill_tool(catalog.skills)
+    tools.update((tool.name, tool) for tool in own)
+    return tools
 
 
-def _open_workspace(root: str, *readable: str) -> Any:
+def _open_workspace(folder: str, *readable: str) -> Workspace:
     from .workspaces.shared import SharedWorkspace
 
-    return SharedWorkspace(root, readable=readable)
+    return SharedWorkspace(folder, readable=readable)
 
 
-def _choose_sandbox(wish: SessionOptions, root: str, home: str, notices: list[str]) -> Sandbox:
+def _choose_sandbox(options: SessionOptions, folder: str, home: str, notices: list[str]) -> Sandbox:
+    if not isinstance(options.sandbox, str):
+        return options.sandbox
     from .sandboxes.detect import SandboxRequest, choose_sandbox
 
-    terms = SandboxRequest(
-        workspace=root,
-        mode=wish.sandbox,
+    request = SandboxRequest(
+        workspace=folder,
+        mode=options.sandbox,
         state_dir=home,
         environ=os.environ,
-        network=wish.network,
-        can_ask=wish.approver is not None,
+        network=options.allow_net,
+        can_ask=options.approver is not None,
     )
-    sandbox, told = choose_sandbox(terms)
-    if told:
-        notices.append(told)
+    sandbox, notice = choose_sandbox(request)
+    if notice:
+        notices.append(notice)
     return sandbox
 
 
-def _open_journal(wish: SessionOptions, home: str) -> Journal:
-    if not isinstance(wish.journal, str):
-        return wish.journal
-    if wish.journal == "memory":
+def _open_journal(options: SessionOptions, home: str) -> Journal:
+    if not isinstance(options.journal, str):
+        return options.journal
+    if options.journal == "memory":
         from .journals.memory import MemoryJournal
 
         return MemoryJournal()
     from .journals.sqlite.journal import SqliteJournal
 
-    path = os.path.join(home, "sessions", f"{wish.session_id}.db")
-    return SqliteJournal.open(path, session=wish.session_id, create=not wish.resume or wish.fork)
+    path = os.path.join(home, "sessions", f"{options.id}.db")
+    is_new = not options.resume or options.fork
+    return SqliteJournal.open(path, session=options.id, create=is_new)

@@ -1,121 +1,165 @@
-"""What a recorded session left: its conversation so far, and the runs that were under way when its process died."""
+"""Conversation of a session: the messages of each root run, and the runs that a crash interrupted."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from ._core.agents import Brief, Report
-from ._core.events import RunStarted, StoredEvent
+from ._core.events import AnyEvent, RunStarted, StoredEvent
 from ._core.messages import Message
-from ._engine.compaction import continued_runs, has_summary
+from ._engine.compaction import has_summary
 from ._engine.resume import finished_report
-from .errors import JournalDamaged
-from .projections.transcript import build_transcript
+from .errors import JournalDamaged, UnknownName
+from .projections.transcript import TranscriptBuilder, build_transcript
 
 
-class RecordedSession:
-    """The fold of a session's events to what is needed to go on with it.
+class ConversationRun(Struct, frozen=True):
+    """One finished root run of the conversation.
 
-    Arguments (of the object):
-        runs: how many root runs there were. latest: run id of the conversation's last one.
-        conversation: messages of all its finished runs. left: events of unfinished root runs and of all runs below them.
-
-    Arguments (of the constructor):
-        before: run id of a root run; latest and conversation are as they were when it began.
+    Arguments:
+        continues: id of the root run before it; "" for the first.
+        compacts: it summarises the runs before it, which the model no longer sees.
+        messages: its prompt, answers and tool results.
     """
 
-    def __init__(self, events: Iterable[StoredEvent], *, before: str = "") -> None:
-        by_run: dict[str, list[StoredEvent]] = {}
-        for event in events:
-            if event.run:
-                by_run.setdefault(event.run, []).append(event)
-        roots = [run for run in by_run if "." not in run]
-        open_roots = {run for run in roots if not finished_report(by_run[run])}
-        self.run_count = max(map(int, roots), default=0)
-        talked = [run for run in roots if _is_in_conversation(by_run[run])]
-        briefs = {run: get_brief(by_run[run]) for run in roots}
-        self.latest_run = briefs[before].continues if before else talked[-1] if talked else ""
-        known = continued_runs(self.latest_run, briefs) if self.latest_run else []
-        if known and briefs[self.latest_run].compacts and self.latest_run not in open_roots:
-            known = [self.latest_run]
-        said = (build_transcript(by_run[run], run) for run in known if run not in open_roots)
-        self.conversation: tuple[Message, ...] = tuple(
-            message for messages in said for message in messages
-        )
-        self.unfinished_events = {
-            run: found for run, found in by_run.items() if run.partition(".")[0] in open_roots
-        }
+    continues: str
+    compacts: bool
+    messages: tuple[Message, ...]
 
 
 class ConversationState:
-    """Where a session's conversation stands: how many root runs there were, what was said, and what a dead process left."""
+    """The state of a conversation, kept up to date from events; the journal is read only once.
+
+    Attributes:
+        run_count: root runs so far. Numbers are not used again.
+        latest_run: id of the last root run of the conversation; "" before the first.
+        unfinished_events: events of root runs without an end, and of all runs below them, by run
+            id. They come from a process that crashed.
+    """
 
     def __init__(self) -> None:
         self.run_count = 0
         self.latest_run = ""
         self.unfinished_events: dict[str, list[StoredEvent]] = {}
-        self._messages: tuple[Message, ...] = ()
-        self._messages_until = ""
+        self._runs: dict[str, ConversationRun] = {}
+        self._current_run = ""
+        self._transcript = TranscriptBuilder()
 
     def load(self, events: Iterable[StoredEvent]) -> None:
-        """Go on from a record."""
-        record = RecordedSession(events)
-        self.run_count, self.latest_run, self._messages = (
-            record.run_count,
-            record.latest_run,
-            record.conversation,
-        )
-        self._messages_until = (
-            "" if record.latest_run in record.unfinished_events else record.latest_run
-        )
-        self.unfinished_events.update(record.unfinished_events)
+        """Continue a recorded session, from all its events."""
+        by_run = _group_by_run(events)
+        roots = [run for run in by_run if "." not in run]
+        self.run_count = max(map(int, roots), default=0)
+        self.unfinished_events.update(_select_unfinished(by_run))
+        for run in roots:
+            brief = _get_brief(by_run[run])
+            if brief.depth > 0:
+                continue
+            self.latest_run = run
+            if run not in self.unfinished_events:
+                messages = build_transcript(by_run[run], run)
+                self._add_run(brief, finished_report(by_run[run]), messages)
 
-    def rewind(self, events: Iterable[StoredEvent], run_id: str) -> None:
-        """Go back to before a root run; numbers are not used again."""
-        record = RecordedSession(events, before=run_id)
-        self.latest_run = self._messages_until = record.latest_run
-        self._messages = record.conversation
+    def next_run_id(self) -> str:
+        """Return the id of a new root run."""
+        self.run_count += 1
+        return str(self.run_count)
 
     @property
     def unfinished_runs(self) -> tuple[str, ...]:
-        """Root runs that a dead process left, by run id."""
+        """Ids of the root runs that a crash interrupted."""
         return tuple(
             run
             for run, events in self.unfinished_events.items()
             if "." not in run and not finished_report(events)
         )
 
-    def resumed_brief(self, run_id: str) -> Brief:
-        """The brief of an unfinished run, with the conversation it went on with."""
-        brief = get_brief(self.unfinished_events[run_id])
-        return replace(brief, history=self._messages) if brief.continues else brief
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation so far, as the next prompt continues it."""
+        return self._messages_until(self.latest_run)
 
-    def apply_outcome(self, brief: Brief, report: Report | None) -> None:
-        """Take in what came of a run: one that compacts takes the place of all before it, or, when it failed, has no place at all."""
-        if brief.compacts and has_summary(report):
-            self._messages, self._messages_until = (), ""
-        elif brief.compacts:
-            self.latest_run = self._messages_until = brief.continues
+    def brief_to_resume(self, run_id: str) -> Brief:
+        """Return the brief of an interrupted run, with the conversation that it continues."""
+        brief = _get_brief(self.unfinished_events[run_id])
+        if not brief.continues:
+            return brief
+        return replace(brief, history=self._messages_until(brief.continues))
 
-    def history(self, events: Iterable[StoredEvent]) -> tuple[Message, ...]:
-        """The conversation so far; the latest run is added from the record only now that it goes on."""
-        if self.latest_run != self._messages_until:
-            self._messages += build_transcript(events, self.latest_run)
-            self._messages_until = self.latest_run
-        return self._messages
+    def start_run(self, brief: Brief) -> None:
+        """Collect the messages of this root run from now on; those before a crash are added."""
+        if brief.depth == 0 and brief.continues == self.latest_run:
+            self.latest_run = brief.run_id
+        self._current_run = brief.run_id
+        self._transcript = TranscriptBuilder()
+        for event in self.unfinished_events.get(brief.run_id, ()):
+            self._transcript.apply(event)
+
+    def observe(self, event: AnyEvent) -> None:
+        """Add an event of the current run. Events of other runs are ignored."""
+        if event.run == self._current_run and isinstance(event, StoredEvent):
+            self._transcript.apply(event)
+
+    def finish_run(self, brief: Brief, report: Report | None) -> None:
+        """Add the messages of a root run that ended.
+
+        Arguments:
+            report: None when an exception ended the run.
+        """
+        self._current_run = ""
+        if brief.depth == 0:
+            self._add_run(brief, report, self._transcript.build())
+
+    def rewind(self, run_id: str) -> None:
+        """Return to the state before a root run. Raises UnknownName."""
+        if run_id not in self._runs:
+            raise UnknownName("run of the conversation", run_id, self._runs)
+        self.latest_run = self._runs[run_id].continues
+
+    def _add_run(self, brief: Brief, report: Report | None, messages: tuple[Message, ...]) -> None:
+        """Add a run to the conversation, unless it never started or failed to write a summary."""
+        self._runs[brief.run_id] = ConversationRun(brief.continues, brief.compacts, messages)
+        has_failed = brief.compacts and not has_summary(report)
+        if self.latest_run == brief.run_id and (has_failed or not messages):
+            self.latest_run = brief.continues
+
+    def _messages_until(self, run_id: str) -> tuple[Message, ...]:
+        """Return the messages that a run after `run_id` continues, back to the last summary."""
+        known: list[tuple[Message, ...]] = []
+        while run_id in self._runs:
+            run = self._runs[run_id]
+            known.append(run.messages)
+            if run.compacts:
+                break
+            run_id = run.continues
+        return tuple(message for messages in reversed(known) for message in messages)
 
 
-def _is_in_conversation(events: Sequence[StoredEvent]) -> bool:
-    """Whether a root run is part of the conversation: no task beside it, and no failed attempt to compact it."""
-    brief, report = get_brief(events), finished_report(events)
-    return brief.depth == 0 and not (brief.compacts and report and not has_summary(report))
+def select_finished(events: Sequence[StoredEvent]) -> list[StoredEvent]:
+    """Return the events without those of unfinished root runs and of all runs below them."""
+    unfinished = _select_unfinished(_group_by_run(events))
+    return [event for event in events if event.run not in unfinished]
 
 
-def get_brief(events: Sequence[StoredEvent]) -> Brief:
-    """The brief a run began with."""
+def _group_by_run(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]:
+    by_run: dict[str, list[StoredEvent]] = {}
+    for event in events:
+        if event.run:
+            by_run.setdefault(event.run, []).append(event)
+    return by_run
+
+
+def _select_unfinished(by_run: dict[str, list[StoredEvent]]) -> dict[str, list[StoredEvent]]:
+    open_roots = {run for run in by_run if "." not in run and not finished_report(by_run[run])}
+    return {run: by_run[run] for run in by_run if run.partition(".")[0] in open_roots}
+
+
+def _get_brief(events: Sequence[StoredEvent]) -> Brief:
+    """Return the brief that a run started with."""
     first = events[0]
     if not isinstance(first, RunStarted):
-        raise JournalDamaged(f"the record of run {first.run} does not begin with its brief")
+        raise JournalDamaged(f"the record of run {first.run} does not start with its brief")
     return first.brief

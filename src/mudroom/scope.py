@@ -1,15 +1,15 @@
-"""SubAgentScope: the non-interactive, typed subagent of seed 004 (`packages/core/src/core/subagent.ts` of gemini-cli), in Python.
+"""SubAgentScope: a typed, non-interactive subagent with the interface of gemini-cli's `subagent.ts`.
 
-A face of the one loop: it makes an agent, a history and a tool set, and has the session run them.
+It is a thin layer: it makes an agent, a history and a set of tools, and the session runs them.
 """
 
 from __future__ import annotations
 
 import logging
 import platform
-import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from itertools import islice
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -23,200 +23,120 @@ from ._core.ports import Workspace
 from ._core.tools import Tool, canonical_tool_name
 from ._engine.structured_output import EMIT_TOOL
 from .errors import ModelError, UnknownName, UsageError
+from .scope_config import (
+    ContextState,
+    ModelConfig,
+    OutputConfig,
+    OutputObject,
+    PromptConfig,
+    RunConfig,
+    SubagentTerminateMode,
+    ToolConfig,
+    fill_template,
+)
 from .tools.function import declare_tool
 
+__all__ = [
+    "ContextState",
+    "ModelConfig",
+    "OutputConfig",
+    "OutputObject",
+    "PromptConfig",
+    "RunConfig",
+    "SubAgentScope",
+    "SubagentTerminateMode",
+    "ToolConfig",
+]
+
 log = logging.getLogger("mudroom")
-
-SubagentTerminateMode = Reason
-"""Why a scope ended: ERROR, TIMEOUT, GOAL, MAX_TURNS, and CANCELLED, BUDGET, LOOP.
-
-Example:
-    SubagentTerminateMode.GOAL is Reason.GOAL
-"""
 
 MAX_LISTED_FILES = 200
 """Files listed in the environment context at most."""
 
+MAX_SHOWN_ARGUMENTS = 250
+"""Characters of the arguments of a tool call that `on_message` gets."""
 
-class ContextState:
-    """Values for the `${key}` places of a system prompt.
-
-    Example:
-        ContextState(doc_path="paper.md").get("doc_path")
-    """
-
-    def __init__(self, **values: Any) -> None:
-        self._values = dict(values)
-
-    def get(self, key: str) -> Any:
-        """The value, None if there is none."""
-        return self._values.get(key)
-
-    def set(self, key: str, value: Any) -> None:
-        """Set a value."""
-        self._values[key] = value
-
-    def get_keys(self) -> list[str]:
-        """The keys, in the order they were first set."""
-        return list(self._values)
+_RULES = """\
+Important Rules:
+- You run in non-interactive mode: you cannot ask the user anything; work with what you have.
+- Use the tools you have to get the work done.
+- When the work is done and all that was asked for is given, stop calling tools."""
 
 
-class PromptConfig(Struct, frozen=True, kw_only=True):
-    """How it is told what to do: exactly one of the two, else `run_non_interactive` raises UsageError.
+class RunScope(Protocol):
+    """Runs an agent with its own tools; no one can confirm a tool call."""
 
-    Arguments:
-        system_prompt: with `${key}` places, filled from the ContextState.
-        initial_messages: messages, or dicts with "role" ("user", "assistant") and "content", in order.
-
-    Example:
-        PromptConfig(system_prompt="Extract the title from ${doc_path}.")
-    """
-
-    system_prompt: str | None = None
-    initial_messages: Sequence[Message | Mapping[str, str]] | None = None
-
-
-class ModelConfig(Struct, frozen=True, kw_only=True):
-    """Which model, and how it samples.
-
-    Arguments:
-        model: a model string, or "inherit" for the session's. temp: 0 to 2. top_p: 0 to 1. None leaves it to the provider.
-
-    Example:
-        ModelConfig(model="anthropic:haiku", temp=0.2, top_p=0.9)
-    """
-
-    model: str = "inherit"
-    temp: float | None = None
-    top_p: float | None = None
-
-
-class RunConfig(Struct, frozen=True, kw_only=True):
-    """How far it may go; None is no limit.
-
-    Arguments:
-        max_time_minutes: wall-clock minutes, ends with TIMEOUT. max_turns: model calls, ends with MAX_TURNS.
-        max_input_tokens, max_output_tokens: of all its model calls, ends with BUDGET.
-
-    Example:
-        RunConfig(max_time_minutes=2, max_turns=8)
-    """
-
-    max_time_minutes: float | None = None
-    max_turns: int | None = None
-    max_input_tokens: int | None = None
-    max_output_tokens: int | None = None
-
-
-class ToolConfig(Struct, frozen=True, kw_only=True):
-    """What it may use; nothing else, not even what the session has.
-
-    Arguments:
-        tools: names of the session's tools, in any system's spelling; tools; or declarations: dicts with "name", "description",
-            "parameters" (a JSON Schema of an object) and perhaps "handler" (a function of the arguments; without it a call is an error
-            the model reads).
-
-    Example:
-        ToolConfig(tools=["read", {"name": "now", "parameters": {"type": "object"}, "handler": lambda given: "noon"}])
-    """
-
-    tools: Sequence[str | Tool | Mapping[str, Any]] = ()
-
-
-class OutputConfig(Struct, frozen=True, kw_only=True):
-    """What it must emit before it is done: name -> description. An empty mapping: it may emit anything, and need not.
-
-    Example:
-        OutputConfig(outputs={"title": "the document's title", "author": "its author"})
-    """
-
-    outputs: Mapping[str, str] = {}
-
-
-class OutputObject(Struct, kw_only=True):
-    """What came of it.
-
-    Arguments:
-        emitted_vars: name -> value, also those emitted before a limit was met. terminate_reason: the true one; ERROR until it ran.
-        report: the whole report of the run; None until it ran.
-
-    Example:
-        wanted = OutputConfig(outputs={"title": "the document's title"})
-        out: OutputObject = await session.scope("reader", PromptConfig(system_prompt="Find the title."), output_config=wanted)
-        print(out.terminate_reason, out.emitted_vars["title"])
-    """
-
-    emitted_vars: dict[str, Any] = {}
-    terminate_reason: Reason = Reason.ERROR
-    report: Report | None = None
-
-
-class ScopeRuntime(Protocol):
-    """What a scope needs of an open session."""
-
-    @property
-    def toolbox(self) -> Mapping[str, Tool]:
-        """The session's tools, by name."""
-        ...
-
-    @property
-    def workspace(self) -> Workspace:
-        """The files its runs see."""
-        ...
-
-    def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:
-        """Have every event told; what is returned stops it."""
-        ...
-
-    async def execute(
+    def __call__(
         self,
         agent: Agent,
         prompt: str,
-        *,
         tools: Mapping[str, Tool],
         history: tuple[Message, ...],
-        started: Callable[[str], None],
-    ) -> Report:
-        """Run an agent with tools of its own and nobody to confirm anything."""
+        on_start: Callable[[str], None],
+    ) -> Awaitable[Report]:
+        """Run it to its end. `on_start`: called with the run id before the run starts."""
         ...
 
 
+class ScopeRuntime(Struct, frozen=True, kw_only=True):
+    """The services of an open session that a scope uses.
+
+    Arguments:
+        tools: the tools of the session, by name.
+        watch: `Session.watch`.
+    """
+
+    tools: Mapping[str, Tool]
+    workspace: Workspace
+    watch: Callable[[Callable[[AnyEvent], None]], Callable[[], None]]
+    run: RunScope
+
+
+class OpenSession(Protocol):
+    """An open Session."""
+
+    def _scope_runtime(self) -> ScopeRuntime: ...
+
+
 class SubAgentScope:
-    """One non-interactive run. Make it with `create`, run it with `run_non_interactive`, read `output`.
+    """One non-interactive run: make it with `create`, run it, read `output`.
 
     Example:
         scope = await SubAgentScope.create(
-            "doc-extractor", session, PromptConfig(system_prompt="Extract the title from ${doc_path}."),
-            ModelConfig(), RunConfig(max_time_minutes=2), tool_config=ToolConfig(tools=["read"]),
-            output_config=OutputConfig(outputs={"title": "the title"}))
+            "doc-extractor",
+            session,
+            PromptConfig(system_prompt="Extract the title from ${doc_path}."),
+            ModelConfig(),
+            RunConfig(max_time_minutes=2),
+            tool_config=ToolConfig(tools=["read"]),
+            output_config=OutputConfig(outputs={"title": "the title"}),
+        )
         await scope.run_non_interactive(ContextState(doc_path="paper.md"))
         scope.output.emitted_vars["title"]
     """
 
     def __init__(
         self,
-        name: str,
         runtime: ScopeRuntime,
-        prompt: PromptConfig,
         agent: Agent,
+        prompt: PromptConfig,
         tools: dict[str, Tool],
         on_message: Callable[[str], Any] | None,
     ) -> None:
-        self.name, self.output = name, OutputObject()
-        self._runtime, self._prompt, self._agent, self._tools, self._on_message = (
-            runtime,
-            prompt,
-            agent,
-            tools,
-            on_message,
-        )
+        self.name = agent.name
+        self.output = OutputObject()
+        self._runtime = runtime
+        self._agent = agent
+        self._prompt = prompt
+        self._tools = tools
+        self._on_message = on_message
         self._run_id = ""
 
     @classmethod
     async def create(
         cls,
         name: str,
-        runtime_context: ScopeRuntime,
+        runtime_context: OpenSession,
         prompt_config: PromptConfig,
         model_config: ModelConfig,
         run_config: RunConfig,
@@ -224,21 +144,21 @@ class SubAgentScope:
         output_config: OutputConfig | None = None,
         on_message: Callable[[str], Any] | None = None,
     ) -> SubAgentScope:
-        """Check the tools and make the scope; no model is called.
+        """Check the tools and create the scope; no model is called.
 
         Arguments:
-            runtime_context: an open Session. on_message: called with each text and each tool line.
+            runtime_context: an open Session.
+            on_message: called with each answer's text and one line per tool call.
 
-        Errors: UnknownName for a tool nobody registered, UsageError for one that needs a person's confirmation.
+        Raises UnknownName for an unknown tool, UsageError for one that needs confirmation.
         """
-        tools = {tool.name: tool for tool in _resolve_tools(tool_config, runtime_context.toolbox)}
+        runtime = runtime_context._scope_runtime()
+        tools = {tool.name: tool for tool in _resolve_tools(tool_config, runtime.tools)}
         for tool in tools.values():
             _check_interactivity(tool)
-        outputs = (
-            None
-            if output_config is None
-            else {key: Output(text) for key, text in output_config.outputs.items()}
-        )
+        outputs = None
+        if output_config is not None:
+            outputs = {key: Output(text) for key, text in output_config.outputs.items()}
         agent = Agent(
             name=name,
             model=model_config.model,
@@ -249,53 +169,55 @@ class SubAgentScope:
             environment=False,
             context="none",
         )
-        return cls(name, runtime_context, prompt_config, agent, tools, on_message)
+        return cls(runtime, agent, prompt_config, tools, on_message)
 
     async def run_non_interactive(self, context: ContextState) -> None:
-        """Run to the end and fill `output`.
+        """Run to the end and set `output`.
 
-        Errors: UsageError for a wrong PromptConfig or missing context values, before any model call; ModelError when a model
-        call fails for good. `output.terminate_reason` is ERROR then.
+        Raises UsageError for a wrong PromptConfig or missing context values, before any model
+        call; ModelError when a model call fails finally. `terminate_reason` is ERROR then.
         """
-        agent = replace(self._agent, instructions=self._instructions(context))
+        output = await self.run(context)
+        if output.report and output.terminate_reason is Reason.ERROR:
+            raise ModelError(output.report.error)
+
+    async def run(self, context: ContextState) -> OutputObject:
+        """Run to the end, set `output` and return it. A model failure is `terminate_reason` ERROR.
+
+        Raises UsageError for a wrong PromptConfig or missing context values, before any model call.
+        """
+        agent = replace(self._agent, instructions=self._build_instructions(context))
+        initial_messages = self._prompt.initial_messages or ()
         history = (
             *_environment_messages(self._runtime.workspace),
-            *map(_to_message, self._prompt.initial_messages or ()),
+            *map(_to_message, initial_messages),
         )
-        unwatch = self._runtime.watch(self._handle_event) if self._on_message else None
+        stop_watching = self._runtime.watch(self._handle_event)
         try:
-            report = await self._runtime.execute(
-                agent,
-                "Get Started!",
-                tools=self._tools,
-                history=history,
-                started=lambda run_id: setattr(self, "_run_id", run_id),
+            report = await self._runtime.run(
+                agent, "Get Started!", self._tools, history, self._set_run_id
             )
         finally:
-            if unwatch:
-                unwatch()
+            stop_watching()
         self.output = OutputObject(
             emitted_vars=report.outputs, terminate_reason=report.reason, report=report
         )
-        if report.reason is Reason.ERROR:
-            raise ModelError(report.error)
+        return self.output
 
-    def _instructions(self, context: ContextState) -> str:
+    def _set_run_id(self, run_id: str) -> None:
+        self._run_id = run_id
+
+    def _build_instructions(self, context: ContextState) -> str:
         prompt = self._prompt
         if (prompt.system_prompt is None) == (prompt.initial_messages is None):
-            both = "both" if prompt.system_prompt is not None else "neither"
+            count = "neither" if prompt.system_prompt is None else "both"
             raise UsageError(
-                f"PromptConfig takes exactly one of system_prompt and initial_messages, not {both}"
+                f"PromptConfig takes exactly one of system_prompt and initial_messages, not {count}"
             )
         if prompt.system_prompt is None:
             return ""
-        return "\n\n".join(
-            (
-                fill_template(prompt.system_prompt, context),
-                *_format_output_rules(self._agent),
-                _RULES,
-            )
-        )
+        instructions = fill_template(prompt.system_prompt, context)
+        return "\n\n".join((instructions, *_format_output_rules(self._agent), _RULES))
 
     def _handle_event(self, event: AnyEvent) -> None:
         if event.run != self._run_id or self._on_message is None:
@@ -303,69 +225,46 @@ class SubAgentScope:
         if isinstance(event, TurnFinished) and event.message.text:
             self._on_message(event.message.text)
         elif isinstance(event, ToolCallStarted):
-            self._on_message(
-                f"**Executing tool: {event.call.name} with args {str(event.call.arguments)[:250]}**"
-            )
-
-
-_RULES = """\
-Important Rules:
-- You run in non-interactive mode: you cannot ask the user anything; work with what you have.
-- Use the tools you have to get the work done.
-- When the work is done and all that was asked for is given, stop calling tools."""
+            arguments = str(event.call.arguments)[:MAX_SHOWN_ARGUMENTS]
+            self._on_message(f"**Executing tool: {event.call.name} with args {arguments}**")
 
 
 def _format_output_rules(agent: Agent) -> tuple[str, ...]:
     if not agent.outputs:
         return ()
-    listed = "\n".join(f"- {name}: {output.description}" for name, output in agent.outputs.items())
+    names = "\n".join(f"- {name}: {output.description}" for name, output in agent.outputs.items())
     return (
-        f"Before you stop you MUST emit each of these values with the tool {EMIT_TOOL}, once for each name:\n{listed}",
+        "Before you stop you MUST emit each of these values with the tool "
+        f"{EMIT_TOOL}, once for each name:\n{names}",
     )
 
 
-def fill_template(text: str, context: ContextState) -> str:
-    """`text` with each `${key}` replaced by the context's value, once: what a value contains is not looked at again.
-
-    Errors: UsageError that names every key without a value.
-    """
-    wanted = dict.fromkeys(_PLACEHOLDER.findall(text))
-    known = set(context.get_keys())
-    if missing := [key for key in wanted if key not in known]:
-        raise UsageError(f"Missing context values for the following keys: {', '.join(missing)}")
-    return _PLACEHOLDER.sub(lambda place: str(context.get(place[1])), text)
-
-
-_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
-
-
-def _resolve_tools(config: ToolConfig | None, toolbox: Mapping[str, Tool]) -> Iterable[Tool]:
-    for asked in config.tools if config else ():
-        if isinstance(asked, Tool):
-            yield asked
-        elif isinstance(asked, str):
-            name = asked if asked in toolbox else canonical_tool_name(asked)
-            if name not in toolbox:
-                raise UnknownName("tool", asked, toolbox)
-            yield toolbox[name]
+def _resolve_tools(config: ToolConfig | None, known: Mapping[str, Tool]) -> Iterator[Tool]:
+    for item in config.tools if config else ():
+        if isinstance(item, Tool):
+            yield item
+        elif isinstance(item, str):
+            name = item if item in known else canonical_tool_name(item)
+            if name not in known:
+                raise UnknownName("tool", item, known)
+            yield known[name]
         else:
             yield declare_tool(
-                asked["name"],
-                asked.get("description", ""),
-                asked["parameters"],
-                asked.get("handler"),
+                item["name"], item.get("description", ""), item["parameters"], item.get("handler")
             )
 
 
 def _check_interactivity(tool: Tool) -> None:
     if tool.parameters.get("required"):
         log.warning(
-            'Cannot check tool "%s" for interactivity because it requires parameters. Assuming it is safe for non-interactive use.',
+            'Cannot check tool "%s" for interactivity because it requires parameters. '
+            "Assuming it is safe for non-interactive use.",
             tool.name,
         )
     elif tool.needs_confirmation:
         raise UsageError(
-            f'Tool "{tool.name}" requires user confirmation and cannot be used in a non-interactive subagent.'
+            f'Tool "{tool.name}" requires user confirmation and cannot be used in a '
+            "non-interactive subagent."
         )
 
 
@@ -381,25 +280,31 @@ def _to_budget(config: RunConfig) -> Budget:
 
 
 def _environment_messages(workspace: Workspace) -> tuple[Message, Message]:
-    paths = [
-        file.path for file, _ in zip(workspace.walk(), range(MAX_LISTED_FILES + 1), strict=False)
+    paths = [file.path for file in islice(workspace.walk(), MAX_LISTED_FILES + 1)]
+    if len(paths) > MAX_LISTED_FILES:
+        paths[MAX_LISTED_FILES:] = ["…"]
+    lines = [
+        "This is the context of your work.",
+        f"Date: {time.strftime('%Y-%m-%d')}",
+        f"Platform: {platform.system()}",
+        f"Working folder: {workspace.root}",
+        "Files:",
+        *paths,
     ]
-    more = "\n…" if len(paths) > MAX_LISTED_FILES else ""
-    facts = f"Date: {time.strftime('%Y-%m-%d')}\nPlatform: {platform.system()}\nWorking folder: {workspace.root}"
-    text = (
-        f"This is the context of your work.\n{facts}\nFiles:\n"
-        + "\n".join(paths[:MAX_LISTED_FILES])
-        + more
-    )
-    return user_message(text), AssistantMessage((TextBlock("Got it. Thanks for the context!"),))
+    reply = AssistantMessage((TextBlock("Got it. Thanks for the context!"),))
+    return user_message("\n".join(lines)), reply
 
 
-def _to_message(given: Message | Mapping[str, str]) -> Message:
-    if not isinstance(given, Mapping):
-        return given
-    role, content = given.get("role"), given.get("content")
+def _to_message(message: Message | Mapping[str, str]) -> Message:
+    if not isinstance(message, Mapping):
+        return message
+    role = message.get("role")
+    content = message.get("content")
     if role not in ("user", "assistant", "model") or not isinstance(content, str):
         raise UsageError(
-            f"initial_messages: {dict(given)!r} has no role user or assistant with a text as content"
+            f"initial_messages: {dict(message)!r} has no role user or assistant with a text as "
+            "content"
         )
-    return user_message(content) if role == "user" else AssistantMessage((TextBlock(content),))
+    if role == "user":
+        return user_message(content)
+    return AssistantMessage((TextBlock(content),))

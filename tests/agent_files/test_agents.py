@@ -259,7 +259,7 @@ async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(
     assert "PROJECT-RULES" in by_prompt["a"].system
     assert "MY-RULES" in by_prompt["a"].system
     assert "RULES" not in by_prompt["b"].system
-    assert "agent code-reviewer wants the model sonnet, but no key for it" in notices
+    assert "agent code-reviewer: the model sonnet cannot be used (no key for it)" in notices
     assert "using agents of this folder: alone, code-reviewer" in notices
 
 
@@ -279,7 +279,7 @@ async def test_c11_task_lists_names_and_descriptions_and_an_unknown_one_is_an_er
         "agent_files": True,
     }
     async with Session(model=model, **settings) as session:
-        described = session.toolbox["task"].description
+        described = session._scope_runtime().tools["task"].description
         await session.run("Go.")
     assert "- reviewer: Reviews code." in described
     assert "- plan: " in described

@@ -55,7 +55,7 @@ async def test_a17_names_are_in_the_tools_text_bodies_come_when_asked_for_and_fi
 
     model = ScriptedModel(answer)
     async with opened(project, model) as session:
-        assert "- pdf: Fills PDF forms." in session.toolbox["skill"].description
+        assert "- pdf: Fills PDF forms." in session._scope_runtime().tools["skill"].description
         report = await session.run("Fill the form.")
     body = model.requests[1].results[0].text
     assert body.startswith('<skill_content name="pdf">')

@@ -112,8 +112,7 @@ async def test_81_the_tier_is_recorded(
     opened: Callable[..., Session], request: pytest.FixtureRequest
 ) -> None:
     async with opened(["done"]) as session:
-        house = session._require_open()
-        first = next(iter(house.services.journal.read()))
+        first = next(iter(session._require_open().resources.services.journal.read()))
     assert msgspec.to_builtins(first)["sandbox"] in TIERS
 
 

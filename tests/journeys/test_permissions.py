@@ -146,7 +146,7 @@ async def test_where_nobody_can_be_asked_it_is_a_denial_at_once(mudroom: Mudroom
     assert all(
         told["agent_type"] == "general" and told["rule"] for told in result["permission_denials"]
     )
-    assert "nobody is here to confirm it" in said and "Find another way, or do without" in said
+    assert "no user is present to confirm it" in said and "Find another way, or do without" in said
 
 
 async def test_a_mentioned_file_that_is_denied_is_not_read(mudroom: Mudroom) -> None:

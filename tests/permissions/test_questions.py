@@ -144,7 +144,7 @@ async def test_where_nobody_is_it_is_denied_at_once_with_words_the_model_can_use
     (finished,) = play.results
     assert finished.refused and finished.result.error
     assert finished.result.text == (
-        "bash was not allowed: nobody is here to confirm it; a rule says ask; ask bash(touch:*); in: touch made. "
+        "bash was not allowed: no user is present to confirm it; a rule says ask; ask bash(touch:*); in: touch made. "
         "Find another way, or do without."
     )
 
@@ -169,7 +169,7 @@ async def test_what_is_simply_allowed_leaves_no_event(play: Play) -> None:
 
 async def test_what_was_granted_is_recorded(play: Play) -> None:
     journal, held = MemoryJournal(), Permissions.of(allow=["Bash(make:*)"], deny=["Bash(rm:*)"])
-    await play(["Done."], permissions=held, network=True, journal=journal)
+    await play(["Done."], permissions=held, allow_net=True, journal=journal)
     opened = next(event for event in journal.read() if isinstance(event, SessionOpened))
     assert opened.granted == ("network", "allow bash(make:*)") and opened.sandbox == "off"
 

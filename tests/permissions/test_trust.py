@@ -143,7 +143,7 @@ def test_a_broken_file_is_told_of_and_stops_nothing(tmp_path: Path, text: str) -
 )
 def test_63_project_off(tmp_path: Path, line: str) -> None:
     (tmp_path / ".mudroom.toml").write_text(line + "\n")
-    with pytest.raises(UsageError, match="a project's file may not set"):
+    with pytest.raises(UsageError, match="a project file may not set"):
         settings_of(cwd=str(tmp_path), environ={"HOME": str(tmp_path / "person")}, flags={})
 
 
@@ -194,7 +194,7 @@ async def test_64_pre_trust(tmp_path: Path) -> None:
         helper = next(agent for agent in session.agents if agent.name == "helper")
         await session.run("hello")
     assert helper.mode is Mode.PLAN and helper.model == "inherit"
-    assert any("until you trust it they only read" in notice for notice in session.notices)
+    assert any("they only read until you trust it" in notice for notice in session.notices)
     assert not (project / "made").exists()
 
 

@@ -17,67 +17,84 @@ from .._core.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock,
 
 
 def build_transcript(events: Iterable[StoredEvent], run_id: str) -> tuple[Message, ...]:
-    """The messages of one run as its model sees them, rebuilt from the record; empty if the run never began.
+    """Return the messages of one run as its model sees them; empty if the run never started.
 
-    First the history recorded with the brief, then the prompt as a user message; what a run `continues` is in the transcript of
-    the run it names. After every answer follows at most one user message:
-    the results of its calls in the order of the calls, then what was told before the next model call, a text block each.
-    Words told before the first model call join the prompt. While a call of the last answer has no result, the list
-    ends with that answer. Of two results of one call the first counts. Failed and repeated model calls leave no trace.
+    `TranscriptBuilder` says in which order they come.
     """
-    book = _TranscriptBuilder()
+    builder = TranscriptBuilder()
     for event in events:
         if event.run == run_id:
-            book.apply(event)
-    book.flush()
-    return tuple(book.messages)
+            builder.apply(event)
+    return builder.build()
 
 
 def to_result_block(event: ToolCallFinished) -> ToolResultBlock:
-    """What the model reads of a finished call."""
+    """Return what the model reads of a finished tool call."""
     return ToolResultBlock(event.call_id, event.name, event.result.text, event.result.error)
 
 
-class _TranscriptBuilder:
-    """The messages so far, and what will join the next user message."""
+class TranscriptBuilder:
+    """Messages of one run, rebuilt while its events arrive.
+
+    First comes the history recorded with the brief, then the prompt as a user message. Messages of
+    the run that this one `continues` are in the transcript of that run. Each answer is followed by
+    at most one user message: the results of its tool calls in the order of the calls, then the
+    notes injected before the next model call, one text block each. Notes injected before the first
+    model call join the prompt. While a tool call of the last answer has no result, that answer
+    stays last. Of two results of one call the first counts. Failed and repeated model calls leave
+    no trace.
+    """
 
     def __init__(self) -> None:
-        self.messages: list[Message] = []
-        self.started = False
-        self.open_calls: tuple[ToolCallBlock, ...] = ()
-        self.results: dict[str, ToolResultBlock] = {}
-        self.pending_content: list[TextBlock | ToolResultBlock] = []
-        self.is_unanswered = False
+        self._messages: list[Message] = []
+        self._has_started = False
+        self._open_calls: tuple[ToolCallBlock, ...] = ()
+        self._results: dict[str, ToolResultBlock] = {}
+        self._pending_content: list[TextBlock | ToolResultBlock] = []
+        self._waits_for_answer = False
 
     def apply(self, event: StoredEvent) -> None:
-        if isinstance(event, RunStarted) and not self.started:
-            self.started = True
-            self.messages.extend(event.brief.history)
-            self.pending_content.append(TextBlock(event.brief.prompt))
+        """Add the next event of the run."""
+        if isinstance(event, RunStarted) and not self._has_started:
+            self._has_started = True
+            self._messages.extend(event.brief.history)
+            self._pending_content.append(TextBlock(event.brief.prompt))
         elif isinstance(event, NoteInjected):
-            self.pending_content.append(TextBlock(event.text))
+            self._pending_content.append(TextBlock(event.text))
         elif isinstance(event, ToolCallFinished):
-            self.results.setdefault(event.call_id, to_result_block(event))
+            self._results.setdefault(event.call_id, to_result_block(event))
         elif isinstance(event, TurnStarted):
-            self.flush()
-            self.is_unanswered = True
+            self._flush()
+            self._waits_for_answer = True
         elif isinstance(event, RunResumed):
-            if (
-                self.is_unanswered
-                and self.messages
-                and isinstance(last := self.messages[-1], UserMessage)
-            ):  # it is asked again
-                self.pending_content[:0] = last.content
-                self.messages.pop()
-            self.is_unanswered = False
+            self._reopen_last_request()
+            self._waits_for_answer = False
         elif isinstance(event, TurnFinished):
-            self.messages.append(event.message)
-            self.is_unanswered = False
-            self.open_calls = event.message.tool_calls
+            self._messages.append(event.message)
+            self._waits_for_answer = False
+            self._open_calls = event.message.tool_calls
 
-    def flush(self) -> None:
-        if any(call.id not in self.results for call in self.open_calls):
+    def build(self) -> tuple[Message, ...]:
+        """Return the messages, after the last event."""
+        self._flush()
+        return tuple(self._messages)
+
+    def _reopen_last_request(self) -> None:
+        """Take back a request that got no answer: a resumed run sends it again with later notes."""
+        if not self._waits_for_answer or not self._messages:
             return
-        if content := (*(self.results[call.id] for call in self.open_calls), *self.pending_content):
-            self.messages.append(UserMessage(content))
-        self.open_calls, self.results, self.pending_content = (), {}, []
+        last = self._messages[-1]
+        if isinstance(last, UserMessage):
+            self._pending_content[:0] = last.content
+            self._messages.pop()
+
+    def _flush(self) -> None:
+        if any(call.id not in self._results for call in self._open_calls):
+            return
+        results = [self._results[call.id] for call in self._open_calls]
+        content = (*results, *self._pending_content)
+        if content:
+            self._messages.append(UserMessage(content))
+        self._open_calls = ()
+        self._results = {}
+        self._pending_content = []

@@ -13,42 +13,38 @@ from .load_permissions import is_trusted, load_permissions
 
 
 def create_session(settings: Settings, cwd: str, **more: Any) -> Session:
-    """A session as the settings want it, not yet open. Raises UsageError for agents that cannot be used.
+    """Create a session from settings, without opening it.
 
     Arguments:
-        cwd: its folder. more: arguments of Session that take the place of what the settings say.
+        cwd: its folder.
+        more: session options that replace those of the settings.
+
+    Raises UsageError for agents that cannot be used.
     """
     agents: list[Agent] = []
     if settings.agents:
         from .agents import parse_inline_agents
 
         agents = parse_inline_agents(settings.agents)
-    held, notes = load_permissions(settings, cwd, attended="approver" in more)
-    wish: dict[str, Any] = {
-        "permissions": held,
+    permissions, notices = load_permissions(settings, cwd, attended="approver" in more)
+    options: dict[str, Any] = {
+        **settings.to_options(),
+        "permissions": permissions,
         "trusted": is_trusted(settings, cwd),
         "agents": agents,
-        "agent": settings.agent or None,
         "agent_files": True,
-        "model": settings.model,
-        "child_model": settings.child_model,
         "cwd": cwd,
-        "home": settings.home,
-        "budget": _budget(settings),
+        "budget": _to_budget(settings),
         "prices": settings.output_format != "text",
-        "child_turns": settings.child_turns,
-        "max_children": settings.max_children,
-        "sandbox": settings.sandbox,
-        "network": settings.allow_net,
         "environ": os.environ,
     }
-    made = Session(**wish | more)
-    made.notices.extend(notes)
-    return made
+    session = Session(**options | more)
+    session.notices.extend(notices)
+    return session
 
 
-def _budget(settings: Settings) -> Budget:
-    seconds = settings.max_minutes and settings.max_minutes * 60
+def _to_budget(settings: Settings) -> Budget:
+    seconds = None if settings.max_minutes is None else settings.max_minutes * 60
     return Budget(
         turns=settings.max_turns,
         seconds=seconds,

@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 from ..._core.ports import Sandbox, Workspace
+from ...output_filters.redaction import Redactor
 from ...session import Session
 from ...tools.bash import BASH
 
@@ -25,7 +26,7 @@ class ShellEscape:
         self.memo: dict[str, Any] = {}
         self.workspace: Workspace = session.workspace
         self.sandbox: Sandbox = session.sandbox
-        self.redact = session.redact
+        self.redact = Redactor(os.environ)
         self._folder = os.path.join(home, "spills", session.id)
 
     async def run(self, command: str) -> str:

@@ -1,0 +1,85 @@
+"""Options of a session: one struct from command line and settings files to `build.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from ._core.agents import Agent
+from ._core.budgets import Budget
+from ._core.ports import Approver, Journal, Model, Sandbox, Workspace
+from ._core.tools import Tool
+from .permissions.rules import Permissions
+
+
+class SharedOptions(Struct, frozen=True, kw_only=True):
+    """Options that a program and a settings file state in the same way.
+
+    `SessionOptions` and `config.Settings` both inherit them, so a new one is declared once, here.
+
+    Arguments:
+        child_model: model string of children whose agent says "inherit"; "inherit" is the
+            model of the parent.
+        child_turns: most model calls of a child when its agent and its caller set no limit.
+        max_children: children that run at the same time; more wait.
+        allow_net: let commands reach the network.
+        home: folder of the session files; default: `$MUDROOM_HOME`, else the user's state folder.
+    """
+
+    child_model: str = "inherit"
+    child_turns: int = 30
+    max_children: int = 64
+    allow_net: bool = False
+    home: str = ""
+
+
+class SessionOptions(SharedOptions, frozen=True, kw_only=True):
+    """Everything that can be chosen when a session is opened. `Session(...)` takes the same names.
+
+    Arguments:
+        model: a model string ("anthropic:claude-sonnet-4-5", "ollama:qwen3:8b", "offline"), a
+            Model object, or "auto": the first provider in `environ` that has a key or a local
+            server, else the offline model.
+        cwd: the folder that file tools are limited to.
+        budget: limits of each prompt, child runs included.
+        tools: tools of the caller. One that has the name of a built-in tool replaces it.
+        agents: agents of the caller for `task`. One that has the name of a built-in agent
+            replaces it.
+        agent: the agent that runs the prompts, or its name; default: the built-in one.
+        agent_files: read agent files, skills and context files (AGENTS.md, CLAUDE.md, ...) of the
+            folder and of the user's HOME in `environ`.
+        journal: "sqlite" (a file below `home`), "memory", or a Journal object.
+        approver: decides on tool calls that need confirmation; default: all are refused.
+        sandbox: where commands run. "full" or "file" isolation, "auto" (the best that works here;
+            if none works, each command needs confirmation), "off", or a Sandbox object.
+        workspace: the files that file tools see, in place of the folder `cwd`.
+        permissions: rules and mode for tool calls; default: allow what the sandbox contains and
+            refuse what needs confirmation.
+        trusted: give agents of the folder the rights that their files ask for; else they only read.
+        environ: variables with keys and addresses; default: those of this process.
+        resume: id of a recorded session to continue, or the first characters of it. Its folder
+            and model are used again.
+        fork: continue a copy of that session under a new id and leave the original unchanged.
+        prices: state costs in US dollars in reports. A budget in dollars turns it on.
+        id: UUID of a new session or of a fork; default: a random one.
+    """
+
+    model: str | Model = "auto"
+    cwd: str = "."
+    budget: Budget = Budget()
+    tools: Sequence[Tool] = ()
+    agents: Sequence[Agent] = ()
+    agent: str | Agent = ""
+    agent_files: bool = False
+    journal: str | Journal = "sqlite"
+    approver: Approver | None = None
+    sandbox: str | Sandbox = "auto"
+    workspace: Workspace | None = None
+    permissions: Permissions = Permissions()
+    trusted: bool = True
+    environ: Mapping[str, str] | None = None
+    resume: str = ""
+    fork: bool = False
+    prices: bool = False
+    id: str = ""

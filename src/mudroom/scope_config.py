@@ -1,0 +1,157 @@
+"""Configuration and result of a SubAgentScope. Import these names from `mudroom.scope`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from ._core.agents import Reason, Report
+from ._core.messages import Message
+from ._core.tools import Tool
+from .errors import UsageError
+
+SubagentTerminateMode = Reason
+"""Reason why a scope ended: ERROR, TIMEOUT, GOAL, MAX_TURNS, CANCELLED, BUDGET or LOOP.
+
+Example:
+    SubagentTerminateMode.GOAL is Reason.GOAL
+"""
+
+_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+
+
+class ContextState:
+    """Values for the `${key}` places of a system prompt.
+
+    Example:
+        ContextState(doc_path="paper.md").get("doc_path")
+    """
+
+    def __init__(self, **values: Any) -> None:
+        self._values = dict(values)
+
+    def get(self, key: str) -> Any:
+        """Return the value, None if there is none."""
+        return self._values.get(key)
+
+    def set(self, key: str, value: Any) -> None:
+        """Set a value."""
+        self._values[key] = value
+
+    def get_keys(self) -> list[str]:
+        """Return the keys, in the order in which they were first set."""
+        return list(self._values)
+
+
+class PromptConfig(Struct, frozen=True, kw_only=True):
+    """The task of a scope. Exactly one field must be set, else the run raises UsageError.
+
+    Arguments:
+        system_prompt: text with `${key}` places, filled from the ContextState.
+        initial_messages: messages, or dicts with "role" ("user", "assistant") and "content".
+
+    Example:
+        PromptConfig(system_prompt="Extract the title from ${doc_path}.")
+    """
+
+    system_prompt: str | None = None
+    initial_messages: Sequence[Message | Mapping[str, str]] | None = None
+
+
+class ModelConfig(Struct, frozen=True, kw_only=True):
+    """Model and sampling of a scope.
+
+    Arguments:
+        model: a model string, or "inherit" for the model of the session.
+        temp: temperature, 0 to 2; None: default of the provider.
+        top_p: 0 to 1; None: default of the provider.
+
+    Example:
+        ModelConfig(model="anthropic:haiku", temp=0.2, top_p=0.9)
+    """
+
+    model: str = "inherit"
+    temp: float | None = None
+    top_p: float | None = None
+
+
+class RunConfig(Struct, frozen=True, kw_only=True):
+    """Limits of a scope; None is no limit.
+
+    Arguments:
+        max_time_minutes: wall-clock time; ends with TIMEOUT.
+        max_turns: model calls; ends with MAX_TURNS.
+        max_input_tokens, max_output_tokens: sums of all its model calls; end with BUDGET.
+
+    Example:
+        RunConfig(max_time_minutes=2, max_turns=8)
+    """
+
+    max_time_minutes: float | None = None
+    max_turns: int | None = None
+    max_input_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+
+class ToolConfig(Struct, frozen=True, kw_only=True):
+    """Tools of a scope. It has no others, not even those of the session.
+
+    Arguments:
+        tools: names of tools of the session (names of other systems work too), Tool objects, or
+            declarations: dicts with "name", "description", "parameters" (a JSON Schema of an
+            object) and optionally "handler", a function of the arguments. Without a handler a call
+            gives an error result that the model reads.
+
+    Example:
+        schema = {"type": "object"}
+        clock = {"name": "now", "parameters": schema, "handler": lambda arguments: "noon"}
+        ToolConfig(tools=["read", clock])
+    """
+
+    tools: Sequence[str | Tool | Mapping[str, Any]] = ()
+
+
+class OutputConfig(Struct, frozen=True, kw_only=True):
+    """Values that a scope must emit: name -> description. Empty: it may emit any, or none.
+
+    Example:
+        OutputConfig(outputs={"title": "the document's title", "author": "its author"})
+    """
+
+    outputs: Mapping[str, str] = {}
+
+
+class OutputObject(Struct, kw_only=True):
+    """Result of a scope.
+
+    Arguments:
+        emitted_vars: name -> value; includes values that were emitted before a limit was reached.
+        terminate_reason: reason why the run ended; ERROR before it ran.
+        report: the complete report of the run; None before it ran.
+
+    Example:
+        wanted = OutputConfig(outputs={"title": "the document's title"})
+        prompt = PromptConfig(system_prompt="Find the title.")
+        out: OutputObject = await session.scope("reader", prompt, output_config=wanted)
+        print(out.terminate_reason, out.emitted_vars["title"])
+    """
+
+    emitted_vars: dict[str, Any] = {}
+    terminate_reason: Reason = Reason.ERROR
+    report: Report | None = None
+
+
+def fill_template(text: str, context: ContextState) -> str:
+    """Replace each `${key}` by the value of the context, once: values are not expanded again.
+
+    Raises UsageError that names every key without a value.
+    """
+    keys = dict.fromkeys(_PLACEHOLDER.findall(text))
+    known = set(context.get_keys())
+    missing = [key for key in keys if key not in known]
+    if missing:
+        raise UsageError(f"Missing context values for the following keys: {', '.join(missing)}")
+    return _PLACEHOLDER.sub(lambda match: str(context.get(match[1])), text)

@@ -1,0 +1,266 @@
+"""Starts the root runs of a session: prompts of the conversation, tasks beside it, scopes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from msgspec.structs import replace
+
+from ._core.agents import Agent, Brief, Mode, Reason, Report
+from ._core.agents import T as Outputs
+from ._core.budgets import Budget
+from ._core.events import AnyEvent, SessionClosed, SessionOpened
+from ._core.messages import Message
+from ._core.ports import Worker
+from ._core.tools import Tool
+from ._engine.compaction import RUN_TITLE, summary_prompt
+from ._engine.task import narrow_tools
+from .agent_catalog import find_agent
+from .build import SessionResources
+from .conversation_state import ConversationState
+from .errors import MudroomError, UsageError
+from .options import SessionOptions
+from .output_types import parse_output_type
+from .permissions.deny_all import DenyAllApprover
+
+OutputSpec = type[Outputs] | Mapping[str, Any] | None
+"""Values a run must emit: a type, name -> description, or a JSON Schema. None: no values."""
+
+
+class SessionRunner:
+    """The runs of one open session.
+
+    Arguments:
+        watchers: called with each event, also by the runs; the session adds and removes them.
+    """
+
+    def __init__(
+        self,
+        resources: SessionResources,
+        options: SessionOptions,
+        conversation: ConversationState,
+        watchers: list[Callable[[AnyEvent], None]],
+    ) -> None:
+        self.resources = resources
+        self._options = options
+        self._conversation = conversation
+        self._watchers = watchers
+        self._prompt_lock = asyncio.Lock()
+
+    async def run_prompt(
+        self,
+        prompt: str,
+        outputs: OutputSpec[Outputs],
+        budget: Budget,
+        watcher: Callable[[AnyEvent], None] | None = None,
+    ) -> Report[Outputs]:
+        """Run the next prompt of the conversation. `watcher`: called with each of its events."""
+        output_type = None if outputs is None else parse_output_type(outputs)
+        async with self._prompt_lock:
+            await self._resume_unfinished()
+            agent = self.resources.root_agent
+            if output_type:
+                agent = replace(agent, outputs=output_type.outputs)
+            limits = budget.with_defaults(agent.budget)
+            brief = self._continue_conversation(prompt, agent, limits)
+            report: Report[Any] = await self._run_root(brief, watcher)
+        return output_type.convert_report(report) if output_type else report
+
+    async def compact(self, focus: str, budget: Budget) -> Report:
+        """Replace the conversation by a summary; see `Session.compact`."""
+        async with self._prompt_lock:
+            await self._resume_unfinished()
+            if not self._conversation.latest_run:
+                raise UsageError(
+                    "there is no conversation to compact", remedy="Run a prompt first."
+                )
+            agent = replace(self.resources.root_agent, mode=Mode.PLAN)
+            limits = Budget(turns=1, children=0).with_defaults(budget)
+            brief = self._continue_conversation(summary_prompt(focus), agent, limits)
+            return await self._run_root(replace(brief, compacts=True, description=RUN_TITLE))
+
+    async def resume_unfinished(self) -> Report | None:
+        """Continue interrupted runs to their end; return the report of the last one."""
+        async with self._prompt_lock:
+            return await self._resume_unfinished()
+
+    async def run_task(
+        self,
+        prompt: str,
+        outputs: OutputSpec[Outputs],
+        agent: str | Agent,
+        budget: Budget | None,
+        *,
+        model: str | None = None,
+        description: str = "",
+    ) -> Report[Outputs]:
+        """Run a task beside the conversation; see `Session.task`."""
+        output_type = None if outputs is None else parse_output_type(outputs)
+        specification = self._find_agent(agent)
+        if output_type:
+            specification = replace(specification, outputs=output_type.outputs)
+        limits = (
+            (budget or Budget())
+            .with_defaults(specification.budget)
+            .with_defaults(self.resources.services.child_budget)
+            .with_defaults(Budget(depth=0))
+        )
+        brief = self._make_brief(
+            prompt,
+            specification,
+            self._resolve_model(model or specification.model),
+            limits,
+            description=description,
+            depth=1,
+        )
+        report: Report[Any] = await self._start(self.resources.worker, brief)
+        return output_type.convert_report(report) if output_type else report
+
+    async def run_tasks(
+        self,
+        prompts: Iterable[str],
+        outputs: OutputSpec[Outputs],
+        agent: str | Agent,
+        budget: Budget | None,
+        parallel: int,
+    ) -> list[Report[Outputs]]:
+        """Run one task per prompt, `parallel` at a time; see `Session.map`."""
+        chosen = self._find_agent(agent)
+        texts = list(prompts)
+        for text in texts:
+            _check_prompt(text)
+        slots = asyncio.Semaphore(parallel)
+
+        async def run_one(prompt: str) -> Report[Outputs]:
+            async with slots:
+                return await self.run_task(prompt, outputs, chosen, budget)
+
+        results = await asyncio.gather(*map(run_one, texts), return_exceptions=True)
+        return [_to_report(result, chosen) for result in results]
+
+    async def run_scope(
+        self,
+        agent: Agent,
+        prompt: str,
+        tools: Mapping[str, Tool],
+        history: tuple[Message, ...],
+        on_start: Callable[[str], None],
+    ) -> Report:
+        """Run an agent with its own tools and without an approver."""
+        services = replace(self.resources.services, toolbox=tools, approver=DenyAllApprover())
+        model = self._resolve_model(agent.model)
+        brief = self._make_brief(prompt, agent, model, agent.budget, history=history, depth=1)
+        brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
+        on_start(brief.run_id)
+        return await self._start(self.resources.worker.with_services(services), brief)
+
+    async def record(self, event: SessionOpened | SessionClosed) -> None:
+        """Append an event of the session itself and show it to the watchers."""
+        await self.resources.services.journal.append(event)
+        for watch in self._watchers:
+            watch(event)
+
+    async def _resume_unfinished(self) -> Report | None:
+        report = None
+        for run_id in self._conversation.unfinished_runs:
+            report = await self._run_root(self._conversation.brief_to_resume(run_id))
+        self._conversation.unfinished_events.clear()
+        return report
+
+    def _continue_conversation(self, prompt: str, agent: Agent, budget: Budget) -> Brief:
+        return self._make_brief(
+            prompt,
+            agent,
+            self.resources.model,
+            budget,
+            continues=self._conversation.latest_run,
+            history=self._conversation.messages,
+        )
+
+    async def _run_root(
+        self, brief: Brief, watcher: Callable[[AnyEvent], None] | None = None
+    ) -> Report:
+        report: Report | None = None
+        observe = _filter_events(brief.run_id, watcher) if watcher else None
+        if observe:
+            self._watchers.append(observe)
+        self._conversation.start_run(brief)
+        try:
+            report = await self._start(self.resources.worker, brief)
+            return report
+        finally:
+            self._conversation.finish_run(brief, report)
+            if observe:
+                self._watchers.remove(observe)
+
+    async def _start(self, worker: Worker, brief: Brief) -> Report:
+        """Start a run without a parent, and wait for its end."""
+        meters = self.resources.services.meters
+        grant = meters.open(brief.run_id, brief.budget)
+        try:
+            return await worker.start(brief, grant).report()
+        finally:
+            meters.close(grant)
+
+    def _make_brief(
+        self, prompt: str, agent: Agent, model: str, budget: Budget, **more: Any
+    ) -> Brief:
+        _check_prompt(prompt)
+        mode = self._options.permissions.mode
+        return Brief(
+            run_id=self._conversation.next_run_id(),
+            agent=agent,
+            prompt=prompt,
+            tools=narrow_tools(
+                self.resources.services.toolbox, agent.tools, depth=budget.depth or 0
+            ),
+            model=model,
+            budget=budget,
+            mode=(agent.mode or mode).limit_to(mode),
+            **more,
+        )
+
+    def _resolve_model(self, name: str) -> str:
+        if name != "inherit":
+            return self.resources.models(name).name
+        return self.resources.services.child_model or self.resources.model
+
+    def _find_agent(self, agent: str | Agent) -> Agent:
+        if isinstance(agent, Agent):
+            return agent
+        return find_agent(agent, self.resources.services.agents)
+
+
+def _check_prompt(prompt: str) -> None:
+    if not prompt.strip():
+        raise UsageError("the prompt is empty", remedy="Say what is to be done.")
+
+
+def _filter_events(run_id: str, watcher: Callable[[AnyEvent], None]) -> Callable[[AnyEvent], None]:
+    """Return a watcher that passes on events of one root run and of all runs below it."""
+
+    def watch(event: AnyEvent) -> None:
+        if event.run.partition(".")[0] == run_id:
+            watcher(event)
+
+    return watch
+
+
+def _to_report(result: Report[Outputs] | BaseException, agent: Agent) -> Report[Outputs]:
+    """Return the report of a task; a fault of an adapter becomes a report with reason ERROR."""
+    if isinstance(result, Report):
+        return result
+    if isinstance(result, MudroomError) or not isinstance(result, Exception):
+        raise result
+    error = f"{type(result).__name__}: {result}"
+    report: Report[Any] = Report(
+        text="",
+        reason=Reason.ERROR,
+        run_id="",
+        agent=agent.name,
+        error=error,
+        outputs=dict[str, Any](),
+    )
+    return report
