@@ -1,47 +1,47 @@
-# mudroom: `make demo` runs the main job, `make test` the tests; both set up what they need.
+# `make demo` runs the main job, `make test` the tests. Both install what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
 .PHONY: help demo install dev test check docs format lock bench reliability clean attacks
 
-help: ## say what there is
+help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
 
-demo: install ## the main job, for real, on this repository
+demo: install ## run the main job on this repository
 	@scripts/demo
 
-install: .venv/installed ## .venv with mudroom in it
+install: .venv/installed ## create .venv with mudroom
 
-dev: .venv/developed ## the same, and what tests and checks need
+dev: .venv/developed ## create .venv with mudroom and all development tools
 
-test: dev ## the tests
+test: dev ## run the tests
 	$(PY) -m pytest
 
-check: dev docs ## style, types, import contracts, links of the pages
+check: dev docs ## check style, types, import contracts and documentation links
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/lint-imports
 	.venv/bin/pyright
 
-docs: dev ## the documentation site, build/site; a link that leads nowhere is an error
+docs: dev ## build the documentation site in build/site; a broken link is an error
 	$(PY) scripts/site
 
-format: dev ## mend the style
+format: dev ## fix the style
 	.venv/bin/ruff check --fix .
 	.venv/bin/ruff format .
 
-attacks: dev ## every attack, on every kind of walls, as root and as a user; prints the table of SECURITY.md
+attacks: dev ## run every attack on every sandbox tier, as root and as a user; prints the attack table
 	$(PY) scripts/attacks
 
-bench: dev ## the figures, side by side with the floor
+bench: dev ## measure, side by side with a bare loop
 	$(PY) -m benchmarks
 
-reliability: dev ## the long proofs of what the tests prove in short, and their figures (an hour or two)
+reliability: dev ## run the long fault tests and print their figures (one to two hours)
 	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/engine/test_firewall.py
 
-lock: ## write requirements/*.txt anew from pyproject.toml
+lock: ## write requirements/*.txt from pyproject.toml
 	scripts/lock
 
-clean: ## away with .venv, caches and what was built
+clean: ## delete .venv, caches and build results
 	rm -rf .venv .cache build .pytest_cache .ruff_cache .hypothesis
 
 .venv/installed: requirements/run.txt pyproject.toml
