@@ -1,4 +1,6 @@
-"""Exceptions for programmers and users. Errors for the model or for a parent run are values instead.
+"""Exceptions for programmers and users.
+
+Errors for the model or for a parent run are values instead.
 
 MudroomError                what went wrong, where, and the remedy
 ├── UsageError              the request of the caller is impossible (exit code 2)

@@ -1,4 +1,4 @@
-"""Agent (a specification), Brief (input of a run), Report (output of a run), Reason (why it ended)."""
+"""Agent (specification), Brief (input of a run), Report (output of a run), Reason (of its end)."""
 
 from __future__ import annotations
 
@@ -40,7 +40,10 @@ class Reason(StrEnum):
 
 
 class Mode(StrEnum):
-    """Permission mode: decides tool calls that no rule covers. In order from least to most allowed."""
+    """Permission mode: decides tool calls that no rule covers.
+
+    In order from least to most allowed.
+    """
 
     PLAN = "plan"
     """Allows reading only."""
@@ -83,17 +86,18 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         name: lower case; the task tool uses it.
         description: when to delegate to the agent; the parent model reads it.
         instructions: the system prompt.
-        tools: tool patterns, see `tool_patterns`: "read", "mcp__*", "bash(git:*)", "!write". None means all
-            tools of the parent but `task`.
+        tools: tool patterns, see `tool_patterns`: "read", "mcp__*", "bash(git:*)", "!write". None
+            means all tools of the parent but `task`.
         children: names or patterns of agents that its `task` tool may call. None means all.
         child_tools: patterns of tools that these children may use at most. None means all.
         model: "inherit" or a model string.
         budget: limits of one run; the caller decides fields that are None.
         temperature: sampling, 0 to 2. top_p: sampling, 0 to 1. None means the provider's default.
-        outputs: values that a run must emit, by name. None: it cannot emit; {}: it may emit anything.
+        outputs: values that a run must emit, by name. None: it cannot emit; {}: it may emit
+            anything.
         environment: true adds date, platform and folder to the system prompt.
-        context: context files in the system prompt, if the session reads them: "none", "project", or "full"
-            (also the user's own).
+        context: context files in the system prompt, if the session reads them: "none", "project",
+            or "full" (also the user's own).
         mode: permission mode, never wider than the parent's; None means the parent's.
 
     Example:
@@ -130,8 +134,8 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Complete input of a run; the run knows nothing else.
 
     Arguments:
-        run_id: place of the run in the session: "1" is the first root run, "1.3.2" the child that the
-            second call of its third turn started.
+        run_id: place of the run in the session: "1" is the first root run, "1.3.2" the child that
+            the second call of its third turn started.
         parent: run id of the parent, "" for a root run.
         call_id: the parent's tool call that waits for the report.
         prompt: the first user message.
@@ -143,10 +147,10 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
         limits: call patterns of the agents above this one; they hold for this run, too.
         depth: 0 for a root run.
         continues: run id whose conversation this run continues.
-        compacts: true if the run summarises that conversation; a run that continues this one then knows
-            only its prompt and its answer.
-        history: earlier messages of the conversation, oldest first. The journal stores them only with the
-            runs that they come from.
+        compacts: true if the run summarises that conversation; a run that continues this one then
+            knows only its prompt and its answer.
+        history: earlier messages of the conversation, oldest first. The journal stores them only
+            with the runs that they come from.
     """
 
     run_id: str
@@ -174,10 +178,12 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         recovered: true if a limit ended the run and it still gave a summary.
         outputs: emitted values by name; of the requested type if the reason is GOAL.
         usage: tokens of the run and all its descendants.
-        usd: US dollars of the run and all its descendants; None if a price is unknown or prices are off.
+        usd: US dollars of the run and all its descendants; None if a price is unknown or prices are
+            off.
         turns: model calls of the run. seconds: wall-clock time.
         calls: number of calls by tool name. failed: how many of those calls were errors.
-        files_read, files_changed: paths relative to the workspace as the engine saw them, each once, in order.
+        files_read, files_changed: paths relative to the workspace as the engine saw them, each
+            once, in order.
         run_id: key of the transcript in the journal.
         spill: path of the whole text if a parent received only a part.
         error: cause of the reason ERROR.

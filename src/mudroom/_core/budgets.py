@@ -51,10 +51,10 @@ class Budget(Struct, frozen=True, omit_defaults=True):
 
 
 class Grant(Struct, frozen=True):
-    """The right of a run to spend: its limits, and the account to which it reports what it spends.
+    """The right of a run to spend: its limits, and the account that pays.
 
     Arguments:
-        account: run id of the run; its meter is held by the session's process.
+        account: run id; the session's process holds the meter.
     """
 
     account: str

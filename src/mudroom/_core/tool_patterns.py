@@ -1,7 +1,7 @@
-"""Tool patterns: the entries of an agent's `tools`, such as `read`, `mcp__*`, `bash(git:*)`, `!write`.
+"""Tool patterns: entries of an agent's `tools`, such as `read`, `mcp__*`, `bash(git:*)`, `!write`.
 
-A pattern names a tool, or several with `*`. `!` in front excludes. Text in brackets limits a pattern to
-some calls of the tool; the permission policy reads it, not this module.
+A pattern names a tool, or several with `*`. `!` in front excludes. Text in brackets limits a
+pattern to some calls of the tool; the permission policy reads it, not this module.
 """
 
 from __future__ import annotations
@@ -29,7 +29,8 @@ class ToolPattern(Struct, frozen=True):
         calls: text in the brackets, "" for all calls.
         has_brackets: true if the pattern is about single calls.
         is_excluded: true if the pattern takes calls away.
-        is_valid: false if it is unclear which calls are meant: an open bracket, `:*` inside a command.
+        is_valid: false if it is unclear which calls are meant: an open bracket, `:*` inside a
+            command.
     """
 
     text: str
@@ -51,7 +52,10 @@ class ToolPattern(Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def parse_tool_pattern(text: str) -> ToolPattern:
-    """Parse one tool pattern. Never raises: a pattern that cannot be understood has `is_valid` false."""
+    """Parse one tool pattern.
+
+    Never raises: a pattern that cannot be understood has `is_valid` false.
+    """
     match = _PATTERN.fullmatch(text)
     if match is None:
         return ToolPattern(text, text, text, is_valid=False)
@@ -81,7 +85,8 @@ def parse_tool_patterns(texts: Iterable[str] | None) -> tuple[ToolPattern, ...]:
 def select_tools(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[str, ...]:
     """Return the names that a pattern includes and none excludes; all names if `patterns` is None.
 
-    `bash(git:*)` includes the tool; `!bash(git push:*)` does not exclude it. The policy judges the calls.
+    `bash(git:*)` includes the tool; `!bash(git push:*)` does not exclude it. The policy judges the
+    calls.
     """
     if patterns is None:
         return tuple(names)

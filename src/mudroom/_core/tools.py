@@ -22,9 +22,9 @@ class Effect(StrEnum):
     PURE = "pure"
     """Changes nothing: may run again, always runs in parallel."""
     KEYED = "keyed"
-    """Its effect is known by a key (a file, a child): happens exactly once; one call at a time per key."""
+    """Has a key (a file, a child): its effect happens exactly once; one call at a time per key."""
     EFFECTFUL = "effectful"
-    """Any effect: happens at most once, never in parallel with another call that changes something."""
+    """Any effect: it happens at most once, never in parallel with another call with an effect."""
 
 
 class ToolResult(Struct, frozen=True, omit_defaults=True):
@@ -70,7 +70,8 @@ class Tool(Struct, frozen=True, kw_only=True):
         run: takes a ToolContext and the parsed arguments, returns a ToolResult. An exception
             becomes an error result for the model.
         effect: see Effect.
-        key: returns the file or other thing that a call works on, or None, from the parsed arguments.
+        key: returns the file or other thing that a call works on, or None, from the parsed
+            arguments.
         argument_aliases: other names of arguments, each with its name in `parameters`.
         needs_confirmation: a user must approve each call.
         remind: takes a ToolContext, returns a note to add to the results of a turn, or None.
@@ -81,7 +82,7 @@ class Tool(Struct, frozen=True, kw_only=True):
 
         twice = Tool(
             name="twice",
-            description="Says a word twice.",
+            description="Repeats a text.",
             parameters={"type": "object"},
             parse=dict,
             run=run,

@@ -28,7 +28,8 @@ class CallBatch:
     """Tool calls of the last answer. Outcomes stay here when the run is cut off between two calls.
 
     Attributes:
-        started: calls that an earlier process started, with the file write that it announced, if any.
+        started: calls that an earlier process started, with the file write that it announced, if
+            any.
     """
 
     def __init__(self, calls: Sequence[ToolCallBlock] = ()) -> None:

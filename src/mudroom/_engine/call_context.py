@@ -60,7 +60,10 @@ class CallContext:
         )
 
     async def _record_write(self, event: FileWriteIntended) -> None:
-        """Store the intent of a write in another thread. Raises WorkspaceError if the run has ended."""
+        """Store the intent of a write in another thread.
+
+        Raises WorkspaceError if the run has ended.
+        """
         self.run.barrier.enter(event.path)
         try:
             await self.run.recorder.record(event)

@@ -20,7 +20,8 @@ _MAX_LISTED_FILES = 5
 def format_report(context: CallContext, report: Report) -> tuple[str, str]:
     """Return the report's text for the parent and the path of its spill file ("" if it is not cut).
 
-    The text has a warning line unless the reason is GOAL, then text and outputs, then a line of evidence.
+    The text has a warning line unless the reason is GOAL, then text and outputs, then a line of
+    evidence.
     """
     parts = [report.text.strip()]
     if report.outputs:

@@ -9,18 +9,22 @@ from collections.abc import Mapping
 
 from .._core.agents import Brief, Reason, Report
 
-SUMMARY_PROMPT = """\
-Summarise this conversation, so that somebody who knows only your summary can go on with the work. Call no tools. Say in this order: \
-what was asked for, in the words it was asked in; what was done and found, with the names of files, functions and commands; \
-what was decided and why; what failed; what is left to do, and the next step. Leave out what no longer matters.\
-"""
+SUMMARY_PROMPT = (
+    "Summarise this conversation, so that somebody who knows only your summary can go on with the "
+    "work. Call no tools. Say in this order: what was asked for, in the words it was asked in; "
+    "what was done and found, with the names of files, functions and commands; what was decided "
+    "and why; what failed; what is left to do, and the next step. Leave out what no longer matters."
+)
 
 RUN_TITLE = "conversation summary"
 """Title of the run on screens."""
 
 
 def summary_prompt(focus: str) -> str:
-    """Return the prompt of a compaction run. `focus`: what the summary must keep, in the user's words."""
+    """Return the prompt of a compaction run.
+
+    `focus`: what the summary must keep, in the user's words.
+    """
     focus = focus.strip()
     return f"{SUMMARY_PROMPT}\nAbove all keep: {focus}" if focus else SUMMARY_PROMPT
 

@@ -1,4 +1,4 @@
-"""Evidence of a run: which tools it called and which files it read and changed, as the engine saw it."""
+"""Evidence of a run: its tool calls, and the files it read and changed, as the engine saw them."""
 
 from __future__ import annotations
 

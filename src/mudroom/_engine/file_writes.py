@@ -19,7 +19,8 @@ class RecordedWorkspace:
     """A workspace that announces each `replace` before it happens.
 
     Arguments:
-        before_write: called with path and sha256 before and after. If it raises, nothing is written.
+        before_write: called with path and sha256 before and after. If it raises, nothing is
+            written.
         after_write: called when the write is done or has failed.
     """
 
@@ -69,7 +70,10 @@ class RecordedWorkspace:
 
 
 class WriteBarrier:
-    """Writes of one run in other threads. After `close` no write starts; `close` waits for running ones (S8)."""
+    """Writes of one run in other threads.
+
+    After `close` no write starts; `close` waits for running ones (S8).
+    """
 
     def __init__(self) -> None:
         self._running = 0
@@ -114,7 +118,10 @@ def run_from_any_thread(
     coroutine: Callable[[], Coroutine[Any, Any, None]],
     on_loop: Callable[[], None],
 ) -> None:
-    """Run a coroutine on the loop and wait for it. In the loop's own thread call `on_loop` instead."""
+    """Run a coroutine on the loop and wait for it.
+
+    In the loop's own thread call `on_loop` instead.
+    """
     try:
         current = asyncio.get_running_loop()
     except RuntimeError:

@@ -53,7 +53,7 @@ _LIMIT_REASONS = _EXPLANATIONS.keys() - {Reason.CANCELLED}
 
 
 class Ending(Struct, frozen=True):
-    """How a run ends.
+    """End of a run, before its report.
 
     Arguments:
         error: what went wrong, or "".
@@ -68,7 +68,7 @@ class Ending(Struct, frozen=True):
 
 
 async def finish_run(run: RunContext, ending: Ending) -> Report:
-    """End what is in progress, request a summary if the reason allows one, and store the report."""
+    """End the open calls, request a summary if the reason allows one, and store the report."""
     await run.barrier.close()
     summary = ""
     if ending.is_summary_requested:
@@ -90,7 +90,10 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
 
 
 def _allows_summary(run: RunContext, ending: Ending) -> bool:
-    """Return whether the run may give a summary: after a limit, unless the model itself hangs, or on request."""
+    """Return whether the run may give a summary.
+
+    It may after a limit, unless the model itself hangs, and after `wrap_up`.
+    """
     if run.control.phase is Phase.CANCELLING:
         return False
     if run.control.phase is Phase.WRAPPING_UP:
@@ -99,7 +102,10 @@ def _allows_summary(run: RunContext, ending: Ending) -> bool:
 
 
 async def _request_summary(run: RunContext, ending: Ending) -> str:
-    """Request a summary in a turn without tools; "" if the model fails, is too slow, or is cancelled."""
+    """Request a summary in a turn without tools and return its text.
+
+    Returns "" if the model fails, is too slow, or is cancelled.
+    """
     if not ending.is_summary_requested:
         run.add_note(f"{_EXPLANATIONS[ending.reason]} {_SUMMARY_REQUEST}")
     run.control.phase = Phase.SUMMARISING
@@ -115,7 +121,7 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
 
 
 async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> None:
-    """Give every call without a result an error result, so that the conversation can continue (S7)."""
+    """Give each call without a result an error result, so that the conversation is valid (S7)."""
     for _, call in run.batch.open_calls():
         name = canonical_tool_name(call.name)
         outcome = CallOutcome(call.id, name, ToolResult(text, error=True), refused)

@@ -26,8 +26,9 @@ NEAR_LIMIT = (
 async def execute(run: RunContext) -> Report:
     """Execute a run to its end and return its report.
 
-    What happens inside the run becomes the reason of the report. Two things are raised: JournalError, at once;
-    and another fault of an adapter, out of a root run, after its report is stored.
+    What happens inside the run becomes the reason of the report. Two things are raised:
+    JournalError, at once; and another fault of an adapter, out of a root run, after its report is
+    stored.
     """
     ending = await _run_to_ending(run)
     run.control.end()

@@ -11,7 +11,7 @@ from .._core.messages import AssistantMessage
 from .call_batch import CallOutcome
 
 WARN_AFTER = 4
-"""Repeats of a turn, or of a pair of turns, before the model is warned; it is warned again after as many."""
+"""Repeats of a turn, or of a pair of turns, between two warnings to the model."""
 
 STOP_AFTER = 12
 """Repeats before the run ends with LOOP."""
@@ -34,7 +34,7 @@ class LoopDetector:
         self._turns: deque[Turn] = deque(maxlen=2 * STOP_AFTER)
 
     def add_turn(self, message: AssistantMessage, outcomes: Iterable[CallOutcome]) -> int:
-        """Add a turn and return how many times in a row it, or the last pair, has come; 1 if it is new."""
+        """Add a turn and return how often in a row it, or the last pair, has come; 1 if new."""
         texts: Mapping[str, str] = {outcome.call_id: outcome.result.text for outcome in outcomes}
         calls = tuple(
             (call.name, json.encode(call.arguments), hash(texts[call.id]))

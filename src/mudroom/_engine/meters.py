@@ -1,4 +1,4 @@
-"""Meters: what the runs of a session have spent, and which limit of a run or its ancestors is exceeded."""
+"""Meters: the spending and the time of runs, held against the limits of a run and its ancestors."""
 
 from __future__ import annotations
 

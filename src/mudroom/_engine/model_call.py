@@ -13,7 +13,10 @@ from .call_batch import CallBatch
 from .run_context import RunContext
 
 SILENCE_SECONDS = 150.0
-"""Seconds without a chunk after which the call is given up. Wires give up silent connections sooner and retry."""
+"""Seconds without a chunk after which the call is given up.
+
+Wires give up silent connections sooner and retry.
+"""
 
 FIRST_CHUNK_SECONDS = 300.0
 """Additional seconds for the first chunk: a request may wait for its turn at the provider."""
@@ -30,7 +33,8 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     Arguments:
         summary_reason: reason of the run's end; the turn then has no tools.
 
-    Raises ModelError after storing the failure, TimeoutError if the model sends nothing for too long.
+    Raises ModelError after storing the failure, TimeoutError if the model sends nothing for too
+    long.
     """
     recorder = run.recorder
     recorder.turn += 1

@@ -28,11 +28,13 @@ AssistantBlock = TextBlock | ThinkingBlock | ToolCallBlock
 
 
 def normalize_conversation(messages: Iterable[Message]) -> tuple[Message, ...]:
-    """Return the conversation with faults repaired that a provider would refuse; a valid one is unchanged.
+    """Return the conversation without faults that a provider would refuse.
 
-    User and assistant messages alternate, a user message comes first. User messages in a row become one,
-    the results first in the order of their calls. A result without a call is dropped; a call without a
-    result gets NO_RESULT.
+    A valid conversation is returned unchanged.
+
+    User and assistant messages alternate, a user message comes first. User messages in a row become
+    one, the results first in the order of their calls. A result without a call is dropped; a call
+    without a result gets NO_RESULT.
     """
     normalized: list[Message] = []
     user_blocks: list[TextBlock | ToolResultBlock] = []
@@ -90,7 +92,7 @@ def _merge_user_blocks(
 def _with_unique_ids(
     content: Sequence[AssistantBlock], ids: set[str]
 ) -> tuple[tuple[AssistantBlock, ...], list[tuple[str, ToolCallBlock]]]:
-    """Return the blocks with call ids that are new in the conversation, and the calls by their old ids."""
+    """Return the blocks with call ids new in the conversation, and the calls by their old ids."""
     blocks: list[AssistantBlock] = []
     calls: list[tuple[str, ToolCallBlock]] = []
     for block in content:

@@ -26,8 +26,8 @@ class Phase(Enum):
 class RunControl:
     """Phase of one run and the task that executes it.
 
-    A cancel of the task is delivered where the task waits, so the task is only cancelled in phases in
-    which its code handles that: RUNNING and SUMMARISING. What ends the run is never interrupted.
+    A cancel of the task is delivered where the task waits, so the task is only cancelled in phases
+    in which its code handles that: RUNNING and SUMMARISING. What ends the run is never interrupted.
     """
 
     def __init__(self) -> None:
@@ -39,7 +39,10 @@ class RunControl:
         self._task = task
 
     def wrap_up(self) -> bool:
-        """Stop the current work and have the run give a summary. Return False if it is ending already."""
+        """Stop the current work and have the run give a summary.
+
+        Return False if it is ending already.
+        """
         if self.phase is not Phase.RUNNING:
             return False
         self.phase = Phase.WRAPPING_UP

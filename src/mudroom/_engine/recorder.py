@@ -41,7 +41,8 @@ class Recorder:
     async def record(self, *events: StoredEvent) -> None:
         """Store events and those kept by `record_later`; then show them.
 
-        When this task is cancelled, the journal stores them nevertheless; the next `record` shows them.
+        When this task is cancelled, the journal stores them nevertheless; the next `record` shows
+        them.
         """
         unsaved = [*self._unsaved, *events]
         unshown = [*self._unshown, *events]

@@ -1,4 +1,4 @@
-"""Replay check: a recorded run tree executed again, without model and effects, must give the recorded events."""
+"""Replay check: a run tree executed again without model and effects must give the same events."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ class RecordedEvents:
         return [event for events in self._expected.values() for event in events if event.run]
 
     def _comparable(self, event: StoredEvent) -> str:
-        """Return an event as JSON without times and without the order in which parallel calls ended."""
+        """Return an event as JSON, without times and the order in which parallel calls ended."""
         fields: Any = msgspec.to_builtins(replace(event, at=0.0))
         fields.pop("seconds", None)
         report = fields.get("report", {})
@@ -201,7 +201,10 @@ def _join_transcripts(runs: Sequence[str], events: Sequence[StoredEvent]) -> tup
 
 
 def _order_key(event: Event) -> tuple[str, ...]:
-    """Return a key; events with the same key have a fixed order. Calls of a turn have none among them."""
+    """Return a key; events with the same key have a fixed order.
+
+    Calls of one turn have no order among them.
+    """
     if isinstance(event, ToolCallStarted):
         return event.run, "started", event.call.id
     if isinstance(event, ToolCallFinished | FileWriteIntended | PermissionDecided):

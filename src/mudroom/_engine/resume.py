@@ -177,7 +177,7 @@ def _descendant_events(run: RunContext) -> Iterator[StoredEvent]:
 
 
 def _worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredEvent]) -> float:
-    """Return the seconds in which the run or a descendant worked; time without a process does not count."""
+    """Return the seconds in which a process executed the run or a descendant."""
     moments = [(event.at, isinstance(event, RunResumed)) for event in events]
     moments += [(event.at, False) for event in descendants]
     moments.sort()

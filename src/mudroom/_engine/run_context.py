@@ -1,4 +1,7 @@
-"""RunContext: the objects of one run. It is built from a brief, so nothing of another run can leak into it."""
+"""RunContext: the objects of one run.
+
+It is built from a brief, so nothing of another run can leak into it.
+"""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         redact: removes secrets from tool results.
         mark_report: marks a child's report that looks like a prompt injection.
         past_events: events of runs that an earlier process left unfinished, by run id.
-        watchers: called with each event in order, once it is stored or nothing depends on it, and with
-            deltas. They must not raise or wait.
+        watchers: called with each event in order, once it is stored or nothing depends on it, and
+            with deltas. They must not raise or wait.
         meters: meters of the running runs.
     """
 

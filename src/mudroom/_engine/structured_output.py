@@ -12,7 +12,10 @@ from .._core.agents import Output
 from .._core.tools import Effect, Tool, ToolResult
 
 EMIT_TOOL = "self.emitvalue"
-"""Name of the tool (seed 004). Wires that do not allow the dot send another name and map it back."""
+"""Name of the tool (seed 004).
+
+Wires that do not allow the dot send another name and map it back.
+"""
 
 MAX_ERRORS = 3
 """Number of wrong values after which a further one ends the run."""
@@ -29,7 +32,8 @@ class OutputCollector:
     """Values that one run has emitted.
 
     Arguments:
-        expected: the declared outputs by name. If empty, nothing is required and everything is allowed.
+        expected: the declared outputs by name. If empty, nothing is required and everything is
+            allowed.
     """
 
     def __init__(self, expected: Mapping[str, Output]) -> None:

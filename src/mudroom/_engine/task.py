@@ -1,6 +1,6 @@
-"""The task tool: makes the brief of a child, allocates its budget, runs it on the worker, returns its report.
+"""The task tool: starts a child run on the worker and returns its report.
 
-No other file creates child runs.
+It makes the brief and allocates the budget. No other file creates child runs.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from .call_context import CallContext
 from .child_report import format_report
 from .run_context import RunContext
 
-_DESCRIPTION = """\
-Give a self-contained piece of work to a child agent with a clean context of its own. Use it for research, analysis or any work \
-whose intermediate output you need not see: the child reads and runs things, only its final report comes back. It knows nothing \
-of this conversation, so put all it needs into the prompt. Several calls in one answer run at the same time.
-Agents:
-"""
+_DESCRIPTION = (
+    "Give a self-contained piece of work to a child agent with a clean context of its own. "
+    "Use it for research, analysis or any work whose intermediate output you need not see: "
+    "the child reads and runs things, only its final report comes back. It knows nothing of this "
+    "conversation, so put all it needs into the prompt. "
+    "Several calls in one answer run at the same time.\nAgents:\n"
+)
 
 _MAX_DESCRIPTION = 60
 """Characters of the prompt that serve as description where the call gives none."""
@@ -71,7 +72,10 @@ def task_tool(agents: Mapping[str, Agent]) -> Tool:
 def narrow_tools(
     tools: Iterable[str], patterns: Iterable[str] | None, *, depth: int
 ) -> tuple[str, ...]:
-    """Return the tools that an agent's patterns select from its parent's; `task` only if depth is left."""
+    """Return the tools that an agent's patterns select from its parent's.
+
+    `task` is among them only if depth is left.
+    """
     return select_tools([name for name in tools if name != "task" or depth > 0], patterns)
 
 

@@ -1,4 +1,4 @@
-"""Tool calls of one answer: look up, check, approve, then intent, act, result; in parallel where that is safe."""
+"""Tool calls of one answer: look up, check, approve, run; in parallel where that is safe."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ _SPILL_NOTICE_CHARACTERS = 400
 """Characters of OUTPUT_CAP reserved for the notice between head and tail."""
 
 QUICK_SECONDS = 1.0
-"""Results of pure tools that took at most this long are stored with the next record; after a crash the
-call runs again (S3). Slower results are stored at once."""
+"""Limit up to which results of pure tools are stored with the next record, slower ones at once.
+
+After a crash the quick call runs again (S3).
+"""
 
 ALL_LANES = "*"
 """Key of a call that may change anything."""
@@ -119,7 +121,10 @@ def _refuse(call: ToolCallBlock, tool: Tool | None, text: str) -> PreparedCall:
 
 
 def _lane(prepared: PreparedCall) -> str | None:
-    """Return the key that a call shares with those it must not run beside; None if it may always run."""
+    """Return the key that a call shares with those it must not run beside.
+
+    None means that it may always run.
+    """
     tool = prepared.tool
     if tool is None or prepared.refusal or tool.effect is Effect.PURE:
         return None
@@ -205,7 +210,10 @@ async def _record_outcome(
 
 
 async def _check_permission(run: RunContext, prepared: PreparedCall) -> ToolResult | None:
-    """Return an error result if a rule, the mode or the approver denies the call. Store the decision."""
+    """Return an error result if a rule, the mode or the approver denies the call.
+
+    Store the decision.
+    """
     if prepared.tool is None:
         return None
     verdict = run.services.policy.judge(
@@ -288,7 +296,10 @@ def redact_result(run: RunContext, result: ToolResult) -> ToolResult:
 
 
 def cap_result(context: CallContext, result: ToolResult) -> ToolResult:
-    """Return the result with at most OUTPUT_CAP characters: head and tail. The whole text is in a spill file."""
+    """Return the result with at most OUTPUT_CAP characters: head and tail.
+
+    The whole text is in a spill file.
+    """
     text = result.text
     if len(text) <= OUTPUT_CAP:
         return result

@@ -1,6 +1,7 @@
 """Worker of this process: each run is one asyncio task.
 
-A limit per depth of the run tree bounds the children that run at once, so no run waits for its own child.
+A limit per depth of the run tree bounds the children that run at once, so no run waits for its own
+child.
 """
 
 from __future__ import annotations

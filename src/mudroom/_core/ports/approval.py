@@ -87,5 +87,5 @@ class Policy(Protocol):
         ...
 
     def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
-        """Return the workspace as a tool of a run may see it: unreadable files do not exist there."""
+        """Return the workspace as a tool of a run may see it, without the files it may not read."""
         ...

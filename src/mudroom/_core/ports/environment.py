@@ -33,8 +33,8 @@ class Sandbox(Protocol):
     ) -> CommandResult:
         """Run a bash command in the workspace.
 
-        Returns when the command's own process ends, or after the timeout; all descendants are killed first.
-        A cancel kills them, too.
+        Returns when the command's own process ends, or after the timeout; all descendants are
+        killed first. A cancel kills them, too.
 
         Arguments:
             timeout: seconds.
@@ -85,7 +85,10 @@ class Workspace(Protocol):
         ...
 
     def replace(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
-        """Write a whole file atomically and create missing folders. Return True if the file is new."""
+        """Write a whole file atomically and create missing folders.
+
+        Return True if the file is new.
+        """
         ...
 
     def sweep(self, path: str) -> None:

@@ -31,7 +31,8 @@ class Journal(Protocol):
     async def append(self, *events: StoredEvent) -> None:
         """Append events in order; they are durable when this returns.
 
-        If the caller is cancelled while it waits, the events are recorded nevertheless, before later ones.
+        If the caller is cancelled while it waits, the events are recorded nevertheless, before
+        later ones.
 
         Raises JournalError; then none of the events is stored.
         """

@@ -56,8 +56,8 @@ class ModelConversation(Protocol):
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Request the next answer: yield chunks and retries, then exactly one AssistantMessage.
 
-        An answer that is cut off is requested again as a whole. The engine gives up after 150 s without
-        a chunk (450 s before the first chunk and after the delay of a retry).
+        An answer that is cut off is requested again as a whole. The engine gives up after 150 s
+        without a chunk (450 s before the first chunk and after the delay of a retry).
 
         Arguments:
             tools: False forbids tool calls in this answer; the bytes before it stay the same.

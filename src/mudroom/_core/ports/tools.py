@@ -39,7 +39,10 @@ class ToolContext(Protocol):
 
     @property
     def redact(self) -> Callable[[str], str]:
-        """Function that removes secrets from a text. The engine redacts results; tools redact spill files."""
+        """Function that removes secrets from a text.
+
+        The engine redacts results; tools redact spill files.
+        """
         ...
 
     def spill_path(self, name: str) -> str:

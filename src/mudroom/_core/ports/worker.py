@@ -1,8 +1,8 @@
 """Worker port: starts runs, in this process, in other processes, or in a cluster.
 
 All that crosses the port can be serialised with msgspec: Brief, Grant and Report. A worker in
-another process needs these services of the session's process: append to the journal, past events of a
-run, approval requests, charges to the run's account, and live events for the watchers.
+another process needs these services of the session's process: append to the journal, past events of
+a run, approval requests, charges to the run's account, and live events for the watchers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ class RunHandle(Protocol):
         ...
 
     def send(self, text: str) -> bool:
-        """Send a text of the user to the run, for its next request. Return False if it is ending."""
+        """Send a text of the user to the run, for its next request.
+
+        Return False if it is ending.
+        """
         ...
 
     def wrap_up(self) -> bool:
@@ -36,7 +39,8 @@ class RunHandle(Protocol):
     async def report(self) -> Report:
         """Wait for the end of the run and return its report.
 
-        If the waiting task is cancelled, the run is cancelled, too; CancelledError is raised after its end.
+        If the waiting task is cancelled, the run is cancelled, too; CancelledError is raised after
+        its end.
 
         Raises JournalError, and faults of adapters in a root run.
         """
