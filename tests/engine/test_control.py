@@ -60,7 +60,7 @@ async def test_a_word_reaches_a_run_with_its_next_results(stage: Any) -> None:
         await run
     result, word = stage.model.requests[1].messages[-1].content
     assert (result.text, word.text) == ("waited", "look in the cellar too")
-    assert [event.origin for event in stage.events if isinstance(event, NoteInjected)] == ["person"]
+    assert [event.origin for event in stage.events if isinstance(event, NoteInjected)] == ["user"]
 
 
 async def test_a_word_that_comes_with_the_last_answer_is_still_heard(stage: Any) -> None:

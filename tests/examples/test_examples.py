@@ -101,7 +101,9 @@ async def test_events_reach_a_web_page_as_they_happen(tmp_path: Path) -> None:
         if line.startswith("data: ")
     ]
     assert (kinds[0], kinds[-1]) == ("session_opened", "session_closed")
-    assert {"run_started", "turn_started", "delta", "call_started", "run_finished"} <= set(kinds)
+    assert {"run_started", "turn_started", "delta", "tool_call_started", "run_finished"} <= set(
+        kinds
+    )
     assert "pytest" in stream
 
 

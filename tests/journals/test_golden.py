@@ -1,5 +1,6 @@
-"""The journal of every released version opens, shows and goes on."""
+"""Golden journals of every record version: they open, show, resume and replay."""
 
+import re
 import shutil
 import sqlite3
 from pathlib import Path
@@ -8,52 +9,101 @@ import pytest
 from click.testing import CliRunner
 
 from mudroom import AssistantMessage, Reason, Session
-from mudroom._core.events import RunFinished
-from mudroom._version import __version__
+from mudroom._core.events import RunFinished, SessionOpened
 from mudroom.cli.commands.root import COMMANDS
 from mudroom.errors import JournalNewer
+from mudroom.journals.encoding import decode, encode
 from mudroom.journals.sqlite.reader import open_reader
-from mudroom.journals.sqlite.repair import check_journal
+from mudroom.journals.sqlite.repair import check_journal, repair_journal
+from mudroom.journals.sqlite.schema import SCHEMA_VERSION
+from mudroom.journals.version_1 import EVENT_TAGS, upgrade
 from mudroom.models.scripted import Request, ScriptedModel
+from mudroom.testing.sample_events import every_event
 
-GOLDEN = sorted(Path(__file__).with_name("golden").glob("*.db"))
+GOLDEN = Path(__file__).with_name("golden")
+VERSIONS = [1, 2]
 ID = "00000000-0000-4000-8000-000000000001"
 
 
 def answer(request: Request) -> str:
-    return f"answer {sum(isinstance(message, AssistantMessage) for message in request.messages)}"
+    count = sum(isinstance(message, AssistantMessage) for message in request.messages)
+    return f"answer {count}"
 
 
-@pytest.fixture(params=GOLDEN, ids=lambda path: path.stem)
+@pytest.fixture(params=VERSIONS, ids=lambda version: f"version {version}")
 def home(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     folder = tmp_path / "home" / "sessions"
     folder.mkdir(parents=True)
-    shutil.copy(request.param, folder / f"{ID}.db")
+    shutil.copy(GOLDEN / f"version-{request.param}.db", folder / f"{ID}.db")
     return tmp_path / "home"
 
 
-def test_this_version_has_its_golden_journal() -> None:
-    assert __version__ in [path.stem for path in GOLDEN], "scripts/golden records it"
+def journal_of(home: Path) -> Path:
+    return home / "sessions" / f"{ID}.db"
 
 
-def test_it_opens_and_is_whole(home: Path) -> None:
-    record = open_reader(home / "sessions" / f"{ID}.db")
-    assert record.meta.session == ID and record.meta.program and len(list(record.read())) > 20
-    assert check_journal(record.path).lost == ()
+def run_command(home: Path, *words: str) -> str:
+    environ = {"MUDROOM_HOME": str(home), "HOME": str(home)}
+    result = CliRunner(env=environ).invoke(COMMANDS[words[0]], words[1:])
+    assert result.exception is None, result.output
+    return result.output
 
 
-def test_it_shows(home: Path) -> None:
-    ran = CliRunner(env={"MUDROOM_HOME": str(home), "HOME": str(home)}).invoke(
-        COMMANDS["show"], ["last", "--no-color"]
-    )
-    assert ran.exception is None, ran.output
-    assert all(
-        words in ran.output
-        for words in ("the first answer", "1.1.1", "2.1.1", "unfinished", "SECOND")
-    )
+def test_each_record_version_has_its_golden_files() -> None:
+    assert VERSIONS[-1] == SCHEMA_VERSION, "scripts/golden records it"
+    assert sorted(path.name for path in GOLDEN.iterdir()) == [
+        f"version-{version}.{suffix}" for version in VERSIONS for suffix in ("db", "jsonl")
+    ]
 
 
-async def test_it_goes_on(home: Path) -> None:
+@pytest.mark.parametrize("version", VERSIONS)
+def test_each_event_of_each_version_is_read(version: int) -> None:
+    lines = (GOLDEN / f"version-{version}.jsonl").read_bytes().splitlines()
+    assert tuple(decode(upgrade(line)) for line in lines) == every_event()
+
+
+def test_the_current_version_is_written_as_its_golden_file() -> None:
+    lines = (GOLDEN / f"version-{SCHEMA_VERSION}.jsonl").read_bytes().splitlines()
+    assert [encode(event) for event in every_event()] == lines
+    assert [upgrade(line) for line in lines] == lines
+
+
+def test_no_tag_means_an_event_in_one_version_and_another_in_the_next() -> None:
+    tags = {decode(line).__struct_config__.tag for line in map(encode, every_event())}
+    assert tags >= set(EVENT_TAGS.values()) and tags.isdisjoint(EVENT_TAGS)
+
+
+def test_it_opens_and_is_intact(home: Path) -> None:
+    reader = open_reader(journal_of(home))
+    assert reader.meta.session == ID and reader.meta.program
+    assert len(list(reader.read())) > 20
+    assert check_journal(reader.path).lost == ()
+
+
+def test_its_json_is_of_the_current_version(home: Path) -> None:
+    reader = open_reader(journal_of(home))
+    events = [decode(body) for _, body in reader.read_json()]
+    assert events == list(reader.read())
+    tags = ("tool_call_started", "run_started")
+    wanted = [event for event in events if event.__struct_config__.tag in tags]
+    assert [decode(body) for _, body in reader.read_json(tags=tags)] == wanted
+
+
+def test_it_is_shown(home: Path) -> None:
+    output = run_command(home, "show", "last", "--no-color")
+    for text in ("the first answer", "1.1.1", "2.1.1", "unfinished", "SECOND"):
+        assert text in output
+
+
+def test_it_is_exported(home: Path, tmp_path: Path) -> None:
+    fixture = tmp_path / "fixture.jsonl"
+    run_command(home, "record", str(fixture), ID[:8])
+    events = [decode(line) for line in fixture.read_bytes().splitlines()]
+    assert events == list(open_reader(journal_of(home)).read())
+
+
+async def test_it_is_resumed_and_stays_readable(home: Path) -> None:
+    before = list(open_reader(journal_of(home)).read())
     async with Session(
         model=ScriptedModel(answer), home=str(home), resume=ID, sandbox="off"
     ) as session:
@@ -61,17 +111,33 @@ async def test_it_goes_on(home: Path) -> None:
         report = await session.resume_unfinished()
         assert report is not None and report.reason is Reason.GOAL and report.calls == {"task": 1}
         assert (await session.run("THIRD")).text == "answer 4"
-    events = open_reader(home / "sessions" / f"{ID}.db").read()
-    told = [event.report.text for event in events if isinstance(event, RunFinished)]
-    assert told == ["seen", "the first answer", "answer 1", "answer 3", "answer 4"]
+    events = list(open_reader(journal_of(home)).read())
+    assert events[: len(before)] == before
+    assert isinstance(events[len(before)], SessionOpened)
+    texts = [event.report.text for event in events if isinstance(event, RunFinished)]
+    assert texts == ["seen", "the first answer", "answer 1", "answer 3", "answer 4"]
+    assert check_journal(journal_of(home)).lost == ()
 
 
-def test_a_newer_schema_is_refused_politely(home: Path) -> None:
-    path = home / "sessions" / f"{ID}.db"
+def test_it_is_repaired(home: Path) -> None:
+    path = journal_of(home)
+    before = list(open_reader(path).read())
     connection = sqlite3.connect(path)
-    connection.execute("PRAGMA user_version = 2")
+    connection.execute("UPDATE events SET crc = crc + 1 WHERE type = 'session_closed' OR seq = 3")
+    connection.commit()
+    connection.close()
+    assert repair_journal(path, cwd="/").lost == ((3, 3),)
+    events = list(open_reader(path).read())
+    assert [event for event in events if event in before] == before[:2] + before[3:]
+
+
+def test_a_newer_version_is_refused_and_left_unchanged(home: Path) -> None:
+    path = journal_of(home)
+    connection = sqlite3.connect(path)
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION + 1}")
     connection.close()
     before = path.read_bytes()
-    with pytest.raises(JournalNewer, match=r"schema 2.*knows 1.*Use a newer mudroom"):
+    expected = f"schema {SCHEMA_VERSION + 1}; this program knows {SCHEMA_VERSION}"
+    with pytest.raises(JournalNewer, match=rf"{re.escape(expected)}.*Use a newer mudroom"):
         open_reader(path)
     assert path.read_bytes() == before

@@ -253,7 +253,7 @@ async def test_what_is_recorded_while_one_looks_comes_at_once(tmp_path: Path) ->
 
 
 def _told(text: str) -> dict[str, Any]:
-    return {"type": "told", "at": 1.0, "run": "1", "text": text}
+    return {"type": "note_injected", "at": 1.0, "run": "1", "text": text}
 
 
 WRITER = """

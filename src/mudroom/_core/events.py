@@ -65,15 +65,15 @@ class RunStarted(Event, frozen=True, tag="run_started"):
     brief: Brief
 
 
-class RunResumed(Event, frozen=True, tag="resumed"):
+class RunResumed(Event, frozen=True, tag="run_resumed"):
     """The run continues from its last recorded step, in another process than before."""
 
 
-class NoteInjected(Event, frozen=True, tag="told"):
+class NoteInjected(Event, frozen=True, tag="note_injected"):
     """Text for the model beside its prompt and tool results.
 
     Arguments:
-        origin: sender of the text: "engine", "person" (the user) or "parent".
+        origin: sender of the text: "engine", "user" or "parent".
     """
 
     text: str
@@ -109,7 +109,7 @@ class TurnFailed(Event, frozen=True, tag="turn_failed"):
     transient: bool = False
 
 
-class ModelCallRetried(Event, frozen=True, tag="retried"):
+class ModelCallRetried(Event, frozen=True, tag="model_call_retried"):
     """A model call failed and is repeated after a delay.
 
     Arguments:
@@ -123,13 +123,13 @@ class ModelCallRetried(Event, frozen=True, tag="retried"):
     error: str = ""
 
 
-class ToolCallStarted(Event, frozen=True, tag="call_started"):
+class ToolCallStarted(Event, frozen=True, tag="tool_call_started"):
     """The intent to run a tool call."""
 
     call: ToolCallBlock
 
 
-class FileWriteIntended(Event, frozen=True, tag="changing"):
+class FileWriteIntended(Event, frozen=True, tag="file_write_intended"):
     """A tool call is about to change a file.
 
     Arguments:
@@ -142,7 +142,7 @@ class FileWriteIntended(Event, frozen=True, tag="changing"):
     after: str
 
 
-class PermissionDecided(Event, frozen=True, tag="judged"):
+class PermissionDecided(Event, frozen=True, tag="permission_decided"):
     """A tool call was denied by a rule or the mode, or the approver was asked.
 
     Arguments:
@@ -163,7 +163,7 @@ class PermissionDecided(Event, frozen=True, tag="judged"):
     part: str = ""
 
 
-class ToolCallFinished(Event, frozen=True, tag="call_finished"):
+class ToolCallFinished(Event, frozen=True, tag="tool_call_finished"):
     """The result of a tool call.
 
     Arguments:

@@ -38,7 +38,7 @@ class ThinkingBlock(Struct, frozen=True, tag="thinking", omit_defaults=True):
     redacted: str = ""
 
 
-class ToolCallBlock(Struct, frozen=True, tag="call", omit_defaults=True):
+class ToolCallBlock(Struct, frozen=True, tag="tool_call", omit_defaults=True):
     """One tool call that a model asks for.
 
     Arguments:
@@ -57,7 +57,7 @@ class ToolCallBlock(Struct, frozen=True, tag="call", omit_defaults=True):
     signature: str = ""
 
 
-class ToolResultBlock(Struct, frozen=True, tag="result", omit_defaults=True):
+class ToolResultBlock(Struct, frozen=True, tag="tool_result", omit_defaults=True):
     """Result of one tool call, as the model reads it.
 
     Example:
@@ -122,9 +122,7 @@ class UserMessage(Struct, frozen=True, tag="user"):
     content: tuple[TextBlock | ToolResultBlock, ...]
 
 
-class AssistantMessage(
-    Struct, frozen=True, tag="assistant", omit_defaults=True, rename={"stop_reason": "stop"}
-):
+class AssistantMessage(Struct, frozen=True, tag="assistant", omit_defaults=True):
     """One complete answer of a model.
 
     Arguments:

@@ -181,7 +181,7 @@ class _Reader:
         text = extract_text(content)
         if text.strip():
             is_typed = row["type"] == "user" and not row.get("isMeta")
-            origin = "person" if is_typed and not is_injected_text(text) else "engine"
+            origin = "user" if is_typed and not is_injected_text(text) else "engine"
             run.add_note(at, text, origin)
 
     def _find_child(self, call: ToolCallBlock, agent_by_call: dict[str, str]) -> _ChildLog | None:

@@ -168,7 +168,7 @@ def _add_response_item(run: RunBuilder, payload: Row, kind: str, at: float) -> N
             run.add_answer(at, [TextBlock(text)])
         else:
             is_typed = payload.get("role") == "user" and not is_injected_text(text)
-            run.add_note(at, text, "person" if is_typed else "engine")
+            run.add_note(at, text, "user" if is_typed else "engine")
     elif kind == "reasoning":
         summary = payload.get("summary")
         redacted = "" if as_objects(summary) else "withheld"

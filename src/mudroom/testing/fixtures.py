@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
-
-from .._core.events import StoredEvent
 from .._engine.replay_check import recorded_conversations
+from ..journals.encoding import decode
+from ..journals.version_1 import upgrade
 from ..models.replay_model import ReplayModel
 
 
@@ -25,5 +24,5 @@ def load_replay_model(path: str | Path) -> ReplayModel:
             report = await session.run("the recorded prompt")
     """
     lines = Path(path).read_bytes().splitlines()
-    events = [msgspec.json.decode(line, type=StoredEvent) for line in lines if line.strip()]
+    events = [decode(upgrade(line)) for line in lines if line.strip()]
     return ReplayModel(recorded_conversations(events), name=f"replay:{Path(path).name}")

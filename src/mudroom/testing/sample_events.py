@@ -146,7 +146,7 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
             turn=1,
             prompt_id=prompt_id,
             text="All calls failed: try another way.",
-            origin="person",
+            origin="user",
         ),
         TurnStarted(at=at, run=run, turn=2, prompt_id=prompt_id, grace=Reason.MAX_TURNS),
         ModelCallRetried(

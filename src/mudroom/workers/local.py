@@ -43,7 +43,7 @@ class LocalRunHandle:
         """Send a text of the user to the run. Return False if it waits for a place or is ending."""
         if self.run is None or self._control.phase is not Phase.RUNNING:
             return False
-        self.run.add_note(text, origin="person")
+        self.run.add_note(text, origin="user")
         return True
 
     def wrap_up(self) -> bool:

@@ -62,7 +62,7 @@ class ScrollbackWriter:
                 self._calls[event.call.id] = event.call
             case ToolCallFinished():
                 self._write_call(event)
-            case NoteInjected(origin="person" | "parent"):
+            case NoteInjected(origin="user" | "parent"):
                 text = f"  {self._scrollback.glyphs.arrow}{sanitize(event.text)}"
                 self._scrollback.write_lines([(text, "cyan")])
             case RunFinished():

@@ -11,6 +11,7 @@ from zlib import crc32
 
 from ..._core.events import StoredEvent
 from ...errors import JournalDamaged
+from .. import version_1
 from ..encoding import decode
 from .errors import REPAIR_REMEDY, translate_errors
 from .schema import JournalMeta, connect_briefly, connect_reader, read_meta
@@ -31,19 +32,20 @@ class SqliteReader:
                 for seq, body, crc in connection.execute(
                     "SELECT seq, body, crc FROM events ORDER BY seq"
                 ):
-                    yield _decode_row(self.path, done + 1, seq, body, crc)
+                    yield _decode_row(self.path, self.meta, done + 1, seq, body, crc)
                     done += 1
             except sqlite3.DatabaseError as error:
                 raise self._damage(f"record {done + 1} cannot be read: {error}") from error
 
     def read_json(self, *, after: int = 0, tags: Sequence[str] = ()) -> Iterator[tuple[int, bytes]]:
-        """Yield number and JSON of the events after number `after`, as they were written.
+        """Yield number and JSON of the events after number `after`, in the current version.
 
         Arguments:
             tags: tags of the wanted event types; () is all of them.
 
         Raises JournalDamaged at the first damaged or missing record.
         """
+        tags = [*tags, *(old for old, new in version_1.EVENT_TAGS.items() if new in tags)]
         type_filter = f" AND type IN ({', '.join('?' * len(tags))})" if tags else ""
         query = f"SELECT seq, body, crc FROM events WHERE seq > ?{type_filter} ORDER BY seq"
         last = after
@@ -54,7 +56,7 @@ class SqliteReader:
                         raise self._damage(f"record {seq} is damaged")
                     if not tags and seq != last + 1:
                         raise self._damage(f"record {last + 1} is missing")
-                    yield seq, body
+                    yield seq, version_1.upgrade(body) if seq <= self.meta.last_version_1 else body
                     last = seq
             except sqlite3.DatabaseError as error:
                 raise self._damage(f"a record after {last} cannot be read: {error}") from error
@@ -76,10 +78,12 @@ def read_header(path: Path) -> tuple[JournalMeta, StoredEvent | None]:
         meta = read_meta(connection, path)
         query = "SELECT seq, body, crc FROM events ORDER BY seq LIMIT 1"
         row = connection.execute(query).fetchone()
-        return meta, _decode_row(path, 1, *row) if row else None
+        return meta, _decode_row(path, meta, 1, *row) if row else None
 
 
-def _decode_row(path: Path, expected: int, seq: int, body: Any, crc: int) -> StoredEvent:
+def _decode_row(
+    path: Path, meta: JournalMeta, expected: int, seq: int, body: Any, crc: int
+) -> StoredEvent:
     where = str(path)
     if seq != expected:
         message = f"record {expected} is missing"
@@ -87,7 +91,7 @@ def _decode_row(path: Path, expected: int, seq: int, body: Any, crc: int) -> Sto
     if not isinstance(body, bytes) or crc32(body) != crc:
         raise JournalDamaged(f"record {seq} is damaged", where=where, remedy=REPAIR_REMEDY)
     try:
-        return decode(body)
+        return decode(version_1.upgrade(body) if seq <= meta.last_version_1 else body)
     except ValueError as error:
         message = f"record {seq} is no event: {error}"
         raise JournalDamaged(message, where=where, remedy=REPAIR_REMEDY) from error

@@ -16,6 +16,7 @@ from ..._core.agents import Agent, Brief, Reason, Report
 from ..._core.budgets import Budget
 from ..._core.events import RunFinished, RunStarted, SessionOpened, StoredEvent, TurnFinished
 from ...errors import JournalDamaged
+from .. import version_1
 from ..encoding import decode, encode, replace_surrogates
 from .errors import translate_errors
 from .lock import lock, unlock
@@ -93,7 +94,8 @@ def _recover_events(path: Path) -> dict[int, StoredEvent]:
     events: dict[int, StoredEvent] = {}
     for seq, body in recover_records(path).items():
         try:
-            events[seq] = decode(body)
+            # The version of the record may be lost, so each event is treated as one of version 1.
+            events[seq] = decode(version_1.upgrade(body))
         except ValueError:
             continue
     return events

@@ -19,13 +19,16 @@ from .errors import REPAIR_REMEDY, translate_errors
 from .private_files import make_private_file
 from .store import remove_half_created
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Version of the tables and of the events in them. `version_1` reads events of version 1."""
+
 _APPLICATION_ID = 0x6D756472
 _TABLES = (
     "CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL) WITHOUT ROWID",
     "CREATE TABLE events (seq INTEGER PRIMARY KEY, run TEXT NOT NULL, type TEXT NOT NULL, "
     "body BLOB NOT NULL, crc INTEGER NOT NULL)",
 )
+_MAX_NUMBER = (1 << 63) - 1
 _LOCK_TIMEOUT = 30.0
 """Seconds SQLite waits for another connection's lock."""
 
@@ -37,12 +40,14 @@ class JournalMeta(Struct, frozen=True, kw_only=True):
         created: seconds since 1970.
         program: version of mudroom that created it.
         name: name given by the user, "" for none.
+        last_version_1: number of the last event of record version 1, 0 for none.
     """
 
     session: str
     created: float
     program: str
     name: str = ""
+    last_version_1: int = 0
 
 
 def connect_writer(
@@ -66,6 +71,7 @@ def connect_writer(
         connection.execute("PRAGMA journal_mode = WAL")
         # An unwritable file fails here, not at the first event.
         connection.execute("BEGIN IMMEDIATE")
+        _upgrade_schema(connection)
         connection.execute("COMMIT")
         return connection, meta
     except BaseException:
@@ -121,6 +127,7 @@ def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> 
             created=float(values["created"]),
             program=values["program"],
             name=values.get("name", ""),
+            last_version_1=_MAX_NUMBER if schema == 1 else int(values.get("last_version_1", 0)),
         )
     except (KeyError, ValueError) as error:
         message = "the journal does not name its session"
@@ -186,6 +193,16 @@ def _write_schema(connection: sqlite3.Connection, session: str) -> None:
         "program": __version__,
     }
     connection.executemany("INSERT INTO meta VALUES (?, ?)", meta.items())
+
+
+def _upgrade_schema(connection: sqlite3.Connection) -> None:
+    """Make a file of version 1 one of the current version. Its events stay as they are; new ones are of this version."""
+    if connection.execute("PRAGMA user_version").fetchone()[0] != 1:
+        return
+    last = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
+    values = {"schema": str(SCHEMA_VERSION), "last_version_1": str(last)}
+    connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+    connection.execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
 
 def _open_copy(path: Path, log: Path) -> sqlite3.Connection:

@@ -90,19 +90,14 @@ const conversationBlocks = (fold, run, turn, own = false) => {
 const historyBlocks = (history) =>
   history.flatMap((message) =>
     message.content.map((each) => {
-      const text = each.type === "call" ? JSON.stringify(each.arguments) : each.text;
-      return {
-        ...makeBlock(
-          each.type === "text" && message.type === "user"
-            ? "prompt"
-            : each.type === "text"
-              ? "answer"
-              : each.type,
-          "earlier in the conversation",
-          text,
-        ),
-        past: true,
+      const text = each.type === "tool_call" ? JSON.stringify(each.arguments) : each.text;
+      const kinds = {
+        text: message.type === "user" ? "prompt" : "answer",
+        tool_call: "call",
+        tool_result: "result",
       };
+      const kind = kinds[each.type] ?? each.type;
+      return { ...makeBlock(kind, "earlier in the conversation", text), past: true };
     }),
   );
 

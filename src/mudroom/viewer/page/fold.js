@@ -151,9 +151,9 @@ const addText = (sums, text) => {
 };
 
 const HANDLERS = {
-  resumed: (_, run, event) => addItem(run, { kind: "resumed", turn: run.turn, at: event.at }),
+  run_resumed: (_, run, event) => addItem(run, { kind: "resumed", turn: run.turn, at: event.at }),
 
-  told: (_, run, event) =>
+  note_injected: (_, run, event) =>
     addItem(run, {
       kind: "note",
       turn: event.turn ?? run.turn,
@@ -187,7 +187,7 @@ const HANDLERS = {
       };
   },
 
-  retried: (fold, run, event) => {
+  model_call_retried: (fold, run, event) => {
     fold.retries++;
     run.retries++;
     run.marks.push({
@@ -224,7 +224,7 @@ const HANDLERS = {
       Object.assign(step, {
         usage,
         seconds: event.seconds ?? 0,
-        stop: message.stop ?? "end",
+        stop: message.stop_reason ?? "end",
         model: message.model ?? "",
       }),
     );
@@ -236,8 +236,9 @@ const HANDLERS = {
     }
     if (step.growth) fold.growth.push(Object.assign(step.growth, { input: usage.input }));
     for (const block of message.content) {
-      const item = { kind: block.type, turn: step.turn, at: event.at };
-      if (block.type !== "call")
+      const kind = block.type === "tool_call" ? "call" : block.type;
+      const item = { kind, turn: step.turn, at: event.at };
+      if (block.type !== "tool_call")
         addItem(run, Object.assign(item, { text: block.text, redacted: Boolean(block.redacted) }));
       else
         run.calls.set(
@@ -258,7 +259,7 @@ const HANDLERS = {
     }
   },
 
-  call_started: (_, run, event) => {
+  tool_call_started: (_, run, event) => {
     const known = run.calls.get(event.call.id);
     const item =
       known ??
@@ -282,12 +283,12 @@ const HANDLERS = {
     run.state = workingState(run);
   },
 
-  changing: (_, run, event) => {
+  file_write_intended: (_, run, event) => {
     const item = run.calls.get(event.call_id);
     if (item) markChanged(item).changed.push(event.path);
   },
 
-  call_finished: (fold, run, event) => {
+  tool_call_finished: (fold, run, event) => {
     const item = run.calls.get(event.call_id);
     if (!item) return;
     const again = item.result !== null;

@@ -50,7 +50,7 @@ const ITEM_RENDERERS = {
     h(
       "div",
       { class: "notice" },
-      h("b", null, item.origin === "person" ? "you" : item.origin),
+      h("b", null, item.origin === "user" ? "you" : item.origin),
       h("span", null, sanitize(item.text)),
     ),
 
