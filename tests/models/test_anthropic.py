@@ -1,4 +1,4 @@
-"""The Messages wire: what goes out byte for byte, what comes in only when it is whole."""
+"""Tests of the Anthropic wire: request bodies byte for byte, and complete answers only."""
 
 import itertools
 import json
@@ -59,7 +59,7 @@ def sent(
 
 
 def blocks(message: Message) -> list[dict[str, Any]]:
-    """How one message is sent, without the cache mark."""
+    """Return one message as it is sent, without the cache mark."""
     wired = sent(user_message("x"), message)["messages"][1:]
     return [
         {key: value for key, value in block.items() if key != "cache_control"}
@@ -124,7 +124,7 @@ def test_a_request_as_it_is_sent() -> None:
     ]
 
 
-def test_each_body_is_a_byte_exact_extension_of_the_one_before() -> None:
+def test_each_body_extends_the_previous_one_byte_for_byte() -> None:
     chat, bodies = model().start_conversation(SETUP), list[bytes]()
     head = len(chat.build_body()) - len(b"]}")
     for message in CONVERSATION:
@@ -135,7 +135,7 @@ def test_each_body_is_a_byte_exact_extension_of_the_one_before() -> None:
         assert after.startswith(before.removesuffix(b"]}"))
 
 
-def test_siblings_share_tools_and_system_byte_for_byte() -> None:
+def test_conversations_with_the_same_config_share_their_prefix() -> None:
     heads = set[bytes]()
     for prompt in ("one", "another"):
         chat = model().start_conversation(
@@ -153,7 +153,7 @@ def test_forbidding_calls_changes_nothing_before_the_messages_end() -> None:
     assert forbidden == free.removesuffix(b"}") + b',"tool_choice":{"type":"none"}}'
 
 
-def test_without_tools_and_system_neither_is_sent() -> None:
+def test_missing_tools_and_system_prompt_are_not_sent() -> None:
     assert set(sent(user_message("Hello."), tools=False)) == {
         "model",
         "max_tokens",
@@ -162,11 +162,11 @@ def test_without_tools_and_system_neither_is_sent() -> None:
     }
 
 
-def test_no_more_than_four_cache_marks() -> None:
+def test_a_body_has_at_most_four_cache_marks() -> None:
     assert json.dumps(sent(*CONVERSATION, setup=SETUP)).count("cache_control") == 3
 
 
-def test_thinking_goes_back_only_to_the_wire_that_wrote_it() -> None:
+def test_thinking_is_sent_only_to_the_wire_that_wrote_it() -> None:
     thought = (ThinkingBlock("Hm.", "sig"), ThinkingBlock("", redacted="cipher"), TextBlock("Yes."))
     assert blocks(AssistantMessage(thought, wire="anthropic")) == [
         {"type": "thinking", "thinking": "Hm.", "signature": "sig"},
@@ -187,7 +187,7 @@ def test_empty_text_is_never_sent(empty: str) -> None:
     ]
 
 
-def test_results_come_before_words() -> None:
+def test_results_come_before_texts() -> None:
     assert [
         b["type"]
         for b in blocks(UserMessage((TextBlock("By the way."), ToolResultBlock("t", "read", "x"))))
@@ -197,7 +197,7 @@ def test_results_come_before_words() -> None:
     ]
 
 
-def test_malformed_arguments_go_back_as_what_they_were() -> None:
+def test_malformed_arguments_are_sent_as_received() -> None:
     wired = blocks(AssistantMessage((ToolCallBlock("t", "read", {}, malformed='{"path": "a'),)))
     assert wired[0]["input"] == {"INVALID_JSON": '{"path": "a'}
 
@@ -215,7 +215,7 @@ def test_ids_and_names_of_other_wires_are_made_legal() -> None:
     assert wired[2]["content"][0]["tool_use_id"] == "call_1"
 
 
-def test_lone_surrogates_and_nul_never_leave() -> None:
+def test_lone_surrogates_and_nul_are_not_sent() -> None:
     wired = blocks(
         AssistantMessage(
             (TextBlock("a\ud800b\0c"), ToolCallBlock("t", "write", {"text": "\udfff\0"}))
@@ -273,7 +273,7 @@ def test_a_base_url_may_end_in_v1() -> None:
         )
 
 
-def test_a_token_is_sent_as_bearer() -> None:
+def test_an_auth_token_is_sent_as_bearer_token() -> None:
     headers = AnthropicModel(
         "m", http=HttpClient(clock=FakeClock()), auth_token="t", headers={"x-more": "1"}
     ).headers
@@ -296,19 +296,19 @@ STREAM = b"".join(wire_formats.anthropic_stream(REPLY))
 
 
 def read(*pieces: bytes) -> tuple[AssistantMessage, list[StreamChunk]]:
-    reader, sse, shown = (
+    reader, sse, chunks = (
         AnthropicReader("asked", ToolNames(["self.emitvalue", "read"])),
         SseParser(),
         list[StreamChunk](),
     )
     for data in pieces:
         for event in sse.feed(data):
-            shown.extend(reader.feed(event))
-    return reader.finish(), shown
+            chunks.extend(reader.feed(event))
+    return reader.finish(), chunks
 
 
-def test_a_recorded_answer_is_read_whole() -> None:
-    message, shown = read(STREAM)
+def test_a_recorded_answer_is_read_completely() -> None:
+    message, chunks = read(STREAM)
     assert message.content == (
         *ANSWER[:3],
         ToolCallBlock("toolu_1", "self.emitvalue", ANSWER[3].arguments),
@@ -321,17 +321,17 @@ def test_a_recorded_answer_is_read_whole() -> None:
         "msg_1",
     )
     assert message.usage == Usage(1000, 50, 700, 200)
-    assert "".join(piece.text for piece in shown if piece.kind == "thinking") == "Which file? 漢"
+    assert "".join(piece.text for piece in chunks if piece.kind == "thinking") == "Which file? 漢"
 
 
-def test_split_at_every_byte_the_message_is_the_same() -> None:
+def test_a_stream_split_at_any_byte_gives_the_same_message() -> None:
     whole = read(STREAM)[0]
     for at in range(len(STREAM)):
         assert read(STREAM[:at], STREAM[at:])[0] == whole, at
     assert read(*(STREAM[at : at + 1] for at in range(len(STREAM))))[0] == whole
 
 
-def test_cut_at_every_byte_there_is_no_message_and_no_call() -> None:
+def test_a_stream_cut_at_any_byte_gives_no_message() -> None:
     ended = STREAM.index(b'{"type":"message_stop"}') + len(b'{"type":"message_stop"}\n\n')
     for at in range(ended):
         with pytest.raises(StreamCut):
@@ -347,9 +347,9 @@ STOP = {"type": "message_stop"}
 
 
 def _tool(
-    call_id: str, *partial: str, given: dict[str, Any] | None = None, index: int = 0
+    call_id: str, *partial: str, arguments: dict[str, Any] | None = None, index: int = 0
 ) -> list[dict[str, Any]]:
-    block = {"type": "tool_use", "id": call_id, "name": "read", "input": given or {}}
+    block = {"type": "tool_use", "id": call_id, "name": "read", "input": arguments or {}}
     deltas = ({"type": "input_json_delta", "partial_json": piece} for piece in partial)
     return [
         {"type": "content_block_start", "index": index, "content_block": block},
@@ -364,19 +364,19 @@ def test_arguments_that_are_not_json_are_kept_and_marked() -> None:
     )
 
 
-def test_arguments_that_came_whole_are_taken() -> None:
-    assert read(_events(START, *_tool("t", given={"path": "a"}), STOP))[0].tool_calls == (
+def test_arguments_in_the_block_start_are_used() -> None:
+    assert read(_events(START, *_tool("t", arguments={"path": "a"}), STOP))[0].tool_calls == (
         ToolCallBlock("t", "read", {"path": "a"}),
     )
 
 
-def test_each_call_has_an_id_of_its_own() -> None:
+def test_each_call_gets_a_unique_id() -> None:
     message, _ = read(_events(START, *_tool("t"), *_tool("t", index=1), *_tool("", index=2), STOP))
     assert len({call.id for call in message.tool_calls} - {""}) == 3
     assert message.stop_reason is StopReason.CALLS
 
 
-def test_unknown_events_fields_and_blocks_are_passed_over() -> None:
+def test_unknown_events_fields_and_blocks_are_ignored() -> None:
     message, _ = read(
         _events(
             START | {"new": 1},
@@ -409,7 +409,7 @@ def test_unknown_events_fields_and_blocks_are_passed_over() -> None:
     assert message.usage == Usage(3, 2)
 
 
-def test_surrogates_split_over_two_deltas_are_one_character() -> None:
+def test_a_surrogate_pair_split_over_two_deltas_becomes_one_character() -> None:
     text = {
         "type": "content_block_start",
         "index": 0,
@@ -433,7 +433,7 @@ def test_surrogates_split_over_two_deltas_are_one_character() -> None:
         ("pause_turn", StopReason.OTHER),
     ],
 )
-def test_stop_reasons(reason: str, stop: StopReason) -> None:
+def test_stop_reasons_are_mapped(reason: str, stop: StopReason) -> None:
     delta = {
         "type": "message_delta",
         "delta": {"stop_reason": reason},
@@ -449,7 +449,7 @@ def test_reasoning_tokens_are_counted() -> None:
     ].usage == Usage(3, 9, reasoning_tokens=5)
 
 
-def test_an_error_event_is_raised_as_its_status() -> None:
+def test_an_error_event_raises_an_error_with_its_status() -> None:
     with pytest.raises(StreamError) as caught:
         read(
             _events(
@@ -460,10 +460,10 @@ def test_an_error_event_is_raised_as_its_status() -> None:
     assert (caught.value.status, caught.value.text) == (429, "slow down")
 
 
-def test_another_dialect_is_garbled() -> None:
+def test_another_protocol_is_garbled() -> None:
     with pytest.raises(ModelGarbled):
         read(_events({"choices": [{"delta": {"content": "hi"}}]}))
 
 
-def test_what_follows_the_end_of_a_message_is_nothing() -> None:
+def test_events_after_the_end_of_a_message_are_ignored() -> None:
     assert read(STREAM + STREAM)[0] == read(STREAM)[0]

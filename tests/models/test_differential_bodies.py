@@ -1,4 +1,4 @@
-"""What we send equals what the official SDKs and pydantic-ai send for the same conversation."""
+"""Comparison of our request bodies with those of the official SDKs and of pydantic-ai."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ from mudroom.testing.model_server import ModelServer
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Inheritance class AiohttpClientSession:DeprecationWarning"
 )
-"""google-genai's own doing."""
+"""Warnings that google-genai itself causes."""
 
 WIRES = ["anthropic", "openai", "google"]
 MODELS = {"anthropic": "claude-sonnet-4-6", "openai": "some-model", "google": "gemini-2.5-flash"}
@@ -75,7 +75,7 @@ LOCAL_OPENAI = "openai:127.0.0.1:1"
 
 
 def corpus(wire: str) -> dict[str, tuple[RequestConfig, list[Message]]]:
-    """Conversations by name; `wire` is the one that wrote the answers."""
+    """Return conversations by name, with answers of the given wire."""
     bare, full = (
         RequestConfig(system="", max_tokens=1000),
         RequestConfig(system="Be brief.", tools=TOOLS, max_tokens=1000),
@@ -164,20 +164,20 @@ def malformed(call: ToolCallBlock) -> dict[str, Any]:
     return {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
 
 
-# --- the official SDKs, each given its natural input ------------------------------------------------------------------------------
+# --- bodies of the official SDKs, from their natural input
 
 
 async def anthropic_sdk(
     client: anthropic.AsyncAnthropic, setup: RequestConfig, messages: Sequence[Message]
 ) -> None:
     def blocks(message: Message) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
+        blocks: list[dict[str, Any]] = []
         for block in message.content:
             match block:
                 case TextBlock():
-                    found.append({"type": "text", "text": block.text})
+                    blocks.append({"type": "text", "text": block.text})
                 case ToolCallBlock():
-                    found.append(
+                    blocks.append(
                         {
                             "type": "tool_use",
                             "id": block.id,
@@ -186,7 +186,7 @@ async def anthropic_sdk(
                         }
                     )
                 case ToolResultBlock():
-                    found.append(
+                    blocks.append(
                         {
                             "type": "tool_result",
                             "tool_use_id": block.call_id,
@@ -197,12 +197,12 @@ async def anthropic_sdk(
                 case ThinkingBlock() if (
                     isinstance(message, AssistantMessage) and message.wire == "anthropic"
                 ):
-                    found.append(
+                    blocks.append(
                         {"type": "thinking", "thinking": block.text, "signature": block.signature}
                     )
                 case _:
                     pass
-        return found
+        return blocks
 
     wired = [
         {
@@ -221,7 +221,7 @@ async def anthropic_sdk(
         messages=cast("list[MessageParam]", wired),
         system=setup.system or anthropic.omit,
         tools=tools or anthropic.omit,
-        extra_body=sampling(setup),  # this SDK has no arguments for it any more
+        extra_body=sampling(setup),  # this SDK has no arguments for sampling
     ) as stream:
         await stream.get_final_message()
 
@@ -287,13 +287,13 @@ async def google_sdk(
 ) -> None:
     def parts(message: Message) -> list[gt.Part]:
         own = isinstance(message, AssistantMessage) and message.wire == "google"
-        found: list[gt.Part] = []
+        blocks: list[gt.Part] = []
         for block in message.content:
             match block:
                 case TextBlock():
-                    found.append(gt.Part(text=block.text))
+                    blocks.append(gt.Part(text=block.text))
                 case ToolCallBlock():
-                    found.append(
+                    blocks.append(
                         gt.Part(
                             function_call=gt.FunctionCall(
                                 id=block.id, name=block.name, args=malformed(block)
@@ -302,7 +302,7 @@ async def google_sdk(
                     )
                 case ToolResultBlock():
                     response = {"error" if block.error else "result": block.text}
-                    found.append(
+                    blocks.append(
                         gt.Part(
                             function_response=gt.FunctionResponse(
                                 id=block.call_id, name=block.name, response=response
@@ -310,12 +310,12 @@ async def google_sdk(
                         )
                     )
                 case ThinkingBlock() if own:
-                    found.append(
+                    blocks.append(
                         gt.Part(text=block.text, thought=True, thought_signature=b"signature")
                     )
                 case _:
                     pass
-        return found
+        return blocks
 
     contents = [
         gt.Content(
@@ -362,7 +362,7 @@ CLIENTS: dict[str, Callable[[str], AbstractAsyncContextManager[Any]]] = {
 }
 
 
-# --- pydantic-ai ------------------------------------------------------------------------------------------------------------------
+# --- messages of pydantic-ai
 
 
 def pydantic_model(wire: str, url: str) -> PydanticModel:
@@ -435,7 +435,7 @@ def _pydantic_message(wire: str, message: Message) -> pm.ModelMessage:
     return pm.ModelResponse(answers, provider_name=wire)
 
 
-# --- what may differ, and why ---------------------------------------------------------------------------------------------------
+# --- accepted differences, with their reasons
 
 
 def drop(*keys: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -444,7 +444,7 @@ def drop(*keys: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 def drop_if(key: str, value: object) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda fields: {
-        name: found for name, found in fields.items() if not (name == key and found == value)
+        name: field for name, field in fields.items() if not (name == key and field == value)
     }
 
 
@@ -514,7 +514,10 @@ RULES: dict[str, list[Rule]] = {
 
 
 def without_their_preface(fields: dict[str, Any]) -> dict[str, Any]:
-    """The system blocks but the one that newer pydantic-ai puts before them, about system messages in mid-conversation."""
+    """Return the system blocks without the one that newer pydantic-ai adds.
+
+    That block explains system messages in the middle of a conversation.
+    """
     blocks = fields.get("system")
     if not isinstance(blocks, list):
         return fields
@@ -579,7 +582,7 @@ def ours(wire: str, setup: RequestConfig, messages: Sequence[Message]) -> dict[s
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_our_body_is_the_official_sdks(wire: str) -> None:
+async def test_our_body_equals_the_body_of_the_official_sdk(wire: str) -> None:
     async with ModelServer(lambda _: "ok") as server, CLIENTS[wire](server.url) as client:
         for name, (setup, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():
             await SDKS[wire](client, setup, messages)
@@ -589,7 +592,7 @@ async def test_our_body_is_the_official_sdks(wire: str) -> None:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_what_the_model_reads_is_what_pydantic_ai_sends(wire: str) -> None:
+async def test_our_messages_equal_the_messages_of_pydantic_ai(wire: str) -> None:
     rules = RULES[wire] + PYDANTIC_RULES[wire]
     async with ModelServer(lambda _: "ok") as server, pydantic_model(wire, server.url) as model:
         for name, (setup, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():

@@ -1,4 +1,4 @@
-"""The same bytes, read by us, by the official SDKs and by pydantic-ai, say the same."""
+"""Comparison of our stream readers with the official SDKs and pydantic-ai on the same bytes."""
 
 from __future__ import annotations
 
@@ -42,14 +42,19 @@ from mudroom.testing.wire_formats import WireAnswer, anthropic_stream, google_st
 pytestmark = pytest.mark.filterwarnings(
     "ignore:Inheritance class AiohttpClientSession:DeprecationWarning"
 )
-"""google-genai's own doing."""
+"""Warnings that google-genai itself causes."""
 
 SEAL = base64.b64encode(b"signature").decode()
 WRITERS = {"anthropic": anthropic_stream, "openai": openai_stream, "google": google_stream}
 
 
 class Seen(Struct, frozen=True):
-    """What a reader made of a stream; `signatures` in the order they came, `usage`: read, written, from the cache."""
+    """Result of reading a stream.
+
+    Arguments:
+        signatures: in the order of the stream.
+        usage: input, output and cached tokens.
+    """
 
     thinking: str
     text: str
@@ -177,7 +182,7 @@ def ours(wire: str, data: bytes) -> Seen:
     )
 
 
-# --- the official SDKs ------------------------------------------------------------------------------------------------------------
+# --- the official SDKs
 
 
 async def anthropic_sdk(url: str) -> Seen:
@@ -307,7 +312,7 @@ async def pydantic(wire: str, url: str) -> Seen:
 @pytest.mark.parametrize(
     ("wire", "name", "data"), RECORDED, ids=[f"{wire}-{name}" for wire, name, _ in RECORDED]
 )
-async def test_we_read_what_the_official_sdk_and_pydantic_ai_read(
+async def test_our_reader_agrees_with_the_official_sdk_and_pydantic_ai(
     wire: str, name: str, data: bytes
 ) -> None:
     async with ModelServer(lambda _: Fault(body=data, content_type="text/event-stream")) as server:

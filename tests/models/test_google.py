@@ -1,4 +1,4 @@
-"""Gemini's generateContent: what is sent, and what is read."""
+"""Tests of the Google wire: request bodies and answers."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_a_body_has_system_tools_sampling_and_contents() -> None:
     assert declared[0]["parametersJsonSchema"] == {"type": "object", "properties": {}}
 
 
-def test_older_models_get_the_limit_they_bear() -> None:
+def test_older_models_get_their_lower_token_limit() -> None:
     assert sent(model="gemini-2.0-flash")["generationConfig"]["maxOutputTokens"] == 8_192
     assert (
         sent(setup=RequestConfig(system="", max_tokens=5))["generationConfig"]["maxOutputTokens"]
@@ -116,7 +116,7 @@ def test_the_key_is_in_a_header_and_never_in_the_url() -> None:
     assert "x-goog-api-key" not in gemini().headers
 
 
-def test_nothing_empty_is_sent() -> None:
+def test_empty_messages_are_not_sent() -> None:
     body = sent(
         UserMessage((TextBlock(""), TextBlock("\0"))),
         AssistantMessage((TextBlock(""), ThinkingBlock(""))),
@@ -128,7 +128,7 @@ def test_nothing_empty_is_sent() -> None:
     assert "systemInstruction" not in body
 
 
-def test_results_come_before_the_words_in_one_content() -> None:
+def test_results_come_before_texts_in_one_content() -> None:
     message = UserMessage(
         (
             TextBlock("Go on."),
@@ -159,7 +159,7 @@ def test_results_come_before_the_words_in_one_content() -> None:
     }
 
 
-def test_signatures_and_thoughts_go_back_to_the_wire_that_wrote_them() -> None:
+def test_thoughts_and_signatures_are_sent_only_to_the_wire_that_wrote_them() -> None:
     content = (
         ThinkingBlock("hm", "s1"),
         TextBlock("a", "s2"),
@@ -174,7 +174,7 @@ def test_signatures_and_thoughts_go_back_to_the_wire_that_wrote_them() -> None:
     ]
 
 
-def test_another_wires_thinking_is_left_out_and_its_first_call_passes_the_check_of_gemini_3() -> (
+def test_thinking_of_another_wire_is_left_out_and_its_first_call_has_a_placeholder_signature() -> (
     None
 ):
     message = AssistantMessage(
@@ -195,12 +195,12 @@ def test_another_wires_thinking_is_left_out_and_its_first_call_passes_the_check_
     assert parts(message, model="gemini-3-pro") == [{"text": "a"}, *calls]
 
 
-def test_a_malformed_call_goes_back_wrapped() -> None:
+def test_a_malformed_call_is_sent_wrapped() -> None:
     (part,) = parts(AssistantMessage((ToolCallBlock("1", "read", {}, malformed='{"a":'),)))
     assert part["functionCall"]["args"] == {"INVALID_JSON": '{"a":'}
 
 
-def test_neither_nul_nor_lone_surrogates_are_sent() -> None:
+def test_nul_and_lone_surrogates_are_not_sent() -> None:
     message = UserMessage((ToolResultBlock("1", "read", "a\0b\ud800"), TextBlock("\udc00c")))
     assert parts(message)[0]["functionResponse"]["response"] == {"result": "ab\ufffd"}
     assert parts(message)[1] == {"text": "\ufffdc"}
@@ -216,7 +216,7 @@ def test_the_last_turn_forbids_calls_after_the_contents() -> None:
     assert "toolConfig" not in sent(user_message("x"), setup=RequestConfig(system="s"), tools=False)
 
 
-def test_each_body_extends_the_one_before_and_siblings_share_the_head() -> None:
+def test_each_body_extends_the_previous_one_and_conversations_share_the_prefix() -> None:
     model, setup = gemini(), RequestConfig(system="Be brief.", tools=TOOLS)
     chat, sibling = model.start_conversation(setup), model.start_conversation(setup)
     turns: list[Message] = [
@@ -235,7 +235,7 @@ def test_each_body_extends_the_one_before_and_siblings_share_the_head() -> None:
     assert chat.build_body(tools=False).startswith(before.removesuffix(b"]}"))
 
 
-def test_words_thoughts_and_usage_are_read() -> None:
+def test_texts_thoughts_and_usage_are_read() -> None:
     usage = {
         "promptTokenCount": 100,
         "cachedContentTokenCount": 64,
@@ -288,7 +288,7 @@ def test_a_call_without_id_gets_one_that_is_not_sent_back() -> None:
     assert part["functionResponse"] == {"name": "read", "response": {"result": "x"}}
 
 
-def test_a_signature_on_an_empty_part_seals_the_words_before_it() -> None:
+def test_a_signature_on_an_empty_part_belongs_to_the_text_before_it() -> None:
     answer, _ = read(
         chunk({"text": "a"}),
         chunk({"text": "b"}),
@@ -298,7 +298,7 @@ def test_a_signature_on_an_empty_part_seals_the_words_before_it() -> None:
     assert answer.content == (TextBlock("ab", "s"), TextBlock("c"))
 
 
-def test_an_answer_is_cut_until_a_finish_reason_came() -> None:
+def test_an_answer_without_finish_reason_is_incomplete() -> None:
     for chunks in [(), (chunk({"text": "a"}),), (chunk(called("read", id="a")),)]:
         with pytest.raises(StreamCut):
             read(*chunks)
@@ -320,7 +320,7 @@ def test_a_finish_reason_in_every_chunk_does_not_end_the_answer() -> None:
         ("STOP", StopReason.END),
     ],
 )
-def test_the_stop_reason_is_told(finish: str, stop: StopReason) -> None:
+def test_the_stop_reason_is_mapped(finish: str, stop: StopReason) -> None:
     assert read(chunk({"text": "a"}, finish=finish))[0].stop_reason is stop
 
 
@@ -338,13 +338,13 @@ def test_a_blocked_prompt_is_a_refusal() -> None:
     )
 
 
-def test_a_call_the_model_could_not_write_is_asked_for_again() -> None:
+def test_a_malformed_function_call_is_requested_again() -> None:
     with pytest.raises(StreamError) as refused:
         read(chunk(finish="MALFORMED_FUNCTION_CALL"))
     assert refused.value.status == 502
 
 
-def test_an_error_in_the_stream_is_refused_with_its_status() -> None:
+def test_an_error_in_the_stream_has_its_status() -> None:
     with pytest.raises(StreamError, match="overloaded") as refused:
         read(
             chunk({"text": "a"}),

@@ -1,4 +1,4 @@
-"""Each way a provider can fail ends in one typed outcome; what may be tried again is, as a whole."""
+"""Tests of the HTTP client: each failure of a provider ends in a retry or in one typed error."""
 
 import asyncio
 import socket
@@ -25,7 +25,7 @@ CALL = (TextBlock("I shall read it."), ToolCallBlock("toolu_1", "read", {"path":
 
 
 class Wire:
-    """A conversation with a scripted server, through everything real."""
+    """A real conversation with a scripted server."""
 
     def __init__(self, server: ModelServer, clock: FakeClock, chat: AnthropicConversation) -> None:
         self.server, self.clock, self.chat = server, clock, chat
@@ -44,16 +44,16 @@ class Wire:
 
 @asynccontextmanager
 async def wire(
-    *said: ServerAnswer,
+    *answers: ServerAnswer,
     url: str = "",
     silence: float = 5.0,
     chance: Callable[[], float] = lambda: 1.0,
 ) -> AsyncGenerator[Wire]:
-    """A server that says these things one after the other, the last one again and again."""
+    """Start a server that sends these replies in order and repeats the last one."""
     clock = FakeClock()
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(
-            ModelServer(lambda asked: said[min(asked.number, len(said)) - 1])
+            ModelServer(lambda asked: answers[min(asked.number, len(answers)) - 1])
         )
         http = HttpClient(clock=clock, hints=ORIGIN, read_timeout=silence, jitter=chance)
         stack.push_async_callback(http.close)
@@ -68,7 +68,7 @@ def _error(message: str) -> bytes:
     return b'{"type":"error","error":{"type":"some_error","message":"%b"}}' % message.encode()
 
 
-async def test_a_whole_answer_comes_in_pieces_and_last_as_a_message() -> None:
+async def test_an_answer_arrives_in_chunks_and_then_as_a_message() -> None:
     async with wire(CALL) as w:
         parts = await w.ask()
         assert (
@@ -83,7 +83,7 @@ async def test_a_whole_answer_comes_in_pieces_and_last_as_a_message() -> None:
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
-async def test_what_may_pass_is_tried_again(status: int) -> None:
+async def test_temporary_failures_are_retried(status: int) -> None:
     async with wire(Fault(status=status, body=_error("wait")), "Done.") as w:
         parts = await w.ask()
         assert isinstance(parts[0], RetryNotice)
@@ -95,27 +95,27 @@ async def test_what_may_pass_is_tried_again(status: int) -> None:
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422])
-async def test_what_will_not_pass_is_refused_at_once_and_the_key_is_never_shown(
+async def test_permanent_failures_are_not_retried_and_do_not_show_the_key(
     status: int,
 ) -> None:
     async with wire(Fault(status=status, body=_error(f"no, not with {KEY}"))) as w:
         with pytest.raises(ModelRefused) as caught:
             await w.ask()
-        told = str(caught.value)
-        assert KEY not in told
-        assert "no, not with [redacted]" in told
-        assert f"HTTP {status}" in told
-        assert f"{w.server.url}/v1/messages" in told
+        message = str(caught.value)
+        assert KEY not in message
+        assert "no, not with [redacted]" in message
+        assert f"HTTP {status}" in message
+        assert f"{w.server.url}/v1/messages" in message
         assert len(w.server.requests) == 1
 
 
-async def test_a_refused_key_says_which_variable_holds_it() -> None:
+async def test_the_error_for_a_refused_key_names_its_variable() -> None:
     async with wire(Fault(status=401, body=_error("invalid x-api-key"))) as w:
         with pytest.raises(ModelRefused, match="Check the key in ANTHROPIC_API_KEY"):
             await w.ask()
 
 
-async def test_an_unknown_model_says_what_to_check() -> None:
+async def test_the_error_for_an_unknown_model_says_what_to_check() -> None:
     async with wire(Fault(status=404, body=_error("model: claude-9"))) as w:
         with pytest.raises(
             ModelRefused, match=r"Check the model's name\. Check the base URL in ANTHROPIC_BASE_URL"
@@ -131,7 +131,7 @@ async def test_a_redirect_is_not_followed() -> None:
 
 @pytest.mark.parametrize("end", ["close", "reset", "eof"])
 @pytest.mark.parametrize("cut", [0, 40, 500, 900])
-async def test_a_cut_stream_is_asked_for_again_never_repaired(end: str, cut: int) -> None:
+async def test_a_cut_stream_is_requested_again(end: str, cut: int) -> None:
     async with wire(Fault(CALL, cut_after=cut, end=end), CALL) as w:
         parts = await w.ask()
         assert [part.status for part in parts if isinstance(part, RetryNotice)] == [0]
@@ -139,18 +139,18 @@ async def test_a_cut_stream_is_asked_for_again_never_repaired(end: str, cut: int
         assert parts[-1].content == CALL
 
 
-async def test_silence_is_a_lost_connection() -> None:
+async def test_a_silent_stream_counts_as_a_lost_connection() -> None:
     async with wire(Fault(CALL, cut_after=300, end="stall"), "Done.", silence=0.1) as w:
         retries = await w.retries()
         assert [retry.error for retry in retries] == ["anthropic sent no data for 0.1 s"]
 
 
-async def test_a_slow_drip_is_no_silence() -> None:
+async def test_a_slow_stream_is_not_aborted() -> None:
     async with wire(Fault(CALL, chunk_size=7)) as w:
         assert (await w.answer()).content == CALL
 
 
-async def test_an_error_inside_the_stream_counts_as_its_status() -> None:
+async def test_an_error_inside_the_stream_is_retried_like_its_status() -> None:
     overloaded = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
     async with wire(Fault(body=overloaded, content_type="text/event-stream"), "Done.") as w:
         retries = await w.retries()
@@ -190,7 +190,7 @@ async def test_two_messages_in_one_stream_are_garbled() -> None:
             await w.ask()
 
 
-async def test_a_proxy_that_answers_502_in_html_is_a_502() -> None:
+async def test_a_502_with_an_html_body_is_retried_as_502() -> None:
     async with wire(
         Fault(status=502, body=b"<html><title>Bad gateway</title>", content_type="text/html"),
         "Done.",
@@ -217,13 +217,13 @@ async def test_a_proxy_that_answers_502_in_html_is_a_502() -> None:
         ({"Retry-After": "soon"}, 0.5),
     ],
 )
-async def test_retry_after_is_obeyed(headers: dict[str, str], seconds: float) -> None:
+async def test_the_retry_after_header_is_obeyed(headers: dict[str, str], seconds: float) -> None:
     async with wire(Fault(status=429, headers=headers), "Done.") as w:
         assert [retry.delay for retry in await w.retries()] == [pytest.approx(seconds, abs=0.01)]
         assert w.clock.monotonic() >= seconds - 0.01
 
 
-async def test_a_wait_beyond_patience_is_the_persons_to_decide() -> None:
+async def test_a_retry_after_longer_than_max_wait_is_reported_to_the_user() -> None:
     async with wire(Fault(status=429, headers={"Retry-After": "3600"})) as w:
         for _ in range(2):
             with pytest.raises(ModelUnavailable, match="asks to wait 3600 s"):
@@ -245,12 +245,12 @@ async def test_delays_double_up_to_a_cap_and_end_after_eight_tries() -> None:
         assert len(w.server.requests) == 8
 
 
-async def test_delays_are_spread_by_chance() -> None:
+async def test_delays_have_jitter() -> None:
     async with wire(Fault(status=500), "Done.", chance=lambda: 0.25) as w:
         assert [retry.delay for retry in await w.retries()] == [0.125]
 
 
-async def test_nobody_there_is_said_soon() -> None:
+async def test_an_unreachable_server_is_reported_after_three_tries() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -264,7 +264,7 @@ async def test_nobody_there_is_said_soon() -> None:
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://127.0.0.1"])
-async def test_what_is_no_url_is_said_at_once(url: str) -> None:
+async def test_an_invalid_url_is_reported_at_once(url: str) -> None:
     async with wire(url=url) as w:
         with pytest.raises(ModelError, match="is not a URL"):
             await w.ask()
@@ -281,7 +281,7 @@ async def test_closing_the_answer_ends_the_request() -> None:
                 await asyncio.sleep(0.01)
 
 
-async def test_connections_are_used_again() -> None:
+async def test_connections_are_reused() -> None:
     async with wire("Done.") as w:
         for _ in range(5):
             await w.ask()
@@ -344,7 +344,7 @@ def test_64_children_through_a_limit_of_four_a_second_all_finish() -> None:
     run_virtual(work())
 
 
-async def test_closed_connections_open_again() -> None:
+async def test_connections_reopen_after_close() -> None:
     async with wire("Done.") as w:
         await w.answer()
         await w.chat._model.close()

@@ -1,4 +1,4 @@
-"""Chat Completions: what is sent, and what is read, from OpenAI and from servers that only resemble it."""
+"""Tests of the OpenAI wire: request bodies and answers, also of servers that resemble OpenAI."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def part(
 DONE = b"[DONE]"
 
 
-def test_a_body_has_head_system_and_messages() -> None:
+def test_a_body_has_prefix_system_and_messages() -> None:
     body = sent(user_message("Hello"))
     assert list(body) == ["model", "stream", "stream_options", "max_tokens", "tools", "messages"]
     assert body["stream"] is True
@@ -106,7 +106,7 @@ def test_a_body_has_head_system_and_messages() -> None:
     ]
 
 
-def test_a_name_with_a_dot_goes_out_legal_and_comes_back_ours() -> None:
+def test_a_tool_name_with_a_dot_survives_a_round_trip() -> None:
     names = [entry["function"]["name"] for entry in sent(user_message("x"))["tools"]]
     assert names == ["read", "self_emitvalue"]
     called = delta("tool_calls", tool_calls=[part("{}", index=0, id="a", name="self_emitvalue")])
@@ -115,7 +115,7 @@ def test_a_name_with_a_dot_goes_out_legal_and_comes_back_ours() -> None:
     assert pieces == [StreamChunk("call", "{}")]
 
 
-def test_nothing_empty_is_sent() -> None:
+def test_empty_messages_are_not_sent() -> None:
     body = sent(
         UserMessage((TextBlock(""), TextBlock("\0"))),
         AssistantMessage((TextBlock(""),)),
@@ -126,7 +126,7 @@ def test_nothing_empty_is_sent() -> None:
     assert "tools" not in body
 
 
-def test_results_become_tool_messages_before_the_words() -> None:
+def test_results_become_tool_messages_before_the_text() -> None:
     message = UserMessage(
         (
             TextBlock("Go on."),
@@ -143,7 +143,7 @@ def test_results_become_tool_messages_before_the_words() -> None:
     ]
 
 
-def test_an_error_that_says_so_is_not_marked_again() -> None:
+def test_a_result_that_starts_with_error_is_not_marked_again() -> None:
     message = UserMessage((ToolResultBlock("1", "read", "Error: no such file", error=True),))
     assert (
         sent(message, setup=RequestConfig(system=""))["messages"][0]["content"]
@@ -151,7 +151,7 @@ def test_an_error_that_says_so_is_not_marked_again() -> None:
     )
 
 
-def test_calls_go_back_as_strings_of_json_and_raw_text_is_wrapped() -> None:
+def test_arguments_are_sent_as_json_strings_and_malformed_ones_are_wrapped() -> None:
     message = AssistantMessage(
         (
             TextBlock("Look."),
@@ -179,7 +179,7 @@ HERE = "openai:127.0.0.1:1"
         ("anthropic", "s", False),
     ],
 )
-def test_reasoning_goes_back_only_to_the_server_that_called_it_reasoning_content(
+def test_reasoning_is_sent_only_to_the_server_that_sent_it_as_reasoning_content(
     wire: str, seal: str, kept: bool
 ) -> None:
     message = AssistantMessage((ThinkingBlock("hm", seal), TextBlock("yes")), wire=wire)
@@ -191,7 +191,7 @@ def test_reasoning_goes_back_only_to_the_server_that_called_it_reasoning_content
     }
 
 
-def test_a_strict_server_gets_no_field_that_it_refuses() -> None:
+def test_a_strict_server_gets_no_field_it_refuses() -> None:
     message = UserMessage(
         (
             ToolResultBlock("1", "read", "one"),
@@ -207,7 +207,7 @@ def test_a_strict_server_gets_no_field_that_it_refuses() -> None:
     ]
 
 
-def test_neither_nul_nor_lone_surrogates_are_sent() -> None:
+def test_nul_and_lone_surrogates_are_not_sent() -> None:
     body = sent(
         user_message("a\0b\ud800c😀"),
         AssistantMessage((ToolCallBlock("1", "read", {"p": "\udc00\0"}),)),
@@ -259,7 +259,7 @@ def test_other_servers_get_max_tokens() -> None:
     assert "max_completion_tokens" not in body
 
 
-def test_each_body_extends_the_one_before_and_siblings_share_the_head() -> None:
+def test_each_body_extends_the_previous_one_and_conversations_share_the_prefix() -> None:
     model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=LOCAL)
     setup = RequestConfig(system="Be brief.", tools=TOOLS)
     chat, sibling = model.start_conversation(setup), model.start_conversation(setup)
@@ -287,7 +287,7 @@ def test_a_key_is_a_bearer_token_and_none_is_sent_without_one() -> None:
     assert OpenAIModel("m", http=http).name == "openai:m"
 
 
-def test_words_and_usage_are_read() -> None:
+def test_text_and_usage_are_read() -> None:
     usage = {
         "prompt_tokens": 100,
         "completion_tokens": 9,
@@ -309,7 +309,7 @@ def test_words_and_usage_are_read() -> None:
     assert pieces == [StreamChunk("text", "Hel"), StreamChunk("text", "lo")]
 
 
-def test_parallel_calls_in_pieces_are_put_together_by_index() -> None:
+def test_fragments_of_parallel_calls_are_joined_by_index() -> None:
     answer, _ = read(
         delta(tool_calls=[part("", index=0, id="a", name="read")]),
         delta(tool_calls=[part('{"p"', index=0)]),
@@ -326,7 +326,7 @@ def test_parallel_calls_in_pieces_are_put_together_by_index() -> None:
 
 
 @pytest.mark.parametrize("index", [None, 0])
-def test_whole_calls_without_or_with_one_index_for_all_stay_apart(index: int | None) -> None:
+def test_whole_calls_without_distinct_indexes_stay_separate(index: int | None) -> None:
     calls = [
         part('{"p":1}', index=index, id="a", name="read"),
         part('{"p":2}', index=index, id="b", name="read"),
@@ -349,12 +349,12 @@ def test_calls_without_ids_get_unique_ones() -> None:
 
 
 @pytest.mark.parametrize("raw", ['{"a":', "[1]", '"text"', "nonsense"])
-def test_arguments_that_are_no_object_are_kept_as_they_came(raw: str) -> None:
+def test_arguments_that_are_no_object_are_kept_as_received(raw: str) -> None:
     answer, _ = read(delta("tool_calls", tool_calls=[part(raw, index=0, id="a", name="read")]))
     assert answer.tool_calls == (ToolCallBlock("a", "read", {}, malformed=raw),)
 
 
-def test_a_lone_surrogate_in_an_answer_does_no_harm_and_a_pair_torn_apart_is_joined() -> None:
+def test_lone_surrogates_are_replaced_and_split_pairs_are_joined() -> None:
     torn = [
         b'{"choices":[{"delta":{"content":"%b"}}]}' % half
         for half in (rb"\ud83d", rb"\ude00 \ud800")
@@ -368,13 +368,13 @@ def test_a_lone_surrogate_in_an_answer_does_no_harm_and_a_pair_torn_apart_is_joi
 @pytest.mark.parametrize(
     ("key", "seal"), [("reasoning_content", "reasoning_content"), ("reasoning", "")]
 )
-def test_reasoning_is_kept_under_either_name(key: str, seal: str) -> None:
+def test_reasoning_is_read_under_both_field_names(key: str, seal: str) -> None:
     answer, pieces = read(delta(**{key: "hm"}), delta("stop", content="yes"))
     assert answer.content == (ThinkingBlock("hm", seal), TextBlock("yes"))
     assert pieces == [StreamChunk("thinking", "hm"), StreamChunk("text", "yes")]
 
 
-def test_content_in_parts_is_read() -> None:
+def test_content_as_a_list_of_items_is_read() -> None:
     parts = [
         {"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]},
         {"type": "text", "text": "yes"},
@@ -382,7 +382,7 @@ def test_content_in_parts_is_read() -> None:
     assert read(delta("stop", content=parts))[0].content == (ThinkingBlock("hm"), TextBlock("yes"))
 
 
-def test_an_answer_is_whole_with_a_finish_reason_or_done_and_cut_with_neither() -> None:
+def test_an_answer_needs_a_finish_reason_or_done() -> None:
     assert read(delta("stop", content="a"))[0].text == "a"
     assert read(delta(content="a"), DONE)[0].text == "a"
     for chunks in [(), (delta(content="a"),), (DONE,)]:
@@ -399,11 +399,11 @@ def test_an_answer_is_whole_with_a_finish_reason_or_done_and_cut_with_neither() 
         ("stop", StopReason.END),
     ],
 )
-def test_the_stop_reason_is_told(finish: str, stop: StopReason) -> None:
+def test_the_stop_reason_is_mapped(finish: str, stop: StopReason) -> None:
     assert read(delta(finish, content="a"))[0].stop_reason is stop
 
 
-def test_a_refusal_is_text_and_told() -> None:
+def test_a_refusal_is_read_as_text_with_its_stop_reason() -> None:
     answer, _ = read(delta(refusal="I won't."), delta("stop"))
     assert (answer.text, answer.stop_reason) == ("I won't.", StopReason.REFUSAL)
 
@@ -419,7 +419,7 @@ def test_a_refusal_is_text_and_told() -> None:
         ("m", 500),
     ],
 )
-def test_an_error_in_the_stream_is_refused_with_its_status(error: object, status: int) -> None:
+def test_an_error_in_the_stream_has_its_status(error: object, status: int) -> None:
     with pytest.raises(StreamError, match="m") as refused:
         read({"error": error})
     assert refused.value.status == status

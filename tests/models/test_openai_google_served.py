@@ -1,4 +1,4 @@
-"""Both wires against a server: any split of the bytes, any cut, any fault, and a conversation that goes there and back."""
+"""Tests of the OpenAI and Google wires against a server, with split and cut streams."""
 
 from __future__ import annotations
 
@@ -85,14 +85,14 @@ def expected(wire: str) -> AssistantMessage:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_stream_split_at_every_byte_says_the_same(wire: str) -> None:
+def test_a_stream_split_at_any_byte_gives_the_same_answer(wire: str) -> None:
     data, answer = recorded(wire), expected(wire)
     for at in range(len(data) + 1):
         assert through(wire, data[:at], data[at:]) == answer
 
 
 @pytest.mark.parametrize("wire", WIRES)
-def test_a_stream_cut_at_every_byte_is_never_taken_for_a_whole_one(wire: str) -> None:
+def test_a_stream_cut_at_any_byte_is_never_complete(wire: str) -> None:
     data, answer = recorded(wire), expected(wire)
     for at in range(len(data)):
         try:
@@ -130,7 +130,7 @@ def script(*steps: ServerAnswer) -> Callable[[ServerRequest], ServerAnswer]:
 
 
 @pytest.mark.parametrize("wire", WIRES)
-async def test_a_conversation_goes_there_and_back(wire: str) -> None:
+async def test_a_conversation_over_several_turns(wire: str) -> None:
     async with served(wire, script(BLOCKS, "Done.")) as (server, model):
         chat = model.start_conversation(SETUP)
         chat.append(user_message("Hi"))
@@ -179,7 +179,7 @@ async def test_a_conversation_goes_there_and_back(wire: str) -> None:
     ],
     ids=["closed", "reset", "ended", "silent", "429", "500", "529", "html 502", "error in stream"],
 )
-async def test_what_may_work_later_is_asked_for_again_as_a_whole(wire: str, fault: Fault) -> None:
+async def test_temporary_failures_repeat_the_whole_request(wire: str, fault: Fault) -> None:
     async with served(wire, script(fault, "All of it.")) as (server, model):
         items = await asked(model)
     (retry,) = (item for item in items if isinstance(item, RetryNotice))
@@ -213,7 +213,7 @@ async def test_what_may_work_later_is_asked_for_again_as_a_whole(wire: str, faul
     ],
     ids=["401", "400", "503", "cut", "html", "json", "no json", "another dialect"],
 )
-async def test_each_failure_has_its_own_error_and_none_shows_the_key(
+async def test_each_permanent_failure_has_its_error_and_none_shows_the_key(
     wire: str, fault: Fault, outcome: type[ModelError], requests: int
 ) -> None:
     async with served(wire, script(fault)) as (server, model):

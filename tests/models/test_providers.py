@@ -1,4 +1,4 @@
-"""Models by every name people use for them, and what an environment suggests."""
+"""Tests of model strings and of the environment variables of providers."""
 
 import pytest
 
@@ -60,12 +60,12 @@ def test_a_model_string_names_a_provider_and_its_model(
         ("qwen3", "Known"),
     ],
 )
-def test_an_unknown_name_is_answered_with_the_nearest(name: str, nearest: str) -> None:
+def test_the_error_for_an_unknown_name_lists_the_nearest(name: str, nearest: str) -> None:
     with pytest.raises(UnknownName, match=nearest):
         parse_model_name(name)
 
 
-def test_a_provider_without_a_model_asks_for_one() -> None:
+def test_a_provider_without_default_model_needs_a_model() -> None:
     with pytest.raises(UsageError, match="Write vllm:MODEL"):
         parse_model_name("vllm")
 
@@ -95,7 +95,7 @@ def test_a_provider_without_a_model_asks_for_one() -> None:
         ({"MUDROOM_MODEL": "opus", "OPENAI_API_KEY": "k"}, "opus"),
     ],
 )
-def test_the_first_key_or_server_found_suggests_the_model(
+def test_the_environment_selects_the_default_model(
     environ: dict[str, str], model: str | None
 ) -> None:
     assert choose_default_model(environ) == model
@@ -103,7 +103,7 @@ def test_the_first_key_or_server_found_suggests_the_model(
         parse_model_name(model)
 
 
-def test_each_default_model_is_found_again_by_its_own_string() -> None:
+def test_each_default_model_string_can_be_parsed() -> None:
     for provider in PROVIDERS.values():
         if provider.default_model:
             assert parse_model_name(f"{provider.name}:{provider.default_model}") == (
@@ -126,7 +126,7 @@ def test_each_default_model_is_found_again_by_its_own_string() -> None:
         ("[::1]:5", "http://[::1]:5/v1"),
     ],
 )
-def test_ollama_host_is_read_as_ollama_reads_it(host: str, url: str) -> None:
+def test_ollama_host_has_the_notation_of_ollama(host: str, url: str) -> None:
     assert get_base_url(PROVIDERS["ollama"], {"OLLAMA_HOST": host}) == url
 
 
@@ -139,7 +139,7 @@ def test_base_urls_come_from_the_environment_or_the_table() -> None:
     assert get_base_url(PROVIDERS["groq"], {}) == "https://api.groq.com/openai/v1"
 
 
-def test_keys_are_found_by_the_variables_people_have() -> None:
+def test_keys_are_read_from_their_variables() -> None:
     anthropic, google = PROVIDERS["anthropic"], PROVIDERS["google"]
     assert get_key(google, {"GOOGLE_API_KEY": "g"}) == "g"
     assert get_key(google, {"GOOGLE_API_KEY": "g", "GEMINI_API_KEY": "m"}) == "m"

@@ -1,4 +1,4 @@
-"""The scripted model says what it is told to, as a real one would."""
+"""Tests of the scripted model."""
 
 import pytest
 
@@ -29,7 +29,7 @@ def begin(model: Model, prompt: str = "Go.") -> ModelConversation:
     return chat
 
 
-async def test_answers_come_one_after_the_other() -> None:
+async def test_answers_come_in_order() -> None:
     chat = begin(
         ScriptedModel(["First.", ["Second.", call("read", path="a.py")], call("grep", pattern="x")])
     )
@@ -42,13 +42,13 @@ async def test_answers_come_one_after_the_other() -> None:
     assert (await ask(chat)).tool_calls[0].id not in ("", second.tool_calls[0].id)
 
 
-async def test_a_script_that_is_used_up_says_so() -> None:
+async def test_a_request_after_the_last_answer_is_an_error() -> None:
     chat = begin(ScriptedModel([]), "Do it.")
     with pytest.raises(AssertionError, match=r"0 answers.*request 1.*Do it\."):
         await ask(chat)
 
 
-async def test_a_function_sees_the_request() -> None:
+async def test_a_script_function_receives_the_request() -> None:
     async def answer(request: Request) -> Answer:
         return f"{request.number} {request.turn} {request.prompt} {[result.text for result in request.results]}"
 
@@ -65,14 +65,14 @@ async def test_an_exception_is_raised() -> None:
         await ask(begin(ScriptedModel(lambda _: ModelUnavailable("down"))))
 
 
-async def test_a_whole_message_is_given_as_it_is() -> None:
+async def test_a_whole_message_is_returned_unchanged() -> None:
     message = AssistantMessage(
         (ThinkingBlock("Hm."), ToolCallBlock("c", "read", {}, malformed="{")), StopReason.CALLS
     )
     assert await ask(begin(ScriptedModel([message]))) is message
 
 
-async def test_words_come_in_pieces() -> None:
+async def test_texts_arrive_in_chunks() -> None:
     parts = [part async for part in begin(ScriptedModel(["x" * 100])).request_answer()]
     assert "".join(part.text for part in parts if isinstance(part, StreamChunk)) == "x" * 100
     assert len(parts) > 2

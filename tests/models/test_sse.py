@@ -1,4 +1,4 @@
-"""Server-sent events come out the same however the bytes are cut."""
+"""Tests of the parser for server-sent events."""
 
 import pytest
 
@@ -14,14 +14,14 @@ def read(pieces: list[bytes]) -> list[bytes]:
 
 
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])
-def test_any_split_of_bytes_gives_the_same_events(newline: bytes) -> None:
+def test_any_split_of_the_bytes_gives_the_same_events(newline: bytes) -> None:
     stream = STREAM.replace(b"\n", newline)
     for at in range(len(stream) + 1):
         assert read([stream[:at], stream[at:]]) == EVENTS, at
     assert read([stream[at : at + 1] for at in range(len(stream))]) == EVENTS
 
 
-def test_a_byte_order_mark_is_passed_over() -> None:
+def test_a_byte_order_mark_is_ignored() -> None:
     assert read([b"\xef\xbb\xbfdata: x\n\n"]) == [b"x"]
 
 
@@ -31,9 +31,9 @@ def test_the_last_event_needs_no_blank_line() -> None:
     assert sse.flush() == [b"[DONE]"]
 
 
-def test_events_without_data_say_nothing() -> None:
+def test_events_without_data_are_ignored() -> None:
     assert read([b"event: ping\n\n: keep-alive\n\n\n\n"]) == []
 
 
-def test_a_long_line_in_many_pieces() -> None:
+def test_a_long_line_in_many_chunks_is_joined() -> None:
     assert read([b"data: ", *[b"x" * 1000] * 2000, b"\n\n"]) == [b"x" * 2_000_000]

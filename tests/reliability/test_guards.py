@@ -25,7 +25,7 @@ SENDABLE, LIMITS, CALLS, CIRCLES = (
 JOURNAL, FOLDER, GATE, EXPORT = (
     "tests/journals/test_sqlite.py",
     "tests/journals/test_folder.py",
-    "tests/models/test_gate.py",
+    "tests/models/test_rate_limit.py",
     "tests/journeys/test_export.py",
 )
 

@@ -1,4 +1,4 @@
-"""A session as one file: everything in it, nothing from elsewhere, and no text that could break out."""
+"""Tests of the exported file: complete, self-contained, and safe against hostile text."""
 
 import asyncio
 import json
@@ -11,24 +11,31 @@ from pathlib import Path
 from typing import Any
 
 import aiohttp
+from tests.viewer.sessions import (
+    HOSTILE_TEXT,
+    SessionBuilder,
+    build_hostile_session,
+    build_large_session,
+    write_session,
+)
 
 from mudroom.cli.actions.serve_viewer import can_open_browser
 from mudroom.viewer.export import render_single_file
 from mudroom.viewer.sources import SingleSession
 
 
-def data(page: str) -> Any:
-    found = re.search(
+def read_embedded(page: str) -> Any:
+    match = re.search(
         r'<script type="application/json" id="embedded" data-session="([^"]*)">(.*?)</script>',
         page,
         re.DOTALL,
     )
-    assert found
-    return json.loads(found[2])
+    assert match
+    return json.loads(match[2])
 
 
 def mudroom(home: Path, *words: str, **environ: str) -> subprocess.CompletedProcess[str]:
-    """The real command line, in a home of its own."""
+    """Run the real command line with its own state folder."""
     environ = {**os.environ, "MUDROOM_HOME": str(home), **environ}
     return subprocess.run(
         [sys.executable, "-m", "mudroom", *words],
@@ -39,13 +46,13 @@ def mudroom(home: Path, *words: str, **environ: str) -> subprocess.CompletedProc
     )
 
 
-def test_the_file_holds_every_event_and_asks_for_nothing(scripts: Any) -> None:
-    script = scripts.large()
+def test_the_file_contains_every_event_and_loads_nothing() -> None:
+    script = build_large_session()
     page = "".join(render_single_file(SingleSession(script.session, script.events), script.session))
-    given = data(page)
-    assert [number for number, _ in given["events"]] == list(
+    embedded = read_embedded(page)
+    assert [number for number, _ in embedded["events"]] == list(
         range(1, len(script.events) + 1)
-    ) and given["error"] == ""
+    ) and embedded["error"] == ""
     shell = page.replace(
         page[page.index('id="embedded"') : page.index("</script>", page.index('id="embedded"'))], ""
     )
@@ -56,20 +63,20 @@ def test_the_file_holds_every_event_and_asks_for_nothing(scripts: Any) -> None:
     )
 
 
-def test_hostile_text_stays_inside_its_element(scripts: Any) -> None:
-    script = scripts.hostile()
+def test_hostile_text_stays_inside_its_element() -> None:
+    script = build_hostile_session()
     page = "".join(render_single_file(SingleSession(script.session, script.events), script.session))
     assert "<img src=x" not in page and page.count("</script>") == page.count("<script")
-    assert scripts.HOSTILE in data(page)["events"][1][1]["brief"]["prompt"]
+    assert HOSTILE_TEXT in read_embedded(page)["events"][1][1]["brief"]["prompt"]
 
 
-async def test_the_commands_write_it(scripts: Any, tmp_path: Path) -> None:
-    await scripts.record(tmp_path, scripts.hostile())
+async def test_the_commands_write_the_file(tmp_path: Path) -> None:
+    await write_session(tmp_path, build_hostile_session())
     done = mudroom(tmp_path, "export", "5e55a1d0", "--html", "run.html")
     target = tmp_path / "run.html"
     assert done.returncode == 0 and "needs no server" in done.stderr and not done.stdout
     assert (
-        data(target.read_text(encoding="utf-8"))["events"]
+        read_embedded(target.read_text(encoding="utf-8"))["events"]
         and target.stat().st_mode & 0o777 == 0o600
     )
     assert mudroom(tmp_path, "view", "5e55a1d0", "--export", "-").stdout == target.read_text(
@@ -79,16 +86,16 @@ async def test_the_commands_write_it(scripts: Any, tmp_path: Path) -> None:
     assert unknown.returncode == 2 and "unknown session 'nosuch'" in unknown.stderr
 
 
-async def test_secrets_do_not_leave_with_the_file(scripts: Any, tmp_path: Path) -> None:
-    script = scripts.Script()
-    script.started("1", "The key is sk-planted-key-of-some-length-0123456789.", script.at)
-    await scripts.record(tmp_path, script)
+async def test_secrets_are_redacted_in_the_file(tmp_path: Path) -> None:
+    script = SessionBuilder()
+    script.start_run("1", "The key is sk-planted-key-of-some-length-0123456789.", script.at)
+    await write_session(tmp_path, script)
     environ = {"ANTHROPIC_API_KEY": "sk-planted-key-of-some-length-0123456789"}
     done = mudroom(tmp_path, "export", "5e55a1d0", "--format", "html", "-o", "-", **environ)
     assert done.returncode == 0 and "The key is" in done.stdout and "sk-planted" not in done.stdout
 
 
-def test_a_log_of_another_program_becomes_a_file_too(tmp_path: Path) -> None:
+def test_a_log_of_another_program_can_be_exported(tmp_path: Path) -> None:
     log = tmp_path / "c0ffee.jsonl"
     row = {
         "type": "user",
@@ -98,7 +105,7 @@ def test_a_log_of_another_program_becomes_a_file_too(tmp_path: Path) -> None:
     }
     log.write_text(json.dumps(row) + "\n", encoding="utf-8")
     done = mudroom(tmp_path, "view", "--from", "claude", str(log), "--export", "-")
-    assert [event["type"] for _, event in data(done.stdout)["events"]] == [
+    assert [event["type"] for _, event in read_embedded(done.stdout)["events"]] == [
         "session_opened",
         "run_started",
         "run_finished",
@@ -106,8 +113,8 @@ def test_a_log_of_another_program_becomes_a_file_too(tmp_path: Path) -> None:
     ]
 
 
-async def test_the_viewer_is_served_until_it_is_interrupted(scripts: Any, tmp_path: Path) -> None:
-    await scripts.record(tmp_path, scripts.hostile())
+async def test_the_viewer_is_served_until_it_is_interrupted(tmp_path: Path) -> None:
+    await write_session(tmp_path, build_hostile_session())
     viewer = await asyncio.create_subprocess_exec(
         sys.executable,
         "-m",

@@ -1,4 +1,4 @@
-"""The viewer's server: who is let in, what it tells, and that it tells what comes."""
+"""Tests of the viewer's server: access control, session list, event pages and live streams."""
 
 import asyncio
 import json
@@ -12,6 +12,7 @@ from typing import Any
 
 import aiohttp
 import pytest
+from tests.viewer.sessions import SessionBuilder, write_session
 
 from mudroom._core.events import NoteInjected, SessionClosed, SessionOpened
 from mudroom.errors import UsageError
@@ -19,18 +20,18 @@ from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.testing.sample_events import every_event
 from mudroom.viewer import server
 from mudroom.viewer.server import ViewerAddress, open_viewer
-from mudroom.viewer.sources import SingleSession, StoredSessions
+from mudroom.viewer.sources import SessionSource, SingleSession, StoredSessions
 
 SESSION = "5e55a1d0-0000-4000-8000-00000000abcd"
 
 
 class Client:
-    """Asks the viewer; with its token, unless told otherwise."""
+    """Client of the viewer; sends its token unless other headers are passed."""
 
-    def __init__(self, door: ViewerAddress, session: aiohttp.ClientSession) -> None:
-        self.door, self._session = door, session
-        self.base = f"http://127.0.0.1:{door.port}"
-        self.token = {"Authorization": f"Bearer {door.token}"}
+    def __init__(self, address: ViewerAddress, session: aiohttp.ClientSession) -> None:
+        self.address, self._session = address, session
+        self.base = f"http://127.0.0.1:{address.port}"
+        self.token = {"Authorization": f"Bearer {address.token}"}
 
     async def get(self, path: str, headers: dict[str, str] | None = None) -> tuple[int, str, Any]:
         async with self._session.get(
@@ -47,7 +48,7 @@ class Client:
 
     @asynccontextmanager
     async def live(self, path: str, **headers: str) -> AsyncGenerator[Any]:
-        """Events of a stream, each as (id, event)."""
+        """Open a stream of events, each as (id, event)."""
         async with self._session.get(self.base + path, headers={**self.token, **headers}) as answer:
             assert answer.status == 200 and answer.content_type == "text/event-stream"
 
@@ -63,12 +64,15 @@ class Client:
 
 
 @asynccontextmanager
-async def looking(source: Any, **options: Any) -> AsyncGenerator[Client]:
-    async with open_viewer(source, port=0, **options) as door, aiohttp.ClientSession() as session:
-        yield Client(door, session)
+async def open_client(source: SessionSource, **options: Any) -> AsyncGenerator[Client]:
+    async with (
+        open_viewer(source, port=0, **options) as address,
+        aiohttp.ClientSession() as session,
+    ):
+        yield Client(address, session)
 
 
-def told(text: str) -> NoteInjected:
+def note(text: str) -> NoteInjected:
     return NoteInjected(at=1.0, run="1", text=text)
 
 
@@ -81,7 +85,7 @@ async def client(tmp_path: Path) -> AsyncGenerator[Client]:
     opened = journal(tmp_path)
     await opened.append(*every_event())
     await opened.close()
-    async with looking(StoredSessions(tmp_path)) as client:
+    async with open_client(StoredSessions(tmp_path)) as client:
         yield client
 
 
@@ -96,20 +100,20 @@ async def client(tmp_path: Path) -> AsyncGenerator[Client]:
     ],
 )
 @pytest.mark.parametrize(
-    "given", [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "mudroom-7575=wrong"}]
+    "headers", [{}, {"Authorization": "Bearer wrong"}, {"Cookie": "mudroom-7575=wrong"}]
 )
-async def test_without_the_token_nothing_is_told(
-    client: Client, path: str, given: dict[str, str]
+async def test_requests_without_the_token_are_refused(
+    client: Client, path: str, headers: dict[str, str]
 ) -> None:
-    status, text, _ = await client.get(path, given)
+    status, text, _ = await client.get(path, headers)
     assert status == 401 and "token is missing or wrong" in text
-    assert (await client.get(f"{path}?token=wrong", given))[0] == 401
+    assert (await client.get(f"{path}?token=wrong", headers))[0] == 401
 
 
-async def test_the_token_in_the_address_becomes_a_cookie_that_scripts_and_other_sites_cannot_use(
+async def test_the_token_in_the_address_becomes_a_protected_cookie(
     client: Client,
 ) -> None:
-    status, _, headers = await client.get(f"/?token={client.door.token}", {})
+    status, _, headers = await client.get(f"/?token={client.address.token}", {})
     assert (status, headers["Location"]) == (303, "/")
     cookie = headers["Set-Cookie"]
     assert "HttpOnly" in cookie and "SameSite=Strict" in cookie
@@ -128,24 +132,24 @@ async def test_the_token_in_the_address_becomes_a_cookie_that_scripts_and_other_
     ],
 )
 async def test_a_foreign_host_is_refused(client: Client, host: str) -> None:
-    named = host.format(port=client.door.port)
-    assert (await client.get("/api/sessions", {**client.token, "Host": named}))[0] == 421
+    name = host.format(port=client.address.port)
+    assert (await client.get("/api/sessions", {**client.token, "Host": name}))[0] == 421
 
 
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "https://127.0.0.1:{port}", "http://127.0.0.1:1"]
 )
 async def test_a_foreign_origin_is_refused(client: Client, origin: str) -> None:
-    named = origin.format(port=client.door.port)
-    assert (await client.get("/api/sessions", {**client.token, "Origin": named}))[0] == 403
+    name = origin.format(port=client.address.port)
+    assert (await client.get("/api/sessions", {**client.token, "Origin": name}))[0] == 403
     assert (await client.get("/api/sessions", {**client.token, "Origin": client.base}))[0] == 200
 
 
-async def test_bound_to_every_address_it_answers_to_numbers_but_to_no_name_of_another(
+async def test_bound_to_all_addresses_it_accepts_ip_addresses_but_no_foreign_names(
     tmp_path: Path,
 ) -> None:
-    async with looking(StoredSessions(tmp_path), host="0.0.0.0") as client:
-        port = client.door.port
+    async with open_client(StoredSessions(tmp_path), host="0.0.0.0") as client:
+        port = client.address.port
         assert (await client.get("/api/sessions", {**client.token, "Host": f"10.0.0.7:{port}"}))[
             0
         ] == 200
@@ -158,7 +162,7 @@ async def test_bound_to_every_address_it_answers_to_numbers_but_to_no_name_of_an
 @pytest.mark.parametrize(
     "path", ["/", "/app.js", "/api/sessions", "/nothing", f"/api/sessions/{SESSION}/events"]
 )
-async def test_every_answer_forbids_what_is_not_ours(client: Client, path: str) -> None:
+async def test_every_response_has_the_security_headers(client: Client, path: str) -> None:
     _, _, headers = await client.get(path)
     policy = headers["Content-Security-Policy"]
     assert (
@@ -179,11 +183,11 @@ async def test_every_answer_forbids_what_is_not_ours(client: Client, path: str) 
         "/api/sessions/x/events",
     ],
 )
-async def test_nothing_but_its_parts_and_the_sessions_is_served(client: Client, path: str) -> None:
+async def test_only_page_files_and_sessions_are_served(client: Client, path: str) -> None:
     assert (await client.get(path))[0] == 404
 
 
-async def test_sessions_are_listed_with_what_became_of_them(client: Client) -> None:
+async def test_sessions_are_listed_with_their_outcome(client: Client) -> None:
     (listed,) = await client.json("/api/sessions")
     assert (
         listed["id"] == SESSION
@@ -193,16 +197,14 @@ async def test_sessions_are_listed_with_what_became_of_them(client: Client) -> N
     )
 
 
-async def test_what_a_program_gave_away_is_listed_as_what_it_is(
-    tmp_path: Path, scripts: Any
-) -> None:
-    script = scripts.Script()
-    script.opened()
-    script.started("1", "Find the author.", script.at, agent="explore", depth=1)
-    script.finished("1", script.at + 1, "Ada Bootscraper")
-    script.closed()
-    await scripts.record(tmp_path, script)
-    async with looking(StoredSessions(tmp_path)) as client:
+async def test_a_session_with_several_roots_and_children_is_summarized(tmp_path: Path) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    script.start_run("1", "Find the author.", script.at, agent="explore", depth=1)
+    script.finish_run("1", script.at + 1, "Ada Bootscraper")
+    script.close_session()
+    await write_session(tmp_path, script)
+    async with open_client(StoredSessions(tmp_path)) as client:
         (listed,) = await client.json("/api/sessions")
     assert (listed["reason"], listed["prompt"], listed["children"]) == (
         "GOAL",
@@ -212,7 +214,7 @@ async def test_what_a_program_gave_away_is_listed_as_what_it_is(
     assert listed["model"] == "anthropic:claude-sonnet-4-5"
 
 
-async def test_events_come_from_a_number_on(client: Client) -> None:
+async def test_events_start_after_a_position(client: Client) -> None:
     whole = await client.json(f"/api/sessions/{SESSION}/events")
     assert [number for number, _ in whole["events"]] == list(range(1, len(every_event()) + 1))
     assert (
@@ -225,25 +227,25 @@ async def test_events_come_from_a_number_on(client: Client) -> None:
     assert (await client.get(f"/api/sessions/{SESSION}/events?after=-1"))[0] == 400
 
 
-async def test_a_long_record_comes_in_pages(tmp_path: Path) -> None:
-    source = SingleSession(SESSION, [told("x" * 400_000) for _ in range(11)])
-    async with looking(source) as client:
+async def test_a_long_session_is_sent_in_pages(tmp_path: Path) -> None:
+    source = SingleSession(SESSION, [note("x" * 400_000) for _ in range(11)])
+    async with open_client(source) as client:
         first = await client.json(f"/api/sessions/{SESSION}/events")
         assert first["more"] and len(first["events"]) == 6
         second = await client.json(f"/api/sessions/{SESSION}/events?after=6")
         assert not second["more"] and len(second["events"]) == 5
 
 
-async def test_what_is_recorded_while_one_looks_comes_at_once(tmp_path: Path) -> None:
+async def test_new_events_are_streamed_at_once(tmp_path: Path) -> None:
     writer = journal(tmp_path)
-    await writer.append(told("before"))
+    await writer.append(note("before"))
     async with (
-        looking(StoredSessions(tmp_path)) as client,
+        open_client(StoredSessions(tmp_path)) as client,
         client.live(f"/api/sessions/{SESSION}/live") as events,
     ):
         assert (await anext(events))[1]["text"] == "before"
         assert (await client.json("/api/sessions"))[0]["live"]
-        await writer.append(told("one"), told("two"))
+        await writer.append(note("one"), note("two"))
         async with asyncio.timeout(1.5):
             assert [(await anext(events)), (await anext(events))] == [
                 (2, _told("one")),
@@ -270,7 +272,7 @@ asyncio.run(write())
 """
 
 
-async def test_what_another_process_records_comes_too(tmp_path: Path) -> None:
+async def test_events_of_another_process_are_streamed(tmp_path: Path) -> None:
     pipe = asyncio.subprocess.PIPE
     path = tmp_path / "sessions" / f"{SESSION}.db"
     writer = await asyncio.create_subprocess_exec(
@@ -280,7 +282,7 @@ async def test_what_another_process_records_comes_too(tmp_path: Path) -> None:
     writer.stdin.write(b"first\n")
     assert await writer.stdout.readline() == b"written\n"
     async with (
-        looking(StoredSessions(tmp_path)) as client,
+        open_client(StoredSessions(tmp_path)) as client,
         client.live(f"/api/sessions/{SESSION}/live?after=1") as events,
     ):
         assert (await client.json("/api/sessions"))[0]["live"]
@@ -292,36 +294,36 @@ async def test_what_another_process_records_comes_too(tmp_path: Path) -> None:
         assert not (await client.json("/api/sessions"))[0]["live"]
 
 
-async def test_a_stream_goes_on_after_the_last_event_id(client: Client) -> None:
+async def test_a_stream_continues_after_the_last_event_id(client: Client) -> None:
     last = len(every_event())
     headers = {"Last-Event-ID": str(last - 2)}
     async with client.live(f"/api/sessions/{SESSION}/live?after=1", **headers) as events:
         assert [(await anext(events))[0], (await anext(events))[0]] == [last - 1, last]
 
 
-async def test_a_damaged_record_is_shown_as_far_as_it_can_be_read(tmp_path: Path) -> None:
+async def test_a_damaged_session_is_shown_up_to_the_damage(tmp_path: Path) -> None:
     writer = journal(tmp_path)
     await writer.append(
         SessionOpened(at=1.0, session=SESSION, cwd="/", version="1"),
-        told("good"),
-        told("bad"),
+        note("good"),
+        note("bad"),
         SessionClosed(at=2.0),
     )
     await writer.close()
     with sqlite3.connect(tmp_path / "sessions" / f"{SESSION}.db") as connection:
         connection.execute("UPDATE events SET body = CAST('{}' AS BLOB) WHERE seq = 3")
     connection.close()
-    async with looking(StoredSessions(tmp_path)) as client:
+    async with open_client(StoredSessions(tmp_path)) as client:
         page = await client.json(f"/api/sessions/{SESSION}/events")
         assert [number for number, _ in page["events"]] == [1, 2] and "record 3 is damaged" in page[
             "error"
         ]
         async with client.live(f"/api/sessions/{SESSION}/live?after=2") as events:
             assert "record 3 is damaged" in (await anext(events))[1]
-            assert [event async for event in events] == []  # and nothing follows
+            assert [event async for event in events] == []  # the stream ends
 
 
-async def test_the_viewer_never_changes_what_it_shows(client: Client, tmp_path: Path) -> None:
+async def test_the_viewer_does_not_change_session_files(client: Client, tmp_path: Path) -> None:
     path = tmp_path / "sessions" / f"{SESSION}.db"
     before = path.read_bytes()
     await client.json("/api/sessions")
@@ -329,7 +331,7 @@ async def test_the_viewer_never_changes_what_it_shows(client: Client, tmp_path: 
     assert path.read_bytes() == before
 
 
-async def test_the_next_free_port_is_taken(tmp_path: Path) -> None:
+async def test_the_next_free_port_is_used(tmp_path: Path) -> None:
     async with (
         open_viewer(StoredSessions(tmp_path), port=0) as first,
         open_viewer(StoredSessions(tmp_path), port=first.port) as second,
@@ -338,29 +340,29 @@ async def test_the_next_free_port_is_taken(tmp_path: Path) -> None:
         assert first.token != second.token and first.token in first.url
 
 
-async def test_a_host_that_is_not_ours_is_told_plainly(tmp_path: Path) -> None:
+async def test_a_foreign_bind_address_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot listen"):
         async with open_viewer(StoredSessions(tmp_path), host="203.0.113.9"):
             pass
 
 
-async def test_an_open_stream_does_not_keep_the_viewer_from_closing(tmp_path: Path) -> None:
+async def test_the_viewer_closes_with_an_open_stream(tmp_path: Path) -> None:
     async with aiohttp.ClientSession() as session:
-        async with open_viewer(SingleSession(SESSION, [told("x")]), port=0) as door:
-            url = f"http://127.0.0.1:{door.port}/api/sessions/{SESSION}/live"
-            answer = await session.get(url, headers={"Authorization": f"Bearer {door.token}"})
+        async with open_viewer(SingleSession(SESSION, [note("x")]), port=0) as address:
+            url = f"http://127.0.0.1:{address.port}/api/sessions/{SESSION}/live"
+            answer = await session.get(url, headers={"Authorization": f"Bearer {address.token}"})
             assert await answer.content.readline()
             began = asyncio.get_running_loop().time()
         assert asyncio.get_running_loop().time() - began < 1.5
         answer.close()
 
 
-async def test_looking_at_a_session_where_nothing_happens_costs_next_to_nothing(
+async def test_an_idle_live_stream_reads_the_session_rarely(
     tmp_path: Path,
 ) -> None:
     source = StoredSessions(tmp_path)
     writer = journal(tmp_path)
-    await writer.append(told("x"))
+    await writer.append(note("x"))
     began = os.times()
     for _ in range(4):
         source.read_change_stamp(SESSION)

@@ -263,7 +263,7 @@ def _candidate(
         "promptTokenCount": usage.input_tokens,
         "cachedContentTokenCount": usage.cache_read_tokens,
         "candidatesTokenCount": usage.output_tokens - usage.reasoning_tokens,
-        "thinkingTokenCount": usage.reasoning_tokens,
+        "thoughtsTokenCount": usage.reasoning_tokens,
         "totalTokenCount": usage.total_tokens,
     }
     candidate = {"content": {"role": "model", "parts": parts}, "index": 0} | ending

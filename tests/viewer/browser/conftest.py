@@ -1,4 +1,4 @@
-"""A headless Chromium, driven over its own protocol: as much of it as these tests need."""
+"""Headless Chromium, driven over its DevTools protocol."""
 
 import asyncio
 import base64
@@ -30,81 +30,87 @@ FLAGS = [
     "--hide-scrollbars",
     "--remote-debugging-port=0",
 ]
-PATIENCE = 20.0
+TIMEOUT = 20.0
 
 
 class Page:
-    """One tab. `errors`: what its console complained of; `asked`: every address it asked for."""
+    """One tab.
+
+    Attributes:
+        errors: errors and warnings of its console.
+        requested: all URLs it requested.
+    """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
         self._socket, self._number = socket, 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self.errors: list[str] = []
-        self.asked: list[str] = []
+        self.requested: list[str] = []
 
     async def listen(self) -> None:
-        """Take in what the browser says, for as long as it says anything."""
+        """Read messages of the browser until the connection closes."""
         async for message in self._socket:
-            said = json.loads(message.data)
-            if (waiting := self._waiting.pop(said.get("id", 0), None)) and not waiting.done():
-                waiting.set_result(said)
-            self._note(said.get("method", ""), said.get("params", {}))
+            reply = json.loads(message.data)
+            if (waiting := self._waiting.pop(reply.get("id", 0), None)) and not waiting.done():
+                waiting.set_result(reply)
+            self._note(reply.get("method", ""), reply.get("params", {}))
 
-    def _note(self, method: str, given: Any) -> None:
+    def _note(self, method: str, params: Any) -> None:
         if method == "Network.requestWillBeSent":
-            self.asked.append(given["request"]["url"])
+            self.requested.append(params["request"]["url"])
         elif method == "Runtime.exceptionThrown":
             self.errors.append(
-                given["exceptionDetails"].get("exception", {}).get("description", "") or str(given)
+                params["exceptionDetails"].get("exception", {}).get("description", "")
+                or str(params)
             )
-        elif method == "Log.entryAdded" and given["entry"]["level"] in ("error", "warning"):
-            self.errors.append(f"{given['entry']['text']} {given['entry'].get('url', '')}")
-        elif method == "Runtime.consoleAPICalled" and given["type"] in (
+        elif method == "Log.entryAdded" and params["entry"]["level"] in ("error", "warning"):
+            self.errors.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
+        elif method == "Runtime.consoleAPICalled" and params["type"] in (
             "error",
             "warning",
             "assert",
         ):
-            self.errors.append(str(given["args"]))
+            self.errors.append(str(params["args"]))
 
-    async def send(self, method: str, **given: Any) -> Any:
-        """Ask the browser for something; what it answers."""
+    async def send(self, method: str, **params: Any) -> Any:
+        """Send a command and return its result."""
         self._number += 1
         self._waiting[self._number] = answer = asyncio.get_running_loop().create_future()
-        await self._socket.send_json({"id": self._number, "method": method, "params": given})
-        async with asyncio.timeout(PATIENCE):
-            said = await answer
-        assert "error" not in said, said
-        return said["result"]
+        await self._socket.send_json({"id": self._number, "method": method, "params": params})
+        async with asyncio.timeout(TIMEOUT):
+            reply = await answer
+        assert "error" not in reply, reply
+        return reply["result"]
 
     async def open(self, url: str) -> None:
-        """Go somewhere, and wait until the page is loaded."""
+        """Open a URL and wait until the page is loaded."""
         await self.send("Page.navigate", url="about:blank")
         await self.send("Page.navigate", url=url)
         await self.until("document.readyState === 'complete' && typeof app !== 'undefined'")
 
     async def run(self, script: str) -> Any:
-        """The value of an expression in the page; promises are awaited."""
-        said = await self.send(
+        """Return the value of an expression in the page; promises are awaited."""
+        reply = await self.send(
             "Runtime.evaluate", expression=script, awaitPromise=True, returnByValue=True
         )
-        assert "exceptionDetails" not in said, said["exceptionDetails"]
-        return said["result"].get("value")
+        assert "exceptionDetails" not in reply, reply["exceptionDetails"]
+        return reply["result"].get("value")
 
     async def until(self, script: str) -> None:
         """Wait until an expression is true."""
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(TIMEOUT):
             while not await self.run(f"Boolean({script})"):  # noqa: ASYNC110  the page has no event of ours
                 await asyncio.sleep(0.02)
 
     async def press(self, *keys: str) -> None:
-        """Keys, one after the other."""
+        """Press keys, one after the other."""
         for key in keys:
             text = key if len(key) == 1 else ""
             await self.send("Input.dispatchKeyEvent", type="keyDown", key=key, text=text)
             await self.send("Input.dispatchKeyEvent", type="keyUp", key=key)
 
     async def click(self, selector: str) -> None:
-        """A click of the mouse in the middle of the first such element."""
+        """Click into the middle of the first element that matches."""
         middle = "e => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }"
         area = await self.run(f"({middle})(document.querySelector({json.dumps(selector)}))")
         for kind in ("mousePressed", "mouseReleased"):
@@ -118,7 +124,7 @@ class Page:
             )
 
     async def size(self, width: int, height: int, *, phone: bool = False) -> None:
-        """The window's size in pixels."""
+        """Set the size of the window in pixels."""
         await self.send(
             "Emulation.setDeviceMetricsOverride",
             width=width,
@@ -128,14 +134,14 @@ class Page:
         )
 
     async def dark(self, on: bool) -> None:
-        """What the system prefers."""
+        """Set the colour scheme that the system prefers."""
         await self.send(
             "Emulation.setEmulatedMedia",
             features=[{"name": "prefers-color-scheme", "value": "dark" if on else "light"}],
         )
 
     async def picture(self, path: Path) -> None:
-        """What can be seen, as a PNG file."""
+        """Write a screenshot as a PNG file."""
         path.parent.mkdir(parents=True, exist_ok=True)
         await self.run(
             "new Promise(done => requestAnimationFrame(() => requestAnimationFrame(() => done(1))))"
@@ -147,10 +153,10 @@ class Page:
 
 @asynccontextmanager
 async def browser(folder: Path) -> AsyncGenerator[Page]:
-    """A browser with one tab, in a profile of its own below `folder`; gone with all its processes at the end."""
+    """Run a browser with one tab and a new profile below `folder`; kill it at the end."""
     assert CHROMIUM
     profile = folder / "profile"
-    told = profile / "DevToolsActivePort"
+    port_file = profile / "DevToolsActivePort"
     process = await asyncio.create_subprocess_exec(
         CHROMIUM,
         *FLAGS,
@@ -161,10 +167,10 @@ async def browser(folder: Path) -> AsyncGenerator[Page]:
         start_new_session=True,
     )
     try:
-        async with asyncio.timeout(PATIENCE):
-            while not told.exists() or not told.read_text().count("\n"):  # noqa: ASYNC110  a file is all it gives us
+        async with asyncio.timeout(TIMEOUT):
+            while not port_file.exists() or not port_file.read_text().count("\n"):  # noqa: ASYNC110  a file is all it gives us
                 await asyncio.sleep(0.05)
-        port = told.read_text().split("\n")[0]
+        port = port_file.read_text().split("\n")[0]
         async with (
             aiohttp.ClientSession() as session,
             session.get(f"http://127.0.0.1:{port}/json/list") as answer,
@@ -188,7 +194,7 @@ async def browser(folder: Path) -> AsyncGenerator[Page]:
 
 @pytest.fixture
 async def page(tmp_path: Path) -> AsyncGenerator[Page]:
-    """A browser's tab."""
+    """Return a tab of a new browser."""
     if CHROMIUM is None:
         pytest.skip("there is no chromium here; .ci/run installs it")
     async with browser(tmp_path) as tab:

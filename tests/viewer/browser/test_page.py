@@ -1,13 +1,18 @@
-"""The page in a real browser: what it shows of a run of two hundred children, how fast, and that no text can hurt it."""
+"""Tests of the viewer page in a real browser: content, speed and safety."""
 
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 from msgspec.structs import replace
+from tests.viewer.sessions import (
+    SessionBuilder,
+    build_hostile_session,
+    build_large_session,
+    write_session,
+)
 
 from mudroom._core.events import RunResumed, StoredEvent, ToolCallStarted, TurnFinished, TurnStarted
 from mudroom._core.messages import Message, ThinkingBlock, ToolCallBlock
@@ -19,37 +24,42 @@ from mudroom.viewer.export import render_single_file
 from mudroom.viewer.server import open_viewer
 from mudroom.viewer.sources import SingleSession, StoredSessions
 
-PICTURES = Path(__file__).parents[3] / "artefacts" / "viewer"
+from .conftest import Page
 
-SETTLED = "app.fold && app.fold.events >= {events} && !app.frame && app.run"
+SCREENSHOTS = Path(__file__).parents[3] / "artefacts" / "viewer"
+
+LOADED = "app.fold && app.fold.events >= {events} && !app.frame && app.run"
 
 
 @asynccontextmanager
-async def shown(page: Any, script: Any, link: str = "") -> AsyncGenerator[None]:
-    """The page with one session in it, at the place the link names."""
-    async with open_viewer(SingleSession(script.session, script.events), port=0) as door:
-        await page.open(f"{door.url}#session={script.session}{link}")
-        await page.until(SETTLED.format(events=len(script.events)))
+async def opened_page(page: Page, script: SessionBuilder, link: str = "") -> AsyncGenerator[None]:
+    """Open the page with one session, at the place the link names; check errors at the end."""
+    async with open_viewer(SingleSession(script.session, script.events), port=0) as address:
+        await page.open(f"{address.url}#session={script.session}{link}")
+        await page.until(LOADED.format(events=len(script.events)))
         yield
     assert page.errors == []
-    assert {url.split("/")[2] for url in page.asked if url.startswith("http")} == {
-        f"127.0.0.1:{door.port}"
+    assert {url.split("/")[2] for url in page.requested if url.startswith("http")} == {
+        f"127.0.0.1:{address.port}"
     }
 
 
-async def chosen(page: Any) -> tuple[str, int, str, str]:
+async def selection(page: Page) -> tuple[str, int, str, str]:
     at = await page.run("app.selection")
     return at["run"], at["turn"], at["call"], at["tab"]
 
 
-async def texts(page: Any, selector: str) -> list[str]:
+async def texts(page: Page, selector: str) -> list[str]:
     return await page.run(
         f"[...document.querySelectorAll({json.dumps(selector)})].map(node => node.textContent)"
     )
 
 
-async def took(page: Any, script: str) -> float:
-    """Milliseconds from a deed until it is painted; the third best of nine, for neighbours may be busy."""
+async def measure(page: Page, script: str) -> float:
+    """Return the milliseconds from an action until it is painted.
+
+    It is the third best of nine, because the machine may be busy.
+    """
     times = await page.run(
         f"""(async () => {{
             const times = [];
@@ -65,17 +75,17 @@ async def took(page: Any, script: str) -> float:
     return sorted(times)[2]
 
 
-async def test_ten_thousand_events_are_there_within_a_second(page: Any, scripts: Any) -> None:
-    script = scripts.large()
+async def test_ten_thousand_events_load_within_a_second(page: Page) -> None:
+    script = build_large_session()
     assert len(script.events) > 10_000
-    async with shown(page, script):
+    async with opened_page(page, script):
         painted = await page.run(
             "performance.getEntriesByName('first-contentful-paint')[0].startTime"
         )
         assert painted < 1000
         assert (await texts(page, "#count")) == ["201 runs"]
         drawn = len(await texts(page, ".row"))
-        assert 15 < drawn < 60  # what can be seen, and a little more
+        assert 15 < drawn < 60  # the visible rows and a few more
         assert await page.run("document.querySelectorAll('*').length") < 3000
         assert (
             "What I found" in "".join(await texts(page, "#body"))
@@ -85,36 +95,36 @@ async def test_ten_thousand_events_are_there_within_a_second(page: Any, scripts:
         assert await page.run(
             f"{lane}.getContext('2d').getImageData(0, 0, {lane}.width, {lane}.height).data.some(value => value)"
         )
-        await page.picture(PICTURES / "run-light.png")
+        await page.picture(SCREENSHOTS / "run-light.png")
         await page.dark(True)
-        await page.picture(PICTURES / "run-dark.png")
+        await page.picture(SCREENSHOTS / "run-dark.png")
 
 
-async def test_a_click_a_key_and_a_search_are_answered_within_a_tenth_of_a_second(
-    page: Any, scripts: Any
-) -> None:
-    async with shown(page, scripts.large()):
-        assert await took(page, "document.querySelectorAll('.row')[2 + n].click()") < 100
+async def test_clicks_keys_and_searches_take_less_than_100_ms(page: Page) -> None:
+    async with opened_page(page, build_large_session()):
+        assert await measure(page, "document.querySelectorAll('.row')[2 + n].click()") < 100
         assert (
-            await took(page, "document.querySelectorAll('#tabs button')[[1, 2, 0][n % 3]].click()")
+            await measure(
+                page, "document.querySelectorAll('#tabs button')[[1, 2, 0][n % 3]].click()"
+            )
             < 100
         )
         assert (
-            await took(
+            await measure(
                 page, "document.dispatchEvent(new KeyboardEvent('keydown', { key: 'ArrowDown' }))"
             )
             < 100
         )
-        assert await took(page, "document.querySelector('.chip.errors').click()") < 100
+        assert await measure(page, "document.querySelector('.chip.errors').click()") < 100
         search = "app.search.field.value = 'nowhere to be found ' + n; app.search.field.dispatchEvent(new Event('input'))"
-        assert await took(page, search) < 100
+        assert await measure(page, search) < 100
         await page.run("app.search.clear()")
-        assert await took(page, "document.getElementById('rows').scrollTop = 800 * n") < 50
-        assert await took(page, "document.getElementById('body').scrollTop = 900 * n") < 50
+        assert await measure(page, "document.getElementById('rows').scrollTop = 800 * n") < 50
+        assert await measure(page, "document.getElementById('body').scrollTop = 900 * n") < 50
 
 
-async def test_the_page_folds_as_every_other_screen_does(page: Any, scripts: Any) -> None:
-    script = scripts.large()
+async def test_the_page_folds_events_like_the_python_projections(page: Page) -> None:
+    script = build_large_session()
     tree = RunTree()
     for event in script.events:
         tree.apply(event)
@@ -131,7 +141,7 @@ async def test_the_page_folds_as_every_other_screen_does(page: Any, scripts: Any
         for run in tree.walk()
     }
     book = compute_ledger(script.events)
-    async with shown(page, script):
+    async with opened_page(page, script):
         run = "[run.state, run.turn, run.tools, run.failed, run.usage.input, run.usage.output, totalTokens(run.below)]"
         assert (
             await page.run(
@@ -153,8 +163,8 @@ async def test_the_page_folds_as_every_other_screen_does(page: Any, scripts: Any
         }
 
 
-def said(messages: Iterable[Message]) -> list[str]:
-    """The texts of messages, block by block; of a call its arguments."""
+def block_texts(messages: Iterable[Message]) -> list[str]:
+    """Return the text of each block of messages; of a call its arguments."""
     blocks = [block for message in messages for block in message.content]
     return [
         json.dumps(block.arguments, sort_keys=True)
@@ -164,30 +174,30 @@ def said(messages: Iterable[Message]) -> list[str]:
     ]
 
 
-async def test_the_context_at_a_step_is_what_the_model_saw(page: Any, scripts: Any) -> None:
-    script = scripts.Script()
-    script.opened()
-    script.root("1", "What is promised?", 2, 3)
-    script.root("2", "And what is tested?", 1, 2, continues="1")
+async def test_the_context_at_a_step_equals_the_request(page: Page) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    script.add_root("1", "What is promised?", 2, 3)
+    script.add_root("2", "And what is tested?", 1, 2, continues="1")
     seen: list[StoredEvent] = []
     expected: dict[str, list[str]] = {}
     for event in script.events:
         if isinstance(event, TurnStarted):
             past = build_transcript(script.events, "1") if event.run == "2" else ()
-            expected[f"{event.run} {event.turn}"] = said(
+            expected[f"{event.run} {event.turn}"] = block_texts(
                 (*past, *build_transcript([*seen, event], event.run))
             )
         seen.append(event)
     answers = [event.message for event in seen if isinstance(event, TurnFinished)]
     assert any(isinstance(block, ThinkingBlock) for message in answers for block in message.content)
-    async with shown(page, script, "&run=1.1.2&turn=3&tab=context"):
+    async with opened_page(page, script, "&run=1.1.2&turn=3&tab=context"):
         assert _sorted(await page.run(CONTEXTS)) == _sorted(expected)
         assert "turn 3" in "".join(await texts(page, ".stepper"))
         await page.click(".stepper button:last-of-type")
-        assert (await chosen(page))[:2] == ("1.1.2", 4)
+        assert (await selection(page))[:2] == ("1.1.2", 4)
         await page.click(".blockhead")
         assert "You work in a garden" in "".join(await texts(page, ".block.open pre"))
-        await page.picture(PICTURES / "context.png")
+        await page.picture(SCREENSHOTS / "context.png")
 
 
 CONTEXTS = """
@@ -199,7 +209,7 @@ CONTEXTS = """
 
 
 def _sorted(contexts: dict[str, list[str]]) -> dict[str, list[str]]:
-    """With the keys of every JSON object in one order."""
+    """Return the texts with sorted keys in every JSON object."""
 
     def one(text: str) -> str:
         return json.dumps(json.loads(text), sort_keys=True) if text.startswith("{") else text
@@ -207,9 +217,9 @@ def _sorted(contexts: dict[str, list[str]]) -> dict[str, list[str]]:
     return {step: [one(text) for text in some] for step, some in contexts.items()}
 
 
-async def test_what_stayed_and_what_came_back_is_a_picture(page: Any, scripts: Any) -> None:
-    script = scripts.large()
-    async with shown(page, script, "&tab=ledger"):
+async def test_the_ledger_tab_shows_the_chart(page: Page) -> None:
+    script = build_large_session()
+    async with opened_page(page, script, "&tab=ledger"):
         claims = await texts(page, ".claim")
         assert (
             "stayed outside" in claims[0]
@@ -219,17 +229,19 @@ async def test_what_stayed_and_what_came_back_is_a_picture(page: Any, scripts: A
         )
         tall = "(name => document.querySelector(`.growth .${name}`).getBBox().height)"
         assert await page.run(f"{tall}('stayed') > 2 * {tall}('kept')")
-        await page.picture(PICTURES / "ledger.png")
+        await page.picture(SCREENSHOTS / "ledger.png")
         await page.click(".share")
-        assert (await chosen(page))[0].startswith("1.") and (await chosen(page))[3] == "transcript"
+        assert (await selection(page))[0].startswith("1.") and (await selection(page))[
+            3
+        ] == "transcript"
 
 
-async def test_a_link_leads_to_a_call_and_back_leads_back(page: Any, scripts: Any) -> None:
-    script = scripts.large()
+async def test_links_and_the_back_button_work(page: Page) -> None:
+    script = build_large_session()
     started = (event for event in script.events if isinstance(event, ToolCallStarted))
     call = next(event.call.id for event in started if event.run == "1.3.20" and event.turn == 4)
-    async with shown(page, script, f"&run=1.3.20&turn=4&call={call}"):
-        assert await chosen(page) == ("1.3.20", 4, call, "transcript")
+    async with opened_page(page, script, f"&run=1.3.20&turn=4&call={call}"):
+        assert await selection(page) == ("1.3.20", 4, call, "transcript")
         top = "(e => e.getBoundingClientRect().top)"
         below = await page.run(
             f"{top}(document.querySelector('.item.chosen')) - {top}(document.getElementById('body'))"
@@ -237,7 +249,7 @@ async def test_a_link_leads_to_a_call_and_back_leads_back(page: Any, scripts: An
         assert 0 <= below < 400
         assert await page.run("document.querySelector('.row.chosen').dataset.run") == "1.3.20"
         await page.click(".path button")
-        assert (await chosen(page))[0] == "1"
+        assert (await selection(page))[0] == "1"
         await page.run("history.back()")
         await page.until("app.selection.run === '1.3.20'")
         assert await page.run("location.hash.includes('1.3.20')") and "token" not in await page.run(
@@ -245,16 +257,16 @@ async def test_a_link_leads_to_a_call_and_back_leads_back(page: Any, scripts: An
         )
 
 
-async def test_search_filters_and_keys(page: Any, scripts: Any) -> None:
-    script = scripts.large()
-    async with shown(page, script):
+async def test_search_filters_and_keys_work(page: Page) -> None:
+    script = build_large_session()
+    async with opened_page(page, script):
         await page.press("/")
         await page.send("Input.insertText", text="Read all of src/config")
         await page.until("app.search.hits.length > 1")
         assert "Read all of src/config" in "".join(await texts(page, ".hit mark"))
         await page.press("Enter")
-        assert (await chosen(page))[0] == await page.run("app.search.hits[0].run.id")
-        await page.picture(PICTURES / "search.png")
+        assert (await selection(page))[0] == await page.run("app.search.hits[0].run.id")
+        await page.picture(SCREENSHOTS / "search.png")
         await page.press("Escape", "Escape")
         assert await page.run("document.getElementById('hits').hidden")
 
@@ -262,16 +274,16 @@ async def test_search_filters_and_keys(page: Any, scripts: Any) -> None:
             "document.getElementById('query').blur(); app.navigate({ run: '1', turn: 0, call: '', tab: 'transcript' })"
         )
         await page.press("ArrowDown")
-        first = (await chosen(page))[0]
+        first = (await selection(page))[0]
         assert first == await page.run("app.waterfall.shown[1].run.id")
         announced = "document.getElementById(document.getElementById('rows').getAttribute('aria-activedescendant'))"
         assert await page.run(f"{announced}.getAttribute('aria-selected')") == "true"
         await page.press("j", "j")
-        assert (await chosen(page))[1] == 1 and (await chosen(page))[2]
+        assert (await selection(page))[1] == 1 and (await selection(page))[2]
         await page.press("2")
-        assert (await chosen(page))[3] == "context"
+        assert (await selection(page))[3] == "context"
         await page.press("1", "ArrowLeft")
-        assert (await chosen(page))[0] == "1"
+        assert (await selection(page))[0] == "1"
         await page.press("ArrowLeft")
         assert len(await texts(page, ".row")) == 1
         await page.press("ArrowRight", "e")
@@ -295,38 +307,36 @@ async def test_search_filters_and_keys(page: Any, scripts: Any) -> None:
         assert await page.run("document.documentElement.dataset.theme") == "light"
 
 
-async def test_a_phone_shows_one_pane_at_a_time(page: Any, scripts: Any) -> None:
+async def test_a_phone_shows_one_pane_at_a_time(page: Page) -> None:
     await page.size(390, 844, phone=True)
-    script = scripts.large()
-    async with shown(page, script):
+    script = build_large_session()
+    async with opened_page(page, script):
         assert await page.run("document.documentElement.scrollWidth") <= 390
-        await page.picture(PICTURES / "phone-runs.png")
+        await page.picture(SCREENSHOTS / "phone-runs.png")
         await page.click(".row:nth-child(3)")
         await page.until("document.getElementById('main').dataset.view === 'reader'")
         assert await page.run("document.getElementById('runs').offsetWidth") == 0
-        await page.picture(PICTURES / "phone-transcript.png")
+        await page.picture(SCREENSHOTS / "phone-transcript.png")
         await page.click("#views button:nth-child(2)")
         assert await page.run("document.querySelector('canvas.lane').clientWidth") > 200
-        await page.picture(PICTURES / "phone-timeline.png")
+        await page.picture(SCREENSHOTS / "phone-timeline.png")
 
 
-async def test_what_is_recorded_while_one_looks_appears(
-    page: Any, scripts: Any, tmp_path: Path
-) -> None:
-    script = scripts.Script()
-    script.opened()
-    script.root("1", "What is promised?", 1, 3)
+async def test_live_events_appear(page: Page, tmp_path: Path) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    script.add_root("1", "What is promised?", 1, 3)
     path = tmp_path / "home" / "sessions" / f"{script.session}.db"
     journal = SqliteJournal.open(path, session=script.session, create=True)
     half = len(script.events) // 2
     await journal.append(*script.events[:half])
-    async with open_viewer(StoredSessions(tmp_path / "home"), port=0) as door:
-        await page.open(f"{door.url}#session={script.session}")
-        await page.until(SETTLED.format(events=half))
+    async with open_viewer(StoredSessions(tmp_path / "home"), port=0) as address:
+        await page.open(f"{address.url}#session={script.session}")
+        await page.until(LOADED.format(events=half))
         await page.until(
             "app.live && document.querySelector('.pulse') && document.querySelector('.dot.running, .dot.waiting')"
         )
-        await page.picture(PICTURES / "live.png")
+        await page.picture(SCREENSHOTS / "live.png")
         assert (
             set(await texts(page, ".callhead .word")) == {"running"}
             and await texts(page, ".child .dot.unfinished") == []
@@ -340,14 +350,14 @@ async def test_what_is_recorded_while_one_looks_appears(
         assert page.errors == []
 
 
-async def test_what_somebody_went_back_behind_is_marked(page: Any, scripts: Any) -> None:
-    script = scripts.Script()
-    script.opened()
-    script.root("1", "What is promised?", 1, 1)
-    script.root("2", "And what is tested? A mistake.", 1, 2, continues="1")
-    script.root("3", "And what is tested?", 1, 1, continues="1")
-    script.closed()
-    async with shown(page, script, "&run=2"):
+async def test_abandoned_runs_are_marked(page: Page) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    script.add_root("1", "What is promised?", 1, 1)
+    script.add_root("2", "And what is tested? A mistake.", 1, 2, continues="1")
+    script.add_root("3", "And what is tested?", 1, 1, continues="1")
+    script.close_session()
+    async with opened_page(page, script, "&run=2"):
         assert await page.run(
             "[...app.fold.runs.values()].filter(run => isAbandoned(app.fold, run)).map(run => run.id)"
         ) == [
@@ -359,23 +369,23 @@ async def test_what_somebody_went_back_behind_is_marked(page: Any, scripts: Any)
             "abandoned"
         ]
         assert await texts(page, "#head .badge.left") == ["abandoned"]
-        await page.picture(PICTURES / "left-behind.png")
+        await page.picture(SCREENSHOTS / "left-behind.png")
         await page.run("app.navigate({ run: '3' })")
         assert await texts(page, "#head .badge.left") == [] and "continues run 1" in "".join(
             await texts(page, "#body")
         )
 
 
-async def test_a_run_that_compacts_is_called_what_it_is_and_its_past_is_what_the_next_one_saw(
-    page: Any, scripts: Any
-) -> None:
-    script = scripts.Script()
-    script.opened()
-    script.root("1", "What is promised?", 1, 1)
-    script.root("2", "Summarise this conversation, so that …", 0, 0, continues="1", compacts=True)
-    script.root("3", "And what is tested?", 1, 1, continues="2")
-    script.closed()
-    async with shown(page, script, "&run=3&tab=context"):
+async def test_a_compaction_run_has_its_title_and_replaces_the_history(page: Page) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    script.add_root("1", "What is promised?", 1, 1)
+    script.add_root(
+        "2", "Summarise this conversation, so that …", 0, 0, continues="1", compacts=True
+    )
+    script.add_root("3", "And what is tested?", 1, 1, continues="2")
+    script.close_session()
+    async with opened_page(page, script, "&run=3&tab=context"):
         titles = await page.run("app.fold.roots.map(runTitle)")
         assert titles == [
             "What is promised?",
@@ -389,19 +399,17 @@ async def test_a_run_that_compacts_is_called_what_it_is_and_its_past_is_what_the
         assert prompts == ["Summarise this conversation, so that …", "And what is tested?"]
 
 
-async def test_a_night_between_a_kill_and_the_resume_is_drawn_short(
-    page: Any, scripts: Any
-) -> None:
-    script = scripts.Script()
-    script.opened()
-    script.root("1", "What is promised?", 1, 3)
+async def test_a_long_pause_before_a_resume_is_shortened(page: Page) -> None:
+    script = SessionBuilder()
+    script.open_session()
+    script.add_root("1", "What is promised?", 1, 3)
     half = len(script.events) // 2
     died, night = script.events[half - 1].at, 36_000
     again = [replace(script.events[0], at=died + night), RunResumed(at=died + night, run="1")]
     script.events[half:] = again + [
         replace(event, at=event.at + night) for event in script.events[half:]
     ]
-    async with shown(page, script):
+    async with opened_page(page, script):
         assert (
             await page.run("app.fold.pauses.length") == 1
             and await page.run("app.waterfall.scale.length") < 120
@@ -412,18 +420,18 @@ async def test_a_night_between_a_kill_and_the_resume_is_drawn_short(
         assert all(end for _, end in ends)
 
 
-async def test_the_axis_has_room_for_its_words_whatever_the_time(page: Any, scripts: Any) -> None:
-    async with shown(page, scripts.large()):
+async def test_axis_labels_have_room_at_any_scale(page: Page) -> None:
+    async with opened_page(page, build_large_session()):
         for span in (0.004, 3, 142, 90_000, 5_000_000, 900_000_000):
             assert await page.run(f"chooseTickStep({span}, 260)") >= 64 / 260 * span
 
 
-async def test_a_session_that_was_cut_off_does_not_go_on_in_a_file(
-    page: Any, scripts: Any, tmp_path: Path
+async def test_an_interrupted_session_is_shown_as_unfinished_in_a_file(
+    page: Page, tmp_path: Path
 ) -> None:
-    script = scripts.Script()
-    script.opened()
-    script.root("1", "What is promised?", 1, 3)
+    script = SessionBuilder()
+    script.open_session()
+    script.add_root("1", "What is promised?", 1, 3)
     file = tmp_path / "run.html"
     half = script.events[: len(script.events) // 2]
     file.write_text(
@@ -431,18 +439,16 @@ async def test_a_session_that_was_cut_off_does_not_go_on_in_a_file(
         encoding="utf-8",
     )
     await page.open(file.as_uri())
-    await page.until(SETTLED.format(events=len(half)))
+    await page.until(LOADED.format(events=len(half)))
     assert not await page.run("app.live") and "unfinished" in "".join(
         await texts(page, "#head .badge")
     )
     assert set(await texts(page, ".callhead .word")) == {"no result"}
 
 
-async def test_hostile_text_hurts_nobody_served_or_in_a_file(
-    page: Any, scripts: Any, tmp_path: Path
-) -> None:
-    script = scripts.hostile()
-    async with shown(page, script):
+async def test_hostile_text_is_harmless_served_and_in_a_file(page: Page, tmp_path: Path) -> None:
+    script = build_hostile_session()
+    async with opened_page(page, script):
         for tab in ("context", "ledger", "transcript"):
             await page.run(f"app.navigate({{ tab: '{tab}' }})")
             assert await page.run("window.hurt") is None
@@ -458,28 +464,26 @@ async def test_hostile_text_hurts_nobody_served_or_in_a_file(
         "".join(render_single_file(SingleSession(script.session, script.events), script.session)),
         encoding="utf-8",
     )
-    page.asked.clear()
+    page.requested.clear()
     await page.open(file.as_uri())
-    await page.until(SETTLED.format(events=len(script.events)))
+    await page.until(LOADED.format(events=len(script.events)))
     assert await page.run("window.hurt") is None and "<img src=x" in "".join(
         await texts(page, "#body")
     )
     assert page.errors == []
 
 
-async def test_a_file_needs_no_server_and_asks_for_nothing(
-    page: Any, scripts: Any, tmp_path: Path
-) -> None:
-    script = scripts.large()
+async def test_a_file_needs_no_server_and_loads_nothing(page: Page, tmp_path: Path) -> None:
+    script = build_large_session()
     file = tmp_path / "run.html"
     file.write_text(
         "".join(render_single_file(SingleSession(script.session, script.events), script.session)),
         encoding="utf-8",
     )
     await page.open(file.as_uri() + "#run=1.2.3&tab=context")
-    await page.until(SETTLED.format(events=len(script.events)))
-    assert (await texts(page, "#count")) == ["201 runs"] and (await chosen(page))[0] == "1.2.3"
-    assert {url.split(":")[0] for url in page.asked} <= {
+    await page.until(LOADED.format(events=len(script.events)))
+    assert (await texts(page, "#count")) == ["201 runs"] and (await selection(page))[0] == "1.2.3"
+    assert {url.split(":")[0] for url in page.requested} <= {
         "file",
         "about",
         "data",
@@ -489,19 +493,19 @@ async def test_a_file_needs_no_server_and_asks_for_nothing(
     )
 
 
-async def test_sessions_can_be_chosen_and_an_empty_home_says_how_to_begin(
-    page: Any, scripts: Any, tmp_path: Path
+async def test_sessions_can_be_opened_and_an_empty_list_explains_how_to_start(
+    page: Page, tmp_path: Path
 ) -> None:
-    async with open_viewer(StoredSessions(tmp_path / "empty"), port=0) as door:
-        await page.open(door.url)
+    async with open_viewer(StoredSessions(tmp_path / "empty"), port=0) as address:
+        await page.open(address.url)
         await page.until("document.querySelector('#list .empty')")
         assert "mudroom -p" in "".join(await texts(page, "#list"))
-        await page.picture(PICTURES / "empty.png")
-    await scripts.record(tmp_path / "home", scripts.hostile())
-    async with open_viewer(StoredSessions(tmp_path / "home"), port=0) as door:
-        await page.open(door.url)
+        await page.picture(SCREENSHOTS / "empty.png")
+    await write_session(tmp_path / "home", build_hostile_session())
+    async with open_viewer(StoredSessions(tmp_path / "home"), port=0) as address:
+        await page.open(address.url)
         await page.until("document.querySelector('.session')")
-        await page.picture(PICTURES / "sessions.png")
+        await page.picture(SCREENSHOTS / "sessions.png")
         await page.click(".session")
         await page.until("app.fold?.runs.size === 1")
         assert await page.run("window.hurt") is None and page.errors == []

@@ -1,4 +1,4 @@
-"""The gate on virtual time: no storm when there is a limit, no delay when there is none."""
+"""Tests of the rate limiter on virtual time: few refusals with a limit, no delay without one."""
 
 import asyncio
 import random
@@ -11,7 +11,7 @@ from mudroom.testing.clock import LoopClock, run_virtual
 
 
 class Bucket:
-    """Admits `rate` requests a second, and four at once after a rest."""
+    """Provider that accepts `rate` requests per second, and four at once after a pause."""
 
     def __init__(self, rate: float = 4.0) -> None:
         self.rate, self.tokens, self.at = rate, 4.0, 0.0
@@ -25,7 +25,7 @@ class Bucket:
 
 
 class Window:
-    """Admits four requests in each second of the clock."""
+    """Provider that accepts four requests in each second of the clock."""
 
     def __init__(self) -> None:
         self.second, self.count = -1, 0
@@ -38,7 +38,7 @@ class Window:
 
 
 class Storm:
-    """Children that need two answers each from a limited provider; counts what they send and what they break."""
+    """Children that need two answers each; counts requests and violations of the limit."""
 
     def __init__(self, limiter: Bucket | Window, refusal: float, answer: float) -> None:
         self.gate, self.limiter, self.refusal, self.answer = (
@@ -86,7 +86,7 @@ class Storm:
     [(0.001, 0.001), (0.02, 0.2), (0.05, 1.0), (0.1, 0.2), (0.2, 0.5), (0.3, 1.0)],
 )
 @pytest.mark.parametrize("limiter", [Bucket, Window])
-def test_64_children_and_four_requests_a_second_make_no_storm(
+def test_64_children_at_four_requests_per_second_cause_few_refusals(
     limiter: Callable[[], Bucket | Window], refusal: float, answer: float
 ) -> None:
     storm = Storm(limiter(), refusal, answer)
@@ -119,14 +119,14 @@ def _on_virtual_time(work: Callable[[RateLimiter], Awaitable[float]]) -> float:
 
 
 @pytest.mark.parametrize("children", [8, 64, 500, 2000])
-def test_without_a_limit_a_burst_waits_once_for_less_than_an_answer(children: int) -> None:
+def test_without_a_limit_a_burst_is_held_once_for_less_than_a_response(children: int) -> None:
     async def family(gate: RateLimiter) -> float:
         return -await _fan(gate, 1, 1) + await _fan(gate, children, 3)
 
     assert _on_virtual_time(family) <= 0.6 + 0.6 * 0.2 * (children > 8) + 1e-6
 
 
-def test_what_was_borne_once_passes_at_once() -> None:
+def test_a_burst_of_an_accepted_size_is_not_held() -> None:
     async def twice(gate: RateLimiter) -> float:
         first = await _fan(gate, 200, 1)
         return await _fan(gate, 200, 1) - first
@@ -134,7 +134,7 @@ def test_what_was_borne_once_passes_at_once() -> None:
     assert _on_virtual_time(twice) == pytest.approx(0.2)
 
 
-def test_one_overload_among_many_is_soon_forgotten() -> None:
+def test_the_rate_recovers_soon_after_a_single_refusal() -> None:
     async def work(gate: RateLimiter) -> float:
         went = await gate.acquire()
         gate.record_refused(went, 1.0)
@@ -155,7 +155,7 @@ async def _closed_while_waiting(gate: RateLimiter) -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_nobody_waits_an_hour() -> None:
+def test_a_wait_longer_than_max_wait_raises_rate_limited() -> None:
     assert _on_virtual_time(_closed_while_waiting) < 6
 
 
@@ -170,5 +170,5 @@ async def _cancelled_in_the_queue(gate: RateLimiter) -> float:
     return asyncio.get_running_loop().time()
 
 
-def test_who_gives_up_waiting_holds_nobody_up() -> None:
+def test_a_cancelled_waiter_does_not_block_the_others() -> None:
     assert 5 <= _on_virtual_time(_cancelled_in_the_queue) < 5.1

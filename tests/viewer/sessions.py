@@ -1,14 +1,10 @@
-"""Sessions to look at: a large one of two hundred children, and one that means harm."""
+"""Builders of sessions for the viewer tests: one with 200 children, and one with hostile text."""
 
 import random
-import types
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
-
-import pytest
 
 from mudroom._core.agents import Agent, Brief, Reason, Report
 from mudroom._core.budgets import Budget
@@ -69,8 +65,8 @@ AREAS = (
 
 
 @dataclass
-class Script:
-    """Makes the events of a session as an engine would record them, on a clock of its own."""
+class SessionBuilder:
+    """Builder of the events of a session, as the engine records them, with its own clock."""
 
     seed: int = 7
     at: float = 1_790_000_000.0
@@ -78,16 +74,16 @@ class Script:
     events: list[StoredEvent] = field(default_factory=list[StoredEvent])
 
     def __post_init__(self) -> None:
-        self.chance = random.Random(self.seed)
+        self.random = random.Random(self.seed)
         self.ids = (f"call_{n}" for n in count(1))
 
-    def words(self, number: int) -> str:
-        return " ".join(self.chance.choice(WORDS) for _ in range(number))
+    def make_words(self, number: int) -> str:
+        return " ".join(self.random.choice(WORDS) for _ in range(number))
 
-    def lines(self, number: int) -> str:
-        return "\n".join(f"{n:>6}\t{self.words(9)}" for n in range(1, number + 1)) + "\n"
+    def make_lines(self, number: int) -> str:
+        return "\n".join(f"{n:>6}\t{self.make_words(9)}" for n in range(1, number + 1)) + "\n"
 
-    def opened(self) -> None:
+    def open_session(self) -> None:
         self.events.append(
             SessionOpened(
                 at=self.at,
@@ -98,13 +94,13 @@ class Script:
             )
         )
 
-    def started(self, run: str, prompt: str, at: float, **brief: Any) -> None:
+    def start_run(self, run: str, prompt: str, at: float, **brief: Any) -> None:
         agent = Agent(
             name=brief.pop("agent", "main"),
-            instructions=f"You work in a garden. {self.words(60)}.",
+            instructions=f"You work in a garden. {self.make_words(60)}.",
             budget=Budget(turns=30),
         )
-        given = Brief(
+        run_brief = Brief(
             run_id=run,
             agent=agent,
             prompt=prompt,
@@ -113,9 +109,9 @@ class Script:
             budget=Budget(turns=30, seconds=600),
             **brief,
         )
-        self.events.append(RunStarted(at=at, run=run, brief=given))
+        self.events.append(RunStarted(at=at, run=run, brief=run_brief))
 
-    def turn(
+    def add_turn(
         self, run: str, number: int, at: float, took: float, content: tuple[Any, ...], read: int
     ) -> None:
         calls = any(isinstance(block, ToolCallBlock) for block in content)
@@ -123,14 +119,14 @@ class Script:
         message = AssistantMessage(
             content,
             stop_reason=StopReason.CALLS if calls else StopReason.END,
-            usage=Usage(read, self.chance.randint(40, 400), cache_read_tokens=read * 3 // 4),
+            usage=Usage(read, self.random.randint(40, 400), cache_read_tokens=read * 3 // 4),
             model="claude-sonnet-4-5",
         )
         self.events.append(
             TurnFinished(at=at + took, run=run, turn=number, message=message, seconds=took)
         )
 
-    def call(
+    def add_call(
         self,
         run: str,
         turn: int,
@@ -155,7 +151,7 @@ class Script:
             )
         )
 
-    def finished(
+    def finish_run(
         self, run: str, at: float, text: str, reason: Reason = Reason.GOAL, **report: Any
     ) -> None:
         self.events.append(
@@ -164,16 +160,16 @@ class Script:
             )
         )
 
-    def pick(self, n: int, file: str) -> tuple[ToolCallBlock, ToolResult]:
-        """Some call and what came of it."""
+    def make_call(self, n: int, file: str) -> tuple[ToolCallBlock, ToolResult]:
+        """Return a call and its result."""
 
-        def call(name: str, **given: Any) -> ToolCallBlock:
-            return ToolCallBlock(next(self.ids), name, given)
+        def call(name: str, **arguments: Any) -> ToolCallBlock:
+            return ToolCallBlock(next(self.ids), name, arguments)
 
         match n % 6:
             case 0:
                 return call("read", file_path=file), ToolResult(
-                    self.lines(self.chance.randint(20, 60)), reads=(file,)
+                    self.make_lines(self.random.randint(20, 60)), reads=(file,)
                 )
             case 1:
                 return call("grep", pattern="def (run|walk)", path="src"), ToolResult(
@@ -191,7 +187,7 @@ class Script:
                 )
             case 4:
                 todos = [
-                    {"content": self.words(5), "status": status}
+                    {"content": self.make_words(5), "status": status}
                     for status in ("completed", "completed", "in_progress", "pending")
                 ]
                 return call("todo", todos=todos), ToolResult("(2/4 completed)")
@@ -200,12 +196,12 @@ class Script:
                     "\n".join(f"src/{area}/{n}.py" for area in AREAS)
                 )
 
-    def child(self, run: str, call_id: str, at: float, turns: int = 6) -> tuple[float, str]:
-        """A child of three calls a turn; when it ended, and its report."""
+    def add_child(self, run: str, call_id: str, at: float, turns: int = 6) -> tuple[float, str]:
+        """Add a child with three calls per turn; return its end time and its report."""
         parent, n = run.split(".")[0], int(run.rpartition(".")[2])
         area, agent = AREAS[n % len(AREAS)], ("explore", "general", "reviewer")[n % 3]
-        prompt = f"Read all of src/{area} and say what each file promises.\nName every function that breaks its promise.\n{self.words(30)}."
-        self.started(
+        prompt = f"Read all of src/{area} and say what each file promises.\nName every function that breaks its promise.\n{self.make_words(30)}."
+        self.start_run(
             run,
             prompt,
             at,
@@ -217,8 +213,11 @@ class Script:
         )
         read, now = 2_000, at
         for number in range(1, turns + 1):
-            calls = [self.pick(n + number + k, f"src/{area}/{self.words(1)}.py") for k in range(3)]
-            took = self.chance.uniform(0.6, 4.0)
+            calls = [
+                self.make_call(n + number + k, f"src/{area}/{self.make_words(1)}.py")
+                for k in range(3)
+            ]
+            took = self.random.uniform(0.6, 4.0)
             if n % 17 == 5 and number == 2:
                 self.events.append(
                     ModelCallRetried(
@@ -232,19 +231,19 @@ class Script:
                     )
                 )
             content = (
-                ThinkingBlock(self.words(30)),
+                ThinkingBlock(self.make_words(30)),
                 TextBlock(
-                    f"I look at `{area}` now: **{self.words(6)}**.\n\n- {self.words(5)}\n- {self.words(6)}"
+                    f"I look at `{area}` now: **{self.make_words(6)}**.\n\n- {self.make_words(5)}\n- {self.make_words(6)}"
                 ),
             )
-            self.turn(run, number, now, took, (*content, *(call for call, _ in calls)), read)
+            self.add_turn(run, number, now, took, (*content, *(call for call, _ in calls)), read)
             now += took
             for call, result in calls:
-                self.call(
+                self.add_call(
                     run,
                     number,
                     now,
-                    spent := self.chance.uniform(0.01, 1.2),
+                    spent := self.random.uniform(0.01, 1.2),
                     call,
                     result,
                     refused=n % 23 == 7 and number == 3,
@@ -252,11 +251,11 @@ class Script:
                 now += spent * 0.4
                 read += len(result.text) // 4
             now += 0.8
-        text = f"{area}: {self.words(40)}.\n\n1. {self.words(8)}\n2. {self.words(8)}"
-        self.turn(run, turns + 1, now, 1.4, (TextBlock(text),), read)
+        text = f"{area}: {self.make_words(40)}.\n\n1. {self.make_words(8)}\n2. {self.make_words(8)}"
+        self.add_turn(run, turns + 1, now, 1.4, (TextBlock(text),), read)
         reason = Reason.MAX_TURNS if n % 31 == 9 else Reason.ERROR if n % 41 == 11 else Reason.GOAL
         error = "the provider refused: HTTP 401" if reason is Reason.ERROR else ""
-        self.finished(
+        self.finish_run(
             run,
             now + 1.4,
             text,
@@ -268,20 +267,20 @@ class Script:
         )
         return now + 1.4, text
 
-    def root(self, run: str, prompt: str, waves: int, wide: int, **brief: Any) -> None:
-        """A parent that hands out `waves` times `wide` children, and closes with their reports."""
+    def add_root(self, run: str, prompt: str, waves: int, wide: int, **brief: Any) -> None:
+        """Add a root run that starts `waves` times `wide` children and reports at the end."""
         start, context = self.at, 3_000
-        self.started(run, prompt, start, **brief)
+        self.start_run(run, prompt, start, **brief)
         for number in range(1, waves + 1):
             calls = [
                 ToolCallBlock(
                     next(self.ids),
                     "task",
-                    {"prompt": f"Part {number}.{k}: {self.words(12)}", "agent": "explore"},
+                    {"prompt": f"Part {number}.{k}: {self.make_words(12)}", "agent": "explore"},
                 )
                 for k in range(1, wide + 1)
             ]
-            self.turn(
+            self.add_turn(
                 run,
                 number,
                 self.at,
@@ -293,9 +292,9 @@ class Script:
             parts: list[tuple[float, list[StoredEvent]]] = []
             kept, self.events = self.events, []
             for k, call in enumerate(calls, 1):
-                begun = self.at + self.chance.uniform(0, 3)
+                begun = self.at + self.random.uniform(0, 3)
                 self.events.append(ToolCallStarted(at=self.at, run=run, turn=number, call=call))
-                ended, text = self.child(f"{run}.{number}.{k}", call.id, begun)
+                ended, text = self.add_child(f"{run}.{number}.{k}", call.id, begun)
                 result = ToolResult(
                     f"{text}\n[evidence: 18 tool calls]", detail={"run": f"{run}.{number}.{k}"}
                 )
@@ -322,101 +321,100 @@ class Script:
                 at=self.at, run=run, turn=waves, text="All tool calls of this turn are done."
             )
         )
-        found = f"- **journal**: {self.words(10)}\n- `engine`: {self.words(10)}"
-        answer = f"## What I found\n\n{self.words(60)}.\n\n{found}\n\n```\n$ make test\n```"
-        self.turn(run, waves + 1, self.at, 5.0, (TextBlock(answer),), context)
+        findings = f"- **journal**: {self.make_words(10)}\n- `engine`: {self.make_words(10)}"
+        answer = f"## What I found\n\n{self.make_words(60)}.\n\n{findings}\n\n```\n$ make test\n```"
+        self.add_turn(run, waves + 1, self.at, 5.0, (TextBlock(answer),), context)
         self.at += 5.0
-        self.finished(
+        self.finish_run(
             run, self.at, answer, turns=waves + 1, calls={"task": waves * wide}, usd=2.4 + 0.31
         )
 
-    def closed(self) -> None:
+    def close_session(self) -> None:
         self.events.append(SessionClosed(at=self.at))
 
 
-def large() -> Script:
-    """200 children, more than 10,000 events."""
-    script = Script()
-    script.opened()
-    script.root(
+def build_large_session() -> SessionBuilder:
+    """Build a session with 200 children and more than 10,000 events."""
+    builder = SessionBuilder()
+    builder.open_session()
+    builder.add_root(
         "1",
         "Find every promise this project makes in its docstrings, and say which of them no test holds it to.",
         4,
         50,
     )
-    script.closed()
-    return script
+    builder.close_session()
+    return builder
 
 
-HOSTILE = '</script><script>window.hurt = 1</script><img src=x onerror="window.hurt = 1">\u202e<b>\x1b]0;title\x07\u2028&amp;'
+HOSTILE_TEXT = '</builder><builder>window.hurt = 1</builder><img src=x onerror="window.hurt = 1">\u202e<b>\x1b]0;title\x07\u2028&amp;'
 
 
-def hostile() -> Script:
-    """Text from a model or a tool that tries to be markup, in every place where text can stand."""
-    script = Script(session="5e55a1d0-0000-4000-8000-00000000bad1")
-    script.events.append(
-        SessionOpened(at=script.at, session=script.session, cwd=HOSTILE, version=HOSTILE)
+def build_hostile_session() -> SessionBuilder:
+    """Build a session with text that tries to be markup in every text field."""
+    builder = SessionBuilder(session="5e55a1d0-0000-4000-8000-00000000bad1")
+    builder.events.append(
+        SessionOpened(
+            at=builder.at, session=builder.session, cwd=HOSTILE_TEXT, version=HOSTILE_TEXT
+        )
     )
-    script.started("1", HOSTILE, script.at, agent=HOSTILE, description=HOSTILE)
-    names = ("bash", "edit", "write", "todo", "task", "read", HOSTILE)
-    given: list[dict[str, Any]] = [
-        {"command": HOSTILE},
-        {"file_path": HOSTILE, "old_string": HOSTILE, "new_string": HOSTILE + "x"},
-        {"file_path": HOSTILE, "content": HOSTILE},
-        {"todos": [{"content": HOSTILE, "status": HOSTILE}, None, HOSTILE]},
-        {"prompt": HOSTILE, "description": HOSTILE},
-        {"file_path": HOSTILE},
-        {HOSTILE: HOSTILE, "deep": [HOSTILE, {HOSTILE: [None]}]},
+    builder.start_run("1", HOSTILE_TEXT, builder.at, agent=HOSTILE_TEXT, description=HOSTILE_TEXT)
+    names = ("bash", "edit", "write", "todo", "task", "read", HOSTILE_TEXT)
+    arguments_by_call: list[dict[str, Any]] = [
+        {"command": HOSTILE_TEXT},
+        {"file_path": HOSTILE_TEXT, "old_string": HOSTILE_TEXT, "new_string": HOSTILE_TEXT + "x"},
+        {"file_path": HOSTILE_TEXT, "content": HOSTILE_TEXT},
+        {"todos": [{"content": HOSTILE_TEXT, "status": HOSTILE_TEXT}, None, HOSTILE_TEXT]},
+        {"prompt": HOSTILE_TEXT, "description": HOSTILE_TEXT},
+        {"file_path": HOSTILE_TEXT},
+        {HOSTILE_TEXT: HOSTILE_TEXT, "deep": [HOSTILE_TEXT, {HOSTILE_TEXT: [None]}]},
     ]
     calls = [
-        ToolCallBlock(f"c{n}{HOSTILE}", name, arguments)
-        for n, (name, arguments) in enumerate(zip(names, given, strict=True))
+        ToolCallBlock(f"c{n}{HOSTILE_TEXT}", name, arguments)
+        for n, (name, arguments) in enumerate(zip(names, arguments_by_call, strict=True))
     ]
-    script.turn(
+    builder.add_turn(
         "1",
         1,
-        script.at,
+        builder.at,
         1.0,
         (
-            ThinkingBlock(HOSTILE),
-            TextBlock(f"# {HOSTILE}\n```\n{HOSTILE}\n```\n- {HOSTILE}"),
+            ThinkingBlock(HOSTILE_TEXT),
+            TextBlock(f"# {HOSTILE_TEXT}\n```\n{HOSTILE_TEXT}\n```\n- {HOSTILE_TEXT}"),
             *calls,
         ),
         100,
     )
     for call in calls:
-        script.call(
-            "1", 1, script.at + 1, 0.5, call, ToolResult(HOSTILE, error=True, spill=HOSTILE)
+        builder.add_call(
+            "1",
+            1,
+            builder.at + 1,
+            0.5,
+            call,
+            ToolResult(HOSTILE_TEXT, error=True, spill=HOSTILE_TEXT),
         )
-    script.events.append(
-        NoteInjected(at=script.at + 2, run="1", turn=1, text=HOSTILE, origin=HOSTILE)
+    builder.events.append(
+        NoteInjected(at=builder.at + 2, run="1", turn=1, text=HOSTILE_TEXT, origin=HOSTILE_TEXT)
     )
-    script.finished(
+    builder.finish_run(
         "1",
-        script.at + 3,
-        HOSTILE,
-        error=HOSTILE,
-        outputs={HOSTILE: HOSTILE},
-        files_read=(HOSTILE,),
-        calls={HOSTILE: 1},
+        builder.at + 3,
+        HOSTILE_TEXT,
+        error=HOSTILE_TEXT,
+        outputs={HOSTILE_TEXT: HOSTILE_TEXT},
+        files_read=(HOSTILE_TEXT,),
+        calls={HOSTILE_TEXT: 1},
     )
-    return script
+    return builder
 
 
-async def record(home: Path, script: Script) -> None:
-    """Write a session's file."""
+async def write_session(home: Path, builder: SessionBuilder) -> None:
+    """Write the file of a session."""
     journal = SqliteJournal.open(
-        home / "sessions" / f"{script.session}.db", session=script.session, create=True
+        home / "sessions" / f"{builder.session}.db", session=builder.session, create=True
     )
     try:
-        await journal.append(*script.events)
+        await journal.append(*builder.events)
     finally:
         await journal.close()
-
-
-@pytest.fixture
-def scripts() -> Iterator[Any]:
-    """What makes sessions: Script, large, hostile, record, HOSTILE."""
-    yield types.SimpleNamespace(
-        Script=Script, large=large, hostile=hostile, record=record, HOSTILE=HOSTILE
-    )

@@ -1,4 +1,4 @@
-"""The long tail through pydantic-ai; its own test models are the real partner."""
+"""Tests of the pydantic-ai adapter against pydantic-ai's own test models."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ SETUP = RequestConfig(
 
 
 class Partner:
-    """A pydantic-ai model that answers each request with the next of `script`: items to stream, or an error to raise."""
+    """A pydantic-ai model with scripted answers: items to stream, or an error to raise."""
 
     def __init__(self, *script: list[Any] | Exception) -> None:
         self.script = list(script)
@@ -91,7 +91,7 @@ class Partner:
         return [item async for item in chat.request_answer(tools=tools)]
 
 
-async def test_words_are_streamed_and_the_whole_comes_last() -> None:
+async def test_texts_are_streamed_and_the_whole_answer_comes_last() -> None:
     partner = Partner(["Hel", "lo"])
     *pieces, answer = await partner.ask(user_message("Hi"))
     assert pieces == [StreamChunk("text", "Hel"), StreamChunk("text", "lo")]
@@ -106,7 +106,7 @@ async def test_words_are_streamed_and_the_whole_comes_last() -> None:
     assert partner.model.name == "function:f"
 
 
-async def test_the_setup_reaches_the_provider() -> None:
+async def test_the_request_config_reaches_the_provider() -> None:
     partner = Partner(["a"], ["b"])
     await partner.ask(user_message("Hi"))
     await partner.ask(user_message("Hi"), tools=False)
@@ -124,7 +124,7 @@ async def test_the_setup_reaches_the_provider() -> None:
     assert [declared.name for declared in second.function_tools] == ["read", "self_emitvalue"]
 
 
-async def test_calls_come_back_under_our_names_and_bad_arguments_are_kept() -> None:
+async def test_calls_have_our_tool_names_and_malformed_arguments_are_kept() -> None:
     calls = {
         0: DeltaToolCall("read", '{"p":1}', tool_call_id="a"),
         1: DeltaToolCall("self_emitvalue", '{"p"', tool_call_id="b"),
@@ -141,7 +141,7 @@ async def test_calls_come_back_under_our_names_and_bad_arguments_are_kept() -> N
     assert pieces == [StreamChunk("call", '{"p":1}'), StreamChunk("call", '{"p"')]
 
 
-async def test_results_and_words_go_out_in_one_request() -> None:
+async def test_results_and_texts_are_sent_in_one_request() -> None:
     partner = Partner(["ok"])
     called = AssistantMessage(
         (
@@ -177,7 +177,7 @@ async def test_results_and_words_go_out_in_one_request() -> None:
     assert request.parts[-1].content == "Go on."
 
 
-async def test_thinking_and_its_signature_go_back_to_the_provider_that_wrote_them() -> None:
+async def test_thinking_and_its_signature_are_sent_to_the_provider_that_wrote_them() -> None:
     partner = Partner(
         [{0: DeltaThinkingPart(content="hm")}, {0: DeltaThinkingPart(signature="s1")}],
         ["ok"],
@@ -206,7 +206,7 @@ async def test_thinking_and_its_signature_go_back_to_the_provider_that_wrote_the
 
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 529])
-async def test_what_may_work_later_is_tried_again(status: int) -> None:
+async def test_temporary_errors_are_retried(status: int) -> None:
     failure = ModelHTTPError(
         status, "f", {"error": {"message": "slow down"}}, headers={"Retry-After": "7"}
     )
@@ -218,7 +218,7 @@ async def test_what_may_work_later_is_tried_again(status: int) -> None:
     assert isinstance(answer, AssistantMessage)
 
 
-async def test_an_answer_cut_off_in_the_middle_is_asked_for_again() -> None:
+async def test_an_incomplete_answer_is_requested_again() -> None:
     partner = Partner(["Hel", ModelAPIError("f", "connection lost")], ["Hello"])
     items = await partner.ask(user_message("Hi"))
     assert [type(item) for item in items] == [
@@ -243,7 +243,7 @@ async def test_an_answer_cut_off_in_the_middle_is_asked_for_again() -> None:
         (ZeroDivisionError("a bug of theirs"), ModelGarbled, 1),
     ],
 )
-async def test_errors_are_sorted_by_what_can_be_done(
+async def test_each_error_becomes_the_right_model_error(
     error: Exception, outcome: type[ModelError], tries: int
 ) -> None:
     partner = Partner(*[error] * 9)
@@ -268,12 +268,12 @@ async def test_pydantic_ais_test_model_works_too() -> None:
 
 
 @pytest.mark.parametrize("name", ["nosuch:model", "bare"])
-def test_a_name_pydantic_ai_does_not_know_is_a_usage_error(name: str) -> None:
+def test_a_model_name_unknown_to_pydantic_ai_is_a_usage_error(name: str) -> None:
     with pytest.raises(UsageError, match=name):
         PydanticAIModel(name, clock=FakeClock()).start_conversation(SETUP)
 
 
-def test_without_pydantic_ai_the_remedy_is_told() -> None:
+def test_without_pydantic_ai_the_error_says_how_to_install_it() -> None:
     script = """
 import sys
 sys.modules["pydantic_ai"] = None
@@ -286,10 +286,10 @@ try:
 except UsageError as error:
     print(error)
 """
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     ).stdout
-    assert "pip install 'mudroom[providers]'" in told
+    assert "pip install 'mudroom[providers]'" in output
 
 
 def test_importing_the_adapter_imports_nothing_of_pydantic_ai() -> None:
@@ -302,7 +302,7 @@ def test_importing_the_adapter_imports_nothing_of_pydantic_ai() -> None:
     )
 
 
-def test_connections_that_pydantic_ai_made_are_closed_and_the_callers_own_are_not() -> None:
+def test_only_connections_opened_by_pydantic_ai_are_closed() -> None:
     script = """
 import asyncio
 from pydantic_ai.models.openai import OpenAIChatModel
@@ -323,11 +323,11 @@ async def main():
 
 asyncio.run(main())
 """
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", script],
         capture_output=True,
         text=True,
         check=True,
         env={"OPENAI_API_KEY": "k"},
     )
-    assert told.stdout.split() == ["True", "False"]
+    assert output.stdout.split() == ["True", "False"]

@@ -1,4 +1,4 @@
-"""Logs of other programs become sessions that every screen of ours can show."""
+"""Tests of the importers of other programs' logs."""
 
 import json
 from collections.abc import Iterable
@@ -90,8 +90,8 @@ class Lines:
         )
 
 
-def use(call: str, name: str, **given: Any) -> Row:
-    return {"type": "tool_use", "id": call, "name": name, "input": given}
+def use(call: str, name: str, **arguments: Any) -> Row:
+    return {"type": "tool_use", "id": call, "name": name, "input": arguments}
 
 
 def words(text: str) -> Row:
@@ -124,7 +124,7 @@ def parent_lines() -> Lines:
 
 
 @pytest.mark.parametrize("layout", ["folder", "described", "same file", "by its prompt"])
-def test_a_session_of_claudes_with_its_child(tmp_path: Path, layout: str) -> None:
+def test_a_claude_session_with_a_child_is_read(tmp_path: Path, layout: str) -> None:
     rows = parent_lines().rows
     file, folder = tmp_path / "c0ffee.jsonl", tmp_path / "c0ffee" / "subagents"
     if layout == "same file":
@@ -163,7 +163,7 @@ def test_a_session_of_claudes_with_its_child(tmp_path: Path, layout: str) -> Non
     assert compute_ledger(events).children == 1 and compute_ledger(events).taken_lines == 40
 
 
-def test_every_call_of_claudes_has_one_result_and_every_turn_its_blocks(tmp_path: Path) -> None:
+def test_each_claude_call_has_one_result_and_each_turn_its_blocks(tmp_path: Path) -> None:
     _, events = read_claude_log(write(tmp_path / "s.jsonl", parent_lines().rows))
     assert [event.at for event in events] == sorted(event.at for event in events)
     first = next(event for event in events if isinstance(event, TurnFinished))
@@ -180,7 +180,7 @@ def test_every_call_of_claudes_has_one_result_and_every_turn_its_blocks(tmp_path
     assert len(build_transcript(events, "1")) == 4
 
 
-def test_a_torn_and_mixed_log_is_read_as_far_as_it_can_be(tmp_path: Path) -> None:
+def test_a_damaged_log_is_read_as_far_as_possible(tmp_path: Path) -> None:
     file = write(
         tmp_path / "s.jsonl",
         [
@@ -216,7 +216,7 @@ def chained(*lines: tuple[str, str | None, str, Any]) -> list[Row]:
     return rows
 
 
-def test_after_going_back_a_prompt_goes_on_from_where_one_went_back_to(tmp_path: Path) -> None:
+def test_a_prompt_after_going_back_continues_the_earlier_run(tmp_path: Path) -> None:
     rows = chained(
         ("a", None, "user", "One."),
         ("b", "a", "assistant", [words("First.")]),
@@ -242,7 +242,7 @@ def test_after_going_back_a_prompt_goes_on_from_where_one_went_back_to(tmp_path:
     )
 
 
-def test_calls_side_by_side_and_a_shortened_past_are_no_going_back(tmp_path: Path) -> None:
+def test_parallel_calls_and_a_compaction_do_not_count_as_going_back(tmp_path: Path) -> None:
     rows = chained(
         ("a", None, "user", "One."),
         ("b", "a", "assistant", [use("t1", "Bash", command="ls")]),
@@ -333,7 +333,7 @@ def codex_rows(**meta: Any) -> list[Row]:
     ]
 
 
-def test_a_session_of_codexs_with_its_child(tmp_path: Path) -> None:
+def test_a_codex_session_with_a_child_is_read(tmp_path: Path) -> None:
     spawn = {
         "subagent": {
             "thread_spawn": {"parent_thread_id": "parent-id", "depth": 1, "agent_role": "explorer"}
@@ -377,7 +377,7 @@ def test_a_session_of_codexs_with_its_child(tmp_path: Path) -> None:
     assert last.report.text == "pytest." and last.report.reason is Reason.GOAL
 
 
-def test_a_prompt_of_codexs_goes_on_from_what_was_not_taken_back(tmp_path: Path) -> None:
+def test_a_codex_prompt_after_a_rollback_continues_the_remaining_run(tmp_path: Path) -> None:
     one, two = codex_rows()[:3], codex_rows()[2:]
     back = {
         "timestamp": "2026-09-01T10:00:20.000Z",
@@ -396,7 +396,7 @@ def test_a_prompt_of_codexs_goes_on_from_what_was_not_taken_back(tmp_path: Path)
 
 
 @pytest.mark.parametrize("read", [read_claude_log, read_codex_log])
-def test_what_is_no_log_is_told_plainly(tmp_path: Path, read: Any) -> None:
+def test_a_file_that_is_no_log_is_a_usage_error(tmp_path: Path, read: Any) -> None:
     with pytest.raises(UsageError, match="this is no session log"):
         read(write(tmp_path / "x.jsonl", [{"a": 1}]))
     (tmp_path / "empty").mkdir()

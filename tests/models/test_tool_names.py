@@ -1,4 +1,4 @@
-"""What leaves the house is what every provider accepts."""
+"""Tests of tool names and JSON on the wire."""
 
 import json
 import re
@@ -10,7 +10,7 @@ from mudroom.models._json import clean, encode, make_decoder, parse_arguments
 from mudroom.models._tool_names import ToolNames
 
 
-def test_names_go_there_and_back() -> None:
+def test_names_survive_a_round_trip() -> None:
     names = ToolNames(
         ["read", "self.emitvalue", "self_emitvalue", "文件", "9lives", "x" * 100, "x" * 101]
     )
@@ -34,19 +34,19 @@ def test_names_go_there_and_back() -> None:
     assert [names.from_wire(name) for name in wired[3:]] == ["文件", "9lives", "x" * 100, "x" * 101]
 
 
-def test_a_name_that_was_never_offered_is_made_legal_and_comes_back_as_it_is() -> None:
+def test_a_name_that_was_not_offered_is_made_legal_and_read_unchanged() -> None:
     assert ToolNames([]).to_wire("a.b") == "a_b"
     assert ToolNames([]).from_wire("a_b") == "a_b"
 
 
-def test_nul_and_lone_surrogates_never_leave() -> None:
+def test_nul_and_lone_surrogates_are_removed_from_json() -> None:
     sent = encode({"a\0": ["x\ud800y", "\ud83d\ude00", "z\0"], "n": 1.5})
     assert json.loads(sent) == {"a": ["x\ufffdy", "\U0001f600", "z"], "n": 1.5}
     assert json.loads(encode({"path": "C:\\u0000"})) == {"path": "C:\\u0000"}
     assert clean("a\0b\udfff") == "ab\ufffd"
 
 
-def test_what_strict_json_forbids_is_read_without_harm() -> None:
+def test_json_that_strict_parsers_refuse_is_read() -> None:
     decode = make_decoder(dict[str, str])
     assert decode(b'{"a":"\\ud83d"}') == {"a": "\ud83d"}
     assert decode(b'{"a":"\xff"}') == {"a": "\ufffd"}
@@ -56,7 +56,7 @@ def test_what_strict_json_forbids_is_read_without_harm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "given", "malformed"),
+    ("text", "arguments", "malformed"),
     [
         ("", {}, ""),
         ('{"path": "a"}', {"path": "a"}, ""),
@@ -66,7 +66,7 @@ def test_what_strict_json_forbids_is_read_without_harm() -> None:
         ('{"a\\u0000": 1}', {"a": 1}, ""),
     ],
 )
-def test_arguments_are_an_object_or_kept_as_malformed_text(
-    text: str, given: object, malformed: str
+def test_arguments_that_are_no_object_are_kept_as_malformed_text(
+    text: str, arguments: object, malformed: str
 ) -> None:
-    assert parse_arguments(text) == (given, malformed)
+    assert parse_arguments(text) == (arguments, malformed)
