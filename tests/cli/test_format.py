@@ -10,6 +10,7 @@ import pytest
 from mudroom.cli.output.text import (
     ASCII,
     UNICODE,
+    Glyphs,
     agent_color,
     choose_glyphs,
     count_noun,
@@ -125,11 +126,11 @@ def test_figures_of_finished_runs_are_in_brackets():
 
 
 @pytest.mark.parametrize(
-    ("encoding", "signs"),
+    ("encoding", "glyphs"),
     [("utf-8", UNICODE), (None, UNICODE), ("ascii", ASCII), ("latin-1", ASCII), ("no such", ASCII)],
 )
-def test_glyphs_fit_the_encoding_of_the_stream(encoding: str | None, signs: object):
-    assert choose_glyphs(encoding) is signs
+def test_glyphs_fit_the_encoding_of_the_stream(encoding: str | None, glyphs: Glyphs):
+    assert choose_glyphs(encoding) is glyphs
 
 
 def test_ascii_branches_are_as_wide_as_the_unicode_ones():
@@ -153,7 +154,11 @@ def test_an_agent_keeps_its_color():
 
 
 def test_screens_do_not_import_rich_at_start():
-    code = "import sys, mudroom.cli.output.live_tree, mudroom.cli.output.plain_progress, mudroom.cli.output.transcript_lines; print({'rich', 'asyncio', 'aiohttp'} & set(sys.modules))"
+    code = (
+        "import sys\n"
+        "from mudroom.cli.output import live_tree, plain_progress, transcript_lines\n"
+        "print({'rich', 'asyncio', 'aiohttp'} & set(sys.modules))"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", code], capture_output=True, text=True, check=True

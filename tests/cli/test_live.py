@@ -33,7 +33,7 @@ from mudroom.projections.run_tree import RunTree
 NO_USAGE = Usage()
 
 
-def began(
+def start_run(
     run: str,
     parent: str = "",
     *,
@@ -58,7 +58,7 @@ def began(
     return RunStarted(at=at, run=run, brief=brief)
 
 
-def answered(
+def finish_turn(
     run: str,
     *blocks: TextBlock | ThinkingBlock | ToolCallBlock,
     turn: int = 1,
@@ -72,7 +72,7 @@ def answered(
     ]
 
 
-def acted(
+def call_tool(
     run: str, call: ToolCallBlock, text: str = "", *, at: float = 2.0, error: bool = False
 ) -> list[StoredEvent]:
     result = ToolResult(text, error)
@@ -82,7 +82,7 @@ def acted(
     ]
 
 
-def ended(
+def end_run(
     run: str, reason: Reason = Reason.GOAL, *, at: float, error: str = "", recovered: bool = False
 ) -> RunFinished:
     report = Report(
@@ -97,7 +97,7 @@ def ended(
 
 
 class Terminal(io.StringIO):
-    """A terminal as far as the live tree uses one: lines, back up, clear to the end."""
+    """The part of a terminal that the live tree uses: line feeds, cursor up, erase down."""
 
     def __init__(self, columns: int = 80) -> None:
         super().__init__()
@@ -118,7 +118,7 @@ class Terminal(io.StringIO):
         return len(s)
 
     def resize(self, columns: int) -> None:
-        """Break the lines anew, as terminals do."""
+        """Re-wrap the lines, as terminals do."""
         self.columns = columns
         rows = [
             line[at : at + columns]
@@ -140,23 +140,25 @@ class Clock:
         return self.now
 
 
-def begun(children: int, *, agent: str = "explore") -> list[StoredEvent]:
-    """A root run that has asked for children, all of them at work on a file."""
+def start_children(children: int, *, agent: str = "explore") -> list[StoredEvent]:
+    """Return events of a root run whose children all read a file."""
     tasks = [ToolCallBlock(f"t{n}", "task", {"description": f"batch {n}"}) for n in range(children)]
-    events = [began("1", agent="general"), *answered("1", *tasks, usage=Usage(3000, 100))]
+    events = [start_run("1", agent="general"), *finish_turn("1", *tasks, usage=Usage(3000, 100))]
     events += [ToolCallStarted(at=1, run="1", call=task) for task in tasks]
     for n in range(children):
         run = f"1.1.{n + 1}"
         call = ToolCallBlock("c", "read", {"file_path": f"src/m{n}.py"})
         events += [
-            began(run, "1", at=1 + n / 1000, agent=agent, description=f"Batch {n}", call=f"t{n}"),
-            *answered(run, call, usage=Usage(2000, 100)),
+            start_run(
+                run, "1", at=1 + n / 1000, agent=agent, description=f"Batch {n}", call=f"t{n}"
+            ),
+            *finish_turn(run, call, usage=Usage(2000, 100)),
         ]
         events.append(ToolCallStarted(at=2, run=run, call=call))
     return events
 
 
-def drawn(
+def draw_tree(
     events: list[StoredEvent], *, now: float = 10.0, columns: int = 80, limit: int | None = 12
 ) -> list[str]:
     tree = RunTree()
@@ -166,7 +168,7 @@ def drawn(
     return ["".join(text for text, _ in line) for line in format_tree(tree, tree.roots[-1], look)]
 
 
-def live(terminal: Terminal, now: Clock, height: int = 40) -> LiveTree:
+def make_live_tree(terminal: Terminal, now: Clock, height: int = 40) -> LiveTree:
     return LiveTree(terminal, RunTree(), now=now, size=lambda: (terminal.columns, height))
 
 
@@ -177,11 +179,11 @@ def feed(screen: LiveTree, events: list[StoredEvent]) -> None:
 
 def test_a_child_has_two_lines_with_its_last_action_and_figures():
     events = [
-        *begun(3),
-        *acted("1.1.2", ToolCallBlock("c", "read", {"file_path": "src/m1.py"})),
-        ended("1.1.2", at=5),
+        *start_children(3),
+        *call_tool("1.1.2", ToolCallBlock("c", "read", {"file_path": "src/m1.py"})),
+        end_run("1.1.2", at=5),
     ]
-    assert drawn(events) == [
+    assert draw_tree(events) == [
         "● turn 1 · 3 tasks: 2 running, 1 done · 3.1k tokens · 9.4k with children · 10s",
         "├─ explore  Batch 0",
         "│  ⎿ read src/m0.py · 0 tools · 2.1k tokens · 9.0s",
@@ -192,15 +194,15 @@ def test_a_child_has_two_lines_with_its_last_action_and_figures():
     ]
 
 
-def bilingual() -> list[StoredEvent]:
-    """A child that has ended, one at work whose words are Chinese, one that failed."""
+def bilingual_events() -> list[StoredEvent]:
+    """Return events of a finished child, a working child with Chinese text, and a failed one."""
     events = [
-        *begun(2),
-        *acted("1.1.1", ToolCallBlock("c", "read", {"file_path": "src/m0.py"})),
-        ended("1.1.1", at=5),
+        *start_children(2),
+        *call_tool("1.1.1", ToolCallBlock("c", "read", {"file_path": "src/m0.py"})),
+        end_run("1.1.1", at=5),
     ]
     events += [
-        began(
+        start_run(
             "1.1.9",
             "1",
             at=2,
@@ -214,7 +216,7 @@ def bilingual() -> list[StoredEvent]:
             at=3, run="1.1.9", call=ToolCallBlock("c", "grep", {"pattern": "定义或使用了哪些函数"})
         )
     ]
-    return [*events, ended("1.1.2", Reason.ERROR, at=6, error="no such model")]
+    return [*events, end_run("1.1.2", Reason.ERROR, at=6, error="no such model")]
 
 
 SCREENS = {
@@ -257,54 +259,66 @@ COLORED = """\
 
 @pytest.mark.parametrize("columns", [20, 80, 200])
 def test_the_screen_in_english_and_chinese(columns: int):
-    assert drawn(bilingual(), columns=columns) == SCREENS[columns].split("\n")
+    assert draw_tree(bilingual_events(), columns=columns) == SCREENS[columns].split("\n")
 
 
 def test_the_screen_in_color():
     stream = io.StringIO()
     screen = LiveTree(stream, RunTree(), now=Clock(10.0), size=lambda: (81, 24))
-    feed(screen, bilingual())
+    feed(screen, bilingual_events())
     screen.draw()
     assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", stream.getvalue()) == COLORED
 
 
 def test_tasks_that_have_not_started_are_counted():
-    events = [*begun(2), ToolCallStarted(at=1, run="1", call=ToolCallBlock("t9", "task", {}))]
-    assert drawn(events, columns=100)[0].startswith(
+    events = [
+        *start_children(2),
+        ToolCallStarted(at=1, run="1", call=ToolCallBlock("t9", "task", {})),
+    ]
+    assert draw_tree(events, columns=100)[0].startswith(
         "● turn 1 · 3 tasks: 2 running, 1 not started · "
     )
 
 
 def test_a_grandchild_is_drawn_below_its_parent():
-    events = [*begun(1), began("1.1.1.1.1", "1.1.1", at=3, agent="审查", description="更深一层")]
-    assert drawn(events)[-2:] == [
+    events = [
+        *start_children(1),
+        start_run("1.1.1.1.1", "1.1.1", at=3, agent="审查", description="更深一层"),
+    ]
+    assert draw_tree(events)[-2:] == [
         "   └─ 审查  更深一层",
         "      ⎿ thinking… · 0 tools · 0 tokens · 7.0s",
     ]
 
 
 def test_retries_and_quiet_runs_are_shown():
-    events = [*begun(1), ModelCallRetried(at=3, run="1.1.1", attempt=2, delay=4.0, status=529)]
-    assert drawn(events)[-1] == "   ⎿ retry 2 in 4.0s (HTTP 529) · 0 tools · 2.1k tokens · 9.0s"
+    events = [
+        *start_children(1),
+        ModelCallRetried(at=3, run="1.1.1", attempt=2, delay=4.0, status=529),
+    ]
+    assert draw_tree(events)[-1] == "   ⎿ retry 2 in 4.0s (HTTP 529) · 0 tools · 2.1k tokens · 9.0s"
     assert (
-        drawn(begun(1), now=66)[-1]
+        draw_tree(start_children(1), now=66)[-1]
         == "   ⎿ read src/m0.py · 0 tools · 2.1k tokens · 1m 05s · quiet 1m 04s"
     )
 
 
 @pytest.mark.parametrize("columns", [1, 5, 20, 40, 80, 200])
 def test_no_line_is_wider_than_the_screen(columns: int):
-    events = [*begun(30, agent="总结-文件"), ended("1.1.4", Reason.ERROR, at=4, error="错误 " * 40)]
-    assert max(display_width(line) for line in drawn(events, columns=columns)) <= columns
+    events = [
+        *start_children(30, agent="总结-文件"),
+        end_run("1.1.4", Reason.ERROR, at=4, error="错误 " * 40),
+    ]
+    assert max(display_width(line) for line in draw_tree(events, columns=columns)) <= columns
 
 
 def test_many_children_are_counted_and_failed_and_slow_ones_are_shown():
-    events = begun(500)
+    events = start_children(500)
     for n in range(100, 400):
-        events.append(ended(f"1.1.{n}", at=5))
+        events.append(end_run(f"1.1.{n}", at=5))
     for n in range(450, 460):
-        events.append(ended(f"1.1.{n}", Reason.ERROR, at=6, error="401"))
-    lines = drawn(events)
+        events.append(end_run(f"1.1.{n}", Reason.ERROR, at=6, error="401"))
+    lines = draw_tree(events)
     assert len(lines) == 1 + 2 * 12 + 1
     assert [line for line in lines if "ERROR: 401" in line] == [lines[n] for n in range(2, 14, 2)]
     assert [line.split("Batch ")[1] for line in lines[13:25:2]] == ["0", "1", "2", "3", "4", "5"]
@@ -312,12 +326,12 @@ def test_many_children_are_counted_and_failed_and_slow_ones_are_shown():
 
 
 def test_the_ancestors_of_a_shown_run_are_shown_too():
-    events = begun(20)
+    events = start_children(20)
     events += [
-        began("1.1.20.1.1", "1.1.20", at=3, description="deep"),
-        ended("1.1.20.1.1", Reason.LOST, at=4),
+        start_run("1.1.20.1.1", "1.1.20", at=3, description="deep"),
+        end_run("1.1.20.1.1", Reason.LOST, at=4),
     ]
-    lines = drawn(events, limit=3)
+    lines = draw_tree(events, limit=3)
     assert [line.strip("│├└─ ") for line in lines[1:4:2]] == [
         "explore  Batch 0",
         "explore  Batch 1",
@@ -328,11 +342,11 @@ def test_the_ancestors_of_a_shown_run_are_shown_too():
 
 def test_a_drawing_replaces_the_previous_one():
     terminal, clock = Terminal(), Clock(10.0)
-    screen = live(terminal, clock)
-    feed(screen, begun(3))
+    screen = make_live_tree(terminal, clock)
+    feed(screen, start_children(3))
     screen.draw()
     assert len(terminal.screen) == 7
-    feed(screen, [ended("1.1.1", at=11)])
+    feed(screen, [end_run("1.1.1", at=11)])
     clock.now = 12.0
     screen.draw()
     assert len(terminal.screen) == 7
@@ -341,8 +355,8 @@ def test_a_drawing_replaces_the_previous_one():
 
 def test_nothing_is_written_when_nothing_has_changed():
     terminal = Terminal()
-    screen = live(terminal, Clock(10.0))
-    feed(screen, begun(2))
+    screen = make_live_tree(terminal, Clock(10.0))
+    feed(screen, start_children(2))
     for _ in range(5):
         screen.draw()
     assert terminal.frames == 1
@@ -351,8 +365,8 @@ def test_nothing_is_written_when_nothing_has_changed():
 @pytest.mark.parametrize("columns", [20, 33, 60, 120])
 def test_a_resize_leaves_no_old_rows(columns: int):
     terminal, clock = Terminal(80), Clock(10.0)
-    screen = live(terminal, clock)
-    feed(screen, begun(4))
+    screen = make_live_tree(terminal, clock)
+    feed(screen, start_children(4))
     screen.draw()
     terminal.resize(columns)
     clock.now = 11.0
@@ -363,17 +377,17 @@ def test_a_resize_leaves_no_old_rows(columns: int):
 
 def test_the_tree_is_never_higher_than_the_terminal():
     terminal = Terminal()
-    screen = live(terminal, Clock(10.0), height=8)
-    feed(screen, begun(30))
+    screen = make_live_tree(terminal, Clock(10.0), height=8)
+    feed(screen, start_children(30))
     screen.draw()
     assert len(terminal.screen) <= 7
 
 
 def test_the_final_tree_stays_on_the_screen():
     terminal, clock = Terminal(), Clock(10.0)
-    with live(terminal, clock) as screen:
-        feed(screen, begun(2))
-        feed(screen, [ended(run, at=11) for run in ("1.1.1", "1.1.2", "1")])
+    with make_live_tree(terminal, clock) as screen:
+        feed(screen, start_children(2))
+        feed(screen, [end_run(run, at=11) for run in ("1.1.1", "1.1.2", "1")])
     assert [line for line in terminal.screen if "●" in line] == [
         "● turn 1 · Done (0 tool uses · 3.1k tokens · 7.3k with children · 11s)"
     ]
@@ -382,18 +396,18 @@ def test_the_final_tree_stays_on_the_screen():
 
 def test_a_run_without_children_leaves_no_tree():
     terminal = Terminal()
-    with live(terminal, Clock(1.0)) as screen:
-        feed(screen, [began("1"), *answered("1", TextBlock("Hello."))])
+    with make_live_tree(terminal, Clock(1.0)) as screen:
+        feed(screen, [start_run("1"), *finish_turn("1", TextBlock("Hello."))])
         screen.draw()
-        feed(screen, [ended("1", at=2)])
+        feed(screen, [end_run("1", at=2)])
     assert terminal.screen == []
 
 
 def test_answers_are_printed_below_their_tree_and_no_run_is_drawn_twice():
     terminal, clock = Terminal(), Clock(10.0)
-    with live(terminal, clock) as screen:
+    with make_live_tree(terminal, clock) as screen:
         screen.pending = lambda: "and so"
-        feed(screen, begun(2))
+        feed(screen, start_children(2))
         screen.draw()
         done = [
             ToolCallFinished(at=11, run="1", call_id=f"t{n}", name="task", result=ToolResult("r"))
@@ -402,7 +416,7 @@ def test_answers_are_printed_below_their_tree_and_no_run_is_drawn_twice():
         feed(
             screen,
             [
-                *(ended(run, at=11) for run in ("1.1.1", "1.1.2")),
+                *(end_run(run, at=11) for run in ("1.1.1", "1.1.2")),
                 *done,
                 TurnStarted(at=11, run="1", turn=2),
             ],
@@ -415,24 +429,24 @@ def test_answers_are_printed_below_their_tree_and_no_run_is_drawn_twice():
         feed(
             screen,
             [
-                *answered("1", TextBlock("And so on."), task, turn=2, at=12),
+                *finish_turn("1", TextBlock("And so on."), task, turn=2, at=12),
                 ToolCallStarted(at=12, run="1", call=task),
             ],
         )
-        feed(screen, [began("1.2.1", "1", at=12, description="one more", call="t9")])
+        feed(screen, [start_run("1.2.1", "1", at=12, description="one more", call="t9")])
         screen.draw()
         shown = "\n".join(terminal.screen)
         assert shown.count("Batch 0") == shown.count("Batch 1") == shown.count("one more") == 1
         feed(
             screen,
             [
-                ended("1.2.1", at=13),
+                end_run("1.2.1", at=13),
                 ToolCallFinished(at=13, run="1", call_id="t9", name="task", result=ToolResult("r")),
             ],
         )
         feed(screen, [TurnStarted(at=13, run="1", turn=3)])
         screen.print_answer(lambda: terminal.write("The end.\n\n"))
-        feed(screen, [ended("1", at=14)])
+        feed(screen, [end_run("1", at=14)])
     shown = "\n".join(terminal.screen)
     first = [
         "● turn 2 · 2 tasks: 2 done",
@@ -449,8 +463,8 @@ def test_answers_are_printed_below_their_tree_and_no_run_is_drawn_twice():
 
 def test_text_of_the_root_run_is_not_drawn():
     terminal = Terminal()
-    screen = live(terminal, Clock(10.0))
-    feed(screen, begun(1))
+    screen = make_live_tree(terminal, Clock(10.0))
+    feed(screen, start_children(1))
     screen.on_event(Delta(at=3, run="1", kind="text", text="the secret answer"))
     screen.draw()
     assert "secret" not in terminal.getvalue() + "".join(terminal.screen)
@@ -465,7 +479,7 @@ def test_an_ascii_terminal_gets_an_ascii_tree():
         now=Clock(10.0),
         size=lambda: (80, 24),
     )
-    feed(screen, begun(2))
+    feed(screen, start_children(2))
     screen.draw()
     assert raw.getvalue().decode("ascii").splitlines()[1:3] == [
         "|- explore  Batch 0",
@@ -478,8 +492,8 @@ def test_control_sequences_in_text_are_removed():
     terminal = io.StringIO()
     screen = LiveTree(terminal, RunTree(), color=False, now=Clock(10.0), size=lambda: (80, 24))
     events: list[AnyEvent] = [
-        *begun(1),
-        began("1.1.9", "1", agent=evil, prompt=evil, description=evil),
+        *start_children(1),
+        start_run("1.1.9", "1", agent=evil, prompt=evil, description=evil),
     ]
     events.append(ToolCallStarted(at=3, run="1.1.9", call=ToolCallBlock("c", evil, {"path": evil})))
     for event in events:
@@ -489,22 +503,22 @@ def test_control_sequences_in_text_are_removed():
     assert "evil" in terminal.getvalue()
 
 
-class Gone(io.StringIO):
+class ClosedStream(io.StringIO):
     def write(self, s: str, /) -> int:
         raise BrokenPipeError
 
 
 def test_a_closed_terminal_does_not_stop_the_run():
-    with LiveTree(Gone(), RunTree(), now=Clock(1.0), size=lambda: (80, 24)) as screen:
-        feed(screen, begun(1))
+    with LiveTree(ClosedStream(), RunTree(), now=Clock(1.0), size=lambda: (80, 24)) as screen:
+        feed(screen, start_children(1))
         screen.draw()
 
 
 def test_500_children_cost_less_than_five_percent_of_a_core():
-    """At eight drawings a second, each with lines that changed."""
+    """Measure eight drawings per second, each with changed lines."""
     clock = Clock(10.0)
     screen = LiveTree(io.StringIO(), RunTree(), now=clock, size=lambda: (120, 50))
-    feed(screen, begun(500))
+    feed(screen, start_children(500))
     screen.draw()
     began_at = time.thread_time()
     for _ in range(16):

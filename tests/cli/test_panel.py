@@ -35,7 +35,7 @@ from mudroom.projections.run_tree import RunTree
 NOW = 30.0
 
 
-def began(
+def start_run(
     run: str,
     parent: str = "",
     *,
@@ -59,20 +59,20 @@ def began(
     return RunStarted(at=1.0, run=run, brief=brief)
 
 
-def story(first: str, second: str) -> list[AnyEvent]:
-    """A root with one child at work and one that is done."""
+def example_events(first: str, second: str) -> list[AnyEvent]:
+    """Return events of a root run with one working and one finished child."""
     tasks = [ToolCallBlock(f"t1.1.{n}", "task", {"prompt": "p"}) for n in (1, 2)]
     reading = ToolCallBlock("r", "read", {"file_path": "src/part.py"})
     report = Report(text="seen", reason=Reason.GOAL, run_id="1.1.2", outputs=dict[str, object]())
     return [
-        began("1", agent="main", prompt="Look around"),
+        start_run("1", agent="main", prompt="Look around"),
         TurnStarted(at=1, run="1", turn=1),
         TurnFinished(
             at=2, run="1", turn=1, message=AssistantMessage(tuple(tasks), usage=Usage(3000, 100))
         ),
         *(ToolCallStarted(at=2, run="1", call=task) for task in tasks),
-        began("1.1.1", "1", description=first, turns=10),
-        began("1.1.2", "1", description=second, agent="general"),
+        start_run("1.1.1", "1", description=first, turns=10),
+        start_run("1.1.2", "1", description=second, agent="general"),
         TurnStarted(at=3, run="1.1.1", turn=4),
         TurnFinished(
             at=5,
@@ -115,7 +115,7 @@ def make_panel(
     return panel
 
 
-def drawn(
+def draw_tree(
     columns: int,
     first: str,
     second: str,
@@ -125,7 +125,7 @@ def drawn(
     selected: str = "",
 ) -> str:
     tree = RunTree()
-    for event in story(first, second):
+    for event in example_events(first, second):
         tree.apply(event)
     look = TreeStyle(columns=columns, now=NOW, glyphs=glyphs, selected=selected)
     return paint(format_tree(tree, tree.roots[-1], look), color=color)
@@ -137,20 +137,20 @@ ENGLISH, CHINESE = ("read the parts", "count the lines"), ("阅读所有的文�
 @pytest.mark.parametrize("words", [ENGLISH, CHINESE])
 @pytest.mark.parametrize("columns", [20, 80, 200])
 def test_color_changes_only_the_colors(columns: int, words: tuple[str, str]) -> None:
-    plain, colored = drawn(columns, *words), drawn(columns, *words, color=True)
+    plain, colored = draw_tree(columns, *words), draw_tree(columns, *words, color=True)
     assert re.sub(r"\x1b\[[\d;]*m", "", colored) == plain and "\x1b[32mDone" in colored
     assert max(map(display_width, plain.splitlines())) <= columns
 
 
 def test_the_tree_at_twenty_columns() -> None:
-    assert drawn(20, *ENGLISH) == snapshot("""\
+    assert draw_tree(20, *ENGLISH) == snapshot("""\
 ● turn 1 · 2 tasks:…
 ├─ explore  read th…
 │  ⎿ read src/part.…
 └─ general  count t…
    ⎿ Done (8.0s)
 """)
-    assert drawn(20, *CHINESE) == snapshot("""\
+    assert draw_tree(20, *CHINESE) == snapshot("""\
 ● turn 1 · 2 tasks:…
 ├─ explore  阅读所…
 │  ⎿ read src/part.…
@@ -160,14 +160,14 @@ def test_the_tree_at_twenty_columns() -> None:
 
 
 def test_the_tree_at_eighty_columns() -> None:
-    assert drawn(80, *ENGLISH) == snapshot("""\
+    assert draw_tree(80, *ENGLISH) == snapshot("""\
 ● turn 1 · 2 tasks: 1 running, 1 done · 3.1k tokens · 44.5k with children · 29s
 ├─ explore  read the parts
 │  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
 └─ general  count the lines
    ⎿ Done (0 tool uses · 0 tokens · 8.0s)
 """)
-    assert drawn(80, *CHINESE) == snapshot("""\
+    assert draw_tree(80, *CHINESE) == snapshot("""\
 ● turn 1 · 2 tasks: 1 running, 1 done · 3.1k tokens · 44.5k with children · 29s
 ├─ explore  阅读所有的文件
 │  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
@@ -177,14 +177,14 @@ def test_the_tree_at_eighty_columns() -> None:
 
 
 def test_the_tree_at_two_hundred_columns() -> None:
-    assert drawn(200, *ENGLISH) == snapshot("""\
+    assert draw_tree(200, *ENGLISH) == snapshot("""\
 ● turn 1 · 2 tasks: 1 running, 1 done · 0 tools · 3.1k tokens · 44.5k with children · 29s
 ├─ explore  read the parts
 │  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
 └─ general  count the lines
    ⎿ Done (0 tool uses · 0 tokens · 8.0s)
 """)
-    assert drawn(200, *CHINESE) == snapshot("""\
+    assert draw_tree(200, *CHINESE) == snapshot("""\
 ● turn 1 · 2 tasks: 1 running, 1 done · 0 tools · 3.1k tokens · 44.5k with children · 29s
 ├─ explore  阅读所有的文件
 │  ⎿ read src/part.py · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s
@@ -194,9 +194,10 @@ def test_the_tree_at_two_hundred_columns() -> None:
 
 
 def test_the_tree_in_color() -> None:
-    assert drawn(80, *ENGLISH, color=True).replace("\x1b[", "<").splitlines() == snapshot(
+    assert draw_tree(80, *ENGLISH, color=True).replace("\x1b[", "<").splitlines() == snapshot(
         [
-            "<2m● <0mturn 1 · 2 tasks: 1 running, 1 done<2m · 3.1k tokens · 44.5k with children · 29s<0m",
+            "<2m● <0mturn 1 · 2 tasks: 1 running, 1 done"
+            "<2m · 3.1k tokens · 44.5k with children · 29s<0m",
             "<2m├─ <0m<1;36mexplore<0m  read the parts",
             "<2m│  ⎿ <0mread src/part.py<2m · ▰▰▱▱▱ · 0 tools · 41.4k tokens · 29s<0m",
             "<2m└─ <0m<1;32mgeneral<0m  count the lines",
@@ -206,7 +207,7 @@ def test_the_tree_in_color() -> None:
 
 
 def test_the_tree_in_ascii() -> None:
-    assert drawn(200, "read the parts", "阅读所有的文件", glyphs=ASCII) == snapshot("""\
+    assert draw_tree(200, "read the parts", "阅读所有的文件", glyphs=ASCII) == snapshot("""\
 * turn 1 - 2 tasks: 1 running, 1 done - 0 tools - 3.1k tokens - 44.5k with children - 29s
 |- explore  read the parts
 |  > read src/part.py - ##--- - 0 tools - 41.4k tokens - 29s
@@ -216,15 +217,15 @@ def test_the_tree_in_ascii() -> None:
 
 
 def test_the_selected_child_is_marked_with_and_without_color() -> None:
-    assert "└─▸" in drawn(80, "a", "b", selected="1.1.2")
-    assert "\x1b[1;32;7mgeneral" in drawn(80, "a", "b", color=True, selected="1.1.2")
+    assert "└─▸" in draw_tree(80, "a", "b", selected="1.1.2")
+    assert "\x1b[1;32;7mgeneral" in draw_tree(80, "a", "b", color=True, selected="1.1.2")
 
 
 @pytest.mark.parametrize("columns", [1, 2, 7, 20, 80, 200])
 def test_no_line_is_wider_than_the_screen(columns: int) -> None:
     queue = LineQueue()
     queue.put("w" * 300, "四" * 300, "c", "d")
-    events = story("阅读所有的文件 and more", "b" * 300)
+    events = example_events("阅读所有的文件 and more", "b" * 300)
     panel = make_panel(events, pending="词" * 500, queue=queue)
     for lines in (panel.lines(columns, 20), panel.lines(columns, 3)):
         assert all(
@@ -234,7 +235,7 @@ def test_no_line_is_wider_than_the_screen(columns: int) -> None:
 
 
 def test_the_selection_moves_through_the_children_and_back_to_the_input_line() -> None:
-    panel = make_panel(story("a", "b"))
+    panel = make_panel(example_events("a", "b"))
     panel.lines(80, 20)
     order = []
     for step in (-1, -1, -1, 1, 1, 1):
@@ -245,7 +246,7 @@ def test_the_selection_moves_through_the_children_and_back_to_the_input_line() -
 
 
 def test_an_open_transcript_shows_past_and_new_events() -> None:
-    events = story("read the parts", "b")
+    events = example_events("read the parts", "b")
     panel = make_panel(events)
     panel.open_transcript("1.1.1")
     shown = paint(panel.lines(80, 40), color=False)
@@ -273,7 +274,7 @@ def test_an_open_transcript_shows_past_and_new_events() -> None:
 
 
 async def test_a_question_fills_the_panel_and_is_answered_once() -> None:
-    panel = make_panel(story("a", "b"))
+    panel = make_panel(example_events("a", "b"))
     panel.choice = choice = Choice("Which?", [("x", "the first"), ("y", "the second\x1b[2J")])
     assert [line[0][0] for line in panel.lines(40, 10)] == [
         "Which?",
@@ -283,7 +284,7 @@ async def test_a_question_fills_the_panel_and_is_answered_once() -> None:
     panel.move_selection(-1)
     assert choice.index == 1
     panel.answer_choice("y")
-    panel.answer_choice("what was typed next, before anybody heard the answer")
+    panel.answer_choice("the next line")
     assert await choice.result == "y" and panel.choice is None
 
 
@@ -301,10 +302,10 @@ async def test_queued_lines_are_read_in_order_until_the_queue_is_closed() -> Non
 def test_five_hundred_children_are_drawn_quickly() -> None:
     import time
 
-    tree_events: list[AnyEvent] = [began("1", agent="main")]
+    tree_events: list[AnyEvent] = [start_run("1", agent="main")]
     for n in range(500):
         tree_events += [
-            began(f"1.1.{n + 1}", "1", description=f"part {n}"),
+            start_run(f"1.1.{n + 1}", "1", description=f"part {n}"),
             TurnStarted(at=2, run=f"1.1.{n + 1}", turn=1),
         ]
     panel = make_panel(tree_events)
@@ -318,7 +319,7 @@ def test_five_hundred_children_are_drawn_quickly() -> None:
 
 def test_streaming_text_is_wrapped_between_words() -> None:
     events = [
-        *story("a", "b"),
+        *example_events("a", "b"),
         Delta(at=10, run="1.1.1", kind="text", text="what I found"),
         Delta(at=10, run="1", kind="text", text="So"),
     ]
@@ -336,9 +337,9 @@ def test_streaming_text_is_wrapped_between_words() -> None:
         ToolCallFinished(at=10, run="1", call_id=f"t1.1.{n}", name="task", result=ToolResult(""))
         for n in (1, 2)
     ]
-    panel = make_panel(events, pending="nobody likes a word that is cut in two")
+    panel = make_panel(events, pending="a word should not be cut in two")
     shown = paint(panel.lines(24, 20), color=False).splitlines()
-    assert shown[:2] == ["nobody likes a word that", "is cut in two"]
+    assert shown[:2] == ["a word should not be cut", "in two"]
     assert "answering…" in shown[2] and "⎿ what I found" in paint(panel.lines(80, 20), color=False)
     panel.open_transcript("1.1.1")
     assert "        one two three four\n        five six" in paint(panel.lines(26, 20), color=False)

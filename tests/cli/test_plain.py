@@ -24,8 +24,8 @@ from mudroom.cli.output.plain_progress import PlainProgress
 from mudroom.projections.run_tree import RunTree
 
 
-def began(
-    run: str, parent: str = "", *, at: float = 0.0, prompt: str = "Find it.", **more: Any
+def start_run(
+    run: str, parent: str = "", *, at: float = 0.0, prompt: str = "Find it.", description: str = ""
 ) -> RunStarted:
     who, depth = Agent(name="explore"), run.count(".")
     brief = Brief(
@@ -37,12 +37,12 @@ def began(
         budget=Budget(),
         parent=parent,
         depth=depth,
-        **more,
+        description=description,
     )
     return RunStarted(at=at, run=run, brief=brief)
 
 
-def ended(
+def end_run(
     run: str, reason: Reason, *, at: float, error: str = "", recovered: bool = False
 ) -> RunFinished:
     report = Report(
@@ -56,17 +56,17 @@ def ended(
     return RunFinished(at=at, run=run, report=report)
 
 
-def session() -> list[AnyEvent]:
+def example_session() -> list[AnyEvent]:
     return [
-        began("1"),
+        start_run("1"),
         TurnStarted(at=0, run="1", turn=1),
-        began(
+        start_run(
             "1.1.1",
             "1",
             description="Testing framework",
             prompt="Find the testing framework.\nBe quick.",
         ),
-        began("1.1.2", "1", prompt="总结所有 .py 文件"),
+        start_run("1.1.2", "1", prompt="总结所有 .py 文件"),
         Delta(at=1, run="1.1.1", kind="text", text="let me see"),
         ToolCallStarted(
             at=2, run="1.1.1", call=ToolCallBlock("a", "read", {"file_path": "setup.cfg"})
@@ -77,13 +77,13 @@ def session() -> list[AnyEvent]:
         ),
         ModelCallRetried(at=4, run="1.1.2", attempt=1, delay=2.0, status=429),
         ModelCallRetried(at=6, run="1.1.2", attempt=2, delay=4.0),
-        ended("1.1.1", Reason.GOAL, at=29),
-        ended("1.1.2", Reason.ERROR, at=64, error="the provider\nrefused"),
-        ended("1", Reason.GOAL, at=65),
+        end_run("1.1.1", Reason.GOAL, at=29),
+        end_run("1.1.2", Reason.ERROR, at=64, error="the provider\nrefused"),
+        end_run("1", Reason.GOAL, at=65),
     ]
 
 
-def lines(events: list[AnyEvent], *, verbose: bool = False) -> list[str]:
+def progress_lines(events: list[AnyEvent], *, verbose: bool = False) -> list[str]:
     stream = io.StringIO()
     progress = PlainProgress(stream, RunTree(), verbose=verbose)
     for event in events:
@@ -92,7 +92,7 @@ def lines(events: list[AnyEvent], *, verbose: bool = False) -> list[str]:
 
 
 def test_start_retry_and_end_of_a_child_have_one_line_each():
-    assert lines(session()) == [
+    assert progress_lines(example_session()) == [
         "> task (Testing framework): Find the testing framework. Be quick.",
         "> task: 总结所有 .py 文件",
         "[explore#1.1.2] retry 1 in 2.0s (HTTP 429)",
@@ -103,26 +103,30 @@ def test_start_retry_and_end_of_a_child_have_one_line_each():
 
 
 def test_verbose_adds_a_line_for_each_tool_call():
-    assert [line for line in lines(session(), verbose=True) if line not in lines(session())] == [
-        "[explore#1.1.1] read setup.cfg"
-    ]
+    assert [
+        line
+        for line in progress_lines(example_session(), verbose=True)
+        if line not in progress_lines(example_session())
+    ] == ["[explore#1.1.1] read setup.cfg"]
 
 
 def test_a_run_stopped_at_a_limit_with_a_summary_is_recovered():
     events = [
-        began("1"),
-        began("1.1.1", "1"),
-        ended("1.1.1", Reason.MAX_TURNS, at=1, recovered=True),
+        start_run("1"),
+        start_run("1.1.1", "1"),
+        end_run("1.1.1", Reason.MAX_TURNS, at=1, recovered=True),
     ]
     assert (
-        lines(list(events))[-1]
+        progress_lines(list(events))[-1]
         == "[explore#1.1.1] MAX_TURNS, recovered (0 tool uses · 0 tokens · 1.0s)"
     )
 
 
 def test_long_text_with_control_sequences_becomes_one_safe_line():
     hostile = "\x1b]0;owned\x07\x1b[2Jrun\u202e this\r\n> task (fake): x" + "y" * 500
-    (line,) = lines([began("1"), began("1.1.1", "1", prompt=hostile, description="a\x1b[31mb\nc")])
+    (line,) = progress_lines(
+        [start_run("1"), start_run("1.1.1", "1", prompt=hostile, description="a\x1b[31mb\nc")]
+    )
     assert line.startswith("> task (ab c): run this > task (fake): xyyy")
     assert len(line) == 160
     assert line.endswith("…")
@@ -134,19 +138,19 @@ def test_an_ascii_stream_gets_ascii_glyphs():
     progress = PlainProgress(
         io.TextIOWrapper(raw, encoding="ascii", errors="backslashreplace"), RunTree()
     )
-    for event in session():
+    for event in example_session():
         progress.on_event(event)
     assert b"Done (1 tool use - 41.4k tokens - 29s)" in raw.getvalue()
     assert raw.getvalue().isascii()
 
 
-class Gone(io.StringIO):
+class ClosedStream(io.StringIO):
     def write(self, s: str, /) -> int:
         raise BrokenPipeError
 
 
 def test_a_closed_stderr_does_not_stop_the_run():
-    progress = PlainProgress(Gone(), RunTree())
-    for event in session():
+    progress = PlainProgress(ClosedStream(), RunTree())
+    for event in example_session():
         progress.on_event(event)
     assert progress.tree.runs["1"].report

@@ -43,7 +43,7 @@ def test_wrapped_rows_are_counted_as_the_terminal_wraps_them(
 
 
 @pytest.mark.parametrize(
-    ("environ", "does"),
+    ("environ", "rewraps"),
     [
         ({"TERM": "xterm-256color"}, True),
         ({"TERM": "xterm-256color", "XTERM_VERSION": "XTerm(379)"}, False),
@@ -52,15 +52,18 @@ def test_wrapped_rows_are_counted_as_the_terminal_wraps_them(
         ({"TERM": "linux"}, False),
     ],
 )
-def test_terminals_that_do_not_rewrap_are_known(environ: dict[str, str], does: bool) -> None:
-    assert terminal_rewraps(environ) is does
+def test_terminals_that_do_not_rewrap_are_known(environ: dict[str, str], rewraps: bool) -> None:
+    assert terminal_rewraps(environ) is rewraps
 
 
-class Drawn:
-    """An application on a terminal whose bytes are kept."""
+class RecordedTerminal:
+    """An application on a terminal whose output is recorded."""
 
     def __init__(self) -> None:
-        self.text, self.cursor, self.columns, self.out = "", Point(x=0, y=0), 40, io.StringIO()
+        self.text = ""
+        self.cursor = Point(x=0, y=0)
+        self.columns = 40
+        self.out = io.StringIO()
         output = ScrollbackSafeOutput(
             self.out, lambda: Size(rows=20, columns=self.columns), enable_cpr=False
         )
@@ -83,27 +86,27 @@ class Drawn:
 
 
 async def test_a_row_that_becomes_shorter_is_erased_and_drawn_again() -> None:
-    drawn = Drawn()
-    drawn.draw("0123456789\nsecond")
-    assert "\x1b[2K" not in drawn.draw("0123456780\nsecond")
-    again = drawn.draw("01234\nsecond")
+    terminal = RecordedTerminal()
+    terminal.draw("0123456789\nsecond")
+    assert "\x1b[2K" not in terminal.draw("0123456780\nsecond")
+    again = terminal.draw("01234\nsecond")
     assert "01234" in again[again.index("\x1b[2K") :] and "second" not in again
 
 
 async def test_erase_removes_all_rows_that_the_terminal_wrapped() -> None:
-    drawn = Drawn()
-    drawn.draw("a" * 39 + "\n" + "看" * 15 + "\n")
-    drawn.cursor = Point(x=0, y=2)
-    drawn.draw("a" * 39 + "\n" + "看" * 15 + "\n" + "prompt")
-    drawn.columns = 20
-    before = len(drawn.out.getvalue())
-    drawn.renderer.erase()
-    assert "\r\x1b[4A\x1b[2K" in drawn.out.getvalue()[before:]
-    assert drawn.renderer.reserved_rows == 2 and drawn.renderer.is_settling
+    terminal = RecordedTerminal()
+    terminal.draw("a" * 39 + "\n" + "看" * 15 + "\n")
+    terminal.cursor = Point(x=0, y=2)
+    terminal.draw("a" * 39 + "\n" + "看" * 15 + "\n" + "prompt")
+    terminal.columns = 20
+    before = len(terminal.out.getvalue())
+    terminal.renderer.erase()
+    assert "\r\x1b[4A\x1b[2K" in terminal.out.getvalue()[before:]
+    assert terminal.renderer.reserved_rows == 2 and terminal.renderer.is_settling
 
 
 async def test_at_the_same_width_nothing_settles() -> None:
-    drawn = Drawn()
-    drawn.draw("a" * 39)
-    drawn.renderer.erase()
-    assert drawn.renderer.reserved_rows == 0 and not drawn.renderer.is_settling
+    terminal = RecordedTerminal()
+    terminal.draw("a" * 39)
+    terminal.renderer.erase()
+    assert terminal.renderer.reserved_rows == 0 and not terminal.renderer.is_settling

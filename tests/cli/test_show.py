@@ -29,7 +29,7 @@ from mudroom.errors import UnknownName
 NO_USAGE = Usage()
 
 
-def began(
+def start_run(
     run: str,
     parent: str = "",
     *,
@@ -52,7 +52,7 @@ def began(
     return RunStarted(at=at, run=run, brief=brief)
 
 
-def answered(
+def finish_turn(
     run: str,
     *blocks: TextBlock | ThinkingBlock | ToolCallBlock,
     turn: int = 1,
@@ -66,7 +66,7 @@ def answered(
     ]
 
 
-def acted(
+def call_tool(
     run: str, call: ToolCallBlock, text: str = "", *, at: float = 2.0, error: bool = False
 ) -> list[StoredEvent]:
     result = ToolResult(text, error)
@@ -76,7 +76,7 @@ def acted(
     ]
 
 
-def ended(
+def end_run(
     run: str, reason: Reason = Reason.GOAL, *, at: float, error: str = "", recovered: bool = False
 ) -> RunFinished:
     report = Report(
@@ -90,41 +90,43 @@ def ended(
     return RunFinished(at=at, run=run, report=report)
 
 
-def session() -> list[StoredEvent]:
+def example_session() -> list[StoredEvent]:
     tasks = [ToolCallBlock(f"t{n}", "task", {"prompt": "p"}) for n in range(3)]
     reading = ToolCallBlock("r", "read", {"file_path": "src/mypackage/module.py", "limit": 20})
     return [
         SessionOpened(at=0, session="5f1c", cwd="/home/ada/project", version="1"),
-        began("1", agent="general", prompt="Read all .py files\nand summarize what each one does"),
-        *answered("1", *tasks, usage=Usage(3000, 100)),
+        start_run(
+            "1", agent="general", prompt="Read all .py files\nand summarize what each one does"
+        ),
+        *finish_turn("1", *tasks, usage=Usage(3000, 100)),
         *(ToolCallStarted(at=1, run="1", call=task) for task in tasks),
-        began("1.1.1", "1", at=1, description="Summarize mypackage .py files"),
-        *answered(
+        start_run("1.1.1", "1", at=1, description="Summarize mypackage .py files"),
+        *finish_turn(
             "1.1.1",
             ThinkingBlock("Where to look?"),
             TextBlock("I read it."),
             reading,
             usage=Usage(41_000, 300),
         ),
-        *acted("1.1.1", reading, "     1\timport os\n" * 315),
+        *call_tool("1.1.1", reading, "     1\timport os\n" * 315),
         NoteInjected(at=3, run="1.1.1", text="Mind the list."),
-        *answered(
+        *finish_turn(
             "1.1.1", TextBlock("All is well.\nNothing to do."), turn=2, at=28, usage=Usage(50, 50)
         ),
-        ended("1.1.1", at=30),
-        began(
+        end_run("1.1.1", at=30),
+        start_run(
             "1.1.2", "1", at=1, description="总结 agents 目录下的所有 Python 文件", prompt="总结"
         ),
-        *acted(
+        *call_tool(
             "1.1.2",
             ToolCallBlock("g", "grep", {"pattern": "定义 \x1b[31m红色"}),
             "no match",
             error=True,
         ),
-        ended("1.1.2", Reason.ERROR, at=5, error="the provider refused: 401"),
-        began("1.1.3", "1", at=1, agent="general", description="Create a new module"),
-        *acted("1.1.3", ToolCallBlock("b", "bash", {"command": "make test"})),
-        ended("1.1.3", Reason.MAX_TURNS, at=125, recovered=True),
+        end_run("1.1.2", Reason.ERROR, at=5, error="the provider refused: 401"),
+        start_run("1.1.3", "1", at=1, agent="general", description="Create a new module"),
+        *call_tool("1.1.3", ToolCallBlock("b", "bash", {"command": "make test"})),
+        end_run("1.1.3", Reason.MAX_TURNS, at=125, recovered=True),
         ToolCallFinished(
             at=126,
             run="1",
@@ -132,8 +134,8 @@ def session() -> list[StoredEvent]:
             name="task",
             result=ToolResult("All is well.\nNothing to do."),
         ),
-        *answered("1", TextBlock("They do nothing."), turn=2, at=127, usage=Usage(3100, 20)),
-        ended("1", at=128),
+        *finish_turn("1", TextBlock("They do nothing."), turn=2, at=127, usage=Usage(3100, 20)),
+        end_run("1", at=128),
     ]
 
 
@@ -182,29 +184,32 @@ COLORED = """\
 
 @pytest.mark.parametrize("columns", [80, 200])
 def test_the_tree_at_80_and_200_columns(columns: int):
-    assert render_tree(session(), columns=columns) == WIDE
+    assert render_tree(example_session(), columns=columns) == WIDE
 
 
 def test_the_tree_at_20_columns():
-    tree, ledger = render_tree(session(), columns=20).rsplit("\n\n", 1)
+    tree, ledger = render_tree(example_session(), columns=20).rsplit("\n\n", 1)
     assert tree + "\n" == NARROW
     assert max(display_width(line) for line in tree.splitlines()) <= 20
     assert ledger.startswith("3 children read 316 lines")
 
 
 def test_the_tree_in_color_with_ascii_glyphs():
-    tree = render_tree(session(), columns=40, color=True, glyphs=ASCII).rsplit("\n\n", 1)[0] + "\n"
+    tree = (
+        render_tree(example_session(), columns=40, color=True, glyphs=ASCII).rsplit("\n\n", 1)[0]
+        + "\n"
+    )
     assert re.sub(r"\x1b\[([\d;]+)m", r"<\1>", tree) == COLORED
 
 
 def test_a_run_without_an_end_is_unfinished():
     assert "⎿ unfinished: bash make test · 1 tool" in render_tree(
-        [e for e in session() if not isinstance(e, RunFinished)]
+        [e for e in example_session() if not isinstance(e, RunFinished)]
     )
 
 
 def test_a_session_without_children_has_no_ledger():
-    events = [*session()[:2], *answered("1", TextBlock("Hello.")), ended("1", at=2)]
+    events = [*example_session()[:2], *finish_turn("1", TextBlock("Hello.")), end_run("1", at=2)]
     assert render_tree(events).endswith("● 1 · turn 1 · Done (0 tool uses · 0 tokens · 2.0s)\n")
     assert render_tree([]) == ""
 
@@ -233,7 +238,7 @@ assistant
 
 
 def test_the_transcript_shows_what_the_model_saw_and_notes_omissions():
-    shown = render_transcript(session(), "1.1.1").splitlines()
+    shown = render_transcript(example_session(), "1.1.1").splitlines()
     lines = [line for line in shown if not line.endswith("import os")]
     assert len(shown) - len(lines) == 20
     assert lines == CHILD.splitlines()
@@ -253,14 +258,18 @@ def test_a_continued_run_names_the_run_it_continues():
 
 
 def test_the_full_transcript_omits_nothing():
-    shown = render_transcript(session(), "1.1.1", full=True)
+    shown = render_transcript(example_session(), "1.1.1", full=True)
     assert shown.count("import os") == 315
     assert "…" not in shown
 
 
 def test_long_results_and_arguments_are_cut_with_a_note():
     call = ToolCallBlock("w", "write", {"content": "x" * 5000, "options": {"键": [1]}})
-    events = [began("1"), *answered("1", call), *acted("1", call, "y" * 2500, error=True)]
+    events = [
+        start_run("1"),
+        *finish_turn("1", call),
+        *call_tool("1", call, "y" * 2500, error=True),
+    ]
     shown = render_transcript(events, "1")
     assert f'  → write content={"x" * 200}… (5,000 characters) options={{"键": [1]}}' in shown
     assert "    … 500 more characters" in shown
@@ -271,13 +280,13 @@ def test_long_results_and_arguments_are_cut_with_a_note():
 
 def test_a_transcript_notes_tool_calls_without_a_result():
     assert render_transcript(
-        [began("1"), *answered("1", ToolCallBlock("a", "bash", {"command": "x"}))], "1"
+        [start_run("1"), *finish_turn("1", ToolCallBlock("a", "bash", {"command": "x"}))], "1"
     ).endswith("\nSome of these tool calls have no result.\n")
 
 
 def test_malformed_arguments_are_shown_unchanged():
     assert "→ read {oops (not JSON)" in render_transcript(
-        [began("1"), *answered("1", ToolCallBlock("a", "read", {}, "{oops"))], "1"
+        [start_run("1"), *finish_turn("1", ToolCallBlock("a", "read", {}, "{oops"))], "1"
     )
 
 
@@ -286,12 +295,12 @@ def test_control_sequences_are_never_printed():
     call = ToolCallBlock("a", f"re{evil}ad", {evil: evil})
     events = [
         SessionOpened(at=0, session=evil, cwd=evil, version="1"),
-        began("1", agent=evil, prompt=evil),
-        *answered("1", ThinkingBlock(evil), TextBlock(evil), call),
-        *acted("1", call, evil),
+        start_run("1", agent=evil, prompt=evil),
+        *finish_turn("1", ThinkingBlock(evil), TextBlock(evil), call),
+        *call_tool("1", call, evil),
         NoteInjected(at=3, run="1", text=evil),
-        began("1.1.1", "1", agent=evil, prompt=evil, description=evil),
-        ended("1.1.1", Reason.ERROR, at=3, error=evil),
+        start_run("1.1.1", "1", agent=evil, prompt=evil, description=evil),
+        end_run("1.1.1", Reason.ERROR, at=3, error=evil),
     ]
     for shown in (
         render_tree(events),
@@ -304,4 +313,4 @@ def test_control_sequences_are_never_printed():
 
 def test_an_unknown_run_is_named_with_the_nearest_ones():
     with pytest.raises(UnknownName, match=r"unknown run '1\.1\.9'.*1\.1\.1"):
-        render_transcript(session(), "1.1.9")
+        render_transcript(example_session(), "1.1.9")

@@ -47,7 +47,7 @@ from mudroom.cli.output.stream_json import StreamJson, encode_line
 USAGE = Usage(input_tokens=100, output_tokens=20, cache_read_tokens=30, cache_write_tokens=10)
 
 
-def brief(run_id: str, **more: Any) -> Brief:
+def make_brief(run_id: str, **more: Any) -> Brief:
     agent = Agent(name="explore" if more else "main")
     return Brief(
         run_id=run_id,
@@ -60,7 +60,7 @@ def brief(run_id: str, **more: Any) -> Brief:
     )
 
 
-def said(
+def finish_turn(
     run: str, *content: TextBlock | ThinkingBlock | ToolCallBlock, stop: StopReason = StopReason.END
 ) -> TurnFinished:
     return TurnFinished(
@@ -72,7 +72,7 @@ def said(
     )
 
 
-def story(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
+def example_events(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
     task, read = (
         ToolCallBlock("c1", "task", {"prompt": "x"}),
         ToolCallBlock("c2", "read", {"file_path": "a"}),
@@ -99,10 +99,10 @@ def story(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
         error="" if reason is Reason.GOAL else "boom",
     )
     return [
-        RunStarted(at=1.0, run="1", brief=brief("1")),
+        RunStarted(at=1.0, run="1", brief=make_brief("1")),
         TurnStarted(at=1.0, run="1", turn=1),
         Delta(at=1.0, run="1", turn=1, kind="text", text="I"),
-        said(
+        finish_turn(
             "1",
             ThinkingBlock("hm", "sig"),
             ThinkingBlock("", redacted="xx"),
@@ -113,12 +113,12 @@ def story(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
         RunStarted(
             at=2.0,
             run="1.1.1",
-            brief=brief("1.1.1", parent="1", call_id="c1", depth=1, description="look"),
+            brief=make_brief("1.1.1", parent="1", call_id="c1", depth=1, description="look"),
         ),
         ModelCallRetried(
             at=2.0, run="1.1.1", turn=1, attempt=1, delay=0.5, status=529, error="overloaded"
         ),
-        said(
+        finish_turn(
             "1.1.1", read, ToolCallBlock("c3", "read", {}, malformed="{nope"), stop=StopReason.CALLS
         ),
         ToolCallFinished(
@@ -137,12 +137,12 @@ def story(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report]:
         ToolCallFinished(
             at=5.0, run="1", turn=1, call_id="c1", name="task", result=ToolResult("seen")
         ),
-        said("1", TextBlock("the end")),
+        finish_turn("1", TextBlock("the end")),
         RunFinished(at=5.0, run="1", report=root),
     ], root
 
 
-def lines(reason: Reason = Reason.GOAL) -> list[dict[str, Any]]:
+def output_lines(reason: Reason = Reason.GOAL) -> list[dict[str, Any]]:
     counter = itertools.count()
     stream = StreamJson(
         session="s",
@@ -152,17 +152,17 @@ def lines(reason: Reason = Reason.GOAL) -> list[dict[str, Any]]:
         agents=["explore"],
         new_id=lambda: f"u{next(counter)}",
     )
-    events, root = story(reason)
-    found = [
+    events, root = example_events(reason)
+    output = [
         stream.init_line(),
         *(line for event in events for line in stream.event_lines(event)),
         stream.result_line(root, {"children": 1}),
     ]
-    return [json.loads(encode_line(line)) for line in found]
+    return [json.loads(encode_line(line)) for line in output]
 
 
 def test_every_line_is_read_by_the_parser_of_another_client() -> None:
-    kinds = [type(parse_message(line)) for line in lines()]
+    kinds = [type(parse_message(line)) for line in output_lines()]
     assert kinds[0] is SystemMessage and kinds[-1] is ResultMessage
     assert {
         SdkAssistantMessage,
@@ -174,15 +174,15 @@ def test_every_line_is_read_by_the_parser_of_another_client() -> None:
 
 
 def test_init_is_first_and_result_last_and_all_carry_session_and_uuid() -> None:
-    found = lines()
-    assert (found[0]["type"], found[0]["subtype"], found[0]["cwd"]) == ("system", "init", "/w")
-    assert [line["type"] for line in found].count("result") == 1 and found[-1]["type"] == "result"
-    assert {line["session_id"] for line in found} == {"s"}
-    assert len({line["uuid"] for line in found}) == len(found)
+    output = output_lines()
+    assert (output[0]["type"], output[0]["subtype"], output[0]["cwd"]) == ("system", "init", "/w")
+    assert [line["type"] for line in output].count("result") == 1 and output[-1]["type"] == "result"
+    assert {line["session_id"] for line in output} == {"s"}
+    assert len({line["uuid"] for line in output}) == len(output)
 
 
 def test_parent_tool_use_id_is_null_for_the_root_and_the_task_call_for_a_child() -> None:
-    talk = [line for line in lines() if line["type"] in ("assistant", "user")]
+    talk = [line for line in output_lines() if line["type"] in ("assistant", "user")]
     root, child = (
         [t for t in talk if t["parent_tool_use_id"] is None],
         [t for t in talk if t["parent_tool_use_id"] == "c1"],
@@ -197,7 +197,7 @@ def test_parent_tool_use_id_is_null_for_the_root_and_the_task_call_for_a_child()
 
 
 def test_messages_are_raw_messages_with_usage_that_excludes_the_cache() -> None:
-    first = next(line for line in lines() if line["type"] == "assistant")["message"]
+    first = next(line for line in output_lines() if line["type"] == "assistant")["message"]
     assert [block["type"] for block in first["content"]] == [
         "thinking",
         "redacted_thinking",
@@ -209,12 +209,12 @@ def test_messages_are_raw_messages_with_usage_that_excludes_the_cache() -> None:
 
 
 def test_arguments_that_are_not_json_are_passed_on_unchanged() -> None:
-    second = [line for line in lines() if line["type"] == "assistant"][1]["message"]
+    second = [line for line in output_lines() if line["type"] == "assistant"][1]["message"]
     assert second["content"][1]["input"] == {"INVALID_JSON": "{nope"}
 
 
 def test_a_child_has_lines_for_its_start_progress_and_end() -> None:
-    tasks = [line for line in lines() if line.get("subtype", "").startswith("task_")]
+    tasks = [line for line in output_lines() if line.get("subtype", "").startswith("task_")]
     assert [t["subtype"] for t in tasks] == [
         "task_started",
         "task_progress",
@@ -234,11 +234,11 @@ def test_a_child_has_lines_for_its_start_progress_and_end() -> None:
 
 
 def test_errors_retries_and_notes_of_the_engine_are_lines_too() -> None:
-    found = lines()
-    retry = next(line for line in found if line.get("subtype") == "api_retry")
+    output = output_lines()
+    retry = next(line for line in output if line.get("subtype") == "api_retry")
     assert (retry["attempt"], retry["retry_delay_ms"], retry["error_status"]) == (1, 500, 529)
     blocks = [
-        block for line in found if line["type"] == "user" for block in line["message"]["content"]
+        block for line in output if line["type"] == "user" for block in line["message"]["content"]
     ]
     assert {
         "type": "tool_result",
@@ -250,7 +250,7 @@ def test_errors_retries_and_notes_of_the_engine_are_lines_too() -> None:
 
 
 def test_the_result_has_the_fields_that_scripts_read() -> None:
-    last = lines()[-1]
+    last = output_lines()[-1]
     assert (
         last["subtype"],
         last["is_error"],
@@ -279,7 +279,7 @@ def test_the_result_has_the_fields_that_scripts_read() -> None:
 
 
 def test_the_result_lists_every_denied_call() -> None:
-    events, report = story()
+    events, report = example_events()
     denied = PermissionDecided(
         at=2.5,
         run="1.1.1",
@@ -318,7 +318,7 @@ def test_the_result_lists_every_denied_call() -> None:
 
 
 def test_a_failure_has_errors_and_its_exact_reason() -> None:
-    subtypes = {reason: (line := lines(reason)[-1])["subtype"] for reason in Reason}
+    subtypes = {reason: (line := output_lines(reason)[-1])["subtype"] for reason in Reason}
     assert (
         subtypes[Reason.MAX_TURNS] == "error_max_turns"
         and subtypes[Reason.BUDGET] == "error_max_budget_usd"

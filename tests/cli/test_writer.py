@@ -36,7 +36,9 @@ from mudroom.pricing import context_window
 from mudroom.projections.run_tree import RunTree
 
 
-def began(run: str, parent: str = "", **more: Any) -> RunStarted:
+def start_run(
+    run: str, parent: str = "", *, call_id: str = "", description: str = "", depth: int = 0
+) -> RunStarted:
     brief = Brief(
         run_id=run,
         agent=Agent(name="general"),
@@ -45,24 +47,26 @@ def began(run: str, parent: str = "", **more: Any) -> RunStarted:
         model="m",
         budget=Budget(),
         parent=parent,
-        **more,
+        call_id=call_id,
+        description=description,
+        depth=depth,
     )
     return RunStarted(at=0, run=run, brief=brief)
 
 
-def written(events: list[AnyEvent], **how: Any) -> str:
+def write_events(events: list[AnyEvent], *, show_tasks: bool = True) -> str:
     pages: list[str] = []
     tree = RunTree()
     writer = ScrollbackWriter(
-        Scrollback(write=pages.append, columns=lambda: 60, color=False), tree, **how
+        Scrollback(write=pages.append, columns=lambda: 60, color=False), tree, show_tasks=show_tasks
     )
-    for event in [began("1"), *events]:
+    for event in [start_run("1"), *events]:
         tree.apply(event)
         writer.apply(event)
     return "".join(pages)
 
 
-def said(*words: str) -> list[AnyEvent]:
+def stream_answer(*words: str) -> list[AnyEvent]:
     deltas = [Delta(at=1, run="1", kind="text", text=word) for word in words]
     whole = TurnFinished(
         at=2, run="1", turn=1, message=AssistantMessage((TextBlock("".join(words)),))
@@ -70,7 +74,7 @@ def said(*words: str) -> list[AnyEvent]:
     return [TurnStarted(at=1, run="1", turn=1), *deltas, whole]
 
 
-def called(
+def call_tool(
     name: str, arguments: dict[str, Any], text: str, *, error: bool = False
 ) -> list[AnyEvent]:
     call = ToolCallBlock("c", name, arguments)
@@ -81,12 +85,15 @@ def called(
 
 
 def test_a_streamed_answer_is_written_once() -> None:
-    assert written(said("One ", "line.\n\nAnother", " one.")) == "One line.\n\nAnother one.\n\n"
+    assert (
+        write_events(stream_answer("One ", "line.\n\nAnother", " one."))
+        == "One line.\n\nAnother one.\n\n"
+    )
 
 
 def test_an_answer_that_was_not_streamed_is_written_too() -> None:
     assert (
-        written(
+        write_events(
             [
                 TurnFinished(
                     at=2, run="1", turn=1, message=AssistantMessage((TextBlock("All at once"),))
@@ -98,11 +105,11 @@ def test_an_answer_that_was_not_streamed_is_written_too() -> None:
 
 
 def test_text_of_a_failed_model_call_is_marked_as_cut_off() -> None:
-    text = written(
+    text = write_events(
         [
             Delta(at=1, run="1", kind="text", text="half a th"),
             ModelCallRetried(at=2, run="1", attempt=1, delay=0.1),
-            *said("whole"),
+            *stream_answer("whole"),
         ]
     )
     assert text == "half a th\n\n(the answer was cut off here)\n\nwhole\n\n"
@@ -110,31 +117,36 @@ def test_text_of_a_failed_model_call_is_marked_as_cut_off() -> None:
 
 def test_text_of_children_is_not_written() -> None:
     assert (
-        written([began("1.1.1", "1"), Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n")])
+        write_events(
+            [start_run("1.1.1", "1"), Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n")]
+        )
         == ""
     )
 
 
 def test_a_report_that_was_not_streamed_is_written_at_the_end() -> None:
     report = Report(text="partial", reason=Reason.CANCELLED, run_id="1", outputs=dict[str, Any]())
-    assert written([RunFinished(at=3, run="1", report=report)]) == "partial\n\n"
+    assert write_events([RunFinished(at=3, run="1", report=report)]) == "partial\n\n"
     done = Report(text="said", reason=Reason.GOAL, run_id="1", outputs=dict[str, Any]())
-    assert written([*said("said"), RunFinished(at=3, run="1", report=done)]) == "said\n\n"
+    assert (
+        write_events([*stream_answer("said"), RunFinished(at=3, run="1", report=done)])
+        == "said\n\n"
+    )
 
 
 def test_tool_calls_of_every_kind() -> None:
-    text = written(
+    text = write_events(
         [
-            *called("read", {"file_path": "a.py"}, "1\tx\n2\ty"),
-            *called(
+            *call_tool("read", {"file_path": "a.py"}, "1\tx\n2\ty"),
+            *call_tool(
                 "edit",
                 {"file_path": "a.py", "old_string": "x = 1\ny", "new_string": "x = 2\ny"},
                 "ok",
             ),
-            *called("write", {"file_path": "b.py", "content": "\n".join("abcdefghijkl")}, "ok"),
-            *called("bash", {"command": "make"}, "one\x1b[2J\ntwo"),
-            *called("bash", {"command": "false"}, "[exit code 1]", error=True),
-            *called("todo", {"todos": []}, "[x] a\n[ ] b"),
+            *call_tool("write", {"file_path": "b.py", "content": "\n".join("abcdefghijkl")}, "ok"),
+            *call_tool("bash", {"command": "make"}, "one\x1b[2J\ntwo"),
+            *call_tool("bash", {"command": "false"}, "[exit code 1]", error=True),
+            *call_tool("todo", {"todos": []}, "[x] a\n[ ] b"),
         ]
     )
     assert text == snapshot("""\
@@ -181,7 +193,7 @@ def test_tasks_are_listed_with_their_outcome_and_many_tasks_are_counted() -> Non
             )
             events += [
                 ToolCallStarted(at=1, run="1", call=call),
-                began(run, "1", call_id=call.id, description=f"part {n}", depth=1),
+                start_run(run, "1", call_id=call.id, description=f"part {n}", depth=1),
             ]
             events += [
                 RunFinished(at=4, run=run, report=report),
@@ -191,19 +203,19 @@ def test_tasks_are_listed_with_their_outcome_and_many_tasks_are_counted() -> Non
             ]
         return events
 
-    assert written(tasks(2)) == snapshot("""\
+    assert write_events(tasks(2)) == snapshot("""\
 > task (part 0): p
   ⎿ Done (0 tool uses · 0 tokens · 4.0s)
 > task (part 1): p
   ⎿ ERROR: no luck (0 tool uses · 0 tokens · 4.0s)
 """)
-    crowd = written(tasks(40))
+    crowd = write_events(tasks(40))
     assert (
         crowd.count("\n") == 4
         and "● 40 tasks: 39 done, 1 failed" in crowd
         and "> task (part 1): p" in crowd
     )
-    assert written(tasks(2), show_tasks=False) == ""
+    assert write_events(tasks(2), show_tasks=False) == ""
 
 
 @given(st.text(alphabet="ab \n`-1.|#", max_size=120), st.integers(1, 9))
@@ -245,14 +257,14 @@ def test_markdown_is_rendered_in_color_without_control_sequences() -> None:
 def test_mentions_become_paths_and_instructions(tmp_path: Path) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "a.py").touch()
-    told = expand_mentions(
+    prompt = expand_mentions(
         "see @src/a.py, @missing.txt and @agent-explore; me@home.org",
         folder=str(tmp_path),
         agents=["explore"],
     )
-    head, wish = told.split("\n\n")
+    head, instruction = prompt.split("\n\n")
     assert head == "see src/a.py, @missing.txt and @agent-explore; me@home.org"
-    assert wish == "Give this to the agent explore with the task tool."
+    assert instruction == "Give this to the agent explore with the task tool."
 
 
 @pytest.mark.parametrize(
@@ -293,8 +305,16 @@ def test_the_status_line_drops_the_least_important_figures_first() -> None:
             at=1, run="1", turn=1, message=AssistantMessage((), usage=Usage(100_000, 1_000))
         )
     )
-    assert "".join(status.format_line(120, UNICODE, hint="esc: stop")) == snapshot(
-        "anthropic:claude-sonnet-4-5 · sandbox full · mode plan · 101.0k tokens · context 50% · esc: stop"
+    wide = "".join(status.format_line(120, UNICODE, hint="esc: stop"))
+    assert wide.split(" · ") == snapshot(
+        [
+            "anthropic:claude-sonnet-4-5",
+            "sandbox full",
+            "mode plan",
+            "101.0k tokens",
+            "context 50%",
+            "esc: stop",
+        ]
     )
     assert "".join(status.format_line(60, UNICODE, hint="esc: stop")) == snapshot(
         "claude-sonnet-4-5 · 101.0k tokens · context 50% · esc: stop"

@@ -225,17 +225,11 @@ class Tmux:
             "TERM": "screen-256color",
             **(env or {}),
         }
-        program = [
-            "env",
-            "-i",
-            *(f"{name}={value}" for name, value in environ.items()),
-            sys.executable,
-            "-m",
-            "mudroom",
-            *arguments,
-        ]
+        variables = [f"{name}={value}" for name, value in environ.items()]
+        program = ["env", "-i", *variables, sys.executable, "-m", "mudroom", *arguments]
         self._exit_code_file.unlink(missing_ok=True)
-        command = f"{' '.join(map(shlex.quote, program))}; echo $? >{shlex.quote(str(self._exit_code_file))}"
+        exit_code_file = shlex.quote(str(self._exit_code_file))
+        command = f"{shlex.join(program)}; echo $? >{exit_code_file}"
         size = ["-x", str(columns), "-y", str(rows)]
         conf = [
             "set-option",

@@ -1,4 +1,4 @@
-"""Permission prompts: the user approves a tool call once, approves it for the session, or denies it."""
+"""Permission prompts: the user approves a tool call, once or for the session, or denies it."""
 
 from __future__ import annotations
 

@@ -112,9 +112,9 @@ class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
 
 
 SlashCommand = Callable[["Conversation", str], Awaitable[NextStep | None]]
-"""Function for a slash command. It takes the conversation and the text after the command name.
+"""Function of a slash command; takes the conversation and the text after the command name.
 
-It returns the next step if the command ends the session, else None.
+Returns the next step if the command ends the session, else None.
 """
 
 
@@ -125,7 +125,7 @@ class Conversation:
         opened: the session; it may be entered later.
         commands: slash commands by name, the slash included.
 
-    `resources` is entered together with the session; what is added to it is closed with the session.
+    `resources` is entered together with the session; what is added to it is closed with it.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ IMMEDIATE_COMMANDS = (
 """Commands that are executed while a run works; all other lines are queued."""
 
 NEXT_MODE_COMMAND = "/mode next"
-"""Command queued by Shift+Tab. It is not echoed as user input; the command prints its own message."""
+"""Command queued by Shift+Tab. It is not echoed, because it prints its own message."""
 
 
 class KeyActions:

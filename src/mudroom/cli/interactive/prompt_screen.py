@@ -176,7 +176,7 @@ class PromptScreen:
         return size.columns, size.rows
 
     def _free_rows(self) -> int:
-        """Return the rows to leave free above the panel: as many as the renderer reserves and fit."""
+        """Return the rows to leave free above the panel: those reserved, as far as they fit."""
         panel_rows = count_newlines(self._panel_fragments()) + _FIXED_ROWS
         menu_rows = MENU_ROWS if self._buffer.complete_state else 0
         used = panel_rows + 2 + self._buffer.text.count("\n") + menu_rows

@@ -27,7 +27,8 @@ async def _help(conversation: Conversation, _: str) -> None:
         for command in COMMAND_HELP
     )
     conversation.print_text(
-        "? shows the keys. A line that begins with ! is a shell command; @ names a file or an agent."
+        "? shows the keys. A line that begins with ! is a shell command; "
+        "@ names a file or an agent."
     )
 
 
