@@ -169,7 +169,7 @@ async def test_s8_a_write_that_has_begun_is_waited_for_and_none_begins_later(
     tmp_path: Path,
 ) -> None:
     async def write(context: ToolContext, number: int) -> ToolResult:
-        await asyncio.to_thread(context.workspace.replace, f"{number}.txt", b"x" * 60_000_000)
+        await asyncio.to_thread(context.workspace.write, f"{number}.txt", b"x" * 60_000_000)
         return ToolResult("written")
 
     big = Tool(
@@ -205,7 +205,7 @@ async def test_s8_a_write_in_a_thread_that_comes_too_late_is_refused(tmp_path: P
         loop.call_soon_threadsafe(begun.set)
         reported.wait(20)
         try:
-            context.workspace.replace("late.txt", b"late")
+            context.workspace.write("late.txt", b"late")
         except MudroomError as error:
             said.append(str(error))
 

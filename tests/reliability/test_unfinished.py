@@ -17,13 +17,13 @@ def test_s3_a_sweep_spares_what_a_sibling_is_writing(tmp_path: Path) -> None:
 
     def sweep() -> None:
         while not over.is_set():
-            workspace.sweep("other.txt")
+            workspace.remove_unfinished("other.txt")
 
     sweeping = threading.Thread(target=sweep)
     sweeping.start()
     try:
         for n in range(200):
-            workspace.replace("a.txt", b"%d" % n)
+            workspace.write("a.txt", b"%d" % n)
     finally:
         over.set()
         sweeping.join()
@@ -40,7 +40,7 @@ def test_s3_a_sweep_takes_what_a_dead_process_left(tmp_path: Path) -> None:
     )
     (tmp_path / f".mudroom-unfinished-{dead}-00ff").touch()
     (tmp_path / f".mudroom-unfinished-{os.getpid()}-00ff").touch()
-    SharedWorkspace(str(tmp_path)).sweep("a.txt")
+    SharedWorkspace(str(tmp_path)).remove_unfinished("a.txt")
     assert [path.name for path in tmp_path.iterdir()] == [f".mudroom-unfinished-{os.getpid()}-00ff"]
 
 

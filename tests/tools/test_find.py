@@ -40,10 +40,10 @@ def tree(ctx: Run) -> Run:
     (ctx.root / ".git").mkdir()
     (ctx.root / ".git" / "config").write_text("main\n")
     for path, text in files.items():
-        ctx.workspace.replace(path, text.encode())
-    ctx.workspace.replace("image.png", b"\x89PNG\r\n\x1a\n\0main\n")
-    ctx.workspace.replace("latin.txt", b"caf\xe9 main\n")
-    ctx.workspace.replace("wide.txt", "wide main\nother\n".encode("utf-16"))
+        ctx.workspace.write(path, text.encode())
+    ctx.workspace.write("image.png", b"\x89PNG\r\n\x1a\n\0main\n")
+    ctx.workspace.write("latin.txt", b"caf\xe9 main\n")
+    ctx.workspace.write("wide.txt", "wide main\nother\n".encode("utf-16"))
     return ctx
 
 

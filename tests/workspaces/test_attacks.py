@@ -36,7 +36,7 @@ def space(request: pytest.FixtureRequest, tmp_path: Path, outside: Path) -> Shar
 
 def acts(space: SharedWorkspace) -> list[Callable[[str], object]]:
     def replace(path: str) -> bool:
-        return space.replace(path, b"x")
+        return space.write(path, b"x")
 
     def walk(path: str) -> list[FileInfo]:
         return list(space.walk(path))
@@ -84,7 +84,7 @@ def test_45_a_link_that_stays_inside_is_followed_by_the_kernel_only(
         SharedWorkspace(str(root), kernel=True),
         SharedWorkspace(str(root), kernel=False),
     )
-    followed.replace("link", b"new")
+    followed.write("link", b"new")
     assert (root / "real").read_text() == "new"
     assert (root / "link").is_symlink()
     refused(strict, "link", outside)
@@ -134,7 +134,7 @@ def test_46_a_write_in_the_same_race_stays_inside(space: SharedWorkspace, outsid
     try:
         for n in range(300):
             try:
-                space.replace("in/new", str(n).encode())
+                space.write("in/new", str(n).encode())
             except WorkspaceError:
                 continue
     finally:

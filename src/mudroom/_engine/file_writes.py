@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import Callable, Coroutine, Iterator
 from hashlib import sha256
 from typing import Any
 
-from .._core.ports import FileInfo, Workspace
+from .._core.ports import FileInfo, LocalFiles, Workspace
 from ..errors import WorkspaceError
 
 _BLOCK_SIZE = 1 << 20
@@ -16,11 +15,11 @@ _BLOCK_SIZE = 1 << 20
 
 
 class RecordedWorkspace:
-    """A workspace that announces each `replace` before it happens.
+    """A workspace that announces each write and removal before it happens.
 
     Arguments:
-        before_write: called with path and sha256 before and after. If it raises, nothing is
-            written.
+        before_write: called with path, sha256 before and after ("" for no file). If it raises,
+            nothing is written.
         after_write: called when the write is done or has failed.
     """
 
@@ -39,6 +38,11 @@ class RecordedWorkspace:
         """Absolute path of the folder."""
         return self._inner.root
 
+    @property
+    def local(self) -> LocalFiles | None:
+        """Access to the open files."""
+        return self._inner.local
+
     def locate(self, path: str) -> str:
         """Return a path relative to the root."""
         return self._inner.locate(path)
@@ -47,22 +51,31 @@ class RecordedWorkspace:
         """Return facts about a file."""
         return self._inner.stat(path)
 
-    def open(self, path: str) -> int:
-        """Open a file for reading and return its file descriptor."""
-        return self._inner.open(path)
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """Read a part of a file."""
+        return self._inner.read(path, offset, size)
 
-    def replace(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
+    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
         """Write a whole file. Return True if the file is new."""
         located = self._inner.locate(path)
         self._before_write(located, hash_file(self._inner, located), sha256(data).hexdigest())
         try:
-            return self._inner.replace(path, data, mode=mode)
+            return self._inner.write(path, data, mode=mode)
         finally:
             self._after_write()
 
-    def sweep(self, path: str) -> None:
-        """Remove temporary files of an interrupted `replace`."""
-        self._inner.sweep(path)
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        located = self._inner.locate(path)
+        self._before_write(located, hash_file(self._inner, located), "")
+        try:
+            self._inner.remove(path)
+        finally:
+            self._after_write()
+
+    def remove_unfinished(self, path: str) -> None:
+        """Remove temporary files of an interrupted write."""
+        self._inner.remove_unfinished(path)
 
     def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
         """Yield the files below a folder."""
@@ -102,14 +115,16 @@ class WriteBarrier:
 
 def hash_file(workspace: Workspace, path: str) -> str:
     """Return the sha256 of a file's bytes, "" if it does not exist or cannot be read."""
+    digest = sha256()
+    offset = 0
     try:
-        descriptor = workspace.open(path)
+        while block := workspace.read(path, offset, _BLOCK_SIZE):
+            digest.update(block)
+            offset += len(block)
+            if len(block) < _BLOCK_SIZE:
+                break
     except WorkspaceError:
         return ""
-    digest = sha256()
-    with os.fdopen(descriptor, "rb") as file:
-        while block := file.read(_BLOCK_SIZE):
-            digest.update(block)
     return digest.hexdigest()
 
 

@@ -154,7 +154,7 @@ def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> Too
     if write is None:
         return None
     workspace = run.services.workspace
-    workspace.sweep(write.path)
+    workspace.remove_unfinished(write.path)
     current = hash_file(workspace, write.path)
     if current == write.after:
         text = f"{write.path} was changed as asked, right before an interruption."

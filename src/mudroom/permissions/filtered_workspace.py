@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from typing import Any
 
 from .._core.ports import FileInfo, Workspace
 from ..errors import WorkspaceError
@@ -24,8 +23,23 @@ class FilteredWorkspace:
         self._inner = inner
         self._find_refusal = find_refusal
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._inner, name)
+    @property
+    def root(self) -> str:
+        """Absolute path of the folder."""
+        return self._inner.root
+
+    @property
+    def local(self) -> FilteredWorkspace | None:
+        """Access to the open files that may be read."""
+        return None if self._inner.local is None else self
+
+    def locate(self, path: str) -> str:
+        """Return a path relative to the root."""
+        return self._inner.locate(path)
+
+    def stat(self, path: str) -> FileInfo:
+        """Return facts about a file or a folder."""
+        return self._inner.stat(path)
 
     def open(self, path: str) -> int:
         """Open a regular file and return its descriptor.
@@ -33,13 +47,44 @@ class FilteredWorkspace:
         The file that was really opened is checked, so replacing a link in between has no effect.
         Raises WorkspaceError if it may not be read.
         """
-        descriptor = self._inner.open(path)
+        if self._inner.local is None:
+            raise WorkspaceError(f"{path} is not a file of this machine")
+        descriptor = self._inner.local.open(path)
         absolute = os.path.join(self._inner.root, self._inner.locate(path))
         opened = _path_of_descriptor(descriptor, absolute)
-        if why := self._find_refusal(absolute) or self._find_refusal(opened):
+        try:
+            self._check(path, absolute)
+            self._check(path, opened)
+        except WorkspaceError:
             os.close(descriptor)
-            raise WorkspaceError(f"{path} may not be read: {why}", remedy="Do without it.")
+            raise
         return descriptor
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """Read a part of a file. Raises WorkspaceError if it may not be read."""
+        if self._inner.local is None:
+            self._check(path, os.path.join(self._inner.root, self._inner.locate(path)))
+            return self._inner.read(path, offset, size)
+        with os.fdopen(self.open(path), "rb") as file:
+            file.seek(offset)
+            return file.read(size)
+
+    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
+        """Write a whole file. Return True if the file is new."""
+        return self._inner.write(path, data, mode=mode)
+
+    def remove(self, path: str) -> None:
+        """Remove a file."""
+        self._inner.remove(path)
+
+    def remove_unfinished(self, path: str) -> None:
+        """Remove temporary files of an interrupted write."""
+        self._inner.remove_unfinished(path)
+
+    def _check(self, path: str, absolute: str) -> None:
+        why = self._find_refusal(absolute)
+        if why:
+            raise WorkspaceError(f"{path} may not be read: {why}", remedy="Do without it.")
 
     def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
         """Yield the readable files below a folder.

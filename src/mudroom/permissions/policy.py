@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
@@ -88,7 +88,7 @@ class RulePolicy:
                     return f"a rule denies it: {rule}"
             return next(filter(None, (agent.find_read_refusal(tool, path) for agent in agents)), "")
 
-        return cast("Workspace", FilteredWorkspace(workspace, find_refusal))
+        return FilteredWorkspace(workspace, find_refusal)
 
     def _narrow_to(self, limits: ToolLimits) -> tuple[RulePolicy, list[AgentLimit]]:
         """Return this policy with the agents' deny rules added, and the calls each agent allows."""

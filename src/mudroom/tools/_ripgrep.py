@@ -16,7 +16,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from .._core.ports import Workspace
+from .._core.ports import LocalFiles
 from ..errors import WorkspaceError
 
 _BATCH = 2_000  # files opened at once, when the process may open four times as many
@@ -54,7 +54,7 @@ def find_ripgrep(root: str) -> str:
 
 
 async def search_files(
-    query: SearchQuery, workspace: Workspace, files: Sequence[str], *, rg: str
+    query: SearchQuery, workspace: LocalFiles, files: Sequence[str], *, root: str, rg: str
 ) -> AsyncGenerator[bytes, None]:
     """Yield the matches in the order of the files, as `path NUL rest`, or `--` between groups.
 
@@ -62,7 +62,7 @@ async def search_files(
     path changes meanwhile. It ends when the iteration is closed.
 
     Arguments:
-        rg: path of ripgrep; "" searches with Python.
+        root: folder in which the program runs. rg: path of ripgrep; "" searches with Python.
 
     Raises InvalidPattern.
     """
@@ -74,7 +74,7 @@ async def search_files(
             await asyncio.to_thread(opened.open_all, files[start : start + batch])
             if not opened.paths:
                 continue  # without files rg searches the current folder
-            records = _run_program(query, opened.paths, rg, workspace.root, separator)
+            records = _run_program(query, opened.paths, rg, root, separator)
             async with aclosing(records):
                 async for record in records:
                     yield _with_path(record, opened.paths)
@@ -92,7 +92,7 @@ def _with_path(record: bytes, paths: Mapping[int, str]) -> bytes:
 class _OpenFiles:
     """Files that are open for a search. `close` may be called while another thread opens more."""
 
-    def __init__(self, workspace: Workspace) -> None:
+    def __init__(self, workspace: LocalFiles) -> None:
         self.paths: dict[int, str] = {}
         self._workspace = workspace
         self._lock = threading.Lock()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import codecs
+import io
 import os
 import threading
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, BinaryIO
 
 from msgspec import Struct
 
 from .._core.ports import Workspace
 from .._core.tools import ToolResult
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8"),
@@ -35,6 +40,7 @@ _MAGIC: Sequence[tuple[bytes, str]] = (
 )
 _BOM_BYTES = tuple(bom for bom, _ in _BOMS)
 _MAGIC_BYTES = tuple(magic for magic, _ in _MAGIC)
+_STREAM_BUFFER = 1 << 18  # bytes
 _LOCKS = tuple(threading.Lock() for _ in range(64))
 """Locks that runs share: a path always gets the same one. It is held from reading to renaming."""
 
@@ -102,10 +108,37 @@ def file_lock(workspace: Workspace, located: str) -> threading.Lock:
     return _LOCKS[hash(os.path.join(workspace.root, located)) % len(_LOCKS)]
 
 
-def read_start(workspace: Workspace, path: str, limit: int) -> bytes:
-    """Read at most `limit` bytes from the start of a file. Raises WorkspaceError."""
-    with os.fdopen(workspace.open(path), "rb") as file:
-        return file.read(limit)
+class _WorkspaceFile(io.RawIOBase):
+    """A file of a workspace as a stream: each read opens the file again."""
+
+    def __init__(self, workspace: Workspace, path: str) -> None:
+        self._workspace = workspace
+        self._path = path
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET, /) -> int:
+        if whence == os.SEEK_CUR:
+            offset += self._position
+        self._position = offset
+        return offset
+
+    def readinto(self, buffer: WriteableBuffer, /) -> int:
+        view = memoryview(buffer)
+        data = self._workspace.read(self._path, self._position, len(view))
+        view[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+
+def open_stream(workspace: Workspace, path: str) -> BinaryIO:
+    """Return a file as a stream that is read from its start. Reading raises WorkspaceError."""
+    return io.BufferedReader(_WorkspaceFile(workspace, path), _STREAM_BUFFER)
 
 
 def count_lines(text: str) -> int:

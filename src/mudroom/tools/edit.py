@@ -20,7 +20,6 @@ from ._text_files import (
     error_result,
     file_lock,
     format_count,
-    read_start,
 )
 
 _MAX_BYTES = 32 << 20
@@ -61,7 +60,7 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 def _edit(workspace: Workspace, arguments: Arguments) -> ToolResult:
     path = workspace.locate(arguments.file_path)
     with file_lock(workspace, path):
-        data = read_start(workspace, path, _MAX_BYTES + 1)
+        data = workspace.read(path, 0, _MAX_BYTES + 1)
         if len(data) > _MAX_BYTES:
             return error_result(
                 f"{path} is larger than {_MAX_BYTES >> 20} MiB. "
@@ -125,7 +124,7 @@ def _replace(
             f"new_string: {characters!r} cannot be written in {file.encoding}, "
             f"the encoding of {path}."
         )
-    workspace.replace(path, data)
+    workspace.write(path, data)
     where = f"line {numbers[0]}" if count == 1 else f"{count} places"
     return ToolResult(f"edited {path} ({where})", changes=(path,), detail={"replaced": count})
 

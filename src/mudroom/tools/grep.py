@@ -17,7 +17,7 @@ from ..errors import WorkspaceError
 from ._glob_match import compile_glob
 from ._ripgrep import InvalidPattern, SearchQuery, find_ripgrep, search_files
 from ._schema import build_parser, build_schema, load_description
-from ._text_files import describe_binary, error_result, format_count, read_start
+from ._text_files import describe_binary, error_result, format_count
 
 MAX_SECONDS = 20.0
 """Time limit of a search."""
@@ -119,12 +119,16 @@ async def search(
 
     Raises InvalidPattern.
     """
+    local = workspace.local
+    if local is None:
+        return error_result("The files are on another machine. Search them with grep in bash.")
     output = _Output(workspace, arguments)
     try:
         async with asyncio.timeout(seconds):
             deadline = time.monotonic() + seconds
             files = await asyncio.to_thread(_choose_files, workspace, arguments, deadline)
-            records = search_files(_query(arguments), workspace, files, rg=rg)
+            query = _query(arguments)
+            records = search_files(query, local, files, root=workspace.root, rg=rg)
             async with aclosing(records):
                 async for record in records:
                     if not output.add(record):
@@ -251,7 +255,7 @@ class _Output:
 
     def _check_binary(self, path: str) -> bool:
         try:
-            return bool(describe_binary(read_start(self._workspace, path, 8_192)))
+            return bool(describe_binary(self._workspace.read(path, 0, 8_192)))
         except WorkspaceError:
             return True
 

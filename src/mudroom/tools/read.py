@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import codecs
-import os
+import io
 import stat
 from typing import BinaryIO
 
 from msgspec import Struct
 
-from .._core.ports import ToolContext
+from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolResult
 from ..errors import WorkspaceError
 from ._schema import build_parser, build_schema, load_description
@@ -20,6 +20,7 @@ from ._text_files import (
     detect_encoding,
     error_result,
     format_count,
+    open_stream,
 )
 
 MAX_LINES = 2_000
@@ -75,19 +76,32 @@ def parse(sent: dict[str, object]) -> Arguments:
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """Read the lines."""
     path = ctx.workspace.locate(arguments.file_path)
+    if ctx.workspace.local is None:
+        return await asyncio.to_thread(_read_file, ctx.workspace, path, arguments)
+    start = _read_start(ctx.workspace, path)
+    if isinstance(start, ToolResult):
+        return start
+    if len(start) <= _NO_THREAD:
+        return _read(io.BytesIO(start), path, len(start), arguments)
+    return await asyncio.to_thread(_read_file, ctx.workspace, path, arguments)
+
+
+def _read_start(workspace: Workspace, path: str) -> bytes | ToolResult:
+    """Read more than is read on the event loop; return an error result for a folder."""
     try:
-        descriptor = ctx.workspace.open(path)
+        return workspace.read(path, 0, _NO_THREAD + 1)
     except WorkspaceError:
-        if stat.S_ISDIR(ctx.workspace.stat(path).mode):
-            return error_result(
-                f"{path} is a folder. List it with glob: pattern '*', path '{path}'."
-            )
-        raise
-    with os.fdopen(descriptor, "rb") as file:
-        size = os.fstat(descriptor).st_size
-        if size <= _NO_THREAD:
-            return _read(file, path, size, arguments)
-        return await asyncio.to_thread(_read, file, path, size, arguments)
+        if not stat.S_ISDIR(workspace.stat(path).mode):
+            raise
+    return error_result(f"{path} is a folder. List it with glob: pattern '*', path '{path}'.")
+
+
+def _read_file(workspace: Workspace, path: str, arguments: Arguments) -> ToolResult:
+    start = _read_start(workspace, path)
+    if isinstance(start, ToolResult):
+        return start
+    with open_stream(workspace, path) as file:
+        return _read(file, path, workspace.stat(path).size, arguments)
 
 
 def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolResult:

@@ -16,7 +16,6 @@ from ._text_files import (
     error_result,
     file_lock,
     format_count,
-    read_start,
     uses_crlf,
 )
 
@@ -48,7 +47,7 @@ def _write(workspace: Workspace, arguments: Arguments) -> ToolResult:
                 f"content: character {error.start} is half of a surrogate pair, "
                 "which no file can hold. Write the whole character."
             )
-        created = workspace.replace(path, data)
+        created = workspace.write(path, data)
     verb = "created" if created else "overwrote"
     lines = format_count(count_lines(text), "line")
     return ToolResult(f"{verb} {path} ({lines})", changes=(path,))
@@ -56,9 +55,9 @@ def _write(workspace: Workspace, arguments: Arguments) -> ToolResult:
 
 def _has_crlf(workspace: Workspace, path: str) -> bool:
     try:
-        return uses_crlf(read_start(workspace, path, _MAX_INSPECTED).decode("latin-1"))
+        return uses_crlf(workspace.read(path, 0, _MAX_INSPECTED).decode("latin-1"))
     except WorkspaceError:
-        return False  # a new file; for any other problem `replace` raises
+        return False  # a new file; for any other problem `write` raises
 
 
 def key(arguments: Arguments) -> str:

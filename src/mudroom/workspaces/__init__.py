@@ -1,1 +1,1 @@
-"""The files a run sees."""
+"""Workspaces: the files that a run sees, as implementations of the port Workspace."""

@@ -1,4 +1,4 @@
-"""Open a path beneath a folder's descriptor: the kernel resolves it, so a link swapped in at the last moment leads nowhere."""
+"""Opening of paths beneath a folder's descriptor: no link leads out, not even in a race."""
 
 from __future__ import annotations
 
@@ -12,63 +12,68 @@ from collections.abc import Callable
 _OPENAT2 = 437
 _BENEATH = 0x08
 _NO_MAGICLINKS = 0x02
-_TRIES = 128
+_MAX_TRIES = 128
 
 Opener = Callable[[int, str, int], int]
-"""(folder's descriptor, relative path, flags) -> descriptor. Raises OSError; EXDEV or ELOOP for a path that leads out."""
+"""(descriptor of a folder, relative path, flags) -> descriptor.
+
+Raises OSError; its errno is EXDEV or ELOOP for a path that leads out.
+"""
 
 
 def choose_opener(*, kernel: bool | None = None) -> Opener:
-    """The best opener there is: openat2, which follows links that stay beneath, or step by step, which follows none.
+    """Return the best opener: openat2, or one step at a time.
+
+    openat2 follows links that stay beneath the folder; the other one follows no links.
 
     Arguments:
-        kernel: True or False insists on one of them; None takes openat2 where the kernel has it.
+        kernel: True or False selects one; None uses openat2 if the kernel has it.
     """
-    return (
-        open_with_openat2 if (_has_openat2() if kernel is None else kernel) else open_step_by_step
-    )
+    use_kernel = _has_openat2() if kernel is None else kernel
+    return open_with_openat2 if use_kernel else open_step_by_step
 
 
 def open_with_openat2(folder: int, path: str, flags: int) -> int:
-    """Open with openat2 and RESOLVE_BENEATH. A rename that races with it is answered EAGAIN: try again, a bounded number of times."""
-    for _ in range(_TRIES):
+    """Open with openat2 and RESOLVE_BENEATH; try again when a rename interferes (EAGAIN)."""
+    for _ in range(_MAX_TRIES):
         try:
             return _openat2(folder, os.fsencode(path), flags | os.O_CLOEXEC)
         except BlockingIOError:
             continue
-    raise OSError(errno.EAGAIN, "it is being renamed all the time")
+    raise OSError(errno.EAGAIN, "it is renamed again and again")
 
 
 def open_step_by_step(folder: int, path: str, flags: int) -> int:
-    """Open one component after the other, following no link at all."""
+    """Open one component after the other and follow no link."""
     *folders, last = path.split("/")
-    at = os.dup(folder)
+    current = os.dup(folder)
+    step_flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         for name in folders:
-            step = os.open(
-                _plain(name), os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at
-            )
-            os.close(at)
-            at = step
-        found = os.open(_plain(last), flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=at)
+            step = os.open(_check_name(name), step_flags, dir_fd=current)
+            os.close(current)
+            current = step
+        descriptor = os.open(
+            _check_name(last), flags | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=current
+        )
     except NotADirectoryError as error:
-        raise OSError(errno.ELOOP, "a part of it is a link or a file") from error
+        raise OSError(errno.ELOOP, "a component is a link or a file") from error
     finally:
-        os.close(at)
-    # O_PATH with O_NOFOLLOW gives a descriptor of the link itself, which is no way to a file.
-    if flags & os.O_PATH and stat.S_ISLNK(os.fstat(found).st_mode):
-        os.close(found)
+        os.close(current)
+    # O_PATH with O_NOFOLLOW opens the link itself.
+    if flags & os.O_PATH and stat.S_ISLNK(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
         raise OSError(errno.ELOOP, "it is a link")
-    return found
+    return descriptor
 
 
 _OPEN_HOW = struct.Struct("QQQ")
 """struct open_how: flags, mode, resolve."""
 
 
-def _plain(name: str) -> str:
+def _check_name(name: str) -> str:
     if name == "..":
-        raise OSError(errno.EXDEV, "it leads up")
+        raise OSError(errno.EXDEV, "it leads to the parent folder")
     return name
 
 
@@ -76,21 +81,27 @@ def _plain(name: str) -> str:
 def _syscall() -> Callable[..., int]:
     import ctypes
 
-    call = ctypes.CDLL(None, use_errno=True).syscall
-    call.restype = ctypes.c_long
-    call.argtypes = (ctypes.c_long, ctypes.c_int, ctypes.c_char_p, ctypes.c_char_p, ctypes.c_size_t)
-    return call
+    syscall = ctypes.CDLL(None, use_errno=True).syscall
+    syscall.restype = ctypes.c_long
+    syscall.argtypes = (
+        ctypes.c_long,
+        ctypes.c_int,
+        ctypes.c_char_p,
+        ctypes.c_char_p,
+        ctypes.c_size_t,
+    )
+    return syscall
 
 
 def _openat2(folder: int, path: bytes, flags: int) -> int:
     import ctypes
 
     how = _OPEN_HOW.pack(flags, 0, _BENEATH | _NO_MAGICLINKS)
-    found = _syscall()(_OPENAT2, folder, path, how, _OPEN_HOW.size)
-    if found < 0:
+    descriptor = _syscall()(_OPENAT2, folder, path, how, _OPEN_HOW.size)
+    if descriptor < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
-    return int(found)
+    return int(descriptor)
 
 
 @functools.cache

@@ -5,7 +5,7 @@ Each port has one folder of adapters; `mudroom.testing` has a public fake of eac
 
 from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVerdict, Policy
 from .clock import Clock
-from .environment import CommandResult, FileInfo, Sandbox, Workspace
+from .environment import CommandResult, FileInfo, LocalFiles, Sandbox, Workspace
 from .journal import Journal
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
 from .tools import Toolbox, ToolContext
@@ -19,6 +19,7 @@ __all__ = [
     "CommandResult",
     "FileInfo",
     "Journal",
+    "LocalFiles",
     "Model",
     "ModelConversation",
     "PermissionVerdict",

@@ -61,12 +61,31 @@ class FileInfo(Struct, frozen=True):
     mode: int
 
 
+class LocalFiles(Protocol):
+    """Open files of a workspace on this machine, for programs that read file descriptors."""
+
+    def open(self, path: str) -> int:
+        """Open a regular file beneath the workspace for reading and return its descriptor.
+
+        Raises WorkspaceError for a path that leads out, also when a link changes meanwhile.
+        """
+        ...
+
+
 class Workspace(Protocol):
-    """The files that a run sees. Paths are opened beneath the root; others raise WorkspaceError."""
+    """The files that a run sees. A path outside the workspace raises WorkspaceError.
+
+    The methods block: call them in a thread unless the workspace is local and the file small.
+    """
 
     @property
     def root(self) -> str:
         """Absolute path of the folder."""
+        ...
+
+    @property
+    def local(self) -> LocalFiles | None:
+        """Access to the open files, None when the files are on another machine."""
         ...
 
     def locate(self, path: str) -> str:
@@ -80,23 +99,27 @@ class Workspace(Protocol):
         """
         ...
 
-    def open(self, path: str) -> int:
-        """Open a regular file for reading and return its file descriptor."""
-        ...
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """Read at most `size` bytes of a regular file from `offset`.
 
-    def replace(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
-        """Write a whole file atomically and create missing folders.
-
-        Return True if the file is new.
+        Returns fewer bytes only at the end of the file, b"" past it.
         """
         ...
 
-    def sweep(self, path: str) -> None:
-        """Remove temporary files that an interrupted `replace` of this path left."""
+    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
+        """Write a whole file atomically and create missing folders. Return True if it is new."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a regular file, or a link."""
+        ...
+
+    def remove_unfinished(self, path: str) -> None:
+        """Remove temporary files that an interrupted `write` of this path left."""
         ...
 
     def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
-        """Yield the files below a folder; does not follow links.
+        """Yield the regular files below a folder, sorted; does not follow links.
 
         Arguments:
             ignored: True includes files that git ignores.

@@ -1,0 +1,66 @@
+"""Atomic writes in an open folder: readers see the old file or the new one, never a part."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import stat
+
+from .._platform.protected_names import UNFINISHED_PREFIX
+
+_PREFIX = f"{UNFINISHED_PREFIX}-"
+
+
+def write_atomically(
+    folder: int, name: str, data: bytes, old: os.stat_result | None, mode: int | None
+) -> None:
+    """Write a temporary file, make it durable and rename it over the old one.
+
+    Arguments:
+        folder: descriptor. old: facts about the file that is replaced, None for a new file.
+        mode: permission bits; None keeps those of the old file.
+    """
+    temporary = f"{_PREFIX}{os.getpid()}-{secrets.token_hex(8)}"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    descriptor = os.open(temporary, flags, 0o666, dir_fd=folder)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            if old is not None:
+                _keep_owner(descriptor, old)
+            if mode is None and old is not None:
+                mode = stat.S_IMODE(old.st_mode)
+            if mode is not None:
+                os.fchmod(descriptor, mode & 0o777)
+            os.fsync(descriptor)
+        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.fsync(folder)
+    except BaseException:
+        os.unlink(temporary, dir_fd=folder)
+        raise
+
+
+def remove_temporary_files(folder: int) -> None:
+    """Remove the temporary files of ended processes from a folder."""
+    for name in os.listdir(folder):
+        if name.startswith(_PREFIX) and not _is_in_use(name):
+            os.unlink(name, dir_fd=folder)
+
+
+def _is_in_use(temporary: str) -> bool:
+    """Return whether the process that wrote the file still runs."""
+    pid = temporary.removeprefix(_PREFIX).partition("-")[0]
+    if os.path.exists("/proc/self"):
+        return os.path.exists(f"/proc/{pid}")
+    return pid == str(os.getpid())
+
+
+def _keep_owner(descriptor: int, old: os.stat_result) -> None:
+    new = os.fstat(descriptor)
+    if (new.st_uid, new.st_gid) == (old.st_uid, old.st_gid):
+        return
+    try:
+        os.fchown(descriptor, old.st_uid, old.st_gid)
+    except PermissionError:
+        pass  # only the Unix user root may change a file's owner
