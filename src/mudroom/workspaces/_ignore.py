@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from typing import cast
 
 IgnoreVerdict = Callable[[str], bool | None]
 """Takes a path below the folder of the patterns, "/" at the end for a folder.
@@ -79,7 +80,7 @@ def _expressions(patterns: bytes) -> Iterator[tuple[bool, str]]:
         except ValueError:
             continue  # git also skips an invalid pattern
         for pattern in spec.patterns:
-            if pattern.include is not None and pattern.regex is not None:
+            regex = cast("re.Pattern[str] | None", pattern.regex)
+            if pattern.include is not None and regex is not None:
                 # A group name must not appear twice in one expression.
-                expression = str(pattern.regex.pattern)
-                yield pattern.include, re.sub(r"\(\?P<\w+>", "(?:", expression)
+                yield pattern.include, re.sub(r"\(\?P<\w+>", "(?:", regex.pattern)
