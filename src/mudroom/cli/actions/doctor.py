@@ -22,7 +22,7 @@ from ...agent_files import count_by_severity
 from ...config import Settings
 from ...errors import JournalError, MudroomError
 from ...models import providers as table
-from ..output.text import sanitize
+from ...projections.safe_text import sanitize
 from .list_sessions import iterate_sessions, summarize_session
 
 CHECKED_SESSIONS = 20

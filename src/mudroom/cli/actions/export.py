@@ -19,9 +19,10 @@ from ...journals.sqlite.private_files import write_private_file
 from ...journals.sqlite.reader import open_reader
 from ...output_filters.redaction import Redactor
 from ...projections.run_tree import RunTree, RunView
+from ...projections.safe_text import sanitize, sanitize_line
 from ...projections.transcript import build_transcript
 from ..output.progress import print_notice
-from ..output.text import count_noun, sanitize, sanitize_line
+from ..output.text import count_noun
 from ..output.tree_lines import describe_outcome, format_figures
 from .select_session import find_session
 

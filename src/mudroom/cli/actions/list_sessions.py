@@ -21,8 +21,9 @@ from ...journals.sqlite.reader import open_reader
 from ...journals.sqlite.session_names import find_session
 from ...journals.sqlite.store import SessionInfo, list_sessions
 from ...projections.run_tree import RunTree
+from ...projections.safe_text import sanitize_line
 from ..output.progress import should_color
-from ..output.text import choose_glyphs, format_tokens, sanitize_line, truncate
+from ..output.text import choose_glyphs, format_tokens, truncate
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line where there is no terminal."""

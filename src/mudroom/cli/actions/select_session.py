@@ -14,8 +14,9 @@ from ..._core.events import SessionOpened, StoredEvent
 from ...config import Settings
 from ...errors import JournalError, UsageError
 from ...journals.sqlite.store import SessionInfo, delete_old_sessions, list_sessions, session_path
+from ...projections.safe_text import sanitize_line
 from ...session import Session
-from ..output.text import count_noun, sanitize_line, truncate
+from ..output.text import count_noun, truncate
 from .session_start import SessionStart
 
 MAX_OFFERED = 20

@@ -19,10 +19,11 @@ from ...journals.sqlite.store import SessionInfo, delete_session
 from ...pricing import calculate_cost
 from ...projections.ledger import LedgerBuilder
 from ...projections.run_tree import RunTree, RunView
+from ...projections.safe_text import sanitize_line
 from ..output.progress import print_notice
 from ..output.report import encode_answer
 from ..output.stream_json import StreamJson, encode_line
-from ..output.text import count_noun, sanitize_line
+from ..output.text import count_noun
 from .list_sessions import summarize_session
 from .one_shot import run_one_shot
 from .select_session import find_session, session_folder

@@ -12,8 +12,8 @@ from msgspec.structs import replace
 from ..._core.ports import ApprovalDecision, ApprovalRequest
 from ...config import Settings
 from ...permissions import trust
+from ...projections.safe_text import sanitize_line
 from ..actions.load_permissions import is_trusted
-from ..output.text import sanitize_line
 from .conversation import QuestionUI
 
 _AGENT_PATHS = (

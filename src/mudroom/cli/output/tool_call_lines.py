@@ -10,7 +10,7 @@ from ..._core.messages import ToolCallBlock
 from ..._core.tools import ToolResult, canonical_tool_name
 from ...projections.run_tree import RunView
 from ...projections.safe_text import describe_call, sanitize, sanitize_line
-from .text import Glyphs, Line, display_width, fit_with_figures, truncate
+from .text import Glyphs, Line, count_noun, display_width, fit_with_figures, truncate
 from .tree_lines import describe_outcome, format_figures
 
 MAX_SHOWN_LINES = {"bash": 5, "edit": 24, "write": 8, "todo": 20}
@@ -51,7 +51,7 @@ def format_tool_call(
     for n, row in enumerate(body[:limit]):
         lines.append(_indent([row], columns, glyphs, is_first=n == 0))
     if len(body) > limit > 1:
-        note = (f"{glyphs.more} {len(body) - limit:,} more lines (ctrl+o)", "dim")
+        note = (f"{glyphs.more} {count_noun(len(body) - limit, 'more line')} (ctrl+o)", "dim")
         lines.append(_indent([note], columns, glyphs, is_first=False))
     return lines
 

@@ -19,7 +19,7 @@ from ...projections.ledger import LedgerBuilder, describe_ledger
 from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ...projections.transcript import build_transcript
-from .text import UNICODE, Glyphs, Line, agent_color, paint, truncate
+from .text import UNICODE, Glyphs, Line, agent_color, count_noun, paint, truncate
 from .tree_lines import TreeStyle, describe_outcome, format_figures, format_tree
 
 MAX_LINES, MAX_CHARACTERS = 20, 2000
@@ -187,9 +187,9 @@ class _TranscriptFormatter:
         for line in shown:
             yield [(f"    {line}", style)]
         if not self._full and len(text) > MAX_CHARACTERS and len(lines) <= MAX_LINES:
-            note = f"{len(text) - MAX_CHARACTERS:,} more characters"
+            note = count_noun(len(text) - MAX_CHARACTERS, "more character")
         elif len(lines) > len(shown):
-            note = f"{len(lines) - len(shown):,} more lines"
+            note = count_noun(len(lines) - len(shown), "more line")
         else:
             return
         yield [(f"    {self._glyphs.more} {note}", "yellow")]
