@@ -1,4 +1,4 @@
-"""Models by name: the adapter for a model string, made once per session."""
+"""Models by name: chooses the adapter for a model string and creates it once per session."""
 
 from __future__ import annotations
 
@@ -17,39 +17,49 @@ if TYPE_CHECKING:
 
 
 class ModelRegistry:
-    """Model strings -> models, each made once; one set of connections a provider."""
+    """Models of one session, by model string, and one HTTP client per provider.
+
+    Arguments:
+        environ: variables with keys and addresses.
+        home: folder of the session files, for `replay:` models.
+    """
 
     def __init__(self, environ: Mapping[str, str], clock: Clock, home: str) -> None:
-        self._environ, self._clock, self._home = environ, clock, home
+        self._environ = environ
+        self._clock = clock
+        self._home = home
         self._models: dict[str, Model] = {}
         self._connections: dict[str, HttpClient] = {}
 
     def __call__(self, name: str) -> Model:
-        """The model of that name. Raises UnknownName, or UsageError naming the key that is missing."""
+        """Return the model of that name.
+
+        Raises UnknownName, or UsageError that names the missing key.
+        """
         if name not in self._models:
             self._models[name] = self._create_model(name)
         return self._models[name]
 
     def register(self, model: Model) -> str:
-        """Take in a model that somebody else made; its name."""
+        """Add a model of the caller and return its name."""
         self._models[model.name] = model
         return model.name
 
     async def preload(self) -> None:
-        """Have what their connections need imported, so that the first request need not wait for it."""
+        """Import the HTTP library now, so that the first request does not wait for it."""
         if self._connections:
             await asyncio.to_thread(import_module, "aiohttp")
 
     async def close(self) -> None:
-        """Close them all."""
-        for one in (*self._models.values(), *self._connections.values()):
-            await one.close()
+        """Close all models and connections."""
+        for resource in (*self._models.values(), *self._connections.values()):
+            await resource.close()
 
-    def _create_model(self, asked: str) -> Model:
-        if asked.startswith("replay:"):
-            return self._create_replay_model(asked)
-        name, model = providers.parse_model_name(asked)
-        provider = providers.PROVIDERS[name]
+    def _create_model(self, name: str) -> Model:
+        if name.startswith("replay:"):
+            return self._create_replay_model(name)
+        provider_name, model = providers.parse_model_name(name)
+        provider = providers.PROVIDERS[provider_name]
         if provider.wire == "offline":
             from mudroom_offline.model import OfflineModel
 
@@ -57,35 +67,35 @@ class ModelRegistry:
         if provider.wire == "pydantic-ai":
             from .models.pydantic_ai import PydanticAIModel
 
-            return PydanticAIModel(f"{name}:{model}", clock=self._clock)
+            return PydanticAIModel(f"{provider_name}:{model}", clock=self._clock)
         if provider.wire == "scripted":
             raise UsageError(
-                "a scripted model is made in a program",
-                where=asked,
+                "a scripted model exists only in a program",
+                where=name,
                 remedy="Pass Session(model=ScriptedModel(...)).",
             )
         return self._create_http_model(provider, model)
 
-    def _create_replay_model(self, asked: str) -> Model:
+    def _create_replay_model(self, name: str) -> Model:
         from .journals.sqlite.reader import open_reader
         from .journals.sqlite.store import find_by_id
         from .models.replay_model import ReplayModel
 
-        events = list(open_reader(find_by_id(self._home, asked.partition(":")[2])).read())
-        return ReplayModel(recorded_conversations(events), name=asked)
+        events = list(open_reader(find_by_id(self._home, name.partition(":")[2])).read())
+        return ReplayModel(recorded_conversations(events), name=name)
 
     def _create_http_model(self, provider: providers.Provider, model: str) -> Model:
-        key, token = (
-            providers.get_key(provider, self._environ),
-            providers.get_token(provider, self._environ),
-        )
-        url = providers.get_base_url(provider, self._environ)
+        name = f"{provider.name}:{model}"
         if not is_usable(provider, self._environ):
-            remedy = f"Set {' or '.join(provider.key_vars + provider.token_vars)}, or use --model offline."
+            variables = " or ".join(provider.key_vars + provider.token_vars)
             raise UsageError(
-                f"no key for {provider.name}", where=f"model {provider.name}:{model}", remedy=remedy
+                f"no key for {provider.name}",
+                where=f"model {name}",
+                remedy=f"Set {variables}, or use --model offline.",
             )
-        http, name = self._get_connection(provider), f"{provider.name}:{model}"
+        http = self._get_connection(provider)
+        key = providers.get_key(provider, self._environ)
+        url = providers.get_base_url(provider, self._environ)
         headers = providers.get_headers(provider, self._environ)
         if provider.wire == "anthropic":
             from .models.anthropic import AnthropicModel
@@ -94,7 +104,7 @@ class ModelRegistry:
                 model,
                 http=http,
                 key=key,
-                auth_token=token,
+                auth_token=providers.get_token(provider, self._environ),
                 base_url=url,
                 headers=headers,
                 name=name,
@@ -112,29 +122,28 @@ class ModelRegistry:
         from .models._http import HttpClient
 
         if provider.name not in self._connections:
-            key_env = providers.find_key_variable(provider, self._environ)
-            origin = ProviderHints(
-                provider.name, key_env, provider.url_vars[0] if provider.url_vars else ""
-            )
-            self._connections[provider.name] = HttpClient(clock=self._clock, hints=origin)
+            key_variable = providers.find_key_variable(provider, self._environ)
+            url_variable = provider.url_vars[0] if provider.url_vars else ""
+            hints = ProviderHints(provider.name, key_variable, url_variable)
+            self._connections[provider.name] = HttpClient(clock=self._clock, hints=hints)
         return self._connections[provider.name]
 
 
 def read_offline_pace(environ: Mapping[str, str]) -> float:
-    """Tokens a second at which the offline model writes, 0 for as fast as it can."""
+    """Return how many tokens a second the offline model writes; 0 is without limit."""
     try:
         return max(0.0, float(environ.get("MUDROOM_OFFLINE_PACE") or 0))
     except ValueError:
         raise UsageError(
-            "a number of tokens a second is wanted",
+            "the value must be a number of tokens a second",
             where="$MUDROOM_OFFLINE_PACE",
             remedy="For example 100.",
         ) from None
 
 
 def is_usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
-    """Whether a model of this provider can be asked here: a key, an address of one's own, or none needed."""
+    """Return True if the provider needs no key, has one, or has another address in `environ`."""
     if provider.wire in ("offline", "pydantic-ai"):
         return True
-    own = providers.get_base_url(provider, environ) != provider.base_url
-    return provider.is_local or own or providers.has_key(provider, environ)
+    has_own_url = providers.get_base_url(provider, environ) != provider.base_url
+    return provider.is_local or has_own_url or providers.has_key(provider, environ)

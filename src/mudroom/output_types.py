@@ -1,4 +1,4 @@
-"""What a caller wants emitted, in any of the ways Python people say it, as named outputs and a way back to their type."""
+"""Types of outputs: turn a type or schema of the caller into named outputs, and values back."""
 
 from __future__ import annotations
 
@@ -15,105 +15,96 @@ T = TypeVar("T")
 
 
 class OutputType(msgspec.Struct, Generic[T], frozen=True):
-    """Named outputs, and how the emitted values become a T."""
+    """Named outputs, and a function that makes a T of the emitted values."""
 
     outputs: dict[str, Output]
     convert: Callable[[dict[str, Any]], T]
 
     def convert_report(self, report: Report[Any]) -> Report[T]:
-        """The report with its outputs as a T if it is GOAL; else with the bare values that were valid."""
-        return (
-            msgspec.structs.replace(report, outputs=self.convert(report.outputs))
-            if report.ok
-            else report
-        )
+        """Replace the outputs by a T if the reason is GOAL; else leave the valid values."""
+        if not report.ok:
+            return report
+        return msgspec.structs.replace(report, outputs=self.convert(report.outputs))
 
 
-def parse_output_type(wanted: type[T] | Mapping[str, Any]) -> OutputType[T]:
-    """The shape of `wanted`.
+def parse_output_type(requested: type[T] | Mapping[str, Any]) -> OutputType[T]:
+    """Return the outputs that a caller requests.
 
     Arguments:
-        wanted: name -> description; a JSON Schema of an object; or a dataclass, msgspec struct, TypedDict or pydantic model.
+        requested: name -> description, a JSON Schema of an object, or a dataclass, msgspec struct,
+            TypedDict or pydantic model.
 
-    Errors: UsageError for anything else, and for a schema that is not an object's.
+    Raises UsageError for anything else, and for a schema of something other than an object.
     """
-    if isinstance(wanted, Mapping):
-        return cast("OutputType[T]", _mapped(wanted))
-    if hasattr(wanted, "model_json_schema"):
-        model: Any = wanted
-        return OutputType(_properties(model.model_json_schema()), model.model_validate)
+    if isinstance(requested, Mapping):
+        return cast("OutputType[T]", _parse_mapping(requested))
+    if hasattr(requested, "model_json_schema"):
+        model: Any = requested
+        return OutputType(_to_outputs(model.model_json_schema()), model.model_validate)
     if (
-        dataclasses.is_dataclass(wanted)
-        or hasattr(wanted, "__struct_fields__")
-        or hasattr(wanted, "__required_keys__")
+        dataclasses.is_dataclass(requested)
+        or hasattr(requested, "__struct_fields__")
+        or hasattr(requested, "__required_keys__")
     ):
-        schema = msgspec.json.schema(wanted)
-        return OutputType(
-            _properties(_followed(schema)), lambda values: msgspec.convert(values, wanted)
-        )
+        schema = _resolve_reference(msgspec.json.schema(requested))
+        return OutputType(_to_outputs(schema), lambda values: msgspec.convert(values, requested))
     raise UsageError(
-        f"outputs: {wanted!r} is no description of values",
-        remedy="Give a dict name -> description, a JSON Schema of an object, a dataclass, TypedDict, msgspec struct or pydantic model.",
+        f"outputs: {requested!r} does not describe values",
+        remedy="Use a dict name -> description, a JSON Schema of an object, a dataclass, "
+        "TypedDict, msgspec struct or pydantic model.",
     )
 
 
-def _mapped(wanted: Mapping[str, Any]) -> OutputType[dict[str, Any]]:
-    if "properties" in wanted or "$ref" in wanted:
-        outputs = _properties(_followed(dict(wanted)))
+def _parse_mapping(requested: Mapping[str, Any]) -> OutputType[dict[str, Any]]:
+    if "properties" in requested or "$ref" in requested:
+        outputs = _to_outputs(_resolve_reference(dict(requested)))
         for name, output in outputs.items():
-            _check(name, output.schema)
+            _check_schema(name, output.schema)
         return OutputType(outputs, dict)
-    if not all(isinstance(value, str) for value in wanted.values()):
+    if not all(isinstance(value, str) for value in requested.values()):
         raise UsageError(
             "outputs: descriptions must be texts",
             remedy='Write {"title": "the title"} or a JSON Schema of an object.',
         )
-    return OutputType({name: Output(text) for name, text in wanted.items()}, dict)
+    return OutputType({name: Output(text) for name, text in requested.items()}, dict)
 
 
-def _check(name: str, schema: dict[str, Any]) -> None:
-    """Raise UsageError for what is no JSON Schema; references are not followed out of it, to the network least of all."""
+def _check_schema(name: str, schema: dict[str, Any]) -> None:
+    """Raise UsageError if this is no JSON Schema. References to other documents are not loaded."""
     import jsonschema_rs
 
     try:
         jsonschema_rs.validator_for(schema, offline=True)
     except (ValueError, jsonschema_rs.ValidationError) as error:
-        raise UsageError(
-            f"outputs: {name} has no JSON Schema: {str(error).splitlines()[0]}"
-        ) from None
+        reason = str(error).splitlines()[0]
+        raise UsageError(f"outputs: {name} has no JSON Schema: {reason}") from None
 
 
-def _followed(schema: dict[str, Any]) -> dict[str, Any]:
-    """The schema its top `$ref` points to, with the definitions beside it."""
+def _resolve_reference(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema that the top-level `$ref` names, with the definitions beside it."""
     reference = schema.get("$ref")
     if not isinstance(reference, str):
         return schema
     definitions: dict[str, Any] = schema.get("$defs", {})
-    found = definitions.get(reference.rsplit("/", 1)[-1])
-    if not isinstance(found, dict):
+    target = definitions.get(reference.rsplit("/", 1)[-1])
+    if not isinstance(target, dict):
         raise UsageError(
             f"outputs: the JSON Schema refers to {reference}, which is not in its $defs"
         )
-    return {**found, "$defs": definitions}
+    return {**target, "$defs": definitions}
 
 
-def _properties(schema: dict[str, Any]) -> dict[str, Output]:
-    if schema.get("type", "object") != "object" or not isinstance(
-        schema.get("properties"), Mapping
-    ):
+def _to_outputs(schema: dict[str, Any]) -> dict[str, Output]:
+    properties: Mapping[str, dict[str, Any]] | None = schema.get("properties")
+    if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
         raise UsageError("outputs: the JSON Schema is not one of an object with properties")
     required: list[str] = schema.get("required", [])
-    shared = {"$defs": schema["$defs"]} if schema.get("$defs") else {}
-    properties: Mapping[str, dict[str, Any]] = schema["properties"]
-    return {
-        name: Output(
-            part.get("description", ""),
-            {**part, **shared} if _refers(part) else part,
-            optional=name not in required,
+    outputs: dict[str, Output] = {}
+    for name, property_schema in properties.items():
+        complete = property_schema
+        if schema.get("$defs") and b'"$ref"' in msgspec.json.encode(property_schema):
+            complete = {**property_schema, "$defs": schema["$defs"]}
+        outputs[name] = Output(
+            property_schema.get("description", ""), complete, optional=name not in required
         )
-        for name, part in properties.items()
-    }
-
-
-def _refers(part: dict[str, Any]) -> bool:
-    return b'"$ref"' in msgspec.json.encode(part)
+    return outputs

@@ -1,4 +1,4 @@
-"""What model calls cost and models hold, from the `genai-prices` package, loaded only when somebody asks. What is not known is None."""
+"""Prices and context sizes of models, from the package `genai-prices`, which is imported on use."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ _PROVIDER_IDS = {
     "fireworks": "fireworks",
     "moonshotai": "moonshotai",
 }
+"""Our provider name -> the one of genai-prices, where they differ."""
 
 
 def calculate_cost(model: str, usage: Usage) -> float | None:
-    """US dollars of some tokens, None when the price of the model is not known.
+    """Return the price of tokens in US dollars, None if the price of the model is unknown.
 
     Arguments:
         model: a model string, "provider:model".
@@ -33,36 +34,36 @@ def calculate_cost(model: str, usage: Usage) -> float | None:
         cache_read_tokens=usage.cache_read_tokens,
         cache_write_tokens=usage.cache_write_tokens,
     )
+    provider_id = _PROVIDER_IDS.get(provider, provider)
     try:
-        return float(
-            genai_prices.calc_price(
-                tokens, model_ref=name, provider_id=_PROVIDER_IDS.get(provider, provider)
-            ).total_price
-        )
+        price = genai_prices.calc_price(tokens, model_ref=name, provider_id=provider_id)
     except LookupError:
         return None
+    return float(price.total_price)
 
 
 @cache
 def context_window(model: str) -> int | None:
-    """Tokens that the context of a model holds, None when that is not known. `model`: a model string, "provider:model"."""
+    """Return the tokens that the context of a model can hold, None if unknown.
+
+    Arguments:
+        model: a model string, "provider:model".
+    """
     provider, _, name = model.partition(":")
     if provider in _FREE_PROVIDERS or not name:
         return None
     from genai_prices.data_snapshot import get_snapshot
 
+    provider_id = _PROVIDER_IDS.get(provider, provider)
     try:
-        return (
-            get_snapshot()
-            .find_provider_model(name, None, _PROVIDER_IDS.get(provider, provider), None)[1]
-            .context_window
-        )
+        _, info = get_snapshot().find_provider_model(name, None, provider_id, None)
     except LookupError:
         return None
+    return info.context_window
 
 
 def require_price(model: str) -> None:
-    """Check that a budget in money can be held for this model. Raises UsageError when its price is not known."""
+    """Check that a budget in dollars can be kept. Raises UsageError if the price is unknown."""
     if calculate_cost(model, Usage(1, 1)) is None:
         raise UsageError(
             f"the price of {model} is not known",

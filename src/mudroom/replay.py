@@ -1,11 +1,12 @@
-"""Run a recorded session again with no model and no effect, and get the same events."""
+"""Replay: run a recorded session again without a model and without effects, and compare the events.
+
+The adapters of a replay are chosen here; those of a session in `build.py`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-
-from msgspec.structs import replace
 
 from ._core.agents import Brief
 from ._core.budgets import Budget
@@ -21,62 +22,63 @@ from ._engine.replay_check import (
 from ._engine.services import SessionServices
 from ._engine.task import task_tool
 from ._platform.scratch_dirs import ScratchDir
-from .build import SystemClock
+from ._platform.system_clock import SystemClock
 from .models.replay_model import ReplayModel, remove_varying_text
 from .output_filters.injection_marker import mark_injection
 from .tools import builtin_tools
 from .workers.local import LocalWorker
 
+UNLIMITED = 1 << 20
+"""Children at the same time: the record decides, not the worker."""
+
+MAX_ERROR_LENGTH = 2_000
+
 
 async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
-    """Run every root run of a record again, with all below it; the events, as they came again.
+    """Run every root run of a record again, with all runs below it; return the new events.
 
-    Nothing is read, written, run or asked: answers, results and decisions are the recorded ones; what is tried is the engine.
+    No file, command, model or user is needed: answers, results and decisions come from the record.
+    Only the engine is tested.
 
-    Errors: ReplayDiverged at the first event that is not as recorded.
+    Raises ReplayDiverged at the first event that differs from the record.
     """
-    journal, recorded = RecordedEvents(events, remove_varying_text), RecordedOutcomes(events)
+    journal = RecordedEvents(events, remove_varying_text)
+    outcomes = RecordedOutcomes(events)
     children = [
         event.brief for event in events if isinstance(event, RunStarted) and event.brief.parent
     ]
     agents = {brief.agent.name: brief.agent for brief in children}
-    with ScratchDir() as spills:
-        nothing: Any = None
-        parts = SessionServices(
+    tools = {**_recorded_tools(events), "task": task_tool(agents)}
+    unused: Any = None
+    with ScratchDir() as spill_folder:
+        services = SessionServices(
             session=_find_session_id(events),
             get_model=lambda name: model,
             journal=journal,
-            workspace=nothing,
-            sandbox=nothing,
+            workspace=unused,
+            sandbox=unused,
             clock=SystemClock(),
-            approver=recorded,
-            policy=recorded,
+            approver=outcomes,
+            policy=outcomes,
             mark_report=mark_injection,
-            toolbox={},
+            toolbox=outcomes.toolbox(tools),
             agents=agents,
-            spill_folder=spills,
+            spill_folder=spill_folder,
             environment_text="",
             child_model=_find_child_model(children),
             child_budget=_find_child_budget(children, events),
         )
-        worker = LocalWorker(
-            replace(
-                parts,
-                toolbox=recorded.toolbox({**_recorded_tools(events), "task": task_tool(agents)}),
-            ),
-            1 << 20,
+        worker = LocalWorker(services, UNLIMITED)
+        model = ReplayModel(
+            recorded_conversations(events), cancel_run=lambda run_id: _cancel(worker, run_id)
         )
-        talks = recorded_conversations(events)
-        model = ReplayModel(talks, cancel_run=lambda run_id: _cancel(worker, run_id))
         for brief in recorded_briefs(events):
-            grant = parts.meters.open(brief.run_id, brief.budget)
+            grant = services.meters.open(brief.run_id, brief.budget)
             await worker.start(brief, grant).report()
-    if journal.missing_events:
-        raise ReplayDiverged(
-            f"{len(journal.missing_events)} recorded events did not come again, first {journal.missing_events[0]!r}"[
-                :2_000
-            ]
-        )
+    missing = journal.missing_events
+    if missing:
+        message = f"{len(missing)} recorded events did not come again, the first: {missing[0]!r}"
+        raise ReplayDiverged(message[:MAX_ERROR_LENGTH])
     return list(journal.read())
 
 
@@ -90,19 +92,19 @@ def _find_session_id(events: Sequence[StoredEvent]) -> str:
 
 
 def _recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
-    """The built-in tools, and a stand-in for every other tool a run had."""
+    """Return the built-in tools, and a stand-in for each other tool that a run had."""
     names = {
         name for event in events if isinstance(event, RunStarted) for name in event.brief.tools
     }
-    built = builtin_tools()
-    return {name: built.get(name) or _make_stand_in(name) for name in names}
+    builtin = builtin_tools()
+    return {name: builtin.get(name) or _make_stand_in(name) for name in names}
 
 
 def _make_stand_in(name: str) -> Tool:
-    async def never(context: Any, arguments: Any) -> Any:
+    async def fail(context: object, arguments: object) -> Any:
         raise ReplayDiverged(f"{name} has no recorded result")
 
-    return Tool(name=name, description="", parameters={"type": "object"}, parse=dict, run=never)
+    return Tool(name=name, description="", parameters={"type": "object"}, parse=dict, run=fail)
 
 
 def _find_child_model(children: Sequence[Brief]) -> str:
@@ -110,15 +112,13 @@ def _find_child_model(children: Sequence[Brief]) -> str:
 
 
 def _find_child_budget(children: Sequence[Brief], events: Sequence[StoredEvent]) -> Budget:
-    """What children were given who asked for nothing."""
-    asked = {
+    """Return the limits of children for which neither agent nor call set any."""
+    calls_with_limit = {
         event.call.id
         for event in events
         if isinstance(event, ToolCallStarted) and "max_turns" in event.call.arguments
     }
-    turns = (
-        brief.budget.turns
-        for brief in children
-        if brief.call_id not in asked and brief.agent.budget.turns is None
-    )
-    return Budget(turns=next(turns, 30))
+    for brief in children:
+        if brief.call_id not in calls_with_limit and brief.agent.budget.turns is None:
+            return Budget(turns=brief.budget.turns)
+    return Budget(turns=30)

@@ -1,1 +1,1 @@
-"""Folds of events: run tree, transcript, ledger, session summary, text made safe for screens."""
+"""Projections of events: run tree, transcript, ledger, session summary; text for screens."""

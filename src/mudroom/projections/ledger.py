@@ -1,4 +1,4 @@
-"""The ledger: what the children took in, what came back, and what the parent's context would have been without them."""
+"""Ledger: how much text the children read, how much came back, and what that saved the parent."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ from .._core.messages import Usage
 from .._core.tools import canonical_tool_name
 
 BYTES_PER_TOKEN = 3.5
-"""How tokens of texts are estimated; only providers know the true figure, and they tell it for whole requests."""
+"""Estimate for texts. Providers count exactly, but only for complete requests."""
 
 
 class Ledger(Struct, frozen=True, kw_only=True):
-    """What isolation was worth in one session.
+    """Text sizes of one session. Tokens of `taken` and `returned` are estimates: bytes / 3.5.
 
     Arguments:
-        children: runs with a context of their own below the conversation, at any depth; also those a program began.
-        taken_lines, taken_bytes, taken_tokens: what tools other than `task` put into the children's contexts.
-        returned_lines, returned_bytes, returned_tokens: what `task` put into the root run's context, and reports to a program.
-        parent_tokens: the largest prompt of a root run's model call, as its provider counted it.
-        without_children_tokens: what that prompt would have been, had the root run read all of it itself.
-        child_tokens: tokens of all model calls of the children, in and out, as their providers counted them.
-
-    Tokens of `taken` and `returned` are estimates: bytes / 3.5, rounded.
+        children: runs below the conversation, at any depth; tasks of a program count too.
+        taken_lines, taken_bytes, taken_tokens: results of tools other than `task` that went into
+            contexts of children.
+        returned_lines, returned_bytes, returned_tokens: results of `task` that went into the
+            context of the root run, and reports to a program.
+        parent_tokens: the largest prompt of a model call of a root run, as the provider counted it.
+        without_children_tokens: estimated size of that prompt if the root run had read everything.
+        child_tokens: input and output of all model calls of children, as the providers counted.
 
     Example:
         events: list[AnyEvent] = []
         session.watch(events.append)
         await session.task("Find the author.")
-        Ledger.of(events).children == 1
+        Ledger.from_events(events).children == 1
     """
 
     children: int = 0
@@ -48,106 +48,135 @@ class Ledger(Struct, frozen=True, kw_only=True):
 
     @staticmethod
     def from_events(events: Iterable[AnyEvent]) -> Ledger:
-        """What these events of one session come to, oldest first."""
+        """Return the ledger of the events of one session, oldest first."""
         return compute_ledger(events)
 
 
+class TextSum:
+    """Lines and bytes of texts."""
+
+    def __init__(self) -> None:
+        self.lines = 0
+        self.bytes = 0
+
+    def add(self, text: str) -> None:
+        """Count a text; a last line without a line feed counts as a line."""
+        self.lines += text.count("\n")
+        if text and not text.endswith("\n"):
+            self.lines += 1
+        self.bytes += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+
+    @property
+    def tokens(self) -> int:
+        """Estimated tokens."""
+        return round(self.bytes / BYTES_PER_TOKEN)
+
+
 class LedgerBuilder:
-    """Keeps the sums of a ledger while events come; no text is kept."""
+    """Sums of a ledger, kept while events arrive. Texts are not kept."""
 
     def __init__(self) -> None:
         self._children: set[str] = set()
         self._roots: set[str] = set()
-        self._programs: set[str] = set()
-        self._taken, self._returned = [0, 0], [0, 0]
-        self._parent_tokens = self._child_tokens = 0
+        self._program_tasks: set[str] = set()
+        self._taken = TextSum()
+        self._returned = TextSum()
+        self._parent_tokens = 0
+        self._child_tokens = 0
 
     def apply(self, event: AnyEvent) -> None:
-        """Take in the next event."""
+        """Add the next event."""
         if isinstance(event, RunStarted):
-            self._begin(event.brief)
+            self._add_run(event.brief)
         elif isinstance(event, TurnFinished):
-            self._count(event.run, event.message.usage)
+            self._add_usage(event.run, event.message.usage)
         elif isinstance(event, ToolCallFinished):
-            handed_back = canonical_tool_name(event.name) == "task"
-            if event.run in self._children and not handed_back:
-                _add_text(self._taken, event.result.text)
-            elif event.run in self._roots and handed_back and not event.refused:
-                _add_text(self._returned, event.result.text)
-        elif isinstance(event, RunFinished) and event.run in self._programs:
-            _add_text(self._returned, event.report.text)
+            self._add_result(event)
+        elif isinstance(event, RunFinished) and event.run in self._program_tasks:
+            self._returned.add(event.report.text)
 
-    def _begin(self, brief: Brief) -> None:
-        (self._children if brief.depth else self._roots).add(brief.run_id)
-        if brief.depth and not brief.parent:
-            self._programs.add(brief.run_id)
+    def _add_run(self, brief: Brief) -> None:
+        if brief.depth == 0:
+            self._roots.add(brief.run_id)
+            return
+        self._children.add(brief.run_id)
+        if not brief.parent:
+            self._program_tasks.add(brief.run_id)
 
-    def _count(self, run: str, usage: Usage) -> None:
+    def _add_usage(self, run: str, usage: Usage) -> None:
         if run in self._children:
             self._child_tokens += usage.total_tokens
         elif run in self._roots:
             self._parent_tokens = max(self._parent_tokens, usage.input_tokens)
 
+    def _add_result(self, event: ToolCallFinished) -> None:
+        is_report = canonical_tool_name(event.name) == "task"
+        if event.run in self._children and not is_report:
+            self._taken.add(event.result.text)
+        elif event.run in self._roots and is_report and not event.refused:
+            self._returned.add(event.result.text)
+
     @property
     def ledger(self) -> Ledger:
-        """The ledger as it stands."""
-        (taken_lines, taken_bytes), (returned_lines, returned_bytes) = self._taken, self._returned
-        taken, returned = (
-            round(taken_bytes / BYTES_PER_TOKEN),
-            round(returned_bytes / BYTES_PER_TOKEN),
-        )
+        """The ledger of the events so far."""
+        without_children = 0
+        if self._parent_tokens:
+            own_tokens = max(0, self._parent_tokens - self._returned.tokens)
+            without_children = own_tokens + self._taken.tokens
         return Ledger(
             children=len(self._children),
-            taken_lines=taken_lines,
-            taken_bytes=taken_bytes,
-            taken_tokens=taken,
-            returned_lines=returned_lines,
-            returned_bytes=returned_bytes,
-            returned_tokens=returned,
+            taken_lines=self._taken.lines,
+            taken_bytes=self._taken.bytes,
+            taken_tokens=self._taken.tokens,
+            returned_lines=self._returned.lines,
+            returned_bytes=self._returned.bytes,
+            returned_tokens=self._returned.tokens,
             parent_tokens=self._parent_tokens,
-            without_children_tokens=max(0, self._parent_tokens - returned) + taken
-            if self._parent_tokens
-            else 0,
+            without_children_tokens=without_children,
             child_tokens=self._child_tokens,
         )
 
 
 def compute_ledger(events: Iterable[AnyEvent]) -> Ledger:
-    """The ledger of a recorded session."""
-    tally = LedgerBuilder()
+    """Return the ledger of a recorded session."""
+    builder = LedgerBuilder()
     for event in events:
-        tally.apply(event)
-    return tally.ledger
+        builder.apply(event)
+    return builder.ledger
 
 
 def describe_ledger(ledger: Ledger) -> str:
-    """The ledger in plain words; figures with ~ or "about" are estimates."""
+    """Return the ledger as sentences; figures with ~ or "about" are estimates."""
     if not ledger.children:
         return f"No children ran. Parent context: {ledger.parent_tokens:,} tokens."
     children = "1 child" if ledger.children == 1 else f"{ledger.children:,} children"
     taken = _format_amount(ledger.taken_lines, ledger.taken_bytes, ledger.taken_tokens)
     returned = _format_amount(ledger.returned_lines, ledger.returned_bytes, ledger.returned_tokens)
-    words = f"{children} read {taken}; {returned} came back."
+    text = f"{children} read {taken}; {returned} came back."
     if ledger.parent_tokens:
-        words += f" Parent context: {ledger.parent_tokens:,} tokens; without children about {_round_tokens(ledger.without_children_tokens)}."
-    return words
-
-
-def _add_text(sums: list[int], text: str) -> None:
-    sums[0] += text.count("\n") + (text != "" and not text.endswith("\n"))
-    sums[1] += len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        without_children = _round_tokens(ledger.without_children_tokens)
+        text += (
+            f" Parent context: {ledger.parent_tokens:,} tokens; "
+            f"without children about {without_children}."
+        )
+    return text
 
 
 def _format_amount(lines: int, size: int, tokens: int) -> str:
-    return f"{lines:,} {'line' if lines == 1 else 'lines'} ({_format_size(size)}, ~{_round_tokens(tokens)} tokens)"
+    unit = "line" if lines == 1 else "lines"
+    return f"{lines:,} {unit} ({_format_size(size)}, ~{_round_tokens(tokens)} tokens)"
 
 
 def _format_size(size: int) -> str:
     for unit, scale in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
         if size >= scale:
-            return f"{size / scale:,.{1 if size < 10 * scale else 0}f} {unit}"
+            decimals = 1 if size < 10 * scale else 0
+            return f"{size / scale:,.{decimals}f} {unit}"
     return f"{size} B"
 
 
 def _round_tokens(tokens: int) -> str:
-    return f"{round(tokens, 3 - len(str(tokens))):,}" if tokens >= 1000 else str(tokens)
+    """Return the number with three significant digits."""
+    if tokens < 1000:
+        return str(tokens)
+    return f"{round(tokens, 3 - len(str(tokens))):,}"

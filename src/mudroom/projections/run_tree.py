@@ -1,4 +1,4 @@
-"""The fold every screen reads: events in, the tree of runs as it stands now out; and the messages of one run, rebuilt."""
+"""Tree of runs, built from events; every screen reads it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ from .._core.tools import canonical_tool_name
 from .safe_text import describe_call, sanitize_line
 
 TAIL_LENGTH = 400
-"""Characters kept of the words a model is streaming."""
-
+"""Most characters kept of an answer that is streaming."""
 
 _STOPPED = {Reason.TIMEOUT, Reason.MAX_TURNS, Reason.CANCELLED, Reason.BUDGET, Reason.LOOP}
 
 
 class RunState(StrEnum):
-    """How a run stands. WAITING: it does nothing but wait for runs below it."""
+    """State of a run. WAITING: all its open tool calls wait for child runs."""
 
     RUNNING = "running"
     WAITING = "waiting"
@@ -44,17 +43,23 @@ class RunState(StrEnum):
 
 
 class RunView(Struct, kw_only=True, eq=False):
-    """One run as it stands; changed by the Tree alone.
+    """One run in its current state. Only RunTree changes it.
+
+    The fields up to `budget` come from the brief; `agent` is the name of the agent.
 
     Arguments:
-        run_id, parent, call_id, agent (its name), description, model, depth, prompt, continues, budget: from the brief.
-        state: how it stands. turn: number of the current model call. tools: calls that acted and finished.
-        failed: calls that were errors, refused ones too.
-        open: calls begun and not finished, by id. action: the last one in words, safe to print, one line.
-        usage: tokens of the run itself. below: tokens of all its descendants.
-        started, finished, last_at: seconds since 1970; finished is 0 while it runs. last_at: its last event, for stalls.
-        tail: last words of the answer that is streaming. retried: the model call is waiting to be made again.
-        report: set once it has ended. error: what went wrong last, safe to print.
+        started_at, last_event_at, finished_at: seconds since 1970; finished_at is 0 while it runs.
+        turn: number of the current model call.
+        tool_call_count: finished calls, without refused ones.
+        failed_calls: calls that gave an error; refused ones count too.
+        open_calls: tool names of the calls that have not finished, by call id.
+        last_action: the last tool call as one line, safe to print.
+        usage: tokens of the run itself.
+        descendant_usage: tokens of all runs below it.
+        streamed_tail: end of the answer that is streaming.
+        pending_retry: set while a failed model call waits to be repeated.
+        report: set when the run has ended.
+        error: the last error, safe to print.
     """
 
     run_id: str
@@ -85,21 +90,21 @@ class RunView(Struct, kw_only=True, eq=False):
 
     @property
     def total_usage(self) -> Usage:
-        """Tokens of the run and all below it."""
+        """Tokens of the run and of all runs below it."""
         return self.usage + self.descendant_usage
 
     @property
     def title(self) -> str:
-        """What screens call it: its description, else its prompt."""
+        """Name on screens: the description, else the prompt."""
         return self.description or self.prompt
 
     def seconds(self, now: float) -> float:
-        """Its age in seconds; of a finished run, what it took. `now`: seconds since 1970."""
+        """Return the duration of the run in seconds, until `now` if it has not finished."""
         return max(0.0, (self.finished_at or now) - self.started_at)
 
 
 class RunTree:
-    """All runs of a session, folded from its events. Events of a run whose start was not seen are passed over."""
+    """All runs of a session. Events of a run without a start are ignored."""
 
     def __init__(self) -> None:
         self.runs: dict[str, RunView] = {}
@@ -107,34 +112,42 @@ class RunTree:
         self._children: dict[str, list[RunView]] = {}
 
     def apply(self, event: AnyEvent) -> None:
-        """Take in the next event. Constant time, but for a step to each ancestor when tokens are counted."""
+        """Add the next event, in constant time; usage takes one step per ancestor."""
         if isinstance(event, RunStarted):
             self._start_run(event)
-        elif run := self.runs.get(event.run):
-            run.last_event_at = event.at
-            if step := _HANDLERS.get(type(event)):
-                step(run, event)
-            if isinstance(event, TurnFinished):
-                self._add_usage(run, event.message.usage)
+            return
+        run = self.runs.get(event.run)
+        if run is None:
+            return
+        run.last_event_at = event.at
+        handler = _HANDLERS.get(type(event))
+        if handler:
+            handler(run, event)
+        if isinstance(event, TurnFinished):
+            self._add_usage(run, event.message.usage)
 
     def children(self, run_id: str) -> tuple[RunView, ...]:
-        """The runs right below one, in the order they began."""
+        """Return the runs directly below a run, in the order in which they started."""
         return tuple(self._children.get(run_id, ()))
 
     def walk(self, run_id: str = "") -> Iterator[RunView]:
-        """The run and all below it, parents first; with no id, every run."""
+        """Yield a run and all runs below it, parents first. "": all runs."""
         for run in [self.runs[run_id]] if run_id else list(self.roots):
             yield run
             for child in self.children(run.run_id):
                 yield from self.walk(child.run_id)
 
     def _start_run(self, event: RunStarted) -> None:
-        brief = event.brief
-        if known := self.runs.get(brief.run_id):  # a resumed run goes on
-            known.report, known.finished_at, known.last_event_at = None, 0.0, event.at
-            known.state, known.open_calls = RunState.RUNNING, {}
+        known = self.runs.get(event.brief.run_id)
+        if known:  # resumed
+            known.report = None
+            known.finished_at = 0.0
+            known.last_event_at = event.at
+            known.state = RunState.RUNNING
+            known.open_calls = {}
             return
-        self.runs[brief.run_id] = run = _make_view(brief, event.at)
+        run = _make_view(event.brief, event.at)
+        self.runs[run.run_id] = run
         if run.parent in self.runs:
             self._children.setdefault(run.parent, []).append(run)
         else:
@@ -142,10 +155,10 @@ class RunTree:
 
     def _add_usage(self, run: RunView, usage: Usage) -> None:
         run.usage += usage
-        above = self.runs.get(run.parent)
-        while above:
-            above.descendant_usage += usage
-            above = self.runs.get(above.parent)
+        ancestor = self.runs.get(run.parent)
+        while ancestor:
+            ancestor.descendant_usage += usage
+            ancestor = self.runs.get(ancestor.parent)
 
 
 def _make_view(brief: Brief, at: float) -> RunView:
@@ -165,8 +178,14 @@ def _make_view(brief: Brief, at: float) -> RunView:
     )
 
 
+def _discard_stream(run: RunView) -> None:
+    run.streamed_tail = ""
+    run.pending_retry = None
+
+
 def _turn_started(run: RunView, event: TurnStarted) -> None:
-    run.turn, run.streamed_tail, run.pending_retry = event.turn, "", None
+    run.turn = event.turn
+    _discard_stream(run)
 
 
 def _delta(run: RunView, event: Delta) -> None:
@@ -176,32 +195,29 @@ def _delta(run: RunView, event: Delta) -> None:
 
 
 def _retried(run: RunView, event: ModelCallRetried) -> None:
-    run.streamed_tail, run.pending_retry = "", event
+    run.streamed_tail = ""
+    run.pending_retry = event
 
 
 def _turn_finished(run: RunView, _: TurnFinished) -> None:
-    run.streamed_tail, run.pending_retry = "", None
+    _discard_stream(run)
 
 
 def _turn_failed(run: RunView, event: TurnFailed) -> None:
-    run.streamed_tail, run.pending_retry, run.error = (
-        "",
-        None,
-        sanitize_line(event.error, TAIL_LENGTH),
-    )
+    _discard_stream(run)
+    run.error = sanitize_line(event.error, TAIL_LENGTH)
 
 
 def _working_state(run: RunView) -> RunState:
-    return (
-        RunState.WAITING
-        if run.open_calls and all(name == "task" for name in run.open_calls.values())
-        else RunState.RUNNING
-    )
+    if run.open_calls and all(name == "task" for name in run.open_calls.values()):
+        return RunState.WAITING
+    return RunState.RUNNING
 
 
 def _call_started(run: RunView, event: ToolCallStarted) -> None:
     run.open_calls[event.call.id] = canonical_tool_name(event.call.name)
-    run.state, run.last_action = _working_state(run), describe_call(event.call)
+    run.state = _working_state(run)
+    run.last_action = describe_call(event.call)
 
 
 def _call_finished(run: RunView, event: ToolCallFinished) -> None:
@@ -212,15 +228,16 @@ def _call_finished(run: RunView, event: ToolCallFinished) -> None:
 
 
 def _run_finished(run: RunView, event: RunFinished) -> None:
-    run.report, run.finished_at, reason = event.report, event.at, event.report.reason
-    run.state = (
-        RunState.DONE
-        if reason is Reason.GOAL
-        else RunState.STOPPED
-        if reason in _STOPPED
-        else RunState.FAILED
-    )
-    run.open_calls, run.streamed_tail, run.pending_retry = {}, "", None
+    run.report = event.report
+    run.finished_at = event.at
+    if event.report.reason is Reason.GOAL:
+        run.state = RunState.DONE
+    elif event.report.reason in _STOPPED:
+        run.state = RunState.STOPPED
+    else:
+        run.state = RunState.FAILED
+    run.open_calls = {}
+    _discard_stream(run)
     run.error = sanitize_line(event.report.error, TAIL_LENGTH) or run.error
 
 
