@@ -1,16 +1,19 @@
-"""mudroom: cut a big task into small ones, and give each small one a clean context of its own.
+"""mudroom: split a big task into small ones, each in a clean context of its own.
 
     import asyncio
     from mudroom import Session
 
     async def main() -> None:
         async with Session(cwd=".") as session:
-            report = await session.task("Which testing framework does this project use?", agent="explore")
+            report = await session.task("Which testing framework is used?", agent="explore")
             print(report.reason, report.text)
 
     asyncio.run(main())
 
-This is the only public module. Importing it reads and prints nothing, and loads a part only when it is first named.
+This module has the names that most programs need. Others are in `mudroom.events`, `mudroom.ports`,
+`mudroom.permissions`, `mudroom.scope` and `mudroom.testing`; everything else is internal.
+
+The import reads and prints nothing. A name is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -21,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from ._core.agents import Agent, Output, Reason, Report
+    from ._core.agents import Agent, Mode, Output, Reason, Report
     from ._core.budgets import Budget
     from ._core.events import AnyEvent
     from ._core.messages import (
@@ -34,71 +37,72 @@ if TYPE_CHECKING:
         Usage,
         UserMessage,
     )
-    from ._core.ports import (
-        ApprovalDecision,
-        ApprovalRequest,
-        Approver,
-        Journal,
-        Model,
-        ToolContext,
-    )
+    from ._core.ports import ApprovalDecision, ApprovalRequest, Approver, ToolContext
     from ._core.tools import Effect, Tool, ToolResult
     from .errors import JournalError, ModelError, ModelUnavailable, MudroomError, UsageError
+    from .options import SessionOptions
+    from .permissions.rules import Permissions
     from .projections.ledger import Ledger
-    from .scope import (
-        ContextState,
-        ModelConfig,
-        OutputConfig,
-        OutputObject,
-        PromptConfig,
-        RunConfig,
-        SubAgentScope,
-        SubagentTerminateMode,
-        ToolConfig,
-    )
+    from .run_stream import RunStream
+    from .scope import ContextState as ContextState
+    from .scope import ModelConfig as ModelConfig
+    from .scope import OutputConfig as OutputConfig
+    from .scope import OutputObject as OutputObject
+    from .scope import PromptConfig as PromptConfig
+    from .scope import RunConfig as RunConfig
+    from .scope import SubAgentScope as SubAgentScope
+    from .scope import SubagentTerminateMode as SubagentTerminateMode
+    from .scope import ToolConfig as ToolConfig
     from .session import Session
     from .tools.function import tool
 
-_HOMES = {
-    "_core.agents": "Agent Output Reason Report",
+_NAMES_BY_MODULE = {
+    "_core.agents": "Agent Mode Output Reason Report",
     "_core.budgets": "Budget",
     "_core.events": "AnyEvent",
-    "_core.messages": "AssistantMessage Message TextBlock ThinkingBlock ToolCallBlock ToolResultBlock Usage UserMessage",
-    "_core.ports": "ApprovalDecision ApprovalRequest Approver Journal Model ToolContext",
+    "_core.messages": (
+        "AssistantMessage Message TextBlock ThinkingBlock ToolCallBlock ToolResultBlock Usage "
+        "UserMessage"
+    ),
+    "_core.ports": "ApprovalDecision ApprovalRequest Approver ToolContext",
     "_core.tools": "Effect Tool ToolResult",
-    "projections.ledger": "Ledger",
     "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
+    "options": "SessionOptions",
+    "permissions.rules": "Permissions",
+    "projections.ledger": "Ledger",
+    "run_stream": "RunStream",
+    # Names of the door `mudroom.scope`; they can be imported from here as well.
     "scope": (
-        "ContextState ModelConfig OutputConfig OutputObject PromptConfig RunConfig SubAgentScope SubagentTerminateMode ToolConfig"
+        "ContextState ModelConfig OutputConfig OutputObject PromptConfig RunConfig SubAgentScope "
+        "SubagentTerminateMode ToolConfig"
     ),
     "session": "Session",
     "tools.function": "tool",
 }
-_HOME = {name: home for home, names in _HOMES.items() for name in names.split()}
+_MODULES = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names.split()}
 
 __all__ = [  # noqa: RUF022  (by theme)
     "Session",
+    "SessionOptions",
+    "RunStream",
     "Agent",
+    "Mode",
+    "Permissions",
     "Budget",
     "Report",
     "Reason",
     "Output",
     "Usage",
     "Ledger",
+    "AnyEvent",
     "tool",
     "Tool",
     "ToolResult",
     "ToolContext",
     "Effect",
-    "SubAgentScope",
-    "ContextState",
-    "PromptConfig",
-    "ModelConfig",
-    "RunConfig",
-    "ToolConfig",
-    "OutputConfig",
-    "OutputObject",
-    "SubagentTerminateMode",
+    "Approver",
+    "ApprovalRequest",
+    "ApprovalDecision",
     "Message",
     "UserMessage",
     "AssistantMessage",
@@ -106,12 +110,6 @@ __all__ = [  # noqa: RUF022  (by theme)
     "ThinkingBlock",
     "ToolCallBlock",
     "ToolResultBlock",
-    "AnyEvent",
-    "Model",
-    "Journal",
-    "Approver",
-    "ApprovalRequest",
-    "ApprovalDecision",
     "MudroomError",
     "UsageError",
     "ModelError",
@@ -121,10 +119,11 @@ __all__ = [  # noqa: RUF022  (by theme)
 
 
 def __getattr__(name: str) -> Any:
-    home = _HOME.get(name)
-    if home is None:
+    module = _MODULES.get(name)
+    if module is None:
         raise AttributeError(f"module 'mudroom' has no attribute {name!r}")
-    value = globals()[name] = getattr(import_module(f".{home}", __name__), name)
+    value = getattr(import_module(f".{module}", __name__), name)
+    globals()[name] = value
     return value
 
 

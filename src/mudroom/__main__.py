@@ -1,4 +1,4 @@
-"""`python -m mudroom` is `mudroom`."""
+"""Entry point of `python -m mudroom`."""
 
 from .cli.main import main
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable
+from inspect import Parameter, Signature, signature
 from typing import Any, Concatenate, ParamSpec
 
 from msgspec.structs import replace
@@ -37,10 +38,17 @@ P = ParamSpec("P")
 
 
 def _takes_options(
-    _: Callable[P, SessionOptions],
+    struct: Callable[P, SessionOptions],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
-    """Let type checkers and editors see the fields of SessionOptions as parameters."""
-    return lambda function: function
+    """Give a function with `**options` the parameters of SessionOptions, for tools and readers."""
+
+    def decorate(function: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
+        options = signature(struct).parameters.values()
+        receiver = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
+        vars(function)["__signature__"] = Signature([receiver, *options])
+        return function
+
+    return decorate
 
 
 class Session:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 import mudroom
+import mudroom.scope
 from mudroom import (
     AnyEvent,
     AssistantMessage,
@@ -73,8 +74,13 @@ def test_b1_create_takes_the_configs_in_the_seeds_order_and_is_awaitable() -> No
 
 
 def test_b1_every_name_is_exported_from_mudroom() -> None:
-    names = "SubAgentScope ContextState PromptConfig ModelConfig RunConfig ToolConfig OutputConfig OutputObject SubagentTerminateMode"
-    assert set(names.split()) <= set(mudroom.__all__)
+    names = (
+        "SubAgentScope ContextState PromptConfig ModelConfig RunConfig ToolConfig OutputConfig "
+        "OutputObject SubagentTerminateMode"
+    )
+    assert set(names.split()) == set(mudroom.scope.__all__)
+    for name in names.split():
+        assert getattr(mudroom, name) is getattr(mudroom.scope, name)
 
 
 async def test_b1_the_whole_example_of_the_seed_works(scripted: Open) -> None:

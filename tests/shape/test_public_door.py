@@ -1,46 +1,110 @@
-"""The public names: a change of them is seen here first."""
+"""The public names and their signatures: `surface.txt` records them, so a change is seen in review.
+
+After an intended change: `pytest tests/shape/test_public_door.py --inline-snapshot=fix`.
+"""
 
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import re
+from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
+from types import ModuleType
 
 from inline_snapshot import external_file
 
 import mudroom
+from mudroom import Session, SessionOptions
 
 SURFACE = Path(__file__).parent / "surface.txt"
+DOORS = (
+    "mudroom",
+    "mudroom.events",
+    "mudroom.ports",
+    "mudroom.permissions",
+    "mudroom.scope",
+    "mudroom.testing",
+)
 
 
-def signature(name: str) -> str:
-    thing = getattr(mudroom, name)
-    if inspect.isclass(thing):
-        members = sorted(member for member in vars(thing) if not member.startswith("_"))
-        return f"class {name}: {' '.join(members)}"
-    return f"{name}{inspect.signature(thing)}" if inspect.isfunction(thing) else name
+def describe(name: str, value: object) -> str:
+    """Return name and signature, without the addresses of default values."""
+    try:
+        signature = str(inspect.signature(value)) if callable(value) else ""
+    except ValueError:
+        signature = ""
+    return name + re.sub(r" at 0x[0-9a-f]+", "", signature)
 
 
-def test_every_public_name_is_there() -> None:
-    for name in mudroom.__all__:
-        assert getattr(mudroom, name) is not None
+def describe_class(name: str, cls: type[object]) -> Iterator[str]:
+    if issubclass(cls, Enum):
+        yield f"class {name}: {' '.join(cls.__members__)}"
+        return
+    is_protocol = getattr(cls, "_is_protocol", False)
+    yield f"class {name}" if is_protocol else f"class {describe(name, cls)}"
+    for member in sorted(vars(cls)):
+        if member.startswith("_"):
+            continue
+        value = inspect.getattr_static(cls, member)
+        if isinstance(value, property):
+            yield f"  {member}"
+        elif callable(value) or isinstance(value, staticmethod | classmethod):
+            yield f"  {describe(member, getattr(cls, member))}"
 
 
-def test_at_most_forty_public_names() -> None:
+def describe_door(door: ModuleType) -> Iterator[str]:
+    yield f"# {door.__name__}"
+    for name in sorted(door.__all__):
+        value = getattr(door, name)
+        if inspect.isclass(value):
+            yield from describe_class(name, value)
+        elif inspect.isfunction(value):
+            yield describe(name, value)
+        else:
+            yield name
+
+
+def test_every_public_name_exists() -> None:
+    for name in DOORS:
+        door = importlib.import_module(name)
+        for public in door.__all__:
+            assert getattr(door, public) is not None
+
+
+def test_main_door_has_at_most_forty_names() -> None:
     assert len(mudroom.__all__) <= 40
 
 
-def test_names_for_checkers_are_those_for_programs() -> None:
+def test_names_for_checkers_are_the_names_at_run_time() -> None:
     tree = ast.parse(inspect.getsource(mudroom))
     guarded = next(node for node in tree.body if isinstance(node, ast.If))
-    assert {
-        alias.name
-        for node in guarded.body
-        if isinstance(node, ast.ImportFrom)
-        for alias in node.names
-    } == set(mudroom.__all__)
+    imports = [node for node in guarded.body if isinstance(node, ast.ImportFrom)]
+    names = {alias.name for node in imports for alias in node.names}
+    scope = importlib.import_module("mudroom.scope")
+    assert names == {*mudroom.__all__, *scope.__all__}
+    for name in names:
+        assert getattr(mudroom, name) is not None
 
 
-def test_the_public_surface_is_the_one_written_down() -> None:
-    surface = "\n".join(sorted(signature(name) for name in mudroom.__all__)) + "\n"
-    assert surface == external_file(str(SURFACE))
+def test_session_takes_all_session_options() -> None:
+    assert set(inspect.signature(Session).parameters) == set(SessionOptions.__struct_fields__)
+
+
+def test_session_has_no_public_plumbing() -> None:
+    assert not {"execute", "toolbox", "redact"} & set(dir(Session))
+
+
+def test_dropped_parameter_changes_the_description() -> None:
+    def before(prompt: str, *, model: str = "auto") -> None: ...
+    def after(prompt: str) -> None: ...
+
+    assert describe("run", before) != describe("run", after)
+    assert describe("run", before) == "run(prompt: 'str', *, model: 'str' = 'auto') -> 'None'"
+
+
+def test_surface_is_recorded() -> None:
+    lines = [line for name in DOORS for line in describe_door(importlib.import_module(name))]
+    assert "\n".join(lines) + "\n" == external_file(str(SURFACE))
