@@ -114,11 +114,11 @@ async def test_agents_new_writes_a_file_that_is_right_and_never_over_one(project
     made = await project("agents", "new", "My Helper")
     assert made.code == 0
     assert (project.folder / made.out.strip()).is_file()
-    assert (await project("agents", "check")).out == "Nothing is wrong.\n"
+    assert (await project("agents", "check")).out == "No problems found.\n"
     assert "my-helper" in (await project("agents")).out
     again = await project("agents", "new", "my-helper")
     assert again.code == 2
-    assert "there already" in again.err
+    assert "exists already" in again.err
 
 
 async def test_agents_check_says_path_and_line_and_fails_for_files_that_cannot_be_used(
@@ -170,8 +170,8 @@ async def test_agent_and_agents_choose_who_takes_the_prompt(project: Project) ->
     ("given", "said"),
     [
         ("{", "not JSON"),
-        ("[]", "a JSON object is wanted"),
-        ('{"a": 1}', "no object of keys"),
+        ("[]", "expected a JSON object"),
+        ('{"a": 1}', "is not an object of keys"),
         ('{"a": {"prompt": "p"}}', "no description"),
     ],
 )

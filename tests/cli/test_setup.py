@@ -16,9 +16,9 @@ import termios
 from pathlib import Path
 
 import pytest
+from mudroom.cli.commands.man_page import render_man_page
 
 from mudroom.cli.actions.init_project import write_starter_files
-from mudroom.cli.commands.man_page import render_man_page
 from mudroom.cli.commands.root import COMMANDS, root_command
 from mudroom.cli.main import run
 from mudroom.config import load_settings, write_setting

@@ -1,1 +1,1 @@
-"""Screens: they fold events and send intents; of the loop they know nothing."""
+"""The command line: commands (click definitions) > interactive > actions > output."""

@@ -1,4 +1,4 @@
-"""Where the program begins and ends: every error becomes one clear line and an exit code, never a traceback."""
+"""Entry point of the program: each error becomes one line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -8,21 +8,20 @@ import sys
 from .._version import __version__
 
 DEBUG_VARIABLE = "MUDROOM_DEBUG"
-"""Environment variable: show tracebacks."""
+"""Environment variable: print tracebacks of errors."""
+
+_VERSION_FLAGS = ("--version", "-V", "-v")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run a command line, by default this process's own, and exit with its code."""
-    arguments = sys.argv[1:] if arguments is None else arguments
-    if arguments in (
-        ["--version"],
-        ["-V"],
-        ["-v"],
-    ):  # asked by scripts, often: not worth the cost of any import
+    """Run a command line, by default the arguments of this process, and exit with its code."""
+    if arguments is None:
+        arguments = sys.argv[1:]
+    if len(arguments) == 1 and arguments[0] in _VERSION_FLAGS:  # scripts ask often: import nothing
         print(f"mudroom {__version__}")
         return
     for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:  # closed by whoever started us
+        if getattr(sys, name) is None:  # the parent process closed it
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115
         getattr(sys, name).reconfigure(errors="replace")
     try:
@@ -33,7 +32,10 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a command line; the exit code: 0 done, 1 failed, 2 wrong usage, 75 try later, 130 and 143 stopped by a signal."""
+    """Run a command line and return its exit code.
+
+    The codes: 0 done, 1 failed, 2 wrong usage, 75 try again later, 130 and 143 stopped by a signal.
+    """
     from click.exceptions import Exit
 
     from .output.progress import discard_stdout, print_notice
@@ -42,9 +44,9 @@ def run(arguments: list[str]) -> int:
         code = _invoke(arguments)
         sys.stdout.flush()
         return code
-    except Exit as early:
-        return early.exit_code
-    except Exception as error:  # noqa: BLE001  the last line of defence: a person gets a sentence, not a stack
+    except Exit as early_exit:
+        return early_exit.exit_code
+    except Exception as error:  # noqa: BLE001  the user gets a sentence, not a traceback
         if os.environ.get(DEBUG_VARIABLE):
             import traceback
 
@@ -58,7 +60,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _message_and_code(error: Exception) -> tuple[str, int]:
-    """What to say of an error, "" for nothing, and the exit code."""
+    """Return the message to print for an error ("" for none) and the exit code."""
     from click import ClickException
 
     from ..errors import ModelUnavailable, MudroomError, UsageError
@@ -74,25 +76,27 @@ def _message_and_code(error: Exception) -> tuple[str, int]:
             return str(error), 1
         case BrokenPipeError():
             return "", 0
-        case OSError(strerror=str(words)):
-            return f"{words}: {error.filename}" if error.filename else words, 1
+        case OSError(strerror=str(reason)):
+            return f"{reason}: {error.filename}" if error.filename else reason, 1
         case _:
-            return (
-                f"{type(error).__name__}: {error}. This is a fault of mudroom's; {DEBUG_VARIABLE}=1 shows where it arose.",
-                1,
-            )
+            remedy = f"Run it again with {DEBUG_VARIABLE}=1 for a traceback."
+            return f"{type(error).__name__}: {error}. This is a bug in mudroom. {remedy}", 1
 
 
 def _invoke(arguments: list[str]) -> int:
     from .commands.root import COMMANDS, root_command
 
-    if asked := os.environ.get("_MUDROOM_COMPLETE"):
-        from .commands.shell_completion import print_completions
+    if instruction := os.environ.get("_MUDROOM_COMPLETE"):
+        from .actions.shell_completion import print_completions
 
-        return print_completions(asked, root_command, COMMANDS)
+        return print_completions(instruction, root_command, COMMANDS)
     if arguments and arguments[0] in COMMANDS:
-        command, name, rest = COMMANDS[arguments[0]], f"mudroom {arguments[0]}", arguments[1:]
+        command = COMMANDS[arguments[0]]
+        name = f"mudroom {arguments[0]}"
+        rest = arguments[1:]
     else:
-        command, name, rest = root_command, "mudroom", arguments
-    with command.make_context(name, list(rest)) as context:
+        command = root_command
+        name = "mudroom"
+        rest = list(arguments)
+    with command.make_context(name, rest) as context:
         return command.invoke(context)

@@ -1,1 +1,1 @@
-"""What commands do: load settings, open sessions, list, export, serve."""
+"""The work behind the commands, without click."""

@@ -1,8 +1,7 @@
-"""What this machine has and lacks: `mudroom doctor` and `mudroom models`. Reads only, and shows no key."""
+"""`mudroom doctor` and `mudroom models`: what this machine has. Read-only; no key is printed."""
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import shutil
@@ -13,7 +12,6 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from urllib.parse import urlsplit
 
-import msgspec
 from msgspec import Struct
 
 from ... import config
@@ -21,21 +19,27 @@ from ..._version import __version__
 from ...agent_files import count_by_severity
 from ...config import Settings
 from ...errors import JournalError, MudroomError
-from ...models import providers as table
+from ...models import providers
 from ...projections.safe_text import sanitize
+from ..output.json_output import print_json
 from .list_sessions import iterate_sessions, summarize_session
+from .load_settings import load_settings
 
 CHECKED_SESSIONS = 20
-"""How many of the newest records are read through."""
+"""Number of the newest sessions whose journals are read."""
 
 STATE_LABELS = {"ok": "ok  ", "warn": "note", "fail": "FAIL"}
+_LOOPBACK = ("localhost", "127.0.0.1", "::1")
+_MIN_FREE_BYTES = 100e6
+_INSTALL_BUBBLEWRAP = "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)."
 
 
 class Check(Struct, frozen=True):
-    """One thing looked at.
+    """The result of one check.
 
     Arguments:
-        name: what it is. state: "ok", "warn" (it works without) or "fail". found: what there is. remedy: what to do.
+        name: subject of the check. state: "ok", "warn" (it works without) or "fail".
+        found: the result in words. remedy: what to do about it, "" for nothing.
     """
 
     name: str
@@ -44,36 +48,14 @@ class Check(Struct, frozen=True):
     remedy: str = ""
 
 
-def run_checks() -> list[Check]:
-    """Look at everything."""
-    return list(_checks(os.environ))
-
-
-def print_checks(*, as_json: bool) -> int:
-    """Print all checks; the exit code: 1 if one has failed."""
-    checks = run_checks()
-    if as_json:
-        print(
-            json.dumps(
-                {"version": __version__, "checks": msgspec.to_builtins(checks)},
-                ensure_ascii=False,
-                indent=2,
-            )
-        )
-    else:
-        for check in checks:
-            print(f"{STATE_LABELS[check.state]}  {check.name}: {sanitize(check.found)}")
-            if check.remedy:
-                print(f"      {sanitize(check.remedy)}")
-    return int(any(check.state == "fail" for check in checks))
-
-
 class ProviderRow(Struct, frozen=True):
-    """One provider.
+    """One provider of models.
 
     Arguments:
-        provider: its name. wire: the protocol. found: whether it can be used here. by: the variable that says so.
-        wanted: the variable to set. base_url: where it is. model: its default model. reachable: None where it was not tried.
+        provider: its name. wire: the protocol. found: usable here.
+        by: environment variable that makes it usable. wanted: variable to set if it is not.
+        base_url: its address. model: its default model.
+        reachable: it accepts connections; None if not tried.
     """
 
     provider: str
@@ -86,66 +68,71 @@ class ProviderRow(Struct, frozen=True):
     reachable: bool | None = None
 
 
-def print_providers(settings: Settings, *, as_json: bool) -> int:
-    """Print who serves models, and whose key or address is found; the exit code."""
-    listed, chosen = list_providers(os.environ), _model_in_use(settings, os.environ)
+def print_checks(*, as_json: bool) -> int:
+    """Print all checks; return 1 if one failed, else 0."""
+    checks = run_checks()
     if as_json:
-        print(
-            json.dumps(
-                {"model": chosen, "providers": msgspec.to_builtins(listed)},
-                ensure_ascii=False,
-                indent=2,
-            )
-        )
+        print_json({"version": __version__, "checks": checks})
+    else:
+        for check in checks:
+            print(f"{STATE_LABELS[check.state]}  {check.name}: {sanitize(check.found)}")
+            if check.remedy:
+                print(f"      {sanitize(check.remedy)}")
+    return int(any(check.state == "fail" for check in checks))
+
+
+def print_providers(*, as_json: bool) -> int:
+    """Print the providers and which of them are usable, and return the exit code."""
+    settings = load_settings(".")
+    rows = list_providers(os.environ)
+    model = _model_in_use(settings, os.environ)
+    if as_json:
+        print_json({"model": model, "providers": rows})
         return 0
-    print(f"Model: {chosen} ({settings.origin('model')})")
-    for row in sorted(
-        (row for row in listed if row.wire != "library"), key=lambda row: not row.found
-    ):
+    print(f"Model: {model} ({settings.origin('model')})")
+    own_rows = [row for row in rows if row.wire != "library"]
+    for row in sorted(own_rows, key=lambda row: not row.found):
         state = f"found {row.by}".rstrip() if row.found else f"set {row.wanted}"
-        print(
-            sanitize(
-                f"{row.provider:<11} {row.wire:<9} {state:<26} {row.model}{_reachable_text(row)}"
-            )
-        )
-    print(
-        f"By the extra mudroom[providers]: {', '.join(row.provider for row in listed if row.wire == 'library')}"
-    )
+        line = f"{row.provider:<11} {row.wire:<9} {state:<26} {row.model}{_reachable_text(row)}"
+        print(sanitize(line))
+    others = ", ".join(row.provider for row in rows if row.wire == "library")
+    print(f"With the extra mudroom[providers]: {others}")
     return 0
 
 
 def list_providers(environ: Mapping[str, str]) -> list[ProviderRow]:
-    """All providers but the one of tests. Only a server on this machine is knocked at; nothing is sent to others."""
+    """Return all providers except the scripted one. Only servers on this machine are contacted."""
     return [
-        _row(provider, environ)
-        for provider in table.PROVIDERS.values()
+        _make_row(provider, environ)
+        for provider in providers.PROVIDERS.values()
         if provider.wire != "scripted"
     ]
 
 
-def _row(provider: table.Provider, environ: Mapping[str, str]) -> ProviderRow:
-    address = next((name for name in provider.url_vars if environ.get(name, "").strip()), "")
-    by = table.find_key_variable(provider, environ) if table.has_key(provider, environ) else address
-    url = urlsplit(table.get_base_url(provider, environ))
-    place = (
-        f"{url.scheme}://{url.hostname}{f':{url.port}' if url.port else ''}{url.path}"
-        if url.hostname
-        else ""
-    )
-    knock = by and url.hostname in ("localhost", "127.0.0.1", "::1")
+def _make_row(provider: providers.Provider, environ: Mapping[str, str]) -> ProviderRow:
+    if providers.has_key(provider, environ):
+        variable = providers.find_key_variable(provider, environ)
+    else:
+        set_variables = (name for name in provider.url_vars if environ.get(name, "").strip())
+        variable = next(set_variables, "")
+    url = urlsplit(providers.get_base_url(provider, environ))
+    address = ""
+    if url.hostname:
+        port = f":{url.port}" if url.port else ""
+        address = f"{url.scheme}://{url.hostname}{port}{url.path}"
+    reachable = None
+    if variable and url.hostname in _LOOPBACK:
+        default_port = 443 if url.scheme == "https" else 80
+        reachable = _accepts_connections(url.hostname, url.port or default_port)
     return ProviderRow(
         provider=provider.name,
         wire=provider.wire,
-        found=bool(by) or provider.wire == "offline",
-        by=by,
+        found=bool(variable) or provider.wire == "offline",
+        by=variable,
         wanted=next(iter(provider.url_vars if provider.is_local else provider.key_vars), ""),
-        base_url=place,
+        base_url=address,
         model=provider.default_model,
-        reachable=_accepts_connections(
-            str(url.hostname), url.port or (443 if url.scheme == "https" else 80)
-        )
-        if knock
-        else None,
+        reachable=reachable,
     )
 
 
@@ -158,89 +145,81 @@ def _accepts_connections(host: str, port: int) -> bool:
 
 
 def _reachable_text(row: ProviderRow) -> str:
-    return (
-        ""
-        if row.reachable is None
-        else f"  {row.base_url} {'answers' if row.reachable else 'does not answer'}"
-    )
+    if row.reachable is None:
+        return ""
+    return f"  {row.base_url} {'answers' if row.reachable else 'does not answer'}"
 
 
 def _model_in_use(settings: Settings, environ: Mapping[str, str]) -> str:
-    return (
-        (table.choose_default_model(environ) or "offline")
-        if settings.model == "auto"
-        else settings.model
-    )
+    if settings.model != "auto":
+        return settings.model
+    return providers.choose_default_model(environ) or "offline"
 
 
-def _checks(environ: Mapping[str, str]) -> Iterator[Check]:
+def run_checks() -> list[Check]:
+    """Run all checks."""
+    return list(_run_checks(os.environ))
+
+
+def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield Check("mudroom", "ok", __version__)
     yield Check("python", "ok", f"{platform.python_version()} ({sys.executable})")
     yield Check("platform", "ok", platform.platform())
     home = config.find_home(environ)
-    yield _settings(environ)
-    yield _writable(home)
-    yield _journals(home)
-    yield from _models(environ)
-    yield _agents(environ)
-    yield _sandbox(environ)
-    yield _program("rg", "grep is done in Python, slower", "Install ripgrep.")
-    yield _program("git", "ignore files are honoured, worktrees are not to be had", "Install git.")
+    yield _check_settings(environ)
+    yield _check_home(home)
+    yield _check_journals(home)
+    yield from _check_models(environ)
+    yield _check_agents()
+    yield _check_sandbox(environ)
+    yield _check_program("rg", "grep runs in Python, which is slower", "Install ripgrep.")
+    yield _check_program("git", "worktrees are unavailable", "Install git.")
 
 
-def _settings(environ: Mapping[str, str]) -> Check:
+def _check_settings(environ: Mapping[str, str]) -> Check:
     try:
         settings = config.load_settings(cwd=".", environ=environ, flags={})
     except MudroomError as error:
-        return Check("settings", "fail", str(error), "Mend or remove that line.")
-    origins = ", ".join(f"{name} from {where}" for name, where in settings.origins.items())
-    return Check(
-        "settings",
-        "ok",
-        f"{config.find_user_file(environ)}{'' if origins else ' (nothing set)'} {origins}".strip(),
-    )
+        return Check("settings", "fail", str(error), "Fix or remove that line.")
+    path = config.find_user_file(environ)
+    if not settings.origins:
+        return Check("settings", "ok", f"{path} (nothing set)")
+    origins = ", ".join(f"{name} from {origin}" for name, origin in settings.origins.items())
+    return Check("settings", "ok", f"{path} {origins}")
 
 
-def _writable(home: str) -> Check:
+def _check_home(home: str) -> Check:
     try:
         os.makedirs(home, mode=0o700, exist_ok=True)
-        with tempfile.TemporaryFile(dir=home) as probe:
-            probe.write(b"x")
+        with tempfile.TemporaryFile(dir=home) as file:
+            file.write(b"x")
     except OSError as error:
-        return Check(
-            "home",
-            "fail",
-            f"{home} cannot be written: {error.strerror}",
-            "Set MUDROOM_HOME to a folder that can.",
-        )
-    free = shutil.disk_usage(home).free
-    return Check("home", "ok" if free > 100e6 else "warn", f"{home}, {free / 1e9:.1f} GB free")
+        found = f"{home} cannot be written: {error.strerror}"
+        return Check("home", "fail", found, "Set MUDROOM_HOME to a folder that you can write.")
+    free_bytes = shutil.disk_usage(home).free
+    state = "ok" if free_bytes > _MIN_FREE_BYTES else "warn"
+    return Check("home", state, f"{home}, {free_bytes / 1e9:.1f} GB free")
 
 
-def _journals(home: str) -> Check:
-    total, broken = 0, list[str]()
+def _check_journals(home: str) -> Check:
+    count = 0
+    errors: list[str] = []
     try:
         for info in islice(iterate_sessions(home), CHECKED_SESSIONS):
-            total += 1
-            if trouble := summarize_session(info).trouble:
-                broken.append(trouble)
+            count += 1
+            if error := summarize_session(info).trouble:
+                errors.append(error)
     except JournalError as error:
         return Check("journals", "fail", str(error))
-    if broken:
-        return Check(
-            "journals",
-            "fail",
-            f"{len(broken)} of the {total} newest cannot be read: {broken[0]}",
-            "The others are not affected.",
-        )
-    return Check(
-        "journals", "ok", f"{total} newest read through, all whole" if total else "none yet"
-    )
+    if errors:
+        found = f"{len(errors)} of the last {count} sessions cannot be read: {errors[0]}"
+        return Check("journals", "fail", found, "The other sessions are not affected.")
+    return Check("journals", "ok", f"last {count} sessions OK" if count else "no sessions yet")
 
 
-def _models(environ: Mapping[str, str]) -> Iterator[Check]:
-    listed = [row for row in list_providers(environ) if row.by]
-    for row in listed:
+def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
+    rows = [row for row in list_providers(environ) if row.by]
+    for row in rows:
         if row.reachable is False:
             yield Check(
                 f"model server of {row.provider}",
@@ -248,71 +227,61 @@ def _models(environ: Mapping[str, str]) -> Iterator[Check]:
                 f"{row.base_url} does not answer",
                 f"Start it, or unset {row.by}.",
             )
-    if listed:
-        yield Check(
-            "models",
-            "ok",
-            f"{table.choose_default_model(environ)} is the default; found {', '.join(row.by for row in listed)}",
-        )
-    else:
-        remedy = "For a real one set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENAI_BASE_URL or OLLAMA_HOST."
-        yield Check(
-            "models",
-            "warn",
-            "no key and no local server found: the offline model is used, which knows a few tasks",
-            remedy,
-        )
+    if rows:
+        variables = ", ".join(row.by for row in rows)
+        default = providers.choose_default_model(environ)
+        yield Check("models", "ok", f"{default} is the default; found {variables}")
+        return
+    yield Check(
+        "models",
+        "warn",
+        "no key and no local server found: mudroom uses its offline demo model",
+        "To use a real model, set ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY,"
+        " OPENAI_BASE_URL or OLLAMA_HOST.",
+    )
 
 
-def _agents(environ: Mapping[str, str]) -> Check:
+def _check_agents() -> Check:
     from .agents import collect_findings, load_agent_files
 
-    findings, here = collect_findings(".", environ), load_agent_files(".", environ)
-    wrong = [finding for finding in findings if finding.severity != "note"]
-    what = (
-        f"{len(here.agents) + len(here.main_agents)} agents and {len(here.skills)} skills in files"
-    )
-    if not wrong:
-        return Check("agents", "ok", what)
-    return Check(
-        "agents",
-        "warn",
-        f"{what}; {count_by_severity(findings)}, the first: {wrong[0]}",
-        "mudroom agents check lists them all.",
-    )
+    findings = collect_findings(".")
+    loaded = load_agent_files(".")
+    problems = [finding for finding in findings if finding.severity != "note"]
+    agent_count = len(loaded.agents) + len(loaded.main_agents)
+    counts = f"{agent_count} agents and {len(loaded.skills)} skills in files"
+    if not problems:
+        return Check("agents", "ok", counts)
+    found = f"{counts}; {count_by_severity(findings)}, the first: {problems[0]}"
+    return Check("agents", "warn", found, "mudroom agents check lists them all.")
 
 
-def _sandbox(environ: Mapping[str, str]) -> Check:
+def _check_sandbox(environ: Mapping[str, str]) -> Check:
     from ...sandboxes import detect
 
-    remedy = "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)."
-    found = detect.run_probes(detect.find_bwrap(environ, os.getcwd()))
-    if found.weakness:
-        return Check(
-            "sandbox",
-            "warn",
-            f"full, but {found.weakness.partition('. ')[0]}",
-            "Work as another user than root.",
+    detected = detect.run_probes(detect.find_bwrap(environ, os.getcwd()))
+    if detected.weakness:
+        found = f"full, but {detected.weakness.partition('. ')[0]}"
+        return Check("sandbox", "warn", found, "Run mudroom as a user other than root.")
+    if detected.tier == "full":
+        found = (
+            "full: commands see the workspace and, read-only, the system; no network"
+            f" ({detected.bwrap})"
         )
-    if found.tier == "full":
-        return Check(
-            "sandbox",
-            "ok",
-            f"full: commands see the workspace and the system, read-only; no network ({found.bwrap})",
+        return Check("sandbox", "ok", found)
+    if detected.tier == "file":
+        found = (
+            "file: Landlock and a system call filter limit commands, not namespaces:"
+            f" {detected.no_full_reason}"
         )
-    if found.tier == "file":
-        return Check(
-            "sandbox",
-            "warn",
-            f"file: commands are held by Landlock and a filter, not by namespaces: {found.no_full_reason}",
-            remedy,
-        )
-    words = f"none: every command must be confirmed, and where nobody can, none runs: {found.no_full_reason}; {found.no_file_reason}"
-    return Check("sandbox", "warn", words, remedy)
-
-
-def _program(name: str, without: str, remedy: str) -> Check:
-    path = shutil.which(name)
-    return (
-        Check(name, "ok", path) if path else Check(name, "warn", f"not on PATH: {without}", remedy)
+        return Check("sandbox", "warn", found, _INSTALL_BUBBLEWRAP)
+    found = (
+        "none: each command must be confirmed, and no command runs where no user can be asked:"
+        f" {detected.no_full_reason}; {detected.no_file_reason}"
     )
+    return Check("sandbox", "warn", found, _INSTALL_BUBBLEWRAP)
+
+
+def _check_program(name: str, without: str, remedy: str) -> Check:
+    if path := shutil.which(name):
+        return Check(name, "ok", path)
+    return Check(name, "warn", f"not on PATH: {without}", remedy)

@@ -1,62 +1,79 @@
-"""`mudroom permissions explain`: what would become of a call, part by part."""
+"""`mudroom permissions`: the rules of a folder, and what they decide about one call."""
 
 from __future__ import annotations
 
 import os
-import sys
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
 
+from ..._core.ports import PermissionVerdict
 from ..._core.tools import Effect, Tool, canonical_tool_name
 from ...permissions.policy import RulePolicy
-from ...permissions.rules import Permissions
 from ...projections.safe_text import sanitize_line
+from .load_permissions import join_tool_flags, load_permissions
+from .load_settings import load_settings
 
-_TELLING = {"bash": "command", "task": "agent", "skill": "name", "web_fetch": "url"}
+_TITLE_ARGUMENTS = {"bash": "command", "task": "agent", "skill": "name", "web_fetch": "url"}
+_PURE_TOOLS = ("read", "glob", "grep", "todo", "skill")
 
 
-def explain_call(held: Permissions, words: str, *, tool: str, cwd: str, as_json: bool) -> int:
-    """Print it; exit code 0 if it would be allowed, 1 if asked or denied.
+def print_permissions() -> int:
+    """Print the permission mode and the rules of this folder, and return the exit code."""
+    permissions, notices = load_permissions(load_settings("."), ".", attended=True)
+    print(f"mode: {permissions.mode}")
+    print("\n".join(str(rule) for rule in permissions.rules) or "no rules")
+    for notice in notices:
+        print(f"note: {notice}")
+    return 0
+
+
+def explain_call(
+    subject: str, *, tool: str, cwd: str, can_ask: bool, as_json: bool, flags: dict[str, Any]
+) -> int:
+    """Print what the permissions decide about a call; return 0 if it is allowed, else 1.
 
     Arguments:
-        words: the command, or the file, agent or address of another tool.
+        subject: the command, or the file, agent or address of another tool.
+        can_ask: assume that a user can be asked. flags: permission flags to assume.
     """
-    name = canonical_tool_name(tool)
+    settings = load_settings(cwd, **join_tool_flags(flags))
+    permissions, _ = load_permissions(settings, cwd, attended=can_ask)
+    mode = permissions.mode
     policy = RulePolicy(
-        held,
+        permissions,
         workspace=os.path.realpath(cwd),
         user_home=os.environ.get("HOME", "/"),
         tier=lambda: "off",
     )
-    stand_in = _tool(name)
-    arguments = {_TELLING.get(name, "file_path"): words}
-    decision = policy.decide(stand_in, arguments, held.mode)
-    parts = [
-        policy.apply_mode(finding, held.mode)
-        for finding in policy.collect_findings(stand_in, arguments)
-    ]
+    name = canonical_tool_name(tool)
+    stand_in = _make_tool(name)
+    arguments = {_TITLE_ARGUMENTS.get(name, "file_path"): subject}
+    decision = policy.decide(stand_in, arguments, mode)
+    findings = policy.collect_findings(stand_in, arguments)
+    parts = [policy.apply_mode(finding, mode) for finding in findings]
     if as_json:
-        print(
-            msgspec.json.encode({"decision": decision, "mode": held.mode, "parts": parts}).decode()
-        )
+        print(msgspec.json.encode({"decision": decision, "mode": mode, "parts": parts}).decode())
     else:
-        print(
-            f"{decision.verdict}: {decision.why}"
-            + (f"\n  by {decision.rule}" if decision.rule else "")
-        )
-        for part in parts if len(parts) > 1 else ():
-            print(
-                f"  {part.verdict:5}  {sanitize_line(part.part, 60)}: {part.why}"
-                + (f", by {part.rule}" if part.rule else "")
-            )
-    sys.stdout.flush()
+        _print_decision(decision, parts if len(parts) > 1 else ())
     return 0 if decision.verdict == "allow" else 1
 
 
-def _tool(name: str) -> Tool:
-    async def never(context: Any, arguments: Any) -> Any:
-        raise AssertionError("it is only judged")
+def _print_decision(decision: PermissionVerdict, parts: Iterable[PermissionVerdict]) -> None:
+    print(f"{decision.verdict}: {decision.why}")
+    if decision.rule:
+        print(f"  by {decision.rule}")
+    for part in parts:
+        rule = f", by {part.rule}" if part.rule else ""
+        print(f"  {part.verdict:5}  {sanitize_line(part.part, 60)}: {part.why}{rule}")
 
-    effect = Effect.PURE if name in ("read", "glob", "grep", "todo", "skill") else Effect.EFFECTFUL
-    return Tool(name=name, description="", parameters={}, parse=dict, run=never, effect=effect)
+
+def _make_tool(name: str) -> Tool:
+    async def refuse_to_run(context: Any, arguments: Any) -> Any:
+        raise AssertionError("this tool is only judged, never run")
+
+    effect = Effect.PURE if name in _PURE_TOOLS else Effect.EFFECTFUL
+    return Tool(
+        name=name, description="", parameters={}, parse=dict, run=refuse_to_run, effect=effect
+    )

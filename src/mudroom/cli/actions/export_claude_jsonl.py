@@ -1,6 +1,10 @@
-"""A session as the transcript files that viewers of terminal agents read: a JSONL file for the conversation, and one for each child.
+"""A session as JSONL transcripts that viewers of terminal agents read.
 
-PROJECT/SESSION.jsonl   PROJECT/SESSION/subagents/agent-RUN.jsonl   PROJECT/SESSION/subagents/agent-RUN.meta.json
+There is one file for the conversation and one for each child run:
+
+  PROJECT/SESSION.jsonl
+  PROJECT/SESSION/subagents/agent-RUN.jsonl
+  PROJECT/SESSION/subagents/agent-RUN.meta.json
 """
 
 from __future__ import annotations
@@ -23,140 +27,140 @@ from ..._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
+from ...journals.sqlite.private_files import make_private_folder, write_private_file
 from ..output.stream_json import to_anthropic_message, to_anthropic_stop_reason
 
-_LONGEST = 200
+_MAX_FOLDER_NAME = 200
+"""Characters; longer names are cut and end with a checksum."""
 
 
 class ClaudeTranscripts:
-    """A fold of one session's events into files; the same record gives the same bytes. `files`: path -> lines."""
+    """Fold of a session's events into files; the same events give the same bytes.
 
-    def __init__(self, session: str) -> None:
+    `files`: relative path -> lines.
+    """
+
+    def __init__(self, session_id: str) -> None:
         self.files: dict[str, list[str]] = {}
-        self._session, self._cwd, self._version = session, "", ""
+        self._session_id = session_id
+        self._cwd = ""
+        self._version = ""
         self._briefs: dict[str, Brief] = {}
-        self._last: dict[str, str] = {}
-        self._count = 0
+        self._last_uuids: dict[str, str] = {}
+        self._line_count = 0
 
     def apply(self, event: StoredEvent) -> None:
         """Take in the next event."""
         if isinstance(event, SessionOpened):
-            self._cwd, self._version = event.cwd, event.version
+            self._cwd = event.cwd
+            self._version = event.version
         elif isinstance(event, RunStarted):
-            self._begin(event)
+            self._start_run(event)
         elif brief := self._briefs.get(event.run):
-            self._tell(brief, event)
+            self._add_event(brief, event)
 
-    def _begin(self, event: RunStarted) -> None:
+    def _start_run(self, event: RunStarted) -> None:
         brief = event.brief
         self._briefs[brief.run_id] = brief
-        if brief.continues in self._last:
-            self._last[brief.run_id] = self._last[brief.continues]
+        if brief.continues in self._last_uuids:
+            self._last_uuids[brief.run_id] = self._last_uuids[brief.continues]
         if brief.depth:
-            about = {
+            meta = {
                 "toolUseId": brief.call_id,
                 "parentAgentId": brief.parent if self._is_child(brief.parent) else None,
-            }
-            about |= {
                 "agentType": brief.agent.name,
                 "description": brief.description,
                 "spawnDepth": brief.depth,
                 "model": brief.model,
             }
-            self.files[self._path(brief).removesuffix(".jsonl") + ".meta.json"] = [
-                _line({k: v for k, v in about.items() if v})
-            ]
-        self._add(brief, event, "user", message={"role": "user", "content": brief.prompt})
+            path = self._path(brief).removesuffix(".jsonl") + ".meta.json"
+            self.files[path] = [_encode_line({key: value for key, value in meta.items() if value})]
+        self._add_line(brief, event, "user", message={"role": "user", "content": brief.prompt})
 
-    def _tell(self, brief: Brief, event: StoredEvent) -> None:
+    def _add_event(self, brief: Brief, event: StoredEvent) -> None:
         match event:
             case NoteInjected():
-                said = {"role": "user", "content": [{"type": "text", "text": event.text}]}
-                self._add(brief, event, "user", message=said, isMeta=event.origin == "engine")
+                message = {"role": "user", "content": [{"type": "text", "text": event.text}]}
+                is_meta = event.origin == "engine"
+                self._add_line(brief, event, "user", message=message, isMeta=is_meta)
             case TurnFinished():
-                message = event.message
-                self._add(
-                    brief,
-                    event,
-                    "assistant",
-                    message=to_anthropic_message(
-                        message,
-                        message.model or brief.model,
-                        to_anthropic_stop_reason(message.stop_reason),
-                    ),
+                answer = event.message
+                message = to_anthropic_message(
+                    answer,
+                    answer.model or brief.model,
+                    to_anthropic_stop_reason(answer.stop_reason),
                 )
+                self._add_line(brief, event, "assistant", message=message)
             case ToolCallFinished():
+                text = event.result.text
                 block: dict[str, Any] = {
                     "type": "tool_result",
                     "tool_use_id": event.call_id,
-                    "content": event.result.text,
+                    "content": text,
                 }
                 if event.result.error:
                     block["is_error"] = True
-                self._add(
-                    brief,
-                    event,
-                    "user",
-                    message={"role": "user", "content": [block]},
-                    toolUseResult=event.result.text,
-                )
+                message = {"role": "user", "content": [block]}
+                self._add_line(brief, event, "user", message=message, toolUseResult=text)
             case _:
                 pass
 
-    def _add(self, brief: Brief, event: StoredEvent, kind: str, **fields: Any) -> None:
-        self._count += 1
-        child, own = self._is_child(brief.run_id), str(uuid5(UUID(self._session), str(self._count)))
+    def _add_line(self, brief: Brief, event: StoredEvent, kind: str, **fields: Any) -> None:
+        self._line_count += 1
+        is_child = self._is_child(brief.run_id)
+        line_uuid = str(uuid5(UUID(self._session_id), str(self._line_count)))
+        time_text = datetime.fromtimestamp(event.at, UTC).isoformat(timespec="milliseconds")
         line = {
-            "parentUuid": self._last.get(brief.run_id),
-            "isSidechain": child,
-            **({"agentId": brief.run_id} if child else {}),
+            "parentUuid": self._last_uuids.get(brief.run_id),
+            "isSidechain": is_child,
+            **({"agentId": brief.run_id} if is_child else {}),
             "userType": "external",
             "cwd": self._cwd,
-            "sessionId": self._session,
+            "sessionId": self._session_id,
             "version": self._version,
             "gitBranch": "",
             "type": kind,
             **fields,
-            "uuid": own,
-            "timestamp": datetime.fromtimestamp(event.at, UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z"),
+            "uuid": line_uuid,
+            "timestamp": time_text.replace("+00:00", "Z"),
         }
-        self._last[brief.run_id] = own
-        self.files.setdefault(self._path(brief), []).append(_line(line))
+        self._last_uuids[brief.run_id] = line_uuid
+        self.files.setdefault(self._path(brief), []).append(_encode_line(line))
 
     def _is_child(self, run_id: str) -> bool:
         brief = self._briefs.get(run_id)
         return bool(brief and brief.depth)
 
     def _path(self, brief: Brief) -> str:
-        stem = f"{project_folder_name(self._cwd)}/{self._session}"
+        stem = f"{project_folder_name(self._cwd)}/{self._session_id}"
         return f"{stem}/subagents/agent-{brief.run_id}.jsonl" if brief.depth else f"{stem}.jsonl"
 
 
 def project_folder_name(cwd: str) -> str:
-    """The name of a folder's folder of transcripts: its path with a dash for all that is no letter or digit."""
+    """Return the name of the folder for a project's transcripts.
+
+    It is the project's path with a dash for each character that is not an ASCII letter or digit.
+    """
     name = re.sub(r"[^a-zA-Z0-9]", "-", cwd)
-    return (
-        name
-        if len(name) <= _LONGEST
-        else f"{name[:_LONGEST]}-{crc32(cwd.encode('utf-8', 'surrogateescape')):x}"
-    )
+    if len(name) <= _MAX_FOLDER_NAME:
+        return name
+    checksum = crc32(cwd.encode("utf-8", "surrogateescape"))
+    return f"{name[:_MAX_FOLDER_NAME]}-{checksum:x}"
 
 
-def write_transcripts(session: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
-    """Write a session's transcripts below a folder, for the user alone; the files."""
-    from ...journals.sqlite.private_files import make_private_folder, write_private_file
-
-    fold = ClaudeTranscripts(session)
+def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Path) -> list[Path]:
+    """Write a session's transcripts below a folder, readable by the user only; return the paths."""
+    transcripts = ClaudeTranscripts(session_id)
     for event in events:
-        fold.apply(event)
-    paths = [folder / name for name in fold.files]
-    for path, lines in zip(paths, fold.files.values(), strict=True):
+        transcripts.apply(event)
+    paths: list[Path] = []
+    for name, lines in transcripts.files.items():
+        path = folder / name
         make_private_folder(path.parent)
         write_private_file(path, "".join(lines).encode("utf-8", "replace"))
+        paths.append(path)
     return paths
 
 
-def _line(fields: Mapping[str, Any]) -> str:
+def _encode_line(fields: Mapping[str, Any]) -> str:
     return json.dumps(fields, ensure_ascii=False, separators=(",", ":")) + "\n"

@@ -1,10 +1,12 @@
-"""`mudroom init`: a first AGENTS.md and a sample agent for a project. What is there already stays as it is."""
+"""`mudroom init`: a first AGENTS.md and a sample agent for a project. Existing files are kept."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
+
+from .load_settings import load_settings
 
 _AGENTS = """\
 # {name}
@@ -20,18 +22,27 @@ What every agent that works here should know. Keep it short: it is sent with eve
 _REVIEWER = """\
 ---
 name: reviewer
-description: reviews a change or a file for mistakes and says where they are; give it the files or the diff
+description: reviews a change or a file for mistakes; give it the files or the diff
 tools: read, glob, grep
 ---
-You review code for a colleague. Read what you are given and what it touches; run nothing, change nothing.
-Report mistakes first, each with file and line, why it is one, and what would mend it; then what is doubtful.
-Say so when you found none. Never ask for clarification: work with what you have.
+You review code for a colleague. Read the given files and the code they affect.
+Run nothing, change nothing.
+Report mistakes first, each with file and line, the reason, and the fix; then list open doubts.
+If you find no mistake, say so. Never ask for clarification: work with what you have.
 End with a clear, self-contained summary: only this last message is read.
 """
 
 
+def init_project(cwd: str) -> int:
+    """Write the files, print a line about each, and return the exit code."""
+    load_settings(cwd)
+    for line in write_starter_files(cwd):
+        print(line)
+    return 0
+
+
 def write_starter_files(cwd: str) -> Iterator[str]:
-    """Write them below a folder; a line about each. Raises OSError."""
+    """Write the files into a folder and yield a line about each. Raises OSError."""
     folder = Path(cwd)
     for path, text in (
         (folder / "AGENTS.md", _AGENTS.format(name=os.path.basename(os.path.realpath(cwd)))),
@@ -42,6 +53,6 @@ def write_starter_files(cwd: str) -> Iterator[str]:
             with path.open("x", encoding="utf-8", errors="replace") as file:
                 file.write(text)
         except FileExistsError:
-            yield f"{path.relative_to(folder)} is there already; it stays as it is."
+            yield f"{path.relative_to(folder)} exists already; it was not changed."
         else:
             yield f"{path.relative_to(folder)} written."

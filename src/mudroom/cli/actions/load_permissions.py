@@ -8,7 +8,7 @@ from typing import Any
 from ..._core.agents import Mode
 from ...config import Settings
 from ...errors import UsageError
-from ...permissions import settings as files
+from ...permissions import settings as permission_files
 from ...permissions.rules import Permissions, Rule, Verdict, parse_rules, split_rules
 
 MODES = [mode.value for mode in Mode]
@@ -17,44 +17,49 @@ MODES = [mode.value for mode in Mode]
 def load_permissions(
     settings: Settings, cwd: str, *, attended: bool = False
 ) -> tuple[Permissions, tuple[str, ...]]:
-    """Permissions as files and flags say, and what the person should know of them.
+    """Return the permissions of files and flags, and notices for the user.
 
     Arguments:
-        attended: whether a person can be asked.
+        attended: a user can be asked.
 
-    Raises UsageError for a wrong rule on the command line, or for a mode that settings forbid.
+    Raises UsageError for a wrong rule in a flag, or for a mode that settings files forbid.
     """
-    found = files.load_settings(cwd, user_home=os.environ.get("HOME", ""))
-    allowed = _flagged(settings, "allowed_tools", Verdict.ALLOW)
-    rules = (*found.rules, *allowed, *_flagged(settings, "disallowed_tools", Verdict.DENY))
-    mode = (
-        Mode(settings.permission_mode) if settings.permission_mode else found.mode or Mode.DEFAULT
-    )
-    if mode is Mode.BYPASS and found.bypass_disabled:
+    from_files = permission_files.load_settings(cwd, user_home=os.environ.get("HOME", ""))
+    allowed = _rules_of_setting(settings, "allowed_tools", Verdict.ALLOW)
+    denied = _rules_of_setting(settings, "disallowed_tools", Verdict.DENY)
+    if settings.permission_mode:
+        mode = Mode(settings.permission_mode)
+    else:
+        mode = from_files.mode or Mode.DEFAULT
+    if mode is Mode.BYPASS and from_files.bypass_disabled:
         raise UsageError(
-            "settings forbid to bypass permissions",
-            remedy="Take the flag away, or disableBypassPermissionsMode.",
+            "settings forbid bypassPermissions mode",
+            remedy="Remove the flag, or disableBypassPermissionsMode from the settings.",
         )
-    return Permissions(
-        rules=rules, mode=mode, attended=attended, only_listed=bool(allowed)
-    ), found.notes
+    permissions = Permissions(
+        rules=(*from_files.rules, *allowed, *denied),
+        mode=mode,
+        attended=attended,
+        only_listed=bool(allowed),
+    )
+    return permissions, from_files.notes
 
 
 def is_trusted(settings: Settings, cwd: str) -> bool:
-    """Whether the folder's files get the rights they ask for: by flag, or because the person trusts the folder."""
+    """Check that the user trusts the files of a folder, by flag or in the list of folders."""
     from ...permissions.trust import is_trusted
 
     return settings.trust or is_trusted(settings.home, cwd)
 
 
-def _flagged(settings: Settings, name: str, verdict: Verdict) -> tuple[Rule, ...]:
+def _rules_of_setting(settings: Settings, name: str, verdict: Verdict) -> tuple[Rule, ...]:
     origin = settings.origin(name)
-    flag = f"--{name.replace('_', '-')}" if origin == "flag" else origin
-    return parse_rules(split_rules([getattr(settings, name)]), verdict, origin=flag)
+    if origin == "flag":
+        origin = f"--{name.replace('_', '-')}"
+    return parse_rules(split_rules([getattr(settings, name)]), verdict, origin=origin)
 
 
 def join_tool_flags(flags: dict[str, Any]) -> dict[str, Any]:
-    """Flags that may be given several times, as settings take them."""
-    return flags | {
-        name: ",".join(flags[name]) or None for name in ("allowed_tools", "disallowed_tools")
-    }
+    """Join the values of flags that may be given several times, as settings take them."""
+    tool_flags = ("allowed_tools", "disallowed_tools")
+    return flags | {name: ",".join(flags[name]) or None for name in tool_flags}

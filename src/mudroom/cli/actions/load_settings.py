@@ -1,38 +1,23 @@
-"""The settings of a command line, and what all its commands share."""
+"""Settings of a command line, from files, environment and flags."""
 
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from ... import config
 from ...errors import UsageError
 
-if TYPE_CHECKING:
-    import click
-    from click.shell_completion import CompletionItem
 
-CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
-"""Context settings of every command."""
+def load_settings(cwd: str, **flags: Any) -> config.Settings:
+    """Return the settings that apply in a folder.
 
-
-def load_settings(cwd: str, **flags: Any) -> Any:
-    """Settings of this command line, once the folder is known to be there.
-
-    Raises UsageError: no such folder, or a wrong setting.
+    Raises UsageError if the folder does not exist or a setting is wrong.
     """
-    from ... import config
-
     if not os.path.isdir(cwd):
         raise UsageError(
-            "no such directory" if not os.path.exists(cwd) else "not a directory",
+            "not a directory" if os.path.exists(cwd) else "no such directory",
             where=cwd,
             remedy="Name a folder with -C.",
         )
     return config.load_settings(cwd=cwd, environ=os.environ, flags=flags)
-
-
-def complete_folders(_: click.Context, __: click.Parameter, begun: str) -> list[CompletionItem]:
-    """What a shell completes an option to that takes a folder."""
-    from click.shell_completion import CompletionItem
-
-    return [CompletionItem(begun, type="dir")]

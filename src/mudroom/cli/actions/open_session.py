@@ -12,21 +12,21 @@ from ...session import Session
 from .load_permissions import is_trusted, load_permissions
 
 
-def create_session(settings: Settings, cwd: str, **more: Any) -> Session:
+def create_session(settings: Settings, cwd: str, **arguments: Any) -> Session:
     """Create a session from settings, without opening it.
 
     Arguments:
         cwd: its folder.
-        more: session options that replace those of the settings.
+        arguments: session options that replace those of the settings.
 
     Raises UsageError for agents that cannot be used.
     """
     agents: list[Agent] = []
     if settings.agents:
-        from .agents import parse_inline_agents
+        from .parse_json_flags import parse_inline_agents
 
         agents = parse_inline_agents(settings.agents)
-    permissions, notices = load_permissions(settings, cwd, attended="approver" in more)
+    permissions, notices = load_permissions(settings, cwd, attended="approver" in arguments)
     options: dict[str, Any] = {
         **settings.to_options(),
         "permissions": permissions,
@@ -38,7 +38,7 @@ def create_session(settings: Settings, cwd: str, **more: Any) -> Session:
         "prices": settings.output_format != "text",
         "environ": os.environ,
     }
-    session = Session(**options | more)
+    session = Session(**options | arguments)
     session.notices.extend(notices)
     return session
 

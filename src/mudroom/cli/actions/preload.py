@@ -1,4 +1,4 @@
-"""What is begun before it is needed: the import of what speaks to a model on a network, and of what knows models."""
+"""Background import of slow packages (HTTP client, model metadata) during session start."""
 
 from __future__ import annotations
 
@@ -11,16 +11,20 @@ from ...pricing import context_window
 
 
 def preload_packages(model: str, *, show_context_window: bool = False) -> None:
-    """Begin to import it, beside all that is set up before the first request.
+    """Start the imports that a model needs.
 
     Arguments:
-        model: a model string, or "auto". talking: how much its context holds will be shown, too.
+        model: a model string, or "auto".
+        show_context_window: the size of the model's context will be shown; load it as well.
     """
-    named = (choose_default_model(os.environ) or "offline") if model == "auto" else model
-    if not named.startswith(("offline", "replay:")):
-        Thread(target=_begun, args=(named if show_context_window else "",), daemon=True).start()
+    if model == "auto":
+        model = choose_default_model(os.environ) or "offline"
+    if model.startswith(("offline", "replay:")):
+        return
+    sized_model = model if show_context_window else ""
+    Thread(target=_import_packages, args=(sized_model,), daemon=True).start()
 
 
-def _begun(model: str) -> None:
+def _import_packages(sized_model: str) -> None:
     import_module("aiohttp")
-    context_window(model)
+    context_window(sized_model)

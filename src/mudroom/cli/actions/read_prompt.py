@@ -1,4 +1,4 @@
-"""The prompt of a one-shot run: words of the command line, joined with what is piped in."""
+"""The prompt of a one-shot run: the words of the command line, joined with piped text."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import IO, Any
 from ...errors import UsageError
 
 MAX_STDIN_BYTES = 10 * 1024 * 1024
-"""Most bytes taken from stdin."""
 
 STDIN_TIMEOUT = 3.0
-"""Seconds a pipe may stay silent when there is a prompt already: many programs leave theirs open and never write."""
+"""Seconds to wait for the first byte: many programs neither write to their pipe nor close it."""
 
 
 def read_prompt(
@@ -24,38 +23,35 @@ def read_prompt(
     warn: Callable[[str], None],
     timeout: float = STDIN_TIMEOUT,
 ) -> str:
-    """The whole prompt.
+    """Return the whole prompt.
 
     Arguments:
-        given: words of the command line; None when all of it comes from stdin.
-        stdin: this process's; None when it was closed. A terminal is not read.
-        wait: read stdin to its end however long it stays silent. warn: takes one line for stderr.
-        patience: seconds to wait for the first byte otherwise.
+        words: prompt of the command line; None if all of it comes from stdin.
+        stdin: of this process; None if it was closed. A terminal is not read.
+        wait: read stdin to its end without a timeout. warn: takes one line for stderr.
+        timeout: seconds to wait for the first byte otherwise.
 
-    Raises UsageError: nothing to do, too much, or not UTF-8.
+    Raises UsageError if the prompt is empty, too large, or not UTF-8.
     """
-    if words is not None and not words.strip():
+    if words is None:
+        piped = _decode(_read_pipe(stdin, None, warn)).strip()
+        if not piped:
+            raise UsageError(
+                "the prompt is empty",
+                remedy='Nothing came on stdin. Describe the task: mudroom -p "…"',
+            )
+        return piped
+    if not words.strip():
         raise UsageError(
             "the prompt is empty",
-            remedy='Say what is to be done: mudroom -p "find the testing framework"',
+            remedy='Describe the task: mudroom -p "find the testing framework"',
         )
-    if words is None:
-        return _worded(_decode(_piped(stdin, None, warn)))
     try:
         words.encode()
     except UnicodeEncodeError:
         raise UsageError("the prompt is not UTF-8", remedy="Check the terminal's locale.") from None
-    piped = _decode(_piped(stdin, None if wait else timeout, warn))
+    piped = _decode(_read_pipe(stdin, None if wait else timeout, warn))
     return f"{words}\n\n<stdin>\n{piped.rstrip()}\n</stdin>" if piped.strip() else words
-
-
-def _worded(text: str) -> str:
-    if not text.strip():
-        raise UsageError(
-            "the prompt is empty",
-            remedy='Nothing came on stdin. Say what is to be done: mudroom -p "…"',
-        )
-    return text.strip()
 
 
 def _decode(data: bytes) -> str:
@@ -68,29 +64,30 @@ def _decode(data: bytes) -> str:
         ) from None
 
 
-def _piped(stdin: IO[Any] | None, patience: float | None, warn: Callable[[str], None]) -> bytes:
+def _read_pipe(stdin: IO[Any] | None, timeout: float | None, warn: Callable[[str], None]) -> bytes:
     if stdin is None or stdin.isatty():
         return b""
     descriptor = stdin.fileno()
     try:
-        if not select.select([descriptor], [], [], patience)[0]:
-            warn(
-                f"nothing came on stdin within {patience:.0f} s; going on without it (a last argument - waits for it)"
-            )
-            return b""
-        return _read(descriptor)
+        readable, _, _ = select.select([descriptor], [], [], timeout)
+        if readable:
+            return _read_all(descriptor)
+        warn(
+            f"no input on stdin within {timeout:.0f} s; continuing without it"
+            " (a last argument - waits for it)"
+        )
     except OSError as error:
-        warn(f"stdin cannot be read ({error.strerror}); going on without it")
-        return b""
+        warn(f"stdin cannot be read ({error.strerror}); continuing without it")
+    return b""
 
 
-def _read(descriptor: int) -> bytes:
+def _read_all(descriptor: int) -> bytes:
     data = bytearray()
     while chunk := os.read(descriptor, 1 << 20):
         data += chunk
         if len(data) > MAX_STDIN_BYTES:
             raise UsageError(
                 "stdin is larger than 10 MB",
-                remedy="Put it into a file of the folder and name that file in the prompt.",
+                remedy="Save it as a file in the folder and name that file in the prompt.",
             )
     return bytes(data)

@@ -1,4 +1,4 @@
-"""Which recorded session a command line goes on with, and what a dead process left in it."""
+"""Choice of the session that a command line continues, and work at the start of a session."""
 
 from __future__ import annotations
 
@@ -6,66 +6,84 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from ..._core.events import SessionOpened, StoredEvent
 from ...config import Settings
 from ...errors import JournalError, UsageError
+from ...journals.sqlite import session_names
+from ...journals.sqlite.reader import open_reader, read_header
 from ...journals.sqlite.store import SessionInfo, delete_old_sessions, list_sessions, session_path
 from ...projections.safe_text import sanitize_line
 from ...session import Session
 from ..output.text import count_noun, truncate
-from .session_start import SessionStart
+from .load_settings import load_settings
+from .session_start import NEW_SESSION, SessionStart
 
 MAX_OFFERED = 20
-"""Most sessions a person is asked to choose from."""
+"""Maximum number of sessions in the list that the user chooses from."""
+
+
+def prepare_start(
+    cwd: str, selection: Mapping[str, Any], flags: Mapping[str, Any]
+) -> tuple[Settings, str, SessionStart]:
+    """Return the settings, the folder and the session to start with.
+
+    Arguments:
+        cwd: folder of the command line; a resumed session has its own.
+        selection: flags that select a session, as for `select_session`. flags: other flags.
+    """
+    settings = load_settings(cwd, **flags)
+    if all(value in (None, False) for value in selection.values()):
+        return settings, cwd, NEW_SESSION
+    start = select_session(settings.home, cwd, **selection)
+    if start.folder:
+        return load_settings(start.folder, **flags), start.folder, start
+    return settings, cwd, start
 
 
 def select_session(
     home: str,
     cwd: str,
     *,
-    resume: str | None,
-    latest: bool,
-    fork: bool,
-    id: str | None,
-    name: str | None,
+    resume: str | None = None,
+    continue_last: bool = False,
+    fork: bool = False,
+    session_id: str | None = None,
+    name: str | None = None,
 ) -> SessionStart:
-    """What the flags ask for.
+    """Return the session that the flags select.
 
     Arguments:
-        resume: a name, an id or the beginning of one; "" has the person choose. latest: the last session of the folder `cwd`.
-        id: for a new session or a fork. name: for whichever session it is.
+        resume: a name, an id or the beginning of an id; "" asks the user.
+        continue_last: the last session of the folder `cwd`. fork: continue with a copy.
+        session_id: id of the new session or the copy. name: name to give to the session.
 
-    Raises UnknownName or UsageError when there is no such session, or the flags do not go together.
+    Raises UnknownName, or UsageError for flags that contradict each other.
     """
-    if resume is not None and latest:
+    if resume is not None and continue_last:
         raise UsageError(
-            "--continue and --resume name one session each", remedy="Give one of them."
+            "--continue and --resume each select a session", remedy="Use only one of them."
         )
-    path = (
-        last_session(home, cwd)
-        if latest
-        else None
-        if resume is None
-        else find_session(home, cwd, resume)
-    )
+    path = None
+    if continue_last:
+        path = last_session(home, cwd)
+    elif resume is not None:
+        path = find_session(home, cwd, resume)
     if path is None and fork:
         raise UsageError(
-            "--fork-session copies a session", remedy="Say which: add --continue or --resume ID."
+            "--fork-session needs a session to copy", remedy="Add --continue or --resume ID."
         )
-    if id and path is not None and not fork:
+    if session_id and path is not None and not fork:
         raise UsageError(
-            "--session-id is for a new session",
-            remedy="Add --fork-session, or leave one of them out.",
+            "--session-id is for a new session", remedy="Add --fork-session, or remove it."
         )
-    new_id = _uuid(id, home) if id else ""
+    new_id = _check_new_id(session_id, home) if session_id else ""
     if name:
-        from ...journals.sqlite.session_names import check_name
-
-        check_name(home, name, None if fork else path)
+        session_names.check_name(home, name, None if fork else path)
     if path is None:
         return SessionStart(id=new_id, name=name or "")
     return SessionStart(
@@ -74,114 +92,113 @@ def select_session(
 
 
 def find_session(home: str, cwd: str, name: str) -> Path:
-    """The file of the session a person means; "" has them choose, where that can be. Raises UnknownName or UsageError."""
-    from ...journals.sqlite.session_names import find_session
+    """Return the file of a session.
 
-    if name:
-        return last_session(home, cwd) if name == "last" else find_session(home, name)
-    return _picked(home, cwd)
+    Arguments:
+        name: a name, an id, the beginning of an id, or "last" for the last session of the folder
+            `cwd`; "" asks the user.
+
+    Raises UnknownName or UsageError.
+    """
+    if name == "last":
+        return last_session(home, cwd)
+    return session_names.find_session(home, name) if name else _ask_for_session(home, cwd)
 
 
 def last_session(home: str, cwd: str) -> Path:
-    """The session that was last written of those that worked in this folder. Raises UsageError when there is none."""
-    here = next(sessions_of_folder(home, cwd), None)
-    if here is None:
+    """Return the file of the folder's last written session. Raises UsageError if there is none."""
+    info = next(sessions_of_folder(home, cwd), None)
+    if info is None:
         raise UsageError(
             "no session of this folder is recorded",
             where=os.path.realpath(cwd),
-            remedy="mudroom runs lists all.",
+            remedy="mudroom runs lists all sessions.",
         )
-    return here.path
+    return info.path
 
 
 def sessions_of_folder(home: str, cwd: str) -> Iterator[SessionInfo]:
-    """The sessions that worked in this folder, the one written last first."""
-    here = os.path.realpath(cwd)
-    return (info for info in list_sessions(home) if session_folder(info.path) == here)
+    """Return the sessions that worked in this folder, the last written one first."""
+    folder = os.path.realpath(cwd)
+    return (info for info in list_sessions(home) if session_folder(info.path) == folder)
 
 
 def session_folder(path: Path) -> str:
-    """The folder a recorded session works in, "" when its record cannot be read."""
-    from ...journals.sqlite.reader import read_header
-
+    """Return the folder that a recorded session works in, "" if its journal cannot be read."""
     try:
-        first = read_header(path)[1]
+        first_event = read_header(path)[1]
     except JournalError:
         return ""
-    return first.cwd if isinstance(first, SessionOpened) else ""
+    return first_event.cwd if isinstance(first_event, SessionOpened) else ""
 
 
 def delete_expired_sessions(settings: Settings) -> str:
-    """Delete the sessions that are older than the settings want them kept; how many, in words, "" for none."""
-    if settings.retention_days and (
-        count := delete_old_sessions(settings.home, settings.retention_days)
-    ):
-        return f"{count_noun(count, 'session')} older than {count_noun(settings.retention_days, 'day')} deleted (retention_days)"
-    return ""
+    """Delete sessions older than the setting retention_days; return a notice, "" for none."""
+    days = settings.retention_days
+    count = delete_old_sessions(settings.home, days) if days else 0
+    if not days or not count:
+        return ""
+    return (
+        f"deleted {count_noun(count, 'session')} older than {count_noun(days, 'day')}"
+        " (retention_days)"
+    )
 
 
-def name_session(opened: Session, home: str, start: SessionStart) -> None:
-    """Give a session that was just opened the name it was asked for."""
+def name_session(session: Session, home: str, start: SessionStart) -> None:
+    """Give an opened session the name that the command line asks for."""
     if start.name:
-        from ...journals.sqlite.session_names import rename_session
-
-        rename_session(home, session_path(home, opened.id), start.name)
+        session_names.rename_session(home, session_path(home, session.id), start.name)
 
 
-def unfinished_events(opened: Session, home: str) -> list[StoredEvent]:
-    """Events of the runs that a dead process left unfinished in this session."""
-    roots = set(opened.unfinished_runs)
+def unfinished_events(session: Session, home: str) -> list[StoredEvent]:
+    """Return the events of the runs that were interrupted in this session."""
+    roots = set(session.unfinished_runs)
     if not roots:
         return []
-    from ...journals.sqlite.reader import open_reader
-
-    return [
-        event
-        for event in open_reader(session_path(home, opened.id)).read()
-        if event.run.partition(".")[0] in roots
-    ]
+    events = open_reader(session_path(home, session.id)).read()
+    return [event for event in events if event.run.partition(".")[0] in roots]
 
 
-def _uuid(id: str, home: str) -> str:
+def _check_new_id(text: str, home: str) -> str:
+    """Return the id in its standard form. Raises UsageError if it is no UUID or is in use."""
     try:
-        chosen = str(uuid.UUID(id))
+        session_id = str(uuid.UUID(text))
     except ValueError:
         raise UsageError(
-            "--session-id must be a UUID", where=id, remedy=f"For example {uuid.uuid4()}."
+            "--session-id must be a UUID", where=text, remedy=f"For example {uuid.uuid4()}."
         ) from None
-    if session_path(home, chosen).exists():
+    if session_path(home, session_id).exists():
         raise UsageError(
-            "there is such a session already", where=chosen, remedy="Go on with it: --resume."
+            "a session with this id exists already",
+            where=session_id,
+            remedy=f"Continue it: --resume {session_id}",
         )
-    return chosen
+    return session_id
 
 
-def _picked(home: str, cwd: str) -> Path:
-    """Have the person choose one of the last sessions of this folder."""
+def _ask_for_session(home: str, cwd: str) -> Path:
+    """Let the user choose one of the last sessions of this folder."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
-            "--resume needs a session where nobody can be asked",
-            remedy="Name one of mudroom runs, or use --continue.",
+            "--resume needs an ID when mudroom does not run in a terminal",
+            remedy="mudroom runs lists the sessions; --continue takes the last one.",
         )
     from .list_sessions import summarize_session
 
-    offered = [
-        summarize_session(info) for info in islice(sessions_of_folder(home, cwd), MAX_OFFERED)
-    ]
+    infos = islice(sessions_of_folder(home, cwd), MAX_OFFERED)
+    offered = [summarize_session(info) for info in infos]
     if not offered:
         return last_session(home, cwd)
-    for n, item in enumerate(offered, 1):
-        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(item.when))
-        print(
-            truncate(
-                f"{n:>3}  {when}  {item.state:<11}  {sanitize_line(item.name or item.prompt)}", 100
-            ),
-            file=sys.stderr,
-        )
-    print("Which one? ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline().strip()
-    if not answer.isdecimal() or not 1 <= int(answer) <= len(offered):
+    for number, summary in enumerate(offered, 1):
+        when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.when))
+        title = sanitize_line(summary.name or summary.prompt)
+        row = f"{number:>3}  {when}  {summary.state:<11}  {title}"
+        print(truncate(row, 100), file=sys.stderr)
+    print("Which session? ", end="", file=sys.stderr, flush=True)
+    line = sys.stdin.readline().strip()
+    if not line.isdecimal() or not 1 <= int(line) <= len(offered):
         raise UsageError(
-            f"there is no number {answer!r}", remedy=f"Choose one from 1 to {len(offered)}."
+            f"{line!r} is not a number of the list",
+            remedy=f"Choose one from 1 to {len(offered)}.",
         )
-    return session_path(home, offered[int(answer) - 1].id)
+    return session_path(home, offered[int(line) - 1].id)

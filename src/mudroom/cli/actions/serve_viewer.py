@@ -1,4 +1,4 @@
-"""`mudroom view` and `mudroom export`: the run viewer, on a page of its own server or in one file."""
+"""`mudroom view` and exports to HTML: the run viewer on a local server or in one file."""
 
 from __future__ import annotations
 
@@ -19,57 +19,64 @@ from ...output_filters.redaction import Redactor
 from ...viewer.export import render_single_file
 from ...viewer.sources import EventPage, SessionSource, SingleSession, StoredSessions
 from ..output.progress import print_notice
+from ..output.session_markdown import render_session_markdown
 from ..output.transcript_lines import render_transcript, render_tree
-from .export import redact_events, render_markdown
+from .export import STDOUT, redact_events
 from .list_sessions import iterate_sessions
+from .load_settings import load_settings
 from .select_session import find_session, sessions_of_folder
 
 
-def serve_viewer(home: str, name: str, *, foreign: str, host: str, port: int, open_it: bool) -> int:
-    """Serve the viewer until it is interrupted; the exit code.
+def serve_viewer(name: str, *, foreign: str, host: str, port: int, open_browser: bool) -> int:
+    """Serve the viewer until it is interrupted and return the exit code.
 
     Arguments:
-        name: a session's id, the beginning of one, its name, or "last"; "" is the last of this folder, else the last of all.
-            With `foreign` it is a path.
-        foreign: whose log `name` is: "claude", "codex", or "" for a session of ours.
-        host, port: as `viewer.server.viewer` has them. open_it: whether to open a browser, where there is a screen for one.
+        name: session to show, see `select_source`. foreign: program whose log `name` is.
+        host, port: see `viewer.server.open_viewer`.
+        open_browser: open a browser if this machine can show one.
     """
-    source, session = select_source(home, name, foreign)
+    source, session_id = select_source(load_settings(".").home, name, foreign)
     try:
-        asyncio.run(_serve(source, session, host=host, port=port, open_it=open_it))
+        asyncio.run(_serve(source, session_id, host=host, port=port, open_browser=open_browser))
     except KeyboardInterrupt:
         pass
     return 0
 
 
-def export_html(home: str, name: str, target: str, *, foreign: str = "") -> int:
-    """Write the page with one session in it, without its secrets, to a file, "-" for stdout; the exit code."""
-    source, session = select_source(home, name or "last", foreign)
-    pieces = render_single_file(_Redacted(source), session)
-    if target == "-":
+def export_html(name: str, target: str, *, foreign: str = "") -> int:
+    """Write a page with one session, secrets removed, and return the exit code.
+
+    Arguments:
+        name, foreign: see `select_source`. target: a file, or STDOUT.
+    """
+    source, session_id = select_source(load_settings(".").home, name or "last", foreign)
+    pieces = render_single_file(_RedactedSource(source), session_id)
+    if target == STDOUT:
         _write(sys.stdout.buffer, pieces)
         return 0
     path = Path(target)
-    with open(
-        os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb"
-    ) as file:  # a record is nobody else's business
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # private to the user
+    with open(descriptor, "wb") as file:
         _write(file, pieces)
-    print_notice(
-        f"{path} ({path.stat().st_size:,} bytes) shows session {session[:8]}; it needs no server."
-    )
+    size = path.stat().st_size
+    print_notice(f"{path} ({size:,} bytes) shows session {session_id[:8]}; it needs no server.")
     return 0
 
 
-def render_session(home: str, session: str, suffix: str) -> Iterator[str]:
-    """A session for a file of that suffix, without its secrets: ".html" is the page, ".md" Markdown, any other plain text."""
+def render_session(home: str, session_id: str, suffix: str) -> Iterator[str]:
+    """Yield a session as text, secrets removed.
+
+    Arguments:
+        suffix: of the target file: ".html" is the viewer's page, ".md" is Markdown, any other is
+            plain text.
+    """
     if suffix == ".html":
-        yield from render_single_file(_Redacted(StoredSessions(home)), session)
+        yield from render_single_file(_RedactedSource(StoredSessions(home)), session_id)
         return
-    events = list(
-        redact_events(open_reader(session_path(home, session)).read(), Redactor(os.environ))
-    )
+    stored = open_reader(session_path(home, session_id)).read()
+    events = list(redact_events(stored, Redactor(os.environ)))
     if suffix == ".md":
-        yield from render_markdown(events)
+        yield from render_session_markdown(events)
         return
     yield render_tree(events, columns=120)
     for run in dict.fromkeys(event.run for event in events if event.run and "." not in event.run):
@@ -77,69 +84,79 @@ def render_session(home: str, session: str, suffix: str) -> Iterator[str]:
 
 
 def select_source(home: str, name: str, foreign: str = "") -> tuple[SessionSource, str]:
-    """What to show, and which session of it; "" is the list.
+    """Return the sessions to show, and the id of the one to open; "" opens the list.
+
+    Arguments:
+        name: a session's id, the beginning of one, its name, or "last"; "" is the last session of
+            this folder, else the last of all. With `foreign` it is a path.
+        foreign: program that wrote the log: "claude", "codex", or "" for a session of mudroom.
 
     Raises UnknownName, UsageError.
     """
     if foreign:
-        from ... import importers as logs
-
-        if not name or not os.path.exists(name):
-            raise UsageError(
-                "there is no such log",
-                where=name,
-                remedy=f"Name a file or folder of {foreign.title()}'s.",
-            )
-        session, events = (logs.read_claude_log if foreign == "claude" else logs.read_codex_log)(
-            Path(name)
-        )
-        return SingleSession(session, events), session
+        return _load_foreign_log(name, foreign)
     if name:
         return StoredSessions(home), find_session(home, ".", name).stem
     newest = next(sessions_of_folder(home, "."), None) or next(iterate_sessions(home), None)
     return StoredSessions(home), newest.id if newest else ""
 
 
-class _Redacted:
-    """A source whose events leave this machine."""
+def _load_foreign_log(path: str, program: str) -> tuple[SessionSource, str]:
+    from ... import importers
+
+    if not path or not os.path.exists(path):
+        raise UsageError(
+            "no such log", where=path, remedy=f"Name a log file or folder of {program.title()}."
+        )
+    read = importers.read_claude_log if program == "claude" else importers.read_codex_log
+    session_id, events = read(Path(path))
+    return SingleSession(session_id, events), session_id
+
+
+class _RedactedSource:
+    """A source without secrets, for events that leave this machine."""
 
     def __init__(self, source: SessionSource) -> None:
         self.list_sessions = source.list_sessions
         self.read_change_stamp = source.read_change_stamp
-        self._source, self._redact = source, Redactor(os.environ)
+        self._source = source
+        self._redact = Redactor(os.environ)
 
     def read_page(self, session: str, after: int) -> EventPage:
-        """Events without secrets."""
+        """Return the events behind position `after`, secrets removed."""
         page = self._source.read_page(session, after)
         events = redact_events((decode(body) for _, body in page.events), self._redact)
-        return EventPage(
-            [(seq, encode(event)) for (seq, _), event in zip(page.events, events, strict=True)],
-            page.more,
-            page.error,
-        )
+        redacted = [
+            (position, encode(event))
+            for (position, _), event in zip(page.events, events, strict=True)
+        ]
+        return EventPage(redacted, page.more, page.error)
 
 
 async def _serve(
-    source: SessionSource, session: str, *, host: str, port: int, open_it: bool
+    source: SessionSource, session_id: str, *, host: str, port: int, open_browser: bool
 ) -> None:
     from ...viewer.server import open_viewer
 
-    async with open_viewer(source, host=host, port=port) as door:
-        url = door.url + (f"#session={quote(session)}" if session else "")
+    async with open_viewer(source, host=host, port=port) as address:
+        url = address.url
+        if session_id:
+            url += f"#session={quote(session_id)}"
         print(url, flush=True)
-        print_notice("the viewer is at this address for as long as this runs; Ctrl-C ends it.")
-        if open_it and can_open_browser(os.environ):
+        print_notice("Viewer running. Press Ctrl+C to stop.")
+        if open_browser and can_open_browser(os.environ):
             await asyncio.to_thread(webbrowser.open, url)
         await asyncio.Event().wait()
 
 
 def can_open_browser(environ: Mapping[str, str], platform: str = sys.platform) -> bool:
-    """Whether there is a screen for a browser: not far away over SSH, not on a machine without one."""
+    """Check that this machine has a screen for a browser: not over SSH, not in CI."""
     if environ.get("SSH_CONNECTION") or environ.get("CI"):
         return False
-    return platform in ("darwin", "win32") or bool(
-        environ.get("DISPLAY") or environ.get("WAYLAND_DISPLAY") or environ.get("WSL_DISTRO_NAME")
-    )
+    if platform in ("darwin", "win32"):
+        return True
+    screens = ("DISPLAY", "WAYLAND_DISPLAY", "WSL_DISTRO_NAME")
+    return any(environ.get(variable) for variable in screens)
 
 
 def _write(file: BinaryIO, pieces: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""How a session begins: a value that flags become, known before anything else of a session is."""
+"""Start options parsed from the command line: a new, resumed or forked session."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from msgspec import Struct
 
 
 class SessionStart(Struct, frozen=True, kw_only=True):
-    """How a session begins: anew, or with what is recorded.
+    """Choice of a session to start with.
 
     Arguments:
-        resume: id of the session to go on with, "" for a new one. fork: with a copy of it. folder: where it worked.
-        id, name: of the session that begins; "" for any, or none.
+        resume: id of the session to resume, "" for a new one. fork: resume it as a new session.
+        folder: folder of the resumed session.
+        id: id of the new session, "" for any. name: name to give to the session, "" for none.
     """
 
     resume: str = ""
@@ -23,7 +24,7 @@ class SessionStart(Struct, frozen=True, kw_only=True):
 
     @property
     def session_arguments(self) -> dict[str, Any]:
-        """The arguments of Session that say so."""
+        """The arguments of Session for this choice."""
         return {"resume": self.resume, "fork": self.fork, "id": self.id}
 
 

@@ -1,1 +1,1 @@
-"""Command-line commands: click definitions only."""
+"""Click definitions: each command parses its flags and calls one action."""

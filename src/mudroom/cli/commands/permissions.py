@@ -1,29 +1,24 @@
-"""What may be done: permissions from flags and files, and the commands that explain them and list trusted folders."""
+"""Commands that explain permissions and list the trusted folders."""
 
 from __future__ import annotations
 
-import os
 from typing import Any
 
 import click
 
-from ...errors import UsageError
-from ..actions.load_permissions import MODES, join_tool_flags, load_permissions
-from ..actions.load_settings import CONTEXT_SETTINGS, load_settings
+from ..actions.load_permissions import MODES
+from ._options import CONTEXT_SETTINGS, folder_option, json_option
 
 
 @click.group(context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
 @click.pass_context
-def permissions(ctx: click.Context) -> int:
-    """Say what may be done here, and why."""
-    if ctx.invoked_subcommand is None:
-        settings = load_settings(".")
-        held, notes = load_permissions(settings, ".", attended=True)
-        print(f"mode: {held.mode}")
-        print("\n".join(str(rule) for rule in held.rules) or "no rules")
-        for note in notes:
-            print(f"note: {note}")
-    return 0
+def permissions(ctx: click.Context) -> int | None:
+    """Show the permission mode and the rules of this folder."""
+    if ctx.invoked_subcommand:
+        return None
+    from ..actions.explain_permission import print_permissions
+
+    return print_permissions()
 
 
 @permissions.command(context_settings=CONTEXT_SETTINGS)
@@ -34,77 +29,64 @@ def permissions(ctx: click.Context) -> int:
     metavar="NAME",
     help="A tool other than bash; COMMAND is then its file, agent or address.",
 )
-@click.option("-C", "cwd", default=".", metavar="DIR", help="In this folder.")
+@folder_option("In this folder.")
 @click.option(
     "--allowed-tools",
     "--allowedTools",
     multiple=True,
     metavar="RULES",
-    help="As if these were given.",
+    help="Assume that this flag is given.",
 )
 @click.option(
     "--disallowed-tools",
     "--disallowedTools",
     multiple=True,
     metavar="RULES",
-    help="As if these were given.",
+    help="Assume that this flag is given.",
 )
-@click.option("--permission-mode", type=click.Choice(MODES), help="As if in this mode.")
-@click.option("--headless", is_flag=True, help="As if nobody could be asked.")
-@click.option("--json", "as_json", is_flag=True, help="As JSON.")
+@click.option("--permission-mode", type=click.Choice(MODES), help="Assume this mode.")
+@click.option("--headless", is_flag=True, help="Assume that no user can be asked.")
+@json_option
 def explain(command: str, tool: str, cwd: str, headless: bool, as_json: bool, **flags: Any) -> int:
-    """Say what would become of a call, part by part, and which rule decides."""
+    """Explain whether a command would be allowed, and by which rule."""
     from ..actions.explain_permission import explain_call
 
-    settings = load_settings(cwd, **join_tool_flags(flags))
-    held, _ = load_permissions(settings, cwd, attended=not headless)
-    return explain_call(held, command, tool=tool, cwd=cwd, as_json=as_json)
+    return explain_call(
+        command, tool=tool, cwd=cwd, can_ask=not headless, as_json=as_json, flags=flags
+    )
 
 
 @click.group(context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
 @click.pass_context
-def trust(ctx: click.Context) -> int:
+def trust(ctx: click.Context) -> int | None:
     """List the folders whose files are trusted; add or remove one."""
-    if ctx.invoked_subcommand is None:
-        from ...permissions.trust import load_trusted
-
-        print("\n".join(load_trusted(load_settings(".").home)) or "no folder is trusted")
-    return 0
+    return None if ctx.invoked_subcommand else ctx.invoke(list_)
 
 
 @trust.command(name="list", context_settings=CONTEXT_SETTINGS)
 def list_() -> int:
-    """List them."""
-    from ...permissions.trust import load_trusted
+    """List the trusted folders (the default)."""
+    from ..actions.trust_folders import print_trusted
 
-    print("\n".join(load_trusted(load_settings(".").home)) or "no folder is trusted")
-    return 0
+    return print_trusted()
 
 
 @trust.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("folder", default=".")
 def add(folder: str) -> int:
     """Trust a folder and all below it: its agent files get the rights they ask for."""
-    from ...permissions import trust
+    from ..actions.trust_folders import add_trusted
 
-    print(f"trusted: {trust.trust_folder(load_settings('.').home, folder)}")
-    return 0
+    return add_trusted(folder)
 
 
 @trust.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("folder", default=".")
 def remove(folder: str) -> int:
-    """Trust a folder no longer."""
-    from ...permissions import trust
+    """Stop trusting a folder."""
+    from ..actions.trust_folders import remove_trusted
 
-    if not trust.untrust_folder(load_settings(".").home, folder):
-        raise UsageError(
-            "this folder is not in the list",
-            where=os.path.realpath(folder),
-            remedy="mudroom trust lists them.",
-        )
-    print(f"no longer trusted: {os.path.realpath(folder)}")
-    return 0
+    return remove_trusted(folder)
 
 
 COMMANDS: dict[str, click.Command] = {"permissions": permissions, "trust": trust}

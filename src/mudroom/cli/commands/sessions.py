@@ -1,82 +1,101 @@
-"""Commands for sessions that were recorded: finish, name, delete, export, check, repair."""
+"""Commands for recorded sessions: list, show, resume, rename, delete, export, replay, repair."""
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 import click
 
-from ...errors import UsageError
-from ..actions.load_settings import CONTEXT_SETTINGS, load_settings
+from ._options import (
+    CONTEXT_SETTINGS,
+    folder_option,
+    format_option,
+    json_option,
+    no_color_option,
+    quiet_option,
+    verbose_option,
+)
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@json_option
+@click.option(
+    "-n",
+    "--limit",
+    type=click.IntRange(1),
+    default=20,
+    show_default=True,
+    help="Maximum number of sessions.",
+)
+def runs(as_json: bool, limit: int) -> int:
+    """List recorded sessions, newest first."""
+    from ..actions.list_sessions import print_sessions
+
+    return print_sessions(as_json=as_json, limit=limit)
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.argument("session", metavar="RUN")
+@click.option(
+    "--run",
+    "run_id",
+    metavar="ID",
+    help="Show the transcript of this child run (id as in the tree).",
+)
+@no_color_option
+def show(session: str, run_id: str | None, no_color: bool) -> int:
+    """Show a recorded session: its run tree, ledger and transcript.
+
+    RUN is an id from `mudroom runs`, the beginning of one, or "last".
+    """
+    from ..actions.list_sessions import print_session
+
+    return print_session(session, run_id, no_color=no_color)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", required=False, metavar="[ID]")
-@click.option("--last", is_flag=True, help="The last session of this folder; so without an ID.")
-@click.option("-C", "cwd", default=".", metavar="DIR", help="Whose last session.")
-@click.option(
-    "-o",
-    "--output-format",
-    type=click.Choice(["text", "json", "stream-json"]),
-    help="What stdout carries.",
-)
-@click.option(
-    "--verbose", is_flag=True, help="On stderr a line for every call, where there is no live tree."
-)
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
-@click.option("--no-color", is_flag=True, help="No colours.")
-def resume(
-    session: str | None,
-    last: bool,
-    cwd: str,
-    verbose: bool,
-    quiet: bool,
-    no_color: bool,
-    **flags: Any,
-) -> int:
-    """Finish a run that was interrupted, and print its answer as -p would.
+@click.option("--last", is_flag=True, help="The last session of this folder (the default).")
+@folder_option("Folder of the session.")
+@format_option
+@verbose_option
+@quiet_option
+@no_color_option
+def resume(session: str | None, last: bool, **flags: Any) -> int:
+    """Finish an interrupted run, and print its answer as -p does.
 
-    If it came to its end before, the answer it gave is printed again.
+    If no run was interrupted, the last answer is printed again.
     """
-    if session and last:
-        raise UsageError("--last is a session, and so is " + session, remedy="Name one of them.")
-    from ..actions.session_maintenance import finish_session
+    from ..actions.session_maintenance import resume_session
 
-    settings = load_settings(cwd, color="never" if no_color else None, **flags)
-    return asyncio.run(
-        finish_session(settings, session or "last", cwd=cwd, verbose=verbose, quiet=quiet)
-    )
+    return resume_session(session, last=last, **flags)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", metavar="ID")
 @click.argument("name")
 def rename(session: str, name: str) -> int:
-    """Give a session a name, to go on with it by (--resume NAME); "" takes it away."""
-    from ...journals.sqlite.session_names import rename_session
-    from ..actions.select_session import find_session
+    """Give a session a name for --resume; an empty NAME ("") removes it."""
+    from ..actions.session_maintenance import rename_session
 
-    home = load_settings(".").home
-    rename_session(home, find_session(home, ".", session or "last"), name)
-    return 0
+    return rename_session(session, name)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("sessions", nargs=-1, required=True, metavar="ID...")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def delete(sessions: tuple[str, ...], yes: bool) -> int:
-    """Delete sessions for good: their records and their long outputs."""
+    """Delete sessions: their journals and their saved long outputs."""
     from ..actions.session_maintenance import delete_sessions
 
-    return delete_sessions(load_settings(".").home, sessions, yes=yes)
+    return delete_sessions(sessions, yes=yes)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", required=False, default="last", metavar="[ID]")
 @click.option(
     "--format",
-    "form",
+    "export_format",
     type=click.Choice(["jsonl", "md", "html", "fixture"]),
     default="jsonl",
     show_default=True,
@@ -94,87 +113,84 @@ def delete(sessions: tuple[str, ...], yes: bool) -> int:
     "target",
     default="-",
     metavar="DIR|FILE",
-    help="Where to; a folder for jsonl. Default: here, or stdout.",
+    help="Target; a folder for jsonl. Default: this folder, or stdout.",
 )
-def export(session: str, form: str, html: str | None, target: str) -> int:
-    """Write a session for elsewhere, without its secrets.
+def export(session: str, export_format: str, html: str | None, target: str) -> int:
+    """Export a session (secrets removed).
 
     \b
-    jsonl    one file for each agent, as viewers of other terminal agents read them
-    md       a page to read
-    html     the viewer's page with the session in it, which needs no server
-    fixture  what mudroom.testing.load_replay_model gives to a test
+    jsonl    one file per agent, as viewers of other terminal agents read them
+    md       a page in Markdown
+    html     the viewer's page with the session in it; needs no server
+    fixture  for mudroom.testing.load_replay_model in tests
 
-    ID is an id from `mudroom runs`, the beginning of one, or a name; by default the last of this folder.
+    ID is an id from `mudroom runs`, the beginning of one, or a name; the default is the last
+    session of this folder.
     """
-    home = load_settings(".").home
-    if html is not None or form == "html":
+    if html is not None or export_format == "html":
         from ..actions.serve_viewer import export_html
 
-        return export_html(home, session, html or target)
-    from ..actions.export import export_session as written
+        return export_html(session, html or target)
+    from ..actions.export import export_session
 
-    return written(home, session, form, target)
+    return export_session(session, export_format, target)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("file", metavar="FILE")
 @click.argument("session", required=False, default="last", metavar="[ID]")
 def record(file: str, session: str) -> int:
-    """Write a session to FILE as a fixture for tests, without its secrets.
+    """Write a session to FILE as a fixture for tests (secrets removed).
 
-    There mudroom.testing.load_replay_model("FILE") is the model: it gives the recorded answers, offline. Short for export --format fixture.
+    In a test, mudroom.testing.load_replay_model("FILE") is a model that gives the recorded answers
+    offline. Short for export --format fixture.
     """
-    from ..actions.export import export_session as written
+    from ..actions.export import export_session
 
-    return written(load_settings(".").home, session, "fixture", file)
+    return export_session(session, "fixture", file)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", metavar="ID")
-@click.option("-q", "--quiet", is_flag=True, help="Nothing on stderr but errors.")
+@quiet_option
 def replay(session: str, quiet: bool) -> int:
-    """Run a session again from its record, with no model and no effect.
+    """Replay a recorded session without calling the model or running tools.
 
-    Every event must come out as it is recorded; the first that does not is shown, and the exit code is 1. To play recorded answers
-    against live tools: --model replay:ID.
+    Each event must be equal to the recorded one; the first difference is shown and the exit
+    code is 1. To use recorded answers with live tools: --model replay:ID.
     """
     from ..actions.session_maintenance import replay_session
 
-    return asyncio.run(replay_session(load_settings(".").home, session, quiet=quiet))
+    return replay_session(session, quiet=quiet)
 
 
 @click.group(context_settings=CONTEXT_SETTINGS)
 def journal() -> None:
-    """Check the record of a session, or repair it."""
+    """Check the journal of a session, or repair it."""
 
 
 @journal.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", metavar="ID")
 def check(session: str) -> int:
-    """Read a whole record; 1 if a part of it is damaged."""
+    """Read a whole journal; exit code 1 if it is damaged."""
     from ..actions.session_maintenance import check_journal
 
-    return check_journal(load_settings(".").home, session)
+    return check_journal(session)
 
 
 @journal.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", metavar="ID")
-@click.option(
-    "-C",
-    "cwd",
-    default=".",
-    metavar="DIR",
-    help="The session's folder, should its record not say any more.",
-)
+@folder_option("Folder of the session, if the journal no longer names it.")
 def repair(session: str, cwd: str) -> int:
-    """Put all that can be read of a damaged record into a new one; the damaged one is kept beside it."""
+    """Recover a damaged session into a new file; the damaged file is kept."""
     from ..actions.session_maintenance import repair_journal
 
-    return repair_journal(load_settings(cwd).home, session, cwd=cwd)
+    return repair_journal(session, cwd=cwd)
 
 
 COMMANDS: dict[str, click.Command] = {
+    "runs": runs,
+    "show": show,
     "resume": resume,
     "rename": rename,
     "delete": delete,

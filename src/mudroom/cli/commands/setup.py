@@ -1,19 +1,32 @@
-"""Commands of a first hour: shell completion, settings, a first AGENTS.md."""
+"""Commands of the first hour: providers, checks, shell completion, settings, a first AGENTS.md."""
 
 from __future__ import annotations
 
-import os
-
 import click
 
-from ...errors import UnknownName, UsageError
-from ..actions.load_settings import CONTEXT_SETTINGS, complete_folders, load_settings
-
-SHELLS = ("bash", "zsh", "fish")
+from ._options import CONTEXT_SETTINGS, folder_option, json_option
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
-@click.argument("shell", type=click.Choice(SHELLS))
+@json_option
+def models(as_json: bool) -> int:
+    """List providers, and which have a key or an address set."""
+    from ..actions.doctor import print_providers
+
+    return print_providers(as_json=as_json)
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@json_option
+def doctor(as_json: bool) -> int:
+    """Check what mudroom needs on this machine, and say how to fix what is missing."""
+    from ..actions.doctor import print_checks
+
+    return print_checks(as_json=as_json)
+
+
+@click.command(context_settings=CONTEXT_SETTINGS)
+@click.argument("shell", type=click.Choice(("bash", "zsh", "fish")))
 def completion(shell: str) -> int:
     """Print the completion script of a shell.
 
@@ -22,30 +35,24 @@ def completion(shell: str) -> int:
     zsh:  eval "$(mudroom completion zsh)"            in ~/.zshrc
     fish: mudroom completion fish > ~/.config/fish/completions/mudroom.fish
     """
-    from .shell_completion import completion_script
+    from ..actions.shell_completion import print_script
 
-    print(completion_script(shell), end="")
-    return 0
+    return print_script(shell)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
-@click.option(
-    "-C", "cwd", default=".", metavar="DIR", shell_complete=complete_folders, help="In this folder."
-)
+@folder_option("Write into this folder.")
 def init(cwd: str) -> int:
-    """Write an AGENTS.md and a sample agent; what is there stays."""
-    from ..actions.init_project import write_starter_files
+    """Create AGENTS.md and a sample agent; existing files are kept."""
+    from ..actions.init_project import init_project
 
-    load_settings(cwd)
-    for line in write_starter_files(cwd):
-        print(line)
-    return 0
+    return init_project(cwd)
 
 
 @click.group(context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
 @click.pass_context
 def config(ctx: click.Context) -> int | None:
-    """Say what is set and where, or set it in your own file."""
+    """Show settings and where they come from, or change your user config."""
     return None if ctx.invoked_subcommand else ctx.invoke(get, name=None)
 
 
@@ -53,49 +60,33 @@ def config(ctx: click.Context) -> int | None:
 @click.argument("name", required=False)
 def get(name: str | None) -> int:
     """Print a setting, or all of them, each with its origin."""
-    from ...config import SETTING_NAMES
+    from ..actions.edit_settings import print_settings
 
-    settings, wanted = load_settings("."), name.replace("-", "_") if name else ""
-    if wanted and wanted not in SETTING_NAMES:
-        raise UnknownName("setting", name or "", SETTING_NAMES)
-    for key in [wanted] if wanted else SETTING_NAMES:
-        value = getattr(settings, key)
-        shown = (
-            "(none)"
-            if value in (None, "")
-            else str(value).lower()
-            if isinstance(value, bool)
-            else str(value)
-        )
-        print(f"{key:<16} {shown:<24} {settings.origin(key)}")
-    return 0
+    return print_settings(name)
 
 
 @config.command("set", context_settings=CONTEXT_SETTINGS)
 @click.argument("name")
 @click.argument("value")
 def set_(name: str, value: str) -> int:
-    """Set something in your own file; an empty VALUE takes it away."""
-    from ...config import find_user_file, write_setting
+    """Set a value in your user config; an empty VALUE removes it."""
+    from ..actions.edit_settings import change_setting
 
-    path = find_user_file(os.environ)
-    try:
-        write_setting(path, name, value)
-    except OSError as error:
-        raise UsageError(
-            f"the settings cannot be written: {error.strerror}", where=str(path)
-        ) from None
-    print(path)
-    return 0
+    return change_setting(name, value)
 
 
 @config.command(context_settings=CONTEXT_SETTINGS)
 def path() -> int:
-    """Print where your own file of settings is."""
-    from ...config import find_user_file
+    """Print the path of your user config."""
+    from ..actions.edit_settings import print_user_file
 
-    print(find_user_file(os.environ))
-    return 0
+    return print_user_file()
 
 
-COMMANDS: dict[str, click.Command] = {"completion": completion, "config": config, "init": init}
+COMMANDS: dict[str, click.Command] = {
+    "models": models,
+    "doctor": doctor,
+    "completion": completion,
+    "config": config,
+    "init": init,
+}

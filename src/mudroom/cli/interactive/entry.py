@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..._version import __version__
 from ...config import Settings
@@ -16,6 +16,16 @@ if TYPE_CHECKING:
 
 MIN_COLUMNS_FOR_HINT = 60
 """Columns from which the first line contains a hint."""
+
+
+def run_prompt_ui(settings: Settings, **options: Any) -> int:
+    """Run the prompt until the user leaves and return the exit code. Arguments as for `start_prompt`."""
+    from .typeahead import hold_input
+
+    with hold_input(settings.screen != "plain" and supports_cursor(sys.stdin)) as early:
+        import asyncio  # slow to import: keys typed meanwhile are held
+
+        return asyncio.run(start_prompt(settings, early=early, **options))
 
 
 async def start_prompt(

@@ -1,0 +1,55 @@
+"""`mudroom config`: print settings with their origin, and change the user's file."""
+
+from __future__ import annotations
+
+import os
+
+from ... import config
+from ...errors import UnknownName, UsageError
+from .load_settings import load_settings
+
+
+def print_settings(name: str | None) -> int:
+    """Print one setting, or all of them, each with its origin, and return the exit code.
+
+    Raises UnknownName.
+    """
+    settings = load_settings(".")
+    names = config.SETTING_NAMES
+    if name:
+        names = (name.replace("-", "_"),)
+        if names[0] not in config.SETTING_NAMES:
+            raise UnknownName("setting", name, config.SETTING_NAMES)
+    for setting in names:
+        value = _format_value(getattr(settings, setting))
+        print(f"{setting:<16} {value:<24} {settings.origin(setting)}")
+    return 0
+
+
+def _format_value(value: object) -> str:
+    if value is None or value == "":
+        return "(none)"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def change_setting(name: str, value: str) -> int:
+    """Set a value in the user's file and print the file's path; return the exit code.
+
+    Arguments:
+        value: "" removes the setting.
+    """
+    path = config.find_user_file(os.environ)
+    try:
+        config.write_setting(path, name, value)
+    except OSError as error:
+        raise UsageError(
+            f"the settings cannot be written: {error.strerror}", where=str(path)
+        ) from None
+    print(path)
+    return 0
+
+
+def print_user_file() -> int:
+    """Print the path of the user's file and return the exit code."""
+    print(config.find_user_file(os.environ))
+    return 0

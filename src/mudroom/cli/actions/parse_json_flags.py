@@ -1,0 +1,66 @@
+"""Flags that take JSON: --agents and --json-schema."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from ... import agent_files
+from ..._core.agents import Agent
+from ...agent_files import Severity
+from ...errors import UsageError
+
+_AGENTS_FLAG = "--agents"
+_SCHEMA_FLAG = "--json-schema"
+
+
+def parse_inline_agents(text: str) -> list[Agent]:
+    """Return the agents of `--agents`: a JSON object of name -> keys as in agent files.
+
+    Raises UsageError.
+    """
+    agents: list[Agent] = []
+    for name, keys in _parse_json_object(text, _AGENTS_FLAG).items():
+        if not isinstance(keys, dict):
+            raise UsageError(
+                f"the value of {name} is not an object of keys",
+                where=_AGENTS_FLAG,
+                remedy='Write {"name": {"description": …, "prompt": …}}.',
+            )
+        keys = cast("dict[str, Any]", keys)
+        agent, draft = agent_files.parse_agent_keys(keys, name, _AGENTS_FLAG)
+        if agent is None:
+            errors = [
+                finding.text
+                for finding in draft.diagnostics.items
+                if finding.severity is Severity.ERROR
+            ]
+            reason = errors[0] if errors else draft.unused_reason
+            raise UsageError(f"agent {name}: {reason}", where=_AGENTS_FLAG)
+        agents.append(agent)
+    return agents
+
+
+def load_json_schema(text: str) -> dict[str, Any]:
+    """Return the JSON Schema of `--json-schema`, given as JSON or as the name of a JSON file.
+
+    Raises UsageError.
+    """
+    if text.lstrip().startswith("{"):
+        return _parse_json_object(text, _SCHEMA_FLAG)
+    try:
+        with open(text, encoding="utf-8") as file:
+            return _parse_json_object(file.read(), text)
+    except (OSError, UnicodeDecodeError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"cannot be read: {reason}", where=f"{_SCHEMA_FLAG} {text}") from None
+
+
+def _parse_json_object(text: str, where: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UsageError(f"not JSON: {error}", where=where) from None
+    if not isinstance(value, dict):
+        raise UsageError("expected a JSON object", where=where)
+    return cast("dict[str, Any]", value)

@@ -1,0 +1,40 @@
+"""Click settings and options that several commands share."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
+"""Context settings of every command."""
+
+OUTPUT_FORMATS = ("text", "json", "stream-json")
+
+
+def complete_folders(_: click.Context, __: click.Parameter, typed: str) -> list[CompletionItem]:
+    """Tell the shell to complete this option with folders."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(typed, type="dir")]
+
+
+def folder_option(help_text: str) -> Any:
+    """Return the option -C with this help text."""
+    return click.option(
+        "-C", "cwd", default=".", metavar="DIR", shell_complete=complete_folders, help=help_text
+    )
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+quiet_option = click.option("-q", "--quiet", is_flag=True, help="Print errors only.")
+verbose_option = click.option(
+    "--verbose", is_flag=True, help="Log every tool call to stderr when the live view is off."
+)
+no_color_option = click.option("--no-color", is_flag=True, help="No colours (or set NO_COLOR).")
+format_option = click.option(
+    "-o", "--output-format", type=click.Choice(OUTPUT_FORMATS), help="Output format."
+)

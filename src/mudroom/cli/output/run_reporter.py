@@ -1,0 +1,180 @@
+"""Everything the user sees of a one-shot run: its events and its report, on stdout and stderr."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from shutil import get_terminal_size
+
+import msgspec
+
+from ..._core.agents import Mode, Reason, Report
+from ..._core.events import AnyEvent, StoredEvent, TurnFailed
+from ...config import Settings
+from ...pricing import calculate_cost
+from ...projections.ledger import LedgerBuilder, describe_ledger
+from ...session import Session
+from .answer_stream import AnswerStream
+from .markdown import render_markdown
+from .progress import ProgressScreen, discard_stdout, print_notice, should_color
+from .report import encode_answer, explain_failure
+from .sandbox_notice import describe_sandbox
+from .stream_json import StreamJson, encode_line
+
+EXIT_TRY_LATER = 75
+"""Exit code if the provider is unreachable or overloaded: try again later (EX_TEMPFAIL)."""
+
+
+class StandardOutput:
+    """Writer to stdout until stdout fails.
+
+    Arguments:
+        on_closed: called once when stdout takes no more data.
+    """
+
+    def __init__(self, on_closed: Callable[[], object] = bool) -> None:
+        self._on_closed = on_closed
+        self._is_open = True
+        self.error = ""
+
+    def write(self, data: bytes) -> None:
+        """Write and flush. A closed pipe is not an error; `error` describes any other failure."""
+        if not self._is_open:
+            return
+        try:
+            sys.stdout.buffer.write(data)
+            sys.stdout.buffer.flush()
+        except OSError as error:
+            self._is_open = False
+            if not isinstance(error, BrokenPipeError):
+                self.error = str(error.strerror)
+            discard_stdout()
+            self._on_closed()
+
+
+class ExitCodeRule:
+    """Exit code of a run, from its events and its report."""
+
+    def __init__(self) -> None:
+        self._is_transient = False
+        """The last failure of the root run may pass by itself."""
+
+    def apply(self, event: AnyEvent) -> None:
+        """Take in the next event."""
+        if isinstance(event, TurnFailed) and "." not in event.run:
+            self._is_transient = event.transient
+
+    def exit_code(self, report: Report, signals: list[int]) -> int:
+        """Return the exit code. `signals`: numbers of the signals that came during the run."""
+        if signals:
+            return 128 + signals[0]
+        if report.reason is Reason.ERROR and self._is_transient:
+            return EXIT_TRY_LATER
+        return 0 if report.ok else 1
+
+
+class RunReporter:
+    """Output of one run: events and report.
+
+    Arguments:
+        session: the open session. mode: its permission mode.
+        verbose: a line on stderr for each tool call if there is no live tree.
+        quiet: only errors on stderr. as_json: print the outputs of the report as JSON.
+
+    On a terminal, a text answer is rendered while it streams. Otherwise the answer is written
+    unchanged when the run has ended.
+    """
+
+    def __init__(
+        self,
+        session: Session,
+        settings: Settings,
+        *,
+        mode: Mode,
+        verbose: bool,
+        quiet: bool,
+        as_json: bool = False,
+    ) -> None:
+        self._format = settings.output_format
+        self._quiet = quiet
+        self._as_json = as_json
+        self._ledger = LedgerBuilder()
+        self._exit_code_rule = ExitCodeRule()
+        streams_json = self._format == "stream-json"
+        self._output = StandardOutput(session.cancel if streams_json else bool)
+        plain = settings.screen == "plain" or (streams_json and sys.stdout.isatty())
+        self.screen = ProgressScreen(settings.color, verbose=verbose, quiet=quiet, plain=plain)
+        self._answer: AnswerStream | None = None
+        if self._format == "text" and not as_json and sys.stdout.isatty():
+            self._stream_answer(should_color(sys.stdout, settings.color))
+        self._lines = StreamJson(
+            session=session.id,
+            cwd=session.cwd,
+            model=session.model,
+            tools=session.tools,
+            agents=[agent.name for agent in session.agents],
+            cost=calculate_cost,
+            sandbox=session.sandbox.tier,
+            mode=mode,
+        )
+        notices = list(session.notices)
+        if verbose or session.sandbox.tier != "full":
+            notices.insert(0, describe_sandbox(session, network=settings.allow_net))
+        self.screen.print_notices(filter(None, notices))
+        if streams_json:
+            self._output.write(encode_line(self._lines.init_line()))
+        session.watch(self._apply)
+
+    def add_past_events(self, events: Iterable[StoredEvent]) -> None:
+        """Count the events of an earlier process, without printing a line for each."""
+        for event in events:
+            self._ledger.apply(event)
+            self.screen.apply_past(event)
+            if self._format != "text":
+                list(self._lines.event_lines(event))
+
+    def print_report(self, report: Report, signals: list[int]) -> int:
+        """Print the report and return the exit code.
+
+        Arguments:
+            signals: numbers of the signals that came during the run.
+        """
+        ledger = self._ledger.ledger
+        if self._format != "text":
+            result = self._lines.result_line(report, msgspec.to_builtins(ledger))
+            self._output.write(encode_line(result))
+        elif not self._answer:
+            self._output.write(encode_answer(report, as_json=self._as_json))
+        if failure := explain_failure(report):
+            print_notice(failure)
+        if ledger.children and not self._quiet:
+            print_notice(describe_ledger(ledger), prefix="")
+        if self._output.error:
+            print_notice(f"stdout cannot be written: {self._output.error}")
+        exit_code = self._exit_code_rule.exit_code(report, signals)
+        return exit_code or int(bool(self._output.error))
+
+    def _stream_answer(self, color: bool) -> None:
+        """Render the answer on the terminal while it streams."""
+
+        def write(markdown: str) -> None:
+            columns = get_terminal_size().columns
+            data = render_markdown(markdown, columns=columns, color=color).encode(
+                "utf-8", "replace"
+            )
+            self.screen.print_answer(lambda: self._output.write(data))
+
+        answer = AnswerStream(write, lambda: write("(the answer was cut off here)"))
+        self._answer = answer
+        self.screen.show_pending(lambda: answer.pending)
+
+    def _apply(self, event: AnyEvent) -> None:
+        self._ledger.apply(event)
+        self._exit_code_rule.apply(event)
+        self.screen.apply(event)
+        if self._answer:
+            self._answer.apply(event)
+        if self._format != "text":
+            for line in self._lines.event_lines(event):
+                if self._format == "stream-json":
+                    self._output.write(encode_line(line))

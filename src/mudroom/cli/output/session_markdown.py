@@ -1,0 +1,68 @@
+"""A recorded session as a page in Markdown."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+
+from ..._core.events import SessionOpened, StoredEvent
+from ..._core.messages import (
+    AssistantMessage,
+    Message,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+)
+from ...projections.run_tree import RunTree, RunView
+from ...projections.safe_text import sanitize, sanitize_line
+from ...projections.transcript import build_transcript
+from .tree_lines import describe_outcome, format_figures
+
+_MAX_HEADING_LEVEL = 6
+
+
+def render_session_markdown(events: Sequence[StoredEvent]) -> Iterator[str]:
+    """Yield the page: each run with its messages, its child runs below it."""
+    tree = RunTree()
+    events_by_run: dict[str, list[StoredEvent]] = {}
+    for event in events:
+        tree.apply(event)
+        events_by_run.setdefault(event.run, []).append(event)
+    opened = next((event for event in events if isinstance(event, SessionOpened)), None)
+    if opened:
+        place = f"In `{sanitize(opened.cwd)}`, with mudroom {opened.version}."
+        yield f"# Session {opened.session}\n\n{place}\n"
+    for run in tree.walk():
+        yield from _run(run, build_transcript(events_by_run[run.run_id], run.run_id))
+
+
+def _run(run: RunView, messages: Iterable[Message]) -> Iterator[str]:
+    level = min(_MAX_HEADING_LEVEL, 2 + run.depth)
+    title = sanitize_line(run.title, 80)
+    outcome = sanitize(describe_outcome(run)) or "unfinished"
+    yield f"\n{'#' * level} Run {run.run_id} · {sanitize_line(run.agent)} · {title}\n\n"
+    yield f"*{sanitize_line(run.model)}: {outcome} ({', '.join(format_figures(run, None))})*\n"
+    for message in messages:
+        yield from _message(message)
+
+
+def _message(message: Message) -> Iterator[str]:
+    is_answer = isinstance(message, AssistantMessage)
+    yield "\n**Answer**\n" if is_answer else "\n**Input**\n"
+    for block in message.content:
+        if isinstance(block, ToolCallBlock):
+            arguments = block.malformed or json.dumps(block.arguments, ensure_ascii=False, indent=1)
+            yield f"\nCall of `{sanitize_line(block.name)}`:\n{_fence(arguments, 'json')}"
+        elif isinstance(block, ToolResultBlock):
+            label = "Failed" if block.error else "Result of"
+            yield f"\n{label} `{sanitize_line(block.name)}`:\n{_fence(block.text)}"
+        elif isinstance(block, TextBlock):
+            yield f"\n{sanitize(block.text)}\n" if is_answer else _fence(block.text)
+
+
+def _fence(text: str, language: str = "") -> str:
+    """Return the text as a code block with a fence longer than any row of backticks in it."""
+    longest = max((len(ticks) for ticks in re.findall("`+", text)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"\n{fence}{language}\n{sanitize(text).rstrip()}\n{fence}\n"
