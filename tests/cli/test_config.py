@@ -1,4 +1,4 @@
-"""Settings: every source, its rank, its origin, and what is said about a wrong one."""
+"""Settings: each source, its priority, its origin, and the errors for wrong values."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ def env(tmp_path: Path) -> dict[str, str]:
     return {"XDG_CONFIG_HOME": str(tmp_path / "etc"), "MUDROOM_HOME": str(tmp_path / "home")}
 
 
-def user_file(tmp_path: Path, text: str) -> Path:
+def write_user_file(tmp_path: Path, text: str) -> Path:
     path = tmp_path / "etc" / "mudroom" / "config.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
@@ -37,10 +37,10 @@ def test_defaults_need_no_file(tmp_path: Path, env: dict[str, str]) -> None:
     assert settings.origin("model") == "default"
 
 
-def test_each_source_outranks_the_one_below_and_says_where_it_is(
+def test_each_source_overrides_the_one_before_and_is_named_as_origin(
     tmp_path: Path, env: dict[str, str]
 ) -> None:
-    path = user_file(tmp_path, '# mine\nmodel = "openai:a"\nmax-children = 20\n')
+    path = write_user_file(tmp_path, '# mine\nmodel = "openai:a"\nmax-children = 20\n')
     settings = load(tmp_path, env)
     assert (settings.model, settings.origin("model")) == ("openai:a", f"{path}:2")
     (tmp_path / ".mudroom.toml").write_text("max_children = 5\n")
@@ -59,8 +59,8 @@ def test_each_source_outranks_the_one_below_and_says_where_it_is(
     assert (settings.model, settings.origin("model"), settings.max_turns) == ("c", "flag", None)
 
 
-def test_a_project_only_narrows(tmp_path: Path, env: dict[str, str]) -> None:
-    user_file(tmp_path, "max_children = 4\n")
+def test_a_project_file_only_lowers_limits(tmp_path: Path, env: dict[str, str]) -> None:
+    write_user_file(tmp_path, "max_children = 4\n")
     project = tmp_path / ".mudroom.toml"
     project.write_text("max_children = 500\nmax_turns = 9\nchild_turns = 99\n")
     settings = load(tmp_path, env)
@@ -71,7 +71,7 @@ def test_a_project_only_narrows(tmp_path: Path, env: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "says"),
+    ("text", "message"),
     [
         ('modle = "x"\n', r"unknown setting 'modle' .*config\.toml:1.* Did you mean model"),
         ("\nmax_turns = 0\n", r"max_turns must be a whole number from 1, not 0 .*config\.toml:2"),
@@ -81,45 +81,45 @@ def test_a_project_only_narrows(tmp_path: Path, env: dict[str, str]) -> None:
         ("model = \n", "not TOML: .*line 1"),
     ],
 )
-def test_a_wrong_file_is_named_with_line_key_and_nearest(
-    tmp_path: Path, env: dict[str, str], text: str, says: str
+def test_a_wrong_setting_is_reported_with_line_key_and_nearest_name(
+    tmp_path: Path, env: dict[str, str], text: str, message: str
 ) -> None:
-    user_file(tmp_path, text)
-    with pytest.raises(UsageError, match=says):
+    write_user_file(tmp_path, text)
+    with pytest.raises(UsageError, match=message):
         load(tmp_path, env)
 
 
-def test_a_file_that_is_not_text_is_named(tmp_path: Path, env: dict[str, str]) -> None:
-    user_file(tmp_path, "").write_bytes(b"model = '\xff'")
+def test_a_file_that_is_not_utf8_is_named(tmp_path: Path, env: dict[str, str]) -> None:
+    write_user_file(tmp_path, "").write_bytes(b"model = '\xff'")
     with pytest.raises(UsageError, match=r"it is not UTF-8 .*config\.toml"):
         load(tmp_path, env)
 
 
-def test_a_wrong_variable_is_named(tmp_path: Path, env: dict[str, str]) -> None:
+def test_a_wrong_environment_variable_is_named(tmp_path: Path, env: dict[str, str]) -> None:
     with pytest.raises(
         UsageError, match=r"max_children must be .* not 'many' \(\$MUDROOM_MAX_CHILDREN\)"
     ):
         load(tmp_path, env | {"MUDROOM_MAX_CHILDREN": "many"})
 
 
-def test_colour_follows_the_customs(tmp_path: Path, env: dict[str, str]) -> None:
+def test_color_follows_no_color_and_force_color(tmp_path: Path, env: dict[str, str]) -> None:
     assert load(tmp_path, env).color == "auto"
     assert load(tmp_path, env | {"NO_COLOR": "1", "FORCE_COLOR": "1"}).color == "never"
     assert load(tmp_path, env | {"NO_COLOR": "", "FORCE_COLOR": "1"}).color == "always"
     assert load(tmp_path, env | {"CLICOLOR_FORCE": "0"}).color == "auto"
 
 
-def test_home_is_where_the_variables_say() -> None:
+def test_home_comes_from_the_environment() -> None:
     assert config.find_home({"MUDROOM_HOME": "/x/y"}) == "/x/y"
     assert config.find_home({"XDG_STATE_HOME": "/s"}) == "/s/mudroom"
     assert config.find_home({"HOME": "/h"}).endswith("mudroom")
     assert config.find_home({}).endswith("mudroom")
 
 
-def test_limits_of_minutes_tokens_and_money_are_settings_that_a_project_may_lower(
+def test_a_project_file_may_lower_minutes_tokens_and_money(
     tmp_path: Path, env: dict[str, str]
 ) -> None:
-    user_file(tmp_path, "max_minutes = 2.5\nmax_budget_usd = 3\nretention_days = 30\n")
+    write_user_file(tmp_path, "max_minutes = 2.5\nmax_budget_usd = 3\nretention_days = 30\n")
     (tmp_path / ".mudroom.toml").write_text(
         "max_minutes = 9\nmax_budget_usd = 0.5\nmax_tokens = 1000\n"
     )
@@ -142,17 +142,13 @@ def test_limits_of_minutes_tokens_and_money_are_settings_that_a_project_may_lowe
         "max_minutes = inf",
     ],
 )
-def test_a_limit_that_is_no_number_above_0_is_told(
-    tmp_path: Path, env: dict[str, str], text: str
-) -> None:
-    user_file(tmp_path, text + "\n")
+def test_a_limit_must_be_a_number_above_0(tmp_path: Path, env: dict[str, str], text: str) -> None:
+    write_user_file(tmp_path, text + "\n")
     with pytest.raises(UsageError, match=r"a number above 0"):
         load(tmp_path, env)
 
 
-def test_a_project_does_not_say_how_long_sessions_are_kept(
-    tmp_path: Path, env: dict[str, str]
-) -> None:
+def test_a_project_file_cannot_set_retention(tmp_path: Path, env: dict[str, str]) -> None:
     (tmp_path / ".mudroom.toml").write_text("retention_days = 1\n")
     with pytest.raises(UsageError, match=r"may not set 'retention_days'"):
         load(tmp_path, env)

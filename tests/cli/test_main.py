@@ -1,4 +1,4 @@
-"""The command line's own words: flags, commands, and a clear line with exit code 2 for each wrong one."""
+"""Parsing of the command line: flags, commands, help, and one line for each error."""
 
 import subprocess
 import sys
@@ -11,7 +11,7 @@ from mudroom.cli.main import _message_and_code, run
 from mudroom.errors import JournalError, ModelUnavailable
 
 
-def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     assert run(arguments) == 2
     out, err = capsys.readouterr()
     assert out == "" and "Traceback" not in err and len(err.splitlines()) == 1
@@ -19,7 +19,7 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         (["--modle", "x"], "--model"),
         (["-p", "x", "--outputformat", "json"], "--output-format"),
@@ -33,20 +33,20 @@ def refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
         (["help", "shw"], "Did you mean show?"),
         (["show"], "Missing argument 'RUN'"),
         (["runs", "--jsn"], "--json"),
-        (["-p", "one", "two"], "one prompt is enough, but there are 2: one | two"),
+        (["-p", "one", "two"], "expected one prompt, but there are 2: one | two"),
         (["-p", ""], "the prompt is empty"),
         (["-p", " \t"], "the prompt is empty"),
         (["-C", "/no/such/folder", "-p", "x"], "no such directory (/no/such/folder)"),
         (["-C", __file__, "-p", "x"], "not a directory"),
     ],
 )
-def test_a_wrong_word_is_answered_with_the_right_one(
-    arguments: list[str], says: str, capsys: pytest.CaptureFixture[str]
+def test_wrong_usage_names_the_error_and_the_nearest_name(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert says in refused(arguments, capsys)
+    assert message in run_refused(arguments, capsys)
 
 
-def test_the_help_names_every_flag_and_command(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_lists_every_flag_and_command(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in (["--help"], ["help"]):
         assert run(arguments) == 0
         out = capsys.readouterr().out
@@ -62,21 +62,22 @@ def test_the_help_names_every_flag_and_command(capsys: pytest.CaptureFixture[str
 
 
 @pytest.mark.parametrize("flag", ["--version", "-V", "-v"])
-def test_the_version_is_one_line(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_version_flag_prints_one_line(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([flag]) == 0
     assert capsys.readouterr().out == f"mudroom {__version__}\n"
 
 
-def test_asking_the_version_imports_nothing_slow() -> None:
+def test_version_flag_imports_nothing_slow() -> None:
     script = (
         "import sys; sys.argv = ['mudroom', '--version']\n"
         "from mudroom.cli.main import main; main()\n"
-        "print({'aiohttp', 'rich', 'prompt_toolkit', 'sqlite3', 'click', 'asyncio', 'msgspec'} & set(sys.modules))"
+        "slow = {'aiohttp', 'rich', 'prompt_toolkit', 'sqlite3', 'click', 'asyncio', 'msgspec'}\n"
+        "print(slow & set(sys.modules))"
     )
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert done.stdout == f"mudroom {__version__}\nset()\n"
+    assert process.stdout == f"mudroom {__version__}\nset()\n"
 
 
 @pytest.mark.parametrize(
@@ -84,7 +85,8 @@ def test_asking_the_version_imports_nothing_slow() -> None:
     [
         (
             ZeroDivisionError("x"),
-            "ZeroDivisionError: x. This is a fault of mudroom's; MUDROOM_DEBUG=1 shows where it arose.",
+            "ZeroDivisionError: x. This is a bug in mudroom."
+            " Run it again with MUDROOM_DEBUG=1 for a traceback.",
             1,
         ),
         (ModelUnavailable("overloaded", remedy="Try later."), "overloaded. Try later.", 75),
@@ -93,5 +95,5 @@ def test_asking_the_version_imports_nothing_slow() -> None:
         (BrokenPipeError(), "", 0),
     ],
 )
-def test_every_error_is_one_line_and_a_code(error: Exception, text: str, code: int) -> None:
+def test_errors_become_one_line_and_an_exit_code(error: Exception, text: str, code: int) -> None:
     assert _message_and_code(error) == (text, code)

@@ -1,4 +1,4 @@
-"""The first hour: completion in a real bash, settings with their origin, a first AGENTS.md, the manual page."""
+"""Completion in real shells, changes of settings, a first AGENTS.md, the manual page."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import pty
 import re
 import select
+import shlex
 import shutil
 import stat
 import struct
@@ -21,13 +22,14 @@ from mudroom.cli.commands.man_page import render_man_page
 from mudroom.cli.actions.init_project import write_starter_files
 from mudroom.cli.commands.root import COMMANDS, root_command
 from mudroom.cli.main import run
+from mudroom.cli.output.man_page import render_man_page
 from mudroom.config import load_settings, write_setting
 from mudroom.errors import UsageError
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Path:
-    """A folder with a program `mudroom` in it."""
+    """Return a folder with a program `mudroom` in it."""
     path = tmp_path / "bin" / "mudroom"
     path.parent.mkdir()
     path.write_text(f'#!/bin/sh\nexec {sys.executable} -m mudroom "$@"\n')
@@ -44,20 +46,24 @@ def program(tmp_path: Path) -> Path:
         (["mudroom", "--sandbox", "f"], ["full", "file"]),
         (["mudroom", "--max-t"], ["--max-turns", "--max-tokens"]),
         (["mudroom", "completion", ""], ["bash", "zsh", "fish"]),
-        (["mudroom", "say two words", "ru"], ["runs"]),
+        (["mudroom", "'say two words'", "ru"], ["runs"]),
     ],
 )
 def test_completion_in_a_real_bash(program: Path, words: list[str], offered: list[str]) -> None:
-    typed = " ".join(f"'{word}'" for word in words)
-    asked = f'COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _mudroom_completion mudroom; printf "%s\\n" "${{COMPREPLY[@]}}"'
-    done = subprocess.run(
-        ["bash", "--norc", "-c", f'eval "$(mudroom completion bash)"; {asked}'],
+    typed = " ".join(shlex.quote(word) for word in words)
+    script = (
+        'eval "$(mudroom completion bash)"; '
+        f"COMP_WORDS=({typed}); COMP_CWORD={len(words) - 1}; _mudroom_completion mudroom; "
+        'printf "%s\\n" "${COMPREPLY[@]}"'
+    )
+    process = subprocess.run(
+        ["bash", "--norc", "-c", script],
         env={"PATH": f"{program}:{os.environ['PATH']}", "HOME": str(program)},
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stdout.split() == offered
+    assert process.stdout.split() == offered
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="fish is not installed")
@@ -73,17 +79,18 @@ def test_completion_in_a_real_bash(program: Path, words: list[str], offered: lis
     ],
 )
 def test_completion_in_a_real_fish(program: Path, line: str, offered: list[str]) -> None:
-    asked = f'mudroom completion fish | source; complete -C "{line.format(folder=program.parent)}"'
+    typed = line.format(folder=program.parent)
+    script = f'mudroom completion fish | source; complete -C "{typed}"'
     env = {"PATH": f"{program}:{os.environ['PATH']}", "HOME": str(program)}
-    done = subprocess.run(
-        ["fish", "--no-config", "-c", asked], env=env, capture_output=True, text=True, check=True
+    process = subprocess.run(
+        ["fish", "--no-config", "-c", script], env=env, capture_output=True, text=True, check=True
     )
-    assert [row.split("\t")[0] for row in done.stdout.splitlines()] == [
+    assert [row.split("\t")[0] for row in process.stdout.splitlines()] == [
         word.format(folder=program.parent) for word in offered
     ]
     if "ru" in line:
-        assert "List recorded sessions, newest first" in done.stdout, (
-            "what is said of a word may have commas"
+        assert "List recorded sessions, newest first" in process.stdout, (
+            "a help text may contain commas"
         )
 
 
@@ -95,32 +102,34 @@ def test_completion_in_a_real_zsh(program: Path) -> None:
         os.execvpe("zsh", ["zsh", "-f", "-i"], env)
     try:
         fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 120, 0, 0))
-        asked(terminal, "PS1='> '; eval \"$(mudroom completion zsh)\"; echo rea''dy\n", "ready")
-        asked(terminal, "mudroom ag\tsh\t", "mudroom agents show")
-        asked(terminal, "\x15mudroom co\t", "Print the completion script of a shell")
-        asked(terminal, "\x15mudroom --max-tu\t", "--max-turns")
-        asked(terminal, "\x15mudroom 'say two words' ru\t", "runs")
-        asked(terminal, f"\x15mudroom -C {program.parent}/b\t", "/bin")
+        type_and_expect(
+            terminal, "PS1='> '; eval \"$(mudroom completion zsh)\"; echo rea''dy\n", "ready"
+        )
+        type_and_expect(terminal, "mudroom ag\tsh\t", "mudroom agents show")
+        type_and_expect(terminal, "\x15mudroom co\t", "Print the completion script of a shell")
+        type_and_expect(terminal, "\x15mudroom --max-tu\t", "--max-turns")
+        type_and_expect(terminal, "\x15mudroom 'say two words' ru\t", "runs")
+        type_and_expect(terminal, f"\x15mudroom -C {program.parent}/b\t", "/bin")
     finally:
         os.close(terminal)
         os.waitpid(pid, 0)
 
 
-def asked(terminal: int, keys: str, answer: str) -> None:
-    """Type keys; wait until an answer is on the screen, however it got there."""
+def type_and_expect(terminal: int, keys: str, answer: str) -> None:
+    """Type keys and wait until an answer is on the screen."""
     os.write(terminal, keys.encode())
     seen = ""
-    while answer not in screen(seen):
+    while answer not in visible_text(seen):
         assert select.select([terminal], [], [], 20)[0], f"{answer} did not come: {seen!r}"
         seen += os.read(terminal, 65536).decode("utf-8", "replace")
 
 
-def screen(seen: str) -> str:
-    """Written text without what moves the cursor or colours it, a character typed over itself once."""
+def visible_text(seen: str) -> str:
+    """Return the text without escape sequences and overtyped characters."""
     return re.sub(r".\x08", "", re.sub(r"\x1b\[[?0-9;]*[A-Za-z]|[\r\x07]", "", seen))
 
 
-def test_settings_are_put_and_taken_away_and_the_rest_stays(tmp_path: Path) -> None:
+def test_settings_are_set_and_removed_and_other_lines_stay(tmp_path: Path) -> None:
     path = tmp_path / "mudroom" / "config.toml"
     write_setting(path, "model", 'we"ird\\:ü')
     write_setting(path, "max-turns", "5")
@@ -139,7 +148,7 @@ def test_settings_are_put_and_taken_away_and_the_rest_stays(tmp_path: Path) -> N
     ("name", "value"),
     [("max_turns", "many"), ("colour", "never"), ("color", "blue"), ("allow_net", "perhaps")],
 )
-def test_a_wrong_setting_is_refused_and_the_file_stays(
+def test_a_wrong_setting_is_refused_and_the_file_is_unchanged(
     tmp_path: Path, name: str, value: str
 ) -> None:
     path = tmp_path / "config.toml"
@@ -151,21 +160,21 @@ def test_a_wrong_setting_is_refused_and_the_file_stays(
     ] == ["config.toml"]
 
 
-def test_init_writes_what_agents_can_use_and_never_overwrites(tmp_path: Path) -> None:
+def test_init_writes_usable_files_and_never_overwrites(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("mine")
     assert list(write_starter_files(str(tmp_path))) == [
-        "AGENTS.md is there already; it stays as it is.",
+        "AGENTS.md exists already; it was not changed.",
         ".agents/agents/reviewer.md written.",
     ]
     assert (tmp_path / "AGENTS.md").read_text() == "mine"
     from mudroom.agent_files import load_agent_files
 
-    found = load_agent_files(str(tmp_path), home="")
-    assert [agent.name for agent in found.agents] == ["reviewer"] and not found.diagnostics
-    assert all("stays" in line for line in write_starter_files(str(tmp_path)))
+    loaded = load_agent_files(str(tmp_path), home="")
+    assert [agent.name for agent in loaded.agents] == ["reviewer"] and not loaded.diagnostics
+    assert all("not changed" in line for line in write_starter_files(str(tmp_path)))
 
 
-def test_the_manual_page_has_every_command_and_flag() -> None:
+def test_the_manual_page_lists_every_command_and_flag() -> None:
     text = render_man_page(root_command, COMMANDS)
     for name in COMMANDS:
         assert f"\\fB{name}\\fR" in text
@@ -173,18 +182,18 @@ def test_the_manual_page_has_every_command_and_flag() -> None:
 
 
 @pytest.mark.skipif(shutil.which("groff") is None, reason="groff is not installed")
-def test_the_manual_page_is_clean_roff() -> None:
-    done = subprocess.run(
+def test_the_manual_page_is_valid_roff() -> None:
+    process = subprocess.run(
         ["groff", "-man", "-ww", "-Tutf8"],
         input=render_man_page(root_command, COMMANDS),
         capture_output=True,
         text=True,
         check=True,
     )
-    assert done.stderr == "" and "NAME" in done.stdout
+    assert process.stderr == "" and "NAME" in process.stdout
 
 
-def test_the_short_help_fits_on_a_screen_and_says_nothing_that_is_not_so(
+def test_the_short_help_fits_on_a_screen_and_names_only_real_flags_and_commands(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert run(["-h"]) == 0
@@ -203,7 +212,7 @@ def test_the_short_help_fits_on_a_screen_and_says_nothing_that_is_not_so(
     assert set(re.findall(r"(?<=  )-{1,2}[a-zA-Z][a-z-]*|(?<=, )--[a-z-]+", out)) <= flags
 
 
-def test_everything_is_behind_help_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_all_lists_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["--help-all"]) == 0
     out = capsys.readouterr().out
     assert (

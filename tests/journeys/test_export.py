@@ -1,4 +1,4 @@
-"""A recorded session leaves the house: independent readers open it, tests replay it, and no secret goes along."""
+"""Exports: independent readers open them, tests replay them, and they have no secrets."""
 
 import json
 import os
@@ -21,36 +21,40 @@ SECRET = "sk-ant-" + "a1B2" * 12
 
 READER = """
 import json, sys
-from claude_agent_sdk import get_session_messages, get_subagent_messages, list_sessions, list_subagents
+from claude_agent_sdk import get_session_messages, get_subagent_messages
+from claude_agent_sdk import list_sessions, list_subagents
 session = sys.argv[1]
 print(json.dumps({
     "sessions": [[s.session_id, s.first_prompt] for s in list_sessions(directory=sys.argv[2])],
     "main": [[m.type, m.message["content"]] for m in get_session_messages(session)],
     "children": {
-        child: [[m.type, m.message["content"], m.parent_tool_use_id] for m in get_subagent_messages(session, child)]
+        child: [
+            [m.type, m.message["content"], m.parent_tool_use_id]
+            for m in get_subagent_messages(session, child)
+        ]
         for child in list_subagents(session)
     },
 }))
 """
 
 
-def delegating(asked: ServerRequest) -> ServerAnswer:
-    if "task" in asked.tools:
+def answer_as_family(request: ServerRequest) -> ServerAnswer:
+    if "task" in request.tools:
         tasks = [
             ToolCallBlock(
                 f"toolu_{n}", "task", {"prompt": f"CHILD {n}", "description": f"look {n}"}
             )
             for n in (1, 2)
         ]
-        return f"end {asked.turn}" if asked.turn % 2 else tasks
+        return f"end {request.turn}" if request.turn % 2 else tasks
     return (
         f"seen {SECRET}"
-        if asked.turn
+        if request.turn
         else [ToolCallBlock("r", "read", {"file_path": "f0.txt", "limit": 1})]
     )
 
 
-def _read_elsewhere(words: list[str], environ: dict[str, str]) -> str:
+def _read_with_sdk(words: list[str], environ: dict[str, str]) -> str:
     return subprocess.run(
         [sys.executable, "-c", READER, *words],
         env=environ,
@@ -60,8 +64,8 @@ def _read_elsewhere(words: list[str], environ: dict[str, str]) -> str:
     ).stdout
 
 
-async def _recorded(mudroom: Mudroom, *prompts: str) -> str:
-    async with ModelServer(delegating) as server:
+async def _record_session(mudroom: Mudroom, *prompts: str) -> str:
+    async with ModelServer(answer_as_family) as server:
         for n, prompt in enumerate(prompts):
             assert (
                 await mudroom(*(["-c"] if n else []), "-p", prompt, *MODEL, url=server.url)
@@ -69,28 +73,26 @@ async def _recorded(mudroom: Mudroom, *prompts: str) -> str:
     return json.loads((await mudroom("runs", "--json")).out)[0]["id"]
 
 
-async def test_an_independent_reader_opens_the_transcripts(
-    mudroom: Mudroom, tmp_path: Path
-) -> None:
-    session = await _recorded(mudroom, "first", "second")
+async def test_the_claude_agent_sdk_reads_the_transcripts(mudroom: Mudroom, tmp_path: Path) -> None:
+    session = await _record_session(mudroom, "first", "second")
     done = await mudroom("export", session[:8], "-o", str(tmp_path / "claude" / "projects"))
     assert done.code == 0 and "4 child runs" in done.err and not done.out
     environ = {**os.environ, "CLAUDE_CONFIG_DIR": str(tmp_path / "claude")}
-    out = _read_elsewhere([session, str(mudroom.project)], environ)
-    found = json.loads(out)
-    assert found["sessions"] == [[session, "first"]]
-    assert [kind for kind, _ in found["main"]] == [
+    out = _read_with_sdk([session, str(mudroom.project)], environ)
+    seen = json.loads(out)
+    assert seen["sessions"] == [[session, "first"]]
+    assert [kind for kind, _ in seen["main"]] == [
         "user",
         "assistant",
         "user",
         "user",
         "assistant",
     ] * 2
-    assert found["main"][0][1] == "first" and found["main"][-1][1] == [
+    assert seen["main"][0][1] == "first" and seen["main"][-1][1] == [
         {"type": "text", "text": "end 3"}
     ]
-    assert sorted(found["children"]) == ["1.1.1", "1.1.2", "2.1.1", "2.1.2"]
-    kinds, contents, parents = zip(*found["children"]["1.1.2"], strict=True)
+    assert sorted(seen["children"]) == ["1.1.1", "1.1.2", "2.1.1", "2.1.2"]
+    kinds, contents, parents = zip(*seen["children"]["1.1.2"], strict=True)
     assert kinds == ("user", "assistant", "user", "assistant") and contents[0] == "CHILD 2"
     assert set(parents) == {"toolu_2"} and "MUD-0" in contents[2][0]["content"]
     (meta,) = tmp_path.glob("claude/projects/*/*/subagents/agent-1.1.2.meta.json")
@@ -103,8 +105,8 @@ async def test_an_independent_reader_opens_the_transcripts(
     assert meta.stat().st_mode & 0o077 == 0 and SECRET not in out
 
 
-async def test_the_same_record_gives_the_same_transcripts(mudroom: Mudroom, tmp_path: Path) -> None:
-    session = await _recorded(mudroom, "first")
+async def test_exporting_twice_gives_the_same_transcripts(mudroom: Mudroom, tmp_path: Path) -> None:
+    session = await _record_session(mudroom, "first")
     for name in ("a", "b"):
         assert (await mudroom("export", session, "-o", str(tmp_path / name))).code == 0
     first, second = (
@@ -113,8 +115,8 @@ async def test_the_same_record_gives_the_same_transcripts(mudroom: Mudroom, tmp_
     assert first == second and len(first) == 5
 
 
-async def test_markdown_is_a_page_to_read(mudroom: Mudroom) -> None:
-    session = await _recorded(mudroom, "第一个问题")
+async def test_markdown_export_shows_all_runs(mudroom: Mudroom) -> None:
+    session = await _record_session(mudroom, "第一个问题")
     page = (await mudroom("export", "--format", "md")).out
     assert page.startswith(f"# Session {session}\n") and page.count("## Run ") == 3
     assert all(
@@ -131,8 +133,8 @@ async def test_markdown_is_a_page_to_read(mudroom: Mudroom) -> None:
     assert SECRET not in page and "\x1b" not in page
 
 
-async def test_a_fixture_runs_an_agent_offline(mudroom: Mudroom, tmp_path: Path) -> None:
-    await _recorded(mudroom, "first")
+async def test_a_fixture_replays_the_run_offline(mudroom: Mudroom, tmp_path: Path) -> None:
+    await _record_session(mudroom, "first")
     fixture = tmp_path / "fixture.jsonl"
     assert (await mudroom("record", str(fixture))).code == 0
     assert fixture.read_text() == (await mudroom("export", "--format", "fixture")).out
@@ -147,7 +149,7 @@ async def test_a_fixture_runs_an_agent_offline(mudroom: Mudroom, tmp_path: Path)
     assert (report.reason, report.text) == (Reason.GOAL, "end 1")
 
 
-def test_no_text_of_an_event_goes_out_as_it_is() -> None:
+def test_every_text_of_an_event_is_redacted() -> None:
     call = ToolCallStarted(
         at=0, run="1", call=ToolCallBlock("c", "bash", {SECRET: [{"deep": f"echo {SECRET}"}]})
     )

@@ -1,4 +1,4 @@
-"""The record itself, by the real command line: checked, repaired, read-only; and the list a person chooses from."""
+"""Journals: check, repair, read-only disks, and the list of sessions to resume."""
 
 import json
 import os
@@ -14,60 +14,62 @@ from .conftest import Mudroom
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
 
-async def _asked(mudroom: Mudroom, *prompts: str) -> Path:
-    async with ModelServer(lambda asked: f"answer {asked.turn}") as server:
+async def _run_prompts(mudroom: Mudroom, *prompts: str) -> Path:
+    async with ModelServer(lambda request: f"answer {request.turn}") as server:
         for prompt in prompts:
             assert (await mudroom("-p", prompt, *MODEL, url=server.url)).code == 0
     session = json.loads((await mudroom("runs", "--json")).out)[0]["id"]
     return Path(mudroom.home, "sessions", f"{session}.db")
 
 
-async def test_s6_damage_stops_loudly_and_repair_lets_the_session_go_on(mudroom: Mudroom) -> None:
-    record = await _asked(mudroom, "first")
-    assert (await mudroom("journal", "check", record.stem)).out.endswith("all as written\n")
-    connection = sqlite3.connect(record)
+async def test_s6_damage_is_an_error_and_a_repaired_session_continues(mudroom: Mudroom) -> None:
+    journal = await _run_prompts(mudroom, "first")
+    assert (await mudroom("journal", "check", journal.stem)).out.endswith("all intact\n")
+    connection = sqlite3.connect(journal)
     connection.execute("UPDATE events SET body = X'00' WHERE seq = 3")
     connection.commit()
     connection.close()
     shown = await mudroom("show", "last")
     assert shown.code == 1 and "record 3 is damaged" in shown.err and "journal repair" in shown.err
     assert "record 3 is damaged" in (await mudroom("runs")).out
-    checked = await mudroom("journal", "check", record.stem[:8])
+    checked = await mudroom("journal", "check", journal.stem[:8])
     assert checked.code == 1 and "lost: 3" in checked.out
-    repaired = await mudroom("journal", "repair", record.stem[:8])
-    assert repaired.code == 0 and "lost: 3" in repaired.out and f"{record}.damaged" in repaired.out
-    assert "nothing to repair" in (await mudroom("journal", "repair", record.stem)).out
-    async with ModelServer(lambda asked: "and on") as server:
+    repaired = await mudroom("journal", "repair", journal.stem[:8])
+    assert repaired.code == 0 and "lost: 3" in repaired.out and f"{journal}.damaged" in repaired.out
+    assert "nothing to repair" in (await mudroom("journal", "repair", journal.stem)).out
+    async with ModelServer(lambda request: "and on") as server:
         assert (await mudroom("-c", "-p", "next", *MODEL, url=server.url)).out == "and on\n"
     assert "first" in (await mudroom("show", "last")).out
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
-async def test_a_session_on_a_read_only_disk_is_read_and_not_gone_on_with(mudroom: Mudroom) -> None:
-    record = await _asked(mudroom, "first")
-    record.chmod(0o400)
-    record.parent.chmod(0o500)
+async def test_a_session_on_a_read_only_disk_can_be_read_but_not_continued(
+    mudroom: Mudroom,
+) -> None:
+    journal = await _run_prompts(mudroom, "first")
+    journal.chmod(0o400)
+    journal.parent.chmod(0o500)
     try:
         assert (await mudroom("show", "last")).code == 0
         assert (await mudroom("resume")).out == "answer 0\n"
         refused = await mudroom("-c", "-p", "x", *MODEL)
         assert refused.code == 1 and "MUDROOM_HOME" in refused.err
     finally:
-        record.parent.chmod(0o700)
+        journal.parent.chmod(0o700)
 
 
-async def test_a_bare_resume_asks_which_session(mudroom: Mudroom) -> None:
-    await _asked(mudroom, "the older one", "the newer one")
+async def test_resume_without_id_asks_for_a_session(mudroom: Mudroom) -> None:
+    await _run_prompts(mudroom, "the older one", "the newer one")
     async with (
-        ModelServer(lambda asked: f"went on after {asked.turn}") as server,
+        ModelServer(lambda request: f"continued after {request.turn}") as server,
         mudroom.at_terminal("-p", "next", *MODEL, "--resume", url=server.url) as terminal,
     ):
         await terminal.expect("1  ")
         await terminal.expect("the newer one")
         await terminal.expect("the older one")
-        await terminal.expect("Which one?")
+        await terminal.expect("Which session?")
         terminal.type("2\n")
-        await terminal.expect("went on after 1")
+        await terminal.expect("continued after 1")
         assert await terminal.end() == 0
     listed = {
         item["prompt"]: item["prompts"]
@@ -76,15 +78,15 @@ async def test_a_bare_resume_asks_which_session(mudroom: Mudroom) -> None:
     assert listed == {"the older one": 2, "the newer one": 1}
 
 
-async def test_a_prompt_to_type_at_goes_on_with_a_session(mudroom: Mudroom) -> None:
-    await _asked(mudroom, "the older one")
+async def test_the_prompt_continues_a_session(mudroom: Mudroom) -> None:
+    await _run_prompts(mudroom, "the older one")
     async with (
-        ModelServer(lambda asked: f"went on after {asked.turn}") as server,
+        ModelServer(lambda request: f"continued after {request.turn}") as server,
         mudroom.at_terminal("--continue", *MODEL, url=server.url) as terminal,
     ):
         at = await terminal.expect("mudroom >>", since=await terminal.expect("the older one"))
         terminal.type("next\r")
         await terminal.expect(
-            "mudroom >>", since=await terminal.expect("went on after 1", since=at)
+            "mudroom >>", since=await terminal.expect("continued after 1", since=at)
         )
     assert [item["prompts"] for item in json.loads((await mudroom("runs", "--json")).out)] == [2]

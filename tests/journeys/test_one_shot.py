@@ -13,9 +13,9 @@ from .conftest import Mudroom
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
 
-def family(asked: ServerRequest) -> ServerAnswer:
+def answer_as_family(request: ServerRequest) -> ServerAnswer:
     """A parent with three children, each reading one file and answering with one word."""
-    if "task" in asked.tools:
+    if "task" in request.tools:
         tasks = [
             ToolCallBlock(
                 f"t{n}",
@@ -24,17 +24,17 @@ def family(asked: ServerRequest) -> ServerAnswer:
             )
             for n in range(3)
         ]
-        return "all done" if asked.turn else tasks
-    n = next(n for n in range(3) if f"CHILD {n}" in asked.body.decode())
+        return "all done" if request.turn else tasks
+    n = next(n for n in range(3) if f"CHILD {n}" in request.body.decode())
     return (
         f"REPORT-{n}"
-        if asked.turn
+        if request.turn
         else [ToolCallBlock(f"r{n}", "read", {"file_path": f"f{n}.txt"})]
     )
 
 
 async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(mudroom: Mudroom) -> None:
-    async with ModelServer(family) as server:
+    async with ModelServer(answer_as_family) as server:
         done = await mudroom("-p", "PARENT", *MODEL, url=server.url)
     assert (done.code, done.out) == (0, "all done\n")
     lines = done.err.splitlines()
@@ -47,14 +47,14 @@ async def test_the_answer_goes_to_stdout_and_everything_else_to_stderr(mudroom: 
     )
 
 
-async def test_quiet_says_nothing_beside_the_answer(mudroom: Mudroom) -> None:
-    async with ModelServer(family) as server:
+async def test_quiet_prints_only_the_answer(mudroom: Mudroom) -> None:
+    async with ModelServer(answer_as_family) as server:
         done = await mudroom("--print", "PARENT", "-q", *MODEL, url=server.url)
     assert done == (0, "all done\n", "")
 
 
-async def test_verbose_has_a_line_for_every_call(mudroom: Mudroom) -> None:
-    async with ModelServer(family) as server:
+async def test_verbose_prints_a_line_for_every_call(mudroom: Mudroom) -> None:
+    async with ModelServer(answer_as_family) as server:
         done = await mudroom("-p", "PARENT", "--verbose", *MODEL, url=server.url)
     assert (
         sum("read f" in line and line.startswith("[explore#") for line in done.err.splitlines())
@@ -62,8 +62,8 @@ async def test_verbose_has_a_line_for_every_call(mudroom: Mudroom) -> None:
     )
 
 
-async def test_json_is_one_object_that_scripts_can_read(mudroom: Mudroom) -> None:
-    async with ModelServer(family) as server:
+async def test_json_output_is_one_object(mudroom: Mudroom) -> None:
+    async with ModelServer(answer_as_family) as server:
         done = await mudroom("-p", "PARENT", "-o", "json", *MODEL, url=server.url)
     result = json.loads(done.out)
     assert (result["type"], result["subtype"], result["result"], result["is_error"]) == (
@@ -88,8 +88,8 @@ async def test_json_is_one_object_that_scripts_can_read(mudroom: Mudroom) -> Non
     )
 
 
-async def test_stream_json_is_read_by_a_client_that_is_not_ours(mudroom: Mudroom) -> None:
-    async with ModelServer(family) as server:
+async def test_stream_json_is_read_by_the_claude_agent_sdk(mudroom: Mudroom) -> None:
+    async with ModelServer(answer_as_family) as server:
         done = await mudroom(
             "-p", "PARENT", "--output-format", "stream-json", "--verbose", *MODEL, url=server.url
         )
@@ -107,17 +107,17 @@ async def test_stream_json_is_read_by_a_client_that_is_not_ours(mudroom: Mudroom
     assert sum(line.get("subtype") == "task_notification" for line in lines) == 3
 
 
-async def test_stdin_joins_the_prompt_or_is_it(mudroom: Mudroom) -> None:
-    async with ModelServer(lambda asked: "ok") as server:
+async def test_stdin_is_added_to_the_prompt_or_is_the_prompt(mudroom: Mudroom) -> None:
+    async with ModelServer(lambda request: "ok") as server:
         await mudroom("-p", "review", *MODEL, stdin=b"a\r\nb\r\n", url=server.url)
         await mudroom("-p", "-", *MODEL, stdin="从标准输入\r\n".encode(), url=server.url)
         await mudroom("-p", *MODEL, stdin=b"bare flag", url=server.url)
         await mudroom(*MODEL, stdin=b"no flag", url=server.url)
         await mudroom("-p", *MODEL, "--quiet", "flag first", url=server.url)
         await mudroom("word last", *MODEL, url=server.url)
-    prompts = [asked.messages[0]["content"] for asked in server.requests]
-    said = [prompt if isinstance(prompt, str) else prompt[0]["text"] for prompt in prompts]
-    assert said == [
+    prompts = [request.messages[0]["content"] for request in server.requests]
+    texts = [prompt if isinstance(prompt, str) else prompt[0]["text"] for prompt in prompts]
+    assert texts == [
         "review\n\n<stdin>\na\nb\n</stdin>",
         "从标准输入",
         "bare flag",
@@ -127,15 +127,15 @@ async def test_stdin_joins_the_prompt_or_is_it(mudroom: Mudroom) -> None:
     ]
 
 
-async def test_a_turn_limit_ends_with_its_reason_and_code_1(mudroom: Mudroom) -> None:
-    def answer(asked: ServerRequest) -> ServerAnswer:
+async def test_a_turn_limit_ends_the_run_with_its_reason_and_exit_code_1(mudroom: Mudroom) -> None:
+    def answer(request: ServerRequest) -> ServerAnswer:
         return (
             [
                 ToolCallBlock(
-                    f"r{asked.number}", "read", {"file_path": "f0.txt", "offset": asked.number}
+                    f"r{request.number}", "read", {"file_path": "f0.txt", "offset": request.number}
                 )
             ]
-            if asked.turn < 2
+            if request.turn < 2
             else "so far"
         )
 
@@ -154,23 +154,23 @@ async def test_a_turn_limit_ends_with_its_reason_and_code_1(mudroom: Mudroom) ->
     assert (text.code, text.out) == (1, "so far\n") and "MAX_TURNS" in text.err
 
 
-async def test_child_model_is_asked_for_children_only(mudroom: Mudroom) -> None:
-    async with ModelServer(family) as server:
+async def test_child_model_serves_only_child_runs(mudroom: Mudroom) -> None:
+    async with ModelServer(answer_as_family) as server:
         await mudroom(
             "-p", "PARENT", *MODEL, "--child-model", "anthropic:claude-haiku-4-5", url=server.url
         )
-    assert {("task" in asked.tools, asked.model) for asked in server.requests} == {
+    assert {("task" in request.tools, request.model) for request in server.requests} == {
         (True, "claude-sonnet-4-5"),
         (False, "claude-haiku-4-5"),
     }
 
 
-async def test_another_folder_is_worked_on_with_capital_c(mudroom: Mudroom) -> None:
+async def test_capital_c_selects_the_folder(mudroom: Mudroom) -> None:
     (mudroom.project / "sub").mkdir()
     (mudroom.project / "sub" / "here.txt").write_text("found me")
 
-    def answer(asked: ServerRequest) -> ServerAnswer:
-        return "ok" if asked.turn else [ToolCallBlock("r", "read", {"file_path": "here.txt"})]
+    def answer(request: ServerRequest) -> ServerAnswer:
+        return "ok" if request.turn else [ToolCallBlock("r", "read", {"file_path": "here.txt"})]
 
     async with ModelServer(answer) as server:
         await mudroom("-p", "x", "-C", "sub", *MODEL, url=server.url)

@@ -1,4 +1,4 @@
-"""What was recorded can be listed and shown; doctor and models say what there is, and never a key."""
+"""Recorded sessions are listed and shown; doctor and models print no key."""
 
 import json
 
@@ -10,24 +10,26 @@ from .conftest import Mudroom
 MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 
 
-def delegating(asked: ServerRequest) -> ServerAnswer:
-    if "task" in asked.tools:
+def answer_as_family(request: ServerRequest) -> ServerAnswer:
+    if "task" in request.tools:
         return (
             "the end"
-            if asked.turn
+            if request.turn
             else [
                 ToolCallBlock("t", "task", {"prompt": "CHILD look", "description": "look around"})
             ]
         )
     return (
-        "seen \x1b[31mred" if asked.turn else [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
+        "seen \x1b[31mred"
+        if request.turn
+        else [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
     )
 
 
 async def test_sessions_are_listed_newest_first_and_shown_by_id_prefix_or_last(
     mudroom: Mudroom,
 ) -> None:
-    async with ModelServer(delegating) as server:
+    async with ModelServer(answer_as_family) as server:
         await mudroom("-p", "first prompt", *MODEL, url=server.url)
         await mudroom("-p", "第二个问题", *MODEL, url=server.url)
     listed = json.loads((await mudroom("runs", "--json")).out)
@@ -49,11 +51,11 @@ async def test_sessions_are_listed_newest_first_and_shown_by_id_prefix_or_last(
     assert "CHILD look" in child.out and "line of mud" in child.out and "seen red" in child.out
 
 
-async def test_what_was_not_recorded_is_told(mudroom: Mudroom) -> None:
+async def test_unknown_sessions_and_runs_are_errors(mudroom: Mudroom) -> None:
     assert (await mudroom("runs")).out.startswith("No sessions are recorded")
     done = await mudroom("show", "last")
     assert done.code == 2 and "no session is recorded yet" in done.err
-    async with ModelServer(delegating) as server:
+    async with ModelServer(answer_as_family) as server:
         await mudroom("-p", "x", *MODEL, url=server.url)
     done = await mudroom("show", "zzzz")
     assert done.code == 2 and "unknown session 'zzzz'" in done.err
@@ -61,9 +63,9 @@ async def test_what_was_not_recorded_is_told(mudroom: Mudroom) -> None:
     assert done.code == 2 and "Did you mean 1.1.1" in done.err
 
 
-async def test_doctor_looks_at_everything_and_shows_no_key(mudroom: Mudroom) -> None:
+async def test_doctor_checks_everything_and_prints_no_key(mudroom: Mudroom) -> None:
     done = await mudroom("doctor", "--json")
-    found = {check["name"]: check for check in json.loads(done.out)["checks"]}
+    checks = {check["name"]: check for check in json.loads(done.out)["checks"]}
     assert {
         "mudroom",
         "python",
@@ -75,13 +77,13 @@ async def test_doctor_looks_at_everything_and_shows_no_key(mudroom: Mudroom) -> 
         "sandbox",
         "rg",
         "git",
-    } <= set(found)
+    } <= set(checks)
     assert done.code == 0 and "ANTHROPIC_API_KEY" in done.out and "sk-planted" not in done.out
     plain = await mudroom("doctor")
-    assert plain.code == 0 and all(name in plain.out for name in found)
+    assert plain.code == 0 and all(name in plain.out for name in checks)
 
 
-async def test_doctor_names_a_wrong_setting_and_a_home_that_cannot_be_written(
+async def test_doctor_reports_a_wrong_setting_and_a_home_that_cannot_be_written(
     mudroom: Mudroom,
 ) -> None:
     (mudroom.project / ".mudroom.toml").write_text('model = "x"\n')
@@ -90,7 +92,7 @@ async def test_doctor_names_a_wrong_setting_and_a_home_that_cannot_be_written(
     assert done.code == 1 and ".mudroom.toml:1" in done.out and "MUDROOM_HOME" in done.out
 
 
-async def test_models_lists_providers_with_what_was_found(mudroom: Mudroom) -> None:
+async def test_models_lists_providers_and_their_keys(mudroom: Mudroom) -> None:
     done = await mudroom("models", "--json")
     rows = {row["provider"]: row for row in json.loads(done.out)["providers"]}
     assert rows["anthropic"]["found"] and not rows["openai"]["found"] and rows["offline"]["found"]
@@ -99,7 +101,7 @@ async def test_models_lists_providers_with_what_was_found(mudroom: Mudroom) -> N
     assert plain.code == 0 and "OPENAI_API_KEY" in plain.out and "offline" in plain.out
 
 
-async def test_the_offline_model_is_the_default_without_a_key_and_says_so(mudroom: Mudroom) -> None:
+async def test_the_offline_model_is_the_default_without_a_key(mudroom: Mudroom) -> None:
     (mudroom.project / "pyproject.toml").write_text(
         '[project]\nname = "x"\n[dependency-groups]\ndev = ["pytest>=8"]\n'
     )

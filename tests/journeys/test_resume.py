@@ -1,11 +1,10 @@
-"""A session goes on through the real command line: after kill -9, in a fork, by name, and never in two processes at once."""
+"""Sessions continue after kill -9, as a fork, by name, and never in two processes."""
 
 import asyncio
 import json
 import os
 import signal
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +17,27 @@ MODEL = ("--model", "anthropic:claude-sonnet-4-5")
 JSON = ("-o", "json")
 
 
-class Story:
-    """A parent with three children that write and run commands; the third one's model hangs until `calm`."""
+class FamilyStory:
+    """Answers of a parent with three children that write files and run commands.
+
+    The model of the third child hangs while `hangs` is set. `turns`: requests by run and turn.
+    """
 
     def __init__(self) -> None:
-        self.stuck, self.calm, self.asked = asyncio.Event(), False, Counter[str]()
+        self.hangs = True
+        self.turns = Counter[str]()
 
-    def __call__(self, asked: ServerRequest) -> ServerAnswer:
-        if "task" in asked.tools:
-            self.asked[f"parent {asked.turn}"] += 1
+    def __call__(self, request: ServerRequest) -> ServerAnswer:
+        if "task" in request.tools:
+            self.turns[f"parent {request.turn}"] += 1
             children = [
                 ToolCallBlock(f"t{name}", "task", {"prompt": f"CHILD {name}", "description": name})
                 for name in "abc"
             ]
-            return "all three are done" if asked.turn else children
-        name = next(name for name in "abc" if f"CHILD {name}" in asked.body.decode())
-        self.asked[f"{name} {asked.turn}"] += 1
-        if asked.turn == 0:
+            return "all three are done" if request.turn else children
+        name = next(name for name in "abc" if f"CHILD {name}" in request.body.decode())
+        self.turns[f"{name} {request.turn}"] += 1
+        if request.turn == 0:
             return [
                 ToolCallBlock(
                     f"w{name}",
@@ -42,44 +45,45 @@ class Story:
                     {"file_path": f"{name}.txt", "content": f"made by {name}\n"},
                 )
             ]
-        if asked.turn == 1:
+        if request.turn == 1:
             return [ToolCallBlock(f"b{name}", "bash", {"command": f"echo {name} >> effects.txt"})]
-        if name == "c" and not self.calm:
-            if self.asked["a 2"] and self.asked["b 2"]:
-                self.stuck.set()
+        if name == "c" and self.hangs:
             return Fault(delay=60)
         return f"child {name} is done"
 
 
-async def _killed(mudroom: Mudroom, server: ModelServer, story: Story, *arguments: str) -> None:
+async def _run_and_kill(
+    mudroom: Mudroom, server: ModelServer, story: FamilyStory, *arguments: str
+) -> None:
     process = await mudroom.start("-p", "PARENT", *MODEL, *arguments, url=server.url)
     await asyncio.wait_for(
-        _until(lambda: bool(story.asked["c 2"] and story.asked["a 2"] and story.asked["b 2"])), 20
+        _wait_until(lambda: bool(story.turns["c 2"] and story.turns["a 2"] and story.turns["b 2"])),
+        20,
     )
     await asyncio.sleep(0.3)
     process.send_signal(signal.SIGKILL)
     await process.wait()
 
 
-async def _until(condition: Callable[[], bool]) -> None:
+async def _wait_until(condition: Any) -> None:
     for _ in range(1000):
         if condition():
             return
         await asyncio.sleep(0.02)
 
 
-async def _listed(mudroom: Mudroom) -> list[dict[str, Any]]:
+async def _list_sessions(mudroom: Mudroom) -> list[dict[str, Any]]:
     return json.loads((await mudroom("runs", "--json")).out)
 
 
-async def test_s1_to_s4_after_kill_9_resume_finishes_and_prints_as_p_would(
+async def test_s1_to_s4_resume_after_kill_9_finishes_the_run_and_prints_as_p_does(
     mudroom: Mudroom,
 ) -> None:
-    story = Story()
+    story = FamilyStory()
     async with ModelServer(story) as server:
-        await _killed(mudroom, server, story)
-        assert [item["state"] for item in await _listed(mudroom)] == ["interrupted"]
-        story.calm = True
+        await _run_and_kill(mudroom, server, story)
+        assert [item["state"] for item in await _list_sessions(mudroom)] == ["interrupted"]
+        story.hangs = False
         done = await mudroom("resume", *JSON, url=server.url)
     result = json.loads(done.out)
     assert (
@@ -87,13 +91,13 @@ async def test_s1_to_s4_after_kill_9_resume_finishes_and_prints_as_p_would(
         and result["result"] == "all three are done"
         and result["subtype"] == "success"
     )
-    assert story.asked.pop("c 2") == 2 and set(story.asked.values()) == {1}
+    assert story.turns.pop("c 2") == 2 and set(story.turns.values()) == {1}
     assert sorted((mudroom.project / "effects.txt").read_text().split()) == ["a", "b", "c"]
     assert sorted(report["text"] for report in result["reports"]) == [
         f"child {name} is done" for name in "abc"
     ]
     assert result["ledger"]["children"] == 3 and result["num_turns"] == 2
-    assert [item["state"] for item in await _listed(mudroom)] == ["finished"]
+    assert [item["state"] for item in await _list_sessions(mudroom)] == ["finished"]
     again = await mudroom("resume", "--last", *JSON)
     assert json.loads(again.out)["result"] == "all three are done" and "last answer" in again.err
     assert (await mudroom("resume")).out == "all three are done\n"
@@ -102,42 +106,42 @@ async def test_s1_to_s4_after_kill_9_resume_finishes_and_prints_as_p_would(
     assert (
         replayed.code == 0
         and replayed.out == "all three are done\n"
-        and "4 runs came out again" in replayed.err
+        and "Replay matched: 4 runs" in replayed.err
     )
     assert (mudroom.project / "effects.txt").read_text() == effects
 
 
-async def test_s9_limits_of_an_interrupted_run_go_on(mudroom: Mudroom) -> None:
-    story = Story()
+async def test_s9_limits_of_an_interrupted_run_still_hold(mudroom: Mudroom) -> None:
+    story = FamilyStory()
     async with ModelServer(story) as server:
-        await _killed(mudroom, server, story, "--max-turns", "1", "--max-budget-usd", "5")
-        story.calm = True
+        await _run_and_kill(mudroom, server, story, "--max-turns", "1", "--max-budget-usd", "5")
+        story.hangs = False
         done = await mudroom("-c", "-p", "NEXT", *JSON, url=server.url)
     assert done.code == 0 and json.loads(done.out)["num_turns"] == 1
     shown = (await mudroom("show", "last")).out
     assert "MAX_TURNS" in shown and "NEXT" in shown
 
 
-async def test_continue_finishes_first_and_then_takes_the_prompt(mudroom: Mudroom) -> None:
-    story = Story()
+async def test_continue_finishes_the_interrupted_run_before_the_prompt(mudroom: Mudroom) -> None:
+    story = FamilyStory()
     async with ModelServer(story) as server:
-        await _killed(mudroom, server, story, "--name", "big job")
-        story.calm = True
+        await _run_and_kill(mudroom, server, story, "--name", "big job")
+        story.hangs = False
         done = await mudroom("--resume", "big job", "-p", "NEXT", *MODEL, url=server.url)
         assert done.code == 0 and "interrupted" in done.err
         last = server.requests[-1].body.decode()
     assert "PARENT" in last and "all three are done" in last and "NEXT" in last
-    assert [(item["name"], item["prompts"], item["state"]) for item in await _listed(mudroom)] == [
-        ("big job", 2, "finished")
-    ]
+    assert [
+        (item["name"], item["prompts"], item["state"]) for item in await _list_sessions(mudroom)
+    ] == [("big job", 2, "finished")]
 
 
 async def test_s5_a_second_process_is_refused_with_pid_and_remedy(mudroom: Mudroom) -> None:
-    story = Story()
+    story = FamilyStory()
     async with ModelServer(story) as server:
         process = await mudroom.start("-p", "PARENT", *MODEL, url=server.url)
-        await asyncio.wait_for(_until(lambda: bool(story.asked["c 2"])), 20)
-        assert [item["state"] for item in await _listed(mudroom)] == ["live"]
+        await asyncio.wait_for(_wait_until(lambda: bool(story.turns["c 2"])), 20)
+        assert [item["state"] for item in await _list_sessions(mudroom)] == ["live"]
         for words in (("-c", "-p", "x"), ("resume",), ("delete", "last", "--yes")):
             done = await mudroom(*words, url=server.url)
             assert (
@@ -146,17 +150,19 @@ async def test_s5_a_second_process_is_refused_with_pid_and_remedy(mudroom: Mudro
                 and "--fork-session" in done.err
             )
         assert (await mudroom("rename", "last", "in use")).code == 0
-        story.calm = True
+        story.hangs = False
         forked = await mudroom("-c", "--fork-session", "-p", "PARENT", *MODEL, url=server.url)
         assert forked.code == 0 and forked.out == "all three are done\n"
         process.send_signal(signal.SIGKILL)
         await process.wait()
-    states = {item["name"]: (item["state"], item["prompts"]) for item in await _listed(mudroom)}
+    states = {
+        item["name"]: (item["state"], item["prompts"]) for item in await _list_sessions(mudroom)
+    }
     assert states == {"in use": ("interrupted", 1), "": ("finished", 1)}
 
 
-async def test_a_fork_leaves_the_original_as_it_is(mudroom: Mudroom) -> None:
-    async with ModelServer(lambda asked: f"answer {asked.turn}") as server:
+async def test_a_fork_does_not_change_the_original(mudroom: Mudroom) -> None:
+    async with ModelServer(lambda request: f"answer {request.turn}") as server:
         await mudroom("-p", "first", *MODEL, url=server.url)
         record = next(Path(mudroom.home, "sessions").glob("*.db"))
         before = record.read_bytes()
@@ -177,14 +183,14 @@ async def test_a_fork_leaves_the_original_as_it_is(mudroom: Mudroom) -> None:
             and json.loads(done.out)["result"] == "answer 1"
         )
     assert record.read_bytes() == before
-    assert {item["id"]: item["prompts"] for item in await _listed(mudroom)} == {
+    assert {item["id"]: item["prompts"] for item in await _list_sessions(mudroom)} == {
         chosen: 2,
         record.stem: 1,
     }
 
 
-async def test_a_session_goes_on_in_its_own_folder(mudroom: Mudroom, tmp_path: Path) -> None:
-    async with ModelServer(lambda asked: "ok") as server:
+async def test_a_session_continues_in_its_own_folder(mudroom: Mudroom, tmp_path: Path) -> None:
+    async with ModelServer(lambda request: "ok") as server:
         first = json.loads((await mudroom("-p", "x", *MODEL, *JSON, url=server.url)).out)
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
@@ -204,13 +210,13 @@ async def test_a_session_goes_on_in_its_own_folder(mudroom: Mudroom, tmp_path: P
         assert json.loads(done.out.splitlines()[0])["cwd"] == str(mudroom.project)
 
 
-async def test_wrong_words_about_sessions_are_told(mudroom: Mudroom) -> None:
+async def test_wrong_session_flags_are_errors(mudroom: Mudroom) -> None:
     for words, says in [
         (("-c", "-p", "x"), "no session of this folder"),
         (("-r", "nobody", "-p", "x"), "unknown session 'nobody'"),
         (("--fork-session", "-p", "x"), "--continue or --resume"),
         (("--session-id", "7", "-p", "x"), "must be a UUID"),
-        (("-r", "-p", "x"), "nobody can be asked"),
+        (("-r", "-p", "x"), "needs an ID"),
         (("--name", "abc", "-p", "x", "--model", "offline"), "looks like a session id"),
         (("resume",), "no session of this folder"),
         (("delete", "nobody"), "unknown session"),
@@ -220,8 +226,8 @@ async def test_wrong_words_about_sessions_are_told(mudroom: Mudroom) -> None:
         assert done.code == 2 and says in done.err, (words, done.err)
 
 
-async def test_sessions_are_renamed_and_deleted_and_go_in_time(mudroom: Mudroom) -> None:
-    async with ModelServer(lambda asked: "ok") as server:
+async def test_sessions_are_renamed_deleted_and_expire(mudroom: Mudroom) -> None:
+    async with ModelServer(lambda request: "ok") as server:
         for name in ("one", "two"):
             assert (
                 await mudroom("-p", name, "-n", f"the {name}", *MODEL, url=server.url)
@@ -230,10 +236,12 @@ async def test_sessions_are_renamed_and_deleted_and_go_in_time(mudroom: Mudroom)
         assert taken.code == 2 and "already" in taken.err
         assert (await mudroom("rename", "the one", "first")).code == 0
         assert "[first] one" in (await mudroom("runs")).out
-        unasked = await mudroom("delete", "first", stdin=b"")
-        assert unasked.code == 2 and "--yes" in unasked.err
+        unconfirmed = await mudroom("delete", "first", stdin=b"")
+        assert unconfirmed.code == 2 and "--yes" in unconfirmed.err
         assert (await mudroom("delete", "first", "the two", "--yes")).code == 0
-        assert await _listed(mudroom) == [] and not list(Path(mudroom.home, "sessions").iterdir())
+        assert await _list_sessions(mudroom) == [] and not list(
+            Path(mudroom.home, "sessions").iterdir()
+        )
         await mudroom("-p", "old", *MODEL, url=server.url)
         (record,) = Path(mudroom.home, "sessions").iterdir()
         os.utime(record, (1_000_000_000, 1_000_000_000))
@@ -241,20 +249,20 @@ async def test_sessions_are_renamed_and_deleted_and_go_in_time(mudroom: Mudroom)
         settings.parent.mkdir(parents=True)
         settings.write_text("retention_days = 30\n")
         done = await mudroom("-p", "new", *MODEL, url=server.url)
-        assert "1 session older than 30 days deleted" in done.err
-    assert [item["prompt"] for item in await _listed(mudroom)] == ["new"]
+        assert "deleted 1 session older than 30 days" in done.err
+    assert [item["prompt"] for item in await _list_sessions(mudroom)] == ["new"]
 
 
-async def test_limits_of_tokens_minutes_and_money_end_a_run_with_a_true_reason(
+async def test_limits_of_tokens_turns_and_money_end_a_run_with_the_right_reason(
     mudroom: Mudroom,
 ) -> None:
-    def busy(asked: ServerRequest) -> ServerAnswer:
+    def busy(request: ServerRequest) -> ServerAnswer:
         reading = [
             ToolCallBlock(
-                f"r{asked.turn}", "read", {"file_path": "f0.txt", "offset": asked.turn + 1}
+                f"r{request.turn}", "read", {"file_path": "f0.txt", "offset": request.turn + 1}
             )
         ]
-        return "this is what I have" if asked.turn > 5 else reading
+        return "this is what I have" if request.turn > 5 else reading
 
     async with ModelServer(busy) as server:
         for flags, reason, subtype in [

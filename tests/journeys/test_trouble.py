@@ -1,4 +1,4 @@
-"""Bad input and bad luck: a clear line with the remedy, the right exit code, nothing lost, never a traceback."""
+"""Bad input and failures: one line with the remedy, the right exit code, no traceback."""
 
 import asyncio
 import json
@@ -17,7 +17,7 @@ JSON = ("--output-format", "json")
 
 
 @pytest.mark.parametrize(
-    ("model", "says"),
+    ("model", "message"),
     [
         ("antropic:claude", "anthropic"),
         ("nonsense-model", "unknown"),
@@ -25,10 +25,10 @@ JSON = ("--output-format", "json")
     ],
 )
 async def test_an_unknown_model_or_a_missing_key_is_wrong_usage(
-    mudroom: Mudroom, model: str, says: str
+    mudroom: Mudroom, model: str, message: str
 ) -> None:
     done = await mudroom("-p", "x", "--model", model)
-    assert (done.code, done.out) == (2, "") and says in done.err
+    assert (done.code, done.out) == (2, "") and message in done.err
 
 
 async def test_stdin_that_is_not_utf8_or_too_large_is_wrong_usage(mudroom: Mudroom) -> None:
@@ -41,14 +41,15 @@ async def test_stdin_that_is_not_utf8_or_too_large_is_wrong_usage(mudroom: Mudro
 
 
 async def test_a_prompt_of_10_mb_reaches_the_model(mudroom: Mudroom) -> None:
-    async with ModelServer(lambda asked: "read it") as server:
+    async with ModelServer(lambda request: "read it") as server:
         done = await mudroom("-p", "-", *MODEL, stdin=b"x" * (10 * 1024 * 1024), url=server.url)
     assert (done.code, done.out) == (0, "read it\n")
 
 
-async def test_a_refused_key_is_an_error_without_the_key(mudroom: Mudroom) -> None:
-    body = b'{"type":"error","error":{"type":"authentication_error","message":"invalid x-api-key sk-planted-key"}}'
-    async with ModelServer(lambda asked: Fault(status=401, body=body)) as server:
+async def test_a_refused_key_is_an_error_that_does_not_print_it(mudroom: Mudroom) -> None:
+    error = {"type": "authentication_error", "message": "invalid x-api-key sk-planted-key"}
+    body = json.dumps({"type": "error", "error": error}).encode()
+    async with ModelServer(lambda request: Fault(status=401, body=body)) as server:
         done = await mudroom("-p", "x", *MODEL, url=server.url)
         assert (done.code, done.out, server.request_count) == (
             1,
@@ -64,7 +65,7 @@ async def test_a_refused_key_is_an_error_without_the_key(mudroom: Mudroom) -> No
     )
 
 
-async def test_an_endpoint_that_is_down_may_be_up_later(mudroom: Mudroom) -> None:
+async def test_an_endpoint_that_is_down_exits_with_75(mudroom: Mudroom) -> None:
     done = await mudroom("-p", "x", *MODEL, *JSON, url="http://127.0.0.1:1")
     assert done.code == 75 and "cannot reach" in done.err and "ANTHROPIC_BASE_URL" in done.err
     assert json.loads(done.out)["reason"] == "ERROR"
@@ -72,7 +73,7 @@ async def test_an_endpoint_that_is_down_may_be_up_later(mudroom: Mudroom) -> Non
 
 async def test_an_endpoint_that_answers_html_is_an_error(mudroom: Mudroom) -> None:
     async with ModelServer(
-        lambda asked: Fault(status=200, body=b"<html>login</html>", content_type="text/html")
+        lambda request: Fault(status=200, body=b"<html>login</html>", content_type="text/html")
     ) as server:
         done = await mudroom("-p", "x", *MODEL, url=server.url)
     assert (done.code, done.out) == (1, "") and server.url in done.err
@@ -81,8 +82,8 @@ async def test_an_endpoint_that_answers_html_is_an_error(mudroom: Mudroom) -> No
 async def test_ctrl_c_stops_the_run_and_keeps_its_report(mudroom: Mudroom) -> None:
     stuck = asyncio.Event()
 
-    async def answer(asked: ServerRequest) -> ServerAnswer:
-        if "task" in asked.tools:
+    async def answer(request: ServerRequest) -> ServerAnswer:
+        if "task" in request.tools:
             return [ToolCallBlock("t", "task", {"prompt": "CHILD", "description": "hang"})]
         stuck.set()
         return Fault(delay=60)
@@ -107,12 +108,12 @@ async def test_ctrl_c_stops_the_run_and_keeps_its_report(mudroom: Mudroom) -> No
         ((signal.SIGTERM, signal.SIGINT), 143),
     ],
 )
-async def test_sigterm_and_a_second_ctrl_c_leave(
+async def test_sigterm_and_a_second_ctrl_c_end_the_process(
     mudroom: Mudroom, signals: tuple[signal.Signals, ...], code: int
 ) -> None:
     stuck = asyncio.Event()
 
-    async def answer(asked: ServerRequest) -> ServerAnswer:
+    async def answer(request: ServerRequest) -> ServerAnswer:
         stuck.set()
         return Fault(delay=60)
 
@@ -124,10 +125,10 @@ async def test_sigterm_and_a_second_ctrl_c_leave(
 async def test_a_closed_pipe_is_no_error(mudroom: Mudroom) -> None:
     read, write = os.pipe()
 
-    async def answer(asked: ServerRequest) -> ServerAnswer:
-        if asked.turn == 0:
+    async def answer(request: ServerRequest) -> ServerAnswer:
+        if request.turn == 0:
             os.close(read)
-        return "the end" if asked.turn else [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
+        return "the end" if request.turn else [ToolCallBlock("r", "read", {"file_path": "f0.txt"})]
 
     async with ModelServer(answer) as server:
         process = await mudroom.start(
@@ -139,8 +140,8 @@ async def test_a_closed_pipe_is_no_error(mudroom: Mudroom) -> None:
     assert process.returncode in (0, 1)
 
 
-async def test_a_stdout_on_a_full_disk_is_told(mudroom: Mudroom) -> None:
-    async with ModelServer(lambda asked: "ok") as server:
+async def test_a_stdout_on_a_full_disk_is_reported(mudroom: Mudroom) -> None:
+    async with ModelServer(lambda request: "ok") as server:
         for arguments in (("-p", "x", *MODEL), ("help",)):
             with open("/dev/full", "wb") as full:
                 process = await mudroom.start(*arguments, url=server.url, stdout=full)
@@ -149,17 +150,17 @@ async def test_a_stdout_on_a_full_disk_is_told(mudroom: Mudroom) -> None:
                 process.returncode == 1
                 and b"No space left" in err
                 and b"Traceback" not in err
-                and b"fault" not in err
+                and b"bug" not in err
             )
 
 
-async def test_a_stdout_that_was_closed_is_no_fault(mudroom: Mudroom) -> None:
+async def test_a_closed_stdout_is_no_error(mudroom: Mudroom) -> None:
     process = await mudroom.start("help", preexec_fn=lambda: os.close(1))
     _, err = await process.communicate()
     assert (process.returncode, err) == (0, b"")
 
 
-async def test_runs_into_head_is_quiet(mudroom: Mudroom) -> None:
+async def test_output_into_a_closed_pipe_prints_no_error(mudroom: Mudroom) -> None:
     read, write = os.pipe()
     os.close(read)
     process = await mudroom.start("help", stdout=write)
@@ -168,14 +169,14 @@ async def test_runs_into_head_is_quiet(mudroom: Mudroom) -> None:
     assert (process.returncode, err) == (0, b"")
 
 
-async def test_a_home_that_cannot_be_written_is_named(mudroom: Mudroom) -> None:
+async def test_a_home_that_cannot_be_written_is_reported(mudroom: Mudroom) -> None:
     mudroom.home.write_text("a file where the folder should be")
     done = await mudroom("-p", "x", *MODEL)
     assert (done.code, done.out) == (1, "") and str(mudroom.home) in done.err
 
 
-async def test_a_damaged_record_is_told_and_the_others_are_listed(mudroom: Mudroom) -> None:
-    async with ModelServer(lambda asked: "ok") as server:
+async def test_a_damaged_journal_is_reported_and_the_others_are_listed(mudroom: Mudroom) -> None:
+    async with ModelServer(lambda request: "ok") as server:
         await mudroom("-p", "first", *MODEL, url=server.url)
         await mudroom("-p", "second", *MODEL, url=server.url)
     damaged = sorted((mudroom.home / "sessions").glob("*.db"), key=os.path.getmtime)[0]

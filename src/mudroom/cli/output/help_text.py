@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 SHORT_HELP = """\
-mudroom splits a large task into small ones, each with a clean context of its own.
+mudroom splits a large task into small ones, each with its own clean context.
 
   mudroom                 start an interactive session
   mudroom -p "find what testing framework this project uses"
