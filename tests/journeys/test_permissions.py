@@ -82,7 +82,7 @@ async def test_a_command_allowed_for_the_session_is_not_asked_again(
 async def test_the_model_reads_the_reason_of_a_no(tmux: Tmux, mudroom: Mudroom) -> None:
     async with ModelServer(run_in_child("touch made")) as server:
         await start_and_prompt(tmux, server)
-        await tmux.expect("touch made", "May general do this?")
+        await tmux.expect("touch made", "Allow general to do this?")
         await tmux.say("use another name")
         await tmux.expect("all done")
         messages = str([request.messages for request in server.requests])
