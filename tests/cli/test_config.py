@@ -76,7 +76,7 @@ def test_a_project_file_only_lowers_limits(tmp_path: Path, env: dict[str, str]) 
         ('modle = "x"\n', r"unknown setting 'modle' .*config\.toml:1.* Did you mean model"),
         ("\nmax_turns = 0\n", r"max_turns must be a whole number from 1, not 0 .*config\.toml:2"),
         ("max_turns = true\n", "whole number"),
-        ("model = 3\n", "model must be words in quotes, not 3"),
+        ("model = 3\n", "model must be text in quotes, not 3"),
         ('output_format = "jsn"\n', r"output_format cannot be 'jsn'.*Did you mean json"),
         ("model = \n", "not TOML: .*line 1"),
     ],
