@@ -17,7 +17,6 @@ import termios
 from pathlib import Path
 
 import pytest
-from mudroom.cli.commands.man_page import render_man_page
 
 from mudroom.cli.actions.init_project import write_starter_files
 from mudroom.cli.commands.root import COMMANDS, root_command
