@@ -40,25 +40,27 @@ def read_object(path: Path) -> Row:
         return {}
 
 
-def as_object(value: Any) -> Row:
+def as_object(value: object) -> Row:
     """Return an object unchanged, {} for any other value."""
     return cast(Row, value) if isinstance(value, dict) else {}
 
 
-def as_objects(value: Any) -> list[Row]:
+def as_objects(value: object) -> list[Row]:
     """Return the objects in a list, [] for any other value."""
     if not isinstance(value, list):
         return []
     return [cast(Row, item) for item in cast(list[Any], value) if isinstance(item, dict)]
 
 
-def parse_arguments(value: Any) -> tuple[Row, str]:
+def parse_arguments(value: object) -> tuple[Row, str]:
     """Return the arguments of a call and ""; {} and the raw text if they are no object."""
     parsed = _parse(value) if isinstance(value, str) else value
-    return (as_object(parsed), "") if isinstance(parsed, dict) else ({}, str(value))
+    if isinstance(parsed, dict):
+        return cast(Row, parsed), ""
+    return {}, str(cast(object, value))
 
 
-def extract_text(content: Any) -> str:
+def extract_text(content: object) -> str:
     """Return the text of a message or result: a text, or a list of blocks with texts."""
     if isinstance(content, str):
         return content
@@ -69,7 +71,7 @@ def extract_text(content: Any) -> str:
     return "\n".join(texts)
 
 
-def as_count(value: Any) -> int:
+def as_count(value: object) -> int:
     """Return a positive integer unchanged, 0 for any other value."""
     return value if isinstance(value, int) and value > 0 else 0
 
@@ -104,7 +106,7 @@ def find_log(path: Path, is_session: Callable[[Path], bool], owner: str) -> Path
     return max(logs, key=lambda file: file.stat().st_mtime)
 
 
-def _parse(text: str) -> Any:
+def _parse(text: str) -> object:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

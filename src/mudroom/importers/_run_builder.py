@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from msgspec.structs import replace
+
 from .._core.agents import Agent, Brief, Reason, Report
 from .._core.budgets import Budget
 from .._core.events import (
@@ -83,7 +85,7 @@ class RunBuilder:
 
     Arguments:
         started_at: seconds since 1970.
-        brief: other fields of the run's brief.
+        other arguments: fields of the run's brief.
 
     Attributes:
         last_at: time of the last step, seconds since 1970.
@@ -100,7 +102,11 @@ class RunBuilder:
         *,
         agent: str = "main",
         instructions: str = "",
-        **brief: Any,
+        description: str = "",
+        continues: str = "",
+        parent: str = "",
+        call_id: str = "",
+        depth: int = 0,
     ) -> None:
         self.run_id = run_id
         self.prompt = prompt
@@ -111,9 +117,20 @@ class RunBuilder:
         self.has_failed = False
         self.turns: list[TurnBuilder] = []
         self.results: dict[str, str] = {}
-        self.parent_call = (brief.get("parent", ""), brief.get("call_id", ""))
-        self._agent = Agent(name=agent, instructions=instructions)
-        self._brief = brief
+        self.parent_call = (parent, call_id)
+        self._brief = Brief(
+            run_id=run_id,
+            agent=Agent(name=agent, instructions=instructions),
+            prompt=prompt,
+            tools=(),
+            model="unknown",
+            budget=Budget(),
+            description=description,
+            continues=continues,
+            parent=parent,
+            call_id=call_id,
+            depth=depth,
+        )
         self._steps: list[StoredEvent | TurnBuilder] = []
         self._open_turn: TurnBuilder | None = None
         self._calls: dict[str, ToolCallStarted] = {}
@@ -167,15 +184,7 @@ class RunBuilder:
 
     def build_events(self) -> Iterator[StoredEvent]:
         """Yield all events of the run, with the report at the end."""
-        brief = Brief(
-            run_id=self.run_id,
-            agent=self._agent,
-            prompt=self.prompt,
-            tools=(),
-            model=self.model or "unknown",
-            budget=Budget(),
-            **self._brief,
-        )
+        brief = replace(self._brief, prompt=self.prompt, model=self.model or "unknown")
         yield RunStarted(at=self.started_at, run=self.run_id, brief=brief)
         for step in self._steps:
             if isinstance(step, TurnBuilder):
@@ -190,7 +199,7 @@ class RunBuilder:
             run_id=self.run_id,
             usage=sum((turn.usage for turn in self.turns), Usage()),
             turns=len(self.turns),
-            agent=self._agent.name,
+            agent=brief.agent.name,
         )
         yield RunFinished(at=self.last_at, run=self.run_id, turn=len(self.turns), report=report)
 

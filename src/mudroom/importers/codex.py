@@ -210,8 +210,9 @@ def _parse_output(output: Any) -> tuple[str, bool]:
     """
     fields, raw = parse_arguments(output)
     if raw or not fields.keys() & {"output", "content"}:
-        text = extract_text(output) if isinstance(output, str | list) else str(output)
-        return text, False
+        if isinstance(output, str | list):
+            return extract_text(cast(object, output)), False
+        return raw or str(fields), False
     text = extract_text(fields.get("output", fields.get("content")))
     exit_code = as_object(fields.get("metadata")).get("exit_code")
     return text, fields.get("success") is False or bool(exit_code)

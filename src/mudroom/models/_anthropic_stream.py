@@ -162,7 +162,7 @@ class AnthropicReader:
         self.is_done = False
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
-        """Read one event and return what it shows."""
+        """Read one event and return its visible chunks."""
         if self.is_done:
             return ()
         event = _decode(data)

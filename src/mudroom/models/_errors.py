@@ -226,7 +226,7 @@ def _summarize_html(text: str) -> str:
     return f"an HTML page titled {title[1].strip()!r}" if title else "an HTML page"
 
 
-def _find_message(body: Any) -> str:
+def _find_message(body: object) -> str:
     """Return the first message in an error object of any provider, "" if there is none."""
     if isinstance(body, str):
         return body

@@ -114,7 +114,7 @@ class GoogleReader:
         return False
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
-        """Read one chunk and return what it shows. Raises StreamError, msgspec.DecodeError."""
+        """Read one chunk and return its visible chunks. Raises StreamError, msgspec.DecodeError."""
         chunk = _decode(data)
         if chunk.candidates or chunk.prompt_feedback or chunk.usage_metadata:
             self._has_valid_chunk = True

@@ -90,7 +90,7 @@ class StreamReader(Protocol):
         ...
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
-        """Read the data of one event and return what it shows."""
+        """Read the data of one event and return its visible chunks."""
         ...
 
     def finish(self) -> AssistantMessage:

@@ -12,7 +12,7 @@ _T = TypeVar("_T")
 _ENCODER = msgspec.json.Encoder()
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """Return the compact JSON of a value, with its strings cleaned if necessary."""
     try:
         data = _ENCODER.encode(value)
@@ -68,7 +68,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
     except msgspec.DecodeError:
         return {}, clean(text)
     if isinstance(value, dict):
-        return _clean_value(value), ""
+        return _clean_value(cast("dict[str, Any]", value)), ""
     return {}, clean(text)
 
 

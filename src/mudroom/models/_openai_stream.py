@@ -153,7 +153,7 @@ class OpenAIReader:
         return self._is_done
 
     def feed(self, data: bytes) -> Sequence[StreamChunk]:
-        """Read one chunk and return what it shows. Raises StreamError, msgspec.DecodeError."""
+        """Read one chunk and return its visible chunks. Raises StreamError, msgspec.DecodeError."""
         if data.strip() == b"[DONE]":
             self._is_done = True
             return ()
@@ -283,7 +283,7 @@ def _to_usage(usage: _Usage) -> Usage:
     )
 
 
-def _to_stream_error(error: Any) -> StreamError:
+def _to_stream_error(error: object) -> StreamError:
     """Return an error object of the stream with the status it would have as a response."""
     if not isinstance(error, dict):
         return StreamError(500, str(error))

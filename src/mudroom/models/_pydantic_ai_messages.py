@@ -53,7 +53,7 @@ class _Signature(Struct, omit_defaults=True):
 _decode_signature = msgspec.json.Decoder(_Signature).decode
 
 
-def _encode_signature(part: Any) -> str:
+def _encode_signature(part: pm.TextPart | pm.ThinkingPart | pm.ToolCallPart) -> str:
     signature = _Signature(
         part.id, getattr(part, "signature", None), part.provider_name, part.provider_details
     )
@@ -115,7 +115,7 @@ def to_model_response(
     return ModelResponse(parts, provider_name=own_provider, model_name=message.model or None)
 
 
-def convert_event(event: Any) -> StreamChunk | None:
+def convert_event(event: pm.ModelResponseStreamEvent) -> StreamChunk | None:
     """Return the chunk that an event of pydantic-ai shows; None for most events."""
     field = "part" if event.event_kind == "part_start" else "delta"
     part: Any = getattr(event, field, None)

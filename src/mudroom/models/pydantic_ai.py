@@ -26,6 +26,7 @@ from ._tool_names import ToolNames
 
 if TYPE_CHECKING:
     from pydantic_ai import messages as pm
+    from pydantic_ai.exceptions import ModelHTTPError
     from pydantic_ai.models import Model as Backend
     from pydantic_ai.models import ModelRequestParameters
     from pydantic_ai.settings import ModelSettings
@@ -186,7 +187,7 @@ class PydanticAIConversation:
             return RequestFailure(0, unavailable, retryable=True, retry_after=retry_after)
         return RequestFailure(0, ModelGarbled(f"{name} failed: {type(error).__name__}: {error}"))
 
-    def _classify_http_error(self, error: Any) -> RequestFailure:
+    def _classify_http_error(self, error: ModelHTTPError) -> RequestFailure:
         system = self._backend.system
         text = ""
         if error.body:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -67,7 +66,7 @@ Answer = Block | Sequence[Block] | AssistantMessage | BaseException
 Script = Callable[[Request], "Answer | Awaitable[Answer]"] | Sequence[Answer]
 
 
-def call(name: str, /, **arguments: Any) -> ToolCallBlock:
+def call(name: str, /, **arguments: object) -> ToolCallBlock:
     """Return a tool call without an id; the model sets the id."""
     return ToolCallBlock("", name, arguments)
 
