@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ..journals.memory import MemoryJournal
-    from ..models.scripted import Request, ScriptedModel, call
+    from ..models.scripted import Answer, Request, ScriptedModel, call
     from .clock import FakeClock, run_virtual
     from .fixtures import load_replay_model
     from .model_server import Fault, ModelServer, ServerRequest
@@ -35,6 +35,7 @@ _EXPORTS = {
 }
 
 __all__ = [
+    "Answer",
     "FakeClock",
     "Fault",
     "MemoryJournal",

@@ -1,0 +1,96 @@
+"""One convention for errors: the caller's mistakes are raised, failures of models are reported."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from mudroom import JournalError, Reason, Session, UsageError
+from mudroom.errors import ModelRefused
+from mudroom.scope import PromptConfig, RunConfig
+from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel
+
+from .conftest import IsolatedOptions
+
+Call = Callable[[Session], Awaitable[object]]
+
+MISTAKES: dict[str, Call] = {
+    "run, empty prompt": lambda session: session.run(" "),
+    "task, empty prompt": lambda session: session.task(""),
+    "map, empty prompt": lambda session: session.map(["one", ""]),
+    "task, unknown agent": lambda session: session.task("a", agent="exploer"),
+    "map, unknown agent": lambda session: session.map(["a", "b"], agent="exploer"),
+    "map, unknown agent, no prompt": lambda session: session.map([], agent="exploer"),
+    "task, unknown model": lambda session: session.task("a", model="antropic:x"),
+    "scope, no prompt": lambda session: session.scope("a", PromptConfig()),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+async def test_mistakes_of_the_caller_raise_usage_error_before_any_model_call(
+    mistake: str, isolated: IsolatedOptions
+) -> None:
+    model = ScriptedModel(lambda request: "never")
+    async with Session(model=model, journal="memory", **isolated) as session:
+        with pytest.raises(UsageError):
+            await MISTAKES[mistake](session)
+    assert not model.requests
+
+
+async def test_model_failures_are_reasons_everywhere(isolated: IsolatedOptions) -> None:
+    def refuse(request: Request) -> Answer:
+        return ModelRefused("no such model")
+
+    async with Session(model=ScriptedModel(refuse), journal="memory", **isolated) as session:
+        report = await session.run("a")
+        task = await session.task("a")
+        (mapped,) = await session.map(["a"])
+        prompt = PromptConfig(system_prompt="Work.")
+        output = await session.scope("worker", prompt, run_config=RunConfig(max_turns=2))
+    assert {report.reason, task.reason, mapped.reason, output.terminate_reason} == {Reason.ERROR}
+    assert output.report and "no such model" in output.report.error
+
+
+async def test_map_keeps_finished_reports_when_one_task_has_a_fault(
+    isolated: IsolatedOptions,
+) -> None:
+    async def answer(request: Request) -> str:
+        if request.prompt == "bad":
+            raise ValueError("fault of an adapter")
+        await asyncio.sleep(0.02)
+        return f"did {request.prompt}"
+
+    async with Session(model=ScriptedModel(answer), journal="memory", **isolated) as session:
+        reports = await session.map(["one", "bad", "two"])
+    assert [report.text for report in reports] == ["did one", "", "did two"]
+    assert reports[1].reason is Reason.ERROR
+    assert "fault of an adapter" in reports[1].error
+
+
+async def test_map_raises_a_journal_error_itself(isolated: IsolatedOptions) -> None:
+    with pytest.raises(JournalError):
+        async with Session(
+            model=ScriptedModel(lambda request: "hi"), journal=MemoryJournal(capacity=4), **isolated
+        ) as session:
+            await session.map(["one", "two", "three"])
+
+
+async def test_cancelling_map_cancels_its_tasks(isolated: IsolatedOptions) -> None:
+    started = 0
+
+    async def wait(request: Request) -> str:
+        nonlocal started
+        started += 1
+        await asyncio.sleep(3600)
+        return "too late"
+
+    async with Session(model=ScriptedModel(wait), journal="memory", **isolated) as session:
+        mapping = asyncio.create_task(session.map(["one", "two"]))
+        await asyncio.sleep(0.1)
+        mapping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await mapping
+        assert started == 2
+        assert not session.cancel("1") and not session.cancel("2")
