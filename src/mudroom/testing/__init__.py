@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from .model_server import Fault, ModelServer, ServerRequest
 
 _EXPORTS = {
+    "Answer": "..models.scripted",
     "FakeClock": ".clock",
     "Fault": ".model_server",
     "MemoryJournal": "..journals.memory",
