@@ -19,7 +19,7 @@ from ._core.budgets import Budget
 from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
 from ._core.ports import Journal, Model, Sandbox, Workspace
 from ._core.tools import Tool
-from ._engine.services import SessionServices
+from ._engine.session_context import SessionServices
 from ._engine.task import task_tool
 from ._platform.system_clock import SystemClock
 from .agent_catalog import AgentCatalog, AgentSources, load_catalog

@@ -19,7 +19,7 @@ from ._engine.replay_check import (
     recorded_briefs,
     recorded_conversations,
 )
-from ._engine.services import SessionServices
+from ._engine.session_context import SessionServices
 from ._engine.task import task_tool
 from ._platform.scratch_dirs import ScratchDir
 from ._platform.system_clock import SystemClock

@@ -11,7 +11,7 @@ from typing import Any, Concatenate, ParamSpec
 from msgspec.structs import replace
 
 from . import build
-from ._core.agents import Agent, Report
+from ._core.agents import Agent, InboxMessage, Report
 from ._core.agents import T as Outputs
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
@@ -291,7 +291,7 @@ class Session:
         Return False if it is not running.
         """
         handle = self._find_run(run_id)
-        return handle is not None and handle.send(message)
+        return handle is not None and handle.send(InboxMessage(uuid.uuid4().hex, message))
 
     def wrap_up(self, run_id: str) -> bool:
         """Ask a running run to stop and report what it has; its reason is CANCELLED, recovered.

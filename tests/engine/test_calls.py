@@ -236,7 +236,9 @@ async def deploy(where: str) -> str:
 async def test_what_needs_confirmation_is_denied_at_once_where_nobody_is(stage: Any) -> None:
     report = await stage.run([[call("deploy", where="moon")], "end"], tools=[deploy])
     assert (
-        stage.results[0].error and "nobody is here" in stage.results[0].text and report.calls == {}
+        stage.results[0].error
+        and "no user is present" in stage.results[0].text
+        and report.calls == {}
     )
 
 

@@ -41,7 +41,7 @@ async def test_a_child_is_general_by_default_and_has_every_tool_but_task(stage: 
     )
     (asked,) = stage.asked("CHILD")
     assert sorted(asked.tools) == sorted(ALL) and "task" in stage.model.requests[0].tools
-    assert "focused" in asked.system and "summary" in asked.system and "never ask" in asked.system
+    assert "focused" in asked.system and "summary" in asked.system and "cannot ask" in asked.system
     brief = briefs(stage)["1.1.1"]
     assert (brief.agent.name, brief.parent, brief.depth, brief.description, brief.budget.turns) == (
         "general",

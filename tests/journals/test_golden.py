@@ -9,7 +9,13 @@ import pytest
 from click.testing import CliRunner
 
 from mudroom import AssistantMessage, Reason, Session
-from mudroom._core.events import RunFinished, SessionOpened
+from mudroom._core.events import (
+    MessageDelivered,
+    MessageSent,
+    RunFinished,
+    SessionOpened,
+    StoredEvent,
+)
 from mudroom.cli.commands.root import COMMANDS
 from mudroom.errors import JournalNewer
 from mudroom.journals.encoding import decode, encode
@@ -22,6 +28,8 @@ from mudroom.testing.sample_events import every_event
 
 GOLDEN = Path(__file__).with_name("golden")
 VERSIONS = [1, 2]
+FIRST_VERSION: dict[type[StoredEvent], int] = {MessageSent: 2, MessageDelivered: 2}
+"""Record version that introduced an event, if not the first."""
 ID = "00000000-0000-4000-8000-000000000001"
 
 
@@ -59,7 +67,8 @@ def test_each_record_version_has_its_golden_files() -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_each_event_of_each_version_is_read(version: int) -> None:
     lines = (GOLDEN / f"version-{version}.jsonl").read_bytes().splitlines()
-    assert tuple(decode(upgrade(line)) for line in lines) == every_event()
+    expected = [event for event in every_event() if version >= FIRST_VERSION.get(type(event), 1)]
+    assert [decode(upgrade(line)) for line in lines] == expected
 
 
 def test_the_current_version_is_written_as_its_golden_file() -> None:

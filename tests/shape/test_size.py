@@ -10,7 +10,7 @@ import pytest
 
 SOURCE = Path(__file__).parents[2] / "src" / "mudroom"
 FILES = sorted(SOURCE.rglob("*.py"))
-LINES_OF_THE_CORE = 3_300
+LINES_OF_THE_CORE = 4_700
 EXAMPLE = re.compile(r'^\n *Example:\n(?:.*\n)*?(?= *""")', re.MULTILINE)
 LINES_OF_A_FILE = 400
 LINES_OF_A_FUNCTION = 50

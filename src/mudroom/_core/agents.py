@@ -170,6 +170,19 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     limits: tuple[tuple[str, ...], ...] = ()
 
 
+class InboxMessage(Struct, frozen=True):
+    """A message to a run while it works.
+
+    Arguments:
+        id: unique in the session; a message that is sent twice is delivered once.
+        sender: "user", or the run id of the sender.
+    """
+
+    id: str
+    text: str
+    sender: str = "user"
+
+
 class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     """Output of a run.
 

@@ -2,7 +2,9 @@
 
 SessionOpened
   RunStarted                      the brief: the whole input of the run
-    NoteInjected                  text of the engine or the user for the model
+    MessageSent                   a message to the run; stored before it is delivered
+    NoteInjected                  text of the engine for the model
+    MessageDelivered              text of a message, added to the next request
     TurnStarted                   a model call begins
       Delta …                     streamed text; shown, never stored
       ModelCallRetried …          the call failed and is repeated; its streamed text is void
@@ -19,7 +21,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from .agents import Brief, Reason, Report
+from .agents import Brief, InboxMessage, Reason, Report
 from .messages import AssistantMessage, ToolCallBlock
 from .tools import ToolResult
 
@@ -73,11 +75,23 @@ class NoteInjected(Event, frozen=True, tag="note_injected"):
     """Text for the model beside its prompt and tool results.
 
     Arguments:
-        origin: sender of the text: "engine", "user" or "parent".
+        origin: "engine", "user", or the run id of a sender.
     """
 
     text: str
     origin: str = "engine"
+
+
+class MessageSent(Event, frozen=True, tag="message_sent"):
+    """A message was sent to the run and waits for the next turn."""
+
+    message: InboxMessage
+
+
+class MessageDelivered(NoteInjected, frozen=True, kw_only=True, tag="message_delivered"):
+    """A message becomes part of the next request; `text` is its text as the model reads it."""
+
+    message_id: str
 
 
 class TurnStarted(Event, frozen=True, tag="turn_started"):
@@ -196,6 +210,8 @@ StoredEvent = (
     | RunStarted
     | RunResumed
     | NoteInjected
+    | MessageSent
+    | MessageDelivered
     | TurnStarted
     | TurnFinished
     | TurnFailed

@@ -80,6 +80,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
         summary = await _request_summary(run, ending)
         await _close_open_calls(run, NOT_RUN, refused=True)
     run.control.phase = Phase.FINISHED
+    await run.inbox.flush()
     text = summary
     if not text:
         is_goal = ending.reason is Reason.GOAL
@@ -106,6 +107,7 @@ async def _request_summary(run: RunContext, ending: Ending) -> str:
 
     Returns "" if the model fails, is too slow, or is cancelled.
     """
+    await run.deliver_messages()
     if not ending.is_summary_requested:
         run.add_note(f"{_EXPLANATIONS[ending.reason]} {_SUMMARY_REQUEST}")
     run.control.phase = Phase.SUMMARISING

@@ -81,6 +81,7 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
         if pending is None:
             if (limit := run.meter.exceeded_limit(run.timer.age)) is not None:
                 return Ending(REASON_FOR_LIMIT[limit])
+            await run.deliver_messages()
             warn_near_limit(run)
         answer = pending or await call_model(run)
         pending = None
@@ -101,7 +102,7 @@ def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]
         return Ending(Reason.ERROR, INCOMPLETE_ANSWER[answer.stop_reason])
     elif reminder := run.outputs.reminder:
         run.add_note(reminder)
-    elif not run.conversation.queued:
+    elif not run.inbox.has_unread:
         return Ending(Reason.GOAL)
     repeats = run.loop_detector.add_turn(answer, outcomes)
     if repeats >= STOP_AFTER:

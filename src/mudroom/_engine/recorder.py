@@ -6,7 +6,7 @@ import asyncio
 from typing import Any, TypeVar
 
 from .._core.events import AnyEvent, Delta, Event, StoredEvent
-from .services import SessionServices
+from .session_context import SessionServices
 
 E = TypeVar("E", bound=Event)
 

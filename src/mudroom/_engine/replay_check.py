@@ -13,6 +13,7 @@ from .._core.agents import Brief, Reason
 from .._core.events import (
     Event,
     FileWriteIntended,
+    MessageSent,
     ModelCallRetried,
     PermissionDecided,
     RunFinished,
@@ -37,7 +38,7 @@ class ReplayDiverged(MudroomError):
     """An event of the replay differs from the recorded one."""
 
 
-_NOT_REPLAYED = (FileWriteIntended, RunResumed, ModelCallRetried)
+_NOT_REPLAYED = (FileWriteIntended, MessageSent, RunResumed, ModelCallRetried)
 """Events that only the outside world causes; a replay does not have them."""
 
 

@@ -9,6 +9,8 @@ from msgspec import Struct
 from .._core.agents import Reason, Report
 from .._core.events import (
     FileWriteIntended,
+    MessageDelivered,
+    MessageSent,
     NoteInjected,
     RunFinished,
     RunResumed,
@@ -89,7 +91,11 @@ class _Restorer:
             run.batch.started[event.call_id] = event
         elif isinstance(event, ToolCallFinished):
             self._finish_call(event)
+        elif isinstance(event, MessageSent):
+            run.inbox.restore(event.message)
         elif isinstance(event, NoteInjected):
+            if isinstance(event, MessageDelivered):
+                run.inbox.restore_delivery(event.message_id)
             self._add_text(event.text)
         elif isinstance(event, TurnStarted):
             self._start_turn(event)

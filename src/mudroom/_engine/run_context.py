@@ -15,11 +15,12 @@ from .call_batch import CallBatch, CallOutcome
 from .conversation import Conversation
 from .evidence import Evidence
 from .file_writes import WriteBarrier
+from .inbox import Inbox
 from .loop_detection import LoopDetector
 from .meters import Meter, RunTimer
 from .phase import RunControl
 from .recorder import Recorder
-from .services import SessionServices
+from .session_context import SessionServices
 from .structured_output import EMIT_TOOL, OutputCollector
 
 
@@ -46,6 +47,7 @@ class RunContext:
         self.meter = meter
         self.timer = RunTimer(services.clock, meter)
         self.recorder = Recorder(services, brief.run_id, brief.agent.name)
+        self.inbox = Inbox(self.recorder)
         self.outputs = OutputCollector(brief.agent.outputs or {})
         self.tools: dict[str, Tool] = {name: services.toolbox[name] for name in brief.tools}
         if brief.agent.outputs is not None:
@@ -80,11 +82,17 @@ class RunContext:
         """Number of the current turn, from 1; 0 before the first."""
         return self.recorder.turn
 
-    def add_note(self, text: str, origin: str = "engine") -> None:
-        """Add a note to the next message to the model."""
+    def add_note(self, text: str) -> None:
+        """Add a note of the engine to the next message to the model."""
         self.conversation.queue_text(text)
-        note = self.recorder.event(NoteInjected, text=text, origin=origin)
+        note = self.recorder.event(NoteInjected, text=text)
         self.recorder.record_later(note, show=True)
+
+    async def deliver_messages(self) -> None:
+        """Add the unread messages to the next message to the model."""
+        if self.inbox.has_unread:
+            for text in await self.inbox.take_unread():
+                self.conversation.queue_text(text)
 
     def close_batch(self) -> list[CallOutcome]:
         """Queue the results of the last answer's calls, count them as evidence and return them."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from .._core.agents import Agent, Brief, Output, Reason, Report
+from .._core.agents import Agent, Brief, InboxMessage, Output, Reason, Report
 from .._core.budgets import Budget
 from .._core.events import (
     FileWriteIntended,
+    MessageDelivered,
+    MessageSent,
     ModelCallRetried,
     NoteInjected,
     PermissionDecided,
@@ -147,6 +149,18 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
             prompt_id=prompt_id,
             text="All calls failed: try another way.",
             origin="user",
+        ),
+        MessageSent(
+            at=at, run=run, turn=1, prompt_id=prompt_id, message=InboxMessage("m1", "Be brief.")
+        ),
+        MessageDelivered(
+            at=at,
+            run=run,
+            turn=1,
+            prompt_id=prompt_id,
+            text="Be brief.",
+            origin="user",
+            message_id="m1",
         ),
         TurnStarted(at=at, run=run, turn=2, prompt_id=prompt_id, grace=Reason.MAX_TURNS),
         ModelCallRetried(

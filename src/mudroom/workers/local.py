@@ -13,7 +13,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .._core.agents import Brief, Reason, Report
+from .._core.agents import Brief, InboxMessage, Reason, Report
 from .._core.budgets import Grant
 from .._core.events import RunStarted
 from .._core.messages import Usage
@@ -22,7 +22,7 @@ from .._engine.meters import Meter
 from .._engine.phase import Phase, RunControl
 from .._engine.resume import finished_report
 from .._engine.run_context import RunContext
-from .._engine.services import SessionServices
+from .._engine.session_context import SessionServices
 
 
 class LocalRunHandle:
@@ -39,11 +39,11 @@ class LocalRunHandle:
         self._task = task
         self._control.attach(task)
 
-    def send(self, text: str) -> bool:
-        """Send a text of the user to the run. Return False if it waits for a place or is ending."""
+    def send(self, message: InboxMessage) -> bool:
+        """Send a message to the run. Return False if it waits for a place or is ending."""
         if self.run is None or self._control.phase is not Phase.RUNNING:
             return False
-        self.run.add_note(text, origin="user")
+        self.run.inbox.put(message)
         return True
 
     def wrap_up(self) -> bool:

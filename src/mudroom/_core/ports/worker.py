@@ -1,6 +1,7 @@
 """Worker port: starts runs, in this process, in other processes, or in a cluster.
 
-All that crosses the port can be serialised with msgspec: Brief, Grant and Report. A worker in
+All that crosses the port can be serialised with msgspec: Brief, Grant, InboxMessage
+and Report. A worker in
 another process needs these services of the session's process: append to the journal, past events of
 a run, approval requests, charges to the run's account, and live events for the watchers.
 """
@@ -9,7 +10,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..agents import Brief, Report
+from ..agents import Brief, InboxMessage, Report
 from ..budgets import Grant
 
 
@@ -21,10 +22,11 @@ class RunHandle(Protocol):
         """Id of the run."""
         ...
 
-    def send(self, text: str) -> bool:
-        """Send a text of the user to the run, for its next request.
+    def send(self, message: InboxMessage) -> bool:
+        """Send a message to the run, for its next request.
 
-        Return False if it is ending.
+        The journal stores it before the run reads it. Returns False, and stores nothing, if the run
+        has not begun or is ending.
         """
         ...
 

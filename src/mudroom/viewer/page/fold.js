@@ -150,17 +150,20 @@ const addText = (sums, text) => {
   sums.bytes += byteLength(text);
 };
 
+const addNote = (_, run, event) =>
+  addItem(run, {
+    kind: "note",
+    turn: event.turn ?? run.turn,
+    at: event.at,
+    text: event.text,
+    origin: event.origin ?? "engine",
+  });
+
 const HANDLERS = {
   run_resumed: (_, run, event) => addItem(run, { kind: "resumed", turn: run.turn, at: event.at }),
 
-  note_injected: (_, run, event) =>
-    addItem(run, {
-      kind: "note",
-      turn: event.turn ?? run.turn,
-      at: event.at,
-      text: event.text,
-      origin: event.origin ?? "engine",
-    }),
+  note_injected: addNote,
+  message_delivered: addNote,
 
   turn_started: (fold, run, event) => {
     run.turn = event.turn ?? 0;

@@ -1,0 +1,80 @@
+"""Inbox of a run: messages that are stored before they are read, and read exactly once (S11)."""
+
+from __future__ import annotations
+
+import asyncio
+
+from .._core.agents import InboxMessage
+from .._core.events import MessageDelivered, MessageSent
+from .recorder import Recorder
+
+
+class Inbox:
+    """Messages to one run.
+
+    A message is stored with MessageSent and read with MessageDelivered. After a crash, those that were
+    sent and not delivered are unread again.
+    """
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._unread: dict[str, InboxMessage] = {}
+        self._known_ids: set[str] = set()
+        self._writes: set[asyncio.Task[None]] = set()
+        self._arrival = asyncio.Event()
+
+    @property
+    def has_unread(self) -> bool:
+        """True if a message waits to be read."""
+        return bool(self._unread)
+
+    def put(self, message: InboxMessage) -> None:
+        """Add a message and start to store it. A message with a known id is dropped."""
+        if message.id in self._known_ids:
+            return
+        self.restore(message)
+        self._recorder.record_later(self._recorder.event(MessageSent, message=message), show=True)
+        self._writes.add(asyncio.create_task(self._recorder.record()))
+        self._arrival.set()
+
+    async def wait(self) -> None:
+        """Wait until a message is unread."""
+        while not self._unread:
+            self._arrival.clear()
+            await self._arrival.wait()
+
+    async def take_unread(self) -> list[str]:
+        """Return the texts of the unread messages, oldest first, and record their delivery."""
+        await self.flush()
+        messages = list(self._unread.values())
+        self._unread = {}
+        texts: list[str] = []
+        for message in messages:
+            text = format_message(message)
+            event = self._recorder.event(
+                MessageDelivered, text=text, origin=message.sender, message_id=message.id
+            )
+            self._recorder.record_later(event, show=True)
+            texts.append(text)
+        return texts
+
+    async def flush(self) -> None:
+        """Wait until all messages are stored. Raises JournalError."""
+        while self._writes:
+            await self._writes.pop()
+
+    def restore(self, message: InboxMessage) -> None:
+        """Add a message that is stored already."""
+        self._known_ids.add(message.id)
+        self._unread[message.id] = message
+
+    def restore_delivery(self, message_id: str) -> None:
+        """Mark a stored message as read."""
+        self._unread.pop(message_id, None)
+
+
+def format_message(message: InboxMessage) -> str:
+    """Return the text as the model reads it. Only messages of the user have no frame."""
+    if message.sender == "user":
+        return message.text
+    return f'<message from="{message.sender}">\n{message.text}\n</message>'
