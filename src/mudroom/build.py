@@ -289,7 +289,7 @@ def _open_workspace(folder: str, *readable: str) -> Workspace:
 def _choose_sandbox(options: SessionOptions, folder: str, home: str, notices: list[str]) -> Sandbox:
     if not isinstance(options.sandbox, str):
         return options.sandbox
-    from .sandboxes.detect import SandboxRequest, choose_sandbox
+    from .sandboxes.choose import SandboxRequest, choose_sandbox
 
     request = SandboxRequest(
         workspace=folder,

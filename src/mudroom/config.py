@@ -21,7 +21,7 @@ PROJECT_FILE = ".mudroom.toml"
 OUTPUT_FORMATS = ("text", "json", "stream-json")
 COLORS = ("auto", "always", "never")
 SCREENS = ("auto", "plain")
-SANDBOXES = ("auto", "full", "file", "off")
+SANDBOXES = ("auto", "full", "file", "off", "experimental-seatbelt")
 PERMISSION_MODES = tuple(mode.value for mode in Mode)
 
 

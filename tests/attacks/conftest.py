@@ -1,4 +1,7 @@
-"""A place to attack: a workspace, and around it what must not be reached. Every attack goes through the real tools."""
+"""Fixtures of the attacks: a workspace, and around it files that must not be reached.
+
+Every attack uses the real tools.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,7 @@ from mudroom._core.tools import ToolResult
 from mudroom.errors import MudroomError
 from mudroom.sandboxes import detect
 from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
-from mudroom.sandboxes.linux.daemon_client import ResourceLimits
+from mudroom.sandboxes.linux.daemon.protocol import ResourceLimits
 from mudroom.sandboxes.linux.landlock import LandlockSandbox
 from mudroom.sandboxes.unsandboxed import Unsandboxed
 from mudroom.tools import builtin_tools
@@ -29,7 +32,7 @@ from mudroom.workspaces.shared import SharedWorkspace
 
 KEY = "sk-planted-0123456789"
 SECRET = "PRIVATE-KEY-MATERIAL"
-LIMITS = ResourceLimits(processes=200, memory=1 << 30, file=1 << 30, temporary=64 << 20)
+LIMITS = ResourceLimits(processes=200, memory=1 << 30, file_size=1 << 30, scratch=64 << 20)
 FOUND = detect.run_probes(
     "" if os.environ.get("ATTACKS_HIDDEN") else detect.find_bwrap(os.environ, "/nonexistent"),
     tempfile.gettempdir(),
@@ -38,7 +41,7 @@ FOUND = detect.run_probes(
 
 @functools.cache
 def repository() -> Path:
-    """A git folder with one commit of main.py, made once."""
+    """Return a git folder with one commit of main.py; it is made once."""
     place = Path(tempfile.mkdtemp(prefix="attacks-"))
     atexit.register(shutil.rmtree, place)
     (place / "main.py").write_text("print('hello')\n")
@@ -54,15 +57,18 @@ def repository() -> Path:
 
 
 class Arena:
-    """A workspace with a repository in it, a neighbour, a home with a key, and the tools.
+    """Workspace with a repository, a folder beside it, a home folder with a key, and the tools.
 
     Arguments:
         base: an empty folder. tier: "full", "file" or "off".
     """
 
     def __init__(self, base: Path, tier: str) -> None:
-        self.tier, self.base = tier, base
-        self.root, self.outside, self.home = base / "proj", base / "proj-secret", base / "person"
+        self.tier = tier
+        self.base = base
+        self.root = base / "proj"
+        self.outside = base / "proj-secret"
+        self.home = base / "person"
         for folder in (self.root, self.outside, self.home / ".ssh", base / "records"):
             folder.mkdir(parents=True)
         (self.outside / "file").write_text("untouched")
@@ -83,69 +89,86 @@ class Arena:
             "OPENAI_API_KEY": KEY,
         }
         self.workspace = SharedWorkspace(str(self.root), [str(base / "records")])
-        self.sandbox = self.walls()
-        self.run_id, self.turn, self.memo = "1", 1, dict[str, Any]()
+        self.sandbox = self.make_sandbox()
+        self.run_id = "1"
+        self.turn = 1
+        self.memo: dict[str, Any] = {}
         self._spills = 0
         self.redact = str
 
-    def walls(self, **more: Any) -> Sandbox:
-        """A new sandbox of the arena's tier."""
-        away, limits = str(self.base / "records" / "away"), more.pop("limits", LIMITS)
+    def make_sandbox(
+        self,
+        *,
+        network: bool = False,
+        hidden_dirs: tuple[str, ...] = (),
+        keep_root_uid: bool = bool(FOUND.no_other_user_reason),
+    ) -> Sandbox:
+        """Return a new sandbox of the arena's tier."""
+        quarantine = str(self.base / "records" / "away")
         if self.tier == "off":
             return Unsandboxed(str(self.root), self.environ)
         if self.tier == "full":
-            hidden = (str(self.base / "records"),)
-            more = {"keeps_root": bool(FOUND.no_other_user_reason)} | more
             return BubblewrapSandbox(
                 str(self.root),
                 FOUND.bwrap,
-                quarantine=away,
+                quarantine=quarantine,
                 environ=self.environ,
-                hidden_dirs=hidden,
-                limits=limits,
-                **more,
+                network=network,
+                hidden_dirs=(str(self.base / "records"), *hidden_dirs),
+                limits=LIMITS,
+                keep_root_uid=keep_root_uid,
             )
         return LandlockSandbox(
-            str(self.root), quarantine=away, environ=self.environ, limits=limits, **more
+            str(self.root),
+            quarantine=quarantine,
+            environ=self.environ,
+            network=network,
+            limits=LIMITS,
         )
+
+    @property
+    def bubblewrap(self) -> BubblewrapSandbox:
+        """The sandbox of tier full."""
+        assert isinstance(self.sandbox, BubblewrapSandbox)
+        return self.sandbox
 
     def spill(self, name: str) -> str:
         self._spills += 1
         return str(self.base / "records" / f"{self._spills}-{name}")
 
-    async def call(self, name: str, /, **given: Any) -> ToolResult:
-        """Call a built-in tool as the engine does."""
+    async def call(self, name: str, /, **arguments: Any) -> ToolResult:
+        """Call a built-in tool as the engine does; an error becomes an error result."""
         tool = builtin_tools()[name]
         try:
             return await tool.run(
                 self,
                 tool.parse(
-                    {tool.argument_aliases.get(key, key): value for key, value in given.items()}
+                    {tool.argument_aliases.get(key, key): value for key, value in arguments.items()}
                 ),
             )
         except (ValueError, MudroomError) as error:
             return ToolResult(str(error), error=True)
 
     async def bash(self, command: str, seconds: float = 30) -> str:
-        """Attack by a command; what the model reads. Afterwards the run goes on: the next command works."""
+        """Run a command and return what the model reads. The next command must work."""
         result = await self.call("bash", command=command, timeout=int(seconds * 1000))
         after = await self.call("bash", command="echo alive; cat main.py")
         assert after.text == "alive\nprint('hello')", after.text
         return result.text
 
     async def python(self, program: str, seconds: float = 30) -> str:
-        """The same by a Python program."""
+        """Run a Python program as `bash` does."""
         (self.root / "attack.py").write_text(program)
         return await self.bash("python3 -I attack.py", seconds)
 
-    def untouched(self) -> None:
-        """Nothing outside has changed."""
+    def assert_untouched(self) -> None:
+        """Assert that nothing outside has changed."""
         assert (self.outside / "file").read_text() == "untouched"
         assert sorted(os.listdir(self.outside)) == ["file", "key"]
 
 
 def tiers() -> list[str]:
-    """What this machine has; a run may ask for one of them only."""
+    """Return the tiers that work here; ATTACKS_TIER restricts them to one."""
     found = [
         tier
         for tier, lack in (("full", FOUND.no_full_reason), ("file", FOUND.no_file_reason))
@@ -157,7 +180,7 @@ def tiers() -> list[str]:
 
 @pytest.fixture(params=["full", "file"])
 def arena(request: pytest.FixtureRequest, tmp_path: Path) -> Arena:
-    """The place, for each kind of walls."""
+    """Return an arena for each tier."""
     if request.param not in tiers():
         pytest.skip(f"no sandbox {request.param} here")
     gap = next(
@@ -177,7 +200,7 @@ def arena(request: pytest.FixtureRequest, tmp_path: Path) -> Arena:
 
 @pytest.fixture
 def listening(arena: Arena) -> Generator[Callable[..., socket.socket]]:
-    """Make sockets on the host that remember whether anybody came."""
+    """Return a function that makes listening sockets on the host."""
     made: list[socket.socket] = []
 
     def listen(family: int, kind: int, address: Any) -> socket.socket:
@@ -195,7 +218,7 @@ def listening(arena: Arena) -> Generator[Callable[..., socket.socket]]:
 
 
 def who() -> str:
-    """ "root" or "user"."""
+    """Return "root" or "user"."""
     return "root" if os.geteuid() == 0 else "user"
 
 
@@ -207,7 +230,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """One line an attack, for the table of `make attacks`."""
+    """Write one line for each test, for the table of `make attacks`."""
     record = os.environ.get("ATTACKS_RECORD", "")
     if record and (report.when == "call" or report.skipped):
         outcome = "gap" if hasattr(report, "wasxfail") else report.outcome

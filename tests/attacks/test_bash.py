@@ -19,6 +19,8 @@ import pytest
 
 from mudroom.errors import WorkspaceError
 
+from .conftest import Arena
+
 Listen = Callable[..., socket.socket]
 REFUSED = re.compile(
     r"Read-only file system|Permission denied|Operation not permitted|No such file|Function not implemented|not permitted|refused|unreachable"
@@ -39,21 +41,21 @@ def listed(folder: Path) -> list[str]:
 # --- files outside ---------------------------------------------------------------------------------------------------
 
 
-async def test_01_write_outside(arena: Any) -> None:
+async def test_01_write_outside(arena: Arena) -> None:
     refused(await arena.bash(f"echo x > {arena.outside}/file"))
-    arena.untouched()
+    arena.assert_untouched()
 
 
-async def test_01b_append_truncate_delete_outside(arena: Any) -> None:
+async def test_01b_append_truncate_delete_outside(arena: Arena) -> None:
     text = await arena.bash(
         f"cd {arena.outside} 2>/dev/null; f={arena.outside}/file; echo x >> $f; truncate -s 0 $f; rm -f $f; mv $f $f.x"
     )
     refused(text)
-    arena.untouched()
+    arena.assert_untouched()
 
 
 @pytest.mark.gap("file", "80: Landlock does not hold modes, times and extended attributes")
-async def test_80_metadata_outside(arena: Any) -> None:
+async def test_80_metadata_outside(arena: Arena) -> None:
     refused(
         await arena.bash(
             f"chmod 0640 {arena.outside}/file; touch -d 2001-01-01 {arena.outside}/file"
@@ -63,22 +65,22 @@ async def test_80_metadata_outside(arena: Any) -> None:
     assert (arena.outside / "file").stat().st_mtime > 1e9
 
 
-async def test_02_symlink_out(arena: Any) -> None:
+async def test_02_symlink_out(arena: Arena) -> None:
     refused(await arena.bash(f"ln -s {arena.outside}/file link; echo x > link"))
-    arena.untouched()
+    arena.assert_untouched()
 
 
-async def test_03_dir_symlink_out(arena: Any) -> None:
+async def test_03_dir_symlink_out(arena: Arena) -> None:
     refused(await arena.bash(f"ln -s {arena.outside} dir; echo x > dir/new; mkdir dir/folder"))
-    arena.untouched()
+    arena.assert_untouched()
 
 
-async def test_04_hardlink_out(arena: Any) -> None:
+async def test_04_hardlink_out(arena: Arena) -> None:
     refused(await arena.bash(f"ln {arena.outside}/file hard && echo x > hard"))
-    arena.untouched()
+    arena.assert_untouched()
 
 
-async def test_05_ssh_key(arena: Any) -> None:
+async def test_05_ssh_key(arena: Arena) -> None:
     text = await arena.bash(
         f"cat {arena.home}/.ssh/id_ed25519; cat ~/.ssh/*; find / -name id_ed25519 -exec cat {{}} + 2>/dev/null"
     )
@@ -86,13 +88,13 @@ async def test_05_ssh_key(arena: Any) -> None:
     refused(text)
 
 
-async def test_06_shadow(arena: Any) -> None:
+async def test_06_shadow(arena: Arena) -> None:
     text = await arena.bash("cat /etc/shadow /etc/gshadow /etc/sudoers; cat /etc/ssh/*_key")
     assert "root:" not in text and "PRIVATE KEY" not in text
     refused(text)
 
 
-async def test_06b_accounts_of_the_machine(arena: Any) -> None:
+async def test_06b_accounts_of_the_machine(arena: Arena) -> None:
     """Tier file lets programs look up names; there is nothing secret in that list, but it is the machine's."""
     if arena.tier == "file":
         pytest.skip("the list of names, without passwords, may be read there")
@@ -103,7 +105,7 @@ async def test_06b_accounts_of_the_machine(arena: Any) -> None:
     }
 
 
-async def test_07_env_key(arena: Any) -> None:
+async def test_07_env_key(arena: Arena) -> None:
     text = await arena.bash(
         "env; cat /proc/self/environ /proc/1/environ; cat /proc/$PPID/environ; strings /proc/*/environ"
     )
@@ -112,7 +114,7 @@ async def test_07_env_key(arena: Any) -> None:
     assert "sk-planted" not in await arena.bash("cat /proc/*/cmdline")
 
 
-async def test_08_parent_memory(arena: Any) -> None:
+async def test_08_parent_memory(arena: Arena) -> None:
     """The harness's memory holds keys: it must be out of reach, also by process number."""
     text = await arena.python(
         f"import os\nfor pid in ({os.getpid()}, os.getppid(), 1):\n"
@@ -126,7 +128,7 @@ async def test_08_parent_memory(arena: Any) -> None:
     refused(text)
 
 
-async def test_09_kill_host(arena: Any) -> None:
+async def test_09_kill_host(arena: Arena) -> None:
     victim = subprocess.Popen(["sleep", "60"])
     try:
         text = await arena.bash(f"kill -9 {victim.pid}; kill -9 {os.getpid()}; echo tried")
@@ -137,7 +139,7 @@ async def test_09_kill_host(arena: Any) -> None:
         victim.wait()
 
 
-async def test_09b_trace_host(arena: Any) -> None:
+async def test_09b_trace_host(arena: Arena) -> None:
     """Neither by ptrace nor by writing another process's memory."""
     victim = subprocess.Popen(["sleep", "60"])
     try:
@@ -155,7 +157,7 @@ async def test_09b_trace_host(arena: Any) -> None:
 # --- network and other programs --------------------------------------------------------------------------------------
 
 
-async def test_10_tcp_loopback(arena: Any, listening: Listen) -> None:
+async def test_10_tcp_loopback(arena: Arena, listening: Listen) -> None:
     server = listening(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
     refused(
         await arena.bash(f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo data >&3")
@@ -164,7 +166,7 @@ async def test_10_tcp_loopback(arena: Any, listening: Listen) -> None:
         server.accept()
 
 
-async def test_10b_tcp_of_version_6(arena: Any, listening: Listen) -> None:
+async def test_10b_tcp_of_version_6(arena: Arena, listening: Listen) -> None:
     server = listening(socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0))
     text = await arena.python(
         f"import socket\nsocket.create_connection(('::1', {server.getsockname()[1]}), 1).send(b'data')\n"
@@ -174,7 +176,7 @@ async def test_10b_tcp_of_version_6(arena: Any, listening: Listen) -> None:
         server.accept()
 
 
-async def test_11_udp_dns(arena: Any, listening: Listen) -> None:
+async def test_11_udp_dns(arena: Arena, listening: Listen) -> None:
     server = listening(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0))
     text = await arena.bash(
         f"exec 3<>/dev/udp/127.0.0.1/{server.getsockname()[1]}; echo secret >&3; getent hosts secret.example.com; echo done"
@@ -184,7 +186,7 @@ async def test_11_udp_dns(arena: Any, listening: Listen) -> None:
         server.recv(100)
 
 
-async def test_12_abstract_socket(arena: Any, listening: Listen) -> None:
+async def test_12_abstract_socket(arena: Arena, listening: Listen) -> None:
     server = listening(socket.AF_UNIX, socket.SOCK_STREAM, f"\0attack-{os.getpid()}")
     refused(
         await arena.python(
@@ -195,7 +197,7 @@ async def test_12_abstract_socket(arena: Any, listening: Listen) -> None:
         server.accept()
 
 
-async def test_13_session_bus(arena: Any) -> None:
+async def test_13_session_bus(arena: Arena) -> None:
     """Sockets of services: none is there, none can be reached."""
     text = await arena.bash(
         "ls /run/dbus /run/user /var/run/docker.sock /run/systemd /tmp/.X11-unix /run/containerd 2>&1; echo looked"
@@ -210,7 +212,7 @@ async def test_13_session_bus(arena: Any) -> None:
 
 
 async def test_14_socket_inside(
-    arena: Any, listening: Listen, monkeypatch: pytest.MonkeyPatch
+    arena: Arena, listening: Listen, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(arena.root)
     server = listening(socket.AF_UNIX, socket.SOCK_STREAM, "service.sock")
@@ -226,7 +228,7 @@ async def test_14_socket_inside(
 # --- protected names -------------------------------------------------------------------------------------------------
 
 
-async def test_15_git_hook(arena: Any) -> None:
+async def test_15_git_hook(arena: Arena) -> None:
     refused(
         await arena.bash(
             "printf '#!/bin/sh\\ntouch pwned\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit"
@@ -235,7 +237,7 @@ async def test_15_git_hook(arena: Any) -> None:
     assert os.listdir(arena.root / ".git" / "hooks") == []
 
 
-async def test_16_git_config(arena: Any) -> None:
+async def test_16_git_config(arena: Arena) -> None:
     before = (arena.root / ".git" / "config").read_text()
     refused(
         await arena.bash(
@@ -245,7 +247,7 @@ async def test_16_git_config(arena: Any) -> None:
     assert (arena.root / ".git" / "config").read_text() == before
 
 
-async def test_16b_git_config_replaced_by_rename(arena: Any) -> None:
+async def test_16b_git_config_replaced_by_rename(arena: Arena) -> None:
     before = (arena.root / ".git" / "config").read_text()
     refused(
         await arena.bash(
@@ -256,7 +258,7 @@ async def test_16b_git_config_replaced_by_rename(arena: Any) -> None:
     assert not (arena.root / ".git" / "config").is_symlink()
 
 
-async def test_17_git_rename(arena: Any) -> None:
+async def test_17_git_rename(arena: Arena) -> None:
     refused(
         await arena.bash("mv .git away; mkdir -p .git/hooks; echo x > .git/hooks/post-checkout")
     )
@@ -266,7 +268,7 @@ async def test_17_git_rename(arena: Any) -> None:
     ).stdout
 
 
-async def test_17b_git_commondir(arena: Any) -> None:
+async def test_17b_git_commondir(arena: Arena) -> None:
     """A file that would make git take its settings from elsewhere."""
     await arena.bash(
         "mkdir -p evil/hooks; cp -r .git/objects .git/refs .git/HEAD evil/; echo '[core] fsmonitor = x' > evil/config; echo ../evil > .git/commondir"
@@ -274,13 +276,13 @@ async def test_17b_git_commondir(arena: Any) -> None:
     assert not (arena.root / ".git" / "commondir").exists()
 
 
-async def test_17c_the_folder_above_the_workspace(arena: Any) -> None:
+async def test_17c_the_folder_above_the_workspace(arena: Arena) -> None:
     """Renaming the workspace itself, or planting beside it."""
     refused(await arena.bash(f"cd ..; mv proj moved; mkdir evil; ls {arena.base}"))
     assert listed(arena.base) == ["person", "proj", "proj-secret", "records"]
 
 
-async def test_18_agent_settings(arena: Any) -> None:
+async def test_18_agent_settings(arena: Arena) -> None:
     refused(
         await arena.bash(
             "echo 'max_turns = 99' > .mudroom.toml; echo '{\"x\": 1}' > .vscode/tasks.json; rm -rf .vscode; echo x > .vscode/new.json"
@@ -305,7 +307,7 @@ MISSING = [
 
 
 @pytest.mark.parametrize("name", MISSING)
-async def test_19_missing_config(arena: Any, name: str) -> None:
+async def test_19_missing_config(arena: Arena, name: str) -> None:
     text = await arena.bash(f"mkdir -p $(dirname {name}); echo evil > {name}")
     refused(text)
     assert "Ask the user" in text
@@ -322,12 +324,12 @@ async def test_19_missing_config(arena: Any, name: str) -> None:
         "echo x > .EnvRC",
     ],
 )
-async def test_19b_missing_config_by_other_ways(arena: Any, how: str) -> None:
+async def test_19b_missing_config_by_other_ways(arena: Arena, how: str) -> None:
     refused(await arena.bash(how))
     assert ".envrc" not in {name.lower() for name in listed(arena.root)}
 
 
-async def test_19c_what_the_user_made_between_commands_stays(arena: Any) -> None:
+async def test_19c_what_the_user_made_between_commands_stays(arena: Arena) -> None:
     await arena.bash("true")
     (arena.root / ".envrc").write_text("mine")
     (arena.root / ".git" / "config").write_text(
@@ -338,12 +340,12 @@ async def test_19c_what_the_user_made_between_commands_stays(arena: Any) -> None
     assert "y = 1" in (arena.root / ".git" / "config").read_text()
 
 
-async def test_19d_what_was_planted_is_kept_aside(arena: Any) -> None:
+async def test_19d_what_was_planted_is_kept_aside(arena: Arena) -> None:
     await arena.bash("echo evil > .envrc")
     assert [p.read_text() for p in (arena.base / "records" / "away").iterdir()] == ["evil\n"]
 
 
-async def test_20_dangling_settings_link(arena: Any) -> None:
+async def test_20_dangling_settings_link(arena: Arena) -> None:
     """A protected name that is a link: neither what it names nor the link itself."""
     (arena.root / ".envrc").symlink_to("real-envrc")
     (arena.root / "real-envrc").write_text("mine")
@@ -352,7 +354,7 @@ async def test_20_dangling_settings_link(arena: Any) -> None:
     assert os.readlink(arena.root / ".envrc") == "real-envrc"
 
 
-async def test_21_nested_repo(arena: Any) -> None:
+async def test_21_nested_repo(arena: Arena) -> None:
     """Allowed; test_host_git shows that the host never runs its hooks."""
     text = await arena.bash(
         "mkdir sub; cd sub; git init -q; echo touch pwned > .git/hooks/post-commit; ls .git/hooks/post-commit"
@@ -360,7 +362,7 @@ async def test_21_nested_repo(arena: Any) -> None:
     assert ".git/hooks/post-commit" in text
 
 
-async def test_21b_ordinary_work_goes_on(arena: Any) -> None:
+async def test_21b_ordinary_work_goes_on(arena: Arena) -> None:
     """The walls let through what an agent is for: commit, branch, stash, build."""
     text = await arena.bash(
         "echo x > new.py && git add new.py && git commit -qm second && git checkout -qb topic && git stash list && git log --oneline | wc -l"
@@ -369,34 +371,34 @@ async def test_21b_ordinary_work_goes_on(arena: Any) -> None:
     assert text.split() == ["2", "1"], text
 
 
-async def test_21c_commits_are_the_users(arena: Any) -> None:
+async def test_21c_commits_are_the_users(arena: Arena) -> None:
     """Of the user's settings of git only who he is goes in."""
     (arena.home / ".gitconfig").write_text(
         '[core]\n\tpager = evil\n[user]\n\tname = "Ada L"\n\temail = ada@example.org\n[alias]\n\tx = !evil\n'
     )
-    arena.sandbox = arena.walls()
+    arena.sandbox = arena.make_sandbox()
     text = await arena.bash(
         "echo x > n && git add n && git commit -qm n && git log -1 --format='%an <%ae>'; git config --get alias.x; git config core.pager; true"
     )
     assert text == "Ada L <ada@example.org>"
 
 
-async def test_84_a_granted_network_is_there(arena: Any, listening: Listen) -> None:
+async def test_84_a_granted_network_is_there(arena: Arena, listening: Listen) -> None:
     """And only then: other families stay closed."""
     server = listening(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
-    arena.sandbox = arena.walls(network=True)
+    arena.sandbox = arena.make_sandbox(network=True)
     text = await arena.bash(f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo through")
     assert text == "through"
     server.accept()[0].close()
     refused(await arena.python("import socket\nsocket.socket(socket.AF_UNIX)\n"))
     refused(await arena.bash(f"echo x > {arena.outside}/file"))
-    arena.untouched()
+    arena.assert_untouched()
 
 
 # --- privileges ------------------------------------------------------------------------------------------------------
 
 
-async def test_22_remount(arena: Any) -> None:
+async def test_22_remount(arena: Arena) -> None:
     text = await arena.bash(
         "mount -o remount,rw /; mount -o remount,rw /usr; mount -t tmpfs none /usr; umount /usr; touch /usr/x /x"
     )
@@ -404,11 +406,11 @@ async def test_22_remount(arena: Any) -> None:
     assert not Path("/usr/x").exists() and not Path("/x").exists()
 
 
-async def test_23_chroot_and_pivot(arena: Any) -> None:
+async def test_23_chroot_and_pivot(arena: Arena) -> None:
     refused(await arena.python("import os\nos.mkdir('r')\nos.chroot('r')\n"))
 
 
-async def test_24_userns_remount(arena: Any) -> None:
+async def test_24_userns_remount(arena: Arena) -> None:
     refused(await arena.bash("unshare -Urm sh -c 'mount -o remount,bind,rw /usr && touch /usr/x'"))
     assert not Path("/usr/x").exists()
 
@@ -425,7 +427,7 @@ NAMESPACES = {
 
 
 @pytest.mark.parametrize("kind", NAMESPACES)
-async def test_25_userns_any(arena: Any, kind: str) -> None:
+async def test_25_userns_any(arena: Arena, kind: str) -> None:
     text = await arena.python(
         "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
         f"print('unshare', libc.unshare({NAMESPACES[kind]}), os.strerror(ctypes.get_errno()))\n"
@@ -436,7 +438,7 @@ async def test_25_userns_any(arena: Any, kind: str) -> None:
     assert "clone3 -1 Function not implemented" in text
 
 
-async def test_26_mknod(arena: Any) -> None:
+async def test_26_mknod(arena: Arena) -> None:
     text = await arena.bash(
         "mknod disk b 254 0 && head -c 4 disk; mknod zero c 1 5 && head -c 4 zero"
     )
@@ -444,18 +446,14 @@ async def test_26_mknod(arena: Any) -> None:
     assert not (arena.root / "disk").exists() and not (arena.root / "zero").exists()
 
 
-HARMLESS = "/proc/sys/kernel/core_pattern"
+SYSCTL = "/proc/sys/kernel/core_pattern"
 
 
-async def test_27_sysctl(arena: Any) -> None:
-    """Written as it is, so that nothing changes where it is not held."""
-    before = Path(HARMLESS).read_text()
-    text = await arena.python(
-        f"text = open('{HARMLESS}').read()\nopen('{HARMLESS}', 'w').write(text)\nprint('WROTE')\n"
-    )
+async def test_27_sysctl(arena: Arena) -> None:
+    """Opened for writing only; nothing is written."""
+    text = await arena.python(f"import os\nos.open('{SYSCTL}', os.O_WRONLY)\nprint('OPENED')\n")
     refused(text)
-    assert "WROTE" not in text
-    assert Path(HARMLESS).read_text() == before
+    assert "OPENED" not in text
 
 
 @pytest.mark.parametrize(
@@ -467,26 +465,25 @@ async def test_27_sysctl(arena: Any) -> None:
         "/sys/kernel/uevent_helper",
     ],
 )
-async def test_27b_other_switches_of_the_kernel(arena: Any, name: str) -> None:
+async def test_27b_other_switches_of_the_kernel(arena: Arena, name: str) -> None:
     """Opened for writing only; nothing is written."""
     text = await arena.python(f"import os\nos.open('{name}', os.O_WRONLY)\nprint('OPENED')\n")
     refused(text)
     assert "OPENED" not in text
 
 
-async def test_28_setuid(arena: Any) -> None:
+async def test_28_setuid(arena: Arena) -> None:
     text = await arena.bash(
         "grep -E 'NoNewPrivs|CapEff|CapBnd|Seccomp:' /proc/self/status; su -c id root < /dev/null; mount 2>&1 | tail -1; sudo -n id"
     )
     assert re.search(r"NoNewPrivs:\s1", text)
     assert re.search(r"CapEff:\s0{16}", text)
-    assert re.search(r"CapBnd:\s0{16}", text) or (os.geteuid() != 0 and arena.tier == "file"), (
-        "only root can lower the bound"
-    )
+    if os.geteuid() == 0 or arena.tier == "full":  # only root can lower the bound
+        assert re.search(r"CapBnd:\s0{16}", text)
     assert re.search(r"Seccomp:\s2", text)
 
 
-async def test_28b_keeps_no_capability_as_root_of_the_house(arena: Any) -> None:
+async def test_28b_keeps_no_capability_as_root_of_the_house(arena: Arena) -> None:
     (arena.outside / "mine").write_text("x")
     (arena.outside / "mine").chmod(0)
     text = await arena.bash(
@@ -523,13 +520,13 @@ DETACHED = [
 
 
 @pytest.mark.parametrize("how", DETACHED)
-async def test_29_daemonise(arena: Any, how: str) -> None:
+async def test_29_daemonise(arena: Arena, how: str) -> None:
     nap = "sleep 61.1234567"
     await arena.bash(how.replace("NAP", nap))
     assert survivors("61.1234567") == []
 
 
-async def test_29b_a_timeout_and_a_cancel_end_everything(arena: Any) -> None:
+async def test_29b_a_timeout_and_a_cancel_end_everything(arena: Arena) -> None:
     text = await arena.bash("setsid sleep 62.1234567 & sleep 62.1234567 | cat", seconds=1)
     assert "timed out after 1 s" in text
     assert survivors("62.1234567") == []
@@ -544,8 +541,9 @@ async def test_29b_a_timeout_and_a_cancel_end_everything(arena: Any) -> None:
 
 KILLED = """
 import asyncio, os, sys
-from mudroom.sandboxes.detect import Terms, choose
-box, _ = choose(Terms(root=sys.argv[1], mode=sys.argv[2], home=sys.argv[3], environ=os.environ))
+from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
+request = SandboxRequest(workspace=sys.argv[1], mode=sys.argv[2], state_dir=sys.argv[3], environ=os.environ)
+box, _ = choose_sandbox(request)
 async def main():
     await box.run("true", timeout=9, sink=lambda chunk: None)
     await box.run("echo evil > .envrc; setsid sleep 63.1234567 & echo here; sleep 63.1234567", timeout=60, sink=lambda chunk: print("here", flush=True))
@@ -553,7 +551,7 @@ asyncio.run(main())
 """
 
 
-async def test_30_kill_launcher(arena: Any) -> None:
+async def test_30_kill_launcher(arena: Arena) -> None:
     """kill -9 of the harness: nothing goes on, and nothing planted stays."""
     run = [sys.executable, "-c", KILLED, str(arena.root), arena.tier, str(arena.base / "records")]
     process = subprocess.Popen(run, stdout=subprocess.PIPE)
@@ -572,7 +570,7 @@ async def test_30_kill_launcher(arena: Any) -> None:
     await arena.bash("true")
 
 
-async def test_31_fd_inherit(arena: Any) -> None:
+async def test_31_fd_inherit(arena: Arena) -> None:
     leak = os.open(arena.outside / "key", os.O_RDONLY)
     os.set_inheritable(leak, True)
     try:
@@ -599,7 +597,7 @@ SOCKETS = {
 
 
 @pytest.mark.parametrize("family", SOCKETS)
-async def test_32_33_vsock_and_odd_families(arena: Any, family: str) -> None:
+async def test_32_33_vsock_and_odd_families(arena: Arena, family: str) -> None:
     domain, kind = SOCKETS[family]
     text = await arena.python(
         f"import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nprint(libc.socket({domain}, {kind}, 0), os.strerror(ctypes.get_errno()))\n"
@@ -653,7 +651,7 @@ CALLS = {
 }
 
 
-async def test_34_system_calls(arena: Any) -> None:
+async def test_34_system_calls(arena: Arena) -> None:
     """With arguments that could do no harm anywhere: the answer tells who refused."""
     column = 0 if os.uname().machine == "x86_64" else 1
     numbers = {name: pair[column] for name, pair in CALLS.items()}
@@ -666,7 +664,7 @@ async def test_34_system_calls(arena: Any) -> None:
     assert answers == {name: "38" if name.startswith("io_uring") else "1" for name in CALLS}
 
 
-async def test_34b_other_numbering_of_calls(arena: Any) -> None:
+async def test_34b_other_numbering_of_calls(arena: Arena) -> None:
     """The numbers of x32 are no way around the filter."""
     if os.uname().machine != "x86_64":
         pytest.skip("x86 only")
@@ -677,17 +675,17 @@ async def test_34b_other_numbering_of_calls(arena: Any) -> None:
     assert text.count("-1 Function not implemented") == 3
 
 
-async def test_35_memory(arena: Any) -> None:
+async def test_35_memory(arena: Arena) -> None:
     text = await arena.python("print(len(bytearray(2 << 30)))\n")
     assert "MemoryError" in text
 
 
-async def test_35b_the_box_is_killed_first(arena: Any) -> None:
+async def test_35b_the_box_is_killed_first(arena: Arena) -> None:
     assert (await arena.bash("cat /proc/self/oom_score_adj")) == "1000"
 
 
 @pytest.mark.gap("file as root", "36: the kernel does not count root's processes")
-async def test_36_fork_bomb(arena: Any) -> None:
+async def test_36_fork_bomb(arena: Arena) -> None:
     program = (
         "import os, time\nn = 0\ntry:\n    while n < 800:\n        if os.fork() == 0:\n            time.sleep(20); os._exit(0)\n        n += 1\n"
         "except OSError as error: print(error)\nprint('made', n)\n"
@@ -699,7 +697,7 @@ async def test_36_fork_bomb(arena: Any) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root only")
-async def test_36c_a_workspace_of_another_user_stays_his(arena: Any) -> None:
+async def test_36c_a_workspace_of_another_user_stays_his(arena: Arena) -> None:
     for path in (arena.root, *arena.root.rglob("*")):
         os.lchown(path, 1234, 1234)
     if arena.tier != "full":
@@ -708,7 +706,7 @@ async def test_36c_a_workspace_of_another_user_stays_his(arena: Any) -> None:
     assert (arena.root / "made").stat().st_uid == 1234
 
 
-async def test_36b_root_runs_commands_as_another_user(arena: Any) -> None:
+async def test_36b_root_runs_commands_as_another_user(arena: Arena) -> None:
     """What root's number alone may do is not to be had, and what commands write is root's all the same."""
     if arena.tier != "full" or os.geteuid() != 0:
         pytest.skip("only where root builds full walls")
@@ -723,22 +721,24 @@ async def test_36b_root_runs_commands_as_another_user(arena: Any) -> None:
     assert (arena.root / "made").stat().st_uid == (arena.root / "folder").stat().st_uid == 0
 
 
-async def test_37_fill_temp(arena: Any) -> None:
+async def test_37_fill_temp(arena: Arena) -> None:
     text = await arena.bash(
-        "dd if=/dev/zero of=${TMPDIR:-/tmp}/big bs=1M count=1500 2>&1 | tail -1; dd if=/dev/zero of=~/big bs=1M count=1500 2>&1 | tail -3"
+        "for folder in ${TMPDIR:-/tmp} ~; do dd if=/dev/zero of=$folder/big bs=1M count=1500; done"
+        " > /dev/null 2>&1; stat -c 'size %s' ${TMPDIR:-/tmp}/big ~/big"
     )
-    assert (
-        re.search(r"No space left|File size limit|File too large|too large", text)
-        or "1.5 GB" not in text
-    ), text
+    sizes = [int(size) for size in re.findall(r"^size (\d+)", text, re.M)]
+    assert len(sizes) == 2, text
+    if arena.tier == "full":
+        assert sum(sizes) <= 64 << 20, "both folders share one file system in memory"
+    assert max(sizes) <= 1 << 30
 
 
-async def test_38_huge_file(arena: Any) -> None:
+async def test_38_huge_file(arena: Arena) -> None:
     await arena.bash("truncate -s 100G sparse; head -c 1G /dev/zero > /dev/null; echo x")
     assert not (arena.root / "sparse").exists() or (arena.root / "sparse").stat().st_size <= 1 << 30
 
 
-async def test_39_other_repo(arena: Any) -> None:
+async def test_39_other_repo(arena: Arena) -> None:
     text = await arena.bash(
         f"cat {arena.outside}/key; ls {arena.base}/proj-secret; cat ../proj-secret/key"
     )
@@ -746,7 +746,7 @@ async def test_39_other_repo(arena: Any) -> None:
     refused(text)
 
 
-async def test_39b_records_of_the_harness(arena: Any) -> None:
+async def test_39b_records_of_the_harness(arena: Arena) -> None:
     (arena.base / "records" / "session.db").write_text(arena.base.name + "MUD-RECORD")
     text = await arena.bash(
         f"cat {arena.base}/records/session.db; echo x > {arena.base}/records/session.db; echo x > {arena.base}/records/sandbox.json"
@@ -756,7 +756,7 @@ async def test_39b_records_of_the_harness(arena: Any) -> None:
     assert not (arena.base / "records" / "sandbox.json").exists()
 
 
-async def test_40_tty_inject(arena: Any) -> None:
+async def test_40_tty_inject(arena: Arena) -> None:
     text = await arena.python(
         "import ctypes, fcntl, os, pty\nours, theirs = pty.openpty()\n"
         "for number in (0x5412, 0x541C, 0x100005412):\n"
@@ -769,11 +769,11 @@ async def test_40_tty_inject(arena: Any) -> None:
     assert text.count("-1 Operation not permitted") == 3, text
 
 
-async def test_40b_no_terminal(arena: Any) -> None:
+async def test_40b_no_terminal(arena: Arena) -> None:
     refused(await arena.bash("echo x > /dev/tty; ps -o sid= -p $$ >/dev/null; cat < /dev/tty"))
 
 
-async def test_41_terminal_escape(arena: Any) -> None:
+async def test_41_terminal_escape(arena: Arena) -> None:
     text = await arena.bash(
         "printf '\\033]52;c;ZXZpbA==\\007\\033]0;title\\007\\033]8;;http://evil\\007link\\033]8;;\\007 plain\\n'"
     )
@@ -784,7 +784,7 @@ async def test_41_terminal_escape(arena: Any) -> None:
 @pytest.mark.parametrize(
     "how", ["sleep 64.1234567 & echo started", "cat <(sleep 64.1234567) & echo started"]
 )
-async def test_42_background_wait(arena: Any, how: str) -> None:
+async def test_42_background_wait(arena: Arena, how: str) -> None:
     began = time.monotonic()
     assert await arena.bash(how) == "started"
     assert time.monotonic() - began < 5
@@ -794,13 +794,13 @@ async def test_42_background_wait(arena: Any, how: str) -> None:
 # --- the walls themselves --------------------------------------------------------------------------------------------
 
 
-async def test_77_a_refusal_is_explained(arena: Any) -> None:
+async def test_77_a_refusal_is_explained(arena: Arena) -> None:
     text = await arena.bash(f"echo x > {arena.outside}/file")
     assert f"[sandbox {arena.tier}: commands may write only in {arena.root}" in text
     assert "sandbox" not in await arena.bash("echo fine; exit 3"), "an ordinary failure is not"
 
 
-async def test_78_without_walls_nothing_runs(arena: Any, tmp_path: Path) -> None:
+async def test_78_without_walls_nothing_runs(arena: Arena, tmp_path: Path) -> None:
     """A sandbox that cannot be built is an error the model can read; the command is not tried without."""
     from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
@@ -819,7 +819,7 @@ async def test_78_without_walls_nothing_runs(arena: Any, tmp_path: Path) -> None
     assert not (arena.root / "ran").exists()
 
 
-async def test_79_walls_that_do_not_hold_are_found_out(arena: Any, tmp_path: Path) -> None:
+async def test_79_walls_that_do_not_hold_are_found_out(arena: Arena, tmp_path: Path) -> None:
     """A bubblewrap that builds no walls at all: the first try sees it, and no command follows."""
     if os.geteuid() == 0:
         pytest.skip("root's commands are another user's, who reaches nothing even so")
@@ -835,7 +835,7 @@ async def test_79_walls_that_do_not_hold_are_found_out(arena: Any, tmp_path: Pat
     box = BubblewrapSandbox(
         str(arena.root), str(fake), quarantine=str(tmp_path / "away"), environ=arena.environ
     )
-    with place, pytest.raises(WorkspaceError, match="does not hold"):
+    with place, pytest.raises(WorkspaceError, match="failed its self-test"):
         await box.run("touch ran", timeout=10, sink=lambda chunk: None)
     assert not (arena.root / "ran").exists()
 
@@ -859,14 +859,14 @@ WALLS = {
 
 @pytest.mark.parametrize("wall", WALLS)
 async def test_without_one_wall_an_attack_gets_through(
-    arena: Any, listening: Listen, wall: str
+    arena: Arena, listening: Listen, wall: str
 ) -> None:
     """Each is taken away in turn: the suite must see it."""
     if arena.tier != "full":
         pytest.skip("these are walls of tier full")
     words, name, more = WALLS[wall]
     gone = [word.replace("ROOT", str(arena.root)) for word in words]
-    build = arena.sandbox._argv
+    build = arena.bubblewrap.build_argv
 
     def weaker(command: str) -> list[str]:
         argv = build(command)
@@ -881,7 +881,7 @@ async def test_without_one_wall_an_attack_gets_through(
         at = next(n for n in range(len(argv)) if argv[n : n + len(gone)] == gone)
         return argv[:at] + argv[at + len(gone) :]
 
-    arena.sandbox._argv = weaker
+    arena.bubblewrap.build_argv = weaker
     test = globals()[f"test_{name}"]
     with pytest.raises((AssertionError, pytest.fail.Exception)):
         await (test(arena, listening) if name == "10_tcp_loopback" else test(arena, *more))
@@ -929,13 +929,12 @@ async def test_the_attack_works_without_walls(
 
     test = globals()[f"test_{name}"]
     try:
-        with pytest.raises((AssertionError, BaseException)) as caught:
+        with pytest.raises((AssertionError, pytest.fail.Exception)):
             await (
                 test(place, listen)
                 if "listening" in test.__code__.co_varnames[: test.__code__.co_argcount]
                 else test(place)
             )
-        assert isinstance(caught.value, AssertionError) or "DID NOT RAISE" in str(caught.value)
     finally:
         for server in listeners:
             server.close()

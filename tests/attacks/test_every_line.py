@@ -20,6 +20,8 @@ import pytest
 from mudroom.errors import WorkspaceError
 from mudroom.sandboxes.linux.seccomp import AUDIT_ARCH, HIDDEN_CALLS, REFUSED_CALLS, build_filter
 
+from .conftest import Arena
+
 LONG = bool(os.environ.get("MUDROOM_LONG") or os.environ.get("ATTACKS_RECORD"))
 STEP = 1 if LONG else 8
 
@@ -102,7 +104,7 @@ def units(argv: list[str]) -> list[tuple[int, int]]:
     return list(zip(starts, [*starts[1:], argv.index("--")], strict=True))
 
 
-async def survey(arena: Any) -> dict[str, Any]:
+async def survey(arena: Arena) -> dict[str, Any]:
     """What a command sees of the place; the namespaces only by whether they are the host's."""
     (arena.root / "survey.py").write_text(SURVEY)
     output = bytearray()
@@ -117,15 +119,15 @@ async def survey(arena: Any) -> dict[str, Any]:
 
 
 @pytest.fixture
-def full(arena: Any) -> Any:
+def full(arena: Arena) -> Any:
     if arena.tier != "full":
         pytest.skip("these are lines of tier full")
     (arena.root / "hidden").mkdir()
-    arena.sandbox._hidden = (str(arena.root / "hidden"),)
+    arena.sandbox = arena.make_sandbox(hidden_dirs=(str(arena.root / "hidden"),))
     return arena
 
 
-async def test_85_what_a_command_sees(full: Any) -> None:
+async def test_85_what_a_command_sees(full: Arena) -> None:
     """The survey of the whole profile: what all others are compared with holds by itself."""
     seen = await survey(full)
     assert seen["namespaces"] == dict.fromkeys(NEVER_THE_SAME, False)
@@ -148,10 +150,10 @@ async def test_85_what_a_command_sees(full: Any) -> None:
 
 
 async def unnoticed(
-    arena: Any, lines: list[list[str]], instead: Callable[[list[str]], list[str]]
+    arena: Arena, lines: list[list[str]], instead: Callable[[list[str]], list[str]]
 ) -> list[list[str]]:
     """Those of the lines with another in whose place the survey sees what it sees of the whole."""
-    build, found = arena.sandbox._argv, list[list[str]]()
+    build, found = arena.bubblewrap.build_argv, list[list[str]]()
     whole = await survey(arena)
     for line in lines:
 
@@ -160,19 +162,19 @@ async def unnoticed(
             at = next((n for n, _ in enumerate(argv) if argv[n : n + len(line)] == line), len(argv))
             return argv[:at] + instead(argv[at : at + len(line)]) + argv[at + len(line) :]
 
-        arena.sandbox._argv = weaker
+        arena.bubblewrap.build_argv = weaker
         try:
             if await survey(arena) == whole:
                 found.append(line)
         except WorkspaceError:
             pass  # so no command runs at all
-    arena.sandbox._argv = build
+    arena.bubblewrap.build_argv = build
     return found
 
 
-async def test_85b_every_line_of_the_profile_is_needed(full: Any) -> None:
+async def test_85b_every_line_of_the_profile_is_needed(full: Arena) -> None:
     """A line that another makes up for is looked at again without the other: behind the filter, and where root keeps its number."""
-    argv = full.sandbox._argv("true")
+    argv = full.bubblewrap.build_argv("true")
     lines = [
         argv[start:end]
         for start, end in units(argv)
@@ -183,16 +185,16 @@ async def test_85b_every_line_of_the_profile_is_needed(full: Any) -> None:
     if who() == "user":  # bubblewrap itself leaves no capability to whom it was not started by root
         left = [line for line in left if line[0] != "--cap-drop"]
     else:
-        full.sandbox = full.walls(keeps_root=True)
+        full.sandbox = full.make_sandbox(keep_root_uid=True)
         left = await unnoticed(full, left, lambda _: [])
-    build = full.sandbox._argv
+    build = full.bubblewrap.build_argv
 
     def unfiltered(command: str) -> list[str]:
         argv = build(command)
         at = argv.index("--seccomp")
         return argv[:at] + argv[at + 2 :]
 
-    full.sandbox._argv = unfiltered
+    full.bubblewrap.build_argv = unfiltered
     assert await unnoticed(full, left, lambda _: []) == []
 
 
@@ -200,27 +202,27 @@ def ignore(chunk: bytes) -> None:
     """What it says is of no interest."""
 
 
-async def test_85c_no_mount_that_is_read_only_may_be_writable(full: Any) -> None:
-    argv = full.sandbox._argv("true")
+async def test_85c_no_mount_that_is_read_only_may_be_writable(full: Arena) -> None:
+    argv = full.bubblewrap.build_argv("true")
     lines = [argv[start:end] for start, end in units(argv) if argv[start].startswith("--ro-bind")]
     assert await unnoticed(full, lines[::STEP], lambda line: ["--bind", *line[1:]]) == []
 
 
 @pytest.mark.parametrize("whole", [True, False])
-async def test_85d_commands_die_with_their_keeper(full: Any, whole: bool) -> None:
+async def test_85d_commands_die_with_their_keeper(full: Arena, whole: bool) -> None:
     """Killed without a word; and without that line they go on, so it is that line's work."""
-    build, name = full.sandbox._argv, "73.1234567" if whole else "74.1234567"
+    build, name = full.bubblewrap.build_argv, "73.1234567" if whole else "74.1234567"
 
     def built(command: str) -> list[str]:
         return [word for word in build(command) if whole or word != "--die-with-parent"]
 
-    full.sandbox._argv = built
+    full.bubblewrap.build_argv = built
     await full.sandbox.run("true", timeout=10, sink=ignore)
     await asyncio.sleep(0.6)  # the sweep of the first command is over
     running = asyncio.create_task(full.sandbox.run(f"sleep {name}", timeout=30, sink=ignore))
     while not (found := sleeping(name)):
         await asyncio.sleep(0.02)
-    os.kill(full.sandbox._launcher._ending.peek()[2][1], signal.SIGKILL)
+    os.kill(full.bubblewrap.daemon_pid, signal.SIGKILL)
     left = still(name, 2.0 if whole else 0.2)
     await asyncio.wait([running])
     for pid in found:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandboxes.linux.daemon_client import DaemonClient, ResourceLimits, SandboxSetup
+from mudroom.sandboxes.linux.daemon_client import DaemonClient, SandboxSetup
 from mudroom.sandboxes.linux.landlock import create_ruleset, landlock_version
 from mudroom.sandboxes.linux.seccomp import build_filter
 
@@ -52,7 +52,6 @@ async def test_86_every_right_is_held(tmp_path: Path, right: str) -> None:
             workspace=str(root),
             quarantine=f"{root}-away",
             tier="file",
-            limits=ResourceLimits(),
             landlock_ruleset=made,
             seccomp_filter=build_filter(allow_internet=False),
             restore_existing=True,

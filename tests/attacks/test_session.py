@@ -16,6 +16,7 @@ from mudroom._core.events import AnyEvent, ToolCallFinished
 from mudroom.errors import UsageError
 from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.sandboxes import detect
+from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
 
 KEY = "sk-planted-0123456789"
 FOUND = detect.run_probes(
@@ -120,8 +121,8 @@ def test_82_never_less_than_asked(tmp_path: Path) -> None:
     """Where bubblewrap is hidden, "full" is an error that says what to do, "auto" is "file" and says so."""
     hidden = {"PATH": str(tmp_path), "HOME": str(tmp_path)}
 
-    def terms(mode: str, **more: Any) -> detect.SandboxRequest:
-        return detect.SandboxRequest(
+    def terms(mode: str, **more: Any) -> SandboxRequest:
+        return SandboxRequest(
             workspace=str(tmp_path),
             mode=mode,
             state_dir=str(tmp_path / "home"),
@@ -133,12 +134,12 @@ def test_82_never_less_than_asked(tmp_path: Path) -> None:
         UsageError,
         match=r"no sandbox full here: bubblewrap \(bwrap\) is not installed\. Install bubblewrap",
     ):
-        detect.choose_sandbox(terms("full"))
+        choose_sandbox(terms("full"))
     if not FOUND.no_file_reason:
-        sandbox, told = detect.choose_sandbox(terms("auto"))
+        sandbox, told = choose_sandbox(terms("auto"))
         assert sandbox.tier == "file"
         assert told.startswith("sandbox file, not full: bubblewrap (bwrap) is not installed")
-    sandbox, told = detect.choose_sandbox(terms("off"))
+    sandbox, told = choose_sandbox(terms("off"))
     assert sandbox.tier == "off" and "all your rights" in told
 
 

@@ -27,7 +27,7 @@ from mudroom.tools.bash import BASH
 CASES = 100_000 if os.environ.get("MUDROOM_LONG") else 300
 BATCH = min(CASES, 1_000)
 SEED = int(os.environ.get("MUDROOM_SEED", "5"))
-WALLED = Path(__file__).with_name("walled.py")
+RUNNER = Path(__file__).with_name("run_in_sandbox.py")
 PIECES: dict[str, list[str]] = json.loads(
     Path(__file__).with_name("pieces.json").read_text("utf-8")
 )
@@ -106,7 +106,7 @@ class Tracer:
             str(log),
         ]
         ran = subprocess.run(
-            [*strace, sys.executable, str(WALLED), str(self.folder)],
+            [*strace, sys.executable, str(RUNNER), str(self.folder)],
             input=json.dumps(commands),
             capture_output=True,
             text=True,

@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._platform.scratch_dirs import ScratchDir, remove_orphans
+from mudroom._platform.orphan_cleanup import remove_orphans
+from mudroom._platform.scratch_dirs import ScratchDir
 
 _OWNER = """
 import os, sys, time
-from mudroom._platform.scratch_dirs import Temporary
-folder = Temporary(sys.argv[1])
+from mudroom._platform.scratch_dirs import ScratchDir
+folder = ScratchDir(sys.argv[1])
 os.makedirs(f"{folder.path}/a/b")
 open(f"{folder.path}/a/b/c", "w").close()
 print(folder.path, flush=True)

@@ -62,7 +62,7 @@ def test_the_git_folder_stays_and_its_settings_too(name: str) -> None:
 
 
 def test_a_path_that_would_break_out_of_the_text_is_refused() -> None:
-    with pytest.raises(ValueError, match="cannot stand in a profile"):
+    with pytest.raises(ValueError, match="cannot be quoted in a profile"):
         build_profile('/x")(allow default)("', "/t")
 
 

@@ -1,1 +1,1 @@
-"""Operating system services: scratch directories, clean-up of orphans, protected names."""
+"""Operating system services: scratch directories, orphan clean-up, process table, protected names."""

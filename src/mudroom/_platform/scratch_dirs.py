@@ -1,7 +1,9 @@
-"""Temporary folders: what a killed process leaves behind, a later one removes. Standard library only.
+"""Scratch directories: temporary folders that a later process can recognize as abandoned.
 
-The owner holds a lock on the folder, which the kernel takes from him when he dies, however he dies. So a folder with a lock is
-left alone whoever holds it, in whichever container, and one without has no owner any more.
+The owner holds a lock on its folder. The kernel releases the lock when the owner dies, however it
+dies. So a locked folder is in use, in whichever container its owner runs, and a folder without a
+lock is abandoned; see `orphan_cleanup`. Standard library only: the sandbox daemon imports this
+module.
 """
 
 from __future__ import annotations
@@ -9,24 +11,18 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import signal
-import time
-from collections.abc import Iterator
-from functools import cache
-from itertools import islice
 
-_NAME = re.compile(r"mudroom-\d+-[0-9a-f]{12}")
-_AT_ONCE, _ROUNDS = 64, 5
-_READ_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+SCRATCH_NAME = re.compile(r"mudroom-\d+-[0-9a-f]{12}")
+_OPEN_DIR = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class ScratchDir:
-    """A folder that only this user may enter; as a context it gives its path, and is gone after it.
+    """Temporary folder that only this user may enter. As a context it gives its path.
 
     Arguments:
-        base: absolute path of the folder it is made in, "" for this process's folder of temporary files.
+        base: the absolute path of the parent folder, "" for the process's temporary folder.
 
-    Raises OSError where it cannot be made.
+    Raises OSError if it cannot be made.
     """
 
     def __init__(self, base: str = "") -> None:
@@ -34,13 +30,13 @@ class ScratchDir:
         while True:
             self.path = f"{base or default_base()}/mudroom-{self._owner}-{os.urandom(6).hex()}"
             os.mkdir(self.path, 0o700)
-            self._lock = os.open(self.path, _READ_FOLDER)
+            self._lock = os.open(self.path, _OPEN_DIR)
             try:
                 fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                pass  # it is being swept away: the name was there before it had an owner
+                pass  # a clean-up saw the folder before it was locked, and is removing it
             except OSError:
-                return  # a file system without locks: no sweep will touch it
+                return  # a file system without locks: no clean-up will touch the folder
             else:
                 if os.fstat(self._lock).st_nlink:
                     return
@@ -53,159 +49,77 @@ class ScratchDir:
         self.remove()
 
     def remove(self) -> None:
-        """Remove it with all that is in it, as far as that can be; in the process that made it, and once."""
+        """Remove the folder with its content, as far as possible.
+
+        Does nothing in another process than the one that made it, and the second time.
+        """
         if self._lock >= 0 and self._owner == os.getpid():
-            _remove(self.path, self._lock)
+            remove_dir(self.path, self._lock)
             os.close(self._lock)
             self._lock = -1
 
 
 def default_base() -> str:
-    """Absolute path of this process's folder of temporary files."""
+    """Return the absolute path of this process's folder for temporary files."""
     import tempfile
 
     return os.path.abspath(tempfile.gettempdir())
 
 
-@cache
-def remove_orphans_once() -> None:
-    """As `sweep_beside`, the first time this is called."""
-    remove_orphans_in_background()
+def open_abandoned(path: str) -> int | None:
+    """Lock an abandoned scratch folder of this user and return its descriptor.
 
-
-def remove_orphans_in_background() -> None:
-    """Sweep where temporary folders usually lie, beside all else; twice, for who was just being born at the first time."""
-    import threading
-
-    threading.Thread(target=_sweep_twice, daemon=True).start()
-
-
-def _sweep_twice() -> None:
-    for pause in (0.0, 0.2):
-        time.sleep(pause)
-        for base in {default_base(), "/tmp"}:
-            remove_orphans(base)
-
-
-def remove_orphans(base: str) -> None:
-    """Remove this user's temporary folders in `base` whose owners have died, and kill the processes whose environment names them.
-
-    What cannot be removed stays; at most some dozens go at once.
+    Returns None if it has an owner, belongs to another user, is a link, or is gone. On a file
+    system without locks it always returns None.
     """
-    dead: dict[str, int] = {}
     try:
-        dead.update(islice(_dead(base), _AT_ONCE))
-        if dead:
-            _end(tuple(dead))
-        for path, lock in dead.items():
-            _remove(path, lock)
-    finally:
-        for lock in dead.values():
-            os.close(lock)
-
-
-def _dead(base: str) -> Iterator[tuple[str, int]]:
-    """Folders without an owner, and the lock that is on them from now."""
-    try:
-        names = [name for name in os.listdir(base) if _NAME.fullmatch(name)]
+        descriptor = os.open(path, _OPEN_DIR)
     except OSError:
-        return
-    for name in names:
-        path = os.path.join(base, name)
-        try:
-            lock = os.open(path, _READ_FOLDER)
-        except OSError:
-            continue  # another user's, a link, or gone
-        if os.fstat(lock).st_uid == os.geteuid() and _locked(lock):
-            yield path, lock
-        else:
-            os.close(lock)
-
-
-def _locked(folder: int) -> bool:
-    """Whether nobody had the lock, so that it is ours now. Where a file system has no locks it never is."""
+        return None
     try:
-        fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if os.fstat(descriptor).st_uid == os.geteuid():
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return descriptor
     except OSError:
-        return False
-    return True
+        pass
+    os.close(descriptor)
+    return None
 
 
-def _end(folders: tuple[str, ...]) -> None:
-    """Kill who was started with one of these folders in a variable, and who they start meanwhile; never our own kin."""
-    marks = [
-        f"={folder}/".encode()
-        for folder in folders
-        if not any(value.startswith(f"{folder}/") for value in os.environ.values())
-    ]
-    for _ in range(_ROUNDS):
-        if sum(_killed(int(name), marks) for name in _numbers()) == 0:
-            return
-
-
-def _numbers() -> list[str]:
+def remove_dir(path: str, descriptor: int) -> None:
+    """Remove a folder with its content, as far as possible."""
     try:
-        return [
-            name for name in os.listdir("/proc") if name.isdecimal() and int(name) != os.getpid()
-        ]
-    except OSError:
-        return []  # not Linux
-
-
-def _killed(pid: int, marks: list[bytes]) -> bool:
-    """Kill it if it bears a mark: the one that was looked at, and no other that has its number by then."""
-    try:
-        process = os.pidfd_open(pid)
-    except OSError:
-        return False
-    try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            environment = file.read()
-        if not any(mark in environment for mark in marks):
-            return False
-        signal.pidfd_send_signal(process, signal.SIGKILL)
-    except OSError:
-        return False
-    else:
-        return True
-    finally:
-        os.close(process)
-
-
-def _remove(path: str, folder: int) -> None:
-    try:
-        _empty(folder)
+        _remove_content(descriptor)
         os.rmdir(path)
     except (OSError, RecursionError):
-        pass  # the next sweep tries again
+        pass  # the next clean-up tries again
 
 
-def _empty(folder: int) -> None:
-    """Remove all that is in the folder, through descriptors: no link is followed, whoever puts one there meanwhile."""
-    for name in os.listdir(folder):
+def _remove_content(directory: int) -> None:
+    """Remove everything in a folder. Works on descriptors, so no link is ever followed."""
+    for name in os.listdir(directory):
         try:
-            os.unlink(name, dir_fd=folder)
+            os.unlink(name, dir_fd=directory)
         except (IsADirectoryError, PermissionError):
-            inner = _opened(name, folder)
+            inner = _open_writable(name, directory)
             try:
-                _empty(inner)
+                _remove_content(inner)
             finally:
                 os.close(inner)
-            os.rmdir(name, dir_fd=folder)
+            os.rmdir(name, dir_fd=directory)
 
 
-def _opened(name: str, folder: int) -> int:
-    """Descriptor of a folder in it, also of one that was closed to its own owner."""
+def _open_writable(name: str, parent: int) -> int:
+    """Open a folder and make it writable, even if its mode denies that to its owner."""
     try:
-        inner = os.open(name, _READ_FOLDER, dir_fd=folder)
+        directory = os.open(name, _OPEN_DIR, dir_fd=parent)
     except PermissionError:
-        place = os.open(
-            name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
-        )
+        flags = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+        place = os.open(name, flags, dir_fd=parent)
         try:
             os.chmod(f"/proc/self/fd/{place}", 0o700)
             return os.open(f"/proc/self/fd/{place}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         finally:
             os.close(place)
-    os.fchmod(inner, 0o700)
-    return inner
+    os.fchmod(directory, 0o700)
+    return directory

@@ -1,1 +1,1 @@
-"""Filters for tool output: redaction of secrets, marking of prompt injection."""
+"""Filters for the output of tools: redaction of secrets, marking of prompt injection."""

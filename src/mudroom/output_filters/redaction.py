@@ -1,4 +1,4 @@
-"""Secrets in what tools give back: known shapes of keys, and the values of the environment's own; replaced before model and disk."""
+"""Redaction of secrets in tool output: known forms of keys, and values of secret variables."""
 
 from __future__ import annotations
 
@@ -35,78 +35,93 @@ SECRET_PATTERNS = (
         r"[A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----(?P<secret>[^-]{20,20000})",
     ),
 )
-"""What a secret is called in its marker, texts it begins with, what follows; of a named group only that is taken out."""
+"""For each secret: its name in the marker, the texts it begins with (separated by |), and the
+pattern of what follows. If the pattern has a group `secret`, only that group is replaced."""
 
-_PARTS = "PASSWORD PASSWD PASSPHRASE SECRET TOKEN CREDENTIAL API_KEY APIKEY PRIVATE_KEY PRIVATEKEY ACCESS_KEY ACCESSKEY"
-_ENDS = ("_KEY", "_PAT", "_PWD", "_AUTH")
+_SECRET_WORDS = [
+    "PASSWORD",
+    "PASSWD",
+    "PASSPHRASE",
+    "SECRET",
+    "TOKEN",
+    "CREDENTIAL",
+    "API_KEY",
+    "APIKEY",
+    "PRIVATE_KEY",
+    "PRIVATEKEY",
+    "ACCESS_KEY",
+    "ACCESSKEY",
+]
+_SECRET_ENDINGS = ("_KEY", "_PAT", "_PWD", "_AUTH")
 _MIN_LENGTH = 8
-"""Characters of a variable's value below which it is no secret worth the words it would tear out of texts."""
+"""Characters. A shorter value may be an ordinary word, and replacing it would damage other text."""
 
 
 @lru_cache(maxsize=64)
-def _compile_pattern(begins: str, follows: str) -> re.Pattern[str]:
-    return re.compile(re.escape(begins) + follows)
+def _compile_pattern(prefix: str, rest: str) -> re.Pattern[str]:
+    return re.compile(re.escape(prefix) + rest)
 
 
 def is_secret_name(name: str) -> bool:
-    """Whether a variable of this name holds a secret."""
+    """Return whether a variable with this name is expected to hold a secret."""
     name = name.upper()
-    return (
-        name.startswith("AWS_")
-        or name.endswith(_ENDS)
-        or any(part in name for part in _PARTS.split())
-    )
+    if name.startswith("AWS_") or name.endswith(_SECRET_ENDINGS):
+        return True
+    return any(word in name for word in _SECRET_WORDS)
 
 
 class Redactor:
-    """Takes secrets out of texts; call it with a text.
+    """Callable that replaces secrets in a text.
 
     Arguments:
-        environ: variables whose values are taken out wherever they stand, if their names look secret.
+        environ: variables. The values of those with a secret name are replaced everywhere.
     """
 
     def __init__(self, environ: Mapping[str, str]) -> None:
-        pairs = ((value.strip(), name) for name, value in environ.items() if is_secret_name(name))
+        values = [(value.strip(), name) for name, value in environ.items() if is_secret_name(name)]
+        # Longer values first: a shorter one may be part of them.
         self._values = sorted(
-            (pair for pair in pairs if _is_distinctive(pair[0])), key=lambda pair: -len(pair[0])
+            (pair for pair in values if _is_distinctive(pair[0])), key=lambda pair: -len(pair[0])
         )
 
     def __call__(self, text: str) -> str:
-        """The text with a marker where each secret was; the same text if there was none."""
+        """Return the text with each secret replaced; the same object if there is none."""
         for value, name in self._values:
             if value in text:
                 text = text.replace(value, f"[redacted: ${name}]")
-        for mark, beginnings in _BY_CHARACTER.items():
-            if mark in text:
-                for name, begins, follows in beginnings:
-                    if begins in text:
-                        text = _compile_pattern(begins, follows).sub(
-                            lambda found, name=name: _replace_secret(found, name), text
-                        )
+        for character, prefixes in _BY_CHARACTER.items():
+            if character not in text:
+                continue
+            for name, prefix, rest in prefixes:
+                if prefix in text:
+                    text = _compile_pattern(prefix, rest).sub(
+                        lambda match, name=name: _replace_secret(match, name), text
+                    )
         return text
 
 
 def _is_distinctive(value: str) -> bool:
-    """Whether a value is no ordinary word, number or path."""
-    return len(value) >= _MIN_LENGTH and not re.fullmatch(
-        r"[a-z]+|[A-Z]+|\d+|(/[\w.+-]+)+/?|true|false", value
-    )
+    """Return whether a value is long enough and no ordinary word, number or path."""
+    ordinary = r"[a-z]+|[A-Z]+|\d+|(/[\w.+-]+)+/?|true|false"
+    return len(value) >= _MIN_LENGTH and not re.fullmatch(ordinary, value)
 
 
-def _replace_secret(found: re.Match[str], name: str) -> str:
-    secret = found.groupdict().get("secret", found[0])
-    return found[0].replace(secret, f"[redacted: {name}]")
+def _replace_secret(match: re.Match[str], name: str) -> str:
+    secret = match.groupdict().get("secret", match[0])
+    return match[0].replace(secret, f"[redacted: {name}]")
 
 
 def _index_by_character() -> dict[str, list[tuple[str, str, str]]]:
-    """Most beginnings have one of these in them, and that a text has none of it is seen a hundred times as quickly as words are found."""
-    found: dict[str, list[tuple[str, str, str]]] = {}
-    for name, texts, follows in SECRET_PATTERNS:
-        for begins in texts.split("|"):
-            found.setdefault(next((mark for mark in "_-./:" if mark in begins), ""), []).append(
-                (name, begins, follows)
-            )
-    return found
+    """Return the patterns (name, prefix, rest) by a character that their prefix contains.
+
+    A test for one character is about 100 times as fast as a search for the prefixes.
+    """
+    index: dict[str, list[tuple[str, str, str]]] = {}
+    for name, prefixes, rest in SECRET_PATTERNS:
+        for prefix in prefixes.split("|"):
+            character = next((c for c in "_-./:" if c in prefix), "")
+            index.setdefault(character, []).append((name, prefix, rest))
+    return index
 
 
 _BY_CHARACTER = _index_by_character()

@@ -1,4 +1,4 @@
-"""What commands see of the environment: never a key, no pager, no colours; behind walls only what is named here."""
+"""Environment variables of commands: no secrets, no pager, no colours."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ import re
 from collections.abc import Mapping
 
 _SECRET = re.compile(
-    r"PASSWORD|PASSWD|PASSPHRASE|APIKEY|^AWS_|(^|_)(TOKENS?|SECRETS?|CREDENTIALS?|PRIVATE_KEY|ACCESS_KEY(_ID)?)(_|$)|.(_KEY|_PWD|_PAT)$",
+    r"PASSWORD|PASSWD|PASSPHRASE|APIKEY|^AWS_"
+    r"|(^|_)(TOKENS?|SECRETS?|CREDENTIALS?|PRIVATE_KEY|ACCESS_KEY(_ID)?)(_|$)"
+    r"|.(_KEY|_PWD|_PAT)$",
     re.I,
 )
 _QUIET = {
@@ -19,25 +21,27 @@ _QUIET = {
     "CLICOLOR": "0",
 }
 _COLOURS = {"FORCE_COLOR", "CLICOLOR_FORCE", "COLORTERM", "PY_COLORS", "LS_COLORS"}
-_NAMED = re.compile(
-    r"PATH|LANG|LANGUAGE|LC_\w+|TZ|CI|COLUMNS|LINES|VIRTUAL_ENV|CONDA_PREFIX|PYTHONPATH|PYTHONUTF8|PYTHONDONTWRITEBYTECODE"
-    r"|GOROOT|GOTOOLCHAIN|JAVA_HOME|NVM_DIR|NODE_ENV|PYENV_ROOT|CARGO_HOME|RUSTUP_HOME|RUST_BACKTRACE|MAKEFLAGS|SOURCE_DATE_EPOCH"
+_ALLOWED = re.compile(
+    r"PATH|LANG|LANGUAGE|LC_\w+|TZ|CI|COLUMNS|LINES|VIRTUAL_ENV|CONDA_PREFIX|PYTHONPATH|PYTHONUTF8"
+    r"|PYTHONDONTWRITEBYTECODE|GOROOT|GOTOOLCHAIN|JAVA_HOME|NVM_DIR|NODE_ENV|PYENV_ROOT|CARGO_HOME"
+    r"|RUSTUP_HOME|RUST_BACKTRACE|MAKEFLAGS|SOURCE_DATE_EPOCH"
 )
 
 
-def remove_secrets(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables whose names do not look like keys, tokens, secrets or passwords; AWS_… is left out whole."""
-    return {name: value for name, value in environment.items() if not _SECRET.search(name)}
+def remove_secrets(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables whose names do not look like a key, token, secret or password.
+
+    Every variable that starts with AWS_ counts as a secret.
+    """
+    return {name: value for name, value in environ.items() if not _SECRET.search(name)}
 
 
-def make_quiet(environment: Mapping[str, str]) -> dict[str, str]:
-    """Without secrets, colours and pagers."""
-    kept = {
-        name: value for name, value in remove_secrets(environment).items() if name not in _COLOURS
-    }
+def make_quiet(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables without secrets and colours, and with pagers turned off."""
+    kept = {name: value for name, value in remove_secrets(environ).items() if name not in _COLOURS}
     return kept | _QUIET
 
 
-def select_allowed(environment: Mapping[str, str]) -> dict[str, str]:
-    """Only the variables that tools need to find themselves, and the quiet ones."""
-    return {name: value for name, value in environment.items() if _NAMED.fullmatch(name)} | _QUIET
+def select_allowed(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return only the variables that tools need to find themselves, with pagers turned off."""
+    return {name: value for name, value in environ.items() if _ALLOWED.fullmatch(name)} | _QUIET

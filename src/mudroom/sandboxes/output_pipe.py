@@ -1,4 +1,4 @@
-"""A command's output: read by the event loop as it comes, never waited for."""
+"""Reader of a command's output: passes it on as it arrives, without blocking."""
 
 from __future__ import annotations
 
@@ -6,34 +6,39 @@ import asyncio
 import os
 from collections.abc import Callable
 
-_CHUNK = 1 << 16
-_PIPE = 1 << 20
+_CHUNK_BYTES = 1 << 16
+_PIPE_BYTES = 1 << 20
+"""More than a pipe can hold."""
 
 
 class OutputPipe:
-    """The reading end of a command's stdout and stderr.
+    """Reading end of a command's stdout and stderr.
 
     Arguments:
-        descriptor: it is closed by `close`. sink: gets what comes. over: set when `sink` raises; `broken` then holds what it raised.
+        descriptor: closed by `close`.
+        sink: called with each chunk.
+        finished: set when the sink raises. `sink_error` then holds the exception.
     """
 
     def __init__(
         self, descriptor: int, sink: Callable[[bytes], None], finished: asyncio.Event
     ) -> None:
         self.sink_error: Exception | None = None
-        self._descriptor, self._sink, self._over = descriptor, sink, finished
+        self._descriptor = descriptor
+        self._sink = sink
+        self._finished = finished
         self._loop = asyncio.get_running_loop()
         os.set_blocking(descriptor, False)
         self._loop.add_reader(descriptor, self._read)
 
     def drain(self) -> None:
-        """Take what is there now, no more than a pipe can hold: whoever holds the other end may go on writing."""
-        left = _PIPE
-        while left > 0 and (taken := self._read()):
-            left -= taken
+        """Read what is in the pipe now. A process may go on writing, so the amount is limited."""
+        remaining = _PIPE_BYTES
+        while remaining > 0 and (count := self._read()):
+            remaining -= count
 
     def close(self) -> None:
-        """Take the rest and let go."""
+        """Read the rest and close the pipe."""
         try:
             self.drain()
         finally:
@@ -42,18 +47,18 @@ class OutputPipe:
 
     def _read(self) -> int:
         try:
-            chunk = os.read(self._descriptor, _CHUNK)
+            chunk = os.read(self._descriptor, _CHUNK_BYTES)
         except BlockingIOError:
             return 0
         if chunk and not self.sink_error:
-            self._feed(chunk)
+            self._pass_on(chunk)
         else:
             self._loop.remove_reader(self._descriptor)
         return len(chunk)
 
-    def _feed(self, chunk: bytes) -> None:
+    def _pass_on(self, chunk: bytes) -> None:
         try:
             self._sink(chunk)
-        except Exception as error:  # noqa: BLE001  raised again by `run`, where the caller is
+        except Exception as error:  # noqa: BLE001  `run` raises it again for its caller
             self.sink_error = error
-            self._over.set()
+            self._finished.set()

@@ -260,7 +260,7 @@ def _check_sandbox(environ: Mapping[str, str]) -> Check:
 
     detected = detect.run_probes(detect.find_bwrap(environ, os.getcwd()))
     if detected.weakness:
-        found = f"full, but {detected.weakness.partition('. ')[0]}"
+        found = f"full, but {detected.weakness}"
         return Check("sandbox", "warn", found, "Run mudroom as a user other than root.")
     if detected.tier == "full":
         found = (

@@ -151,7 +151,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 )
 @click.option(
     "--sandbox",
-    type=click.Choice(["auto", "full", "file", "off"]),
+    type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
     help='Sandbox for shell commands ("off" disables it).',
 )
 @click.option("--allow-net", is_flag=True, default=None, help="Let commands reach the network.")

@@ -1,1 +1,1 @@
-"""Linux sandboxes: bubblewrap and Landlock, run by a daemon process."""
+"""Linux sandboxes: bubblewrap (tier full) and Landlock (tier file), with a daemon for each."""

@@ -1,4 +1,7 @@
-"""Tier "full": commands in namespaces of their own, built by bubblewrap: the system read-only, the workspace, and nothing else."""
+"""Tier full: commands in their own namespaces, built by bubblewrap.
+
+A command sees the system read-only, the workspace, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -8,36 +11,53 @@ from collections.abc import Callable, Iterator, Mapping
 from ..._core.ports import CommandResult
 from ...errors import WorkspaceError
 from ..environment import select_allowed
-from .daemon.protocol import ETC_PLACEHOLDER, FILTER_FD, GATE_FD, MARK_VARIABLE, STATUS_FD
-from .daemon_client import DaemonClient, ResourceLimits, SandboxSetup
+from ..self_test import SELF_TEST_TIMEOUT, SelfTest
+from ..toolchains import SYSTEM_DIRS, find_toolchains
+from .daemon.protocol import (
+    ETC_PLACEHOLDER,
+    FILTER_FD,
+    GATE_FD,
+    MARK_VARIABLE,
+    STATUS_FD,
+    ResourceLimits,
+)
+from .daemon_client import DaemonClient, SandboxSetup
 from .exposed_paths import (
     ETC_DIRS,
     ETC_FILES,
-    SELF_TEST_TIMEOUT,
-    SYSTEM_DIRS,
-    SelfTest,
     find_linked_git,
     find_protected,
     find_secret_dirs,
-    find_toolchains,
     make_git_config,
 )
 from .seccomp import build_filter
 
 SANDBOX_HOME = "/home/user"
-"""Home folder of commands: empty, in memory, gone with the command."""
+"""Home folder of commands: empty, in memory, removed with the command."""
 
-NAMESPACES = (
-    "--unshare-user --unshare-pid --unshare-ipc --unshare-uts --unshare-cgroup-try --disable-userns "
-    "--die-with-parent --new-session --cap-drop ALL"
+NAMESPACE_OPTIONS = (
+    "--unshare-user",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--disable-userns",
+    "--die-with-parent",
+    "--new-session",
+    "--cap-drop",
+    "ALL",
 )
-"""What every command is put into, as bubblewrap's arguments; the network's comes on top unless it is granted."""
+"""bubblewrap's options for every command. A network namespace is added unless it is granted."""
 
-_ROOTS = "sysrq-trigger irq bus fs acpi scsi mtrr"
-"""What root's number alone may write in procfs, without any capability."""
+_ROOT_WRITABLE = ["sysrq-trigger", "irq", "bus", "fs", "acpi", "scsi", "mtrr"]
+"""Entries of procfs that the root user may write without any capability."""
 
-_FILES = {
-    "passwd": f"root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000:user:{SANDBOX_HOME}:/bin/bash\nnobody:x:65534:65534::/:/bin/false\n",
+_ETC_TEXTS = {
+    "passwd": (
+        "root:x:0:0:root:/root:/bin/sh\n"
+        f"user:x:1000:1000:user:{SANDBOX_HOME}:/bin/bash\n"
+        "nobody:x:65534:65534::/:/bin/false\n"
+    ),
     "group": "root:x:0:\nuser:x:1000:\nnogroup:x:65534:\n",
     "hosts": "127.0.0.1 localhost sandbox\n::1 localhost\n",
     "nsswitch.conf": "passwd: files\ngroup: files\nhosts: files dns\n",
@@ -45,14 +65,17 @@ _FILES = {
 
 
 class BubblewrapSandbox:
-    """The port Sandbox, tier "full".
+    """Sandbox port, tier full.
 
     Arguments:
-        cwd: the workspace, writable at its own path. bwrap: path of the program. away: see Walls.
-        network: whether commands reach it. hidden: further folders no command sees, wherever they lie.
-        environ: the environment to take the allowed variables from. limits: see Limits.
-        keeps_root: where this is root, whether commands keep root's number, because the workspace cannot be made another's; else
-            that it cannot is an error, and nothing runs.
+        workspace: writable at its own path.
+        bwrap: the path of the program.
+        quarantine: see SandboxSetup.
+        environ: the variables from which those for commands are selected.
+        network: whether commands reach it.
+        hidden_dirs: further folders of the workspace that no command sees.
+        keep_root_uid: if this is root, commands keep root's user id, because the workspace cannot
+            be mapped to another user. If False, a failure to map it is an error and nothing runs.
     """
 
     tier = "full"
@@ -69,150 +92,147 @@ class BubblewrapSandbox:
         limits: ResourceLimits | None = None,
         keep_root_uid: bool = False,
     ) -> None:
-        self._root, self._bwrap, self._network, self._hidden = (
-            os.path.realpath(workspace),
-            bwrap,
-            network,
-            hidden_dirs,
-        )
-        self._limits = limits or ResourceLimits()
+        self._workspace = os.path.realpath(workspace)
+        self._hidden_dirs = hidden_dirs
         self._home = os.path.realpath(environ.get("HOME", "/nonexistent"))
-        self._env = {
-            "PATH": os.defpath,
-            **select_allowed(environ),
-            "HOME": SANDBOX_HOME,
-            "USER": "user",
-            "LOGNAME": "user",
-            "SHELL": "/bin/bash",
-        }
-        etc = _etc(("resolv.conf",) if network else ()) | {
-            "gitconfig": make_git_config(self._home).encode()
-        }
-        tools = find_toolchains(environ, self._home)
-        reach = (*tools, *find_linked_git(self._root))
-        root = os.geteuid() == 0
-        self._exposed = _ROOTS.split() if root and keep_root_uid else []
-        other = root and not keep_root_uid
-        self._launcher = DaemonClient(
+        limits = limits or ResourceLimits()
+        toolchains = find_toolchains(environ, self._home)
+        is_root = os.geteuid() == 0
+        self._client = DaemonClient(
             SandboxSetup(
-                workspace=self._root,
+                workspace=self._workspace,
                 quarantine=quarantine,
                 tier=self.tier,
-                limits=self._limits,
+                limits=limits,
                 seccomp_filter=build_filter(allow_internet=True),
                 uses_bwrap=True,
-                etc_files=etc,
-                other_user=other,
-                extra_dirs=reach,
+                etc_files=_make_etc(self._home, network=network),
+                other_user=is_root and not keep_root_uid,
+                extra_dirs=(*toolchains, *find_linked_git(self._workspace)),
             )
         )
-        self._fixed = [*self._spaces(), *self._system(tools)]
-        self._trial = SelfTest(self._run)
+        self._options = [
+            bwrap,
+            *_namespace_options(network=network),
+            *_environment_options(environ),
+            *("--json-status-fd", str(STATUS_FD), "--block-fd", str(GATE_FD)),
+            *("--seccomp", str(FILTER_FD)),
+            *_system_options(
+                toolchains,
+                scratch_bytes=limits.scratch,
+                read_only_proc=_ROOT_WRITABLE if is_root and keep_root_uid else (),
+            ),
+        ]
+        self._self_test = SelfTest(self._run)
+
+    @property
+    def daemon_pid(self) -> int:
+        """Process id of the daemon that starts commands, 0 if none runs."""
+        return self._client.daemon_pid
 
     def close(self) -> None:
-        """End the program that starts commands; those that run go on to their own end."""
-        self._launcher.close()
+        """End the daemon. Commands that run continue to their own end."""
+        self._client.close()
 
     async def run(
         self, command: str, *, timeout: float, sink: Callable[[bytes], None]
     ) -> CommandResult:
-        """Run the command behind the walls; see the port. Raises WorkspaceError when they cannot be built or do not hold."""
-        await self._trial.ensure_passed()
+        """Run the command in the sandbox; see the port.
+
+        Raises WorkspaceError if the sandbox cannot be built or fails its self-test.
+        """
+        await self._self_test.ensure_passed()
         return await self._run(command, sink, timeout)
 
     async def _run(
         self, command: str, sink: Callable[[bytes], None], timeout: float = SELF_TEST_TIMEOUT
     ) -> CommandResult:
         try:
-            argv = self._argv(command)
+            argv = self.build_argv(command)
         except OSError as error:
             raise WorkspaceError(
-                f"the workspace cannot be read: {error.strerror}", where=self._root
+                f"the workspace cannot be read: {error.strerror}", where=self._workspace
             ) from error
-        return await self._launcher.run(argv, {}, timeout=timeout, sink=sink)
+        return await self._client.run(argv, {}, timeout=timeout, sink=sink)
 
-    def _argv(self, command: str) -> list[str]:
+    def build_argv(self, command: str) -> list[str]:
+        """Return bubblewrap's command line for a command."""
         return [
-            *self._fixed,
-            *self._workspace(),
-            "--remount-ro",
-            "/",
-            "--chdir",
-            self._root,
-            "--",
-            "/bin/bash",
-            "-c",
-            command,
+            *self._options,
+            *self._workspace_options(),
+            *("--remount-ro", "/", "--chdir", self._workspace),
+            *("--", "/bin/bash", "-c", command),
         ]
 
-    def _spaces(self) -> Iterator[str]:
-        """Namespaces, identity, environment, filter."""
-        yield self._bwrap
-        yield from NAMESPACES.split()
-        yield from ("--unsetenv", MARK_VARIABLE)
-        yield from ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox")
-        if not self._network:
-            yield "--unshare-net"
-        for name, value in self._env.items():
-            yield from ("--setenv", name, value)
-        yield from (
-            "--json-status-fd",
-            str(STATUS_FD),
-            "--block-fd",
-            str(GATE_FD),
-            "--seccomp",
-            str(FILTER_FD),
-        )
-
-    def _system(self, tools: list[str]) -> Iterator[str]:
-        """What is there beside the workspace: read-only, or empty and in memory. Every mount costs time at every command."""
-        for folder in SYSTEM_DIRS:
-            if os.path.islink(folder):
-                yield from ("--symlink", os.readlink(folder), folder)
-            elif os.path.isdir(folder) and (folder != "/opt" or os.listdir(folder)):
-                yield from ("--ro-bind", folder, folder)
-        yield from ("--ro-bind", ETC_PLACEHOLDER, "/etc")
-        for name in ETC_DIRS:
-            if os.path.isdir(path := f"/etc/{name}"):
-                yield from ("--ro-bind", os.path.realpath(path), path)
-        yield from ("--dev", "/dev", "--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys")
-        for name in self._exposed:
-            yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
-        yield from (
-            "--size",
-            str(self._limits.temporary),
-            "--tmpfs",
-            "/tmp",
-            "--dir",
-            "/tmp/.home",
-            "--dir",
-            "/run",
-        )
-        yield from ("--symlink", "/tmp", "/var/tmp", "--symlink", "/tmp/.home", SANDBOX_HOME)
-        for folder in tools:
-            yield from ("--ro-bind-try", folder, folder)
-
-    def _workspace(self) -> Iterator[str]:
-        """The workspace, and in it what may not be changed."""
-        for folder in find_linked_git(self._root):
+    def _workspace_options(self) -> Iterator[str]:
+        """Yield the mounts of the workspace, and of the parts that may not be changed."""
+        for folder in find_linked_git(self._workspace):
             yield from ("--ro-bind", folder, folder)
-        yield from ("--bind", self._root, self._root)
-        for folder in (*find_secret_dirs(self._root, self._home), *self._hidden):
-            if folder.startswith(self._root + "/") and os.path.isdir(folder):
+        yield from ("--bind", self._workspace, self._workspace)
+        for folder in (*find_secret_dirs(self._workspace, self._home), *self._hidden_dirs):
+            if folder.startswith(self._workspace + "/") and os.path.isdir(folder):
                 yield from ("--tmpfs", folder, "--remount-ro", folder)
-        for path, moves in find_protected(self._root):
-            yield from ("--bind" if moves else "--ro-bind", path, path)
+        for path, may_change_inside in find_protected(self._workspace):
+            yield from ("--bind" if may_change_inside else "--ro-bind", path, path)
 
 
-def _etc(more: tuple[str, ...]) -> dict[str, bytes]:
-    """What commands see of /etc, by path in it: few files, and places to mount folders on."""
-    found = {path: text.encode() for path, text in _FILES.items()} | {
-        name: b"" for name in ETC_DIRS if os.path.isdir(f"/etc/{name}")
+def _namespace_options(*, network: bool) -> Iterator[str]:
+    yield from NAMESPACE_OPTIONS
+    yield from ("--unsetenv", MARK_VARIABLE)
+    yield from ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox")
+    if not network:
+        yield "--unshare-net"
+
+
+def _environment_options(environ: Mapping[str, str]) -> Iterator[str]:
+    variables = {
+        "PATH": os.defpath,
+        **select_allowed(environ),
+        "HOME": SANDBOX_HOME,
+        "USER": "user",
+        "LOGNAME": "user",
+        "SHELL": "/bin/bash",
     }
-    for name in (*ETC_FILES, *more):
+    for name, value in variables.items():
+        yield from ("--setenv", name, value)
+
+
+def _system_options(
+    toolchains: list[str], *, scratch_bytes: int, read_only_proc: list[str] | tuple[()]
+) -> Iterator[str]:
+    """Yield the mounts beside the workspace: read-only, or empty and in memory.
+
+    Every mount costs time for every command.
+    """
+    for folder in SYSTEM_DIRS:
+        if os.path.islink(folder):
+            yield from ("--symlink", os.readlink(folder), folder)
+        elif os.path.isdir(folder) and (folder != "/opt" or os.listdir(folder)):
+            yield from ("--ro-bind", folder, folder)
+    yield from ("--ro-bind", ETC_PLACEHOLDER, "/etc")
+    for name in ETC_DIRS:
+        path = f"/etc/{name}"
+        if os.path.isdir(path):
+            yield from ("--ro-bind", os.path.realpath(path), path)
+    yield from ("--dev", "/dev", "--proc", "/proc", "--ro-bind", "/proc/sys", "/proc/sys")
+    for name in read_only_proc:
+        yield from ("--ro-bind-try", f"/proc/{name}", f"/proc/{name}")
+    yield from ("--size", str(scratch_bytes), "--tmpfs", "/tmp")
+    yield from ("--dir", "/tmp/.home", "--dir", "/run")
+    yield from ("--symlink", "/tmp", "/var/tmp", "--symlink", "/tmp/.home", SANDBOX_HOME)
+    for folder in toolchains:
+        yield from ("--ro-bind-try", folder, folder)
+
+
+def _make_etc(home: str, *, network: bool) -> dict[str, bytes]:
+    """Return what commands see of /etc: path -> content, b"" for a folder to mount another on."""
+    etc = {path: text.encode() for path, text in _ETC_TEXTS.items()}
+    etc |= {name: b"" for name in ETC_DIRS if os.path.isdir(f"/etc/{name}")}
+    for name in (*ETC_FILES, *(("resolv.conf",) if network else ())):
         try:
             with open(f"/etc/{name}", "rb") as file:
-                found[name] = file.read(1 << 20) or b"\n"
+                etc[name] = file.read(1 << 20) or b"\n"
         except OSError:
             continue
-    return found
+    etc["gitconfig"] = make_git_config(home).encode()
+    return etc

@@ -1,11 +1,10 @@
-"""Walled-in commands from the harness's side: keep the launching program running, send it commands, hear how they went."""
+"""Client of the sandbox daemon: starts it, sends it commands, and reads their outcomes."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 import os
-import re
 import signal
 import socket
 import sys
@@ -16,58 +15,46 @@ from pathlib import Path
 from typing import Any
 
 from msgspec import Struct
-from msgspec.structs import asdict
 
 from ..._core.ports import CommandResult
-from ..._platform.scratch_dirs import remove_orphans_in_background, remove_orphans_once
+from ..._platform.orphan_cleanup import remove_orphans_in_background, remove_orphans_once
+from ..._platform.processes import count_user_threads
 from ...errors import WorkspaceError
 from ..output_pipe import OutputPipe
-from .daemon.protocol import MAX_MESSAGE_BYTES
+from .daemon.protocol import MAX_MESSAGE_BYTES, Outcome, ResourceLimits, Setup
+from .refusal_notes import TailSink, make_notes
 
-_PROGRAM = "import sys; sys.path.append(sys.argv[1]); from mudroom.sandboxes.linux.daemon.main import main; main()"
-_SOURCE_DIR = str(Path(__file__).resolve().parents[3])
-_GRACE = 4.0
-_TAIL = 4096
-_DENIALS = re.compile(
-    rb"[Rr]ead-only file system|EROFS|Operation not permitted|EPERM|Permission denied|EACCES|Network is unreachable|ENETUNREACH"
-    rb"|[Cc]ould not resolve|[Nn]ame resolution|[Nn]ame or service not known|Cannot assign requested address|EAI_AGAIN"
+_PROGRAM = (
+    "import sys; sys.path.append(sys.argv[1]); "
+    "from mudroom.sandboxes.linux.daemon.main import main; main()"
 )
-
-_NOT_FOUND = re.compile(rb"(/[^\s:'\"]+)['\"]?: No such file or directory")
-
-
-class ResourceLimits(Struct, frozen=True):
-    """What one command may use.
-
-    Arguments:
-        processes: at once. memory: bytes of data of each process. file: bytes of one file. open: descriptors of each process.
-        temporary: bytes in /tmp and in the home folder, where these are in memory.
-    """
-
-    processes: int = 512
-    memory: int = 4 << 30
-    file: int = 4 << 30
-    open: int = 4096
-    temporary: int = 512 << 20
+_SOURCE_DIR = str(Path(__file__).resolve().parents[3])
+_END_TIMEOUT = 4.0
+"""Seconds to wait for the outcome of a command that is being killed."""
 
 
 class SandboxSetup(Struct, frozen=True, kw_only=True):
-    """What is the same for all commands of a sandbox.
+    """Settings for all commands of one sandbox.
 
     Arguments:
-        root: the workspace. away: folder for what had to be moved out of it. tier: as the model reads it.
-        limits: see Limits. filter: seccomp program.
-        late: bubblewrap builds the walls; etc: what it shows as /etc, contents by path, b"" for a folder to mount another on.
-        ruleset: descriptor of a Landlock ruleset that the launching program lays on each command, -1 is none.
-        restore: whether changed protected files are put back.
-        other: whether commands run as another user, who owns nothing but the workspace; reach: what he must reach beside it.
-        shared_count: whether the number of processes is the user's, all others' included; the limit is then on top of these.
+        workspace: the absolute path.
+        quarantine: the folder for files that are moved out of the workspace.
+        tier: the name of the tier in notes for the model.
+        seccomp_filter: the filter program.
+        uses_bwrap: bubblewrap isolates the commands. Then `etc_files` is what it shows as /etc:
+            path -> content, b"" for a folder to mount another one on.
+        landlock_ruleset: the descriptor of the ruleset to apply to each command, -1 for none.
+        restore_existing: restore protected files that a command changed.
+        other_user: commands run as a user that owns nothing but the workspace, and that must also
+            reach `extra_dirs`.
+        counts_user_threads: the limit of processes counts all threads of the user, so it is raised
+            by those that run already.
     """
 
     workspace: str
     quarantine: str
     tier: str
-    limits: ResourceLimits
+    limits: ResourceLimits = ResourceLimits()
     seccomp_filter: bytes = b""
     uses_bwrap: bool = False
     etc_files: Mapping[str, bytes] = {}
@@ -79,13 +66,18 @@ class SandboxSetup(Struct, frozen=True, kw_only=True):
 
 
 class DaemonClient:
-    """Starts the launching program when it is first needed, and again if it has died; it ends with this object or this process."""
+    """Client of one daemon.
 
-    def __init__(self, walls: SandboxSetup) -> None:
-        self._walls = walls
+    The daemon is started with the first command, and again if it has died. It ends with this object
+    or this process.
+    """
+
+    def __init__(self, setup: SandboxSetup) -> None:
+        self._setup = setup
         self._control: socket.socket | None = None
-        self._ending: weakref.finalize[Any, Any] | None = None
-        self._going = list[int]()
+        self._finalizer: weakref.finalize[Any, Any] | None = None
+        self._running: list[int] = []
+        self.daemon_pid = 0
 
     async def run(
         self,
@@ -95,249 +87,223 @@ class DaemonClient:
         timeout: float,
         sink: Callable[[bytes], None],
     ) -> CommandResult:
-        """Run one program behind the walls; as the port Sandbox says.
+        """Run one program in the sandbox; see the port Sandbox.
 
-        Raises WorkspaceError when the walls could not be built: nothing of the command has run then.
+        Raises WorkspaceError if the sandbox could not be built; the program was not run then.
         """
-        reading, writing = os.pipe()
-        wire, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
+        output_read, output_write = os.pipe()
+        results, daemon_results = socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            self._send({"argv": [*argv], "env": {**env}}, [writing, theirs.fileno()])
+            request = {"argv": [*argv], "env": {**env}}
+            self._send(request, [output_write, daemon_results.fileno()])
         except BaseException:
-            os.close(reading)
-            wire.close()
+            os.close(output_read)
+            results.close()
             raise
         finally:
-            os.close(writing)
-            theirs.close()
-        self._going.append(reading)
+            os.close(output_write)
+            daemon_results.close()
+        self._running.append(output_read)
         try:
-            return await self._see(reading, wire, timeout, sink)
+            return await self._wait_for_result(output_read, results, timeout, sink)
         finally:
-            self._going.remove(reading)
-            wire.close()
+            self._running.remove(output_read)
+            results.close()
 
-    async def _see(
-        self, reading: int, wire: socket.socket, timeout: float, sink: Callable[[bytes], None]
+    async def _wait_for_result(
+        self,
+        output_read: int,
+        results: socket.socket,
+        timeout: float,
+        sink: Callable[[bytes], None],
     ) -> CommandResult:
-        over, seen, timed_out = asyncio.Event(), _TailSink(sink), False
-        pipe = OutputPipe(reading, seen, over)
-        report = _ResultReader(wire, over)
+        finished = asyncio.Event()
+        tail_sink = TailSink(sink)
+        pipe = OutputPipe(output_read, tail_sink, finished)
+        reader = _OutcomeReader(results, finished)
+        timed_out = False
         try:
             try:
                 async with asyncio.timeout(timeout):
-                    await over.wait()
+                    await finished.wait()
             except TimeoutError:
                 timed_out = True
             finally:
-                await report.end()
+                await reader.end_command()
         finally:
             pipe.close()
         if pipe.sink_error:
             raise pipe.sink_error
-        said = report.said
-        if not said:
-            remove_orphans_in_background()  # it has died: who waited at a gate of it waits still
-        if said.get("failed"):
-            raise _not_started(str(said["failed"]), seen.tail)
-        code = int(said.get("code", -signal.SIGKILL))
-        self._explain(seen, code, said.get("mended", ()))
-        return CommandResult(-signal.SIGKILL if timed_out else code, timed_out)
+        outcome = reader.outcome()
+        if outcome is None:
+            # The daemon has died. Processes that wait at its gates still have to be killed.
+            remove_orphans_in_background()
+            outcome = Outcome(-signal.SIGKILL)
+        if outcome.error:
+            raise _not_started(outcome.error, tail_sink.tail)
+        notes = make_notes(
+            tail_sink.tail,
+            code=outcome.code,
+            restored=outcome.restored,
+            tier=self._setup.tier,
+            workspace=self._setup.workspace,
+        )
+        if notes:
+            tail_sink(notes)
+        return CommandResult(-signal.SIGKILL if timed_out else outcome.code, timed_out)
 
-    def _explain(self, seen: _TailSink, code: int, mended: Sequence[str]) -> None:
-        """Tell the model what the walls did, where it could not know."""
-        words = [
-            f"[sandbox: {path} is protected and may not be changed: what the command did to it was undone. Ask the user to do it.]"
-            for path in mended
-        ]
-        if code != 0 and not mended and (_DENIALS.search(seen.tail) or self._hides(seen.tail)):
-            words.append(
-                f"[sandbox {self._walls.tier}: commands may write only in {self._walls.workspace} and in temporary folders, not to protected "
-                "files (hooks and settings of git, agents, editors, shells), and reach neither the network nor other programs. "
-                "If it was refused for that, do without, or ask the user.]"
-            )
-        if words:
-            gap = "" if seen.tail.endswith(b"\n") or not seen.tail else "\n"
-            seen(f"{gap}{chr(10).join(words)}\n".encode())
-
-    def _hides(self, said: bytes) -> bool:
-        """Whether a path that was not found is there, but outside."""
-        named = {os.fsdecode(path) for path in _NOT_FOUND.findall(said)}
-        inside = self._walls.workspace.rstrip("/") + "/"
-        return any(not path.startswith(inside) and os.path.lexists(path) for path in named)
-
-    def _send(self, message: dict[str, Any], fds: list[int]) -> None:
-        data = json.dumps(message).encode()
+    def _send(self, request: dict[str, Any], descriptors: list[int]) -> None:
+        data = json.dumps(request).encode()
         if len(data) >= MAX_MESSAGE_BYTES // 4:
             raise WorkspaceError(
                 "the command is too long for the sandbox", remedy="Write it to a file and run that."
             )
-        for again in (True, False):
-            if self._control is None:
-                self._start()
-            assert self._control is not None
+        try:
+            socket.send_fds(self._control or self._start_daemon(), [data], descriptors)
+        except OSError:
+            # The daemon has died. It did not receive the request, so nothing has run.
+            self.close()
             try:
-                socket.send_fds(self._control, [data], fds)
-                return
-            except OSError as error:  # it has died; the message was not taken, so nothing has run
+                socket.send_fds(self._start_daemon(), [data], descriptors)
+            except OSError as error:
                 self.close()
-                if not again:
-                    raise WorkspaceError(
-                        f"the sandbox cannot be started: {error.strerror}"
-                    ) from error
+                raise WorkspaceError(f"the sandbox cannot be started: {error.strerror}") from error
 
-    def _start(self) -> None:
-        walls = self._walls
-        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
-        actions = [
-            (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
-            (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
-            (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
-        ]
-        data = [
-            _in_memory(part)
-            for part in (
-                (walls.seccomp_filter, *walls.etc_files.values()) if walls.uses_bwrap else ()
-            )
-        ]
+    def _start_daemon(self) -> socket.socket:
+        setup = self._setup
+        control, daemon_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
+        contents: list[int] = []
+        if setup.uses_bwrap:
+            contents = [_memory_file(setup.seccomp_filter)]
+            contents += [_memory_file(data) for data in setup.etc_files.values()]
+        descriptors = [*contents]
+        if setup.landlock_ruleset >= 0:
+            descriptors.insert(0, setup.landlock_ruleset)
         try:
             pid = os.posix_spawn(
                 sys.executable,
                 [sys.executable, "-I", "-S", "-c", _PROGRAM, _SOURCE_DIR],
                 {},
-                file_actions=actions,
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, daemon_control.fileno(), 0),
+                    (os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0),
+                    (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
+                ],
             )
-            setup = {
-                "root": walls.workspace,
-                "away": walls.quarantine,
-                "limits": {
-                    **asdict(walls.limits),
-                    "processes": walls.limits.processes
-                    + (_threads() if walls.counts_user_threads else 0),
-                },
-                "late": walls.uses_bwrap,
-                "etc": [*walls.etc_files],
-                "filter": walls.seccomp_filter.hex(),
-                "restore": walls.restore_existing,
-                "other": walls.other_user,
-                "reach": walls.extra_dirs,
-            }
-            socket.send_fds(
-                ours,
-                [json.dumps(setup).encode()],
-                [*([walls.landlock_ruleset] if walls.landlock_ruleset >= 0 else []), *data],
-            )
+            message = json.dumps(_daemon_setup(setup)._asdict()).encode()
+            socket.send_fds(control, [message], descriptors)
         except OSError as error:
-            ours.close()
+            control.close()
             raise WorkspaceError(
                 f"the sandbox cannot be started: {error.strerror}", where=sys.executable
             ) from error
         finally:
-            theirs.close()
-            for fd in data:
-                os.close(fd)
+            daemon_control.close()
+            for descriptor in contents:
+                os.close(descriptor)
         remove_orphans_once()
-        self._control, self._ending = ours, weakref.finalize(self, _end, ours, pid, self._going)
+        self.daemon_pid = pid
+        self._control = control
+        self._finalizer = weakref.finalize(self, _end_daemon, control, pid, self._running)
+        return control
 
     def close(self) -> None:
-        """End the launching program. Commands that run go on to their own end."""
-        if self._ending is not None:
-            self._ending()
-        self._control = self._ending = None
+        """End the daemon. Commands that run continue to their own end."""
+        if self._finalizer is not None:
+            self._finalizer()
+        self._control = None
+        self._finalizer = None
+        self.daemon_pid = 0
 
 
-class _TailSink:
-    """A sink that remembers the last of what it passed on."""
+def _daemon_setup(setup: SandboxSetup) -> Setup:
+    """Return the first message to the daemon."""
+    limits = setup.limits._asdict()
+    if setup.counts_user_threads:
+        limits["processes"] += count_user_threads()
+    return Setup(
+        workspace=setup.workspace,
+        quarantine=setup.quarantine,
+        limits=limits,
+        uses_bwrap=setup.uses_bwrap,
+        seccomp_filter="" if setup.uses_bwrap else setup.seccomp_filter.hex(),
+        etc_paths=[*setup.etc_files],
+        restore_existing=setup.restore_existing,
+        other_user=setup.other_user,
+        extra_dirs=setup.extra_dirs,
+    )
 
-    def __init__(self, sink: Callable[[bytes], None]) -> None:
-        self._sink, self.tail = sink, b""
 
-    def __call__(self, chunk: bytes) -> None:
-        self.tail = (self.tail + chunk[-_TAIL:])[-_TAIL:]
-        self._sink(chunk)
+class _OutcomeReader:
+    """Reader of the outcome that the daemon or a watcher sends when a command has ended."""
 
-
-class _ResultReader:
-    """What the watcher of one command says at its end."""
-
-    def __init__(self, wire: socket.socket, over: asyncio.Event) -> None:
-        self._wire, self._over, self._data = wire, over, b""
-        self._whole = asyncio.Event()
+    def __init__(self, results: socket.socket, finished: asyncio.Event) -> None:
+        self._results = results
+        self._finished = finished
+        self._data = b""
+        self._is_complete = asyncio.Event()
         self._loop = asyncio.get_running_loop()
-        wire.setblocking(False)
-        self._loop.add_reader(wire, self._read)
+        results.setblocking(False)
+        self._loop.add_reader(results, self._read)
 
-    @property
-    def said(self) -> dict[str, Any]:
-        """Its words; without any it has died."""
-        return json.loads(self._data) if self._data else {}
+    def outcome(self) -> Outcome | None:
+        """Return the outcome, or None if the daemon died before it sent one."""
+        return Outcome(**json.loads(self._data)) if self._data else None
 
-    async def end(self) -> None:
-        """Have the command ended if it has not, and wait until nothing of it is left."""
+    async def end_command(self) -> None:
+        """Kill the command if it runs, and wait until nothing of it is left."""
         try:
-            self._wire.shutdown(socket.SHUT_WR)
+            self._results.shutdown(socket.SHUT_WR)
         except OSError:
             pass
         try:
-            async with asyncio.timeout(_GRACE):
-                await self._whole.wait()
+            async with asyncio.timeout(_END_TIMEOUT):
+                await self._is_complete.wait()
         except TimeoutError:
             pass
         finally:
-            self._loop.remove_reader(self._wire)
+            self._loop.remove_reader(self._results)
 
     def _read(self) -> None:
         try:
-            chunk = self._wire.recv(1 << 16)
+            chunk = self._results.recv(1 << 16)
         except BlockingIOError:
             return
         except OSError:
             chunk = b""
         self._data += chunk
         if not chunk:
-            self._loop.remove_reader(self._wire)
-            self._whole.set()
-            self._over.set()
+            self._loop.remove_reader(self._results)
+            self._is_complete.set()
+            self._finished.set()
 
 
-def _not_started(why: str, said: bytes) -> WorkspaceError:
-    words = said.decode("utf-8", "replace").strip().rpartition("\n")[2]
+def _not_started(error: str, output: bytes) -> WorkspaceError:
+    last_line = output.decode("utf-8", "replace").strip().rpartition("\n")[2]
     return WorkspaceError(
-        f"the command was not run: its sandbox could not be built ({words or why})",
-        remedy="mudroom doctor says what is missing; without a sandbox commands run only with --sandbox off.",
+        f"the command was not run: its sandbox could not be built ({last_line or error})",
+        remedy="`mudroom doctor` says what is missing. Without a sandbox, commands run only with "
+        "`--sandbox off`.",
     )
 
 
-def _threads() -> int:
-    """How many threads this user has, as the kernel counts them against the limit of processes."""
-    count = 0
-    for entry in os.scandir("/proc"):
-        try:
-            if entry.name.isdecimal() and entry.stat().st_uid == os.getuid():
-                with open(f"/proc/{entry.name}/stat", "rb") as file:
-                    count += int(file.read().rpartition(b")")[2].split()[17])
-        except OSError:
-            continue
-    return count
+def _memory_file(data: bytes) -> int:
+    descriptor = os.memfd_create("mudroom", os.MFD_CLOEXEC)
+    os.write(descriptor, data)
+    return descriptor
 
 
-def _in_memory(data: bytes) -> int:
-    found = os.memfd_create("mudroom", os.MFD_CLOEXEC)
-    os.write(found, data)
-    return found
-
-
-def _end(control: socket.socket, pid: int, going: list[int]) -> None:
-    """Let the launching program end. It ends with its last command, which nobody here waits for."""
+def _end_daemon(control: socket.socket, pid: int, running: list[int]) -> None:
+    """End the daemon. It exits after its last command; do not wait for that."""
     control.close()
-    if going:
-        threading.Thread(target=_wait, args=(pid,), daemon=True).start()
+    if running:
+        threading.Thread(target=_wait_for_exit, args=(pid,), daemon=True).start()
     else:
-        _wait(pid)
+        _wait_for_exit(pid)
 
 
-def _wait(pid: int) -> None:
+def _wait_for_exit(pid: int) -> None:
     try:
         os.waitpid(pid, 0)
     except ChildProcessError:

@@ -1,189 +1,156 @@
-"""What both kinds of walls have in common: which folders hold tools, which protected things there are, a first try before all."""
+"""Paths that commands see or may not change: parts of /etc, secrets, git folders, protected files."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import re
-import secrets
 import stat
 import sys
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Iterator
 
-from ..._core.ports import CommandResult
 from ..._platform.protected_names import is_protected
-from ..._platform.scratch_dirs import ScratchDir
-from ...errors import WorkspaceError
 from .daemon.protected_files import GIT_SETTINGS
 
-SYSTEM_DIRS = ("/usr", "/bin", "/sbin", "/lib", "/lib64", "/lib32", "/libx32", "/opt", "/nix/store")
-"""Programs and libraries: all may read them."""
+ETC_DIRS = [
+    "alternatives",
+    "ssl/certs",
+    "ca-certificates/extracted",
+    "pki/tls/certs",
+    "pki/ca-trust",
+    "crypto-policies",
+    "java-17-openjdk",
+    "java-21-openjdk",
+    "fonts",
+]
+ETC_FILES = [
+    "ld.so.cache",
+    "localtime",
+    "timezone",
+    "ssl/openssl.cnf",
+    "mime.types",
+    "protocols",
+    "services",
+    "os-release",
+    "debian_version",
+    "locale.alias",
+]
+"""With ETC_DIRS all of /etc that commands see: what programs need to start. No accounts, and
+nothing about other hosts or the machine's own services."""
 
-_FOLDERS = "alternatives ssl/certs ca-certificates/extracted pki/tls/certs pki/ca-trust crypto-policies java-17-openjdk java-21-openjdk fonts"
-_COPIES = "ld.so.cache localtime timezone ssl/openssl.cnf mime.types protocols services os-release debian_version locale.alias"
-ETC_DIRS, ETC_FILES = _FOLDERS.split(), _COPIES.split()
-"""All of /etc that commands see, folders and files: what programs need to start. No accounts, nothing of hosts and services."""
-
-SELF_TEST_TIMEOUT = 20.0
-"""Seconds the first try may take."""
-
-_HOMES = """
-.pyenv .local/share/uv .local/share/pipx .local/bin .cargo/bin .rustup .nvm .volta .deno/bin .bun/bin .asdf .local/share/mise .rbenv .sdkman
-.local/share/fnm .local/share/pnpm go/bin .dotnet .ghcup/bin miniconda3 anaconda3 miniforge3
-"""
-_SECRETS = ".ssh .aws .gnupg .netrc .pgpass .docker .kube .config .local/share/keyrings .password-store .npmrc .pypirc .git-credentials"
-_PATHS = re.compile(
+_SECRET_DIRS = [
+    ".ssh",
+    ".aws",
+    ".gnupg",
+    ".netrc",
+    ".pgpass",
+    ".docker",
+    ".kube",
+    ".config",
+    ".local/share/keyrings",
+    ".password-store",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+]
+_PATH_SETTING = re.compile(
     r"^\s*(?:hooksPath|path|excludesFile|attributesFile)\s*=\s*\"?([^\"\n#;]+)", re.I | re.M
 )
-
-
-def find_toolchains(environment: Mapping[str, str], home: str) -> list[str]:
-    """Folders outside the system's that tools are run from: the known ones in the home folder, and this Python's."""
-    found = [os.path.join(home, name) for name in _HOMES.split()]
-    found += [
-        sys.base_prefix,
-        sys.prefix,
-        environment.get("VIRTUAL_ENV", ""),
-        environment.get("CONDA_PREFIX", ""),
-    ]
-    system = tuple(f"{folder}/" for folder in SYSTEM_DIRS)
-    kept: list[str] = []
-    for folder in sorted({os.path.normpath(folder) for folder in found if folder}):
-        within = (*system, *(f"{folder}/" for folder in kept))
-        if (
-            os.path.isdir(folder)
-            and not folder.startswith(within)
-            and folder not in ("/", "/usr", home)
-        ):
-            kept.append(folder)
-    return kept
+_USER_SECTION = re.compile(r"^\s*\[user\]([^\[]*)", re.M)
+_USER_SETTING = re.compile(r"^\s*(name|email)\s*=\s*\"?([^\"\\\n#;]+?)\"?\s*$", re.M)
 
 
 def make_git_config(home: str) -> str:
-    """Git's settings for commands: who commits, as the user's own settings say, and nothing else of them."""
-    who = {"name": "user", "email": "user@sandbox"}
-    for path in (".config/git/config", ".gitconfig"):
-        try:
-            with open(os.path.join(home, path), encoding="utf-8", errors="replace") as file:
-                section = re.search(r"^\s*\[user\]([^\[]*)", file.read(1 << 16), re.M)
-        except OSError:
-            continue
-        who |= dict(
-            re.findall(r"^\s*(name|email)\s*=\s*\"?([^\"\\\n#;]+?)\"?\s*$", section[1], re.M)
-            if section
-            else ()
-        )
+    """Return the git configuration of commands: the user's name and email, and nothing else."""
+    user = {"name": "user", "email": "user@sandbox"}
+    for name in (".config/git/config", ".gitconfig"):
+        section = _USER_SECTION.search(_read_text(os.path.join(home, name), 1 << 16))
+        if section:
+            user |= dict(_USER_SETTING.findall(section[1]))
     return (
-        f'[safe]\n\tdirectory = *\n[user]\n\tname = "{who["name"]}"\n\temail = "{who["email"]}"\n'
+        f'[safe]\n\tdirectory = *\n[user]\n\tname = "{user["name"]}"\n\temail = "{user["email"]}"\n'
     )
 
 
-def find_secret_dirs(root: str, home: str) -> list[str]:
-    """Where the workspace holds the home folder: what in it holds keys."""
-    if not (home == root or home.startswith(root.rstrip("/") + "/")):
+def find_secret_dirs(workspace: str, home: str) -> list[str]:
+    """Return the folders with keys, if the home folder lies in the workspace."""
+    if home != workspace and not home.startswith(workspace.rstrip("/") + "/"):
         return []
-    return [path for name in _SECRETS.split() if os.path.isdir(path := os.path.join(home, name))]
+    paths = [os.path.join(home, name) for name in _SECRET_DIRS]
+    return [path for path in paths if os.path.isdir(path)]
 
 
-def find_protected(root: str) -> Iterator[tuple[str, bool]]:
-    """Absolute paths in a workspace that commands may read, not change; True for a git folder, which must stay where it is.
+def find_protected(workspace: str) -> Iterator[tuple[str, bool]]:
+    """Yield the absolute paths of a workspace that commands may read but not change.
 
-    A link is none of them: it is put back when it was changed.
+    The flag is True for a git folder: its content may change, but it must stay in its place.
+    Links are left out; they are restored after a command that changed them.
     """
-    for name in sorted(filter(is_protected, os.listdir(root))):
-        path = os.path.join(root, name)
+    for name in sorted(filter(is_protected, os.listdir(workspace))):
+        path = os.path.join(workspace, name)
         mode = os.lstat(path).st_mode
         if stat.S_ISLNK(mode):
             continue
         if name == ".git" and stat.S_ISDIR(mode):
             yield path, True
-            yield from ((inner, False) for inner in _git(path, root))
+            for inner in _find_git_settings(path, workspace):
+                yield inner, False
         else:
             yield path, False
-    if sys.prefix.startswith(root.rstrip("/") + "/"):
-        yield sys.prefix, False  # what this program itself runs from
+    if sys.prefix.startswith(workspace.rstrip("/") + "/"):
+        yield sys.prefix, False  # the environment this program runs from
 
 
-def _git(folder: str, root: str) -> Iterator[str]:
-    """Hooks and settings of a git folder, of its submodules, and files in the workspace that the settings name."""
+def _find_git_settings(git_dir: str, workspace: str) -> Iterator[str]:
+    """Yield hooks and settings of a git folder and its submodules.
+
+    Files of the workspace that the settings name are included.
+    """
     for name in GIT_SETTINGS:
-        if os.path.exists(path := os.path.join(folder, name)) and not os.path.islink(path):
+        path = os.path.join(git_dir, name)
+        if os.path.exists(path) and not os.path.islink(path):
             yield path
-    for below, folders, files in os.walk(os.path.join(folder, "modules")):
-        if "config" in files:
-            yield from (
-                os.path.join(below, name)
-                for name in GIT_SETTINGS
-                if name in files or name in folders
-            )
-            folders[:] = [name for name in folders if name == "modules"]
-    try:
-        with open(os.path.join(folder, "config"), encoding="utf-8", errors="replace") as file:
-            text = file.read(1 << 20)
-    except OSError:
-        return
-    for named in _PATHS.findall(text):
-        for start in (root, folder):
-            path = os.path.normpath(os.path.join(start, named.strip()))
-            if (
-                path.startswith(root + "/")
-                and os.path.exists(path)
-                and os.path.realpath(path) == path
-            ):
+    for folder, subfolders, files in os.walk(os.path.join(git_dir, "modules")):
+        if "config" not in files:
+            continue
+        for name in GIT_SETTINGS:
+            if name in files or name in subfolders:
+                yield os.path.join(folder, name)
+        subfolders[:] = [name for name in subfolders if name == "modules"]
+    config = _read_text(os.path.join(git_dir, "config"), 1 << 20)
+    for value in _PATH_SETTING.findall(config):
+        for base in (workspace, git_dir):
+            path = os.path.normpath(os.path.join(base, value.strip()))
+            is_inside = path.startswith(workspace + "/")
+            if is_inside and os.path.exists(path) and os.path.realpath(path) == path:
                 yield path
 
 
-def find_linked_git(root: str) -> list[str]:
-    """Git folders outside a workspace that is a linked worktree: its own and the common one; only when they point back at it."""
-    try:
-        with open(os.path.join(root, ".git"), encoding="utf-8", errors="replace") as file:
-            own = os.path.realpath(
-                os.path.join(root, file.read(4096).removeprefix("gitdir:").strip())
-            )
-        with open(os.path.join(own, "gitdir"), encoding="utf-8", errors="replace") as file:
-            back = os.path.realpath(file.read(4096).strip())
-        with open(os.path.join(own, "commondir"), encoding="utf-8", errors="replace") as file:
-            common = os.path.realpath(os.path.join(own, file.read(4096).strip()))
-    except OSError:
+def find_linked_git(workspace: str) -> list[str]:
+    """Return the common git folder of a workspace that is a linked worktree, else nothing.
+
+    The worktree's own git folder must lie in it and point back at the workspace.
+    """
+    pointer = _read_text(os.path.join(workspace, ".git"), 4096)
+    if not pointer:
         return []
-    whole = back == os.path.join(root, ".git") and own.startswith(common + "/worktrees/")
-    return [common] if whole else []
+    own = os.path.realpath(os.path.join(workspace, pointer.removeprefix("gitdir:").strip()))
+    back = _read_text(os.path.join(own, "gitdir"), 4096)
+    common_name = _read_text(os.path.join(own, "commondir"), 4096)
+    if not back or not common_name:
+        return []
+    common = os.path.realpath(os.path.join(own, common_name.strip()))
+    points_back = os.path.realpath(back.strip()) == os.path.join(workspace, ".git")
+    return [common] if points_back and own.startswith(common + "/worktrees/") else []
 
 
-class SelfTest:
-    """The first command of a sandbox is ours: it tries to write and to read outside. Only when it cannot, others may come.
+def _read_text(path: str, limit: int) -> str:
+    """Return the beginning of a text file, "" if it cannot be read.
 
     Arguments:
-        run: (command, sink) -> how it ended, behind the walls.
+        limit: characters.
     """
-
-    def __init__(
-        self, run: Callable[[str, Callable[[bytes], None]], Awaitable[CommandResult]]
-    ) -> None:
-        self._run = run
-        self._lock, self._passed = asyncio.Lock(), False
-
-    async def ensure_passed(self) -> None:
-        """Return when the walls hold. Raises WorkspaceError when they do not."""
-        if self._passed:
-            return
-        async with self._lock:
-            if self._passed:
-                return
-            with ScratchDir() as folder:
-                await self._try(folder)
-            self._passed = True
-
-    async def _try(self, folder: str) -> None:
-        key, output = secrets.token_hex(8), bytearray()
-        with open(os.path.join(folder, "key"), "w", encoding="utf-8") as file:
-            file.write(key)
-        command = f"cat {folder}/key; echo x > {folder}/key; echo x > {folder}/new; echo tried"
-        finished = await self._run(command, output.extend)
-        with open(os.path.join(folder, "key"), encoding="utf-8") as file:
-            kept = file.read() == key and os.listdir(folder) == ["key"]
-        if finished.code != 0 or b"tried" not in output or key.encode() in output or not kept:
-            raise WorkspaceError(
-                "the sandbox does not hold: a command could read or write outside of it, or did not run at all",
-                remedy="No command is run. mudroom doctor says more; --sandbox off runs commands without walls.",
-            )
+    try:
+        with open(path, encoding="utf-8", errors="replace") as file:
+            return file.read(limit)
+    except OSError:
+        return ""

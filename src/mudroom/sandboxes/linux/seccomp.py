@@ -1,22 +1,40 @@
-"""The seccomp filter: the system calls a command is refused, as a BPF program built here, byte by byte."""
+"""Seccomp filter of commands: a BPF program that refuses system calls."""
 
 from __future__ import annotations
 
 import platform
 import struct
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_ALLOW, _ERRNO, _KILL = 0x7FFF0000, 0x00050000, 0x80000000
-_EPERM, _ENOSYS = 1, 38
-_NUMBER, _ARCH, _FIRST, _SECOND = 0, 4, 16, 24
-_ANY_NAMESPACE = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
-_NEW_TIME = 0x80
-_UNIX, _INET, _INET6 = 1, 2, 10
+# Instructions of the BPF machine.
+_LOAD = 0x20
+_IF_EQUAL = 0x15
+_IF_AT_LEAST = 0x35
+_IF_ANY_BIT = 0x45
+_RETURN = 0x06
+
+# Offsets in the data of a call.
+_NUMBER = 0
+_ARCH = 4
+_FIRST_ARGUMENT = 16
+_SECOND_ARGUMENT = 24
+
+# Results.
+_ALLOW = 0x7FFF0000
+_ERRNO = 0x00050000
+_KILL = 0x80000000
+_EPERM = 1
+_ENOSYS = 38
+
+_NAMESPACES = 0x7E020000  # CLONE_NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET
+_NEW_TIME_NAMESPACE = 0x80
+_AF_UNIX = 1
+_AF_INET = 2
+_AF_INET6 = 10
 _TERMINAL_INPUT = (0x5412, 0x541C)  # TIOCSTI, TIOCLINUX: put keystrokes into a terminal
-_X32 = 0x40000000
+_X32_CALLS = 0x40000000
 
 AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""Machine, as `platform` names it -> its number for the filter."""
+"""Machine, as `platform` names it -> its number in the filter's data."""
 
 REFUSED_CALLS: dict[str, tuple[int, int]] = {
     "mount": (165, 40),
@@ -59,7 +77,7 @@ REFUSED_CALLS: dict[str, tuple[int, int]] = {
     "setdomainname": (171, 162),
     "vhangup": (153, 58),
 }
-"""Refused whatever their arguments: name -> number on x86_64 and on aarch64."""
+"""Calls that are refused with any arguments: name -> number on x86_64 and on aarch64."""
 
 HIDDEN_CALLS = {
     "io_uring_setup": (425, 425),
@@ -67,10 +85,10 @@ HIDDEN_CALLS = {
     "io_uring_register": (427, 427),
     "clone3": (435, 435),
 }
-"""Said not to exist, so that programs take the older way, which can be judged by its arguments."""
+"""Calls that seem not to exist, so that programs use older ones whose arguments can be checked."""
 
 _X86_ONLY = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
-_JUDGED = {
+_CHECKED_CALLS = {
     "socket": (41, 198),
     "socketpair": (53, 199),
     "clone": (56, 220),
@@ -80,60 +98,61 @@ _JUDGED = {
 
 
 def build_filter(*, allow_internet: bool, machine: str = "") -> bytes:
-    """The filter, as an array of `struct sock_filter`.
+    """Return the filter as an array of `struct sock_filter`.
 
     Arguments:
-        internet: whether IPv4 and IPv6 sockets may be made; all other families never.
-        machine: a key of MACHINES; "" is this one.
+        allow_internet: allow IPv4 and IPv6 sockets. All other families are always refused.
+        machine: a key of AUDIT_ARCH; "" means this machine.
 
     Raises KeyError for a machine whose system call numbers are not known here.
     """
     machine = machine or platform.machine()
-    arch, column = AUDIT_ARCH[machine], 0 if machine == "x86_64" else 1
-    code = [_step(_LOAD, _ARCH), *_unless(_EQUAL, arch, _KILL), _step(_LOAD, _NUMBER)]
+    arch = AUDIT_ARCH[machine]
+    column = 0 if machine == "x86_64" else 1
+    code = [
+        _step(_LOAD, _ARCH),
+        _step(_IF_EQUAL, arch, 1, 0),
+        _step(_RETURN, _KILL),
+        _step(_LOAD, _NUMBER),
+    ]
     if machine == "x86_64":
-        code += [_step(_AT_LEAST, _X32, 0, 1), _refuse(_ENOSYS)]
+        code += [_step(_IF_AT_LEAST, _X32_CALLS, 0, 1), _refuse(_ENOSYS)]
         for number in _X86_ONLY.values():
-            code += [_step(_EQUAL, number, 0, 1), _refuse(_EPERM)]
+            code += [_step(_IF_EQUAL, number, 0, 1), _refuse(_EPERM)]
     for numbers in REFUSED_CALLS.values():
-        code += [_step(_EQUAL, numbers[column], 0, 1), _refuse(_EPERM)]
+        code += [_step(_IF_EQUAL, numbers[column], 0, 1), _refuse(_EPERM)]
     for numbers in HIDDEN_CALLS.values():
-        code += [_step(_EQUAL, numbers[column], 0, 1), _refuse(_ENOSYS)]
-    for name, numbers in _JUDGED.items():
-        body = _judge(name, allow_internet)
-        code += [_step(_EQUAL, numbers[column], 0, len(body)), *body]
+        code += [_step(_IF_EQUAL, numbers[column], 0, 1), _refuse(_ENOSYS)]
+    for name, numbers in _CHECKED_CALLS.items():
+        check = _check_arguments(name, allow_internet=allow_internet)
+        code += [_step(_IF_EQUAL, numbers[column], 0, len(check)), *check]
     return b"".join([*code, _step(_RETURN, _ALLOW)])
 
 
-def _judge(name: str, internet: bool) -> list[bytes]:
-    """What decides by an argument; it always ends in an answer, so that nothing runs on behind it."""
-    allow, refuse = _step(_RETURN, _ALLOW), _refuse(_EPERM)
+def _check_arguments(name: str, *, allow_internet: bool) -> list[bytes]:
+    """Return the steps for a call that is decided by its arguments; the last step returns."""
+    allow = _step(_RETURN, _ALLOW)
+    refuse = _refuse(_EPERM)
     if name == "socket":
-        families = (_INET, _INET6) if internet else ()
-        return [
-            _step(_LOAD, _FIRST),
-            *(part for f in families for part in (_step(_EQUAL, f, 0, 1), allow)),
-            refuse,
-        ]
+        code = [_step(_LOAD, _FIRST_ARGUMENT)]
+        for family in (_AF_INET, _AF_INET6) if allow_internet else ():
+            code += [_step(_IF_EQUAL, family, 0, 1), allow]
+        return [*code, refuse]
     if name == "socketpair":
-        return [_step(_LOAD, _FIRST), _step(_EQUAL, _UNIX, 0, 1), allow, refuse]
+        return [_step(_LOAD, _FIRST_ARGUMENT), _step(_IF_EQUAL, _AF_UNIX, 0, 1), allow, refuse]
     if name == "ioctl":
-        return [
-            _step(_LOAD, _SECOND),
-            *(part for n in _TERMINAL_INPUT for part in (_step(_EQUAL, n, 0, 1), refuse)),
-            allow,
-        ]
-    mask = _ANY_NAMESPACE | (_NEW_TIME if name == "unshare" else 0)
-    return [_step(_LOAD, _FIRST), _step(_ANY_BIT, mask, 0, 1), refuse, allow]
-
-
-def _unless(test: int, value: int, verdict: int) -> list[bytes]:
-    return [_step(test, value, 1, 0), _step(_RETURN, verdict)]
+        code = [_step(_LOAD, _SECOND_ARGUMENT)]
+        for request in _TERMINAL_INPUT:
+            code += [_step(_IF_EQUAL, request, 0, 1), refuse]
+        return [*code, allow]
+    flags = _NAMESPACES | (_NEW_TIME_NAMESPACE if name == "unshare" else 0)
+    return [_step(_LOAD, _FIRST_ARGUMENT), _step(_IF_ANY_BIT, flags, 0, 1), refuse, allow]
 
 
 def _refuse(error: int) -> bytes:
     return _step(_RETURN, _ERRNO | error)
 
 
-def _step(operation: int, value: int, true: int = 0, false: int = 0) -> bytes:
-    return struct.pack("=HBBI", operation, true, false, value)
+def _step(operation: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
+    """Return one instruction. The last two arguments are numbers of steps to skip."""
+    return struct.pack("=HBBI", operation, if_true, if_false, value)

@@ -1,1 +1,1 @@
-"""macOS sandboxes."""
+"""macOS sandbox: Seatbelt. Experimental."""

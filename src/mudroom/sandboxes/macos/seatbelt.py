@@ -1,4 +1,8 @@
-"""macOS, tier "file": a profile by which sandbox-exec holds commands. Its text is tested; it has not been run on a Mac yet."""
+"""Tier file on macOS: a profile by which sandbox-exec restricts commands.
+
+Experimental: the text of the profile is tested, but it has not run on a Mac. It is used only when
+asked for by name.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +14,8 @@ from ..._core.ports import CommandResult
 from ..._platform.protected_names import OWN_PREFIX, PROTECTED_NAMES
 from ..._platform.scratch_dirs import ScratchDir
 from ..environment import select_allowed
-from ..linux.exposed_paths import SELF_TEST_TIMEOUT, SelfTest, find_toolchains
+from ..self_test import SELF_TEST_TIMEOUT, SelfTest
+from ..toolchains import find_toolchains
 from ..unsandboxed import Unsandboxed
 
 SANDBOX_EXEC = "/usr/bin/sandbox-exec"
@@ -26,61 +31,64 @@ _READABLE = (
     "/private/var/db/timezone",
     "/dev",
 )
-_INNER = ("hooks", "config", "config.worktree", "commondir")
+_GIT_SETTINGS = ("hooks", "config", "config.worktree", "commondir")
 
 
 class SeatbeltSandbox:
-    """The port Sandbox, tier "file" on macOS. Arguments: see Bubblewrap."""
+    """Sandbox port, tier file on macOS. Arguments: see BubblewrapSandbox."""
 
     tier = "file"
 
     def __init__(
         self, workspace: str, *, environ: Mapping[str, str], network: bool = False
     ) -> None:
-        temporary = ScratchDir()
-        weakref.finalize(self, temporary.remove)
-        root, private = os.path.realpath(workspace), os.path.realpath(temporary.path)
-        text = build_profile(
-            root,
-            private,
-            readable=find_toolchains(environ, environ.get("HOME", "/")),
-            network=network,
-        )
+        scratch = ScratchDir()
+        weakref.finalize(self, scratch.remove)
+        workspace = os.path.realpath(workspace)
+        private = os.path.realpath(scratch.path)
+        toolchains = find_toolchains(environ, environ.get("HOME", "/"))
+        profile = build_profile(workspace, private, readable=toolchains, network=network)
         env = {"PATH": os.defpath, **select_allowed(environ), "HOME": private, "TMPDIR": private}
-        self._plain = Unsandboxed(root, env, lambda command: build_argv(text, command))
-        self._trial = SelfTest(self._run)
+        self._shell = Unsandboxed(workspace, env, lambda command: build_argv(profile, command))
+        self._self_test = SelfTest(self._run)
 
     def close(self) -> None:
-        """Let go of what plain commands need."""
-        self._plain.close()
+        """Remove the folder that marks the processes of commands."""
+        self._shell.close()
 
     async def run(
         self, command: str, *, timeout: float, sink: Callable[[bytes], None]
     ) -> CommandResult:
-        """Run the command behind the walls; see the port. Raises WorkspaceError when they do not hold."""
-        await self._trial.ensure_passed()
+        """Run the command in the sandbox; see the port.
+
+        Raises WorkspaceError if the sandbox fails its self-test.
+        """
+        await self._self_test.ensure_passed()
         return await self._run(command, sink, timeout)
 
     async def _run(
         self, command: str, sink: Callable[[bytes], None], timeout: float = SELF_TEST_TIMEOUT
     ) -> CommandResult:
-        return await self._plain.run(command, timeout=timeout, sink=sink)
+        return await self._shell.run(command, timeout=timeout, sink=sink)
 
 
 def build_profile(
-    root: str, private: str, *, readable: Iterable[str] = (), network: bool = False
+    workspace: str, private: str, *, readable: Iterable[str] = (), network: bool = False
 ) -> str:
-    """The text for `sandbox-exec -p`: everything denied but what is named.
+    """Return the text for `sandbox-exec -p`: everything is denied except what it names.
+
+    Later rules win, so protected names come last. Folders above the workspace may not be renamed:
+    that would move the workspace away.
 
     Arguments:
-        root: the workspace, links resolved. private: folder for temporary files and the home. readable: further folders to read.
+        workspace: the path with links resolved.
+        private: the folder for temporary files and the home folder.
+        readable: further folders that commands may read.
         network: whether commands reach it.
-
-    Later rules win: what is protected comes last, and no folder above the workspace may be renamed, which would move it away.
     """
-    above = [root]
-    while (parent := os.path.dirname(above[-1])) != above[-1]:
-        above.append(parent)
+    parents = [workspace]
+    while (parent := os.path.dirname(parents[-1])) != parents[-1]:
+        parents.append(parent)
     lines = [
         "(version 1)",
         "(deny default)",
@@ -89,45 +97,52 @@ def build_profile(
         "(allow sysctl-read)",
         '(allow mach-lookup (global-name "com.apple.system.opendirectoryd.libinfo"))',
         "(allow file-read-metadata)",
-        *(f"(allow file-read* (subpath {_text(path)}))" for path in (*_READABLE, *readable)),
-        *(f"(allow file-read* file-write* (subpath {_text(path)}))" for path in (root, private)),
-        '(allow file-write-data (literal "/dev/null") (literal "/dev/zero"))',
-        *(f"(deny file-write-unlink file-write-create (literal {_text(path)}))" for path in above),
-        f"(deny file-write* (regex {_regex(root)}))",
-        f"(deny file-write-unlink (literal {_text(os.path.join(root, '.git'))}))",
-        *(
-            f"(deny file-write* (subpath {_text(os.path.join(root, '.git', name))}))"
-            for name in _INNER
-        ),
     ]
+    for path in (*_READABLE, *readable):
+        lines.append(f"(allow file-read* (subpath {_quote(path)}))")
+    for path in (workspace, private):
+        lines.append(f"(allow file-read* file-write* (subpath {_quote(path)}))")
+    lines.append('(allow file-write-data (literal "/dev/null") (literal "/dev/zero"))')
+    for path in parents:
+        lines.append(f"(deny file-write-unlink file-write-create (literal {_quote(path)}))")
+    lines.append(f"(deny file-write* (regex {_protected_regex(workspace)}))")
+    git_dir = os.path.join(workspace, ".git")
+    lines.append(f"(deny file-write-unlink (literal {_quote(git_dir)}))")
+    for name in _GIT_SETTINGS:
+        lines.append(f"(deny file-write* (subpath {_quote(os.path.join(git_dir, name))}))")
     if network:
         lines.append("(allow network*)")
     return "\n".join(lines) + "\n"
 
 
-def build_argv(text: str, command: str) -> list[str]:
-    """The command line that runs `command` under a profile."""
-    return [SANDBOX_EXEC, "-p", text, "/bin/bash", "-c", command]
+def build_argv(profile: str, command: str) -> list[str]:
+    """Return the command line that runs a command under a profile."""
+    return [SANDBOX_EXEC, "-p", profile, "/bin/bash", "-c", command]
 
 
-def _regex(root: str) -> str:
-    """Protected names at the root but the git folder, whose inside is partly free; in any case of letters, as its file systems have it."""
-    names = "|".join(_any_case(name) for name in sorted(PROTECTED_NAMES - {".git"}))
-    return f'#"^{_any_case(root, fold=False)}/({names}|{_any_case(OWN_PREFIX)}[^/]*)(/.*)?$"'
+def _protected_regex(workspace: str) -> str:
+    """Return the regex of the protected names except the git folder, whose inside may change.
+
+    Letter case is ignored, as the file systems of macOS do.
+    """
+    names = "|".join(_escape(name, ignore_case=True) for name in sorted(PROTECTED_NAMES - {".git"}))
+    own = _escape(OWN_PREFIX, ignore_case=True)
+    return f'#"^{_escape(workspace)}/({names}|{own}[^/]*)(/.*)?$"'
 
 
-def _any_case(text: str, *, fold: bool = True) -> str:
-    return "".join(
-        f"[{c.lower()}{c.upper()}]"
-        if fold and c.isalpha()
-        else c
-        if c.isalnum() or c in "/_-"
-        else f"[{c}]"
-        for c in text
-    )
+def _escape(text: str, *, ignore_case: bool = False) -> str:
+    escaped = ""
+    for c in text:
+        if ignore_case and c.isalpha():
+            escaped += f"[{c.lower()}{c.upper()}]"
+        elif c.isalnum() or c in "/_-":
+            escaped += c
+        else:
+            escaped += f"[{c}]"
+    return escaped
 
 
-def _text(path: str) -> str:
+def _quote(path: str) -> str:
     if '"' in path or "\\" in path or "\n" in path:
-        raise ValueError(f"{path!r} cannot stand in a profile")
+        raise ValueError(f"{path!r} cannot be quoted in a profile")
     return f'"{path}"'

@@ -1,358 +1,299 @@
-"""Tier full in the launching program: one loop starts every command, sees it through and says how it went. Standard library only.
+"""Tier full in the daemon: one event loop starts and ends all commands. Standard library only.
 
-Nothing forks here but by `posix_spawn`: a copy of this program, twice a command, took longer than most commands do. What a
-fork could have done between its birth and the command is done by bwrap, or by this loop while bwrap waits at the gate.
+Processes are started only with `posix_spawn`: forking this program twice for each command took
+longer than most commands run. What a fork could do before the command starts is done by bwrap, or
+by this loop while bwrap waits at its gate.
 """
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import fcntl
-import json
 import os
 import re
 import resource
 import select
 import signal
 import socket
-from collections.abc import Callable, Generator
+from collections.abc import Callable
 from typing import Any
 
+from ...._platform.processes import kill_process, list_children, reap_process
 from ...._platform.scratch_dirs import ScratchDir
-from .. import idmapped_mount
+from . import idmapped_mount
+from .command_start import DEFAULT_SIGNALS, children_killed_first, effective_limits
 from .protected_files import ProtectedFiles
 from .protocol import (
     ETC_PLACEHOLDER,
     FILTER_FD,
     GATE_FD,
     MARK_VARIABLE,
-    MAX_MESSAGE_BYTES,
     STATUS_FD,
+    Outcome,
+    Setup,
+    describe_error,
+    receive_message,
+    send_outcome,
 )
 
-_SUBREAPER = 36
-_OWN = 100
-"""Our own descriptors are this and higher, so that a command's never meet them."""
-
-_LIMITS = {
-    "memory": resource.RLIMIT_DATA,
-    "file": resource.RLIMIT_FSIZE,
-    "open": resource.RLIMIT_NOFILE,
-    "processes": resource.RLIMIT_NPROC,
-}
-DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
-"""Signals that a program finds as they are by themselves, whatever this one does with them."""
-
-_CHILD, _ENDED = re.compile(rb'"child-pid": (\d+)'), re.compile(rb'"exit-code": (\d+)')
+_PR_SET_CHILD_SUBREAPER = 36
+_FIRST_OWN_DESCRIPTOR = 100
+"""The daemon's descriptors start here, so that they never collide with those of a command."""
+_CHILD_PID = re.compile(rb'"child-pid": (\d+)')
+_EXIT_CODE = re.compile(rb'"exit-code": (\d+)')
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
-def receive_message(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """The next message and its descriptors; None when there is none to come."""
-    data, fds, _, _ = socket.recv_fds(control, MAX_MESSAGE_BYTES, 32, socket.MSG_CMSG_CLOEXEC)
-    return (json.loads(data) if data else None), fds
-
-
 class RunningCommand:
-    """One command on its way.
+    """One command and its descriptors.
 
-    `builder` is bwrap; `first` the first process inside the walls, with which all others end: 0 until bwrap has told its number.
+    Arguments:
+        result_socket: closed by the harness when it gives up.
+        status_fd: the reading end of bwrap's status.
+        gate_fd: the writing end of bwrap's gate.
     """
 
-    def __init__(self, wire: socket.socket, status_fd: int, gate_fd: int, bwrap_pid: int) -> None:
-        self.wire, self.told, self.opens, self.builder = wire, status_fd, gate_fd, bwrap_pid
-        self.init_pid, self.status_text, self.is_stopped, self.error = 0, b"", False, ""
+    def __init__(
+        self, result_socket: socket.socket, status_fd: int, gate_fd: int, bwrap_pid: int
+    ) -> None:
+        self.result_socket = result_socket
+        self.status_fd = status_fd
+        self.gate_fd = gate_fd
+        self.bwrap_pid = bwrap_pid
+        # First process of the sandbox: all others end with it. 0 until bwrap reports it.
+        self.init_pid = 0
+        self.status = b""
+        self.is_stopped = False
+        self.error = ""
 
-    def make_result(self) -> dict[str, Any]:
-        """How it went, when it is over."""
-        ended = _ENDED.search(self.status_text)
-        if ended and not self.is_stopped:
-            return {"code": int(ended[1]), "failed": ""}
-        why = self.error or "the program that builds the walls gave up"
-        return {"code": -signal.SIGKILL, "failed": "" if self.is_stopped else why}
+    def make_outcome(self) -> Outcome:
+        """Return how the command ended, from what bwrap reported."""
+        if self.is_stopped:
+            return Outcome(-signal.SIGKILL)
+        if code := _EXIT_CODE.search(self.status):
+            return Outcome(int(code[1]))
+        return Outcome(-signal.SIGKILL, self.error or "bwrap ended before the command did")
 
 
 class CommandSupervisor:
-    """All commands of one sandbox.
+    """Event loop for all commands of one sandbox.
 
     Arguments:
-        setup: what the harness said first. data: descriptors of the filter, and of what /etc holds.
+        descriptors: the seccomp filter, then the contents of /etc.
     """
 
-    def __init__(self, setup: dict[str, Any], data: list[int]) -> None:
-        _LIBC.prctl(_SUBREAPER, 1, 0, 0, 0)
-        self._guard = ProtectedFiles(setup["root"], setup["away"], restore_existing=False)
-        self._stage = (
-            idmapped_mount.IdmappedMounts([setup["root"], *setup["reach"]])
-            if setup["other"]
+    def __init__(self, setup: Setup, descriptors: list[int]) -> None:
+        _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+        filter_fd, *etc_fds = descriptors
+        self._protected = ProtectedFiles(setup.workspace, setup.quarantine, restore_existing=False)
+        self._mounts = (
+            idmapped_mount.IdmappedMounts([setup.workspace, *setup.extra_dirs])
+            if setup.other_user
             else None
         )
-        self._etc = _etc(dict(zip(setup["etc"], data[1:], strict=True)))
-        self._filter = (
-            os.POSIX_SPAWN_OPEN,
-            FILTER_FD,
-            f"/proc/self/fd/{_high(data[0])}",
-            os.O_RDONLY,
-            0,
-        )
-        self._limits = effective_limits(setup["limits"])
+        self._etc = _make_etc(dict(zip(setup.etc_paths, etc_fds, strict=True)))
+        filter_path = f"/proc/self/fd/{_move_up(filter_fd)}"
+        self._filter_action = (os.POSIX_SPAWN_OPEN, FILTER_FD, filter_path, os.O_RDONLY, 0)
+        self._limits = effective_limits(setup.limits)
         self._running: set[RunningCommand] = set()
-        self._poll, self._heard = select.poll(), dict[int, Callable[[], object]]()
-        most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+        self._poll = select.poll()
+        self._handlers: dict[int, Callable[[], object]] = {}
+        hard_limit = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
     def serve(self, control: socket.socket) -> None:
-        """Until the harness has gone, and what it began has ended."""
-        self._on(control.fileno(), lambda: self._next(control))
-        while self._heard:
-            for fd, _ in self._poll.poll():
-                if hear := self._heard.get(fd):
-                    hear()
+        """Run until the harness has gone and its last command has ended."""
+        self._watch(control.fileno(), lambda: self._receive_request(control))
+        while self._handlers:
+            for descriptor, _ in self._poll.poll():
+                if handler := self._handlers.get(descriptor):
+                    handler()
         self._etc.remove()
 
-    def _next(self, control: socket.socket) -> None:
-        """Begin a command. The guard looks anew whenever nothing runs: between commands the workspace is the user's."""
+    def _receive_request(self, control: socket.socket) -> None:
+        """Start the next command.
+
+        Protected files are recorded whenever no command runs: between commands the user may change
+        them.
+        """
         message, pair = receive_message(control)
         if message is None:
-            self._off(control.fileno())
+            self._unwatch(control.fileno())
             control.close()
             return
-        output, wire = _high(pair[0]), socket.socket(fileno=_high(pair[1]))
+        output = _move_up(pair[0])
+        result_socket = socket.socket(fileno=_move_up(pair[1]))
         try:
             if not self._running:
-                self._guard.take_snapshot()
-            self._begin(message["argv"], output, wire)
+                self._protected.take_snapshot()
+            self._start_command(message["argv"], output, result_socket)
         except OSError as error:
-            send_result(wire, {"failed": describe_error(error)})
+            send_outcome(result_socket, Outcome(-signal.SIGKILL, describe_error(error)))
         finally:
             os.close(output)
 
-    def _begin(self, argv: list[str], output: int, wire: socket.socket) -> None:
-        told, tells = map(_high, os.pipe())
-        os.set_blocking(told, False)
-        waits, opens = map(_high, os.pipe())
-        gate = _high(
-            os.open(f"/proc/self/fd/{waits}", os.O_RDWR)
-        )  # it holds its own other end: should we die, it waits for ever
-        copies = {1: output, 2: output, STATUS_FD: tells, GATE_FD: gate}
-        files = [
+    def _start_command(self, argv: list[str], output: int, result_socket: socket.socket) -> None:
+        status_read, status_write = map(_move_up, os.pipe())
+        os.set_blocking(status_read, False)
+        gate_read, gate_write = map(_move_up, os.pipe())
+        # bwrap's gate holds its own writing end too: if this process dies, bwrap waits and never
+        # starts a command without limits. The clean-up of orphans then kills bwrap.
+        gate = _move_up(os.open(f"/proc/self/fd/{gate_read}", os.O_RDWR))
+        copies = {1: output, 2: output, STATUS_FD: status_write, GATE_FD: gate}
+        actions = [
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
-            *((os.POSIX_SPAWN_DUP2, fd, n) for n, fd in copies.items()),
+            *((os.POSIX_SPAWN_DUP2, source, target) for target, source in copies.items()),
+            self._filter_action,
         ]
         try:
-            builder = self._spawn(argv, [*files, self._filter])
+            bwrap_pid = self._spawn_bwrap(argv, actions)
         except OSError:
-            os.close(told)
-            os.close(opens)
+            os.close(status_read)
+            os.close(gate_write)
             raise
         finally:
-            for fd in (tells, waits, gate):
-                os.close(fd)
-        command = RunningCommand(wire, told, opens, builder)
+            for descriptor in (status_write, gate_read, gate):
+                os.close(descriptor)
+        command = RunningCommand(result_socket, status_read, gate_write, bwrap_pid)
         self._running.add(command)
-        self._on(told, lambda: self._hear(command))
-        self._on(wire.fileno(), lambda: self._stop(command))
-        self._when_gone(builder, lambda: self._built(command))
+        self._watch(status_read, lambda: self._read_status(command))
+        self._watch(result_socket.fileno(), lambda: self._stop_command(command))
+        self._call_when_ended(bwrap_pid, lambda: self._handle_bwrap_end(command))
 
-    def _spawn(self, argv: list[str], files: list[Any]) -> int:
-        """Start bwrap, as the first to be killed when memory runs out, and as another user where it shall be.
+    def _spawn_bwrap(self, argv: list[str], actions: list[Any]) -> int:
+        """Start bwrap and return its pid.
 
-        It dies with us, but only some milliseconds after its start, so it bears our mark for the sweep: else it waited for ever.
+        bwrap dies with this process, but only from some milliseconds after its start. So its
+        environment names our scratch directory, by which the clean-up of orphans finds it.
         """
-        argv = self._stage.rewrite_binds(argv) if self._stage else argv
+        argv = self._mounts.rewrite_binds(argv) if self._mounts else argv
         argv[argv.index(ETC_PLACEHOLDER)] = self._etc.path
-        with (
-            _hated(),
-            idmapped_mount.as_user(idmapped_mount.SANDBOX_UID if self._stage else os.geteuid()),
-        ):
+        user = idmapped_mount.SANDBOX_UID if self._mounts else os.geteuid()
+        with children_killed_first(), idmapped_mount.as_user(user):
             return os.posix_spawn(
                 argv[0],
                 argv,
                 {MARK_VARIABLE: f"{self._etc.path}/"},
-                file_actions=files,
+                file_actions=actions,
                 setsigdef=DEFAULT_SIGNALS,
                 setsigmask=(),
             )
 
-    def _hear(self, command: RunningCommand) -> int:
-        """Take what bwrap says, and when it has told the number of its child, let that in; how much it said."""
+    def _read_status(self, command: RunningCommand) -> int:
+        """Read bwrap's status; return the number of bytes. Open the gate once its child is known."""
         try:
-            chunk = os.read(command.told, 4096)
+            chunk = os.read(command.status_fd, 4096)
         except BlockingIOError:
             return 0
         if not chunk:
-            self._off(command.told)
-        command.status_text += chunk
-        if not command.init_pid and (number := _CHILD.search(command.status_text)):
-            command.init_pid = int(number[1])
-            self._let_in(command)
+            self._unwatch(command.status_fd)
+        command.status += chunk
+        if not command.init_pid and (pid := _CHILD_PID.search(command.status)):
+            command.init_pid = int(pid[1])
+            self._open_gate(command)
         return len(chunk)
 
-    def _let_in(self, command: RunningCommand) -> None:
-        """Limit the first process, then open the gate for it."""
+    def _open_gate(self, command: RunningCommand) -> None:
+        """Limit the first process of the sandbox, then let it start the command."""
         try:
             with idmapped_mount.as_user(os.stat(f"/proc/{command.init_pid}").st_uid):
                 for kind, limit in self._limits:
                     resource.prlimit(command.init_pid, kind, (limit, limit))
-            os.write(command.opens, b"x")
+            os.write(command.gate_fd, b"x")
         except (FileNotFoundError, ProcessLookupError):
-            pass  # bwrap says why in its own words
+            pass  # bwrap prints the reason itself
         except OSError as error:
             command.error = describe_error(error)
-            kill_process(command.builder)
+            kill_process(command.bwrap_pid)
 
-    def _built(self, command: RunningCommand) -> None:
-        """bwrap has gone: so must all that is behind its walls. It may have been killed before it told what that is."""
-        while self._hear(command):
+    def _handle_bwrap_end(self, command: RunningCommand) -> None:
+        """Kill what is left in the sandbox, and wait until it is gone.
+
+        bwrap may have been killed before it reported the first process of the sandbox. That process
+        is then a child of ours that belongs to no command.
+        """
+        while self._read_status(command):
             pass
-        self._off(command.told)
-        os.close(command.told)
-        os.close(command.opens)
+        self._unwatch(command.status_fd)
+        os.close(command.status_fd)
+        os.close(command.gate_fd)
         kill_process(command.init_pid)
         if not command.init_pid:
-            known = {pid for one in self._running for pid in (one.builder, one.init_pid)}
-            for pid in set(child_pids()) - known:
+            known = {pid for one in self._running for pid in (one.bwrap_pid, one.init_pid)}
+            for pid in set(list_children()) - known:
                 kill_process(pid)
                 os.waitpid(pid, 0)
-        self._when_gone(command.init_pid, lambda: self._over(command))
+        self._call_when_ended(command.init_pid, lambda: self._finish_command(command))
 
-    def _stop(self, command: RunningCommand) -> None:
-        """The harness gives up, or has gone."""
-        self._off(command.wire.fileno())
+    def _stop_command(self, command: RunningCommand) -> None:
+        """Kill a command because the harness gave up or has gone."""
+        self._unwatch(command.result_socket.fileno())
         command.is_stopped = True
         kill_process(command.init_pid)
-        kill_process(command.builder)
+        kill_process(command.bwrap_pid)
 
-    def _when_gone(self, pid: int, then: Callable[[], None]) -> None:
-        """Call `then` when that process has ended, and take its remains, which may have fallen to us."""
+    def _call_when_ended(self, pid: int, callback: Callable[[], None]) -> None:
+        """Call back when the process has ended, and reap it if it is our child. 0 has ended."""
         try:
-            watch = os.pidfd_open(pid) if pid else -1
+            pid_fd = os.pidfd_open(pid) if pid else -1
         except ProcessLookupError:
-            watch = -1
-        if watch < 0:
-            then()
+            pid_fd = -1
+        if pid_fd < 0:
+            callback()
             return
 
-        def gone() -> None:
-            self._off(watch)
-            os.close(watch)
-            try:
-                os.waitpid(pid, os.WNOHANG)
-            except ChildProcessError:
-                pass
-            then()
+        def handle_end() -> None:
+            self._unwatch(pid_fd)
+            os.close(pid_fd)
+            reap_process(pid)
+            callback()
 
-        self._on(watch, gone)
+        self._watch(pid_fd, handle_end)
 
-    def _over(self, command: RunningCommand) -> None:
-        self._off(command.wire.fileno())
+    def _finish_command(self, command: RunningCommand) -> None:
+        self._unwatch(command.result_socket.fileno())
         self._running.discard(command)
-        said = command.make_result()
+        outcome = command.make_outcome()
         try:
-            said["mended"] = self._guard.restore()
-        except Exception as error:  # noqa: BLE001  whatever it is, other commands go on
-            said["failed"] = said["failed"] or describe_error(error)
-        send_result(command.wire, said)
+            outcome = outcome._replace(restored=self._protected.restore())
+        except Exception as error:  # noqa: BLE001  other commands must go on
+            outcome = outcome._replace(error=outcome.error or describe_error(error))
+        send_outcome(command.result_socket, outcome)
 
-    def _on(self, fd: int, hear: Callable[[], object]) -> None:
-        self._heard[fd] = hear
-        self._poll.register(fd, select.POLLIN)
+    def _watch(self, descriptor: int, handler: Callable[[], object]) -> None:
+        self._handlers[descriptor] = handler
+        self._poll.register(descriptor, select.POLLIN)
 
-    def _off(self, fd: int) -> None:
-        if self._heard.pop(fd, None):
-            self._poll.unregister(fd)
+    def _unwatch(self, descriptor: int) -> None:
+        if self._handlers.pop(descriptor, None):
+            self._poll.unregister(descriptor)
 
 
-def _etc(held: dict[str, int]) -> ScratchDir:
-    """Make a folder of files and of places to mount on, which whoever the commands run as can read."""
-    folder = ScratchDir("/tmp")
-    usual = os.umask(0o022)
-    os.chmod(folder.path, 0o755)
-    for name, fd in held.items():
-        path = os.path.join(folder.path, name)
-        if text := os.pread(fd, 1 << 21, 0):
+def _make_etc(contents: dict[str, int]) -> ScratchDir:
+    """Make the folder that commands see as /etc, readable for every user.
+
+    Arguments:
+        contents: path -> descriptor of the content. An empty content makes a folder, to mount
+            another one on.
+    """
+    directory = ScratchDir("/tmp")
+    umask = os.umask(0o022)
+    os.chmod(directory.path, 0o755)
+    for name, descriptor in contents.items():
+        path = os.path.join(directory.path, name)
+        if text := os.pread(descriptor, 1 << 21, 0):
             os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(path, "wb") as file:
                 file.write(text)
         else:
             os.makedirs(path, exist_ok=True)
-        os.close(fd)
-    os.umask(usual)
-    return folder
+        os.close(descriptor)
+    os.umask(umask)
+    return directory
 
 
-def effective_limits(wanted: dict[str, int]) -> list[tuple[int, int]]:
-    """Kinds of limits and how much: what is wanted, or the little that this process has itself."""
-    found = [(resource.RLIMIT_CORE, 0)]
-    for name, kind in _LIMITS.items():
-        most = resource.getrlimit(kind)[1]
-        found.append(
-            (kind, wanted[name] if most == resource.RLIM_INFINITY else min(wanted[name], most))
-        )
-    return found
-
-
-def child_pids() -> list[int]:
-    """Numbers of this process's children."""
-    try:
-        with open(f"/proc/self/task/{os.getpid()}/children") as file:
-            return [int(pid) for pid in file.read().split()]
-    except FileNotFoundError:  # a kernel without checkpoint support does not list them
-        return [
-            int(pid)
-            for pid in os.listdir("/proc")
-            if pid.isdecimal() and _parent(pid) == os.getpid()
-        ]
-
-
-def _parent(pid: str) -> int:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return int(file.read().rpartition(")")[2].split()[1])
-    except OSError:
-        return 0
-
-
-@contextlib.contextmanager
-def _hated() -> Generator[None]:
-    """Who is born now is killed first when memory runs out."""
-    with open("/proc/self/oom_score_adj", "r+") as score:
-        before = score.read()
-        score.write("1000")
-        score.flush()
-        try:
-            yield
-        finally:
-            score.seek(0)
-            score.write(before)
-
-
-def _high(fd: int) -> int:
-    """The same, where no command's descriptor is."""
-    moved = fcntl.fcntl(fd, fcntl.F_DUPFD_CLOEXEC, _OWN)
-    os.close(fd)
+def _move_up(descriptor: int) -> int:
+    """Move a descriptor to a number that no command uses."""
+    moved = fcntl.fcntl(descriptor, fcntl.F_DUPFD_CLOEXEC, _FIRST_OWN_DESCRIPTOR)
+    os.close(descriptor)
     return moved
-
-
-def describe_error(error: BaseException) -> str:
-    """What a failure is called where the harness hears it."""
-    return f"{type(error).__name__}: {error}"
-
-
-def send_result(wire: socket.socket, said: dict[str, Any]) -> None:
-    """Tell the harness how a command went; the last word on its wire."""
-    with wire:
-        try:
-            wire.sendall(json.dumps(said).encode())
-        except OSError:
-            pass  # nobody is there to hear it
-
-
-def kill_process(pid: int) -> None:
-    """End that process, if there is one; 0 is none."""
-    if pid:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except OSError:
-            pass

@@ -1,4 +1,7 @@
-"""What a command did to protected names that no wall held it back from: undone when it ends. Standard library only."""
+"""Protected files at the top of a workspace: changes by a command are undone when it ends.
+
+Standard library only.
+"""
 
 from __future__ import annotations
 
@@ -10,157 +13,183 @@ from typing import NamedTuple
 from ...._platform.protected_names import is_protected
 
 GIT_SETTINGS = ("commondir", "config", "config.worktree", "hooks")
-"""What in a git folder decides which programs git runs."""
+"""Entries of a git folder that decide which programs git runs."""
 
-_MOST_FILES, _MOST_BYTES = 500, 8 << 20
+_MAX_FILES = 500
+_MAX_BYTES = 8 << 20
 
 
 class PathState(NamedTuple):
-    """One file, folder or link as it was: what tells that it has changed, its mode, and its bytes or the link's target."""
+    """State of one file, folder or link.
+
+    Arguments:
+        signature: changes when the file changes.
+        data: the content, or the target of a link.
+    """
 
     signature: tuple[int, ...]
     mode: int
     data: bytes
 
     def is_same(self, other: PathState) -> bool:
-        """Whether nothing has changed that matters: one that was put back is another file, and the same."""
-        return self.signature == other.signature or (
-            stat.S_IFMT(self.mode) != stat.S_IFDIR and self[1:] == other[1:]
-        )
+        """Return whether two states are equal. A restored file differs only in its signature."""
+        if self.signature == other.signature:
+            return True
+        is_folder = stat.S_IFMT(self.mode) == stat.S_IFDIR
+        return not is_folder and self[1:] == other[1:]
+
+
+class _Budget:
+    """Number of files and bytes that may still be recorded."""
+
+    def __init__(self) -> None:
+        self.files = _MAX_FILES
+        self.bytes = _MAX_BYTES
 
 
 class ProtectedFiles:
-    """Watches the protected names at the root of a workspace.
+    """Record of the protected names at the top of a workspace.
 
     Arguments:
-        root: the workspace. away: folder that takes what is moved out of the way.
-        restore: whether what exists is held, too; else that is the mounts' work, and only new names and links are looked at.
+        quarantine: the folder that new protected files are moved to.
+        restore_existing: restore files that were changed or removed. If False, mounts prevent such
+            changes, and only new names and links are checked.
     """
 
-    def __init__(self, root: str, quarantine: str, *, restore_existing: bool) -> None:
-        self._root, self._away, self._restore = root, quarantine, restore_existing
-        self._copies: dict[str, PathState] = {}
-        self._git: tuple[int, int] | None = None
+    def __init__(self, workspace: str, quarantine: str, *, restore_existing: bool) -> None:
+        self._workspace = workspace
+        self._quarantine = quarantine
+        self._restore_existing = restore_existing
+        self._snapshot: dict[str, PathState] = {}
+        self._git_folder: tuple[int, int] | None = None
 
     def take_snapshot(self) -> None:
-        """Take how it is now for how it shall be. Call it while no command runs."""
-        self._copies = dict(self._seen())
-        self._git = self._identity(".git")
+        """Record the current state. Call it only while no command runs."""
+        self._snapshot = dict(self._read_states())
+        self._git_folder = self._folder_identity(".git")
 
     def restore(self) -> list[str]:
-        """Put back what has changed since; the names, relative to the root."""
-        mended = self._git_folder()
-        now = dict(self._seen())
-        for path in sorted(now.keys() - self._copies.keys()):
-            if os.path.lexists(self._at(path)):
-                self._put_away(path)
-                mended.append(path)
-        for path, copy in self._copies.items():
-            if path not in now or not now[path].is_same(copy):
-                self._put_back(path, copy)
-                mended.append(path)
-        return mended
+        """Undo what has changed since the snapshot; return the paths relative to the workspace."""
+        restored = self._restore_git_folder()
+        now = dict(self._read_states())
+        for path in sorted(now.keys() - self._snapshot.keys()):
+            if os.path.lexists(self._absolute(path)):
+                self._move_to_quarantine(path)
+                restored.append(path)
+        for path, state in self._snapshot.items():
+            if path not in now or not now[path].is_same(state):
+                self._restore_path(path, state)
+                restored.append(path)
+        return restored
 
-    def _git_folder(self) -> list[str]:
-        """A git folder that was renamed and another put in its place: each goes where it belongs, when it can be found."""
-        if not self._restore or self._git is None or self._identity(".git") == self._git:
+    def _restore_git_folder(self) -> list[str]:
+        """Move a renamed git folder back, if it can be found, and its replacement away."""
+        if not self._restore_existing or self._git_folder is None:
             return []
-        if os.path.lexists(self._at(".git")):
-            self._put_away(".git")
-        for name in os.listdir(self._root):
-            if self._identity(name) == self._git:
-                os.rename(self._at(name), self._at(".git"))
+        if self._folder_identity(".git") == self._git_folder:
+            return []
+        if os.path.lexists(self._absolute(".git")):
+            self._move_to_quarantine(".git")
+        for name in os.listdir(self._workspace):
+            if self._folder_identity(name) == self._git_folder:
+                os.rename(self._absolute(name), self._absolute(".git"))
         return [".git"]
 
-    def _identity(self, name: str) -> tuple[int, int] | None:
+    def _folder_identity(self, name: str) -> tuple[int, int] | None:
+        """Return what identifies a folder even if it is renamed, None if it is no folder."""
         try:
-            found = os.lstat(self._at(name))
+            info = os.lstat(self._absolute(name))
         except OSError:
             return None
-        return (found.st_dev, found.st_ino) if stat.S_ISDIR(found.st_mode) else None
+        return (info.st_dev, info.st_ino) if stat.S_ISDIR(info.st_mode) else None
 
-    def _seen(self) -> Iterator[tuple[str, PathState]]:
-        """All that is held, a folder before what is in it, up to a bounded number of files and bytes."""
-        room = [_MOST_FILES, _MOST_BYTES]
-        for name in sorted(filter(is_protected, os.listdir(self._root))):
-            if name == ".git" and (git := self._identity(name)):
-                yield name, PathState(git if self._restore else (stat.S_IFDIR,), stat.S_IFDIR, b"")
-                for inner in GIT_SETTINGS:
-                    yield from self._below(f".git/{inner}", room)
-            else:
-                yield from self._below(name, room)
+    def _read_states(self) -> Iterator[tuple[str, PathState]]:
+        """Yield all protected paths and their states, a folder before its content."""
+        budget = _Budget()
+        for name in sorted(filter(is_protected, os.listdir(self._workspace))):
+            git_folder = self._folder_identity(name) if name == ".git" else None
+            if git_folder is None:
+                yield from self._read_tree(name, budget)
+                continue
+            signature = git_folder if self._restore_existing else (stat.S_IFDIR,)
+            yield name, PathState(signature, stat.S_IFDIR, b"")
+            for inner in GIT_SETTINGS:
+                yield from self._read_tree(f".git/{inner}", budget)
 
-    def _below(self, path: str, room: list[int]) -> Iterator[tuple[str, PathState]]:
-        found = self._copied(path, room)
-        if found is None:
+    def _read_tree(self, path: str, budget: _Budget) -> Iterator[tuple[str, PathState]]:
+        state = self._read_state(path, budget)
+        if state is None:
             return
-        yield path, found
-        if self._restore and stat.S_ISDIR(found.mode) and room[0] > 0:
-            try:
-                names = sorted(os.listdir(self._at(path)))
-            except OSError:
-                return
-            for name in names:
-                yield from self._below(f"{path}/{name}", room)
-
-    def _copied(self, path: str, room: list[int]) -> PathState | None:
+        yield path, state
+        if not self._restore_existing or not stat.S_ISDIR(state.mode) or budget.files <= 0:
+            return
         try:
-            found = os.lstat(self._at(path))
+            names = sorted(os.listdir(self._absolute(path)))
+        except OSError:
+            return
+        for name in names:
+            yield from self._read_tree(f"{path}/{name}", budget)
+
+    def _read_state(self, path: str, budget: _Budget) -> PathState | None:
+        absolute = self._absolute(path)
+        try:
+            info = os.lstat(absolute)
         except OSError:
             return None
-        mode, sign = found.st_mode, (stat.S_IFMT(found.st_mode),)
+        mode = info.st_mode
+        kind = stat.S_IFMT(mode)
         if stat.S_ISLNK(mode):
-            return PathState(
-                (*sign, found.st_ino, found.st_ctime_ns),
-                mode,
-                os.fsencode(os.readlink(self._at(path))),
-            )
-        if not self._restore or stat.S_ISDIR(mode):
-            return PathState(sign, mode, b"")
-        room[0] -= 1
-        sign = (*sign, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, mode)
-        known = self._copies.get(path)
-        if known is not None and known.signature == sign:
+            signature = (kind, info.st_ino, info.st_ctime_ns)
+            return PathState(signature, mode, os.fsencode(os.readlink(absolute)))
+        if not self._restore_existing or stat.S_ISDIR(mode):
+            return PathState((kind,), mode, b"")
+        budget.files -= 1
+        times = (info.st_mtime_ns, info.st_ctime_ns)
+        signature = (kind, info.st_ino, info.st_size, *times, mode)
+        known = self._snapshot.get(path)
+        if known is not None and known.signature == signature:
             return known
-        return PathState(sign, mode, self._bytes(path, mode, room))
+        return PathState(signature, mode, self._read_content(path, mode, budget))
 
-    def _bytes(self, path: str, mode: int, room: list[int]) -> bytes:
-        if not stat.S_ISREG(mode) or room[0] < 0 or room[1] <= 0:
+    def _read_content(self, path: str, mode: int, budget: _Budget) -> bytes:
+        if not stat.S_ISREG(mode) or budget.files < 0 or budget.bytes <= 0:
             return b""
         try:
-            with open(self._at(path), "rb") as file:
-                data = file.read(room[1])
+            with open(self._absolute(path), "rb") as file:
+                data = file.read(budget.bytes)
         except OSError:
             return b""
-        room[1] -= len(data)
+        budget.bytes -= len(data)
         return data
 
-    def _put_back(self, path: str, copy: PathState) -> None:
-        whole = self._at(path)
-        if os.path.lexists(whole):
-            self._put_away(path)
+    def _restore_path(self, path: str, state: PathState) -> None:
+        absolute = self._absolute(path)
+        if os.path.lexists(absolute):
+            self._move_to_quarantine(path)
         try:
-            os.makedirs(os.path.dirname(whole), exist_ok=True)
-            if stat.S_ISLNK(copy.mode):
-                os.symlink(copy.data, os.fsencode(whole))
-            elif stat.S_ISDIR(copy.mode):
-                os.mkdir(whole, stat.S_IMODE(copy.mode))
-            elif self._restore and stat.S_ISREG(copy.mode):
-                made = os.open(whole, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
-                with os.fdopen(made, "wb") as file:
-                    file.write(copy.data)
-                    os.fchmod(made, stat.S_IMODE(copy.mode))
+            os.makedirs(os.path.dirname(absolute), exist_ok=True)
+            if stat.S_ISLNK(state.mode):
+                os.symlink(state.data, os.fsencode(absolute))
+            elif stat.S_ISDIR(state.mode):
+                os.mkdir(absolute, stat.S_IMODE(state.mode))
+            elif self._restore_existing and stat.S_ISREG(state.mode):
+                flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW
+                descriptor = os.open(absolute, flags, 0o600)
+                with os.fdopen(descriptor, "wb") as file:
+                    file.write(state.data)
+                    os.fchmod(descriptor, stat.S_IMODE(state.mode))
         except OSError:
-            pass  # a folder above it is not there: what is next in line makes it
+            pass  # a parent folder is missing; it is restored by a later path
 
-    def _put_away(self, path: str) -> None:
+    def _move_to_quarantine(self, path: str) -> None:
         import shutil
 
-        os.makedirs(self._away, mode=0o700, exist_ok=True)
-        name, n = path.replace("/", "_"), 0
-        while os.path.lexists(target := os.path.join(self._away, f"{n}-{name}")):
-            n += 1
-        shutil.move(self._at(path), target)
+        os.makedirs(self._quarantine, mode=0o700, exist_ok=True)
+        name = path.replace("/", "_")
+        number = 0
+        while os.path.lexists(target := os.path.join(self._quarantine, f"{number}-{name}")):
+            number += 1
+        shutil.move(self._absolute(path), target)
 
-    def _at(self, path: str) -> str:
-        return os.path.join(self._root, path)
+    def _absolute(self, path: str) -> str:
+        return os.path.join(self._workspace, path)

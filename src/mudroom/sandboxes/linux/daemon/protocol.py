@@ -1,13 +1,108 @@
-"""What the launching program and the harness agree on. Standard library only."""
+"""Messages between the harness and the daemon. Standard library only.
 
-STATUS_FD, GATE_FD, FILTER_FD = 3, 4, 5
-"""Descriptors of bwrap: where it tells of its child, what it waits for, the filter."""
+All messages are JSON objects; descriptors travel beside them as ancillary data.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+STATUS_FD = 3
+"""Descriptor of bwrap to which it writes its status."""
+GATE_FD = 4
+"""Descriptor of bwrap on which it waits before it starts the command."""
+FILTER_FD = 5
+"""Descriptor of bwrap from which it reads the seccomp filter."""
 
 ETC_PLACEHOLDER = "/etc of commands"
-"""Stands in bwrap's arguments for the folder that the launching program makes for /etc."""
+"""Stands in bwrap's arguments for the folder that the daemon makes for /etc."""
 
 MARK_VARIABLE = "MUDROOM_CALL"
-"""Variable of processes that must not outlive their owner: a path in his temporary folder."""
+"""Variable of processes that must not outlive their owner: a path in its scratch directory."""
 
 MAX_MESSAGE_BYTES = 1 << 19
-"""Bytes of a message."""
+_MAX_DESCRIPTORS = 32
+
+
+class ResourceLimits(NamedTuple):
+    """Resources that one command may use.
+
+    Arguments:
+        processes: at the same time.
+        memory: bytes of data of each process.
+        file_size: bytes of each file.
+        open_files: descriptors of each process.
+        scratch: bytes in /tmp and the home folder, where these are in memory.
+    """
+
+    processes: int = 512
+    memory: int = 4 << 30
+    file_size: int = 4 << 30
+    open_files: int = 4096
+    scratch: int = 512 << 20
+
+
+class Setup(NamedTuple):
+    """First message of the harness: the settings for all commands of the sandbox.
+
+    Arguments:
+        workspace: the absolute path.
+        quarantine: the folder for files that are moved out of the workspace.
+        limits: the fields of ResourceLimits.
+        uses_bwrap: True in tier full. The descriptors sent along are then those of the seccomp
+            filter and of the contents of /etc; in tier file, that of the Landlock ruleset.
+        seccomp_filter: the program as hexadecimal text, for tier file.
+        etc_paths: the paths below /etc of the contents, in the order of their descriptors.
+        restore_existing: restore protected files that a command changed, not only remove new ones.
+        other_user: commands run as a user that owns nothing but the workspace.
+        extra_dirs: further folders that this user must reach.
+    """
+
+    workspace: str
+    quarantine: str
+    limits: dict[str, int]
+    uses_bwrap: bool
+    seccomp_filter: str = ""
+    etc_paths: Sequence[str] = ()
+    restore_existing: bool = False
+    other_user: bool = False
+    extra_dirs: Sequence[str] = ()
+
+
+class Outcome(NamedTuple):
+    """Last message about a command.
+
+    Arguments:
+        code: the exit code; negative, the signal.
+        error: the reason why the command was not run, "" if it was.
+        restored: protected files that were restored or removed, relative to the workspace.
+    """
+
+    code: int
+    error: str = ""
+    restored: Sequence[str] = ()
+
+
+def receive_message(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
+    """Return the next message and its descriptors; None when the harness has gone."""
+    data, descriptors, _, _ = socket.recv_fds(
+        control, MAX_MESSAGE_BYTES, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
+    )
+    return (json.loads(data) if data else None), descriptors
+
+
+def send_outcome(result_socket: socket.socket, outcome: Outcome) -> None:
+    """Send the outcome of a command and close its socket."""
+    with result_socket:
+        try:
+            result_socket.sendall(json.dumps(outcome._asdict()).encode())
+        except OSError:
+            pass  # the harness has gone
+
+
+def describe_error(error: BaseException) -> str:
+    """Return the text of an error in an Outcome."""
+    return f"{type(error).__name__}: {error}"

@@ -16,6 +16,7 @@ import pytest
 from mudroom._core.ports import CommandResult
 from mudroom.errors import WorkspaceError
 from mudroom.sandboxes import detect
+from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
 from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
 FOUND = detect.run_probes(detect.find_bwrap(os.environ, "/nonexistent"), tempfile.gettempdir())
@@ -35,9 +36,14 @@ def built(root: Path, bwrap: str = FOUND.bwrap) -> BubblewrapSandbox:
 
 
 @pytest.fixture
-def box(tmp_path: Path) -> BubblewrapSandbox:
+def workspace(tmp_path: Path) -> Path:
     (tmp_path / "proj").mkdir()
-    return built(tmp_path / "proj")
+    return tmp_path / "proj"
+
+
+@pytest.fixture
+def box(workspace: Path) -> BubblewrapSandbox:
+    return built(workspace)
 
 
 async def run(
@@ -46,15 +52,6 @@ async def run(
     output = bytearray()
     finished = await box.run(command, timeout=timeout, sink=output.extend)
     return finished, output.decode()
-
-
-def launching(box: BubblewrapSandbox) -> int:
-    """Number of the program that starts this sandbox's commands."""
-    ending = box._launcher._ending
-    assert ending
-    found = ending.peek()
-    assert found
-    return int(found[2][1])
 
 
 async def until(condition: Callable[[], object], seconds: float = 5.0) -> None:
@@ -77,12 +74,12 @@ async def test_many_at_once_keep_their_outputs_and_codes_apart(box: BubblewrapSa
     assert found == [(CommandResult(n % 5), f"{n}\n") for n in range(40)]
 
 
-async def test_no_command_sees_another(box: BubblewrapSandbox) -> None:
+async def test_no_command_sees_another(box: BubblewrapSandbox, workspace: Path) -> None:
     """Processes, temporary files, terminals, shared memory: each has its own, side by side and one after the other."""
     one = asyncio.create_task(
         run(box, "echo x > /tmp/mark; echo x > /dev/shm/mark; hostname; touch began; sleep 1.2345")
     )
-    await until((Path(box._root) / "began").exists)
+    await until((workspace / "began").exists)
     assert (await run(box, "ls /dev/shm /dev/pts; grep -l [1].2345 /proc/[0-9]*/cmdline"))[
         1
     ].split() == ["/dev/pts:", "ptmx", "/dev/shm:"]
@@ -93,7 +90,7 @@ async def test_no_command_sees_another(box: BubblewrapSandbox) -> None:
 
 async def test_descriptors_and_processes_do_not_pile_up(box: BubblewrapSandbox) -> None:
     await run(box, "true")
-    number = launching(box)
+    number = box.daemon_pid
     before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{number}/fd"))
     for _ in range(5):
         await asyncio.gather(*(run(box, "setsid sleep 5 & (true &); true") for _ in range(8)))
@@ -103,14 +100,14 @@ async def test_descriptors_and_processes_do_not_pile_up(box: BubblewrapSandbox) 
 
 async def test_it_starts_again_after_it_was_killed(box: BubblewrapSandbox) -> None:
     await run(box, "true")
-    os.kill(launching(box), signal.SIGKILL)
+    os.kill(box.daemon_pid, signal.SIGKILL)
     await asyncio.sleep(0.1)
     assert (await run(box, "echo again"))[1] == "again\n"
 
 
-async def test_closing_does_not_wait_for_what_runs(box: BubblewrapSandbox) -> None:
+async def test_closing_does_not_wait_for_what_runs(box: BubblewrapSandbox, workspace: Path) -> None:
     running = asyncio.create_task(run(box, "touch began; sleep 0.7; echo end"))
-    await until((Path(box._root) / "began").exists)
+    await until((workspace / "began").exists)
     began = time.monotonic()
     box.close()
     assert time.monotonic() - began < 0.5
@@ -119,7 +116,7 @@ async def test_closing_does_not_wait_for_what_runs(box: BubblewrapSandbox) -> No
 
 async def test_closing_leaves_no_process_and_no_folder(box: BubblewrapSandbox) -> None:
     await run(box, "true")
-    number = launching(box)
+    number = box.daemon_pid
     assert len(folders(number)) == 1
     box.close()
     assert not alive(number)
@@ -132,12 +129,13 @@ def folders(number: int) -> list[str]:
 
 async def test_a_workspace_that_was_made_anew_is_the_one_commands_see(
     box: BubblewrapSandbox,
+    workspace: Path,
 ) -> None:
     await run(box, "echo old > file")
-    shutil.rmtree(box._root)
-    os.mkdir(box._root)
+    shutil.rmtree(workspace)
+    os.mkdir(workspace)
     assert await run(box, "ls; echo new > file") == (CommandResult(0), "")
-    assert (Path(box._root) / "file").read_text() == "new\n"
+    assert (workspace / "file").read_text() == "new\n"
 
 
 async def test_a_toolchain_that_has_gone_is_no_reason_to_fail(tmp_path: Path) -> None:
@@ -178,7 +176,7 @@ def scripted(text: str) -> str:
 
 
 async def test_who_waits_at_the_gate_when_its_keeper_dies_dies_with_it(
-    box: BubblewrapSandbox,
+    workspace: Path,
 ) -> None:
     """The end of the keeper is no leave to go on without limits and without a guard, and none to wait for ever."""
     bwrap = scripted(
@@ -187,7 +185,7 @@ async def test_who_waits_at_the_gate_when_its_keeper_dies_dies_with_it(
     folder = Path(bwrap).parent
     try:
         begun = asyncio.create_task(
-            built(Path(box._root), bwrap).run("true", timeout=20, sink=lambda _: None)
+            built(workspace, bwrap).run("true", timeout=20, sink=lambda _: None)
         )
         await until(lambda: (folder / "pid").exists() and (folder / "pid").read_text().strip())
         pid = int((folder / "pid").read_text())
@@ -203,13 +201,13 @@ async def test_who_waits_at_the_gate_when_its_keeper_dies_dies_with_it(
 
 
 async def test_a_cancel_before_bwrap_told_its_childs_number_ends_the_child(
-    box: BubblewrapSandbox,
+    workspace: Path,
 ) -> None:
     bwrap = scripted("setsid sleep 71.2345 & echo $! > child; wait")
     folder = Path(bwrap).parent
     try:
         begun = asyncio.create_task(
-            built(Path(box._root), bwrap).run("true", timeout=20, sink=lambda _: None)
+            built(workspace, bwrap).run("true", timeout=20, sink=lambda _: None)
         )
         await until(lambda: (folder / "child").exists() and (folder / "child").read_text().strip())
         begun.cancel()
@@ -220,11 +218,11 @@ async def test_a_cancel_before_bwrap_told_its_childs_number_ends_the_child(
 
 
 @pytest.mark.parametrize("text", ["exit 1", "echo '{' >&3", "exec 3>&-; sleep 0.1"])
-async def test_a_bwrap_that_gives_up_is_an_error(box: BubblewrapSandbox, text: str) -> None:
+async def test_a_bwrap_that_gives_up_is_an_error(workspace: Path, text: str) -> None:
     bwrap = scripted(text)
     try:
         with pytest.raises(WorkspaceError, match="was not run: its sandbox could not be built"):
-            await built(Path(box._root), bwrap).run("true", timeout=20, sink=lambda _: None)
+            await built(workspace, bwrap).run("true", timeout=20, sink=lambda _: None)
     finally:
         shutil.rmtree(Path(bwrap).parent)
 
@@ -236,7 +234,7 @@ async def test_a_bwrap_that_gives_up_is_an_error(box: BubblewrapSandbox, text: s
 async def test_root_that_cannot_be_another_user_runs_nothing_unless_it_was_said() -> None:
     """procfs cannot map owners, as overlayfs cannot: that is found out before, said, and never passed over in silence."""
     weak = detect.run_probes(FOUND.bwrap, "/proc/self/task")
-    assert "cannot be made another user's" in weak.no_other_user_reason
+    assert "cannot be mapped to another user" in weak.no_other_user_reason
     box = BubblewrapSandbox(
         "/proc/self/task", FOUND.bwrap, quarantine="/nonexistent", environ={"PATH": os.defpath}
     )
@@ -247,17 +245,17 @@ async def test_root_that_cannot_be_another_user_runs_nothing_unless_it_was_said(
 @pytest.mark.skipif(not ROOT, reason="root only")
 def test_that_commands_keep_roots_number_is_told(tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
-    _, told = detect.choose_sandbox(
-        detect.SandboxRequest(
+    _, told = choose_sandbox(
+        SandboxRequest(
             workspace="/proc", mode="full", state_dir=str(tmp_path / "home"), environ=environ
         )
     )
     assert told.startswith(
-        "sandbox full, but commands keep root's number, because the workspace cannot be made another user's ("
+        "sandbox full, but commands keep root's user id, because the workspace cannot be mapped to another user ("
     )
     for mode in ("full", "auto"):
-        _, told = detect.choose_sandbox(
-            detect.SandboxRequest(
+        _, told = choose_sandbox(
+            SandboxRequest(
                 workspace=str(tmp_path),
                 mode=mode,
                 state_dir=str(tmp_path / "home"),

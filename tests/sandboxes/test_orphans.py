@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -14,17 +15,17 @@ from pathlib import Path
 
 import pytest
 
-from mudroom._platform.scratch_dirs import remove_orphans
+from mudroom._platform.orphan_cleanup import remove_orphans
 from mudroom.sandboxes import detect
 
 FOUND = detect.run_probes(detect.find_bwrap(os.environ, "/nonexistent"), tempfile.gettempdir())
 
 _SESSION = """
 import asyncio, os, sys
-from mudroom.sandboxes.detect import Terms, choose
+from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
 tier, root, home = sys.argv[1:4]
 environ = {"PATH": os.defpath, "HOME": home}
-box, _ = choose(Terms(root=root, mode=tier, home=home, environ=environ))
+box, _ = choose_sandbox(SandboxRequest(workspace=root, mode=tier, state_dir=home, environ=environ))
 print(os.getpid(), flush=True)
 asyncio.run(box.run(sys.argv[4], timeout=60, sink=lambda _: None))
 """
@@ -34,7 +35,7 @@ class Session:
     """A program that runs one command in a sandbox, its temporary files in a folder of the test."""
 
     def __init__(self, tier: str, folder: Path, command: str) -> None:
-        self._name = f"{74 + os.getpid() / 1e7 + time.monotonic() % 1 / 1e9:.12f}"
+        self._name = f"74.{secrets.randbelow(10**12):012}"
         (folder / "tmp").mkdir(exist_ok=True)
         (folder / "proj").mkdir(exist_ok=True)
         (folder / "home").mkdir(exist_ok=True)
@@ -166,10 +167,7 @@ async def test_the_folder_of_a_killed_launching_program_goes_with_the_next_sweep
         keep_root_uid=bool(FOUND.no_other_user_reason),
     )
     await box.run("true", timeout=20, sink=lambda _: None)
-    ending = box._launcher._ending
-    found = ending.peek() if ending else None
-    assert found
-    pid = int(found[2][1])
+    pid = box.daemon_pid
     (folder,) = Path("/tmp").glob(f"mudroom-{pid}-*")
     os.kill(pid, signal.SIGKILL)
     await asyncio.sleep(0.2)

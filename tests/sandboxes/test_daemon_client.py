@@ -12,7 +12,7 @@ import pytest
 
 from mudroom._core.ports import CommandResult
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes.linux.daemon_client import DaemonClient, ResourceLimits, SandboxSetup
+from mudroom.sandboxes.linux.daemon_client import DaemonClient, SandboxSetup
 
 BASH = "/bin/bash"
 
@@ -25,7 +25,6 @@ def launcher(tmp_path: Path) -> DaemonClient:
             workspace=str(tmp_path),
             quarantine=str(tmp_path / "away"),
             tier="none",
-            limits=ResourceLimits(),
         )
     )
 
@@ -96,9 +95,7 @@ async def test_it_starts_again_after_it_was_killed(launcher: DaemonClient) -> No
 
 
 async def test_it_ends_with_its_owner(tmp_path: Path) -> None:
-    launcher = DaemonClient(
-        SandboxSetup(workspace=str(tmp_path), quarantine="", tier="none", limits=ResourceLimits())
-    )
+    launcher = DaemonClient(SandboxSetup(workspace=str(tmp_path), quarantine="", tier="none"))
     number = await program(launcher)
     del launcher
     gc.collect()
@@ -146,7 +143,6 @@ async def test_what_the_user_changes_right_after_a_command_is_never_taken_for_th
         workspace=str(tmp_path / "proj"),
         quarantine=str(tmp_path / "away"),
         tier="none",
-        limits=ResourceLimits(),
         restore_existing=True,
     )
     launcher = DaemonClient(walls)

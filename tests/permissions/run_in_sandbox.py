@@ -14,7 +14,7 @@ import shlex
 import sys
 from pathlib import Path
 
-from mudroom.sandboxes.detect import SandboxRequest, choose_sandbox
+from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
 
 SECONDS, TOGETHER = 2, 25
 """The longest that one command may take; and how many are run within the same walls, one after the other."""

@@ -10,16 +10,13 @@ from pathlib import Path
 import pytest
 
 from mudroom.errors import UsageError, WorkspaceError
-from mudroom.sandboxes.detect import (
+from mudroom.sandboxes.choose import (
     AskingSandbox,
-    Detected,
     RefusingSandbox,
     SandboxRequest,
     choose_sandbox,
-    detect,
-    find_bwrap,
-    run_probes,
 )
+from mudroom.sandboxes.detect import Detected, detect, find_bwrap, run_probes
 from mudroom.sandboxes.unsandboxed import Unsandboxed
 
 
@@ -67,7 +64,9 @@ def test_a_bubblewrap_that_fails_is_named_with_its_words(tmp_path: Path) -> None
 
 def test_a_bubblewrap_without_walls_is_found_out(tmp_path: Path) -> None:
     path = program(tmp_path / "bin", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
-    assert run_probes(path).no_full_reason == f"{path} does not hold: a command could write outside"
+    assert (
+        run_probes(path).no_full_reason == f"{path} does not isolate: a command could write outside"
+    )
 
 
 def test_none_installed_is_said() -> None:
@@ -122,7 +121,7 @@ def test_full_where_there_is_none_is_an_error_with_a_remedy(tmp_path: Path) -> N
 
 
 def test_an_unknown_mode_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="there is no sandbox 'none'"):
+    with pytest.raises(UsageError, match="unknown sandbox 'none'"):
         choose_sandbox(terms(tmp_path, "none"))
 
 
@@ -142,7 +141,14 @@ def nothing(base: Path) -> None:
     known = json.loads(memory.read_text())
     memory.write_text(
         json.dumps(
-            {**known, "found": {"bwrap": "", "no_full": "no bwrap", "no_file": "no Landlock"}}
+            {
+                **known,
+                "found": {
+                    "bwrap": "",
+                    "no_full_reason": "no bwrap",
+                    "no_file_reason": "no Landlock",
+                },
+            }
         )
     )
 
@@ -166,7 +172,7 @@ async def test_without_walls_and_without_a_person_nothing_runs(tmp_path: Path) -
     assert "so no command runs" in told
     with pytest.raises(
         WorkspaceError,
-        match=r"no command can run: .* nobody is here to confirm it\. .*install bubblewrap.*--sandbox off",
+        match=r"no command can run: .* no user can confirm it\. .*install bubblewrap.*--sandbox off",
     ):
         await sandbox.run(f"touch {tmp_path}/ran", timeout=5, sink=lambda chunk: None)
     assert not (tmp_path / "ran").exists()

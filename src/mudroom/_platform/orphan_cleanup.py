@@ -1,0 +1,112 @@
+"""Clean-up after killed processes: their scratch directories, and commands that outlived them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from functools import cache
+
+from .processes import list_pids, read_environ
+from .scratch_dirs import SCRATCH_NAME, default_base, open_abandoned, remove_dir
+
+_MAX_DIRS = 64
+"""Folders that are removed at once."""
+_MAX_ROUNDS = 8
+"""Searches for processes of a folder. A search may miss a process that is just being started."""
+_ROUND_DELAY = 0.02
+"""Seconds between two searches. A process shows its own environment only after `exec`."""
+_SECOND_PASS_DELAY = 0.2
+
+
+@cache
+def remove_orphans_once() -> None:
+    """Call `remove_orphans_in_background` on the first call only."""
+    remove_orphans_in_background()
+
+
+def remove_orphans_in_background() -> None:
+    """Remove orphans in the usual temporary folders, in another thread.
+
+    A second pass follows, for processes that were just being started during the first one.
+    """
+    threading.Thread(target=_remove_twice, daemon=True).start()
+
+
+def _remove_twice() -> None:
+    for delay in (0.0, _SECOND_PASS_DELAY):
+        time.sleep(delay)
+        for base in {default_base(), "/tmp"}:
+            remove_orphans(base)
+
+
+def remove_orphans(base: str) -> None:
+    """Remove this user's abandoned scratch directories in a folder, and kill their processes.
+
+    A process belongs to a directory if its environment names it. What cannot be removed stays.
+    """
+    abandoned: dict[str, int] = {}
+    try:
+        for path in _scratch_paths(base):
+            if len(abandoned) == _MAX_DIRS:
+                break
+            descriptor = open_abandoned(path)
+            if descriptor is not None:
+                abandoned[path] = descriptor
+        if abandoned:
+            _kill_processes_of(list(abandoned))
+        for path, descriptor in abandoned.items():
+            remove_dir(path, descriptor)
+    finally:
+        for descriptor in abandoned.values():
+            os.close(descriptor)
+
+
+def _scratch_paths(base: str) -> list[str]:
+    try:
+        return [f"{base}/{name}" for name in os.listdir(base) if SCRATCH_NAME.fullmatch(name)]
+    except OSError:
+        return []
+
+
+def _kill_processes_of(folders: list[str]) -> None:
+    """Kill the processes started with one of the folders in a variable, and their new children.
+
+    Folders named in this process's own environment are left out: their processes are related to it.
+    """
+    own_values = tuple(os.environ.values())
+    marks = [
+        f"={folder}/".encode()
+        for folder in folders
+        if not any(value.startswith(f"{folder}/") for value in own_values)
+    ]
+    rounds_without_kill = 0
+    for _ in range(_MAX_ROUNDS):
+        killed = [pid for pid in list_pids() if pid != os.getpid() and _kill_marked(pid, marks)]
+        rounds_without_kill = 0 if killed else rounds_without_kill + 1
+        if rounds_without_kill == 2:
+            return
+        time.sleep(_ROUND_DELAY)
+
+
+def _kill_marked(pid: int, marks: list[bytes]) -> bool:
+    """Kill a process if its environment holds a mark, and return whether it was killed.
+
+    The descriptor makes sure that no other process that gets the same id is killed.
+    """
+    try:
+        process = os.pidfd_open(pid)
+    except OSError:
+        return False
+    try:
+        environ = read_environ(pid)
+        if not any(mark in environ for mark in marks):
+            return False
+        signal.pidfd_send_signal(process, signal.SIGKILL)
+    except OSError:
+        return False
+    else:
+        return True
+    finally:
+        os.close(process)

@@ -1,0 +1,116 @@
+"""Process table of Linux, read from procfs. Without procfs every function returns nothing.
+
+Standard library only: the sandbox daemon imports this module. Every command reads the table when it
+ends, so it is also the fastest way (see docs/adr).
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from typing import NamedTuple
+
+
+class Process(NamedTuple):
+    """One process.
+
+    Arguments:
+        state: the kernel's letter; "Z" and "X" are dead.
+        started: clock ticks since the machine started.
+    """
+
+    pid: int
+    state: str
+    parent: int
+    session: int
+    threads: int
+    started: int
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the process has ended; it may still wait to be reaped."""
+        return self.state in "ZX"
+
+
+def list_pids() -> list[int]:
+    """Return the ids of all processes."""
+    try:
+        return [int(name) for name in os.listdir("/proc") if name.isdecimal()]
+    except OSError:
+        return []
+
+
+def list_processes() -> Iterator[Process]:
+    """Yield all processes."""
+    for pid in list_pids():
+        if process := read_process(pid):
+            yield process
+
+
+def read_process(pid: int) -> Process | None:
+    """Return a process, or None if it does not exist."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            line = file.read(1024)
+    except OSError:
+        return None
+    # The program's name stands in brackets and may hold blanks and brackets itself.
+    fields = line[line.rindex(b")") + 2 :].split()
+    return Process(
+        pid=pid,
+        state=fields[0].decode(),
+        parent=int(fields[1]),
+        session=int(fields[3]),
+        threads=int(fields[17]),
+        started=int(fields[19]),
+    )
+
+
+def read_environ(pid: int) -> bytes:
+    """Return the environment a process was started with, b"" if it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
+
+
+def list_children() -> list[int]:
+    """Return the ids of this process's children."""
+    try:
+        with open(f"/proc/self/task/{os.getpid()}/children") as file:
+            return [int(pid) for pid in file.read().split()]
+    except FileNotFoundError:  # a kernel without checkpoint support does not list them
+        return [process.pid for process in list_processes() if process.parent == os.getpid()]
+
+
+def count_user_threads() -> int:
+    """Return the number of this user's threads, as the kernel counts them for RLIMIT_NPROC."""
+    count = 0
+    for pid in list_pids():
+        try:
+            is_own = os.stat(f"/proc/{pid}").st_uid == os.getuid()
+        except OSError:
+            continue
+        if is_own and (process := read_process(pid)):
+            count += process.threads
+    return count
+
+
+def kill_process(pid: int) -> None:
+    """Kill a process if it exists and may be killed; pid 0 means none."""
+    if not pid:
+        return
+    try:
+        os.kill(pid, signal.SIGKILL)
+    except OSError:
+        pass
+
+
+def reap_process(pid: int) -> None:
+    """Reap a child that has ended; do nothing if it runs or is not a child of this process."""
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        pass

@@ -1,0 +1,173 @@
+"""Choice of the sandbox for a session, and the tiers used where no sandbox works."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+
+from msgspec import Struct
+
+from .._core.ports import CommandResult, Sandbox
+from ..errors import UsageError, WorkspaceError
+from .detect import SEATBELT_MODE, Detected, detect
+
+SANDBOX_MODES = ("auto", "full", "file", "off", SEATBELT_MODE)
+
+_OFF_NOTICE = "sandbox off: commands run with all your rights, on all your files and the network"
+_STRONGER = (
+    f"Try --sandbox {SEATBELT_MODE}"
+    if sys.platform == "darwin"
+    else "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)"
+)
+
+
+class SandboxRequest(Struct, frozen=True, kw_only=True):
+    """Settings of the sandbox to choose.
+
+    Arguments:
+        workspace: the absolute path.
+        mode: one of SANDBOX_MODES.
+        state_dir: the folder of mudroom's own files, which no command sees.
+        network: whether commands reach it.
+        can_ask: whether a user can confirm commands.
+    """
+
+    workspace: str
+    mode: str
+    state_dir: str
+    environ: Mapping[str, str]
+    network: bool = False
+    can_ask: bool = False
+
+
+def choose_sandbox(request: SandboxRequest) -> tuple[Sandbox, str]:
+    """Return the sandbox that was asked for, and a notice for the user ("" for none).
+
+    Raises UsageError if the mode is unknown, or its tier does not work here: a weaker one is never
+    used instead.
+    """
+    if request.mode not in SANDBOX_MODES:
+        raise UsageError(
+            f"unknown sandbox {request.mode!r}", remedy=f"Known: {', '.join(SANDBOX_MODES)}."
+        )
+    if request.mode == "off":
+        from .unsandboxed import Unsandboxed
+
+        return Unsandboxed(request.workspace), _OFF_NOTICE
+    if request.mode == SEATBELT_MODE:
+        return _open_seatbelt(request)
+    detected = detect(request.workspace, request.environ, request.state_dir)
+    reasons = {"full": detected.no_full_reason, "file": detected.no_file_reason}
+    if reason := reasons.get(request.mode):
+        raise UsageError(
+            f"no sandbox {request.mode} here: {reason}",
+            remedy=f"{_STRONGER}, or choose another with --sandbox.",
+        )
+    tier = detected.tier if request.mode == "auto" else request.mode
+    if tier == "full":
+        return _open_full(request, detected)
+    if tier == "file":
+        notice = f"sandbox file, not full: {detected.no_full_reason}. {_STRONGER} for tier full."
+        return _open_file(request), "" if request.mode == "file" else notice
+    return _open_without(request, detected)
+
+
+def _open_full(request: SandboxRequest, detected: Detected) -> tuple[Sandbox, str]:
+    from .linux.bubblewrap import BubblewrapSandbox
+
+    sandbox = BubblewrapSandbox(
+        request.workspace,
+        detected.bwrap,
+        quarantine=_quarantine(request),
+        environ=request.environ,
+        network=request.network,
+        hidden_dirs=(os.path.realpath(request.state_dir),),
+        keep_root_uid=bool(detected.no_other_user_reason),
+    )
+    if not detected.weakness:
+        return sandbox, ""
+    remedy = "Start mudroom as another user than root for a stronger sandbox."
+    return sandbox, f"sandbox full, but {detected.weakness}. {remedy}"
+
+
+def _open_file(request: SandboxRequest) -> Sandbox:
+    from .linux.landlock import LandlockSandbox
+
+    return LandlockSandbox(
+        request.workspace,
+        quarantine=_quarantine(request),
+        environ=request.environ,
+        network=request.network,
+    )
+
+
+def _quarantine(request: SandboxRequest) -> str:
+    return os.path.join(request.state_dir, "put-away")
+
+
+def _open_seatbelt(request: SandboxRequest) -> tuple[Sandbox, str]:
+    from .macos.seatbelt import SANDBOX_EXEC, SeatbeltSandbox
+
+    if sys.platform != "darwin" or not os.access(SANDBOX_EXEC, os.X_OK):
+        raise UsageError(
+            f"no sandbox {SEATBELT_MODE} here: it needs macOS and {SANDBOX_EXEC}",
+            remedy="Choose another with --sandbox.",
+        )
+    sandbox = SeatbeltSandbox(request.workspace, environ=request.environ, network=request.network)
+    return sandbox, f"sandbox {SEATBELT_MODE}: its profile has not been tested on a Mac yet"
+
+
+def _open_without(request: SandboxRequest, detected: Detected) -> tuple[Sandbox, str]:
+    why = (
+        f"neither a full sandbox ({detected.no_full_reason}) nor a file sandbox "
+        f"({detected.no_file_reason}) works here"
+    )
+    if not request.can_ask:
+        notice = f"sandbox refuse: {why}, so no command runs. {_STRONGER}, or use --sandbox off."
+        return RefusingSandbox(why), notice
+    from .unsandboxed import Unsandboxed
+
+    notice = f"sandbox ask: {why}, so every command must be confirmed. {_STRONGER}."
+    return AskingSandbox(Unsandboxed(request.workspace)), notice
+
+
+class AskingSandbox:
+    """Sandbox port, tier ask: no isolation. The permissions confirm each command before it runs."""
+
+    tier = "ask"
+
+    def __init__(self, inner: Sandbox) -> None:
+        self._inner = inner
+
+    def close(self) -> None:
+        """Close the inner sandbox."""
+        self._inner.close()
+
+    async def run(
+        self, command: str, *, timeout: float, sink: Callable[[bytes], None]
+    ) -> CommandResult:
+        """Run a confirmed command."""
+        return await self._inner.run(command, timeout=timeout, sink=sink)
+
+
+class RefusingSandbox:
+    """Sandbox port, tier refuse: no sandbox works and no user can confirm, so no command runs."""
+
+    tier = "refuse"
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def close(self) -> None:
+        """Do nothing: there is nothing to close."""
+
+    async def run(
+        self, command: str, *, timeout: float, sink: Callable[[bytes], None]
+    ) -> CommandResult:
+        """Raise WorkspaceError."""
+        raise WorkspaceError(
+            f"no command can run: {self._why}, and no user can confirm it",
+            remedy="Work with the file tools, and tell the user: install bubblewrap, or start "
+            "mudroom with --sandbox off.",
+        )

@@ -1,0 +1,56 @@
+"""Settings of a command's process before it starts: limits, signals. Standard library only."""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import signal
+from collections.abc import Generator
+
+DEFAULT_SIGNALS = (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT)
+"""Signals whose handling is reset: a command finds them as any other program does."""
+
+_RESOURCES = {
+    "memory": resource.RLIMIT_DATA,
+    "file_size": resource.RLIMIT_FSIZE,
+    "open_files": resource.RLIMIT_NOFILE,
+    "processes": resource.RLIMIT_NPROC,
+}
+_OOM_SCORE = "/proc/self/oom_score_adj"
+_KILLED_FIRST = "1000"
+
+
+def effective_limits(limits: dict[str, int]) -> list[tuple[int, int]]:
+    """Return the resources and their limits, lowered to the daemon's own limits.
+
+    Arguments:
+        limits: the fields of ResourceLimits.
+    """
+    effective = [(resource.RLIMIT_CORE, 0)]
+    for name, kind in _RESOURCES.items():
+        limit = limits[name]
+        own = resource.getrlimit(kind)[1]
+        if own != resource.RLIM_INFINITY:
+            limit = min(limit, own)
+        effective.append((kind, limit))
+    return effective
+
+
+def set_killed_first() -> None:
+    """Make this process the first to be killed when memory runs out."""
+    with open(_OOM_SCORE, "w") as score:
+        score.write(_KILLED_FIRST)
+
+
+@contextlib.contextmanager
+def children_killed_first() -> Generator[None]:
+    """Make processes that start in this context the first to be killed when memory runs out."""
+    with open(_OOM_SCORE, "r+") as score:
+        before = score.read()
+        score.write(_KILLED_FIRST)
+        score.flush()
+        try:
+            yield
+        finally:
+            score.seek(0)
+            score.write(before)
