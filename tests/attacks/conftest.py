@@ -132,7 +132,7 @@ class Arena:
         assert isinstance(self.sandbox, BubblewrapSandbox)
         return self.sandbox
 
-    def spill(self, name: str) -> str:
+    def spill_path(self, name: str) -> str:
         self._spills += 1
         return str(self.base / "records" / f"{self._spills}-{name}")
 
