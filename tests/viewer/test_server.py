@@ -192,7 +192,7 @@ async def test_sessions_are_listed_with_their_outcome(client: Client) -> None:
     assert (
         listed["id"] == SESSION
         and listed["folder"] == "/home/someone/project"
-        and not listed["live"]
+        and listed["state"] == "finished"
         and listed["children"] == 1
     )
 
@@ -244,7 +244,7 @@ async def test_new_events_are_streamed_at_once(tmp_path: Path) -> None:
         client.live(f"/api/sessions/{SESSION}/live") as events,
     ):
         assert (await anext(events))[1]["text"] == "before"
-        assert (await client.json("/api/sessions"))[0]["live"]
+        assert (await client.json("/api/sessions"))[0]["state"] == "live"
         await writer.append(note("one"), note("two"))
         async with asyncio.timeout(1.5):
             assert [(await anext(events)), (await anext(events))] == [
@@ -285,13 +285,13 @@ async def test_events_of_another_process_are_streamed(tmp_path: Path) -> None:
         open_client(StoredSessions(tmp_path)) as client,
         client.live(f"/api/sessions/{SESSION}/live?after=1") as events,
     ):
-        assert (await client.json("/api/sessions"))[0]["live"]
+        assert (await client.json("/api/sessions"))[0]["state"] == "live"
         writer.stdin.write(b"second\n")
         async with asyncio.timeout(3):
             assert await anext(events) == (2, _told("second"))
         writer.stdin.close()
         assert await writer.wait() == 0
-        assert not (await client.json("/api/sessions"))[0]["live"]
+        assert (await client.json("/api/sessions"))[0]["state"] != "live"
 
 
 async def test_a_stream_continues_after_the_last_event_id(client: Client) -> None:

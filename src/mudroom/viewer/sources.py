@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -10,13 +9,15 @@ from typing import Protocol
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
-from .._core.events import RunFinished, RunStarted, SessionOpened, StoredEvent
-from .._core.messages import Usage
+from .._core.events import StoredEvent
 from ..errors import JournalError, UnknownName
 from ..journals.encoding import decode, encode
+from ..journals.sqlite.lock import writer_pid
 from ..journals.sqlite.reader import open_reader
 from ..journals.sqlite.store import SessionInfo, find_by_id, list_sessions, session_path
+from ..projections.session_summary import SUMMARY_TAGS, SessionSummary, summarize_session
 
 MAX_LISTED = 200
 """Number of sessions in the list, newest first."""
@@ -27,36 +28,8 @@ PAGE_BYTES = 2 << 20
 FRESH_SECONDS = 2.0
 """Seconds after a write in which a session always counts as changed."""
 
-_SUMMARY_TAGS = ("session_opened", "run_started", "run_finished")
-
-
-class ListedSession(Struct, frozen=True, kw_only=True):
-    """One session of the list.
-
-    Arguments:
-        when: time of the last write, seconds since 1970.
-        size: bytes on disk.
-        folder, model, prompt: of the first root run.
-        reason: of the last root run; "" if it has not finished.
-        live: a process is writing the session.
-        prompts: number of root runs.
-        children: number of child runs.
-        tokens: input and output tokens of all finished runs.
-        error: why the session cannot be read, "" if it can.
-    """
-
-    id: str
-    when: float
-    size: int = 0
-    folder: str = ""
-    model: str = ""
-    prompt: str = ""
-    reason: str = ""
-    live: bool = False
-    prompts: int = 0
-    children: int = 0
-    tokens: int = 0
-    error: str = ""
+MAX_PROMPT = 400
+"""Characters of a prompt in the list."""
 
 
 class EventPage(Struct, frozen=True):
@@ -75,7 +48,7 @@ class EventPage(Struct, frozen=True):
 class SessionSource(Protocol):
     """Sessions to show. All methods block; a server calls them in a thread."""
 
-    def list_sessions(self) -> list[ListedSession]:
+    def list_sessions(self) -> list[SessionSummary]:
         """Return the sessions, the one written last first."""
         ...
 
@@ -96,11 +69,11 @@ class StoredSessions:
 
     def __init__(self, home: str | Path) -> None:
         self._folder = Path(home)
-        self._summaries: dict[str, tuple[object, ListedSession]] = {}
+        self._summaries: dict[str, tuple[object, SessionSummary]] = {}
 
-    def list_sessions(self) -> list[ListedSession]:
+    def list_sessions(self) -> list[SessionSummary]:
         """Return the sessions; a session is read again only after it has changed."""
-        listed: list[ListedSession] = []
+        listed: list[SessionSummary] = []
         for info in list_sessions(self._folder):
             listed.append(self._summarize(info))
             if len(listed) == MAX_LISTED:
@@ -128,12 +101,12 @@ class StoredSessions:
             return path
         return find_by_id(self._folder, session)
 
-    def _summarize(self, info: SessionInfo) -> ListedSession:
-        live = _is_being_written(info.path)
-        stamp = (info.mtime, info.size, live)
+    def _summarize(self, info: SessionInfo) -> SessionSummary:
+        is_live = bool(writer_pid(info.path))
+        stamp = (info.mtime, info.size, is_live)
         known = self._summaries.get(info.id)
         if known is None or known[0] != stamp:
-            known = (stamp, summarize(info, live=live))
+            known = (stamp, read_summary(info, is_live=is_live))
             self._summaries[info.id] = known
         return known[1]
 
@@ -149,14 +122,14 @@ class SingleSession:
     def __init__(self, session: str, events: Iterable[StoredEvent]) -> None:
         events = list(events)
         self._bodies = [(position, encode(event)) for position, event in enumerate(events, 1)]
-        self._listed = _fold(
-            session,
-            events[-1].at if events else 0.0,
-            events,
+        summary = SessionSummary(
+            id=session,
+            when=events[-1].at if events else 0.0,
             size=sum(len(body) for _, body in self._bodies),
         )
+        self._listed = _shorten(summarize_session(summary, events))
 
-    def list_sessions(self) -> list[ListedSession]:
+    def list_sessions(self) -> list[SessionSummary]:
         """Return the one session."""
         return [self._listed]
 
@@ -181,51 +154,19 @@ def iterate_pages(source: SessionSource, session: str) -> Iterator[EventPage]:
         yield page
 
 
-def summarize(info: SessionInfo, *, live: bool) -> ListedSession:
+def read_summary(info: SessionInfo, *, is_live: bool) -> SessionSummary:
     """Return the list entry of a session; an unreadable session gets an entry with its error."""
+    summary = SessionSummary(id=info.id, when=info.mtime, size=info.size)
     try:
-        bodies = open_reader(info.path).read_json(tags=_SUMMARY_TAGS)
+        bodies = open_reader(info.path).read_json(tags=SUMMARY_TAGS)
         events = (decode(body) for _, body in bodies)
-        return _fold(info.id, info.mtime, events, size=info.size, live=live)
+        return _shorten(summarize_session(summary, events, is_live=is_live))
     except (JournalError, ValueError) as error:
-        return ListedSession(id=info.id, when=info.mtime, size=info.size, error=str(error))
+        return replace(summary, error=str(error))
 
 
-def _fold(
-    session: str, when: float, events: Iterable[StoredEvent], *, size: int, live: bool = False
-) -> ListedSession:
-    folder = ""
-    reason = ""
-    children = 0
-    roots: list[RunStarted] = []
-    usage_by_run: dict[str, Usage] = {}
-    for event in events:
-        if isinstance(event, SessionOpened):
-            folder = event.cwd
-        elif isinstance(event, RunStarted) and event.brief.parent:
-            children += 1
-        elif isinstance(event, RunStarted):
-            roots.append(event)
-            reason = ""
-        elif isinstance(event, RunFinished):
-            if roots and event.run == roots[-1].run:
-                reason = event.report.reason.value
-            # The usage of a root run includes its children.
-            if "." not in event.run:
-                usage_by_run[event.run] = event.report.usage
-    return ListedSession(
-        id=session,
-        when=when,
-        size=size,
-        folder=folder,
-        model=roots[0].brief.model if roots else "",
-        prompt=roots[0].brief.prompt[:400] if roots else "",
-        reason=reason,
-        live=live,
-        prompts=len(roots),
-        children=children,
-        tokens=sum(usage.total_tokens for usage in usage_by_run.values()),
-    )
+def _shorten(summary: SessionSummary) -> SessionSummary:
+    return replace(summary, prompt=summary.prompt[:MAX_PROMPT])
 
 
 def _read_page(bodies: Iterator[tuple[int, bytes]]) -> EventPage:
@@ -240,20 +181,6 @@ def _read_page(bodies: Iterator[tuple[int, bytes]]) -> EventPage:
     except JournalError as error:
         return EventPage(events, error=str(error))
     return EventPage(events)
-
-
-def _is_being_written(path: Path) -> bool:
-    """Return True if the process named in the lock file exists.
-
-    The lock itself is not tried, because that could keep a writer out.
-    """
-    try:
-        os.kill(int(path.with_name(path.name + ".lock").read_text()), 0)
-    except PermissionError:
-        return True
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def _stat(path: Path) -> tuple[int, int]:

@@ -22,7 +22,7 @@ from ...errors import JournalError, MudroomError
 from ...models import providers
 from ...projections.safe_text import sanitize
 from ..output.json_output import print_json
-from .list_sessions import iterate_sessions, summarize_session
+from .list_sessions import iterate_sessions, read_summary
 from .load_settings import load_settings
 
 CHECKED_SESSIONS = 20
@@ -207,7 +207,7 @@ def _check_journals(home: str) -> Check:
     try:
         for info in islice(iterate_sessions(home), CHECKED_SESSIONS):
             count += 1
-            if error := summarize_session(info).trouble:
+            if error := read_summary(info).error:
                 errors.append(error)
     except JournalError as error:
         return Check("journals", "fail", str(error))

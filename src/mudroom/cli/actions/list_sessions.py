@@ -10,17 +10,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import msgspec
-from msgspec import Struct
+from msgspec.structs import asdict, replace
 
-from ..._core.events import SessionOpened
 from ...errors import JournalError, UnknownName, UsageError
+from ...journals.encoding import decode
 from ...journals.sqlite import session_names
 from ...journals.sqlite.lock import writer_pid
-from ...journals.sqlite.reader import SqliteReader, open_reader
+from ...journals.sqlite.reader import open_reader
 from ...journals.sqlite.store import SessionInfo, list_sessions
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize_line
+from ...projections.session_summary import SUMMARY_TAGS, SessionSummary, summarize_session
 from ..output.json_output import print_json
 from ..output.progress import should_color
 from ..output.text import choose_glyphs, format_tokens, truncate
@@ -28,33 +28,6 @@ from .load_settings import load_settings
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line if stdout is not a terminal."""
-
-
-class Summary(Struct, frozen=True, kw_only=True):
-    """One session in a list.
-
-    Arguments:
-        id, folder, model: of the session. prompt: the first one.
-        when: last write, seconds since 1970.
-        reason: of its last root run, "" while it runs or if it was interrupted.
-        prompts: number of prompts. children: number of child runs.
-        tokens: read and written, all runs. name: given by the user, "" for none.
-        state: "live" while a process writes it, "interrupted" if a run has no end, else "finished".
-        trouble: why its journal cannot be read, "" if it can.
-    """
-
-    id: str
-    when: float
-    folder: str = ""
-    model: str = ""
-    prompt: str = ""
-    reason: str = ""
-    prompts: int = 0
-    children: int = 0
-    tokens: int = 0
-    name: str = ""
-    state: str = ""
-    trouble: str = ""
 
 
 def iterate_sessions(home: str) -> Iterator[SessionInfo]:
@@ -69,48 +42,24 @@ def iterate_sessions(home: str) -> Iterator[SessionInfo]:
         ) from None
 
 
-def summarize_session(info: SessionInfo) -> Summary:
-    """Return the summary of a session; `trouble` is set if its journal cannot be read."""
+def read_summary(info: SessionInfo) -> SessionSummary:
+    """Return the summary of a session; `error` is set if its journal cannot be read."""
+    summary = SessionSummary(id=info.id, when=info.mtime, size=info.size)
     try:
-        return _summarize(info, open_reader(info.path))
+        reader = open_reader(info.path)
+        events = (decode(body) for _, body in reader.read_json(tags=SUMMARY_TAGS))
+        is_live = bool(writer_pid(info.path))
+        return summarize_session(replace(summary, name=reader.meta.name), events, is_live=is_live)
     except JournalError as error:
-        return Summary(id=info.id, when=info.mtime, trouble=str(error))
-
-
-def _summarize(info: SessionInfo, reader: SqliteReader) -> Summary:
-    folder = ""
-    tree = RunTree()
-    for event in reader.read():
-        if isinstance(event, SessionOpened):
-            folder = event.cwd
-        tree.apply(event)
-    roots = tree.roots
-    last_report = roots[-1].report if roots else None
-    if writer_pid(info.path):
-        state = "live"
-    else:
-        state = "finished" if all(root.report for root in roots) else "interrupted"
-    return Summary(
-        id=info.id,
-        when=info.mtime,
-        folder=folder,
-        model=roots[0].model if roots else "",
-        prompt=roots[0].prompt if roots else "",
-        reason=last_report.reason.value if last_report else "",
-        prompts=len(roots),
-        children=len(tree.runs) - len(roots),
-        tokens=sum(root.total_usage.total_tokens for root in roots),
-        name=reader.meta.name,
-        state=state,
-    )
+        return replace(summary, error=str(error))
 
 
 def print_sessions(*, as_json: bool, limit: int) -> int:
     """Print the newest sessions, at most `limit`, and return the exit code."""
     home = load_settings(".").home
-    summaries = [summarize_session(info) for info in islice(iterate_sessions(home), limit)]
+    summaries = [read_summary(info) for info in islice(iterate_sessions(home), limit)]
     if as_json:
-        print_json([msgspec.structs.asdict(summary) for summary in summaries])
+        print_json([_to_json(summary) for summary in summaries])
     elif not summaries:
         print(f"No sessions are recorded in {home} yet.")
     else:
@@ -120,11 +69,17 @@ def print_sessions(*, as_json: bool, limit: int) -> int:
     return 0
 
 
-def _format_row(summary: Summary) -> str:
+def _to_json(summary: SessionSummary) -> dict[str, object]:
+    fields = asdict(summary)
+    fields["trouble"] = fields.pop("error")  # the documented key
+    return fields
+
+
+def _format_row(summary: SessionSummary) -> str:
     time_text = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.when))
     start = f"{summary.id[:8]}  {time_text}"
-    if summary.trouble:
-        return f"{start}  {sanitize_line(summary.trouble)}"
+    if summary.error:
+        return f"{start}  {sanitize_line(summary.error)}"
     state = summary.reason if summary.state == "finished" else summary.state
     children = f"{summary.children} {'child' if summary.children == 1 else 'children'}"
     figures = f"{state:<11} {children:>11} {format_tokens(summary.tokens):>7} tokens"

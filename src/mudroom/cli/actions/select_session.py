@@ -183,10 +183,10 @@ def _ask_for_session(home: str, cwd: str) -> Path:
             "--resume needs an ID when mudroom does not run in a terminal",
             remedy="mudroom runs lists the sessions; --continue takes the last one.",
         )
-    from .list_sessions import summarize_session
+    from .list_sessions import read_summary
 
     infos = islice(sessions_of_folder(home, cwd), MAX_OFFERED)
-    offered = [summarize_session(info) for info in infos]
+    offered = [read_summary(info) for info in infos]
     if not offered:
         return last_session(home, cwd)
     for number, summary in enumerate(offered, 1):

@@ -27,7 +27,7 @@ from ..output.progress import print_notice
 from ..output.report import encode_answer
 from ..output.stream_json import StreamJson, encode_line
 from ..output.text import count_noun
-from .list_sessions import summarize_session
+from .list_sessions import read_summary
 from .load_settings import load_settings
 from .one_shot import run_one_shot
 from .select_session import find_session, session_folder
@@ -184,8 +184,8 @@ def _confirm_deletion(paths: Sequence[Path]) -> bool:
     if not sys.stdin.isatty():
         raise UsageError("deleting needs a confirmation at a terminal", remedy="Add --yes.")
     for path in paths:
-        summary = summarize_session(SessionInfo(id=path.stem, path=path, mtime=0, size=0))
-        title = sanitize_line(summary.name or summary.prompt or summary.trouble)
+        summary = read_summary(SessionInfo(id=path.stem, path=path, mtime=0, size=0))
+        title = sanitize_line(summary.name or summary.prompt or summary.error)
         print(f"{path.stem}  {title}", file=sys.stderr)
     question = f"Delete {count_noun(len(paths), 'session')} permanently? [y/N] "
     print(question, end="", file=sys.stderr, flush=True)

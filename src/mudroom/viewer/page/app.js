@@ -127,7 +127,7 @@ const app = {
   async checkLive() {
     try {
       const listed = (await fetchSessions()).find((each) => each.id === app.selection.session);
-      app.setLive(Boolean(listed?.live) && !app.fold.closed);
+      app.setLive(listed?.state === "live" && !app.fold.closed);
     } catch {
       app.setLive(false);
     }

@@ -141,7 +141,7 @@ const drawEmpty = () => {
 
 /** Return the CSS class of a listed session's badge. */
 const sessionState = (session) => {
-  if (!session.reason) return session.live ? "running" : "unfinished";
+  if (!session.reason) return session.state === "live" ? "running" : "unfinished";
   if (session.reason === "GOAL") return "done";
   return STOPPED.has(session.reason) ? "stopped" : "failed";
 };

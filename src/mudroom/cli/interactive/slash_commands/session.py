@@ -12,7 +12,8 @@ from pathlib import Path
 from ....errors import UsageError
 from ....journals.sqlite.store import session_path
 from ....projections.safe_text import sanitize_line
-from ...actions.list_sessions import Summary, summarize_session
+from ....projections.session_summary import SessionSummary
+from ...actions.list_sessions import read_summary
 from ...actions.select_session import MAX_OFFERED, find_session, sessions_of_folder
 from ...output.text import count_noun, truncate
 from ...output.tree_lines import describe_outcome
@@ -112,13 +113,13 @@ async def resume(conversation: Conversation, session_id: str) -> NextStep | None
     return NextStep(resume=chosen) if chosen else None
 
 
-def _other_sessions(home: str, cwd: str, current: str) -> list[Summary]:
+def _other_sessions(home: str, cwd: str, current: str) -> list[SessionSummary]:
     others = (info for info in sessions_of_folder(home, cwd) if info.id != current)
-    summaries = [summarize_session(info) for info in islice(others, MAX_OFFERED)]
+    summaries = [read_summary(info) for info in islice(others, MAX_OFFERED)]
     return [item for item in summaries if item.prompts]
 
 
-def _session_label(item: Summary) -> str:
+def _session_label(item: SessionSummary) -> str:
     when = time.strftime("%m-%d %H:%M", time.localtime(item.when))
     return f"{when}  {item.name or item.prompt}"
 

@@ -70,9 +70,9 @@ def conversation(events: list[StoredEvent], run: RunStarted) -> tuple[Message, .
     return (*(conversation(events, before) if before else ()), *build_transcript(events, run.run))
 
 
-async def test_transcript_is_what_the_model_was_sent_and_its_last_answer(
+async def test_transcript_equals_the_requests_and_the_last_answer(
     recorded: tuple[list[StoredEvent], ScriptedModel],
-):
+) -> None:
     events, model = recorded
     rebuilt = [conversation(events, event) for event in events if isinstance(event, RunStarted)]
     assert len(rebuilt) == 4
@@ -88,9 +88,9 @@ async def test_transcript_is_what_the_model_was_sent_and_its_last_answer(
     assert strays == []
 
 
-async def test_tree_and_ledger_agree_with_the_reports_of_the_engine(
+async def test_tree_and_ledger_agree_with_the_reports(
     recorded: tuple[list[StoredEvent], ScriptedModel],
-):
+) -> None:
     events, _ = recorded
     tree = RunTree()
     for event in events:

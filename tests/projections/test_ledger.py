@@ -1,0 +1,117 @@
+"""The ledger: text that children read, text that came back, and its description."""
+
+from __future__ import annotations
+
+from mudroom import AnyEvent, Ledger, Usage
+from mudroom.projections.ledger import LedgerBuilder, compute_ledger, describe_ledger
+from mudroom.testing.event_builders import (
+    run_finished,
+    run_started,
+    tool_call_finished,
+    turn_finished,
+)
+
+
+def result(run: str, name: str, text: str, *, refused: bool = False) -> AnyEvent:
+    return tool_call_finished(run, "c", text, name=name, refused=refused)
+
+
+def answer(run: str, input_tokens: int) -> AnyEvent:
+    return turn_finished(run, text="t", usage=Usage(input_tokens, 10))
+
+
+def session() -> list[AnyEvent]:
+    return [
+        run_started("1"),
+        result("1", "read", "the parent's own reading\n" * 50),
+        answer("1", 1000),
+        run_started("1.1.1", "1"),
+        run_started("1.1.1.1.1", "1.1.1"),
+        result("1.1.1", "read", "line\n" * 700),
+        result("1.1.1.1.1", "bash", "一二三"),
+        answer("1.1.1.1.1", 300),
+        result("1.1.1", "task", "a report between children"),
+        answer("1.1.1", 2000),
+        result("1", "task", "no such agent", refused=True),
+        result("1", "task", "pytest\n"),
+        answer("1", 1100),
+        answer("1", 900),
+    ]
+
+
+def test_results_of_children_are_taken_and_reports_to_the_root_are_returned() -> None:
+    got = compute_ledger(session())
+    assert got.children == 2
+    assert (got.taken_lines, got.taken_bytes, got.taken_tokens) == (701, 3509, 1003)
+    assert (got.returned_lines, got.returned_bytes, got.returned_tokens) == (1, 7, 2)
+    assert got.child_tokens == 2320
+
+
+def test_estimate_without_children_replaces_reports_by_what_children_read() -> None:
+    got = compute_ledger(session())
+    assert got.parent_tokens == 1100
+    assert got.without_children_tokens == 1100 - 2 + 1003
+
+
+def test_builder_is_right_after_every_event() -> None:
+    tally = LedgerBuilder()
+    for n, event in enumerate(session(), 1):
+        tally.apply(event)
+        assert tally.ledger == compute_ledger(session()[:n])
+
+
+def test_reports_to_a_program_count_as_returned() -> None:
+    events = [
+        run_started("1", depth=1),
+        result("1", "read", "x\n" * 9),
+        answer("1", 40),
+        run_finished("1", text="two\nlines"),
+    ]
+    got = compute_ledger(events)
+    assert (
+        got.children,
+        got.taken_lines,
+        got.returned_lines,
+        got.parent_tokens,
+        got.child_tokens,
+    ) == (1, 9, 2, 0, 50)
+
+
+def test_no_events_give_an_empty_ledger() -> None:
+    assert compute_ledger([]) == Ledger()
+
+
+def test_description_of_a_ledger() -> None:
+    got = Ledger(
+        children=5,
+        taken_lines=7412,
+        taken_bytes=268_000,
+        taken_tokens=76_571,
+        returned_lines=41,
+        returned_bytes=2100,
+        returned_tokens=600,
+        parent_tokens=3100,
+        without_children_tokens=79_071,
+    )
+    assert describe_ledger(got) == (
+        "5 children read 7,412 lines (268 kB, ~76,600 tokens); 41 lines (2.1 kB, ~600 tokens) came back. "
+        "Parent context: 3,100 tokens; without children about 79,100."
+    )
+
+
+def test_description_of_one_child_none_and_unknown_tokens() -> None:
+    one = Ledger(children=1, taken_lines=1, taken_bytes=900, taken_tokens=257, returned_lines=0)
+    assert (
+        describe_ledger(one)
+        == "1 child read 1 line (900 B, ~257 tokens); 0 lines (0 B, ~0 tokens) came back."
+    )
+    assert (
+        describe_ledger(Ledger(parent_tokens=1234))
+        == "No children ran. Parent context: 1,234 tokens."
+    )
+    assert "4,321 lines (12.3" not in describe_ledger(
+        Ledger(children=2, taken_lines=4321, taken_bytes=12_345_678)
+    )
+    assert "4,321 lines (12 MB" in describe_ledger(
+        Ledger(children=2, taken_lines=4321, taken_bytes=12_345_678)
+    )

@@ -1,0 +1,205 @@
+"""The run tree and text for screens."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudroom import AnyEvent, Reason, ToolCallBlock
+from mudroom.events import Delta, ModelCallRetried, SessionOpened, TurnFailed
+from mudroom.projections.run_tree import TAIL_LENGTH, RunState, RunTree
+from mudroom.projections.safe_text import describe_call, sanitize, sanitize_line
+from mudroom.testing.event_builders import (
+    run_finished,
+    run_started,
+    tool_call,
+    tool_call_finished,
+    tool_call_started,
+    turn_finished,
+    turn_started,
+)
+
+
+def tree_of(*events: AnyEvent) -> RunTree:
+    tree = RunTree()
+    for event in events:
+        tree.apply(event)
+    return tree
+
+
+def test_children_are_below_their_parent_in_start_order() -> None:
+    tree = tree_of(
+        run_started("1"),
+        run_started("1.1.2", "1"),
+        run_started("1.1.1", "1"),
+        run_started("1.1.2.1.1", "1.1.2"),
+    )
+    assert [run.run_id for run in tree.roots] == ["1"]
+    assert [run.run_id for run in tree.children("1")] == ["1.1.2", "1.1.1"]
+    assert [run.run_id for run in tree.walk()] == ["1", "1.1.2", "1.1.2.1.1", "1.1.1"]
+    assert [run.run_id for run in tree.walk("1.1.2")] == ["1.1.2", "1.1.2.1.1"]
+
+
+def test_run_with_unknown_parent_is_a_root_and_events_of_unknown_runs_are_ignored() -> None:
+    tree = tree_of(
+        SessionOpened(at=0, session="s", cwd="/", version="0"),
+        run_started("1.1.1", "1"),
+        turn_started("7"),
+        tool_call_finished("7", "a"),
+    )
+    assert [run.run_id for run in tree.roots] == ["1.1.1"]
+    assert list(tree.runs) == ["1.1.1"]
+
+
+def test_view_has_turn_tool_calls_and_last_action() -> None:
+    run = tree_of(
+        run_started("1", description="Find it", prompt="Find the thing"),
+        turn_started("1", 2),
+        tool_call_started("1", tool_call("a", "read", file_path="src/x.py", limit=3)),
+        tool_call_finished("1", "a", error=True),
+        tool_call_started("1", tool_call("b", "grep", pattern="def  main\n")),
+    ).runs["1"]
+    assert (run.turn, run.tool_call_count, run.failed_calls, run.last_action) == (
+        2,
+        1,
+        1,
+        "grep def main",
+    )
+    assert run.open_calls == {"b": "grep"}
+    assert (run.description, run.prompt, run.agent, run.model) == (
+        "Find it",
+        "Find the thing",
+        "explore",
+        "offline",
+    )
+
+
+def test_tokens_count_for_the_run_and_every_ancestor() -> None:
+    tree = tree_of(
+        run_started("1"),
+        run_started("1.1.1", "1"),
+        run_started("1.1.1.1.1", "1.1.1"),
+        turn_finished("1"),
+        turn_finished("1.1.1"),
+        turn_finished("1.1.1.1.1"),
+    )
+    assert [tree.runs[run].usage.total_tokens for run in ("1", "1.1.1", "1.1.1.1.1")] == [
+        110,
+        110,
+        110,
+    ]
+    assert [tree.runs[run].total_usage.total_tokens for run in ("1", "1.1.1", "1.1.1.1.1")] == [
+        330,
+        220,
+        110,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "state"),
+    [
+        (Reason.GOAL, RunState.DONE),
+        (Reason.ERROR, RunState.FAILED),
+        (Reason.LOST, RunState.FAILED),
+        (Reason.MAX_TURNS, RunState.STOPPED),
+        (Reason.TIMEOUT, RunState.STOPPED),
+        (Reason.CANCELLED, RunState.STOPPED),
+        (Reason.BUDGET, RunState.STOPPED),
+        (Reason.LOOP, RunState.STOPPED),
+    ],
+)
+def test_state_of_a_finished_run_follows_its_reason(reason: Reason, state: RunState) -> None:
+    run = tree_of(
+        run_started("1", at=2.0), run_finished("1", reason, at=7.0, error="no\x1b[31m such\nmodel")
+    ).runs["1"]
+    assert run.state is state
+    assert run.seconds(now=100.0) == 5.0
+    assert run.error == "no such model"
+
+
+def test_run_with_only_open_task_calls_is_waiting() -> None:
+    waiting = tree_of(
+        run_started("1"),
+        tool_call_started("1", tool_call("a", "task")),
+        tool_call_started("1", tool_call("b", "Agent")),
+    )
+    assert waiting.runs["1"].state is RunState.WAITING
+    waiting.apply(tool_call_started("1", tool_call("c", "read")))
+    assert waiting.runs["1"].state is RunState.RUNNING
+    assert tree_of(run_started("1")).runs["1"].state is RunState.RUNNING
+
+
+def test_streamed_text_is_limited_and_discarded_on_retry() -> None:
+    tree = tree_of(
+        run_started("1"),
+        turn_started("1"),
+        Delta(at=1, run="1", kind="text", text="x" * 1000),
+        Delta(at=1, run="1", kind="call", text="y"),
+    )
+    assert tree.runs["1"].streamed_tail == "x" * TAIL_LENGTH
+    tree.apply(ModelCallRetried(at=4, run="1", attempt=1, delay=2.0, status=429))
+    assert tree.runs["1"].streamed_tail == ""
+    assert tree.runs["1"].pending_retry
+    tree.apply(Delta(at=6, run="1", kind="text", text="again"))
+    assert (
+        tree.runs["1"].streamed_tail,
+        tree.runs["1"].pending_retry,
+        tree.runs["1"].last_event_at,
+    ) == (
+        "again",
+        None,
+        6,
+    )
+    tree.apply(TurnFailed(at=7, run="1", error="gone"))
+    assert (tree.runs["1"].streamed_tail, tree.runs["1"].error) == ("", "gone")
+
+
+def test_resumed_run_keeps_its_place() -> None:
+    tree = tree_of(
+        run_started("1"),
+        run_started("1.1.1", "1"),
+        tool_call_started("1.1.1", tool_call("a")),
+        run_finished("1.1.1", Reason.LOST),
+        run_started("1.1.1", "1", at=20.0),
+    )
+    run = tree.runs["1.1.1"]
+    assert (run.state, run.open_calls, len(tree.children("1"))) == (RunState.RUNNING, {}, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain, 中文, é", "plain, 中文, é"),
+        ("\x1b[31mred\x1b[0m", "red"),
+        ("\x1b]0;title\x07a\x1b]8;;http://x\x1b\\b", "ab"),
+        ("a\x1bPq#1\x1b\\b", "ab"),
+        ("\x9b31mred", "31mred"),
+        ("a\x1bcb\x1b(0c", "abc"),
+        ("bell\a\b\x7f\x00", "bell"),
+        ("one\r\ntwo\rthree\u2028four", "one\ntwo\nthree\nfour"),
+        ("tab\tline\n", "tab\tline\n"),
+        ("a\u202egnp.exe\u2066\u200b\ufeff", "agnp.exe"),
+        ("lone \ud800!", "lone \ufffd!"),
+    ],
+)
+def test_sanitize_removes_control_sequences(text: str, shown: str) -> None:
+    assert sanitize(text) == shown
+
+
+def test_sanitize_line_returns_one_limited_line() -> None:
+    assert sanitize_line("  a\n\tb\x1b[1m   c ") == "a b c"
+    assert sanitize_line("x" * 1000, 10) == "x" * 10
+
+
+@pytest.mark.parametrize(
+    ("made", "words"),
+    [
+        (tool_call("1", "bash", command="ls -la", description="List files"), "bash List files"),
+        (tool_call("1", "read", limit=3, file_path="a.py"), "read a.py"),
+        (tool_call("1", "odd", number=3, word="hm"), "odd hm"),
+        (tool_call("1", "todo", items=[1]), "todo"),
+        (tool_call("1", "read", file_path=["a"], other="b"), "read b"),
+        (tool_call("1", "ba\x1b[2Jsh", command="rm\n\u202e-rf"), "bash rm -rf"),
+    ],
+)
+def test_call_is_described_by_its_most_telling_argument(made: ToolCallBlock, words: str) -> None:
+    assert describe_call(made) == words

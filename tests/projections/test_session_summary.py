@@ -1,0 +1,55 @@
+"""The summary of a session for lists."""
+
+from __future__ import annotations
+
+import pytest
+
+from mudroom import AnyEvent, Reason, Usage
+from mudroom.events import SessionOpened
+from mudroom.projections.session_summary import SessionSummary, summarize_session
+from mudroom.testing.event_builders import run_finished, run_started
+
+EMPTY = SessionSummary(id="s", when=7.0, size=10, name="first")
+OPENED = SessionOpened(at=0, session="s", cwd="/work", version="0")
+
+
+def summarize(*events: AnyEvent, is_live: bool = False) -> SessionSummary:
+    return summarize_session(EMPTY, [OPENED, *events], is_live=is_live)
+
+
+def test_summary_has_first_prompt_and_last_reason() -> None:
+    summary = summarize(
+        run_started("1", prompt="first"),
+        run_finished("1"),
+        run_started("2", prompt="second"),
+        run_finished("2", Reason.MAX_TURNS),
+    )
+    assert (summary.id, summary.when, summary.name) == ("s", 7.0, "first")
+    assert (summary.folder, summary.prompt, summary.model) == ("/work", "first", "offline")
+    assert (summary.prompts, summary.reason, summary.state) == (2, "MAX_TURNS", "finished")
+
+
+def test_usage_of_a_run_counts_once_with_its_children() -> None:
+    summary = summarize(
+        run_started("1"),
+        run_started("1.1.1", "1"),
+        run_finished("1.1.1", usage=Usage(20, 1)),
+        run_finished("1", usage=Usage(100, 10)),
+    )
+    assert (summary.children, summary.tokens) == (1, 110)
+
+
+def test_usage_of_children_counts_while_their_root_has_not_finished() -> None:
+    summary = summarize(
+        run_started("1"),
+        run_started("1.1.1", "1"),
+        run_started("1.1.1.1.1", "1.1.1"),
+        run_finished("1.1.1.1.1", usage=Usage(5, 0)),
+        run_finished("1.1.1", usage=Usage(20, 1)),
+    )
+    assert (summary.tokens, summary.reason) == (21, "")
+
+
+@pytest.mark.parametrize(("is_live", "state"), [(True, "live"), (False, "interrupted")])
+def test_state_of_a_run_without_end(is_live: bool, state: str) -> None:
+    assert summarize(run_started("1"), is_live=is_live).state == state
