@@ -224,9 +224,13 @@ class Meters:
     def __init__(self) -> None:
         self._meters: dict[str, Meter] = {}
 
-    def open(self, run_id: str, budget: Budget) -> Grant:
-        """Open a meter for a run without a parent."""
-        self._meters[run_id] = Meter(budget)
+    def open(self, run_id: str, budget: Budget, account: Account | None = None) -> Grant:
+        """Open a meter for a run without a parent in this process.
+
+        Arguments:
+            account: pays for the run, too, if its ancestors are in another process.
+        """
+        self._meters[run_id] = Meter(budget, account)
         return Grant(run_id, budget)
 
     def allocate(self, parent: Meter, run_id: str, requested: Budget, seconds: float) -> Grant:

@@ -1,0 +1,13 @@
+"""Worker that executes child runs in other processes on this machine.
+
+    session's process                         worker process (one of N)
+    -----------------                         -------------------------
+    ProcessWorker  (worker.py)                worker_process.py   reads the config, builds services
+      ProcessHost  (host.py)   <--channel-->  serve.py            runs LocalWorker
+        journal, approver,                      RemoteJournal, RemoteApprover,
+        meters, bridged models                  RemoteAccount, RemoteModel  (remote_services.py)
+
+The session's process stays the only writer of the journal and the holder of all meters. A channel is
+a socket pair that carries msgpack frames (channel.py, messages.py). When a worker process dies, its
+runs continue in another one from their last recorded step.
+"""

@@ -1,0 +1,76 @@
+"""Channel: msgpack frames over a socket pair."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+_LENGTH_BYTES = 4
+_READ_LIMIT = 1 << 20
+
+Received = TypeVar("Received")
+
+
+class Channel(Generic[Received]):
+    """One end of a connection between two processes.
+
+    Arguments:
+        received: union type of the messages that arrive here.
+    """
+
+    def __init__(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, received: Any
+    ) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(received)
+
+    @classmethod
+    async def open(cls, connection: socket.socket, received: Any) -> Channel[Received]:
+        """Open a channel on a connected socket."""
+        reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_READ_LIMIT)
+        return cls(reader, writer, received)
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send a message. Messages arrive in the order of the calls; none is sent after a close."""
+        if self._writer.is_closing():
+            return
+        try:
+            body = self._encoder.encode(message)
+        except UnicodeEncodeError:  # a lone surrogate in a file name or a model's text
+            body = self._encoder.encode(_replace_surrogates(msgspec.to_builtins(message)))
+        self._writer.write(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
+
+    async def receive(self) -> Received | None:
+        """Return the next message, None when the other end is closed."""
+        try:
+            length = int.from_bytes(await self._reader.readexactly(_LENGTH_BYTES), "big")
+            return self._decoder.decode(await self._reader.readexactly(length))
+        except (asyncio.IncompleteReadError, ConnectionError):
+            return None
+
+    async def close(self) -> None:
+        """Send what is buffered and close this end."""
+        self._writer.close()
+        try:
+            await self._writer.wait_closed()
+        except ConnectionError:
+            return
+
+
+def _replace_surrogates(value: Any) -> Any:
+    """Return a value with every lone surrogate in its texts replaced by "?"."""
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {  # pyright: ignore[reportUnknownVariableType]
+            _replace_surrogates(key): _replace_surrogates(item)
+            for key, item in value.items()  # pyright: ignore[reportUnknownVariableType]
+        }
+    if isinstance(value, list | tuple):
+        return [_replace_surrogates(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+    return value

@@ -1,0 +1,277 @@
+"""One worker process, seen from the session's process."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from ..._core.agents import Brief, Report
+from ..._core.budgets import Grant, Limit
+from ..._core.events import RunFinished, RunStarted, StoredEvent
+from ..._core.messages import Usage
+from ..._engine.meters import SHARED_LIMITS, Meter
+from ..._engine.services import SessionServices
+from .channel import Channel
+from .messages import (
+    AccountState,
+    Append,
+    Appended,
+    Approve,
+    Charge,
+    Decided,
+    ErrorInfo,
+    ModelAppend,
+    ModelCancel,
+    ModelForget,
+    ModelRequest,
+    ModelStart,
+    Pause,
+    RunEnded,
+    SharedLimit,
+    Show,
+    StartRun,
+    ToSession,
+    WorkerConfig,
+)
+from .model_bridge import ModelBridge
+
+_EXIT_SECONDS = 2.0
+
+
+class ProcessLost(Exception):
+    """The worker process ended while it executed a run."""
+
+
+class HostedRun:
+    """What the session's process keeps of a run in a worker process.
+
+    Attributes:
+        recorded: stored events of the run and of the runs below it, by run id.
+        live: ids of these runs that have started and not ended.
+    """
+
+    def __init__(self, brief: Brief, meter: Meter, past: dict[str, list[StoredEvent]]) -> None:
+        self.run_id = brief.run_id
+        self.meter = meter
+        self.recorded = past
+        self.live: set[str] = set()
+        self.report: asyncio.Future[Report[dict[str, Any]]] | None = None
+        self._usage = Usage()
+        self._usd = 0.0
+        self._children = 0
+        self._charges = 0
+
+    def contains(self, run_id: str) -> bool:
+        """Return True for this run and for the runs below it."""
+        return run_id == self.run_id or run_id.startswith(f"{self.run_id}.")
+
+    def add(self, events: Sequence[StoredEvent]) -> None:
+        """Keep stored events."""
+        for event in events:
+            self.recorded.setdefault(event.run, []).append(event)
+            if isinstance(event, RunStarted):
+                self.live.add(event.run)
+            elif isinstance(event, RunFinished):
+                self.live.discard(event.run)
+
+    def charge(self, charge: Charge) -> None:
+        """Charge the meter of the run and those of its ancestors."""
+        self._usage += charge.usage
+        self._usd += charge.usd or 0.0
+        self._children += charge.children
+        self._charges += 1
+        self.meter.add_usage(charge.usage, charge.usd, charge.children)
+
+    def refund(self) -> None:
+        """Take back all charges: the run starts again and charges its past itself."""
+        negative = Usage(*(-amount for amount in msgspec.structs.astuple(self._usage)))
+        self.meter.add_usage(negative, -self._usd, -self._children)
+        self._usage = Usage()
+        self._usd = 0.0
+        self._children = 0
+        self._charges = 0
+
+    def account_state(self) -> AccountState:
+        """Return what the ancestors of the run still allow."""
+        shared: list[SharedLimit] = []
+        left: dict[Limit, float] = {}
+        children_left: int | None = None
+        ancestor = self.meter.parent
+        if isinstance(ancestor, Meter):
+            for limit in SHARED_LIMITS:
+                amount = ancestor.amount_left(limit)
+                if amount is not None:
+                    left[limit] = amount
+        while isinstance(ancestor, Meter):
+            for limit in SHARED_LIMITS:
+                most = getattr(ancestor.budget, limit)
+                if most is not None:
+                    shared.append(SharedLimit(limit, most, ancestor.amount_spent(limit)))
+            if ancestor.budget.children is not None:
+                free = ancestor.budget.children - ancestor.children
+                children_left = free if children_left is None else min(children_left, free)
+            ancestor = ancestor.parent
+        return AccountState(self.run_id, tuple(shared), left, children_left, self._charges)
+
+
+class ProcessHost:
+    """Starts one worker process, gives it runs, and serves its requests.
+
+    Arguments:
+        command: command line of the worker process; the number of its socket is added.
+    """
+
+    def __init__(
+        self, command: Sequence[str], config: WorkerConfig, services: SessionServices
+    ) -> None:
+        self._command = command
+        self._config = config
+        self._services = services
+        self._runs: dict[str, HostedRun] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._channel: Channel[ToSession] | None = None
+        self._process: asyncio.subprocess.Process | None = None
+        self._bridge: ModelBridge | None = None
+        self._starting = asyncio.Lock()
+        self.is_lost = False
+
+    @property
+    def load(self) -> int:
+        """Number of runs that the session gave to this process and that have not ended."""
+        return len(self._runs)
+
+    @property
+    def pid(self) -> int | None:
+        """Process id, None before the first run."""
+        return None if self._process is None else self._process.pid
+
+    async def run(self, hosted: HostedRun, brief: Brief, grant: Grant) -> Report[dict[str, Any]]:
+        """Execute a run and return its report.
+
+        Raises ProcessLost when the process ends first, and what the run raises.
+        """
+        self._runs[hosted.run_id] = hosted
+        hosted.report = asyncio.get_running_loop().create_future()
+        try:
+            await self._start()
+            if self.is_lost:
+                raise ProcessLost
+            self.send(StartRun(brief, grant, hosted.account_state(), hosted.recorded))
+            return await hosted.report
+        finally:
+            del self._runs[hosted.run_id]
+
+    def find(self, run_id: str) -> HostedRun | None:
+        """Return the run of this process that has the id, or that is above it."""
+        return next((run for run in self._runs.values() if run.contains(run_id)), None)
+
+    def send(self, message: msgspec.Struct) -> None:
+        """Send a message to the process."""
+        if self._channel is not None:
+            self._channel.send(message)
+
+    async def close(self) -> None:
+        """End the process; it ends its commands first."""
+        if self._channel is not None:
+            await self._channel.close()
+        if self._process is not None:
+            try:
+                async with asyncio.timeout(_EXIT_SECONDS):
+                    await self._process.wait()
+            except TimeoutError:
+                self._process.kill()
+                await self._process.wait()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _start(self) -> None:
+        async with self._starting:
+            if self._process is not None:
+                return
+            own_end, its_end = socket.socketpair()
+            with its_end:
+                self._process = await asyncio.create_subprocess_exec(
+                    *self._command,
+                    str(its_end.fileno()),
+                    stdin=asyncio.subprocess.DEVNULL,
+                    pass_fds=[its_end.fileno()],
+                    start_new_session=True,
+                )
+            self._channel = await Channel[ToSession].open(own_end, ToSession)
+            self._bridge = ModelBridge(self._services.get_model, self._channel)
+            self._channel.send(self._config)
+            self._keep(self._serve(self._channel))
+
+    def _keep(self, work: Any) -> None:
+        task: asyncio.Task[None] = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _serve(self, channel: Channel[ToSession]) -> None:
+        while (message := await channel.receive()) is not None:
+            self._handle(message)
+        self.is_lost = True
+        if self._bridge is not None:
+            self._bridge.close()
+        for run in self._runs.values():
+            if run.report is not None and not run.report.done():
+                run.report.set_exception(ProcessLost())
+
+    def _handle(self, message: ToSession) -> None:
+        if isinstance(message, Append):
+            self._keep(self._append(message))
+        elif isinstance(message, Show):
+            for watch in self._services.watchers:
+                watch(message.event)
+        elif isinstance(message, Charge):
+            self._charge(message)
+        elif isinstance(message, Approve):
+            self._keep(self._decide(message))
+        elif isinstance(message, Pause):
+            run = self._runs.get(message.account)
+            if run is not None and run.meter.parent is not None:
+                run.meter.parent.set_paused(message.paused)
+        elif isinstance(message, RunEnded):
+            self._end(message)
+        elif isinstance(
+            message, ModelStart | ModelAppend | ModelRequest | ModelCancel | ModelForget
+        ):
+            assert self._bridge is not None
+            self._bridge.handle(message)
+
+    async def _append(self, message: Append) -> None:
+        try:
+            await self._services.journal.append(*message.events)
+        except Exception as error:  # noqa: BLE001  the run in the worker process must end
+            self.send(Appended(message.id, ErrorInfo.of(error)))
+            return
+        if message.events and (run := self.find(message.events[0].run)):
+            run.add(message.events)
+        self.send(Appended(message.id))
+
+    async def _decide(self, message: Approve) -> None:
+        decision = await self._services.approver.decide(message.request)
+        self.send(Decided(message.id, decision))
+
+    def _charge(self, message: Charge) -> None:
+        run = self._runs.get(message.account)
+        if run is None:
+            return
+        run.charge(message)
+        state = run.account_state()
+        if state.shared or state.left or state.children_left is not None:
+            self.send(state)
+
+    def _end(self, message: RunEnded) -> None:
+        run = self._runs.get(message.run_id)
+        if run is None or run.report is None or run.report.done():
+            return
+        if message.report is not None:
+            run.report.set_result(message.report)
+        elif message.error is not None:
+            run.report.set_exception(message.error.to_exception())

@@ -1,0 +1,271 @@
+"""Messages between the session's process and a worker process."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from ... import errors
+from ..._core.agents import Agent, Brief, Report
+from ..._core.budgets import Budget, Grant, Limit
+from ..._core.events import AnyEvent, StoredEvent
+from ..._core.messages import AssistantMessage, Message, Usage
+from ..._core.ports import ApprovalDecision, ApprovalRequest, RetryNotice, StreamChunk
+
+
+class WorkerConfig(Struct, kw_only=True):
+    """Everything a worker process needs to build the services of its runs.
+
+    Arguments:
+        folder: absolute path of the workspace.
+        home: folder of the session files.
+        user_home: the user's home folder, for permission rules.
+        environ: variables with keys and addresses; None: those of the process.
+        sandbox, allow_net, can_ask: as the session chose its sandbox.
+        permissions: a Permissions value, encoded.
+        skill_files: skill name -> encoded skill.
+        bridged_models: names of models that the session's process calls for its workers.
+        max_children: runs that a worker process executes at once at each depth.
+    """
+
+    session: str
+    folder: str
+    home: str
+    user_home: str
+    environ: dict[str, str] | None
+    sandbox: str
+    allow_net: bool
+    can_ask: bool
+    permissions: bytes
+    agents: dict[str, Agent]
+    skills: bytes
+    spill_folder: str
+    environment_text: str
+    context_texts: dict[str, str]
+    child_model: str
+    child_budget: Budget
+    uses_prices: bool
+    bridged_models: tuple[str, ...]
+    max_children: int
+
+
+class ErrorInfo(Struct, frozen=True):
+    """An exception of `mudroom.errors`, by class name."""
+
+    kind: str
+    message: str
+    where: str = ""
+    remedy: str = ""
+
+    @classmethod
+    def of(cls, error: BaseException) -> ErrorInfo:
+        """Describe an exception; one from elsewhere becomes a MudroomError with its class name."""
+        if isinstance(error, errors.MudroomError):
+            return cls(type(error).__name__, error.message, error.where, error.remedy)
+        return cls("MudroomError", f"{type(error).__name__}: {error}")
+
+    def to_exception(self) -> errors.MudroomError:
+        """Return the exception."""
+        kind = getattr(errors, self.kind, errors.MudroomError)
+        if kind is errors.UnknownName or not issubclass(kind, errors.MudroomError):
+            kind = errors.UsageError if kind is errors.UnknownName else errors.MudroomError
+        return kind(self.message, where=self.where, remedy=self.remedy)
+
+
+class ToolSpec(Struct, frozen=True):
+    """The part of a tool that a model reads."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class SharedLimit(Struct, frozen=True):
+    """A limit of an ancestor that descendants spend from, too."""
+
+    limit: Limit
+    most: float
+    spent: float
+
+
+class AccountState(Struct, frozen=True, tag=True):
+    """What the ancestors of a run still allow.
+
+    Arguments:
+        shared: limits of all ancestors.
+        left: what is left of each shared limit, without amounts reserved for others.
+        children_left: children that may still start; None means no limit.
+        charges: charges of the worker process that are included.
+    """
+
+    account: str
+    shared: tuple[SharedLimit, ...] = ()
+    left: dict[Limit, float] = {}
+    children_left: int | None = None
+    charges: int = 0
+
+
+# From the session's process to a worker process.
+
+
+class StartRun(Struct, frozen=True, tag=True):
+    """Start a run, or continue one from its events.
+
+    Arguments:
+        past: events of the run and of the runs below it, by run id.
+    """
+
+    brief: Brief
+    grant: Grant
+    account: AccountState
+    past: dict[str, list[StoredEvent]] = {}
+
+
+class SendText(Struct, frozen=True, tag=True):
+    """Send a text of the user to a run."""
+
+    run_id: str
+    text: str
+
+
+class WrapUp(Struct, frozen=True, tag=True):
+    """Stop the current work of a run and have it give a summary."""
+
+    run_id: str
+
+
+class Cancel(Struct, frozen=True, tag=True):
+    """Stop a run and all runs below it."""
+
+    run_id: str
+
+
+class Appended(Struct, frozen=True, tag=True):
+    """Answer to `Append`."""
+
+    id: int
+    error: ErrorInfo | None = None
+
+
+class Decided(Struct, frozen=True, tag=True):
+    """Answer to `Approve`."""
+
+    id: int
+    decision: ApprovalDecision
+
+
+class ModelItem(Struct, frozen=True, tag=True):
+    """One item of a streamed answer of a bridged model, or its error."""
+
+    id: int
+    item: StreamChunk | None = None
+    retry: RetryNotice | None = None
+    answer: AssistantMessage | None = None
+    error: ErrorInfo | None = None
+
+
+ToWorker = (
+    StartRun | SendText | WrapUp | Cancel | Appended | Decided | ModelItem | AccountState
+)
+
+
+# From a worker process to the session's process.
+
+
+class Append(Struct, frozen=True, tag=True):
+    """Append events to the journal."""
+
+    id: int
+    events: list[StoredEvent]
+
+
+class Show(Struct, frozen=True, tag=True):
+    """Show an event to the watchers of the session."""
+
+    event: AnyEvent
+
+
+class Approve(Struct, frozen=True, tag=True):
+    """Decide an approval request."""
+
+    id: int
+    request: ApprovalRequest
+
+
+class Charge(Struct, frozen=True, tag=True):
+    """Add what a run and its descendants spent."""
+
+    account: str
+    usage: Usage
+    usd: float | None
+    children: int
+
+
+class Pause(Struct, frozen=True, tag=True):
+    """Stop or restart the clocks of the ancestors of a run."""
+
+    account: str
+    paused: bool
+
+
+class ModelStart(Struct, frozen=True, tag=True):
+    """Start a conversation with a bridged model."""
+
+    conversation: int
+    model: str
+    system: str
+    tools: list[ToolSpec]
+    temperature: float | None
+    top_p: float | None
+    max_tokens: int | None
+
+
+class ModelAppend(Struct, frozen=True, tag=True):
+    """Append a message to a conversation with a bridged model."""
+
+    conversation: int
+    message: Message
+
+
+class ModelRequest(Struct, frozen=True, tag=True):
+    """Request the next answer of a bridged model."""
+
+    id: int
+    conversation: int
+    tools: bool
+
+
+class ModelCancel(Struct, frozen=True, tag=True):
+    """Stop an answer of a bridged model."""
+
+    id: int
+
+
+class ModelForget(Struct, frozen=True, tag=True):
+    """Forget the conversations of runs that ended."""
+
+    conversations: list[int]
+
+
+class RunEnded(Struct, frozen=True, tag=True):
+    """A run has ended with a report, or with an exception."""
+
+    run_id: str
+    report: Report[dict[str, Any]] | None = None
+    error: ErrorInfo | None = None
+
+
+ToSession = (
+    Append
+    | Show
+    | Approve
+    | Charge
+    | Pause
+    | ModelStart
+    | ModelAppend
+    | ModelRequest
+    | ModelCancel
+    | ModelForget
+    | RunEnded
+)

@@ -1,0 +1,103 @@
+"""Calls models of the session's process on behalf of worker processes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from ..._core.messages import AssistantMessage
+from ..._core.ports import Model, ModelConversation, RequestConfig, RetryNotice
+from ..._core.tools import Tool, ToolResult
+from ...errors import ModelError
+from .channel import Channel
+from .messages import (
+    ErrorInfo,
+    ModelAppend,
+    ModelCancel,
+    ModelForget,
+    ModelItem,
+    ModelRequest,
+    ModelStart,
+    ToolSpec,
+    ToSession,
+)
+
+ModelMessage = ModelStart | ModelAppend | ModelRequest | ModelCancel | ModelForget
+
+
+class ModelBridge:
+    """Conversations with models, held for one worker process.
+
+    Arguments:
+        get_model: returns the Model of a model string.
+    """
+
+    def __init__(self, get_model: Callable[[str], Model], channel: Channel[ToSession]) -> None:
+        self._get_model = get_model
+        self._channel = channel
+        self._conversations: dict[int, ModelConversation] = {}
+        self._requests: dict[int, asyncio.Task[None]] = {}
+
+    def handle(self, message: ModelMessage) -> None:
+        """Start, extend or end a conversation, or request an answer."""
+        if isinstance(message, ModelStart):
+            self._conversations[message.conversation] = self._start(message)
+        elif isinstance(message, ModelAppend):
+            self._conversations[message.conversation].append(message.message)
+        elif isinstance(message, ModelRequest):
+            task = asyncio.create_task(self._answer(message))
+            self._requests[message.id] = task
+            task.add_done_callback(lambda _: self._requests.pop(message.id, None))
+        elif isinstance(message, ModelCancel):
+            if task := self._requests.get(message.id):
+                task.cancel()
+        else:
+            for conversation in message.conversations:
+                self._conversations.pop(conversation, None)
+
+    def close(self) -> None:
+        """Cancel all requests."""
+        for task in list(self._requests.values()):
+            task.cancel()
+        self._conversations.clear()
+
+    def _start(self, message: ModelStart) -> ModelConversation:
+        config = RequestConfig(
+            system=message.system,
+            tools=tuple(_offer_tool(spec) for spec in message.tools),
+            temperature=message.temperature,
+            top_p=message.top_p,
+            max_tokens=message.max_tokens,
+        )
+        return self._get_model(message.model).start_conversation(config)
+
+    async def _answer(self, request: ModelRequest) -> None:
+        conversation = self._conversations[request.conversation]
+        try:
+            async for item in conversation.request_answer(tools=request.tools):
+                if isinstance(item, AssistantMessage):
+                    self._channel.send(ModelItem(request.id, answer=item))
+                elif isinstance(item, RetryNotice):
+                    self._channel.send(ModelItem(request.id, retry=item))
+                else:
+                    self._channel.send(ModelItem(request.id, item=item))
+        except ModelError as error:
+            self._channel.send(ModelItem(request.id, error=ErrorInfo.of(error)))
+        except Exception as error:  # noqa: BLE001  the run in the worker process must end
+            self._channel.send(ModelItem(request.id, error=ErrorInfo.of(error)))
+
+
+def _offer_tool(spec: ToolSpec) -> Tool:
+    """Return a tool that a model can be told about; it runs in the worker process."""
+
+    async def refuse(_: Any, __: Any) -> ToolResult:
+        return ToolResult(f"{spec.name} runs in the worker process", error=True)
+
+    return Tool(
+        name=spec.name,
+        description=spec.description,
+        parameters=spec.parameters,
+        parse=dict,
+        run=refuse,
+    )

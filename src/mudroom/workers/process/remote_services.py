@@ -1,0 +1,239 @@
+"""Services of a run in a worker process that the session's process performs."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+
+from ..._core.budgets import Limit
+from ..._core.events import AnyEvent, StoredEvent
+from ..._core.messages import AssistantMessage, Message, Usage
+from ..._core.ports import (
+    ApprovalDecision,
+    ApprovalRequest,
+    RequestConfig,
+    RetryNotice,
+    StreamChunk,
+)
+from .channel import Channel
+from .messages import (
+    AccountState,
+    Append,
+    Appended,
+    Approve,
+    Charge,
+    Decided,
+    ModelAppend,
+    ModelCancel,
+    ModelForget,
+    ModelItem,
+    ModelRequest,
+    ModelStart,
+    Pause,
+    Show,
+    ToolSpec,
+    ToWorker,
+)
+
+
+class SessionLink:
+    """The worker process's end of the channel: sends requests and hands out their answers."""
+
+    def __init__(self, channel: Channel[ToWorker]) -> None:
+        self.channel = channel
+        self._ids = count(1)
+        self._answers: dict[int, asyncio.Future[Appended | Decided]] = {}
+        self._streams: dict[int, asyncio.Queue[ModelItem]] = {}
+
+    def next_id(self) -> int:
+        """Return an id that no other request of this process has."""
+        return next(self._ids)
+
+    def request(self, message: Append | Approve) -> asyncio.Future[Appended | Decided]:
+        """Send a request and return the future of its answer."""
+        future: asyncio.Future[Appended | Decided] = asyncio.get_running_loop().create_future()
+        self._answers[message.id] = future
+        self.channel.send(message)
+        return future
+
+    def open_stream(self, message: ModelRequest) -> asyncio.Queue[ModelItem]:
+        """Send a model request and return the queue of its items."""
+        queue: asyncio.Queue[ModelItem] = asyncio.Queue()
+        self._streams[message.id] = queue
+        self.channel.send(message)
+        return queue
+
+    def close_stream(self, request_id: int) -> None:
+        """Receive no further item of a model request."""
+        self._streams.pop(request_id, None)
+
+    def handle(self, message: Appended | Decided | ModelItem) -> None:
+        """Hand an answer to the call that waits for it."""
+        if isinstance(message, ModelItem):
+            queue = self._streams.get(message.id)
+            if queue is not None:
+                queue.put_nowait(message)
+            return
+        future = self._answers.pop(message.id, None)
+        if future is not None and not future.done():
+            future.set_result(message)
+
+    def show(self, event: AnyEvent) -> None:
+        """Show an event to the watchers of the session."""
+        self.channel.send(Show(event))
+
+
+class RemoteJournal:
+    """The port Journal for a worker process. The session's process reads its own journal."""
+
+    def __init__(self, link: SessionLink) -> None:
+        self._link = link
+
+    async def append(self, *events: StoredEvent) -> None:
+        """Append events in order. Raises JournalError."""
+        answer = await self._link.request(Append(self._link.next_id(), list(events)))
+        if isinstance(answer, Appended) and answer.error is not None:
+            raise answer.error.to_exception()
+
+    def read(self) -> Iterator[StoredEvent]:
+        """Return nothing: past events arrive with the run that needs them."""
+        return iter(())
+
+    async def close(self) -> None:
+        """Do nothing: the session's process closes the journal."""
+
+
+class RemoteApprover:
+    """The port Approver for a worker process."""
+
+    def __init__(self, link: SessionLink) -> None:
+        self._link = link
+
+    async def decide(self, request: ApprovalRequest, /) -> ApprovalDecision:
+        """Have the session's approver decide."""
+        answer = await self._link.request(Approve(self._link.next_id(), request))
+        assert isinstance(answer, Decided)
+        return answer.decision
+
+
+class RemoteAccount:
+    """The engine's Account for the ancestors of a run, which live in the session's process.
+
+    Charges that the session's process has not confirmed yet are added to its last state.
+    """
+
+    def __init__(self, link: SessionLink, state: AccountState) -> None:
+        self._link = link
+        self._state = state
+        self._sent = 0
+        self._unconfirmed: deque[Charge] = deque()
+
+    def update(self, state: AccountState) -> None:
+        """Replace the state of the ancestors."""
+        self._state = state
+        while self._unconfirmed and self._sent - len(self._unconfirmed) < state.charges:
+            self._unconfirmed.popleft()
+
+    def add_usage(self, usage: Usage, usd: float | None, children: int = 0) -> None:
+        """Charge what a run spent."""
+        charge = Charge(self._state.account, usage, usd, children)
+        self._sent += 1
+        self._unconfirmed.append(charge)
+        self._link.channel.send(charge)
+
+    def first_shared_limit(self, fraction: float) -> Limit | None:
+        """Return the first shared limit of which this fraction is used."""
+        for shared in self._state.shared:
+            spent = shared.spent + self._unconfirmed_amount(shared.limit)
+            if shared.most <= 0 or spent / shared.most >= fraction:
+                return shared.limit
+        return None
+
+    def amount_left(self, limit: Limit) -> float | None:
+        """Return what is left of a shared limit; None if there is no limit."""
+        left = self._state.left.get(limit)
+        return None if left is None else left - self._unconfirmed_amount(limit)
+
+    def check_children(self) -> None:
+        """Raise ValueError if no further child may start."""
+        left = self._state.children_left
+        if left is not None and left <= sum(charge.children for charge in self._unconfirmed):
+            raise ValueError("the budget of children is used up")
+
+    def set_paused(self, paused: bool) -> None:
+        """Stop or restart the clocks of the ancestors."""
+        self._link.channel.send(Pause(self._state.account, paused))
+
+    def _unconfirmed_amount(self, limit: Limit) -> float:
+        if limit is Limit.USD:
+            return sum(charge.usd or 0.0 for charge in self._unconfirmed)
+        return sum(getattr(charge.usage, limit) for charge in self._unconfirmed)
+
+
+class RemoteModel:
+    """The port Model for a model object that only exists in the session's process."""
+
+    def __init__(self, link: SessionLink, name: str) -> None:
+        self.name = name
+        self._link = link
+
+    def start_conversation(self, config: RequestConfig, /) -> RemoteModelConversation:
+        """Start a conversation."""
+        conversation = RemoteModelConversation(self._link)
+        self._link.channel.send(
+            ModelStart(
+                conversation.id,
+                self.name,
+                config.system,
+                [ToolSpec(tool.name, tool.description, tool.parameters) for tool in config.tools],
+                config.temperature,
+                config.top_p,
+                config.max_tokens,
+            )
+        )
+        return conversation
+
+    async def close(self) -> None:
+        """Do nothing: the session's process closes the model."""
+
+
+class RemoteModelConversation:
+    """One conversation with a model of the session's process."""
+
+    def __init__(self, link: SessionLink) -> None:
+        self.id = link.next_id()
+        self._link = link
+
+    def __del__(self) -> None:
+        self._link.channel.send(ModelForget([self.id]))
+
+    def append(self, message: Message) -> None:
+        """Append a message."""
+        self._link.channel.send(ModelAppend(self.id, message))
+
+    async def request_answer(
+        self, *, tools: bool = True
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
+        """Request the next answer and yield its items as they arrive. Raises ModelError."""
+        request = ModelRequest(self._link.next_id(), self.id, tools)
+        queue = self._link.open_stream(request)
+        is_complete = False
+        try:
+            while not is_complete:
+                item = await queue.get()
+                if item.error is not None:
+                    is_complete = True
+                    raise item.error.to_exception()
+                if item.item is not None:
+                    yield item.item
+                elif item.retry is not None:
+                    yield item.retry
+                elif item.answer is not None:
+                    is_complete = True
+                    yield item.answer
+        finally:
+            self._link.close_stream(request.id)
+            if not is_complete:
+                self._link.channel.send(ModelCancel(request.id))

@@ -1,0 +1,92 @@
+"""Main loop of a worker process: starts runs and passes messages to them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from ..._core.events import StoredEvent
+from ..._core.ports import RunHandle
+from ..._engine.services import SessionServices
+from ..local import LocalWorker
+from .channel import Channel
+from .messages import (
+    AccountState,
+    Appended,
+    Cancel,
+    Decided,
+    ErrorInfo,
+    ModelItem,
+    RunEnded,
+    SendText,
+    StartRun,
+    ToWorker,
+    WrapUp,
+)
+from .remote_services import RemoteAccount, SessionLink
+
+
+class RunServer:
+    """Runs of one worker process.
+
+    Arguments:
+        services: services of the runs; `past_events` must be the dict passed as `past_events`.
+        past_events: events of runs that continue here; filled before each run starts.
+    """
+
+    def __init__(
+        self,
+        link: SessionLink,
+        services: SessionServices,
+        past_events: dict[str, list[StoredEvent]],
+        max_children: int,
+    ) -> None:
+        self._link = link
+        self._services = services
+        self._past_events = past_events
+        self._worker = LocalWorker(services, max_children)
+        self._accounts: dict[str, RemoteAccount] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def serve(self, channel: Channel[ToWorker]) -> None:
+        """Handle messages until the session's process closes the channel."""
+        while (message := await channel.receive()) is not None:
+            self._handle(message)
+
+    def _handle(self, message: ToWorker) -> None:
+        if isinstance(message, Appended | Decided | ModelItem):
+            self._link.handle(message)
+        elif isinstance(message, AccountState):
+            if account := self._accounts.get(message.account):
+                account.update(message)
+        elif isinstance(message, StartRun):
+            self._start(message)
+        elif handle := self._worker.find(message.run_id):
+            if isinstance(message, SendText):
+                handle.send(message.text)
+            elif isinstance(message, WrapUp):
+                handle.wrap_up()
+            elif isinstance(message, Cancel):
+                handle.cancel()
+
+    def _start(self, message: StartRun) -> None:
+        run_id = message.brief.run_id
+        account = RemoteAccount(self._link, message.account)
+        self._accounts[run_id] = account
+        self._past_events.update(message.past)
+        self._services.meters.open(run_id, message.grant.budget, account)
+        handle = self._worker.start(message.brief, message.grant)
+        task = asyncio.create_task(self._report(handle, message))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _report(self, handle: RunHandle, message: StartRun) -> None:
+        try:
+            ended = RunEnded(handle.run_id, await handle.report())
+        except Exception as error:  # noqa: BLE001  the session's process raises it again
+            ended = RunEnded(handle.run_id, error=ErrorInfo.of(error))
+        finally:
+            self._services.meters.close(message.grant)
+            del self._accounts[handle.run_id]
+            for past_run in message.past:
+                self._past_events.pop(past_run, None)
+        self._link.channel.send(ended)

@@ -1,0 +1,237 @@
+"""ProcessWorker: executes child runs in worker processes, root runs in this process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ..._core.agents import Brief, Reason, Report
+from ..._core.budgets import Grant
+from ..._core.events import RunFinished, StoredEvent
+from ..._core.ports import RunHandle
+from ..._engine.resume import finished_report
+from ..._engine.services import SessionServices
+from ..local import LocalWorker
+from .host import HostedRun, ProcessHost, ProcessLost
+from .messages import Cancel, SendText, WorkerConfig, WrapUp
+
+MAX_STARTS = 3
+"""Worker processes that may end while they execute a run, before its reason is LOST."""
+
+
+class RemoteRunHandle:
+    """The port RunHandle for a run in a worker process."""
+
+    def __init__(self, run_id: str) -> None:
+        self.run_id = run_id
+        self.host: ProcessHost | None = None
+        self._task: asyncio.Task[Report[Any]] | None = None
+        self._orders: list[msgspec.Struct] = []
+
+    def attach(self, task: asyncio.Task[Report[Any]]) -> None:
+        """Set the task that waits for the run."""
+        self._task = task
+
+    def bind(self, host: ProcessHost) -> None:
+        """Set the process that executes the run, and repeat to it how the run is to be stopped."""
+        self.host = host
+        for order in self._orders:
+            host.send(order)
+
+    def send(self, text: str) -> bool:
+        """Send a text of the user to the run. Return False if it waits for a place or is ending."""
+        if self.host is None or self._is_ending():
+            return False
+        self.host.send(SendText(self.run_id, text))
+        return True
+
+    def wrap_up(self) -> bool:
+        """Stop the current work and have the run summarise it. Return False if it is ending."""
+        return self._order(WrapUp(self.run_id))
+
+    def cancel(self) -> bool:
+        """Stop the run and all runs below it. Return False if that is done already."""
+        return self._order(Cancel(self.run_id))
+
+    async def report(self) -> Report[Any]:
+        """Wait for the end of the run and return its report; see the port."""
+        assert self._task is not None
+        is_cancelled = False
+        while not self._task.done():
+            try:
+                await asyncio.wait((self._task,))
+            except asyncio.CancelledError:
+                is_cancelled = True
+                self.cancel()
+        if is_cancelled:
+            raise asyncio.CancelledError
+        return self._task.result()
+
+    @property
+    def is_cancelled(self) -> bool:
+        """True when the run is to be stopped without a summary."""
+        return any(isinstance(order, Cancel) for order in self._orders)
+
+    def _is_ending(self) -> bool:
+        return bool(self._orders) or (self._task is not None and self._task.done())
+
+    def _order(self, order: WrapUp | Cancel) -> bool:
+        is_repeated = any(type(earlier) is type(order) for earlier in self._orders)
+        if is_repeated or self.is_cancelled or (self._task is not None and self._task.done()):
+            return False
+        self._orders.append(order)
+        if self.host is not None:
+            self.host.send(order)
+        return True
+
+
+class DescendantHandle:
+    """Handle of a run that a run in a worker process started. Only its parent gets its report."""
+
+    def __init__(self, run_id: str, host: ProcessHost) -> None:
+        self.run_id = run_id
+        self._host = host
+
+    def send(self, text: str) -> bool:
+        """Send a text of the user to the run."""
+        return self._send(SendText(self.run_id, text))
+
+    def wrap_up(self) -> bool:
+        """Stop the current work and have the run summarise it."""
+        return self._send(WrapUp(self.run_id))
+
+    def cancel(self) -> bool:
+        """Stop the run and all runs below it."""
+        return self._send(Cancel(self.run_id))
+
+    async def report(self) -> Report[Any]:
+        """Raise RuntimeError: the report goes to the parent run, in the worker process."""
+        raise RuntimeError(f"run {self.run_id} reports to its parent in a worker process")
+
+    def _send(self, message: msgspec.Struct) -> bool:
+        hosted = self._host.find(self.run_id)
+        if hosted is None or self.run_id not in hosted.live:
+            return False
+        self._host.send(message)
+        return True
+
+
+class ProcessWorker:
+    """The port Worker for several processes on this machine.
+
+    Children of root runs, and tasks of the session, run in worker processes; the runs below them
+    stay in the process of their parent. Root runs stay in this process.
+
+    Arguments:
+        services: services of the session.
+        config: what a worker process needs to build its services.
+        command: command line of a worker process.
+        processes: number of worker processes; 0 means one per processor.
+    """
+
+    def __init__(
+        self,
+        services: SessionServices,
+        config: WorkerConfig,
+        command: Sequence[str],
+        processes: int = 0,
+    ) -> None:
+        self._services = services
+        self._config = config
+        self._command = command
+        self._local = LocalWorker(services, config.max_children)
+        self._places: dict[int, asyncio.Semaphore] = defaultdict(
+            partial(asyncio.Semaphore, config.max_children)
+        )
+        self._hosts = [self._new_host() for _ in range(processes or os.cpu_count() or 1)]
+        self._handles: dict[str, RemoteRunHandle] = {}
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Ids of the worker processes that have started."""
+        return tuple(host.pid for host in self._hosts if host.pid is not None)
+
+    def with_services(self, services: SessionServices) -> LocalWorker:
+        """Return a worker of this process with other services."""
+        return self._local.with_services(services)
+
+    def find(self, run_id: str) -> RunHandle | None:
+        """Return the handle of a run that has started and not ended."""
+        if handle := self._handles.get(run_id) or self._local.find(run_id):
+            return handle
+        for host in self._hosts:
+            hosted = host.find(run_id)
+            if hosted is not None and run_id in hosted.live:
+                return DescendantHandle(run_id, host)
+        return None
+
+    def start(self, brief: Brief, grant: Grant) -> RunHandle:
+        """Start a run; a child waits for a place first."""
+        past = self._services.past_events
+        if brief.depth == 0 or finished_report(past.get(brief.run_id, ())):
+            return self._local.start(brief, grant)
+        handle = RemoteRunHandle(brief.run_id)
+        task = asyncio.create_task(self._execute(handle, brief, grant))
+        handle.attach(task)
+        self._handles[brief.run_id] = handle
+        task.add_done_callback(lambda _: self._handles.pop(brief.run_id, None))
+        return handle
+
+    async def close(self) -> None:
+        """End all worker processes."""
+        await asyncio.gather(*(host.close() for host in self._hosts))
+
+    async def _execute(self, handle: RemoteRunHandle, brief: Brief, grant: Grant) -> Report[Any]:
+        async with self._places[brief.depth]:
+            meter = self._services.meters.get(grant)
+            hosted = HostedRun(brief, meter, self._past_of(brief.run_id))
+            for _ in range(MAX_STARTS):
+                host = self._choose_host()
+                try:
+                    execution = asyncio.ensure_future(host.run(hosted, brief, grant))
+                    await host.started()
+                    handle.bind(host)
+                    return await execution
+                except ProcessLost:
+                    handle.host = None
+                    hosted.refund()
+            return await self._record_lost(brief, hosted)
+
+    def _past_of(self, run_id: str) -> dict[str, list[StoredEvent]]:
+        return {
+            run: list(events)
+            for run, events in self._services.past_events.items()
+            if run == run_id or run.startswith(f"{run_id}.")
+        }
+
+    def _choose_host(self) -> ProcessHost:
+        """Return the host with the fewest runs; a lost one is replaced first."""
+        for position, host in enumerate(self._hosts):
+            if host.is_lost:
+                self._hosts[position] = self._new_host()
+        return min(self._hosts, key=lambda host: host.load)
+
+    def _new_host(self) -> ProcessHost:
+        return ProcessHost(self._command, self._config, self._services)
+
+    async def _record_lost(self, brief: Brief, hosted: HostedRun) -> Report[Any]:
+        outputs: dict[str, Any] = {}
+        report = Report(
+            text="",
+            reason=Reason.LOST,
+            run_id=brief.run_id,
+            agent=brief.agent.name,
+            model=brief.model,
+            outputs=outputs,
+            error=f"{MAX_STARTS} worker processes ended while they executed this run",
+        )
+        if hosted.recorded.get(brief.run_id):
+            now = self._services.clock.now()
+            await self._services.journal.append(RunFinished(at=now, run=brief.run_id, report=report))
+        return report
