@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -17,11 +18,10 @@ from . import agent_files, config, pricing
 from ._core.agents import Agent
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
-from ._core.ports import Journal, Model, Sandbox, Workspace
-from ._core.tools import Tool
+from ._core.ports import Journal, Model
 from ._engine.session_context import SessionServices
-from ._engine.task import task_tool
 from ._platform.system_clock import SystemClock
+from .adapters import collect_tools, open_journal, open_sandbox, open_workspace
 from .agent_catalog import AgentCatalog, AgentSources, load_catalog
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
@@ -34,6 +34,9 @@ from .permissions.deny_all import DenyAllApprover
 from .permissions.policy import RulePolicy
 from .permissions.rules import Verdict
 from .workers.local import LocalWorker
+
+if TYPE_CHECKING:
+    from .workers.process.worker import ProcessWorker
 
 OFFLINE_NOTICE = (
     "No API key and no local server found: using the offline model, which follows rules and knows "
@@ -51,7 +54,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     """
 
     services: SessionServices
-    worker: LocalWorker
+    worker: LocalWorker | ProcessWorker
     models: ModelRegistry
     root_agent: Agent
     model: str
@@ -59,7 +62,8 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
     async def close(self) -> None:
-        """Close the connections, the sandbox and the journal."""
+        """End worker processes; close the connections, the sandbox and the journal."""
+        await self.worker.close()
         self.services.sandbox.close()
         await self.models.close()
         await self.services.journal.close()
@@ -94,19 +98,22 @@ def build(
     uses_prices = options.prices or options.budget.usd is not None
     spill_folder = os.path.join(home, "spills", options.id)
     skill_folders = [skill.folder for skill in catalog.skills.values()]
-    sandbox = _choose_sandbox(options, folder, home, notices)
+    sandbox = options.sandbox
+    if isinstance(sandbox, str):
+        can_ask = options.approver is not None
+        sandbox = open_sandbox(sandbox, folder, home, notices, options.allow_net, can_ask)
     policy = RulePolicy(
         options.permissions,
         workspace=folder,
         user_home=environ.get("HOME", "/"),
         tier=lambda: sandbox.tier,
     )
-    tools = _collect_tools(options.tools, catalog, ask=sandbox.tier == "ask")
+    tools = collect_tools(options.tools, catalog.agents, catalog.skills, ask=sandbox.tier == "ask")
     services = SessionServices(
         session=options.id,
         get_model=models,
-        journal=_open_journal(options, home),
-        workspace=options.workspace or _open_workspace(folder, spill_folder, *skill_folders),
+        journal=open_journal(options, home),
+        workspace=options.workspace or open_workspace(folder, spill_folder, *skill_folders),
         sandbox=sandbox,
         clock=clock,
         approver=options.approver or DenyAllApprover(),
@@ -127,7 +134,7 @@ def build(
     notices.extend(getattr(services.journal, "notices", ()))
     return SessionResources(
         services=services,
-        worker=LocalWorker(services, options.max_children),
+        worker=_choose_worker(options, services, catalog, home),
         models=models,
         root_agent=catalog.root_agent,
         model=model,
@@ -265,55 +272,22 @@ def _choose_root_model(
     return models("offline").name
 
 
-def _collect_tools(own: Sequence[Tool], catalog: AgentCatalog, *, ask: bool) -> dict[str, Tool]:
-    """Return built-in tools and the caller's, by name. `ask`: commands need confirmation."""
-    from .tools import builtin_tools
+def _choose_worker(
+    options: SessionOptions, services: SessionServices, catalog: AgentCatalog, home: str
+) -> LocalWorker | ProcessWorker:
+    kind, _, count = options.worker.partition(":")
+    if kind == "local" and not count:
+        return LocalWorker(services, options.max_children)
+    if kind != "process" or (count and not count.isdecimal()):
+        raise UsageError(
+            f"unknown worker {options.worker!r}", remedy='Use "local", "process" or "process:N".'
+        )
+    if options.tools or options.workspace or not isinstance(options.sandbox, str):
+        raise UsageError(
+            "worker processes cannot use tool, workspace or sandbox objects of the caller",
+            where="worker",
+            remedy='Use worker="local", or leave the objects out.',
+        )
+    from .worker_services import make_process_worker
 
-    tools = {**builtin_tools(), "task": task_tool(catalog.agents)}
-    if ask:
-        tools["bash"] = replace(tools["bash"], needs_confirmation=True)
-    if any(not skill.is_hidden for skill in catalog.skills.values()):
-        from .tools.skill import make_skill_tool
-
-        tools["skill"] = make_skill_tool(catalog.skills)
-    tools.update((tool.name, tool) for tool in own)
-    return tools
-
-
-def _open_workspace(folder: str, *readable: str) -> Workspace:
-    from .workspaces.shared import SharedWorkspace
-
-    return SharedWorkspace(folder, readable=readable)
-
-
-def _choose_sandbox(options: SessionOptions, folder: str, home: str, notices: list[str]) -> Sandbox:
-    if not isinstance(options.sandbox, str):
-        return options.sandbox
-    from .sandboxes.choose import SandboxRequest, choose_sandbox
-
-    request = SandboxRequest(
-        workspace=folder,
-        mode=options.sandbox,
-        state_dir=home,
-        environ=os.environ,
-        network=options.allow_net,
-        can_ask=options.approver is not None,
-    )
-    sandbox, notice = choose_sandbox(request)
-    if notice:
-        notices.append(notice)
-    return sandbox
-
-
-def _open_journal(options: SessionOptions, home: str) -> Journal:
-    if not isinstance(options.journal, str):
-        return options.journal
-    if options.journal == "memory":
-        from .journals.memory import MemoryJournal
-
-        return MemoryJournal()
-    from .journals.sqlite.journal import SqliteJournal
-
-    path = os.path.join(home, "sessions", f"{options.id}.db")
-    is_new = not options.resume or options.fork
-    return SqliteJournal.open(path, session=options.id, create=is_new)
+    return make_process_worker(options, services, catalog.skills, home, int(count or 0))

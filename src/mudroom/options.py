@@ -25,6 +25,8 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
         max_children: children that run at the same time; more wait.
         allow_net: let commands reach the network.
         home: folder of the session files; default: `$MUDROOM_HOME`, else the user's state folder.
+        worker: where children run: "local" (this process), "process" (one process per
+            processor) or "process:N".
     """
 
     child_model: str = "inherit"
@@ -32,6 +34,7 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
     max_children: int = 64
     allow_net: bool = False
     home: str = ""
+    worker: str = "local"
 
 
 class SessionOptions(SharedOptions, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from .._core.agents import Brief, InboxMessage, Reason, Report
 from .._core.budgets import Grant
 from .._core.events import RunStarted
 from .._core.messages import Usage
+from .._core.ports import Worker
 from .._engine.loop import execute
 from .._engine.meters import Meter
 from .._engine.phase import Phase, RunControl
@@ -88,12 +89,19 @@ class LocalWorker:
     Arguments:
         services: services that the runs share.
         max_children: children that run at once at each depth; more wait. Root runs never wait.
+        child_worker: executes the children of these runs; default: this worker.
     """
 
     def __init__(
-        self, services: SessionServices, max_children: int = 64, *, pool: _Pool | None = None
+        self,
+        services: SessionServices,
+        max_children: int = 64,
+        *,
+        pool: _Pool | None = None,
+        child_worker: Worker | None = None,
     ) -> None:
         self._services = services
+        self._child_worker = child_worker or self
         self._pool = pool or _Pool(max_children)
 
     def with_services(self, services: SessionServices) -> LocalWorker:
@@ -113,6 +121,9 @@ class LocalWorker:
         self._pool.handles[brief.run_id] = handle
         task.add_done_callback(lambda _: self._pool.handles.pop(brief.run_id, None))
         return handle
+
+    async def close(self) -> None:
+        """Do nothing: runs of this process end with their session."""
 
     async def _execute(
         self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl
@@ -134,7 +145,7 @@ class LocalWorker:
             brief = replace(past[0].brief, history=brief.history)
             # The age of a resumed run counts from its first start, and so does its time limit.
             meter.set_limits(brief.budget)
-        handle.run = RunContext(brief, meter, self._services, self, control)
+        handle.run = RunContext(brief, meter, self._services, self._child_worker, control)
         return await execute(handle.run)
 
     def _charge_past_run(self, meter: Meter, report: Report) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from ..._core.agents import Brief, Report
 from ..._core.budgets import Grant, Limit
-from ..._core.events import RunFinished, RunStarted, StoredEvent
+from ..._core.events import RunFinished, RunResumed, RunStarted, StoredEvent
 from ..._core.messages import Usage
 from ..._engine.meters import SHARED_LIMITS, Meter
-from ..._engine.services import SessionServices
+from ..._engine.session_context import SessionServices
 from .channel import Channel
 from .messages import (
     AccountState,
@@ -52,6 +52,7 @@ class HostedRun:
     Attributes:
         recorded: stored events of the run and of the runs below it, by run id.
         live: ids of these runs that have started and not ended.
+        on_begin: called when the run has started, or continues in another process.
     """
 
     def __init__(self, brief: Brief, meter: Meter, past: dict[str, list[StoredEvent]]) -> None:
@@ -59,6 +60,7 @@ class HostedRun:
         self.meter = meter
         self.recorded = past
         self.live: set[str] = set()
+        self.on_begin: Callable[[], None] | None = None
         self.report: asyncio.Future[Report[dict[str, Any]]] | None = None
         self._usage = Usage()
         self._usd = 0.0
@@ -73,8 +75,10 @@ class HostedRun:
         """Keep stored events."""
         for event in events:
             self.recorded.setdefault(event.run, []).append(event)
-            if isinstance(event, RunStarted):
+            if isinstance(event, RunStarted | RunResumed):
                 self.live.add(event.run)
+                if event.run == self.run_id and self.on_begin is not None:
+                    self.on_begin()
             elif isinstance(event, RunFinished):
                 self.live.discard(event.run)
 
@@ -149,8 +153,17 @@ class ProcessHost:
         """Process id, None before the first run."""
         return None if self._process is None else self._process.pid
 
-    async def run(self, hosted: HostedRun, brief: Brief, grant: Grant) -> Report[dict[str, Any]]:
+    async def run(
+        self,
+        hosted: HostedRun,
+        brief: Brief,
+        grant: Grant,
+        on_start: Callable[[], None],
+    ) -> Report[dict[str, Any]]:
         """Execute a run and return its report.
+
+        Arguments:
+            on_start: called when the process has received the run.
 
         Raises ProcessLost when the process ends first, and what the run raises.
         """
@@ -161,6 +174,7 @@ class ProcessHost:
             if self.is_lost:
                 raise ProcessLost
             self.send(StartRun(brief, grant, hosted.account_state(), hosted.recorded))
+            on_start()
             return await hosted.report
         finally:
             del self._runs[hosted.run_id]
@@ -221,6 +235,9 @@ class ProcessHost:
         for run in self._runs.values():
             if run.report is not None and not run.report.done():
                 run.report.set_exception(ProcessLost())
+        await channel.close()
+        assert self._process is not None
+        await self._process.wait()
 
     def _handle(self, message: ToSession) -> None:
         if isinstance(message, Append):

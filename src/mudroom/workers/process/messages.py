@@ -7,14 +7,14 @@ from typing import Any
 from msgspec import Struct
 
 from ... import errors
-from ..._core.agents import Agent, Brief, Report
+from ..._core.agents import Agent, Brief, InboxMessage, Report
 from ..._core.budgets import Budget, Grant, Limit
 from ..._core.events import AnyEvent, StoredEvent
 from ..._core.messages import AssistantMessage, Message, Usage
 from ..._core.ports import ApprovalDecision, ApprovalRequest, RetryNotice, StreamChunk
 
 
-class WorkerConfig(Struct, kw_only=True):
+class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     """Everything a worker process needs to build the services of its runs.
 
     Arguments:
@@ -24,7 +24,7 @@ class WorkerConfig(Struct, kw_only=True):
         environ: variables with keys and addresses; None: those of the process.
         sandbox, allow_net, can_ask: as the session chose its sandbox.
         permissions: a Permissions value, encoded.
-        skill_files: skill name -> encoded skill.
+        skills: a mapping of skill names to skills, encoded.
         bridged_models: names of models that the session's process calls for its workers.
         max_children: runs that a worker process executes at once at each depth.
     """
@@ -122,11 +122,11 @@ class StartRun(Struct, frozen=True, tag=True):
     past: dict[str, list[StoredEvent]] = {}
 
 
-class SendText(Struct, frozen=True, tag=True):
-    """Send a text of the user to a run."""
+class SendMessage(Struct, frozen=True, tag=True):
+    """Send a message to a run."""
 
     run_id: str
-    text: str
+    message: InboxMessage
 
 
 class WrapUp(Struct, frozen=True, tag=True):
@@ -165,9 +165,7 @@ class ModelItem(Struct, frozen=True, tag=True):
     error: ErrorInfo | None = None
 
 
-ToWorker = (
-    StartRun | SendText | WrapUp | Cancel | Appended | Decided | ModelItem | AccountState
-)
+ToWorker = StartRun | SendMessage | WrapUp | Cancel | Appended | Decided | ModelItem | AccountState
 
 
 # From a worker process to the session's process.

@@ -6,7 +6,7 @@ import asyncio
 
 from ..._core.events import StoredEvent
 from ..._core.ports import RunHandle
-from ..._engine.services import SessionServices
+from ..._engine.session_context import SessionServices
 from ..local import LocalWorker
 from .channel import Channel
 from .messages import (
@@ -17,7 +17,7 @@ from .messages import (
     ErrorInfo,
     ModelItem,
     RunEnded,
-    SendText,
+    SendMessage,
     StartRun,
     ToWorker,
     WrapUp,
@@ -61,8 +61,8 @@ class RunServer:
         elif isinstance(message, StartRun):
             self._start(message)
         elif handle := self._worker.find(message.run_id):
-            if isinstance(message, SendText):
-                handle.send(message.text)
+            if isinstance(message, SendMessage):
+                handle.send(message.message)
             elif isinstance(message, WrapUp):
                 handle.wrap_up()
             elif isinstance(message, Cancel):

@@ -11,15 +11,15 @@ from typing import Any
 
 import msgspec
 
-from ..._core.agents import Brief, Reason, Report
+from ..._core.agents import Brief, InboxMessage, Reason, Report
 from ..._core.budgets import Grant
-from ..._core.events import RunFinished, StoredEvent
+from ..._core.events import MessageSent, RunFinished, StoredEvent
 from ..._core.ports import RunHandle
 from ..._engine.resume import finished_report
-from ..._engine.services import SessionServices
+from ..._engine.session_context import SessionServices
 from ..local import LocalWorker
 from .host import HostedRun, ProcessHost, ProcessLost
-from .messages import Cancel, SendText, WorkerConfig, WrapUp
+from .messages import Cancel, SendMessage, WorkerConfig, WrapUp
 
 MAX_STARTS = 3
 """Worker processes that may end while they execute a run, before its reason is LOST."""
@@ -30,7 +30,9 @@ class RemoteRunHandle:
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
-        self.host: ProcessHost | None = None
+        self._host: ProcessHost | None = None
+        self._hosted: HostedRun | None = None
+        self._messages: list[InboxMessage] = []
         self._task: asyncio.Task[Report[Any]] | None = None
         self._orders: list[msgspec.Struct] = []
 
@@ -38,18 +40,32 @@ class RemoteRunHandle:
         """Set the task that waits for the run."""
         self._task = task
 
-    def bind(self, host: ProcessHost) -> None:
+    def bind(self, host: ProcessHost, hosted: HostedRun) -> None:
         """Set the process that executes the run, and repeat to it how the run is to be stopped."""
-        self.host = host
+        self._host = host
+        self._hosted = hosted
+        hosted.on_begin = self._repeat_messages
         for order in self._orders:
             host.send(order)
 
-    def send(self, text: str) -> bool:
-        """Send a text of the user to the run. Return False if it waits for a place or is ending."""
-        if self.host is None or self._is_ending():
+    def send(self, message: InboxMessage) -> bool:
+        """Send a message to the run. Return False if it has not begun or is ending."""
+        if self._host is None or self._hosted is None or self._is_ending():
             return False
-        self.host.send(SendText(self.run_id, text))
+        if self.run_id not in self._hosted.live:
+            return False
+        self._messages.append(message)
+        self._host.send(SendMessage(self.run_id, message))
         return True
+
+    def _repeat_messages(self) -> None:
+        """Send the messages again that a lost process had not stored."""
+        assert self._host is not None and self._hosted is not None
+        events = self._hosted.recorded.get(self.run_id, [])
+        stored = {event.message.id for event in events if isinstance(event, MessageSent)}
+        for message in self._messages:
+            if message.id not in stored:
+                self._host.send(SendMessage(self.run_id, message))
 
     def wrap_up(self) -> bool:
         """Stop the current work and have the run summarise it. Return False if it is ending."""
@@ -86,8 +102,8 @@ class RemoteRunHandle:
         if is_repeated or self.is_cancelled or (self._task is not None and self._task.done()):
             return False
         self._orders.append(order)
-        if self.host is not None:
-            self.host.send(order)
+        if self._host is not None:
+            self._host.send(order)
         return True
 
 
@@ -98,9 +114,9 @@ class DescendantHandle:
         self.run_id = run_id
         self._host = host
 
-    def send(self, text: str) -> bool:
-        """Send a text of the user to the run."""
-        return self._send(SendText(self.run_id, text))
+    def send(self, message: InboxMessage) -> bool:
+        """Send a message to the run."""
+        return self._send(SendMessage(self.run_id, message))
 
     def wrap_up(self) -> bool:
         """Stop the current work and have the run summarise it."""
@@ -145,7 +161,7 @@ class ProcessWorker:
         self._services = services
         self._config = config
         self._command = command
-        self._local = LocalWorker(services, config.max_children)
+        self._local = LocalWorker(services, config.max_children, child_worker=self)
         self._places: dict[int, asyncio.Semaphore] = defaultdict(
             partial(asyncio.Semaphore, config.max_children)
         )
@@ -194,12 +210,9 @@ class ProcessWorker:
             for _ in range(MAX_STARTS):
                 host = self._choose_host()
                 try:
-                    execution = asyncio.ensure_future(host.run(hosted, brief, grant))
-                    await host.started()
-                    handle.bind(host)
-                    return await execution
+                    return await host.run(hosted, brief, grant, partial(handle.bind, host, hosted))
                 except ProcessLost:
-                    handle.host = None
+                    hosted.live.clear()
                     hosted.refund()
             return await self._record_lost(brief, hosted)
 
@@ -233,5 +246,7 @@ class ProcessWorker:
         )
         if hosted.recorded.get(brief.run_id):
             now = self._services.clock.now()
-            await self._services.journal.append(RunFinished(at=now, run=brief.run_id, report=report))
+            await self._services.journal.append(
+                RunFinished(at=now, run=brief.run_id, report=report)
+            )
         return report

@@ -1,0 +1,58 @@
+"""Program of a worker process: `python -m mudroom.worker_process SOCKET`.
+
+It reads its config from the socket, builds the services of its runs, and executes the runs it is
+given until the session's process closes the socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import socket
+import sys
+
+import msgspec
+
+from ._core.events import StoredEvent
+from .worker_services import build_worker_services
+from .workers.process.channel import Channel
+from .workers.process.messages import ToWorker, WorkerConfig
+from .workers.process.remote_services import SessionLink
+from .workers.process.serve import RunServer
+
+
+async def serve(connection: socket.socket) -> None:
+    """Execute runs until the other end of the connection is closed."""
+    channel = await Channel[ToWorker].open(connection, WorkerConfig | ToWorker)
+    config = await channel.receive()
+    if not isinstance(config, WorkerConfig):
+        return
+    link = SessionLink(channel)
+    past_events: dict[str, list[StoredEvent]] = {}
+    services, models = build_worker_services(config, link, past_events)
+    await models.preload()
+    await RunServer(link, services, past_events, config.max_children).serve(channel)
+    services.sandbox.close()
+
+
+def main() -> None:
+    """Serve the socket whose number is the first argument, then exit at once.
+
+    Runs that are still going have lost their session: nothing they do may be recorded any more.
+    """
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    connection = socket.socket(fileno=int(sys.argv[1]))
+    with contextlib.suppress(msgspec.DecodeError):
+        asyncio.run(_serve_and_exit(connection))
+    os._exit(1)
+
+
+async def _serve_and_exit(connection: socket.socket) -> None:
+    await serve(connection)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,118 @@
+"""Services on both sides of a worker process."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+
+import msgspec
+
+from . import agent_files, pricing
+from ._core.events import StoredEvent
+from ._engine.session_context import SessionServices
+from ._platform.system_clock import SystemClock
+from .adapters import collect_tools, open_sandbox, open_workspace
+from .model_registry import ModelRegistry
+from .options import SessionOptions
+from .output_filters.injection_marker import mark_injection
+from .output_filters.redaction import Redactor
+from .permissions.policy import RulePolicy
+from .permissions.rules import Permissions
+from .workers.process.messages import WorkerConfig
+from .workers.process.remote_services import (
+    RemoteApprover,
+    RemoteJournal,
+    RemoteModel,
+    SessionLink,
+)
+from .workers.process.worker import ProcessWorker
+
+
+def make_process_worker(
+    options: SessionOptions,
+    services: SessionServices,
+    skills: Mapping[str, agent_files.Skill],
+    home: str,
+    processes: int,
+) -> ProcessWorker:
+    """Return the worker of a session that executes children in worker processes.
+
+    Arguments:
+        home: folder of the session files.
+        processes: number of worker processes; 0 means one per processor.
+    """
+    environ = options.environ
+    config = WorkerConfig(
+        session=services.session,
+        folder=services.workspace.root,
+        home=home,
+        user_home=(os.environ if environ is None else environ).get("HOME", "/"),
+        environ=None if environ is None else dict(environ),
+        sandbox=str(options.sandbox),
+        allow_net=options.allow_net,
+        can_ask=options.approver is not None,
+        permissions=msgspec.json.encode(options.permissions),
+        agents=dict(services.agents),
+        skills=msgspec.json.encode(skills),
+        spill_folder=services.spill_folder,
+        environment_text=services.environment_text,
+        context_texts=dict(services.context_texts),
+        child_model=services.child_model,
+        child_budget=services.child_budget,
+        uses_prices=services.compute_price is not None,
+        bridged_models=() if isinstance(options.model, str) else (options.model.name,),
+        max_children=options.max_children,
+    )
+    command = [sys.executable, "-m", "mudroom.worker_process"]
+    return ProcessWorker(services, config, command, processes)
+
+
+def build_worker_services(
+    config: WorkerConfig, link: SessionLink, past_events: dict[str, list[StoredEvent]]
+) -> tuple[SessionServices, ModelRegistry]:
+    """Build the services of the runs in a worker process, and their models.
+
+    Arguments:
+        past_events: events of runs that continue here; filled before each run.
+    """
+    environ = os.environ if config.environ is None else config.environ
+    clock = SystemClock()
+    models = ModelRegistry(environ, clock, config.home)
+    for name in config.bridged_models:
+        models.register(RemoteModel(link, name))
+    skills = msgspec.json.decode(config.skills, type=dict[str, agent_files.Skill])
+    sandbox = open_sandbox(
+        config.sandbox, config.folder, config.home, [], config.allow_net, config.can_ask
+    )
+    policy = RulePolicy(
+        msgspec.json.decode(config.permissions, type=Permissions),
+        workspace=config.folder,
+        user_home=config.user_home,
+        tier=lambda: sandbox.tier,
+    )
+    tools = collect_tools((), config.agents, skills, ask=sandbox.tier == "ask")
+    skill_folders = [skill.folder for skill in skills.values()]
+    services = SessionServices(
+        session=config.session,
+        get_model=models,
+        journal=RemoteJournal(link),
+        workspace=open_workspace(config.folder, config.spill_folder, *skill_folders),
+        sandbox=sandbox,
+        clock=clock,
+        approver=RemoteApprover(link),
+        policy=policy,
+        redact=Redactor({**os.environ, **environ}),
+        mark_report=mark_injection,
+        toolbox={name: tool for name, tool in tools.items() if not policy.is_never_allowed(name)},
+        agents=config.agents,
+        spill_folder=config.spill_folder,
+        environment_text=config.environment_text,
+        context_texts=config.context_texts,
+        child_model=config.child_model,
+        child_budget=config.child_budget,
+        compute_price=pricing.calculate_cost if config.uses_prices else None,
+        past_events=past_events,
+        watchers=[link.show],
+    )
+    return services, models

@@ -1,0 +1,227 @@
+"""ProcessWorker: children in other processes on this machine, under the same promises."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import AnyEvent, Budget, Reason, Report, Session, UsageError, tool
+from mudroom._core.events import RunFinished, RunStarted, ToolCallFinished, ToolCallStarted
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.workers.process.worker import ProcessWorker
+
+
+def open_session(folder: Path, model: ScriptedModel, **options: Any) -> Session:
+    """Open a session with one worker process."""
+    defaults: dict[str, Any] = {
+        "cwd": str(folder),
+        "home": str(folder / "home"),
+        "journal": "memory",
+        "sandbox": "off",
+        "worker": "process:1",
+    }
+    return Session(model=model, **(defaults | options))
+
+
+def worker_pids(session: Session) -> tuple[int, ...]:
+    """Return the ids of the worker processes that have started."""
+    worker = session._require_open().resources.worker
+    assert isinstance(worker, ProcessWorker)
+    return worker.pids
+
+
+def parent_and_child(child: Callable[[Request], Answer], tasks: int = 1) -> ScriptedModel:
+    """Return a model whose parent starts children and then reports their results."""
+
+    def answer(request: Request) -> Answer:
+        if request.prompt != "PARENT":
+            return child(request)
+        if not request.turn:
+            return [call("task", prompt=f"CHILD {number}") for number in range(tasks)]
+        return " | ".join(result.text.splitlines()[0] for result in request.results)
+
+    return ScriptedModel(answer)
+
+
+async def test_a_child_runs_in_another_process_and_its_report_comes_back(tmp_path: Path) -> None:
+    model = parent_and_child(
+        lambda request: (
+            request.results[0].text if request.turn else call("bash", command="echo $PPID")
+        )
+    )
+    async with open_session(tmp_path, model) as session:
+        report = await session.run("PARENT")
+        (pid,) = worker_pids(session)
+        assert pid != os.getpid()
+    assert report.reason is Reason.GOAL
+    assert str(pid) in report.text
+    assert report.usage.total_tokens > 0
+
+
+async def test_children_of_one_answer_run_side_by_side(tmp_path: Path) -> None:
+    model = parent_and_child(lambda request: request.prompt, tasks=5)
+    async with open_session(tmp_path, model, worker="process:2") as session:
+        report = await session.run("PARENT")
+        assert len(worker_pids(session)) == 2
+    assert report.text == " | ".join(f"CHILD {number}" for number in range(5))
+
+
+async def test_events_of_children_reach_the_watchers_and_the_journal(tmp_path: Path) -> None:
+    model = parent_and_child(
+        lambda request: "done" if request.turn else call("write", file_path="a.txt", content="x")
+    )
+    seen: list[AnyEvent] = []
+    async with open_session(tmp_path, model) as session:
+        session.watch(seen.append)
+        await session.run("PARENT")
+    kinds = [type(event) for event in seen if event.run == "1.1.1"]
+    assert kinds[0] is RunStarted and kinds[-1] is RunFinished
+    assert kinds.index(ToolCallStarted) < kinds.index(ToolCallFinished)
+    assert (tmp_path / "a.txt").read_text() == "x"
+
+
+async def test_what_a_child_spends_is_charged_to_the_parent(tmp_path: Path) -> None:
+    model = parent_and_child(lambda request: "x" * 400)
+    async with open_session(tmp_path, model) as session:
+        report = await session.run("PARENT")
+    assert report.usage.output_tokens >= 100
+
+
+async def test_a_limit_of_the_parent_stops_a_child(tmp_path: Path) -> None:
+    def child(request: Request) -> Answer:
+        return call("bash", command=f"echo {request.turn} {'x' * 400}")
+
+    model = parent_and_child(child)
+    budget = Budget(output_tokens=1_500)
+    async with open_session(tmp_path, model, budget=budget) as session:
+        report = await session.run("PARENT")
+    assert report.reason is Reason.BUDGET
+    assert report.usage.output_tokens < 3_000
+
+
+async def test_a_killed_worker_process_costs_no_step_and_repeats_no_effect(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+
+    def child(request: Request) -> Answer:
+        if request.turn < 3:
+            return call("bash", command=f"echo {request.turn} >> {log}")
+        return log.read_text().replace("\n", " ")
+
+    model = parent_and_child(child)
+    async with open_session(tmp_path, model) as session:
+        has_killed = False
+
+        def kill_once(event: AnyEvent) -> None:
+            nonlocal has_killed
+            is_second = isinstance(event, ToolCallFinished) and event.run == "1.1.1"
+            if is_second and event.turn == 2 and not has_killed:
+                has_killed = True
+                os.kill(worker_pids(session)[0], signal.SIGKILL)
+
+        session.watch(kill_once)
+        report = await session.run("PARENT")
+    assert has_killed and report.reason is Reason.GOAL
+    assert report.text.split() == ["0", "1", "2"]
+    turns = [request.turn for request in model.requests if request.prompt != "PARENT"]
+    assert turns in ([0, 1, 2, 3], [0, 1, 2, 2, 3])
+
+
+async def test_a_run_whose_processes_keep_dying_is_lost(tmp_path: Path) -> None:
+    async def child(request: Request) -> str:
+        os.kill(pids()[-1], signal.SIGKILL)
+        await asyncio.sleep(60)
+        return "never"
+
+    def answer(request: Request) -> Any:
+        if request.prompt == "PARENT":
+            return request.results[0].text if request.turn else call("task", prompt="CHILD")
+        return child(request)
+
+    model = ScriptedModel(answer)
+    async with open_session(tmp_path, model) as session:
+
+        def pids() -> tuple[int, ...]:
+            return worker_pids(session)
+
+        report = await session.run("PARENT")
+    assert "LOST" in report.text and report.reason is Reason.GOAL
+
+
+async def test_cancel_stops_a_child_and_its_command(tmp_path: Path) -> None:
+    model = parent_and_child(lambda _: call("bash", command="sleep 60; touch late"))
+    async with open_session(tmp_path, model) as session:
+
+        def cancel(event: AnyEvent) -> None:
+            if isinstance(event, ToolCallStarted) and event.run == "1.1.1":
+                session.cancel("1.1.1")
+
+        session.watch(cancel)
+        async with asyncio.timeout(20):
+            report = await session.run("PARENT")
+    assert "CANCELLED" in report.text
+    assert not (tmp_path / "late").exists()
+
+
+async def test_cancelling_the_caller_ends_the_child(tmp_path: Path) -> None:
+    started = asyncio.Event()
+    model = parent_and_child(lambda _: call("bash", command="sleep 60"))
+    ends: list[Report[Any]] = []
+    async with open_session(tmp_path, model) as session:
+
+        def watch(event: AnyEvent) -> None:
+            if isinstance(event, ToolCallStarted) and event.run == "1.1.1":
+                started.set()
+            if isinstance(event, RunFinished):
+                ends.append(event.report)
+
+        session.watch(watch)
+        task = asyncio.create_task(session.run("PARENT"))
+        await asyncio.wait_for(started.wait(), 20)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert {end.run_id: end.reason for end in ends} == {
+        "1.1.1": Reason.CANCELLED,
+        "1": Reason.CANCELLED,
+    }
+
+
+async def test_session_tasks_run_in_worker_processes(tmp_path: Path) -> None:
+    model = ScriptedModel(lambda request: f"about {request.prompt}")
+    async with open_session(tmp_path, model) as session:
+        reports = await session.map(["a", "b", "c"])
+        assert len(worker_pids(session)) == 1
+    assert [report.text for report in reports] == ["about a", "about b", "about c"]
+
+
+async def test_no_worker_process_is_left_when_the_session_closes(tmp_path: Path) -> None:
+    model = ScriptedModel(lambda _: "done")
+    async with open_session(tmp_path, model) as session:
+        await session.task("a")
+        (pid,) = worker_pids(session)
+    with pytest.raises(ProcessLookupError):
+        os.kill(pid, 0)
+
+
+async def test_objects_of_the_caller_that_cannot_cross_are_refused(tmp_path: Path) -> None:
+    @tool
+    def shout(text: str) -> str:
+        """Return the text in upper case."""
+        return text.upper()
+
+    with pytest.raises(UsageError, match="worker processes cannot use"):
+        async with open_session(tmp_path, ScriptedModel([]), tools=[shout]):
+            pass
+
+
+@pytest.mark.parametrize("worker", ["cluster", "process:x", "local:2"])
+async def test_an_unknown_worker_is_refused(tmp_path: Path, worker: str) -> None:
+    with pytest.raises(UsageError, match="unknown worker"):
+        async with open_session(tmp_path, ScriptedModel([]), worker=worker):
+            pass
