@@ -150,6 +150,11 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     help="Maximum number of child runs at the same time; more wait.",
 )
 @click.option(
+    "--worker",
+    metavar="KIND",
+    help='Where children run: "local", "process" (one process per core) or "process:N".',
+)
+@click.option(
     "--sandbox",
     type=click.Choice(["auto", "full", "file", "off", "experimental-seatbelt"]),
     help='Sandbox for shell commands ("off" disables it).',
