@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mudroom import AnyEvent, Budget, Reason, Report, Session, UsageError, tool
+from mudroom import AnyEvent, Budget, Reason, Report, Session, TextBlock, UsageError, tool
 from mudroom._core.events import RunFinished, RunStarted, ToolCallFinished, ToolCallStarted
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.workers.process.worker import ProcessWorker
@@ -130,6 +130,50 @@ async def test_a_killed_worker_process_costs_no_step_and_repeats_no_effect(tmp_p
     assert report.text.split() == ["0", "1", "2"]
     turns = [request.turn for request in model.requests if request.prompt != "PARENT"]
     assert turns in ([0, 1, 2, 3], [0, 1, 2, 2, 3])
+
+
+def count_messages(request: Request) -> Answer:
+    """Run three commands, then say how often the message was read."""
+    if request.turn < 3:
+        return call("bash", command=f"echo {request.turn}")
+    texts = [
+        block.text
+        for message in request.messages
+        for block in message.content
+        if isinstance(block, TextBlock)
+    ]
+    return f"read {sum('look at b.txt' in text for text in texts)} time"
+
+
+async def test_a_message_reaches_a_run_in_a_worker_process_once(tmp_path: Path) -> None:
+    model = parent_and_child(count_messages)
+    async with open_session(tmp_path, model) as session:
+        has_sent = False
+
+        def send(event: AnyEvent) -> None:
+            nonlocal has_sent
+            if isinstance(event, ToolCallFinished) and event.run == "1.1.1" and not has_sent:
+                has_sent = session.send("1.1.1", "look at b.txt")
+
+        session.watch(send)
+        report = await session.run("PARENT")
+    assert has_sent and report.text == "read 1 time"
+
+
+async def test_a_message_survives_the_death_of_its_worker_process(tmp_path: Path) -> None:
+    model = parent_and_child(count_messages)
+    async with open_session(tmp_path, model) as session:
+        has_sent = False
+
+        def send_and_kill(event: AnyEvent) -> None:
+            nonlocal has_sent
+            if isinstance(event, ToolCallFinished) and event.run == "1.1.1" and not has_sent:
+                has_sent = session.send("1.1.1", "look at b.txt")
+                os.kill(worker_pids(session)[0], signal.SIGKILL)
+
+        session.watch(send_and_kill)
+        report = await session.run("PARENT")
+    assert has_sent and report.text == "read 1 time"
 
 
 async def test_a_run_whose_processes_keep_dying_is_lost(tmp_path: Path) -> None:
