@@ -184,6 +184,12 @@ def find_home(environ: Mapping[str, str]) -> str:
     return _user_folder(environ, "XDG_STATE_HOME", ".local/state", "user_state_dir")
 
 
+def load_home(environ: Mapping[str, str]) -> str:
+    """Return the setting `home`. Raises UsageError for a wrong user file."""
+    settings = _read_file(find_user_file(environ), SETTING_NAMES)
+    return next((value for name, value, _ in settings if name == "home"), find_home(environ))
+
+
 def find_user_file(environ: Mapping[str, str]) -> Path:
     """Return the path of the user's settings file."""
     folder = _user_folder(environ, "XDG_CONFIG_HOME", ".config", "user_config_dir")

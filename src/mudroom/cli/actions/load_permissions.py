@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..._core.agents import Mode
 from ...config import Settings
@@ -14,10 +14,15 @@ from ...permissions.rules import Permissions, Rule, Verdict, parse_rules, split_
 MODES = [mode.value for mode in Mode]
 
 
-def load_permissions(
-    settings: Settings, cwd: str, *, attended: bool = False
-) -> tuple[Permissions, tuple[str, ...]]:
-    """Return the permissions of files and flags, and notices for the user.
+class LoadedPermissions(NamedTuple):
+    """Permissions of files and flags, and notices for the user about them."""
+
+    permissions: Permissions
+    notices: tuple[str, ...]
+
+
+def load_permissions(settings: Settings, cwd: str, *, attended: bool = False) -> LoadedPermissions:
+    """Return the permissions of files and flags.
 
     Arguments:
         attended: a user can be asked.
@@ -42,7 +47,7 @@ def load_permissions(
         attended=attended,
         only_listed=bool(allowed),
     )
-    return permissions, from_files.notes
+    return LoadedPermissions(permissions, from_files.notes)
 
 
 def is_trusted(settings: Settings, cwd: str) -> bool:

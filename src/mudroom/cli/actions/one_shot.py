@@ -34,13 +34,18 @@ async def run_one_shot(
         from .parse_json_flags import load_json_schema
 
         schema = load_json_schema(settings.json_schema)
-    async with create_session(settings, cwd, **start.session_arguments) as session:
+    loaded = load_permissions(settings, cwd)
+    async with create_session(settings, cwd, loaded, start) as session:
         name_session(session, settings.home, start)
         if notice := delete_expired_sessions(settings):
             print_notice(notice)
-        mode = load_permissions(settings, session.cwd)[0].mode
         reporter = RunReporter(
-            session, settings, mode=mode, verbose=verbose, quiet=quiet, as_json=schema is not None
+            session,
+            settings,
+            mode=loaded.permissions.mode,
+            verbose=verbose,
+            quiet=quiet,
+            as_json=schema is not None,
         )
         reporter.add_past_events(unfinished_events(session, settings.home))
         if session.unfinished_runs and not quiet:

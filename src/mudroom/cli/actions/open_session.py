@@ -1,4 +1,4 @@
-"""Open a session from settings."""
+"""Creation of a session from settings: the only place where settings become session options."""
 
 from __future__ import annotations
 
@@ -9,15 +9,37 @@ from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ...config import Settings
 from ...session import Session
-from .load_permissions import is_trusted, load_permissions
+from .load_permissions import LoadedPermissions, is_trusted
+from .session_start import NEW_SESSION, SessionStart
 
 
-def create_session(settings: Settings, cwd: str, **arguments: Any) -> Session:
-    """Create a session from settings, without opening it.
+def create_session(
+    settings: Settings,
+    cwd: str,
+    loaded: LoadedPermissions,
+    start: SessionStart = NEW_SESSION,
+    **replacements: Any,
+) -> Session:
+    """Create a session without opening it. Arguments as for `session_options`."""
+    session = Session(**session_options(settings, cwd, loaded, start, **replacements))
+    session.notices.extend(loaded.notices)
+    return session
+
+
+def session_options(
+    settings: Settings,
+    cwd: str,
+    loaded: LoadedPermissions,
+    start: SessionStart = NEW_SESSION,
+    **replacements: Any,
+) -> dict[str, Any]:
+    """Return the fields of SessionOptions for these settings.
+
+    A setting that has the name of a session option is passed on; only the others are listed here.
 
     Arguments:
-        cwd: its folder.
-        arguments: session options that replace those of the settings.
+        cwd: folder of the session. loaded: its permissions. start: the session to continue.
+        replacements: options that replace those of the settings.
 
     Raises UsageError for agents that cannot be used.
     """
@@ -26,10 +48,10 @@ def create_session(settings: Settings, cwd: str, **arguments: Any) -> Session:
         from .parse_json_flags import parse_inline_agents
 
         agents = parse_inline_agents(settings.agents)
-    permissions, notices = load_permissions(settings, cwd, attended="approver" in arguments)
     options: dict[str, Any] = {
         **settings.to_options(),
-        "permissions": permissions,
+        **start.session_arguments,
+        "permissions": loaded.permissions,
         "trusted": is_trusted(settings, cwd),
         "agents": agents,
         "agent_files": True,
@@ -38,9 +60,7 @@ def create_session(settings: Settings, cwd: str, **arguments: Any) -> Session:
         "prices": settings.output_format != "text",
         "environ": os.environ,
     }
-    session = Session(**options | arguments)
-    session.notices.extend(notices)
-    return session
+    return options | replacements
 
 
 def _to_budget(settings: Settings) -> Budget:

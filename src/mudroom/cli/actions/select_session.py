@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ..._core.events import SessionOpened, StoredEvent
-from ...config import Settings
+from ...config import Settings, load_home
 from ...errors import JournalError, UsageError
 from ...journals.sqlite import session_names
 from ...journals.sqlite.reader import open_reader, read_header
@@ -20,7 +20,7 @@ from ...journals.sqlite.store import SessionInfo, delete_old_sessions, list_sess
 from ...projections.safe_text import sanitize_line
 from ...session import Session
 from ..output.text import count_noun, truncate
-from .load_settings import load_settings
+from .load_settings import load_settings, require_folder
 from .session_start import NEW_SESSION, SessionStart
 
 MAX_OFFERED = 20
@@ -36,13 +36,12 @@ def prepare_start(
         cwd: folder of the command line; a resumed session has its own.
         selection: flags that select a session, as for `select_session`. flags: other flags.
     """
-    settings = load_settings(cwd, **flags)
-    if all(value in (None, False) for value in selection.values()):
-        return settings, cwd, NEW_SESSION
-    start = select_session(settings.home, cwd, **selection)
-    if start.folder:
-        return load_settings(start.folder, **flags), start.folder, start
-    return settings, cwd, start
+    start = NEW_SESSION
+    if any(value not in (None, False) for value in selection.values()):
+        require_folder(cwd)
+        start = select_session(load_home(os.environ), cwd, **selection)
+        cwd = start.folder or cwd
+    return load_settings(cwd, **flags), cwd, start
 
 
 def select_session(

@@ -44,11 +44,12 @@ async def run_sessions(
     previous = ""
     while step.exit_code is None:
         model: dict[str, Any] = {"model": step.model} if step.model else {}
+        loaded = load_permissions(settings, cwd, attended=True)
         session = create_session(
-            settings, cwd, prices=True, approver=approver, **start.session_arguments, **model
+            settings, cwd, loaded, start, prices=True, approver=approver, **model
         )
         conversation = Conversation(session, ui, settings, COMMANDS)
-        conversation.status.mode = load_permissions(settings, cwd)[0].mode
+        conversation.status.mode = loaded.permissions.mode
         async with session, conversation.resources:
             name_session(session, settings.home, start)
             if start.resume:

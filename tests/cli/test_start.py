@@ -1,0 +1,79 @@
+"""The start of a session: flags become settings, settings become session options, each once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mudroom import config
+from mudroom.cli.actions.load_permissions import LoadedPermissions
+from mudroom.cli.actions.open_session import session_options
+from mudroom.cli.commands.root import root_command
+from mudroom.cli.main import run
+from mudroom.config import Settings
+from mudroom.options import SessionOptions, SharedOptions
+from mudroom.permissions import settings as permission_files
+from mudroom.permissions.rules import Permissions
+
+NO_SETTINGS = {
+    *("words", "print_prompt", "cwd", "verbose", "quiet", "version", "h", "help_all"),
+    *("resume", "continue_last", "fork", "session_id", "name"),
+}
+"""Flags that concern the command line alone, or select a session."""
+OTHER_NAMES = {
+    "skip_permissions": "permission_mode",
+    "no_color": "color",
+    "screen_reader": "screen",
+}
+"""Flags that set a setting of another name."""
+
+
+def count_calls(monkeypatch: pytest.MonkeyPatch, counts: Counter[str]) -> None:
+    def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            counts[name] += 1
+            return function(*args, **kwargs)
+
+        return wrapper
+
+    for name, module in (("settings", config), ("permissions", permission_files)):
+        monkeypatch.setattr(module, "load_settings", counted(name, module.load_settings))
+
+
+@pytest.mark.parametrize("flags", [[], ["--continue"], ["--resume", "last", "--fork-session"]])
+def test_settings_and_permissions_are_loaded_once_per_start(
+    flags: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("sys.stdin", None)
+    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "etc"))
+    project = tmp_path / "project"
+    project.mkdir()
+    arguments = ["-C", str(project), "-m", "offline", "-p", "hello"]
+    run(arguments)
+    counts = Counter[str]()
+    count_calls(monkeypatch, counts)
+    run([*arguments, *flags])
+    assert counts == {"settings": 1, "permissions": 1}, capsys.readouterr().err
+
+
+def test_every_flag_is_a_setting_of_its_name() -> None:
+    flags = {parameter.name or "" for parameter in root_command.params} - NO_SETTINGS
+    settings = {OTHER_NAMES.get(flag, flag) for flag in flags}
+    assert settings <= set(Settings.__struct_fields__)
+
+
+def test_settings_reach_the_session_options_by_name() -> None:
+    values: dict[str, Any] = {"child_turns": 3, "max_children": 2, "allow_net": True}
+    settings = Settings(model="offline", child_model="inherit", home="/h", **values)
+    loaded = LoadedPermissions(Permissions(), ())
+    options = SessionOptions(**session_options(settings, ".", loaded))
+    for name in ("model", "sandbox", *SharedOptions.__struct_fields__):
+        assert getattr(options, name) == getattr(settings, name)
