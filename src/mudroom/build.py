@@ -129,6 +129,7 @@ def build(
         child_budget=Budget(turns=options.child_turns),
         compute_price=pricing.calculate_cost if uses_prices else None,
         past_events=past_events,
+        hooks=options.hooks,
         watchers=watchers,
     )
     notices.extend(getattr(services.journal, "notices", ()))

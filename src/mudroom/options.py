@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ._core.agents import Agent
 from ._core.budgets import Budget
-from ._core.ports import Approver, Journal, Model, Sandbox, Workspace
+from ._core.ports import Approver, Hooks, Journal, Model, Sandbox, Workspace
 from ._core.tools import Tool
 from .permissions.rules import Permissions
 
@@ -54,6 +54,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             folder and of the user's HOME in `environ`.
         journal: "sqlite" (a file below `home`), "memory", or a Journal object.
         approver: decides on tool calls that need confirmation; default: all are refused.
+        hooks: functions that the engine calls before and after tools, children and runs.
         sandbox: where commands run. "full" or "file" isolation, "auto" (the best that works here;
             if none works, each command needs confirmation), "off", or a Sandbox object.
         workspace: the files that file tools see, in place of the folder `cwd`.
@@ -77,6 +78,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     agent_files: bool = False
     journal: str | Journal = "sqlite"
     approver: Approver | None = None
+    hooks: Hooks | None = None
     sandbox: str | Sandbox = "auto"
     workspace: Workspace | None = None
     permissions: Permissions = Permissions()

@@ -6,7 +6,7 @@
 
 from __future__ import annotations
 
-from ._core.agents import Brief
+from ._core.agents import Brief, InboxMessage
 from ._core.budgets import Grant
 from ._core.messages import StopReason
 from ._core.ports import (
@@ -16,6 +16,7 @@ from ._core.ports import (
     Clock,
     CommandResult,
     FileInfo,
+    Hooks,
     Journal,
     Model,
     ModelConversation,
@@ -28,6 +29,8 @@ from ._core.ports import (
     StreamChunk,
     Toolbox,
     ToolContext,
+    ToolHookDecision,
+    ToolSource,
     Worker,
     Workspace,
 )
@@ -41,6 +44,8 @@ __all__ = [
     "CommandResult",
     "FileInfo",
     "Grant",
+    "Hooks",
+    "InboxMessage",
     "Journal",
     "Model",
     "ModelConversation",
@@ -53,6 +58,8 @@ __all__ = [
     "StopReason",
     "StreamChunk",
     "ToolContext",
+    "ToolHookDecision",
+    "ToolSource",
     "Toolbox",
     "Worker",
     "Workspace",

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ._core.agents import Brief
+from ._core.agents import Brief, InboxMessage
 from ._core.budgets import Budget
 from ._core.events import RunStarted, StoredEvent, ToolCallStarted
 from ._core.tools import Tool
+from ._engine.recorded_hooks import RecordedHooks
 from ._engine.replay_check import (
     RecordedEvents,
     RecordedOutcomes,
@@ -67,6 +68,7 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
             environment_text="",
             child_model=_find_child_model(children),
             child_budget=_find_child_budget(children, events),
+            hooks=RecordedHooks(events, lambda run_id, message: _send(worker, run_id, message)),
         )
         worker = LocalWorker(services, UNLIMITED)
         model = ReplayModel(
@@ -80,6 +82,11 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
         message = f"{len(missing)} recorded events did not come again, the first: {missing[0]!r}"
         raise ReplayDiverged(message[:MAX_ERROR_LENGTH])
     return list(journal.read())
+
+
+def _send(worker: LocalWorker, run_id: str, message: InboxMessage) -> None:
+    if handle := worker.find(run_id):
+        handle.send(message)
 
 
 def _cancel(worker: LocalWorker, run_id: str) -> None:

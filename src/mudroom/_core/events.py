@@ -3,7 +3,7 @@
 SessionOpened
   RunStarted                      the brief: the whole input of the run
     MessageSent                   a message to the run; stored before it is delivered
-    NoteInjected                  text of the engine for the model
+    NoteInjected                  text of the engine or a hook for the model
     MessageDelivered              text of a message, added to the next request
     TurnStarted                   a model call begins
       Delta …                     streamed text; shown, never stored
@@ -75,7 +75,7 @@ class NoteInjected(Event, frozen=True, tag="note_injected"):
     """Text for the model beside its prompt and tool results.
 
     Arguments:
-        origin: "engine", "user", or the run id of a sender.
+        origin: "engine", "hook", "user", or the run id of a sender.
     """
 
     text: str

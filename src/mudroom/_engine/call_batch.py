@@ -33,9 +33,14 @@ class CallBatch:
     """
 
     def __init__(self, calls: Sequence[ToolCallBlock] = ()) -> None:
-        self.calls = calls
+        self.calls: Sequence[ToolCallBlock] = calls
         self.started: dict[str, FileWriteIntended | None] = {}
         self._outcomes: dict[str, CallOutcome] = {}
+
+    def restore_start(self, call: ToolCallBlock) -> None:
+        """Mark a call as started, with the arguments that it was started with."""
+        self.started.setdefault(call.id)
+        self.calls = [call if call.id == other.id else other for other in self.calls]
 
     def add(self, outcome: CallOutcome) -> None:
         """Keep the outcome of a call."""

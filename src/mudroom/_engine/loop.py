@@ -68,7 +68,17 @@ async def start_or_resume(run: RunContext) -> Resumption:
         return resumption
     brief = replace(run.brief, history=()) if run.brief.continues else run.brief
     await run.recorder.record(run.recorder.event(RunStarted, brief=brief))
+    await _call_start_hook(run)
     return Resumption()
+
+
+async def _call_start_hook(run: RunContext) -> None:
+    hooks = run.services.hooks
+    if hooks is None or run.brief.parent:
+        return
+    hook = hooks.before_compaction if run.brief.compacts else hooks.on_prompt
+    if note := await hook(run.brief):
+        run.add_note(note, origin="hook")
 
 
 async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending:
@@ -86,8 +96,20 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
         answer = pending or await call_model(run)
         pending = None
         outcomes = await run_tool_calls(run, answer.tool_calls)
-        if ending := judge(run, answer, outcomes):
+        ending = judge(run, answer, outcomes)
+        if ending and not await _continues_by_hook(run, ending):
             return ending
+
+
+async def _continues_by_hook(run: RunContext, ending: Ending) -> bool:
+    """Return whether a run at its goal takes another turn: for the note of a hook, or a message."""
+    hooks = run.services.hooks
+    if hooks is None or ending.reason is not Reason.GOAL:
+        return False
+    note = await hooks.before_finish(run.brief, run.conversation.answer_text)
+    if note:
+        run.add_note(note, origin="hook")
+    return bool(note) or run.inbox.has_unread
 
 
 def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]) -> Ending | None:

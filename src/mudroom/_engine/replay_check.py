@@ -38,8 +38,8 @@ class ReplayDiverged(MudroomError):
     """An event of the replay differs from the recorded one."""
 
 
-_NOT_REPLAYED = (FileWriteIntended, MessageSent, RunResumed, ModelCallRetried)
-"""Events that only the outside world causes; a replay does not have them."""
+_NOT_COMPARED = (FileWriteIntended, MessageSent, RunResumed, ModelCallRetried)
+"""Events of the outside world; in a replay they are missing or come at another time."""
 
 
 class RecordedEvents:
@@ -58,12 +58,14 @@ class RecordedEvents:
             expected = self._expected.setdefault(_order_key(event), [])
             if isinstance(event, RunResumed) and expected and isinstance(expected[-1], TurnStarted):
                 expected.pop()  # the earlier process received no answer
-            if not isinstance(event, _NOT_REPLAYED):
+            if not isinstance(event, _NOT_COMPARED):
                 expected.append(event)
 
     async def append(self, *events: StoredEvent) -> None:
         """Compare events with the recorded ones. Raises ReplayDiverged at the first difference."""
         for event in events:
+            if isinstance(event, _NOT_COMPARED):
+                continue
             where = f"run {event.run}, turn {event.turn}"
             expected = self._expected.get(_order_key(event))
             if not expected:

@@ -86,7 +86,7 @@ class _Restorer:
         run = self._run
         if isinstance(event, ToolCallStarted):
             self.calls[event.call.id] = event.call
-            run.batch.started.setdefault(event.call.id)
+            run.batch.restore_start(event.call)
         elif isinstance(event, FileWriteIntended):
             run.batch.started[event.call_id] = event
         elif isinstance(event, ToolCallFinished):

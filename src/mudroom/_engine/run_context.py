@@ -82,10 +82,10 @@ class RunContext:
         """Number of the current turn, from 1; 0 before the first."""
         return self.recorder.turn
 
-    def add_note(self, text: str) -> None:
-        """Add a note of the engine to the next message to the model."""
+    def add_note(self, text: str, origin: str = "engine") -> None:
+        """Add a note of the engine or of a hook to the next message to the model."""
         self.conversation.queue_text(text)
-        note = self.recorder.event(NoteInjected, text=text)
+        note = self.recorder.event(NoteInjected, text=text, origin=origin)
         self.recorder.record_later(note, show=True)
 
     async def deliver_messages(self) -> None:

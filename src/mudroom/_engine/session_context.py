@@ -13,6 +13,7 @@ from .._core.messages import Usage
 from .._core.ports import (
     Approver,
     Clock,
+    Hooks,
     Journal,
     Model,
     Policy,
@@ -42,6 +43,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         past_events: events of runs that an earlier process left unfinished, by run id.
         watchers: called with each event in order, once it is stored or nothing depends on it, and
             with deltas. They must not raise or wait.
+        hooks: functions of the user; None means that there are none.
         meters: meters of the running runs.
     """
 
@@ -65,4 +67,5 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     mark_report: Callable[[str], str] = str
     past_events: Mapping[str, Sequence[StoredEvent]] = {}
     watchers: list[Callable[[AnyEvent], None]] = []
+    hooks: Hooks | None = None
     meters: Meters = field(default_factory=Meters)

@@ -103,7 +103,12 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         return ToolResult(text, error=True)
     try:
         brief = _make_brief(context, agent, arguments, model, grant)
+        hooks = run.services.hooks
+        if hooks and (refusal := await hooks.on_child_start(run.brief, brief)):
+            return ToolResult(f"No child was started: {refusal}", error=True)
         report = await run.worker.start(brief, grant).report()
+        if hooks:
+            await hooks.on_child_end(run.brief, brief, report)
     finally:
         meter = run.services.meters.close(grant)
     text, spill = format_report(context, report)

@@ -10,7 +10,7 @@ from msgspec import Struct, structs
 
 from .._core.events import PermissionDecided, ToolCallFinished, ToolCallStarted
 from .._core.messages import ToolCallBlock
-from .._core.ports import ApprovalDecision, ApprovalRequest, PermissionVerdict
+from .._core.ports import ApprovalDecision, ApprovalRequest, Hooks, PermissionVerdict
 from .._core.tools import Effect, Tool, ToolResult, canonical_tool_name
 from ..errors import MudroomError, suggest_names
 from .call_batch import CallOutcome
@@ -174,6 +174,8 @@ async def _run_in_order(run: RunContext, position: int, prepared: PreparedCall, 
 
 async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> None:
     """Run one call: intent, act, result, each stored before the next (S1)."""
+    if run.services.hooks and not prepared.refusal and prepared.call.id not in run.batch.started:
+        prepared = await _call_before_hook(run, run.services.hooks, prepared)
     refusal = prepared.refusal or await _check_permission(run, prepared)
     context = CallContext(run, prepared.call, position)
     started_at = run.services.clock.monotonic()
@@ -184,6 +186,9 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
         result = resolve_interrupted(run, prepared.call, prepared.tool)
     if result is None:
         result = await _act(context, prepared)
+        if run.services.hooks:
+            changed = await run.services.hooks.after_tool(run.brief, prepared.call, result)
+            result = changed or result
         result = cap_result(context, redact_result(run, result))
     seconds = round(run.services.clock.monotonic() - started_at, 3)
     outcome = CallOutcome(prepared.call.id, prepared.name, result, refusal is not None)
@@ -209,6 +214,21 @@ async def _record_outcome(
         await run.recorder.record(finished)
 
 
+async def _call_before_hook(run: RunContext, hooks: Hooks, prepared: PreparedCall) -> PreparedCall:
+    """Return the call as a hook changed or refused it. Store a refusal."""
+    decision = await hooks.before_tool(run.brief, prepared.call)
+    if decision is None:
+        return prepared
+    if decision.denial:
+        verdict = PermissionVerdict("deny", decision.denial, rule="hook")
+        await _record_decision(run, prepared, verdict, ApprovalDecision(False))
+        text = _explain_denial(prepared.name, verdict, ApprovalDecision(False))
+        return _refuse(prepared.call, prepared.tool, text)
+    if decision.arguments is None:
+        return prepared
+    return prepare_call(run, structs.replace(prepared.call, arguments=decision.arguments))
+
+
 async def _check_permission(run: RunContext, prepared: PreparedCall) -> ToolResult | None:
     """Return an error result if a rule, the mode or the approver denies the call.
 
@@ -224,6 +244,18 @@ async def _check_permission(run: RunContext, prepared: PreparedCall) -> ToolResu
     decision = ApprovalDecision(False)
     if verdict.verdict == "ask":
         decision = await _ask_approver(run, prepared, verdict)
+    await _record_decision(run, prepared, verdict, decision)
+    if decision.allowed:
+        return None
+    return ToolResult(_explain_denial(prepared.name, verdict, decision), error=True)
+
+
+async def _record_decision(
+    run: RunContext,
+    prepared: PreparedCall,
+    verdict: PermissionVerdict,
+    decision: ApprovalDecision,
+) -> None:
     event = run.recorder.event(
         PermissionDecided,
         call_id=prepared.call.id,
@@ -236,9 +268,6 @@ async def _check_permission(run: RunContext, prepared: PreparedCall) -> ToolResu
         part=verdict.part,
     )
     await run.recorder.record(event)
-    if decision.allowed:
-        return None
-    return ToolResult(_explain_denial(prepared.name, verdict, decision), error=True)
 
 
 def _explain_denial(name: str, verdict: PermissionVerdict, decision: ApprovalDecision) -> str:

@@ -66,6 +66,8 @@ class LocalRunHandle:
                 is_cancelled = True
                 self.cancel()
         if is_cancelled:
+            if not self._task.cancelled():
+                self._task.exception()  # asyncio complains about an exception that is never read
             raise asyncio.CancelledError
         if self._task.cancelled():  # before the run began
             outputs: dict[str, Any] = {}

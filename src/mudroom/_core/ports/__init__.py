@@ -6,9 +6,10 @@ Each port has one folder of adapters; `mudroom.testing` has a public fake of eac
 from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVerdict, Policy
 from .clock import Clock
 from .environment import CommandResult, FileInfo, LocalFiles, Sandbox, Workspace
+from .hooks import Hooks, ToolHookDecision
 from .journal import Journal
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
-from .tools import Toolbox, ToolContext
+from .tools import Toolbox, ToolContext, ToolSource
 from .worker import RunHandle, Worker
 
 __all__ = [
@@ -18,6 +19,7 @@ __all__ = [
     "Clock",
     "CommandResult",
     "FileInfo",
+    "Hooks",
     "Journal",
     "LocalFiles",
     "Model",
@@ -30,6 +32,8 @@ __all__ = [
     "Sandbox",
     "StreamChunk",
     "ToolContext",
+    "ToolHookDecision",
+    "ToolSource",
     "Toolbox",
     "Worker",
     "Workspace",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..tools import Tool
@@ -50,6 +50,26 @@ class ToolContext(Protocol):
 
         The file is outside the workspace; the `read` tool can read it.
         """
+        ...
+
+
+class ToolSource(Protocol):
+    """A source of tools that can come and go, such as a server in another process."""
+
+    async def open(self) -> None:
+        """Connect to the source."""
+        ...
+
+    async def list(self) -> Sequence[Tool]:
+        """Return the tools that the source has now."""
+        ...
+
+    async def changed(self) -> None:
+        """Wait until the list of tools has changed."""
+        ...
+
+    async def close(self) -> None:
+        """Disconnect from the source."""
         ...
 
 

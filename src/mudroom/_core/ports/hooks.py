@@ -1,0 +1,68 @@
+"""Hooks port: functions of the user that the engine calls at fixed points of a run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import Struct
+
+from ..agents import Brief, Report
+from ..messages import ToolCallBlock
+from ..tools import ToolResult
+
+
+class ToolHookDecision(Struct, frozen=True):
+    """Decision of a hook about a tool call that has not run yet.
+
+    Arguments:
+        denial: reason for the model why the call is refused; "" allows it.
+        arguments: arguments to use instead of the model's; None keeps them.
+    """
+
+    denial: str = ""
+    arguments: dict[str, Any] | None = None
+
+
+class Hooks:
+    """Functions that the engine awaits. A subclass overrides those that it needs.
+
+    A hook can narrow what a run may do; the permission policy judges a call in any case. An exception
+    of a hook ends the run with ERROR.
+
+    Example:
+        class NoPush(Hooks):
+            async def before_tool(self, brief, call):
+                if "git push" in str(call.arguments):
+                    return ToolHookDecision(denial="Pushing is done by a human.")
+
+        Session(hooks=NoPush())
+    """
+
+    async def on_prompt(self, brief: Brief) -> str:
+        """Return text to add to the prompt of a run without a parent, or ""."""
+        return ""
+
+    async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
+        """Decide on a call with valid arguments, before the policy; None leaves it as it is."""
+        return None
+
+    async def after_tool(
+        self, brief: Brief, call: ToolCallBlock, result: ToolResult
+    ) -> ToolResult | None:
+        """Return a result to use instead of the tool's; None keeps it."""
+        return None
+
+    async def on_child_start(self, parent: Brief, child: Brief) -> str:
+        """Return a reason to refuse the child, or "" to let it start."""
+        return ""
+
+    async def on_child_end(self, parent: Brief, child: Brief, report: Report) -> None:
+        """Receive the report of a child."""
+
+    async def before_finish(self, brief: Brief, text: str) -> str:
+        """Return a note with which the run continues, or "" to let it end. `text`: final answer."""
+        return ""
+
+    async def before_compaction(self, brief: Brief) -> str:
+        """Return text to add to the prompt of a run that summarises the conversation, or ""."""
+        return ""
