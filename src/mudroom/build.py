@@ -18,7 +18,7 @@ from . import agent_files, config, pricing
 from ._core.agents import Agent
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
-from ._core.ports import Journal, Model
+from ._core.ports import Journal, Sandbox
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
 from .adapters import collect_tools, open_journal, open_sandbox, open_workspace
@@ -82,66 +82,7 @@ def build(
 
     Raises UsageError or JournalError.
     """
-    environ = _get_environ(options)
-    folder = _find_folder(options)
-    home = _find_home(options)
-    notices: list[str] = []
-    clock = SystemClock()
-    models = ModelRegistry(environ, clock, home)
-    catalog = load_catalog(_agent_sources(options, folder, environ), notices)
-    model = _choose_root_model(options.model, catalog.root_agent, models, environ, notices)
-    child_model = "" if options.child_model == "inherit" else options.child_model
-    if child_model:
-        models(child_model)
-    if options.budget.usd is not None:
-        pricing.require_price(model)
-    uses_prices = options.prices or options.budget.usd is not None
-    spill_folder = os.path.join(home, "spills", options.id)
-    skill_folders = [skill.folder for skill in catalog.skills.values()]
-    sandbox = options.sandbox
-    if isinstance(sandbox, str):
-        can_ask = options.approver is not None
-        sandbox = open_sandbox(sandbox, folder, home, notices, options.allow_net, can_ask)
-    policy = RulePolicy(
-        options.permissions,
-        workspace=folder,
-        user_home=environ.get("HOME", "/"),
-        tier=lambda: sandbox.tier,
-    )
-    tools = collect_tools(options.tools, catalog.agents, catalog.skills, ask=sandbox.tier == "ask")
-    services = SessionServices(
-        session=options.id,
-        get_model=models,
-        journal=open_journal(options, home),
-        workspace=options.workspace or open_workspace(folder, spill_folder, *skill_folders),
-        sandbox=sandbox,
-        clock=clock,
-        approver=options.approver or DenyAllApprover(),
-        policy=policy,
-        redact=Redactor({**os.environ, **environ}),
-        mark_report=mark_injection,
-        toolbox={name: tool for name, tool in tools.items() if not policy.is_never_allowed(name)},
-        agents=catalog.agents,
-        spill_folder=spill_folder,
-        environment_text=_describe_environment(folder),
-        context_texts=catalog.context_texts,
-        child_model=child_model,
-        child_budget=Budget(turns=options.child_turns),
-        compute_price=pricing.calculate_cost if uses_prices else None,
-        past_events=past_events,
-        hooks=options.hooks,
-        watchers=watchers,
-    )
-    notices.extend(getattr(services.journal, "notices", ()))
-    return SessionResources(
-        services=services,
-        worker=_choose_worker(options, services, catalog, home),
-        models=models,
-        root_agent=catalog.root_agent,
-        model=model,
-        context_files=catalog.context_files,
-        notices=tuple(notices),
-    )
+    return _Builder(options).build(watchers, past_events)
 
 
 def use_recorded_options(options: SessionOptions) -> SessionOptions:
@@ -225,52 +166,145 @@ def _read_recorded(options: SessionOptions) -> list[StoredEvent]:
     return list(open_reader(find_by_id(_find_home(options), options.resume)).read())
 
 
-def _agent_sources(
-    options: SessionOptions, folder: str, environ: Mapping[str, str]
-) -> AgentSources:
-    return AgentSources(
-        root_agent=options.agent,
-        agents=options.agents,
-        tool_names=[tool.name for tool in options.tools],
-        use_files=options.agent_files,
-        trusted=options.trusted,
-        project_folder=folder,
-        user_home=environ.get("HOME", ""),
-        explain_unavailable=lambda model: _explain_unavailable(model, environ),
-    )
+class _Builder:
+    """The choices for one session, made from its options."""
 
+    def __init__(self, options: SessionOptions) -> None:
+        self._options = options
+        self._environ = _get_environ(options)
+        self._folder = _find_folder(options)
+        self._home = _find_home(options)
+        self._clock = SystemClock()
+        self._models = ModelRegistry(self._environ, self._clock, self._home)
+        self._notices: list[str] = []
 
-def _explain_unavailable(model: str, environ: Mapping[str, str]) -> str:
-    """Return why this model cannot be used here; "" if it can."""
-    try:
-        provider = providers.PROVIDERS[providers.parse_model_name(model)[0]]
-    except UsageError as error:
-        return error.message
-    return "" if is_usable(provider, environ) else "no key for it"
+    def build(
+        self,
+        watchers: list[Callable[[AnyEvent], None]],
+        past_events: dict[str, list[StoredEvent]],
+    ) -> SessionResources:
+        catalog = load_catalog(self._agent_sources(), self._notices)
+        model = self._choose_root_model(catalog.root_agent)
+        if self._options.budget.usd is not None:
+            pricing.require_price(model)
+        services = self._build_services(catalog, watchers, past_events)
+        self._notices.extend(getattr(services.journal, "notices", ()))
+        return SessionResources(
+            services=services,
+            worker=_choose_worker(self._options, services, catalog, self._home),
+            models=self._models,
+            root_agent=catalog.root_agent,
+            model=model,
+            context_files=catalog.context_files,
+            notices=tuple(self._notices),
+        )
 
+    def _build_services(
+        self,
+        catalog: AgentCatalog,
+        watchers: list[Callable[[AnyEvent], None]],
+        past_events: dict[str, list[StoredEvent]],
+    ) -> SessionServices:
+        options = self._options
+        child_model = self._check_child_model()
+        uses_prices = options.prices or options.budget.usd is not None
+        sandbox = self._choose_sandbox()
+        policy = RulePolicy(
+            options.permissions,
+            workspace=self._folder,
+            user_home=self._environ.get("HOME", "/"),
+            tier=lambda: sandbox.tier,
+        )
+        tools = collect_tools(
+            options.tools, catalog.agents, catalog.skills, ask=sandbox.tier == "ask"
+        )
+        spill_folder = os.path.join(self._home, "spills", options.id)
+        skill_folders = [skill.folder for skill in catalog.skills.values()]
+        return SessionServices(
+            session=options.id,
+            get_model=self._models,
+            journal=open_journal(options, self._home),
+            workspace=options.workspace
+            or open_workspace(self._folder, spill_folder, *skill_folders),
+            sandbox=sandbox,
+            clock=self._clock,
+            approver=options.approver or DenyAllApprover(),
+            policy=policy,
+            redact=Redactor({**os.environ, **self._environ}),
+            mark_report=mark_injection,
+            toolbox={
+                name: tool for name, tool in tools.items() if not policy.is_never_allowed(name)
+            },
+            agents=catalog.agents,
+            spill_folder=spill_folder,
+            environment_text=_describe_environment(self._folder),
+            context_texts=catalog.context_texts,
+            child_model=child_model,
+            child_budget=Budget(turns=options.child_turns),
+            compute_price=pricing.calculate_cost if uses_prices else None,
+            past_events=past_events,
+            hooks=options.hooks,
+            watchers=watchers,
+        )
 
-def _choose_root_model(
-    requested: str | Model,
-    agent: Agent,
-    models: ModelRegistry,
-    environ: Mapping[str, str],
-    notices: list[str],
-) -> str:
-    if not isinstance(requested, str):
-        return models.register(requested)
-    if requested != "auto":
-        return models(requested).name
-    if agent.model != "inherit":
-        return models(agent.model).name
-    name = providers.choose_default_model(environ)
-    if name:
-        return models(name).name
-    pace = read_offline_pace(environ)
-    notice = OFFLINE_NOTICE
-    if pace:
-        notice += f" It writes {pace:g} tokens a second, as $MUDROOM_OFFLINE_PACE says."
-    notices.append(notice)
-    return models("offline").name
+    def _agent_sources(self) -> AgentSources:
+        return AgentSources(
+            root_agent=self._options.agent,
+            agents=self._options.agents,
+            tool_names=[tool.name for tool in self._options.tools],
+            use_files=self._options.agent_files,
+            trusted=self._options.trusted,
+            project_folder=self._folder,
+            user_home=self._environ.get("HOME", ""),
+            explain_unavailable=self._explain_unavailable,
+        )
+
+    def _explain_unavailable(self, model: str) -> str:
+        """Return why this model cannot be used here; "" if it can."""
+        try:
+            provider = providers.PROVIDERS[providers.parse_model_name(model)[0]]
+        except UsageError as error:
+            return error.message
+        return "" if is_usable(provider, self._environ) else "no key for it"
+
+    def _choose_root_model(self, agent: Agent) -> str:
+        """Return the model string of the root agent."""
+        requested = self._options.model
+        if not isinstance(requested, str):
+            return self._models.register(requested)
+        if requested == "auto" and agent.model != "inherit":
+            requested = agent.model
+        if requested == "auto":
+            requested = providers.choose_default_model(self._environ) or self._use_offline_model()
+        return self._models(requested).name
+
+    def _use_offline_model(self) -> str:
+        notice = OFFLINE_NOTICE
+        pace = read_offline_pace(self._environ)
+        if pace:
+            notice += f" It writes {pace:g} tokens a second, as $MUDROOM_OFFLINE_PACE says."
+        self._notices.append(notice)
+        return "offline"
+
+    def _check_child_model(self) -> str:
+        """Return the model string of children, "" for that of their parent. Raises UsageError."""
+        if self._options.child_model == "inherit":
+            return ""
+        self._models(self._options.child_model)
+        return self._options.child_model
+
+    def _choose_sandbox(self) -> Sandbox:
+        options = self._options
+        if not isinstance(options.sandbox, str):
+            return options.sandbox
+        return open_sandbox(
+            options.sandbox,
+            self._folder,
+            self._home,
+            self._notices,
+            options.allow_net,
+            options.approver is not None,
+        )
 
 
 def _choose_worker(
