@@ -83,7 +83,7 @@ def parse_denied(
 def parse_permission(value: Any, diagnostics: FileDiagnostics, line: int) -> ToolsField:
     """Parse opencode's `permission`: a map of tools to allow, ask, deny, or to a map of calls.
 
-    Returns what it denies or, when it denies "*", what it allows. Raises ValueError.
+    Returns excluding patterns or, when "*" is denied, the allowed tools. Raises ValueError.
     """
     if value in _VERDICTS:
         value = {"*": value}

@@ -1,4 +1,4 @@
-"""JSON Schemas for models from msgspec structs, and lenient parsing of the arguments models send."""
+"""JSON Schemas for models from msgspec structs, and lenient parsing of arguments."""
 
 from __future__ import annotations
 

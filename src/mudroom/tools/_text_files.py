@@ -46,7 +46,7 @@ _LOCKS = tuple(threading.Lock() for _ in range(64))
 
 
 class FileText(Struct, frozen=True):
-    """The text of a file as a model sees it, and what is needed to write it back unchanged.
+    """The text of a file as a model sees it, and the format to write it back in.
 
     Arguments:
         text: without byte order mark; lines end with "\\n".
@@ -152,5 +152,5 @@ def format_count(number: int, noun: str) -> str:
 
 
 def error_result(text: str) -> ToolResult:
-    """Return an error that tells the model what is wrong and what to do instead."""
+    """Return an error result: the text names the problem and the remedy."""
     return ToolResult(text, error=True)
