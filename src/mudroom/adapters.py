@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from ._core.agents import Agent
 from ._core.ports import Journal, Sandbox, Workspace
-from ._core.tools import Tool
+from ._core.tools import Tool, ToolCategory
 from ._engine.task import task_tool
 from .agent_files import Skill
 from .options import SessionOptions
@@ -27,7 +27,9 @@ def collect_tools(
 
     tools = {**builtin_tools(), "task": task_tool(agents)}
     if ask:
-        tools["bash"] = replace(tools["bash"], needs_confirmation=True)
+        for name, tool in tools.items():
+            if tool.category is ToolCategory.RUN:
+                tools[name] = replace(tool, needs_confirmation=True)
     if any(not skill.is_hidden for skill in skills.values()):
         from .tools.skill import make_skill_tool
 

@@ -10,6 +10,10 @@ from msgspec.structs import replace
 from . import agent_files
 from ._core.agents import Agent, Mode
 from .errors import UnknownName
+from .tools import BUILTIN_TOOLS
+
+KNOWN_TOOLS = (*BUILTIN_TOOLS, "task", "skill")
+"""Names of the tools that every session may have; agent files may name them."""
 
 
 class AgentCatalog(Struct, frozen=True, kw_only=True):
@@ -64,7 +68,7 @@ def load_catalog(sources: AgentSources, notices: list[str]) -> AgentCatalog:
         agents = {agent.name: agent for agent in (*builtin, *sources.agents)}
         return AgentCatalog(root_agent=_find_root_agent(sources.root_agent, agents), agents=agents)
     loaded = agent_files.load_agent_files(
-        sources.project_folder, home=sources.user_home, tools=sources.tool_names
+        sources.project_folder, home=sources.user_home, tools=(*KNOWN_TOOLS, *sources.tool_names)
     )
     context = agent_files.load_context_files(sources.project_folder, home=sources.user_home)
     personal = None if sources.trusted else loaded.personal_names

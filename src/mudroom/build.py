@@ -33,6 +33,7 @@ from .output_filters.redaction import Redactor
 from .permissions.deny_all import DenyAllApprover
 from .permissions.policy import RulePolicy
 from .permissions.rules import Verdict
+from .tools import builtin_tools
 from .workers.local import LocalWorker
 
 if TYPE_CHECKING:
@@ -213,6 +214,7 @@ class _Builder:
             options.permissions,
             workspace=self._folder,
             user_home=self._environ.get("HOME", "/"),
+            tools=builtin_tools(),
             tier=lambda: sandbox.tier,
         )
         tools = collect_tools(

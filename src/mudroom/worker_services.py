@@ -19,6 +19,7 @@ from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.policy import RulePolicy
 from .permissions.rules import Permissions
+from .tools import builtin_tools
 from .workers.process.messages import WorkerConfig
 from .workers.process.remote_services import (
     RemoteApprover,
@@ -89,6 +90,7 @@ def build_worker_services(
         msgspec.json.decode(config.permissions, type=Permissions),
         workspace=config.folder,
         user_home=config.user_home,
+        tools=builtin_tools(),
         tier=lambda: sandbox.tier,
     )
     tools = collect_tools((), config.agents, skills, ask=sandbox.tier == "ask")

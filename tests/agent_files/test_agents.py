@@ -12,6 +12,7 @@ from tests.agent_files.corpus import AGENTS, Sample, head
 from mudroom import Agent, Budget, Output, Session, UsageError
 from mudroom._core.agents import Mode
 from mudroom._core.tool_patterns import select_tools
+from mudroom.agent_catalog import KNOWN_TOOLS
 from mudroom.agent_files import (
     BUILTIN_AGENTS,
     load_agent_file,
@@ -19,7 +20,6 @@ from mudroom.agent_files import (
     load_builtin_agent,
     read_builtin_source,
 )
-from mudroom.agent_files.tools_field import BUILTIN_TOOLS as KNOWN_TOOLS
 from mudroom.errors import UnknownName
 from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.tools import builtin_tools as built_in_tools
@@ -116,14 +116,18 @@ def test_c11_each_tools_keys_mean_what_they_mean_there(
 ) -> None:
     text = sample(path).text
     assert isinstance(text, str)
-    agent, _ = load_agent_file(str(write(path, text)), path.split("/")[0].removeprefix("."))
+    agent, _ = load_agent_file(
+        str(write(path, text)), path.split("/")[0].removeprefix("."), tools=KNOWN_TOOLS
+    )
     assert agent is not None
     assert {name: getattr(agent, name) for name in wanted} == wanted
 
 
 def test_c11_the_built_in_agents_are_files_like_a_users(write: Write) -> None:
     for name in BUILTIN_AGENTS:
-        agent, draft = load_agent_file(str(write(f"{name}.md", read_builtin_source(name))))
+        agent, draft = load_agent_file(
+            str(write(f"{name}.md", read_builtin_source(name))), tools=KNOWN_TOOLS
+        )
         assert agent == load_builtin_agent(name)
         assert draft.diagnostics.items == []
 
@@ -156,7 +160,9 @@ def test_c11_nearest_folder_first_then_kinds_in_order_then_the_person(
     for path in order:
         put(path)
     for at, first in enumerate(order):
-        found = load_agent_files(str(tmp_path / "project" / "sub"), home=str(tmp_path / "home"))
+        found = load_agent_files(
+            str(tmp_path / "project" / "sub"), home=str(tmp_path / "home"), tools=KNOWN_TOOLS
+        )
         assert [agent.description for agent in found.agents] == [first]
         assert found.paths["x"].endswith(first)
         clashes = [finding for finding in found.diagnostics if "takes precedence" in finding.text]
@@ -167,11 +173,11 @@ def test_c11_nearest_folder_first_then_kinds_in_order_then_the_person(
 
 def test_c11_folders_above_the_repository_are_not_looked_into(write: Write, tmp_path: Path) -> None:
     write(".claude/agents/outer.md", head("name: outer", "description: o"))
-    assert load_agent_files(str(tmp_path / "project"), home="").agents == ()
+    assert load_agent_files(str(tmp_path / "project"), home="", tools=KNOWN_TOOLS).agents == ()
 
 
 def test_c11_where_nothing_lies_nothing_is_read(tmp_path: Path) -> None:
-    found = load_agent_files(str(tmp_path), home=str(tmp_path / "nowhere"))
+    found = load_agent_files(str(tmp_path), home=str(tmp_path / "nowhere"), tools=KNOWN_TOOLS)
     assert (found.agents, found.skills, found.diagnostics) == ((), {}, ())
 
 

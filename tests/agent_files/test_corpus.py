@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.agent_files.corpus import AGENTS, SKILLS, Sample, head
 
 from mudroom import agent_files
+from mudroom.agent_catalog import KNOWN_TOOLS
 from mudroom.agent_files import Diagnostic
 from mudroom.agent_files.diagnostics import FileDiagnostics
 from mudroom.agent_files.frontmatter import parse_document
@@ -49,7 +50,7 @@ def test_c11_the_corpus_has_more_than_a_hundred_files() -> None:
 @pytest.mark.parametrize("sample", AGENTS, ids=lambda sample: sample.path)
 def test_c11_an_agent_file_is_used_or_its_fault_is_named(tmp_path: Path, sample: Sample) -> None:
     laid(tmp_path, [sample])
-    found = agent_files.load_agent_files(str(tmp_path), home="")
+    found = agent_files.load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
     assert len(found.agents) + len(found.main_agents) == sample.used
     check(found.diagnostics, sample, tmp_path)
 
@@ -57,14 +58,14 @@ def test_c11_an_agent_file_is_used_or_its_fault_is_named(tmp_path: Path, sample:
 @pytest.mark.parametrize("sample", SKILLS, ids=lambda sample: sample.path)
 def test_c11_a_skill_is_used_or_its_fault_is_named(tmp_path: Path, sample: Sample) -> None:
     laid(tmp_path, [sample])
-    found = agent_files.load_agent_files(str(tmp_path), home="")
+    found = agent_files.load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
     assert len(found.skills) == sample.used
     check(found.diagnostics, sample, tmp_path)
 
 
 def test_c11_all_of_them_together_leave_every_path_and_line(tmp_path: Path) -> None:
     laid(tmp_path, [*AGENTS, *SKILLS])
-    found = agent_files.load_agent_files(str(tmp_path), home="")
+    found = agent_files.load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
     assert len(found.agents) > 20
     assert len({agent_files.fold_name(agent.name) for agent in found.agents}) == len(found.agents)
     for finding in found.diagnostics:
@@ -113,7 +114,7 @@ KEYS = st.sampled_from(KNOWN.split())
 @settings(max_examples=400, deadline=None)
 @given(keys=st.dictionaries(KEYS, VALUES, max_size=8))
 def test_c11_any_value_of_any_key_is_taken_or_named(keys: dict[str, object]) -> None:
-    agent, draft = agent_files.parse_agent_keys(keys, "x", "--agents")
+    agent, draft = agent_files.parse_agent_keys(keys, "x", "--agents", KNOWN_TOOLS)
     assert (
         agent is not None
         or draft.unused_reason
@@ -127,7 +128,10 @@ def test_c11_whatever_limits_tools_and_is_not_understood_costs_the_file(
     keys: dict[str, object],
 ) -> None:
     agent, _ = agent_files.parse_agent_keys(
-        {**keys, "description": "d", "prompt": "p", "tools": {"a": "b"}}, "x", "--agents"
+        {**keys, "description": "d", "prompt": "p", "tools": {"a": "b"}},
+        "x",
+        "--agents",
+        KNOWN_TOOLS,
     )
     assert agent is None
 
@@ -144,7 +148,7 @@ def test_c11_files_that_are_no_files(tmp_path: Path) -> None:
     os.mkfifo(folder / "pipe.md")
     (folder / "locked.md").write_text(head("name: x", "description: y"))
     (folder / "locked.md").chmod(0)
-    found = agent_files.load_agent_files(str(tmp_path), home="")
+    found = agent_files.load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
     told = {Path(finding.path).name: finding.text for finding in found.diagnostics}
     assert "leads out of" in told["out.md"]
     assert "cannot be read" in told["gone.md"]

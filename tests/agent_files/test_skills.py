@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from tests.agent_files.corpus import head
 
 from mudroom import Session
+from mudroom.agent_catalog import KNOWN_TOOLS
 from mudroom.agent_files import load_agent_files, load_skill
 from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.tools.skill import CATALOG_CHARACTERS, make_skill_tool
@@ -118,7 +119,7 @@ def test_a17_a_projects_skill_goes_before_the_persons(project: Path) -> None:
     file = project / ".agents" / "skills" / "pdf" / "SKILL.md"
     file.parent.mkdir(parents=True)
     file.write_text(head("name: pdf", "description: The project's."))
-    found = load_agent_files(str(project), home=str(project.parent / "home"))
+    found = load_agent_files(str(project), home=str(project.parent / "home"), tools=KNOWN_TOOLS)
     assert found.skills["pdf"].description == "The project's."
     assert [finding.text for finding in found.diagnostics if str(file) in finding.text]
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 
+from mudroom.agent_catalog import KNOWN_TOOLS
 from mudroom.cli.actions.init_project import write_starter_files
 from mudroom.cli.commands.root import COMMANDS, root_command
 from mudroom.cli.main import run
@@ -168,7 +169,7 @@ def test_init_writes_usable_files_and_never_overwrites(tmp_path: Path) -> None:
     assert (tmp_path / "AGENTS.md").read_text() == "mine"
     from mudroom.agent_files import load_agent_files
 
-    loaded = load_agent_files(str(tmp_path), home="")
+    loaded = load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
     assert [agent.name for agent in loaded.agents] == ["reviewer"] and not loaded.diagnostics
     assert all("not changed" in line for line in write_starter_files(str(tmp_path)))
 

@@ -47,7 +47,11 @@ class Court:
             Permissions.of(allow=allow, ask=ask, deny=deny, mode=mode), attended=attended
         )
         policy = RulePolicy(
-            permissions, workspace=str(self.root), user_home=str(self.home), tier=lambda: tier
+            permissions,
+            workspace=str(self.root),
+            user_home=str(self.home),
+            tools=builtin_tools(),
+            tier=lambda: tier,
         )
         return policy.decide(TOOLS[tool], arguments, Mode(mode))
 

@@ -37,7 +37,11 @@ def judged(
     **arguments: Any,
 ) -> PermissionVerdict:
     policy = RulePolicy(
-        held or Permissions(), workspace=str(root), user_home="/nowhere", tier=lambda: "full"
+        held or Permissions(),
+        workspace=str(root),
+        user_home="/nowhere",
+        tools=builtin_tools(),
+        tier=lambda: "full",
     )
     brief = Brief(
         run_id="1",

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 
 from mudroom._core.events import SessionOpened
 from mudroom._core.ports import ApprovalRequest
+from mudroom._core.tools import ToolCategory
 from mudroom.cli.interactive.approvals import (
     ApprovalPrompt,
     ask_for_trust,
@@ -56,7 +57,13 @@ class ScriptedUI:
 
 def question(command: str = "make", **more: Any) -> ApprovalRequest:
     return ApprovalRequest(
-        "1.1.1", "explore", "bash", {"command": command}, "no rule allows it", **more
+        "1.1.1",
+        "explore",
+        "bash",
+        {"command": command},
+        "no rule allows it",
+        category=ToolCategory.RUN,
+        **more,
     )
 
 
@@ -74,10 +81,17 @@ async def test_yes_for_the_session_is_about_this_command_alone() -> None:
     assert (await asked.decide(question("make"))).allowed
     assert (await asked.decide(question("make"))).allowed
     assert not (await asked.decide(question("make x"))).allowed
-    edit = ApprovalRequest("1", "main", "edit", {"file_path": "a"}, "a file is changed")
+    edit = ApprovalRequest(
+        "1",
+        "main",
+        "edit",
+        {"file_path": "a"},
+        "a file is changed",
+        category=ToolCategory.WRITE,
+    )
     assert (await asked.decide(edit)).allowed
     assert (await asked.decide(replace(edit, tool="write", arguments={"file_path": "b"}))).allowed
-    assert not (await asked.decide(replace(edit, tool="mcp__a__b"))).allowed
+    assert not (await asked.decide(replace(edit, tool="mcp__a__b", category=None))).allowed
 
 
 async def test_the_whole_command_is_shown_with_who_asks_and_why() -> None:

@@ -12,6 +12,7 @@ from mudroom.errors import WorkspaceError
 from mudroom.models.scripted import Request, call
 from mudroom.permissions.filtered_workspace import FilteredWorkspace
 from mudroom.permissions.rules import Permissions
+from mudroom.tools import builtin_tools
 from mudroom.workspaces.shared import SharedWorkspace
 
 from .conftest import Play
@@ -141,8 +142,12 @@ def test_without_rules_about_reading_the_workspace_is_as_it_is(tmp_path: Path) -
     )
     for held in (Permissions(), Permissions.of(deny=["Bash(rm:*)"])):
         assert (
-            RulePolicy(held, workspace=str(tmp_path), user_home="/", tier=lambda: "off").view(
-                workspace, "grep", brief
-            )
+            RulePolicy(
+                held,
+                workspace=str(tmp_path),
+                user_home="/",
+                tools=builtin_tools(),
+                tier=lambda: "off",
+            ).view(workspace, "grep", brief)
             is workspace
         )

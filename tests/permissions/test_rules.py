@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mudroom._core.agents import Mode
-from mudroom._core.tools import Effect, Tool
+from mudroom._core.tools import Effect, Tool, ToolCategory
 from mudroom.errors import UsageError
 from mudroom.permissions.rules import Permissions, Verdict, matches_pattern, parse_rule, split_rules
+from mudroom.tools import builtin_tools
 
 from .conftest import Court
 
@@ -260,7 +261,11 @@ def _outside(court: Court, mode: str) -> str:
         effect=Effect.EFFECTFUL,
     )
     policy = RulePolicy(
-        Permissions(attended=True), workspace=str(court.root), user_home="/", tier=lambda: "full"
+        Permissions(attended=True),
+        workspace=str(court.root),
+        user_home="/",
+        tools=builtin_tools(),
+        tier=lambda: "full",
     )
     return policy.decide(tool, {}, Mode(mode)).verdict
 
@@ -435,8 +440,8 @@ def test_agents_have_rules_in_any_spelling(court: Court) -> None:
 
 def test_a_servers_tools_have_rules_together() -> None:
     rule = parse_rule("mcp__github__*", Verdict.DENY)
-    assert rule.applies_to("mcp__github__push") and not rule.applies_to("mcp__gitlab__push")
-    assert parse_rule("mcp__github", Verdict.DENY).applies_to("mcp__github__push")
+    assert rule.names("mcp__github__push") and not rule.names("mcp__gitlab__push")
+    assert parse_rule("mcp__github", Verdict.DENY).names("mcp__github__push")
 
 
 @pytest.mark.parametrize(
@@ -458,11 +463,20 @@ def test_hosts_are_compared_whole(spec: str, url: str, fit: bool) -> None:
     async def run(context: Any, arguments: Any) -> Any:
         raise AssertionError
 
-    tool = Tool(name="web_fetch", description="", parameters={}, parse=dict, run=run)
+    tool = Tool(
+        name="web_fetch",
+        description="",
+        parameters={},
+        parse=dict,
+        run=run,
+        category=ToolCategory.NETWORK,
+        rule_argument="url",
+    )
     policy = RulePolicy(
         Permissions.of(allow=[f"WebFetch(domain:{spec})"]),
         workspace="/tmp",
         user_home="/",
+        tools=builtin_tools(),
         tier=lambda: "off",
     )
     assert policy.decide(tool, {"url": url}, Mode.DEFAULT).verdict == ("allow" if fit else "ask")

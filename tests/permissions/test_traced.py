@@ -22,6 +22,7 @@ from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.program_table import FILELESS_PROGRAMS, READING_PROGRAMS
 from mudroom.permissions.rules import Permissions
 from mudroom.sandboxes.detect import find_bwrap, run_probes
+from mudroom.tools import builtin_tools
 from mudroom.tools.bash import BASH
 
 CASES = 100_000 if os.environ.get("MUDROOM_LONG") else 300
@@ -129,9 +130,9 @@ class Tracer:
 
 def judged(text: str, root: Path) -> Any:
     held = Permissions.of(allow=[f"Bash({name}:*)" for name in PIECES["allowed"]])
-    return RulePolicy(held, workspace=str(root), user_home=str(root), tier=lambda: "off").decide(
-        BASH, {"command": text}, Mode.DEFAULT
-    )
+    return RulePolicy(
+        held, workspace=str(root), user_home=str(root), tools=builtin_tools(), tier=lambda: "off"
+    ).decide(BASH, {"command": text}, Mode.DEFAULT)
 
 
 def test_nothing_that_is_allowed_runs_a_program_no_rule_names(tmp_path: Path) -> None:

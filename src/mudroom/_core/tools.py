@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
@@ -25,6 +25,21 @@ class Effect(StrEnum):
     """Has a key (a file, a child): its effect happens exactly once; one call at a time per key."""
     EFFECTFUL = "effectful"
     """Any effect: it happens at most once, never in parallel with another call with an effect."""
+
+
+class ToolCategory(StrEnum):
+    """Kinds of tools by what they act on. Permission modes and rules depend on it."""
+
+    READ = "read"
+    """Reads files, or nothing outside the run."""
+    WRITE = "write"
+    """Changes one file of the workspace."""
+    RUN = "run"
+    """Runs a shell command."""
+    NETWORK = "network"
+    """Sends a request to a host."""
+    AGENT = "agent"
+    """Acts on runs: starts a child run, or returns a value to the parent."""
 
 
 class ToolResult(Struct, frozen=True, omit_defaults=True):
@@ -58,8 +73,17 @@ def _no_key(_: Any) -> str | None:
     return None
 
 
+PreviewLine = tuple[str, str]
+"""A line that screens show of a call: its sign and its text.
+
+Signs: "+" added, "-" removed, " " unchanged, "" not part of a difference.
+"""
+
+
 class Tool(Struct, frozen=True, kw_only=True):
     """One tool. A tool is a value: to register it, put it into a list.
+
+    All facts about a tool are here; permissions and screens have no tables of tool names.
 
     Arguments:
         name: name by which the model calls it.
@@ -75,6 +99,15 @@ class Tool(Struct, frozen=True, kw_only=True):
         argument_aliases: other names of arguments, each with its name in `parameters`.
         needs_confirmation: a user must approve each call.
         remind: takes a ToolContext, returns a note to add to the results of a turn, or None.
+        category: see ToolCategory; None means READ for a pure tool, otherwise unknown effects.
+        path_argument: name of the argument that is a path; permission rules match it. An empty
+            value means the workspace.
+        is_search: true if the tool reads all files below its path.
+        rule_argument: without `path_argument`, name of the argument that permission rules match:
+            a command, the name of an agent, an address.
+        is_stateful: true if the tool keeps a memo; a resumed run calls it again to restore it.
+        preview: takes arguments and ToolResult, returns the lines that screens show of a call.
+        preview_lines: number of these lines on a screen; 0 shows the call in one line.
 
     Example:
         async def run(context: ToolContext, arguments: dict) -> ToolResult:
@@ -99,6 +132,19 @@ class Tool(Struct, frozen=True, kw_only=True):
     argument_aliases: Mapping[str, str] = {}
     needs_confirmation: bool = False
     remind: Callable[[Any], str | None] | None = None
+    category: ToolCategory | None = None
+    path_argument: str = ""
+    is_search: bool = False
+    rule_argument: str = ""
+    is_stateful: bool = False
+    preview: Callable[[Mapping[str, Any], ToolResult], Iterable[PreviewLine]] | None = None
+    preview_lines: int = 0
+
+    def has_category(self, category: ToolCategory) -> bool:
+        """Return whether the tool belongs to a category."""
+        if self.category is None:
+            return category is ToolCategory.READ and self.effect is Effect.PURE
+        return self.category is category
 
 
 _ALIASES = {
@@ -106,9 +152,8 @@ _ALIASES = {
     "read": "read_file readfile view notebookread open_file cat",
     "write": "write_file writefile create_file",
     "edit": "replace str_replace strreplacefile edit_file multiedit",
-    "glob": "find_files",
+    "glob": "find_files ls list list_directory",
     "grep": "grep_search search_file_content",
-    "ls": "list list_directory",
     "web_fetch": "webfetch fetchurl",
     "web_search": "websearch google_web_search searchweb",
     "todo": "todowrite todo_write write_todos settodolist",

@@ -120,7 +120,7 @@ class RecordedOutcomes:
         """
         replayed: dict[str, Tool] = {}
         for name, tool in tools.items():
-            replayed[name] = tool if tool.remind else replace(tool, run=self._return_result)
+            replayed[name] = tool if tool.is_stateful else replace(tool, run=self._return_result)
         task = tools["task"]
         replayed["task"] = replace(task, run=partial(self._run_task, task))
         return replayed

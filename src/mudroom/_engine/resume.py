@@ -62,7 +62,7 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
     run.conversation.queued[:0] = restorer.sent_blocks
     run.timer.add_past(_worked_seconds(events, _descendant_events(run)))
     for tool in run.tools.values():
-        if tool.remind:
+        if tool.is_stateful:
             await _restore_memo(run, tool, restorer.calls.values())
     return Resumption(restorer.pending_answer, restorer.summary_reason)
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from .._core.agents import Output
-from .._core.tools import Effect, Tool, ToolResult
+from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 
 EMIT_TOOL = "self.emitvalue"
 """Name of the tool (seed 004).
@@ -108,6 +108,7 @@ class OutputCollector:
             parse=_parse,
             run=_run,
             effect=Effect.KEYED,
+            category=ToolCategory.AGENT,
             key=lambda emission: f"emit {emission.emit_variable_name}",
         )
 

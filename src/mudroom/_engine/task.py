@@ -15,7 +15,7 @@ from msgspec import Struct
 from .._core.agents import Agent, Brief, Reason
 from .._core.budgets import Budget, Grant
 from .._core.tool_patterns import call_patterns, select_tools
-from .._core.tools import Effect, Tool, ToolResult
+from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import suggest_names
 from .call_context import CallContext
 from .child_report import format_report
@@ -61,6 +61,8 @@ def task_tool(agents: Mapping[str, Agent]) -> Tool:
         parse=_parse,
         run=_run,
         effect=Effect.KEYED,
+        category=ToolCategory.AGENT,
+        rule_argument="agent",
         argument_aliases={
             "subagent_type": "agent",
             "agent_name": "agent",

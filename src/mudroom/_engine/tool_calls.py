@@ -292,6 +292,7 @@ async def _ask_approver(
         verdict.why,
         prepared.call.id,
         verdict.part,
+        prepared.tool.category if prepared.tool else None,
     )
     with run.meter.pause():
         return await run.services.approver.decide(request)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Collection
 from typing import Any
 
 from msgspec import Struct
@@ -39,7 +39,7 @@ class LoadedAgents(Struct, frozen=True, kw_only=True):
 
 
 def load_agent_files(
-    folder: str, *, home: str | None = None, tools: Iterable[str] = ()
+    folder: str, *, home: str | None = None, tools: Collection[str]
 ) -> LoadedAgents:
     """Load the agents and skills of a project, of the folders above it in its git repository,
     and of the user.
@@ -47,7 +47,7 @@ def load_agent_files(
     Arguments:
         folder: of the project.
         home: the user's home; None is the home of this process, "" leaves it out.
-        tools: names of tools that exist beside the built-in ones.
+        tools: names of all tools; others get a warning.
 
     Never raises for the contents of a file.
     """
@@ -96,8 +96,8 @@ def load_agent_file(
     path: str,
     dialect: str = "agents",
     *,
+    tools: Collection[str],
     within: str = "",
-    tools: Iterable[str] = (),
     skills: dict[str, Skill] | None = None,
 ) -> tuple[Agent | None, AgentDraft]:
     """Load one agent file. The agent is None when it cannot be used; the draft says why.
@@ -123,7 +123,7 @@ def load_agent_file(
 
 
 def parse_agent_keys(
-    keys: dict[str, Any], name: str, path: str, tools: Iterable[str] = ()
+    keys: dict[str, Any], name: str, path: str, tools: Collection[str]
 ) -> tuple[Agent | None, AgentDraft]:
     """Make an agent from a mapping of keys, as `load_agent_file` does.
 

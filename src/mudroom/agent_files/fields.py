@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, cast
 
 from msgspec import Struct
@@ -22,7 +22,7 @@ class AgentDraft(Struct):
     """An agent that is being read from the keys of a file.
 
     Arguments:
-        known_tools: names of tools that exist beside the built-in ones.
+        known_tools: names of all tools.
         fields: fields of Agent by name. budget_fields: fields of Budget by name.
         tools: allowed patterns, None for all. denied_tools: excluding patterns.
         skills: names of skills to load from the start.
@@ -31,7 +31,7 @@ class AgentDraft(Struct):
     """
 
     diagnostics: FileDiagnostics
-    known_tools: Iterable[str]
+    known_tools: Collection[str]
     fields: dict[str, Any] = {}
     tools: tuple[str, ...] | None = None
     denied_tools: tuple[str, ...] = ()
@@ -49,7 +49,7 @@ class AgentDraft(Struct):
 
 
 def draft_agent(
-    entries: Mapping[str, Entry], diagnostics: FileDiagnostics, known_tools: Iterable[str]
+    entries: Mapping[str, Entry], diagnostics: FileDiagnostics, known_tools: Collection[str]
 ) -> AgentDraft:
     """Read the keys of a file.
 
@@ -167,7 +167,7 @@ def _handle_tools(draft: AgentDraft, value: Any, line: int) -> None:
     if allowed.agents is not None:
         draft.fields["children"] = allowed.agents
     names = [pattern.partition("(")[0] for pattern in allowed.tools]
-    known = ("*", *tools_field.BUILTIN_TOOLS, *draft.known_tools)
+    known = ("*", *draft.known_tools)
     if names and not any(name in known or name.startswith("mcp__") for name in names):
         raise ValueError("names no tool that exists")
 

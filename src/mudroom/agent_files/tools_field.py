@@ -7,7 +7,7 @@ and the file is not used.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
 from msgspec import Struct
@@ -16,10 +16,6 @@ from .._core.tool_patterns import parse_tool_pattern
 from .._core.tools import canonical_tool_name
 from .diagnostics import FileDiagnostics
 
-BUILTIN_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "todo", "task", "skill")
-"""Tools that are always known."""
-
-_SIMILAR_TOOLS = {"ls": "glob"}
 _VERDICTS = ("allow", "ask", "deny")
 _LIST_ITEM = re.compile(r"[^,(]+(?:\([^)]*\)?)?[^,(]*")
 _GEMINI_MCP = re.compile(r"mcp_([^_]+)_(.+)")
@@ -48,7 +44,7 @@ def parse_names(value: Any) -> list[str]:
 
 
 def parse_allowed(
-    value: Any, known: Iterable[str], diagnostics: FileDiagnostics, line: int
+    value: Any, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> ToolsField:
     """Parse allowed tools: a list, a text with commas, or a map of names to true and false.
 
@@ -72,7 +68,7 @@ def parse_allowed(
 
 
 def parse_denied(
-    value: Any, known: Iterable[str], diagnostics: FileDiagnostics, line: int
+    value: Any, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> tuple[str, ...]:
     """Parse denied tools and calls; return excluding patterns. Raises ValueError."""
     return tuple(
@@ -156,7 +152,7 @@ def _is_allowed(name: str, value: Any, diagnostics: FileDiagnostics, line: int) 
 
 
 def _resolve_pattern(
-    text: str, known: Iterable[str], diagnostics: FileDiagnostics, line: int
+    text: str, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> str:
     """Return a pattern with our name of its tool. Raises ValueError for an unclear one."""
     name, bracket, calls = text.partition("(")
@@ -175,7 +171,7 @@ def _check_pattern(text: str) -> str:
 
 
 def resolve_tool_name(
-    name: str, known: Iterable[str], diagnostics: FileDiagnostics, line: int
+    name: str, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> str:
     """Return our name, or pattern, of a tool; add a warning for an unknown one."""
     name = name.strip()
@@ -188,15 +184,14 @@ def resolve_tool_name(
         name = f"{name}__*"
     if name == "*" or name.startswith("mcp__"):
         return name
-    canonical = canonical_tool_name(name)
-    tool = _SIMILAR_TOOLS.get(canonical, canonical)
-    if tool not in BUILTIN_TOOLS and tool not in known:
+    tool = canonical_tool_name(name)
+    if tool not in known:
         diagnostics.add_warning(line, f"unknown tool {name!r}")
     return tool
 
 
 def _parse_map(
-    value: Mapping[str, Any], known: Iterable[str], diagnostics: FileDiagnostics, line: int
+    value: Mapping[str, Any], known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> ToolsField:
     if not all(isinstance(is_allowed, bool) for is_allowed in value.values()):
         raise ValueError("is not a map of names to true and false")

@@ -13,11 +13,11 @@ from msgspec.structs import replace
 
 from .._core.agents import Brief
 from .._core.ports import PermissionVerdict
-from .._core.tools import canonical_tool_name
+from .._core.tools import Tool, ToolCategory, canonical_tool_name
 from ..errors import UsageError
-from .match_call import matches_call, path_argument
-from .path_rules import PathContext, covers_path
-from .rules import FILE_TOOLS, Rule, Verdict, parse_rule
+from .match_call import CallMatcher, call_path, file_access
+from .path_rules import covers_path
+from .rules import Rule, Verdict, parse_rule
 
 ToolLimits = tuple[tuple[str, ...], ...]
 """The call patterns of a run's agent and of each agent above it. Every one must let a call pass."""
@@ -52,49 +52,54 @@ class AgentLimit:
         patterns: see Agent.call_patterns.
     """
 
-    def __init__(self, patterns: tuple[str, ...], context: PathContext) -> None:
-        self._context = context
+    def __init__(self, patterns: tuple[str, ...], matcher: CallMatcher) -> None:
+        self._matcher = matcher
+        self._context = matcher.context
         self._allow_rules = [_parse(text) for text in patterns if not text.startswith("!")]
 
-    def _rules_for(self, tool: str) -> list[Rule] | None:
+    def _rules_for(self, tool: Tool) -> list[Rule] | None:
         """Return the rules of which one must match, or None if the tool is not limited."""
-        rules = [rule for name, rule in self._allow_rules if fnmatchcase(tool, name)]
+        rules = [rule for name, rule in self._allow_rules if fnmatchcase(tool.name, name)]
         if not rules or any(rule and not rule.spec for rule in rules):
             return None
         return [rule for rule in rules if rule]
 
-    def find_refusal(self, tool: str, arguments: Mapping[str, Any]) -> PermissionVerdict | None:
+    def find_refusal(self, tool: Tool, arguments: Mapping[str, Any]) -> PermissionVerdict | None:
         """Return the reason why this agent may not make a call, or None if it may."""
         rules = self._rules_for(tool)
-        if rules is None or tool in ("glob", "grep"):
-            return None  # the results of glob and grep are filtered by find_read_refusal
-        if tool == "bash":
-            return self._refuse_command(rules, str(arguments.get("command", "")))
-        if tool == "read" and not self._context.is_inside(path_argument(tool, arguments)):
+        if rules is None or tool.is_search:
+            return None  # the results of a search are filtered by find_read_refusal
+        if tool.category is ToolCategory.RUN:
+            return self._refuse_command(rules, tool, str(arguments.get(tool.rule_argument, "")))
+        is_read = file_access(tool) is ToolCategory.READ
+        if is_read and not self._context.is_inside(call_path(tool, arguments)):
             return None  # outside the workspace only files given to the run can be opened
-        if any(
-            matches_call(replace(rule, tool=tool), tool, arguments, self._context) for rule in rules
-        ):
-            return None
-        return PermissionVerdict(Verdict.DENY, _explain(tool, rules))
+        for rule in rules:
+            if self._matcher.matches(replace(rule, tool=tool.name), tool, arguments):
+                return None
+        return PermissionVerdict(Verdict.DENY, _explain(tool.name, rules))
 
-    def _refuse_command(self, rules: list[Rule], command: str) -> PermissionVerdict | None:
+    def _refuse_command(
+        self, rules: list[Rule], tool: Tool, command: str
+    ) -> PermissionVerdict | None:
         from .shell_judge import CommandJudge  # importing the bash grammar takes time
 
-        for finding in CommandJudge(rules, self._context, allow_reading=False).judge(command):
+        judge = CommandJudge(rules, tool, self._matcher, allow_reading=False)
+        for finding in judge.judge(command):
             if finding.verdict != Verdict.ALLOW:
-                why = f"{_explain('bash', rules)}; {finding.why}"
+                why = f"{_explain(tool.name, rules)}; {finding.why}"
                 return PermissionVerdict(Verdict.DENY, why, part=finding.command)
         return None
 
-    def find_read_refusal(self, tool: str, path: str) -> str:
+    def find_read_refusal(self, tool: Tool, path: str) -> str:
         """Return the reason why a tool may not read an absolute path, "" if it may."""
         rules = self._rules_for(tool)
-        if rules is None or FILE_TOOLS.get(tool) != "read" or not self._context.is_inside(path):
+        is_read = file_access(tool) is ToolCategory.READ
+        if rules is None or not is_read or not self._context.is_inside(path):
             return ""
         if any(covers_path(rule, path, self._context, ignore_case=False) for rule in rules):
             return ""
-        return _explain(tool, rules)
+        return _explain(tool.name, rules)
 
 
 def _explain(tool: str, rules: list[Rule]) -> str:

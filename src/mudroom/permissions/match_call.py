@@ -1,41 +1,83 @@
-"""Matching of rules with calls of tools other than bash."""
+"""Matching of rules with calls, by the facts that each tool states about itself."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
+from .._core.tools import Tool, ToolCategory
 from .path_rules import PathContext, matches_file
-from .rules import FILE_TOOLS, Rule, Verdict, matches_pattern
+from .rules import Rule, Verdict, matches_pattern
 
 
-def matches_call(rule: Rule, tool: str, arguments: Mapping[str, Any], context: PathContext) -> bool:
-    """Return whether the pattern in a rule's brackets matches this call."""
-    if not rule.spec:
-        return True
-    if tool in FILE_TOOLS:
-        paths = context.path_and_target(path_argument(tool, arguments))
-        return matches_file(rule, paths, context, match_all=rule.verdict == Verdict.ALLOW)
-    key, colon, pattern = rule.spec.partition(":")
-    if tool == "web_fetch" and key == "domain":
-        return _is_on_domain(str(arguments.get("url", "")), pattern)
-    if tool == "task" and not colon:
-        agent = str(arguments.get("agent", ""))
-        if _normalize_name(rule.spec) == _normalize_name(agent):
+class CallMatcher:
+    """Matches rules with calls.
+
+    A rule with a path, such as `Read(./secrets/**)`, also applies to the other tools that access
+    files in the same way: `glob` and `grep` for `read`, `write` for `edit`.
+
+    Arguments:
+        tools: the built-in tools by name.
+    """
+
+    def __init__(self, context: PathContext, tools: Mapping[str, Tool]) -> None:
+        self.context = context
+        self.tools = tools
+
+    def applies(self, rule: Rule, tool: Tool) -> bool:
+        """Return whether a rule is about a tool."""
+        if rule.names(tool.name):
             return True
-        return "*" in rule.spec and matches_pattern(rule.spec, agent)
-    if tool == "skill" and not colon:
-        return matches_pattern(rule.spec, str(arguments.get("name", "")))
-    if rule.verdict == Verdict.ALLOW or not colon:
-        return False
-    return matches_pattern(pattern, str(arguments.get(key, "")))
+        access = file_access(tool)
+        return bool(rule.spec) and access is not None and access is self.rule_access(rule)
+
+    def rule_access(self, rule: Rule) -> ToolCategory | None:
+        """Return the file access, READ or WRITE, that a rule is about; None for other rules."""
+        tool = self.tools.get(rule.tool)
+        return file_access(tool) if tool else None
+
+    def applies_to_access(self, rule: Rule, access: ToolCategory) -> bool:
+        """Return whether a rule is about a tool with this file access."""
+        tools: Iterable[Tool] = self.tools.values()
+        return any(self.applies(rule, tool) for tool in tools if file_access(tool) is access)
+
+    def matches(self, rule: Rule, tool: Tool, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the pattern in a rule's brackets matches a call."""
+        if not rule.spec:
+            return True
+        if tool.path_argument:
+            paths = self.context.path_and_target(call_path(tool, arguments))
+            match_all = rule.verdict == Verdict.ALLOW
+            return matches_file(rule, paths, self.context, match_all=match_all)
+        key, colon, pattern = rule.spec.partition(":")
+        value = str(arguments.get(tool.rule_argument, ""))
+        if tool.category is ToolCategory.NETWORK and key == "domain":
+            return _is_on_domain(value, pattern)
+        if tool.rule_argument and not colon:
+            return _matches_name(rule.spec, value, tool)
+        if rule.verdict == Verdict.ALLOW or not colon:
+            return False
+        return matches_pattern(pattern, str(arguments.get(key, "")))
 
 
-def path_argument(tool: str, arguments: Mapping[str, Any]) -> str:
-    """Return the file or folder that a file tool works on, "" for other tools."""
-    if tool not in FILE_TOOLS:
+def file_access(tool: Tool) -> ToolCategory | None:
+    """Return READ or WRITE for a tool with a path argument, None for others."""
+    return tool.category if tool.path_argument else None
+
+
+def call_path(tool: Tool, arguments: Mapping[str, Any]) -> str:
+    """Return the file or folder that a call works on, "" for a tool without a path."""
+    if not tool.path_argument:
         return ""
-    return str(arguments.get("file_path") or arguments.get("path") or ".")
+    return str(arguments.get(tool.path_argument) or ".")
+
+
+def _matches_name(spec: str, value: str, tool: Tool) -> bool:
+    if tool.category is not ToolCategory.AGENT:
+        return matches_pattern(spec, value)
+    if _normalize_name(spec) == _normalize_name(value):
+        return True
+    return "*" in spec and matches_pattern(spec, value)
 
 
 def _normalize_name(name: str) -> str:

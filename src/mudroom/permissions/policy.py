@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -11,10 +10,10 @@ from msgspec.structs import replace
 from .._core.agents import Brief, Mode
 from .._core.messages import ToolCallBlock
 from .._core.ports import PermissionVerdict, Workspace
-from .._core.tools import Effect, Tool
+from .._core.tools import Tool, ToolCategory
 from .agent_limits import AgentLimit, ToolLimits, collect_limits, make_deny_rules
 from .filtered_workspace import FilteredWorkspace
-from .match_call import matches_call, path_argument
+from .match_call import CallMatcher, call_path
 from .path_rules import PathContext, covers_path
 from .rules import RULE_VERDICTS, CallFinding, CallKind, Permissions, Verdict
 
@@ -24,10 +23,14 @@ if TYPE_CHECKING:
 _SANDBOXED = "no rule is against it, and it runs within the sandbox"
 _ALLOWED = PermissionVerdict(Verdict.ALLOW, _SANDBOXED)
 _EFFECT_TEXTS = {
-    "write": "a file is written",
-    "edit": "a file is changed",
-    "bash": "a command runs",
-    "web_fetch": "a page is fetched",
+    ToolCategory.WRITE: "a file is changed",
+    ToolCategory.RUN: "a command runs",
+    ToolCategory.NETWORK: "a request leaves this machine",
+}
+_KINDS = {
+    ToolCategory.READ: CallKind.READ,
+    ToolCategory.AGENT: CallKind.READ,
+    ToolCategory.WRITE: CallKind.EDIT,
 }
 
 
@@ -36,22 +39,33 @@ class RulePolicy:
 
     Arguments:
         workspace, user_home: absolute paths.
+        tools: the built-in tools by name; they say which rules are about files.
         tier: returns the sandbox's tier; called only when it is needed.
     """
 
     def __init__(
-        self, permissions: Permissions, *, workspace: str, user_home: str, tier: Callable[[], str]
+        self,
+        permissions: Permissions,
+        *,
+        workspace: str,
+        user_home: str,
+        tools: Mapping[str, Tool],
+        tier: Callable[[], str],
     ) -> None:
         self._permissions = permissions
         self._tier = tier
         self._context = PathContext(workspace, user_home)
+        self._matcher = CallMatcher(self._context, tools)
         self._rules = {
             verdict: [rule for rule in permissions.rules if rule.verdict == verdict]
             for verdict in RULE_VERDICTS
         }
         self._read_denials = [
-            rule for rule in self._rules[Verdict.DENY] if rule.spec and rule.applies_to("read")
+            rule
+            for rule in self._rules[Verdict.DENY]
+            if rule.spec and self._matcher.applies_to_access(rule, ToolCategory.READ)
         ]
+        self._command_judges: dict[str, CommandJudge] = {}
         self._narrowed: dict[ToolLimits, tuple[RulePolicy, list[AgentLimit]]] = {}
         self._allows_all = not (
             permissions.rules or permissions.attended or permissions.only_listed
@@ -59,7 +73,7 @@ class RulePolicy:
 
     def is_never_allowed(self, tool: str) -> bool:
         """Return whether a rule denies every call of this tool, so that no model is offered it."""
-        return any(not rule.spec and rule.applies_to(tool) for rule in self._rules[Verdict.DENY])
+        return any(not rule.spec and rule.names(tool) for rule in self._rules[Verdict.DENY])
 
     def judge(
         self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
@@ -71,7 +85,7 @@ class RulePolicy:
             return self.decide(tool, arguments, mode)
         narrowed, agents = self._narrow_to(limits)
         for agent in agents:
-            if refusal := agent.find_refusal(tool.name, arguments):
+            if refusal := agent.find_refusal(tool, arguments):
                 return refusal
         return narrowed.decide(tool, arguments, mode)
 
@@ -81,12 +95,16 @@ class RulePolicy:
         if not limits and not self._read_denials:
             return workspace
         narrowed, agents = self._narrow_to(limits)
+        reader = self._matcher.tools.get(tool)
 
         def find_refusal(path: str) -> str:
             for rule in narrowed._read_denials:
                 if covers_path(rule, path, self._context, ignore_case=True):
                     return f"a rule denies it: {rule}"
-            return next(filter(None, (agent.find_read_refusal(tool, path) for agent in agents)), "")
+            if reader is None:
+                return ""
+            refusals = (agent.find_read_refusal(reader, path) for agent in agents)
+            return next(filter(None, refusals), "")
 
         return FilteredWorkspace(workspace, find_refusal)
 
@@ -98,9 +116,10 @@ class RulePolicy:
                 replace(self._permissions, rules=self._permissions.rules + denials),
                 workspace=self._context.workspace,
                 user_home=self._context.user_home,
+                tools=self._matcher.tools,
                 tier=self._tier,
             )
-            agents = [AgentLimit(patterns, self._context) for patterns in limits]
+            agents = [AgentLimit(patterns, self._matcher) for patterns in limits]
             self._narrowed[limits] = (policy, agents)
         return self._narrowed[limits]
 
@@ -118,36 +137,41 @@ class RulePolicy:
 
     def collect_findings(self, tool: Tool, arguments: Mapping[str, Any]) -> list[CallFinding]:
         """Return the finding of each part of a call, before the mode is applied."""
-        if tool.name != "bash":
+        if tool.category is not ToolCategory.RUN:
             return [self._judge_call(tool, arguments)]
-        findings = self._command_judge.judge(str(arguments.get("command", "")))
+        command = str(arguments.get(tool.rule_argument, ""))
+        findings = self._command_judge(tool).judge(command)
         if tool.needs_confirmation:
             why = "without a sandbox each command is confirmed"
             findings.append(CallFinding(Verdict.ASK, CallKind.RUN, why))
         return findings
 
-    @cached_property
-    def _command_judge(self) -> CommandJudge:
-        # Importing the bash grammar takes time, and many sessions judge no command.
-        from .shell_judge import CommandJudge
+    def _command_judge(self, tool: Tool) -> CommandJudge:
+        if tool.name not in self._command_judges:
+            # Importing the bash grammar takes time, and many sessions judge no command.
+            from .shell_judge import CommandJudge
 
-        return CommandJudge(self._permissions.rules, self._context)
+            judge = CommandJudge(self._permissions.rules, tool, self._matcher)
+            self._command_judges[tool.name] = judge
+        return self._command_judges[tool.name]
 
     def _judge_call(self, tool: Tool, arguments: Mapping[str, Any]) -> CallFinding:
         kind = _kind(tool)
         for verdict in RULE_VERDICTS:
             for rule in self._rules[verdict]:
-                if not rule.applies_to(tool.name):
+                if not self._matcher.applies(rule, tool):
                     continue
-                if matches_call(rule, tool.name, arguments, self._context):
+                if self._matcher.matches(rule, tool, arguments):
                     return CallFinding(verdict, kind, f"a rule says {verdict}", rule)
         if tool.needs_confirmation:
             return CallFinding(Verdict.ASK, kind, "the tool asks for confirmation")
-        path = path_argument(tool.name, arguments)
+        path = call_path(tool, arguments)
         if kind == CallKind.EDIT and path and not self._context.is_inside(path):
             why = f"{path} is outside the workspace"
             return CallFinding(Verdict.UNDECIDED, CallKind.RUN, why)
-        why = _EFFECT_TEXTS.get(tool.name, "it acts outside the workspace")
+        why = "it acts outside the workspace"
+        if tool.category:
+            why = _EFFECT_TEXTS.get(tool.category, why)
         verdict = Verdict.ALLOW if kind == CallKind.READ else Verdict.UNDECIDED
         return CallFinding(verdict, kind, why)
 
@@ -184,8 +208,7 @@ class RulePolicy:
 
 
 def _kind(tool: Tool) -> CallKind:
-    if tool.name in ("write", "edit"):
-        return CallKind.EDIT
-    if tool.effect is Effect.PURE or tool.name in ("task", "self.emitvalue"):
-        return CallKind.READ
+    for category, kind in _KINDS.items():
+        if tool.has_category(category):
+            return kind
     return CallKind.EXTERNAL

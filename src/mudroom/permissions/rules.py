@@ -43,16 +43,6 @@ class CallKind(StrEnum):
     """Acts outside the workspace."""
 
 
-FILE_TOOLS = {
-    "write": "edit",
-    "edit": "edit",
-    "read": "read",
-    "glob": "read",
-    "grep": "read",
-    "ls": "read",
-}
-"""Tools whose rules name files -> the tool whose rules also apply to them."""
-
 _RULE = re.compile(r"\s*([A-Za-z_][\w.*-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
@@ -78,11 +68,9 @@ class Rule(Struct, frozen=True):
         origin = f" ({self.origin})" if self.origin else ""
         return f"{self.verdict} {pattern}{origin}"
 
-    def applies_to(self, tool: str) -> bool:
-        """Return whether the rule is about this tool."""
+    def names(self, tool: str) -> bool:
+        """Return whether the rule names this tool."""
         if self.tool == tool:
-            return True
-        if self.spec and FILE_TOOLS.get(self.tool) == FILE_TOOLS.get(tool, "-"):
             return True
         if self.tool.startswith("mcp__") and self.tool.count("__") == 1:
             return tool.startswith(f"{self.tool}__")

@@ -5,8 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
+from .._core.tools import Tool, ToolCategory
 from .._platform.protected_names import find_protected_component
-from .path_rules import PathContext, matches_file
+from .match_call import CallMatcher
+from .path_rules import matches_file
 from .program_risk import find_risk, is_read_only, is_safe_variable
 from .program_table import FILELESS_PROGRAMS, SHELLS
 from .program_wrappers import expand_commands, extract_texts, program_name, strip_wrappers
@@ -22,34 +24,38 @@ MAX_FOLDERS = 16
 _DEVICE_FILES = re.compile(r"/dev/(null|stdout|stderr|fd/\d+|tty)")
 _DECLARATIONS = {"export", "local", "readonly", "declare", "typeset"}
 _COMMAND_SEPARATORS = re.compile(r"[;&|\n(){}`]|\$\(")
-_READ_TOOLS = ("read", "glob", "grep")
-_EDIT_TOOLS = ("edit", "write")
 
 
 class CommandJudge:
     """Judge of commands by the rules about bash, and of their files by the rules about files.
 
     Arguments:
-        rules: all rules of the session.
+        rules: all rules of the session. tool: the tool that runs commands.
         allow_reading: allow commands that only read the workspace without a rule.
     """
 
     def __init__(
-        self, rules: Sequence[Rule], context: PathContext, *, allow_reading: bool = True
+        self,
+        rules: Sequence[Rule],
+        tool: Tool,
+        matcher: CallMatcher,
+        *,
+        allow_reading: bool = True,
     ) -> None:
-        self._context = context
-        self._paths = CommandPaths(context)
+        self._matcher = matcher
+        self._context = matcher.context
+        self._paths = CommandPaths(self._context)
         self._allow_reading = allow_reading
-        self._bash_rules = {
-            verdict: [rule for rule in rules if rule.verdict == verdict and rule.applies_to("bash")]
+        self._command_rules = {
+            verdict: [rule for rule in rules if rule.verdict == verdict and rule.names(tool.name)]
             for verdict in (Verdict.DENY, Verdict.ASK, Verdict.ALLOW)
         }
         self._file_rules = [
-            rule for rule in rules if rule.spec and rule.tool in (*_READ_TOOLS, *_EDIT_TOOLS)
+            rule for rule in rules if rule.spec and matcher.rule_access(rule) is not None
         ]
         # With a deny or ask rule, a command that cannot be read is asked: the rule may be about it.
         self._has_restrictions = bool(
-            self._bash_rules[Verdict.DENY] or self._bash_rules[Verdict.ASK]
+            self._command_rules[Verdict.DENY] or self._command_rules[Verdict.ASK]
         ) or any(rule.verdict != Verdict.ALLOW for rule in self._file_rules)
 
     def judge(self, command: str) -> list[CallFinding]:
@@ -64,7 +70,9 @@ class CommandJudge:
                 restrictions.append(finding)
         if any(finding.verdict == Verdict.DENY for finding in restrictions):
             return restrictions
-        if rule := next((rule for rule in self._bash_rules[Verdict.ALLOW] if not rule.spec), None):
+        if rule := next(
+            (rule for rule in self._command_rules[Verdict.ALLOW] if not rule.spec), None
+        ):
             why = "a rule allows every command"
             finding = CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command)
             return restrictions or [finding]
@@ -108,7 +116,7 @@ class CommandJudge:
         """Return the finding of a deny or ask rule about a command or a file it names, or None."""
         spellings = [text for words in expand_commands(command.words) for text in _spellings(words)]
         for verdict in (Verdict.DENY, Verdict.ASK):
-            for rule in self._bash_rules[verdict]:
+            for rule in self._command_rules[verdict]:
                 if not rule.spec or any(matches_pattern(rule.spec, text) for text in spellings):
                     why = f"a rule says {verdict}"
                     return CallFinding(verdict, CallKind.RUN, why, rule, command.text)
@@ -116,6 +124,9 @@ class CommandJudge:
                 why = f"a rule says {verdict} for a file it names"
                 return CallFinding(verdict, CallKind.RUN, why, rule, command.text)
         return None
+
+    def _reads(self, rule: Rule) -> bool:
+        return self._matcher.rule_access(rule) is ToolCategory.READ
 
     def _find_file_rule(
         self, command: SimpleCommand, verdict: Verdict, folders: Sequence[str]
@@ -125,7 +136,7 @@ class CommandJudge:
             return None
         writes_file = any(redirect.writes_file for redirect in command.redirects)
         if not writes_file and is_read_only(strip_wrappers(command.words)):
-            rules = [rule for rule in rules if rule.tool in _READ_TOOLS]
+            rules = [rule for rule in rules if self._reads(rule)]
         folders = [*folders, *option_folders(command.words)]
         targets = [redirect.target for redirect in command.redirects if redirect.target]
         paths = dict.fromkeys(
@@ -199,7 +210,7 @@ class CommandJudge:
 
     def _match_literal_rule(self, command: SimpleCommand) -> CallFinding | None:
         """Match the whole text of the command with allow rules that have no wildcard."""
-        for rule in self._bash_rules[Verdict.ALLOW]:
+        for rule in self._command_rules[Verdict.ALLOW]:
             if is_literal(rule.spec) and rule.spec == command.text.strip():
                 why = "a rule allows exactly this"
                 return CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command.text)
@@ -218,7 +229,7 @@ class CommandJudge:
         if find_risk(inner) or not re.fullmatch(r"[\w.+/@-]+", inner[0].value or ""):
             return None
         text = " ".join(word.spelling for word in inner)
-        for rule in self._bash_rules[Verdict.ALLOW]:
+        for rule in self._command_rules[Verdict.ALLOW]:
             if matches_pattern(rule.spec, text):
                 why = "a rule allows it"
                 return CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command.text)
@@ -254,7 +265,7 @@ class CommandJudge:
                 return CallFinding(Verdict.DENY, CallKind.EDIT, why, command=command.text)
         locations = [*self._paths.locations(path, folders)]
         for rule in self._file_rules:
-            if rule.verdict != Verdict.ALLOW or rule.tool not in _EDIT_TOOLS:
+            if rule.verdict != Verdict.ALLOW or self._reads(rule):
                 continue
             if matches_file(rule, locations, self._context, match_all=True):
                 why = "a rule allows this file"

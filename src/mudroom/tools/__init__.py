@@ -1,18 +1,31 @@
-"""The built-in tools: one module per tool, with the text for the model in a .md file beside it."""
+"""The built-in tools: one module per tool, with the text for the model in a .md file beside it.
+
+To add a tool, write its module with the Tool as a constant in capitals (`READ` in read.py), its
+text, and add the name to BUILTIN_TOOLS. Permissions and screens read its facts from the Tool.
+"""
 
 from __future__ import annotations
 
-from .._core.tools import Tool
+from functools import cache
+from importlib import import_module
+
+from .._core.tools import Tool, canonical_tool_name
+
+BUILTIN_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "todo")
+"""Names of the built-in tools, in the order in which models see them."""
 
 
 def builtin_tools() -> dict[str, Tool]:
-    """Return the built-in tools by name, in the order in which models see them."""
-    from .bash import BASH
-    from .edit import EDIT
-    from .glob import GLOB
-    from .grep import GREP
-    from .read import READ
-    from .todo import TODO
-    from .write import WRITE
+    """Return the built-in tools by name."""
+    return {name: _load(name) for name in BUILTIN_TOOLS}
 
-    return {tool.name: tool for tool in (BASH, READ, WRITE, EDIT, GLOB, GREP, TODO)}
+
+def find_builtin_tool(name: str) -> Tool | None:
+    """Return the built-in tool that this or another program calls `name`, None if there is none."""
+    name = canonical_tool_name(name)
+    return _load(name) if name in BUILTIN_TOOLS else None
+
+
+@cache
+def _load(name: str) -> Tool:
+    return getattr(import_module(f".{name}", __name__), name.upper())

@@ -6,13 +6,13 @@ import codecs
 import io
 import os
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from msgspec import Struct
 
 from .._core.ports import Workspace
-from .._core.tools import ToolResult
+from .._core.tools import PreviewLine, ToolResult
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -154,3 +154,8 @@ def format_count(number: int, noun: str) -> str:
 def error_result(text: str) -> ToolResult:
     """Return an error result: the text names the problem and the remedy."""
     return ToolResult(text, error=True)
+
+
+def preview_result(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
+    """Return the lines of a result, for screens."""
+    return [("", line) for line in result.text.splitlines()]

@@ -8,9 +8,10 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from .._core.ports import CommandResult, ToolContext
-from .._core.tools import Effect, Tool, ToolResult
+from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ._redacting_stream import RedactingStream
 from ._schema import build_parser, build_schema, load_description
+from ._text_files import preview_result
 
 MAX_CHARACTERS = 50_000
 """Characters of output the model gets: of a longer output the first and the last half of this."""
@@ -183,5 +184,9 @@ BASH = Tool(
     parse=parse,
     run=run,
     effect=Effect.EFFECTFUL,
+    category=ToolCategory.RUN,
+    rule_argument="command",
+    preview=preview_result,
+    preview_lines=5,
     argument_aliases={"cmd": "command", "script": "command", "timeout_ms": "timeout"},
 )

@@ -6,12 +6,14 @@ import asyncio
 import difflib
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
 
 from msgspec import Struct
 
 from .._core.ports import ToolContext, Workspace
-from .._core.tools import Effect, Tool, ToolResult
+from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
     FileText,
@@ -177,6 +179,16 @@ def key(arguments: Arguments) -> str:
     return os.path.normpath(arguments.file_path)
 
 
+def preview(arguments: Mapping[str, Any], result: ToolResult) -> Iterator[PreviewLine]:
+    """Yield the difference between old_string and new_string."""
+    old = str(arguments.get("old_string", "")).splitlines()
+    new = str(arguments.get("new_string", "")).splitlines()
+    difference = difflib.unified_diff(old, new, n=2, lineterm="")
+    for line in islice(difference, 2, None):  # the first two lines hold file names
+        if not line.startswith("@@"):
+            yield line[:1], line[1:]
+
+
 EDIT = Tool(
     name="edit",
     description=load_description(__file__),
@@ -184,6 +196,10 @@ EDIT = Tool(
     parse=parse,
     run=run,
     effect=Effect.KEYED,
+    category=ToolCategory.WRITE,
+    path_argument="file_path",
+    preview=preview,
+    preview_lines=24,
     key=key,
     argument_aliases={
         "path": "file_path",

@@ -8,7 +8,7 @@ import os
 from msgspec import Struct
 
 from .._core.ports import FileInfo, ToolContext, Workspace
-from .._core.tools import Effect, Tool, ToolResult
+from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ._glob_match import compile_glob
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import format_count
@@ -90,5 +90,8 @@ GLOB = Tool(
     parse=parse,
     run=run,
     effect=Effect.PURE,
+    category=ToolCategory.READ,
+    path_argument="path",
+    is_search=True,
     argument_aliases={"dir_path": "path", "directory": "path"},
 )

@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct, field
 
 from .._core.ports import ToolContext, Workspace
-from .._core.tools import Effect, Tool, ToolResult
+from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._glob_match import compile_glob
 from ._ripgrep import InvalidPattern, SearchQuery, find_ripgrep, search_files
@@ -267,5 +267,8 @@ GREP = Tool(
     parse=parse,
     run=run,
     effect=Effect.PURE,
+    category=ToolCategory.READ,
+    path_argument="path",
+    is_search=True,
     argument_aliases={"dir_path": "path", "include": "glob", "case_insensitive": "-i"},
 )

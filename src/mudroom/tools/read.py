@@ -11,7 +11,7 @@ from typing import BinaryIO
 from msgspec import Struct
 
 from .._core.ports import ToolContext, Workspace
-from .._core.tools import Effect, Tool, ToolResult
+from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
@@ -265,5 +265,7 @@ READ = Tool(
     parse=parse,
     run=run,
     effect=Effect.PURE,
+    category=ToolCategory.READ,
+    path_argument="file_path",
     argument_aliases={"path": "file_path", "filePath": "file_path", "absolute_path": "file_path"},
 )

@@ -9,7 +9,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from .._core.ports import ToolContext
-from .._core.tools import Effect, Tool, ToolResult
+from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import suggest_names
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import error_result
@@ -82,6 +82,8 @@ def make_skill_tool(skills: Mapping[str, Skill]) -> Tool:
         parse=build_parser(Arguments),
         run=run,
         effect=Effect.PURE,
+        category=ToolCategory.READ,
+        rule_argument="name",
         argument_aliases={"skill": "name", "skill_name": "name", "args": "arguments"},
     )
 

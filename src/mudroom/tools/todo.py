@@ -7,8 +7,9 @@ from typing import Any, Literal, cast
 from msgspec import Struct
 
 from .._core.ports import ToolContext
-from .._core.tools import Effect, Tool, ToolResult
+from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ._schema import build_parser, build_schema, load_description
+from ._text_files import preview_result
 
 MAX_ITEMS = 20
 TURNS_BEFORE_REMINDER = 3
@@ -96,6 +97,10 @@ TODO = Tool(
     parse=parse,
     run=run,
     effect=Effect.PURE,
+    category=ToolCategory.READ,
+    is_stateful=True,
+    preview=preview_result,
+    preview_lines=20,
     argument_aliases={"items": "todos"},
     remind=remind,
 )

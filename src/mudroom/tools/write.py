@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from msgspec import Struct
 
 from .._core.ports import ToolContext, Workspace
-from .._core.tools import Effect, Tool, ToolResult
+from .._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
@@ -65,6 +67,11 @@ def key(arguments: Arguments) -> str:
     return os.path.normpath(arguments.file_path)
 
 
+def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
+    """Return the content as added lines."""
+    return [("+", line) for line in str(arguments.get("content", "")).splitlines()]
+
+
 WRITE = Tool(
     name="write",
     description=load_description(__file__),
@@ -72,6 +79,10 @@ WRITE = Tool(
     parse=build_parser(Arguments),
     run=run,
     effect=Effect.KEYED,
+    category=ToolCategory.WRITE,
+    path_argument="file_path",
+    preview=preview,
+    preview_lines=8,
     key=key,
     argument_aliases={
         "path": "file_path",

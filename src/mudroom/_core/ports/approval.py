@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from ..agents import Brief
 from ..messages import ToolCallBlock
-from ..tools import Tool
+from ..tools import Tool, ToolCategory
 from .environment import Workspace
 
 
@@ -19,6 +19,7 @@ class ApprovalRequest(Struct, frozen=True):
     Arguments:
         why: reason why it must be confirmed.
         part: the part of a command that the request is about, or "".
+        category: kind of the tool, see Tool.category.
 
     Example:
         request = ApprovalRequest("1", "main", "bash", {"command": "make"}, why="no rule allows it")
@@ -31,6 +32,7 @@ class ApprovalRequest(Struct, frozen=True):
     why: str
     call_id: str = ""
     part: str = ""
+    category: ToolCategory | None = None
 
 
 class ApprovalDecision(Struct, frozen=True):

@@ -8,6 +8,7 @@ from typing import Any
 
 from ... import agent_files
 from ..._core.agents import Agent
+from ...agent_catalog import KNOWN_TOOLS
 from ...agent_files import Diagnostic, LoadedAgents, Severity
 from ...errors import MudroomError, UnknownName, UsageError
 from ...projections.safe_text import sanitize, sanitize_line
@@ -33,7 +34,7 @@ _DIALECTS = ("opencode", "codex", "claude", "gemini", "qwen", "goose")
 
 def load_agent_files(cwd: str) -> LoadedAgents:
     """Load all agent files and skills that apply in a folder."""
-    return agent_files.load_agent_files(cwd, home=os.environ.get("HOME", ""))
+    return agent_files.load_agent_files(cwd, home=os.environ.get("HOME", ""), tools=KNOWN_TOOLS)
 
 
 def collect_findings(cwd: str) -> list[Diagnostic]:
@@ -187,7 +188,8 @@ def _check_file(path: str) -> list[Diagnostic]:
     if not path.endswith((".md", ".toml")):
         return []
     dialect = next((name for name in _DIALECTS if f".{name}/" in path), "agents")
-    return agent_files.load_agent_file(os.path.abspath(path), dialect)[1].diagnostics.items
+    _, draft = agent_files.load_agent_file(os.path.abspath(path), dialect, tools=KNOWN_TOOLS)
+    return draft.diagnostics.items
 
 
 def _is_part_of_skill(path: str, top: str) -> bool:

@@ -7,16 +7,18 @@ from collections.abc import Iterable
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from ..._core.ports import PermissionVerdict
-from ..._core.tools import Effect, Tool, canonical_tool_name
+from ..._core.tools import Tool, ToolCategory, canonical_tool_name
+from ...adapters import collect_tools
 from ...permissions.policy import RulePolicy
 from ...projections.safe_text import sanitize_line
+from ...tools import builtin_tools
+from ...tools.function import declare_tool
+from ...tools.skill import make_skill_tool
 from .load_permissions import join_tool_flags, load_permissions
 from .load_settings import load_settings
-
-_TITLE_ARGUMENTS = {"bash": "command", "task": "agent", "skill": "name", "web_fetch": "url"}
-_PURE_TOOLS = ("read", "glob", "grep", "todo", "skill")
 
 
 def print_permissions() -> int:
@@ -45,13 +47,13 @@ def explain_call(
         permissions,
         workspace=os.path.realpath(cwd),
         user_home=os.environ.get("HOME", "/"),
+        tools=builtin_tools(),
         tier=lambda: "off",
     )
-    name = canonical_tool_name(tool)
-    stand_in = _make_tool(name)
-    arguments = {_TITLE_ARGUMENTS.get(name, "file_path"): subject}
-    decision = policy.decide(stand_in, arguments, mode)
-    findings = policy.collect_findings(stand_in, arguments)
+    judged = _find_tool(canonical_tool_name(tool))
+    arguments = {judged.path_argument or judged.rule_argument: subject}
+    decision = policy.decide(judged, arguments, mode)
+    findings = policy.collect_findings(judged, arguments)
     parts = [policy.apply_mode(finding, mode) for finding in findings]
     if as_json:
         print(msgspec.json.encode({"decision": decision, "mode": mode, "parts": parts}).decode())
@@ -69,11 +71,10 @@ def _print_decision(decision: PermissionVerdict, parts: Iterable[PermissionVerdi
         print(f"  {part.verdict:5}  {sanitize_line(part.part, 60)}: {part.why}{rule}")
 
 
-def _make_tool(name: str) -> Tool:
-    async def refuse_to_run(context: Any, arguments: Any) -> Any:
-        raise AssertionError("this tool is only judged, never run")
-
-    effect = Effect.PURE if name in _PURE_TOOLS else Effect.EFFECTFUL
-    return Tool(
-        name=name, description="", parameters={}, parse=dict, run=refuse_to_run, effect=effect
-    )
+def _find_tool(name: str) -> Tool:
+    tools = {**collect_tools((), {}, {}, ask=False), "skill": make_skill_tool({})}
+    if name in tools:
+        return tools[name]
+    # A tool that the session does not have, such as web_fetch: rules match its address.
+    unknown = declare_tool(name, "", {"type": "object"})
+    return replace(unknown, category=ToolCategory.NETWORK, rule_argument="url")

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from ... import agent_files
 from ..._core.agents import Agent
+from ...agent_catalog import KNOWN_TOOLS
 from ...agent_files import Severity
 from ...errors import UsageError
 
@@ -28,7 +29,7 @@ def parse_inline_agents(text: str) -> list[Agent]:
                 remedy='Write {"name": {"description": …, "prompt": …}}.',
             )
         keys = cast("dict[str, Any]", keys)
-        agent, draft = agent_files.parse_agent_keys(keys, name, _AGENTS_FLAG)
+        agent, draft = agent_files.parse_agent_keys(keys, name, _AGENTS_FLAG, KNOWN_TOOLS)
         if agent is None:
             errors = [
                 finding.text

@@ -10,6 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from ..._core.ports import ApprovalDecision, ApprovalRequest
+from ..._core.tools import ToolCategory
 from ...config import Settings
 from ...permissions import trust
 from ...projections.safe_text import sanitize_line
@@ -107,7 +108,7 @@ def format_request(question: ApprovalRequest) -> list[tuple[str, str]]:
     why = escape_hidden(question.why)
     lines = [(f"{agent} (run {question.run_id}) asks for {tool}: {why}", "yellow")]
     command = question.arguments.get("command")
-    if question.tool == "bash" and isinstance(command, str):
+    if question.category is ToolCategory.RUN and isinstance(command, str):
         call = command
     else:
         call = _format_arguments(question.arguments)
@@ -142,8 +143,9 @@ def _format_arguments(arguments: dict[str, object]) -> str:
 def _session_key(question: ApprovalRequest) -> str:
     """Return what an approval for the session covers.
 
-    For bash this is the exact command, for write and edit all file edits, otherwise the tool.
+    For a shell command this is the exact command, for a changed file all changes of files,
+    otherwise the tool.
     """
-    if question.tool == "bash":
-        return f"bash {question.arguments.get('command')}"
-    return "edits" if question.tool in ("write", "edit") else question.tool
+    if question.category is ToolCategory.RUN:
+        return f"{question.tool} {question.arguments.get('command')}"
+    return "edits" if question.category is ToolCategory.WRITE else question.tool

@@ -37,7 +37,7 @@ class ShellEscape:
             return str(error)
         return result.text
 
-    def spill(self, name: str) -> str:
+    def spill_path(self, name: str) -> str:
         """Return the path of a new file for output that is too long."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
         return os.path.join(self._folder, f"shell-{time.time_ns()}-{name}.txt")

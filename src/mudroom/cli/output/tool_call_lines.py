@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
 from ..._core.messages import ToolCallBlock
-from ..._core.tools import ToolResult, canonical_tool_name
+from ..._core.tools import Tool, ToolResult
 from ...projections.run_tree import RunView
 from ...projections.safe_text import describe_call, sanitize, sanitize_line
+from ...tools import find_builtin_tool
 from .text import Glyphs, Line, count_noun, display_width, fit_with_figures, truncate
 from .tree_lines import describe_outcome, format_figures
 
-MAX_SHOWN_LINES = {"bash": 5, "edit": 24, "write": 8, "todo": 20}
-"""Lines shown of a tool's result. Any other tool is shown in one line."""
-
+_STYLES = {"+": "green", "-": "red"}
+"""Styles of added and removed lines; others are dim."""
 _MAX_ERROR_LINES = 3
 
 
@@ -37,8 +36,9 @@ def format_tool_call(
     """
     if child and not full:
         return _format_task(child, result, columns, glyphs)
-    name = canonical_tool_name(call.name)
-    if not full and not result.error and name not in MAX_SHOWN_LINES:
+    tool = find_builtin_tool(call.name)
+    limit = tool.preview_lines if tool else 0
+    if not full and not result.error and not limit:
         return [_format_in_one_line(call, result, columns, glyphs)]
     title = _task_title(child) if child else f"{glyphs.head}{describe_call(call)}"
     lines = [_title_line(title, result, columns, glyphs)]
@@ -46,8 +46,8 @@ def format_tool_call(
         body = [(sanitize(line), "") for line in result.text.splitlines()]
         limit = len(body)
     else:
-        body = list(_preview(call, result))
-        limit = MAX_SHOWN_LINES.get(name, 1)
+        body = list(_preview(tool, call, result))
+        limit = limit or 1
     for n, row in enumerate(body[:limit]):
         lines.append(_indent([row], columns, glyphs, is_first=n == 0))
     if len(body) > limit > 1:
@@ -98,26 +98,13 @@ def _indent(
     return [(stem, "dim"), *parts]
 
 
-def _preview(call: ToolCallBlock, result: ToolResult) -> Iterator[tuple[str, str]]:
-    name = canonical_tool_name(call.name)
+def _preview(
+    tool: Tool | None, call: ToolCallBlock, result: ToolResult
+) -> Iterator[tuple[str, str]]:
     if result.error:
         for line in islice(result.text.splitlines(), _MAX_ERROR_LINES):
             yield sanitize(line), "red"
-    elif name == "edit":
-        old = str(call.arguments.get("old_string", ""))
-        new = str(call.arguments.get("new_string", ""))
-        yield from _diff(old, new)
-    elif name == "write":
-        for line in str(call.arguments.get("content", "")).splitlines():
-            yield f"+ {sanitize(line)}", "green"
-    elif name in ("bash", "todo"):
-        for line in result.text.splitlines():
-            yield sanitize(line), "dim"
-
-
-def _diff(old: str, new: str) -> Iterator[tuple[str, str]]:
-    lines = difflib.unified_diff(old.splitlines(), new.splitlines(), n=2, lineterm="")
-    for line in islice(lines, 2, None):  # Skip the two lines with file names.
-        if not line.startswith("@@"):
-            style = {"+": "green", "-": "red"}.get(line[:1], "dim")
-            yield f"{line[:1]} {sanitize(line[1:])}", style
+    elif tool and tool.preview:
+        for sign, line in tool.preview(call.arguments, result):
+            prefix = f"{sign} " if sign else ""
+            yield f"{prefix}{sanitize(line)}", _STYLES.get(sign, "dim")

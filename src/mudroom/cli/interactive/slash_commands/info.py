@@ -97,7 +97,7 @@ async def agents(conversation: Conversation, _: str) -> None:
 
 async def skills(conversation: Conversation, _: str) -> None:
     """List the skills of the project and of the user."""
-    from ....agent_files import load_agent_files
+    from ...actions.agents import load_agent_files
 
     skills = (await asyncio.to_thread(load_agent_files, conversation.session.cwd)).skills
     if not skills:

@@ -1,0 +1,98 @@
+"""Facts about tools: each tool states them itself, so a new tool is one module."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from mudroom import tools
+from mudroom._core.agents import Mode
+from mudroom._core.messages import ToolCallBlock
+from mudroom._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
+from mudroom.cli.output.text import ASCII
+from mudroom.cli.output.tool_call_lines import format_tool_call
+from mudroom.permissions.policy import RulePolicy
+from mudroom.permissions.rules import Permissions
+
+FOLDER = Path(tools.__file__).parent
+
+
+async def run(context: object, arguments: object) -> ToolResult:
+    return ToolResult("done")
+
+
+def preview(arguments: Mapping[str, Any], result: ToolResult) -> list[PreviewLine]:
+    return [("+", arguments["text"])]
+
+
+APPEND = Tool(
+    name="append",
+    description="Append text to a file.",
+    parameters={"type": "object"},
+    parse=dict,
+    run=run,
+    effect=Effect.KEYED,
+    category=ToolCategory.WRITE,
+    path_argument="target",
+    preview=preview,
+    preview_lines=3,
+)
+
+
+@pytest.fixture
+def new_tool(monkeypatch: pytest.MonkeyPatch) -> Tool:
+    """Add a module with one tool to the package."""
+    module = ModuleType("mudroom.tools.append")
+    module.__dict__["APPEND"] = APPEND
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    monkeypatch.setattr(tools, "BUILTIN_TOOLS", (*tools.BUILTIN_TOOLS, "append"))
+    return APPEND
+
+
+def test_the_list_names_every_module_with_a_tool() -> None:
+    modules = {path.stem for path in FOLDER.glob("[a-z]*.py")}
+    assert modules - {"function", "skill"} == set(tools.BUILTIN_TOOLS)
+    assert {path.stem for path in FOLDER.glob("*.md")} - {"skill"} == set(tools.BUILTIN_TOOLS)
+
+
+def test_every_built_in_tool_has_a_category() -> None:
+    assert all(tool.category for tool in tools.builtin_tools().values())
+
+
+def test_arguments_named_by_facts_exist() -> None:
+    for tool in tools.builtin_tools().values():
+        arguments = tool.parameters["properties"]
+        named = {tool.path_argument, tool.rule_argument} - {""}
+        assert named <= set(arguments)
+
+
+def test_rules_about_files_apply_to_a_new_tool(new_tool: Tool, tmp_path: Path) -> None:
+    permissions = Permissions.of(deny=["Edit(secret/**)", "append(own.txt)"])
+    policy = RulePolicy(
+        permissions,
+        workspace=str(tmp_path),
+        user_home="/",
+        tools=tools.builtin_tools(),
+        tier=lambda: "full",
+    )
+
+    def verdict(path: str, mode: Mode = Mode.DEFAULT) -> str:
+        return policy.decide(new_tool, {"target": path}, mode).verdict
+
+    assert verdict("secret/key") == "deny"
+    assert verdict("own.txt") == "deny"
+    assert verdict("notes.txt") == "allow"
+    assert verdict("notes.txt", Mode.PLAN) == "deny"
+
+
+def test_screens_show_the_preview_of_a_new_tool(new_tool: Tool) -> None:
+    call = ToolCallBlock("c1", "append", {"target": "a.txt", "text": "one line"})
+    lines = format_tool_call(call, ToolResult("done"), None, 80, ASCII)
+    text = ["".join(part for part, _ in line) for line in lines]
+    assert "append" in text[0]
+    assert text[1].endswith("+ one line")
