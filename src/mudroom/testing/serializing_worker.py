@@ -1,0 +1,68 @@
+"""Worker for tests that serialises everything that crosses the port."""
+
+from __future__ import annotations
+
+from typing import Any, NoReturn, TypeVar
+
+import msgspec
+
+from .._core.agents import Brief, InboxMessage, Report
+from .._core.budgets import Grant
+from .._core.ports import RunHandle, Worker
+
+T = TypeVar("T")
+
+
+class SerializingWorker:
+    """Worker that encodes and decodes everything that crosses the port, then uses another worker.
+
+    It proves that a worker in another process is possible. `attach` sets the other worker, which should
+    start its children here.
+    """
+
+    def __init__(self) -> None:
+        self._inner: Worker | None = None
+
+    def attach(self, inner: Worker) -> None:
+        """Set the worker that executes the runs."""
+        self._inner = inner
+
+    def start(self, brief: Brief, grant: Grant) -> RunHandle:
+        """Start a run from copies of its brief and its grant."""
+        inner = self._inner or _fail_unattached()
+        return _SerializingHandle(inner.start(_copy(brief, Brief), _copy(grant, Grant)))
+
+    def find(self, run_id: str) -> RunHandle | None:
+        """Return the handle of a running run."""
+        inner = self._inner or _fail_unattached()
+        handle = inner.find(run_id)
+        return _SerializingHandle(handle) if handle else None
+
+
+class _SerializingHandle:
+    def __init__(self, inner: RunHandle) -> None:
+        self.run_id = inner.run_id
+        self._inner = inner
+
+    def send(self, message: InboxMessage) -> bool:
+        return self._inner.send(_copy(message, InboxMessage))
+
+    def wrap_up(self) -> bool:
+        return self._inner.wrap_up()
+
+    def cancel(self) -> bool:
+        return self._inner.cancel()
+
+    async def report(self) -> Report[Any]:
+        return _copy(await self._inner.report(), Report[Any])
+
+
+def _copy(value: T, kind: type[T]) -> T:
+    """Return the value after a round trip through JSON; it must be equal."""
+    copied = msgspec.json.decode(msgspec.json.encode(value), type=kind)
+    assert copied == value, f"{type(value).__name__} changes when it is serialised"
+    return copied
+
+
+def _fail_unattached() -> NoReturn:
+    raise AssertionError("attach a worker first")

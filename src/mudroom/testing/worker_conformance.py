@@ -1,0 +1,247 @@
+"""Behaviour that every worker must have. Tests of an adapter run each of `CHECKS`:
+
+    @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+    async def test_worker(check, tmp_path):
+        await check(open_my_worker, tmp_path)
+
+`open_my_worker` takes SessionServices and returns an async context manager with the worker. A worker
+in another process cannot use these services there; it imports `conformance_model` and
+`conformance_tools` of `worker_stage`, and calls back for journal, approvals, charges, hooks and live events.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from .._core.agents import InboxMessage, Reason
+from .._core.budgets import Budget, Grant
+from .._core.events import (
+    Delta,
+    MessageDelivered,
+    MessageSent,
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    StoredEvent,
+    ToolCallFinished,
+    TurnFinished,
+)
+from .._core.ports import Worker
+from .._engine.session_context import SessionServices
+from ..errors import JournalError
+from ..journals.memory import MemoryJournal
+from .worker_stage import WorkerStage
+
+OpenWorker = Callable[[SessionServices], AbstractAsyncContextManager[Worker]]
+Check = Callable[[OpenWorker, Path], Awaitable[None]]
+
+_DEADLINE = 20.0
+"""Seconds that one check may take."""
+
+
+class _FailingJournal(MemoryJournal):
+    async def append(self, *events: StoredEvent) -> None:
+        if any(isinstance(event, TurnFinished) for event in events):
+            raise JournalError("the disk is full")
+        await super().append(*events)
+
+
+async def returns_the_stored_report(open_worker: OpenWorker, folder: Path) -> None:
+    """The report of the handle is the one that the journal has."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        handle = stage.start(worker, "ANSWER")
+        assert handle.run_id == "1" and worker.find("1") is not None
+        report = await handle.report()
+        assert await handle.report() == report, "a report can be read again"
+    assert (report.text, report.reason, report.run_id) == ("answer", Reason.GOAL, "1")
+    assert report.turns == 1 and report.usage.total_tokens > 0
+    assert stage.reports() == {"1": report}
+
+
+async def shows_stored_events_and_deltas(open_worker: OpenWorker, folder: Path) -> None:
+    """Watchers receive every stored event once, in its order, and streamed text."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        await stage.start(worker, "PARENT").report()
+    stored = [event for event in stage.events if not isinstance(event, Delta)]
+    for run in ("1", "1.1.1", "1.1.2"):
+        expected = [event for event in stage.journal.read() if event.run == run]
+        assert [event for event in stored if event.run == run] == expected
+    assert any(isinstance(event, Delta) for event in stage.events)
+
+
+async def runs_children_and_charges_them(open_worker: OpenWorker, folder: Path) -> None:
+    """Children report to their parent, and their tokens and number are charged to its account."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        report = await stage.start(worker, "PARENT").report()
+    reports = stage.reports()
+    assert set(reports) == {"1", "1.1.1", "1.1.2"} and report.calls == {"task": 2}
+    children = sum(reports[run].usage.total_tokens for run in ("1.1.1", "1.1.2"))
+    assert children > 0
+    meter = stage.services.meters.get(Grant("1", Budget()))
+    assert meter.children == 2 and meter.descendant_usage.total_tokens == children
+    assert report.usage == meter.usage + meter.descendant_usage
+
+
+async def holds_children_to_their_parents_budget(open_worker: OpenWorker, folder: Path) -> None:
+    """A child ends with BUDGET when it and its parent together have used up the parent's tokens."""
+    stage = WorkerStage(folder)
+    budget = Budget(depth=1, output_tokens=500)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        await stage.start(worker, "PARENT_SPEND", budget).report()
+    child = stage.reports()["1.1.1"]
+    assert (child.reason, child.text, child.recovered) == (Reason.BUDGET, "summary", True)
+
+
+async def finds_runs_only_while_they_run(open_worker: OpenWorker, folder: Path) -> None:
+    """`find` returns handles of runs at every depth, and None before and after."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        assert worker.find("1") is None
+        handle = stage.start(worker, "PARENT_WAIT")
+        await stage.wait_for_runs("1.1.1", "1.1.2")
+        child = worker.find("1.1.2")
+        assert child is not None and child.run_id == "1.1.2" and worker.find("1.1.3") is None
+        stage.release()
+        await handle.report()
+        await asyncio.sleep(0)
+        assert worker.find("1") is None and worker.find("1.1.2") is None
+
+
+async def cancels_a_run_and_all_below_it(open_worker: OpenWorker, folder: Path) -> None:
+    """Cancelled runs end with CANCELLED and stored reports; a second cancel changes nothing."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        handle = stage.start(worker, "PARENT_WAIT")
+        await stage.wait_for_runs("1.1.1", "1.1.2")
+        assert handle.cancel() and not handle.cancel()
+        report = await handle.report()
+        assert not handle.cancel() and not handle.wrap_up()
+    assert report.reason is Reason.CANCELLED and not report.recovered
+    reasons = {run: report.reason for run, report in stage.reports().items()}
+    assert reasons == dict.fromkeys(("1", "1.1.1", "1.1.2"), Reason.CANCELLED)
+
+
+async def cancels_one_child(open_worker: OpenWorker, folder: Path) -> None:
+    """A cancelled child gives its parent a report; its sibling and its parent continue."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        handle = stage.start(worker, "PARENT_WAIT")
+        await stage.wait_for_runs("1.1.1", "1.1.2")
+        child = worker.find("1.1.1")
+        assert child is not None and child.cancel()
+        await stage.wait_until(lambda: "1.1.1" in stage.reports())
+        stage.release()
+        report = await handle.report()
+    reports = stage.reports()
+    assert reports["1.1.1"].reason is Reason.CANCELLED and reports["1.1.2"].ok and report.ok
+
+
+async def wraps_up_with_a_summary(open_worker: OpenWorker, folder: Path) -> None:
+    """A run that is asked to wrap up stops its calls and gives a summary."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        handle = stage.start(worker, "WAIT")
+        await stage.wait_for_runs("1")
+        assert handle.wrap_up() and not handle.wrap_up()
+        report = await handle.report()
+    assert (report.reason, report.recovered, report.text) == (Reason.CANCELLED, True, "summary")
+
+
+async def cancels_when_its_waiter_is_cancelled(open_worker: OpenWorker, folder: Path) -> None:
+    """When the task that waits for a report is cancelled, the run has ended before it returns."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        waiter = asyncio.create_task(stage.start(worker, "PARENT_WAIT").report())
+        await stage.wait_for_runs("1.1.1", "1.1.2")
+        waiter.cancel()
+        await asyncio.wait((waiter,))
+        assert waiter.cancelled()
+    reasons = {run: report.reason for run, report in stage.reports().items()}
+    assert reasons == dict.fromkeys(("1", "1.1.1", "1.1.2"), Reason.CANCELLED)
+
+
+async def delivers_each_message_once(open_worker: OpenWorker, folder: Path) -> None:
+    """A message is stored, delivered once, and refused after the run's end."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        handle = stage.start(worker, "WAIT")
+        await stage.wait_for_runs("1")
+        assert handle.send(InboxMessage("m1", "first")) and handle.send(
+            InboxMessage("m2", "second")
+        )
+        assert handle.send(InboxMessage("m1", "first"))
+        stage.release()
+        await handle.report()
+        assert not handle.send(InboxMessage("m3", "too late"))
+    events = list(stage.journal.read())
+    sent = [event.message.id for event in events if isinstance(event, MessageSent)]
+    delivered = [event.text for event in events if isinstance(event, MessageDelivered)]
+    assert sent == ["m1", "m2"] and delivered == ["first", "second"]
+
+
+async def asks_the_approver(open_worker: OpenWorker, folder: Path) -> None:
+    """A call that needs confirmation reaches the approver of the session."""
+    stage = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        report = await stage.start(worker, "CONFIRM").report()
+    assert report.calls == {"confirm": 1} and report.failed == 0
+    assert [(request.run_id, request.tool) for request in stage.requests] == [("1", "confirm")]
+
+
+async def resumes_an_unfinished_run(open_worker: OpenWorker, folder: Path) -> None:
+    """A run continues from its last event; finished children do not run again."""
+    first = WorkerStage(folder)
+    async with asyncio.timeout(_DEADLINE), open_worker(first.services) as worker:
+        report = await first.start(worker, "PARENT").report()
+    events = list(first.journal.read())
+    cut = next(n for n, event in enumerate(events) if isinstance(event, ToolCallFinished))
+    past: dict[str, list[StoredEvent]] = {}
+    for event in events[:cut]:
+        past.setdefault(event.run, []).append(event)
+    second = WorkerStage(folder, past_events=past)
+    async with asyncio.timeout(_DEADLINE), open_worker(second.services) as worker:
+        again = await second.start(worker, "PARENT").report()
+    changed = {"seconds": 0.0}
+    assert replace(again, **changed) == replace(report, **changed)
+    new_events = list(second.journal.read())
+    assert isinstance(new_events[0], RunResumed)
+    finished = {event.run for event in events[:cut] if isinstance(event, RunFinished)}
+    assert finished and finished.isdisjoint(event.run for event in new_events)
+    started = [event.run for event in new_events if isinstance(event, RunStarted)]
+    assert set(started).isdisjoint(past)
+
+
+async def raises_a_failed_journal(open_worker: OpenWorker, folder: Path) -> None:
+    """When the journal cannot be written, waiting for the report raises JournalError."""
+    stage = WorkerStage(folder, journal=_FailingJournal())
+    async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
+        try:
+            await stage.start(worker, "CONFIRM").report()
+        except JournalError:
+            return
+    raise AssertionError("no JournalError was raised")
+
+
+CHECKS: tuple[Check, ...] = (
+    returns_the_stored_report,
+    shows_stored_events_and_deltas,
+    runs_children_and_charges_them,
+    holds_children_to_their_parents_budget,
+    finds_runs_only_while_they_run,
+    cancels_a_run_and_all_below_it,
+    cancels_one_child,
+    wraps_up_with_a_summary,
+    cancels_when_its_waiter_is_cancelled,
+    delivers_each_message_once,
+    asks_the_approver,
+    resumes_an_unfinished_run,
+    raises_a_failed_journal,
+)
