@@ -9,13 +9,14 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 import msgspec
+from msgspec import Meta
 
 from ._core.agents import Mode
 from .errors import UsageError, suggest_names
-from .options import SessionOptions, SharedOptions
+from .options import PositiveInt, SessionOptions, SharedOptions
 
 PROJECT_FILE = ".mudroom.toml"
 OUTPUT_FORMATS = ("text", "json", "stream-json")
@@ -23,6 +24,9 @@ COLORS = ("auto", "always", "never")
 SCREENS = ("auto", "plain")
 SANDBOXES = ("auto", "full", "file", "off", "experimental-seatbelt")
 PERMISSION_MODES = tuple(mode.value for mode in Mode)
+
+PositiveFloat = Annotated[float, Meta(gt=0, le=1e12)]
+"""A finite number above 0."""
 
 
 class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -50,10 +54,10 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     model: str = "auto"
-    max_turns: int | None = None
-    max_minutes: float | None = None
-    max_tokens: int | None = None
-    max_budget_usd: float | None = None
+    max_turns: PositiveInt | None = None
+    max_minutes: PositiveFloat | None = None
+    max_tokens: PositiveInt | None = None
+    max_budget_usd: PositiveFloat | None = None
     agent: str = ""
     agents: str = ""
     json_schema: str = ""
@@ -65,7 +69,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
     allowed_tools: str = ""
     disallowed_tools: str = ""
     trust: bool = False
-    retention_days: int | None = None
+    retention_days: PositiveInt | None = None
     origins: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
     def origin(self, name: str) -> str:
@@ -98,9 +102,13 @@ _CHOICES = {
     "sandbox": SANDBOXES,
     "permission_mode": PERMISSION_MODES,
 }
-_FIELDS = msgspec.structs.fields(Settings)
-_INTEGERS = {field.name for field in _FIELDS if int in (field.type, *get_args(field.type))}
-_DECIMALS = {field.name for field in _FIELDS if float in get_args(field.type)}
+_EXPECTED = {
+    int: "a whole number from 1",
+    float: "a number above 0",
+    bool: "true or false",
+    str: "text in quotes",
+}
+_TYPES = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 _VARIABLES = {
     "model": "MUDROOM_MODEL",
     "child_model": "MUDROOM_CHILD_MODEL CLAUDE_CODE_SUBAGENT_MODEL",
@@ -160,21 +168,18 @@ def write_setting(path: Path, name: str, value: str) -> None:
     if key not in SETTING_NAMES:
         raise _unknown_setting(name, key, SETTING_NAMES, str(path))
     _read_file(path, SETTING_NAMES)
-    lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    index = next((n for n, line in enumerate(lines) if _assigns(line, key)), len(lines))
-    new_lines: list[str] = []
+    import tomlkit
+
+    document = tomlkit.parse(path.read_text("utf-8") if path.exists() else "")
+    written_key = next((name for name in document if name.replace("-", "_") == key), key)
     if value:
-        checked = _validate(key, _parse_bool(key, value), str(path))
-        new_lines.append(f"{key} = {_to_toml(checked)}")
-    lines[index : index + 1] = new_lines
+        document[written_key] = _validate(key, value, str(path), is_text=True)
+    else:
+        document.pop(written_key, None)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     new = path.with_name(f"{path.name}.new")
-    new.write_text("".join(f"{line}\n" for line in lines), "utf-8")
-    try:
-        _read_file(new, SETTING_NAMES)
-        new.replace(path)
-    finally:
-        new.unlink(missing_ok=True)
+    new.write_text(tomlkit.dumps(document), "utf-8")
+    new.replace(path)
 
 
 def find_home(environ: Mapping[str, str]) -> str:
@@ -244,7 +249,7 @@ def _read_environment(environ: Mapping[str, str]) -> Iterator[Setting]:
     for key, names in _VARIABLES.items():
         name = next((name for name in names.split() if environ.get(name)), None)
         if name is not None:
-            yield key, _validate(key, environ[name], f"${name}"), f"${name}"
+            yield key, _validate(key, environ[name], f"${name}", is_text=True), f"${name}"
     if environ.get("MUDROOM_SCREEN_READER", "0") != "0":
         yield "screen", "plain", "$MUDROOM_SCREEN_READER"
     if environ.get("NO_COLOR"):
@@ -266,56 +271,33 @@ def _unknown_setting(key: str, name: str, allowed: tuple[str, ...], origin: str)
     return UsageError(f"unknown setting {key!r}", where=origin, remedy=suggest_names(name, allowed))
 
 
-def _validate(key: str, value: Any, origin: str) -> Any:
-    if key in _INTEGERS:
-        return _validate_integer(key, value, origin)
-    if key in _DECIMALS:
-        return _validate_decimal(key, value, origin)
-    if isinstance(getattr(_DEFAULTS, key), bool):
-        if not isinstance(value, bool):
-            raise UsageError(f"{key} must be true or false, not {value!r}", where=origin)
-        return value
-    if not isinstance(value, str) or not value.strip():
-        raise UsageError(f"{key} must be text in quotes, not {value!r}", where=origin)
-    if key in _CHOICES and value not in _CHOICES[key]:
-        remedy = suggest_names(value, _CHOICES[key])
-        raise UsageError(f"{key} cannot be {value!r}", where=origin, remedy=remedy)
-    if key == "home":
-        return os.path.abspath(os.path.expanduser(value))
-    return value.strip()
+def _validate(key: str, value: Any, origin: str, *, is_text: bool = False) -> Any:
+    """Return a value in the type of its setting. Raises UsageError.
 
-
-def _validate_integer(key: str, value: Any, origin: str) -> int:
-    number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
-    if isinstance(number, bool) or not isinstance(number, int) or number < 1:
-        raise UsageError(f"{key} must be a whole number from 1, not {value!r}", where=origin)
-    return number
-
-
-def _validate_decimal(key: str, value: Any, origin: str) -> float:
+    Arguments:
+        is_text: the value comes from a place that has only text.
+    """
+    if isinstance(value, str):
+        value = value.strip()
+    kind = _find_kind(_TYPES[key])
+    is_strict = kind in (bool, str) and not is_text
     try:
-        number = 0.0 if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
-        number = 0.0
-    if not 0 < number < float("inf"):
-        raise UsageError(f"{key} must be a number above 0, not {value!r}", where=origin)
-    return number
+        checked = msgspec.convert(value, _TYPES[key], strict=is_strict)
+    except msgspec.ValidationError:
+        checked = None
+    if checked is None or checked == "":
+        raise UsageError(f"{key} must be {_EXPECTED[kind]}, not {value!r}", where=origin)
+    if key in _CHOICES and checked not in _CHOICES[key]:
+        remedy = suggest_names(checked, _CHOICES[key])
+        raise UsageError(f"{key} cannot be {value!r}", where=origin, remedy=remedy)
+    return os.path.abspath(os.path.expanduser(checked)) if key == "home" else checked
 
 
-def _assigns(line: str, key: str) -> bool:
-    name, equals, _ = line.partition("=")
-    return equals != "" and name.strip().strip("\"'").replace("-", "_") == key
-
-
-def _parse_bool(key: str, value: str) -> Any:
-    if isinstance(getattr(_DEFAULTS, key), bool):
-        return {"true": True, "false": False}.get(value, value)
-    return value
-
-
-def _to_toml(value: Any) -> str:
-    """Return a value as TOML; JSON strings are TOML strings, apart from DEL."""
-    return msgspec.json.encode(value).decode().replace("\x7f", "\\u007f")
+def _find_kind(annotation: Any) -> type:
+    """Return the key of _EXPECTED that an annotation contains, as int in `PositiveInt | None`."""
+    if annotation in _EXPECTED:
+        return annotation
+    return next(_find_kind(part) for part in get_args(annotation))
 
 
 def _find_line(text: str, key: str) -> int:

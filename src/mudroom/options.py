@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from ._core.agents import Agent
 from ._core.budgets import Budget
 from ._core.ports import Approver, Hooks, Journal, Model, Sandbox, Workspace
 from ._core.tools import Tool
 from .permissions.rules import Permissions
+
+PositiveInt = Annotated[int, Meta(ge=1)]
 
 
 class SharedOptions(Struct, frozen=True, kw_only=True):
@@ -30,8 +33,8 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
     """
 
     child_model: str = "inherit"
-    child_turns: int = 30
-    max_children: int = 64
+    child_turns: PositiveInt = 30
+    max_children: PositiveInt = 64
     allow_net: bool = False
     home: str = ""
     worker: str = "local"

@@ -144,6 +144,15 @@ def test_settings_are_set_and_removed_and_other_lines_stay(tmp_path: Path) -> No
     assert load_settings(cwd=str(tmp_path), environ=environ, flags={}).origin("model") == "default"
 
 
+def test_setting_a_value_keeps_the_spelling_and_the_comment_of_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    path.write_text('# limits\nmax-turns = 5  # enough\n\nmodel = "offline"\n')
+    write_setting(path, "max_turns", "7")
+    assert path.read_text() == '# limits\nmax-turns = 7  # enough\n\nmodel = "offline"\n'
+    write_setting(path, "max_turns", "")
+    assert path.read_text() == '# limits\n\nmodel = "offline"\n'
+
+
 @pytest.mark.parametrize(
     ("name", "value"),
     [("max_turns", "many"), ("colour", "never"), ("color", "blue"), ("allow_net", "perhaps")],
