@@ -104,6 +104,7 @@ class HostedRun:
         shared: list[SharedLimit] = []
         left: dict[Limit, float] = {}
         children_left: int | None = None
+        most_children = 0
         ancestor = self.meter.parent
         if isinstance(ancestor, Meter):
             for limit in SHARED_LIMITS:
@@ -115,11 +116,16 @@ class HostedRun:
                 most = getattr(ancestor.budget, limit)
                 if most is not None:
                     shared.append(SharedLimit(limit, most, ancestor.amount_spent(limit)))
-            if ancestor.budget.children is not None:
-                free = ancestor.budget.children - ancestor.children
-                children_left = free if children_left is None else min(children_left, free)
+            most = ancestor.budget.children
+            if most is not None:
+                free = most - ancestor.children
+                if children_left is None or free < children_left:
+                    children_left = free
+                    most_children = most
             ancestor = ancestor.parent
-        return AccountState(self.run_id, tuple(shared), left, children_left, self._charges)
+        return AccountState(
+            self.run_id, tuple(shared), left, children_left, most_children, self._charges
+        )
 
 
 class ProcessHost:

@@ -96,6 +96,7 @@ class AccountState(Struct, frozen=True, tag=True):
         shared: limits of all ancestors.
         left: what is left of each shared limit, without amounts reserved for others.
         children_left: children that may still start; None means no limit.
+        most_children: the limit that leaves so many.
         charges: charges of the worker process that are included.
     """
 
@@ -103,6 +104,7 @@ class AccountState(Struct, frozen=True, tag=True):
     shared: tuple[SharedLimit, ...] = ()
     left: dict[Limit, float] = {}
     children_left: int | None = None
+    most_children: int = 0
     charges: int = 0
 
 

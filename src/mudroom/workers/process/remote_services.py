@@ -160,7 +160,8 @@ class RemoteAccount:
         """Raise ValueError if no further child may start."""
         left = self._state.children_left
         if left is not None and left <= sum(charge.children for charge in self._unconfirmed):
-            raise ValueError("the budget of children is used up")
+            most = self._state.most_children
+            raise ValueError(f"the budget of {most} children is used up")
 
     def set_paused(self, paused: bool) -> None:
         """Stop or restart the clocks of the ancestors."""
