@@ -21,6 +21,7 @@ from .permissions.policy import RulePolicy
 from .permissions.rules import Permissions
 from .tools import builtin_tools
 from .workers.process.messages import WorkerConfig
+from .workers.process.remote_hooks import RemoteHooks
 from .workers.process.remote_services import (
     RemoteApprover,
     RemoteJournal,
@@ -64,6 +65,7 @@ def make_process_worker(
         uses_prices=services.compute_price is not None,
         bridged_models=() if isinstance(options.model, str) else (options.model.name,),
         max_children=options.max_children,
+        has_hooks=options.hooks is not None,
     )
     command = [sys.executable, "-m", "mudroom.worker_process"]
     return ProcessWorker(services, config, command, processes)
@@ -116,5 +118,6 @@ def build_worker_services(
         compute_price=pricing.calculate_cost if config.uses_prices else None,
         past_events=past_events,
         watchers=[link.show],
+        hooks=RemoteHooks(link) if config.has_hooks else None,
     )
     return services, models

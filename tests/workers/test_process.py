@@ -11,9 +11,22 @@ from typing import Any
 
 import pytest
 
-from mudroom import AnyEvent, Budget, Reason, Report, Session, TextBlock, UsageError, tool
+from mudroom import (
+    AnyEvent,
+    Budget,
+    Reason,
+    Report,
+    Session,
+    TextBlock,
+    ToolCallBlock,
+    UsageError,
+    tool,
+)
+from mudroom._core.agents import Brief
 from mudroom._core.events import RunFinished, RunStarted, ToolCallFinished, ToolCallStarted
+from mudroom._core.ports import ApprovalDecision, ApprovalRequest, Hooks, ToolHookDecision
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.permissions.rules import Permissions
 from mudroom.workers.process.worker import ProcessWorker
 
 
@@ -234,6 +247,39 @@ async def test_cancelling_the_caller_ends_the_child(tmp_path: Path) -> None:
         "1.1.1": Reason.CANCELLED,
         "1": Reason.CANCELLED,
     }
+
+
+async def test_hooks_of_the_session_decide_in_worker_processes(tmp_path: Path) -> None:
+    class NoWrites(Hooks):
+        async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
+            if brief.parent and call.name == "write":
+                return ToolHookDecision(denial="Do not write.")
+            return None
+
+    model = parent_and_child(
+        lambda request: (
+            request.results[0].text
+            if request.turn
+            else call("write", file_path="a.txt", content="x")
+        )
+    )
+    async with open_session(tmp_path, model, hooks=NoWrites()) as session:
+        report = await session.run("PARENT")
+    assert "Do not write." in report.text and not (tmp_path / "a.txt").exists()
+
+
+async def test_approval_requests_reach_the_approver_of_the_session(tmp_path: Path) -> None:
+    class Refuse:
+        async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+            return ApprovalDecision(False, f"No {request.tool} here.")
+
+    model = parent_and_child(
+        lambda request: request.results[0].text if request.turn else call("bash", command="ls")
+    )
+    permissions = Permissions.of(ask=["Bash"])
+    async with open_session(tmp_path, model, approver=Refuse(), permissions=permissions) as session:
+        report = await session.run("PARENT")
+    assert "No bash here." in report.text
 
 
 async def test_session_tasks_run_in_worker_processes(tmp_path: Path) -> None:

@@ -21,14 +21,11 @@ from .messages import (
     Append,
     Appended,
     Approve,
+    CallHook,
     Charge,
     Decided,
     ErrorInfo,
-    ModelAppend,
-    ModelCancel,
-    ModelForget,
-    ModelRequest,
-    ModelStart,
+    HookReturned,
     Pause,
     RunEnded,
     SharedLimit,
@@ -37,7 +34,8 @@ from .messages import (
     ToSession,
     WorkerConfig,
 )
-from .model_bridge import ModelBridge
+from .model_bridge import ModelBridge, ModelMessage
+from .remote_hooks import call_hook
 
 _EXIT_SECONDS = 2.0
 
@@ -248,24 +246,27 @@ class ProcessHost:
     def _handle(self, message: ToSession) -> None:
         if isinstance(message, Append):
             self._keep(self._append(message))
-        elif isinstance(message, Show):
+        elif isinstance(message, Approve):
+            self._keep(self._decide(message))
+        elif isinstance(message, CallHook):
+            self._keep(self._call_hook(message))
+        elif isinstance(message, ModelMessage):
+            assert self._bridge is not None
+            self._bridge.handle(message)
+        else:
+            self._note(message)
+
+    def _note(self, message: Show | Charge | Pause | RunEnded) -> None:
+        """Handle a message that has no answer."""
+        if isinstance(message, Show):
             for watch in self._services.watchers:
                 watch(message.event)
         elif isinstance(message, Charge):
             self._charge(message)
-        elif isinstance(message, Approve):
-            self._keep(self._decide(message))
-        elif isinstance(message, Pause):
-            run = self._runs.get(message.account)
-            if run is not None and run.meter.parent is not None:
-                run.meter.parent.set_paused(message.paused)
         elif isinstance(message, RunEnded):
             self._end(message)
-        elif isinstance(
-            message, ModelStart | ModelAppend | ModelRequest | ModelCancel | ModelForget
-        ):
-            assert self._bridge is not None
-            self._bridge.handle(message)
+        elif (run := self._runs.get(message.account)) and run.meter.parent is not None:
+            run.meter.parent.set_paused(message.paused)
 
     async def _append(self, message: Append) -> None:
         try:
@@ -280,6 +281,15 @@ class ProcessHost:
     async def _decide(self, message: Approve) -> None:
         decision = await self._services.approver.decide(message.request)
         self.send(Decided(message.id, decision))
+
+    async def _call_hook(self, message: CallHook) -> None:
+        assert self._services.hooks is not None
+        try:
+            result = await call_hook(self._services.hooks, message)
+        except Exception as error:  # noqa: BLE001  the run in the worker process ends with it
+            self.send(HookReturned(message.id, error=ErrorInfo.of(error)))
+            return
+        self.send(HookReturned(message.id, result))
 
     def _charge(self, message: Charge) -> None:
         run = self._runs.get(message.account)

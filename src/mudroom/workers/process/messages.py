@@ -48,6 +48,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     uses_prices: bool
     bridged_models: tuple[str, ...]
     max_children: int
+    has_hooks: bool = False
 
 
 class ErrorInfo(Struct, frozen=True):
@@ -157,6 +158,14 @@ class Decided(Struct, frozen=True, tag=True):
     decision: ApprovalDecision
 
 
+class HookReturned(Struct, frozen=True, tag=True):
+    """Answer to `CallHook`: the encoded result, or the exception of the hook."""
+
+    id: int
+    result: bytes = b""
+    error: ErrorInfo | None = None
+
+
 class ModelItem(Struct, frozen=True, tag=True):
     """One item of a streamed answer of a bridged model, or its error."""
 
@@ -167,7 +176,17 @@ class ModelItem(Struct, frozen=True, tag=True):
     error: ErrorInfo | None = None
 
 
-ToWorker = StartRun | SendMessage | WrapUp | Cancel | Appended | Decided | ModelItem | AccountState
+ToWorker = (
+    StartRun
+    | SendMessage
+    | WrapUp
+    | Cancel
+    | Appended
+    | Decided
+    | HookReturned
+    | ModelItem
+    | AccountState
+)
 
 
 # From a worker process to the session's process.
@@ -191,6 +210,14 @@ class Approve(Struct, frozen=True, tag=True):
 
     id: int
     request: ApprovalRequest
+
+
+class CallHook(Struct, frozen=True, tag=True):
+    """Call a hook of the session. `arguments`: encoded tuple."""
+
+    id: int
+    name: str
+    arguments: bytes
 
 
 class Charge(Struct, frozen=True, tag=True):
@@ -260,6 +287,7 @@ ToSession = (
     Append
     | Show
     | Approve
+    | CallHook
     | Charge
     | Pause
     | ModelStart

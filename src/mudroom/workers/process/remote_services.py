@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
+from typing import Any, overload
 
 from ..._core.budgets import Limit
 from ..._core.events import AnyEvent, StoredEvent
@@ -23,8 +24,10 @@ from .messages import (
     Append,
     Appended,
     Approve,
+    CallHook,
     Charge,
     Decided,
+    HookReturned,
     ModelAppend,
     ModelCancel,
     ModelForget,
@@ -44,16 +47,22 @@ class SessionLink:
     def __init__(self, channel: Channel[ToWorker]) -> None:
         self.channel = channel
         self._ids = count(1)
-        self._answers: dict[int, asyncio.Future[Appended | Decided]] = {}
+        self._answers: dict[int, asyncio.Future[Any]] = {}
         self._streams: dict[int, asyncio.Queue[ModelItem]] = {}
 
     def next_id(self) -> int:
         """Return an id that no other request of this process has."""
         return next(self._ids)
 
-    def request(self, message: Append | Approve) -> asyncio.Future[Appended | Decided]:
+    @overload
+    def request(self, message: Append) -> asyncio.Future[Appended]: ...
+    @overload
+    def request(self, message: Approve) -> asyncio.Future[Decided]: ...
+    @overload
+    def request(self, message: CallHook) -> asyncio.Future[HookReturned]: ...
+    def request(self, message: Append | Approve | CallHook) -> asyncio.Future[Any]:
         """Send a request and return the future of its answer."""
-        future: asyncio.Future[Appended | Decided] = asyncio.get_running_loop().create_future()
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._answers[message.id] = future
         self.channel.send(message)
         return future
@@ -69,7 +78,7 @@ class SessionLink:
         """Receive no further item of a model request."""
         self._streams.pop(request_id, None)
 
-    def handle(self, message: Appended | Decided | ModelItem) -> None:
+    def handle(self, message: Appended | Decided | HookReturned | ModelItem) -> None:
         """Hand an answer to the call that waits for it."""
         if isinstance(message, ModelItem):
             queue = self._streams.get(message.id)
@@ -94,7 +103,7 @@ class RemoteJournal:
     async def append(self, *events: StoredEvent) -> None:
         """Append events in order. Raises JournalError."""
         answer = await self._link.request(Append(self._link.next_id(), list(events)))
-        if isinstance(answer, Appended) and answer.error is not None:
+        if answer.error is not None:
             raise answer.error.to_exception()
 
     def read(self) -> Iterator[StoredEvent]:
@@ -114,7 +123,6 @@ class RemoteApprover:
     async def decide(self, request: ApprovalRequest, /) -> ApprovalDecision:
         """Have the session's approver decide."""
         answer = await self._link.request(Approve(self._link.next_id(), request))
-        assert isinstance(answer, Decided)
         return answer.decision
 
 

@@ -15,6 +15,7 @@ from .messages import (
     Cancel,
     Decided,
     ErrorInfo,
+    HookReturned,
     ModelItem,
     RunEnded,
     SendMessage,
@@ -53,7 +54,7 @@ class RunServer:
             self._handle(message)
 
     def _handle(self, message: ToWorker) -> None:
-        if isinstance(message, Appended | Decided | ModelItem):
+        if isinstance(message, Appended | Decided | HookReturned | ModelItem):
             self._link.handle(message)
         elif isinstance(message, AccountState):
             if account := self._accounts.get(message.account):
