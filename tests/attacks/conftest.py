@@ -9,6 +9,7 @@ import atexit
 import functools
 import json
 import os
+import secrets
 import shutil
 import socket
 import subprocess
@@ -30,7 +31,7 @@ from mudroom.sandboxes.unsandboxed import Unsandboxed
 from mudroom.tools import builtin_tools
 from mudroom.workspaces.shared import SharedWorkspace
 
-KEY = "sk-planted-0123456789"
+KEY = f"sk-planted-{secrets.token_hex(8)}"
 SECRET = "PRIVATE-KEY-MATERIAL"
 LIMITS = ResourceLimits(processes=200, memory=1 << 30, file_size=1 << 30, scratch=64 << 20)
 FOUND = detect.run_probes(

@@ -19,7 +19,7 @@ import pytest
 
 from mudroom.errors import WorkspaceError
 
-from .conftest import Arena
+from .conftest import KEY, Arena
 
 Listen = Callable[..., socket.socket]
 REFUSED = re.compile(
@@ -109,9 +109,9 @@ async def test_07_env_key(arena: Arena) -> None:
     text = await arena.bash(
         "env; cat /proc/self/environ /proc/1/environ; cat /proc/$PPID/environ; strings /proc/*/environ"
     )
-    assert "sk-planted" not in text
+    assert KEY not in text
     assert "OPENAI" not in text
-    assert "sk-planted" not in await arena.bash("cat /proc/*/cmdline")
+    assert KEY not in await arena.bash("cat /proc/*/cmdline")
 
 
 async def test_08_parent_memory(arena: Arena) -> None:
@@ -124,7 +124,7 @@ async def test_08_parent_memory(arena: Arena) -> None:
         "        except OSError as error: print(pid, name, error)\n"
     )
     assert not re.search(rf"^{os.getpid()} \w+ READ", text, re.M), text
-    assert "sk-planted" not in text
+    assert KEY not in text
     refused(text)
 
 

@@ -6,18 +6,17 @@ They only narrow what the rules of the session allow.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
 from typing import Any
 
 from msgspec.structs import replace
 
 from .._core.agents import Brief
 from .._core.ports import PermissionVerdict
-from .._core.tools import Tool, ToolCategory, canonical_tool_name
-from ..errors import UsageError
+from .._core.tool_patterns import parse_tool_patterns
+from .._core.tools import Tool, ToolCategory
 from .match_call import CallMatcher, call_path, file_access
 from .path_rules import covers_path
-from .rules import Rule, Verdict, parse_rule
+from .rules import Rule, Verdict
 
 ToolLimits = tuple[tuple[str, ...], ...]
 """The call patterns of a run's agent and of each agent above it. Every one must let a call pass."""
@@ -30,39 +29,38 @@ def collect_limits(brief: Brief) -> ToolLimits:
     return (*brief.limits, own) if own else brief.limits
 
 
-def make_deny_rules(patterns: tuple[str, ...]) -> Iterator[Rule]:
-    """Yield a deny rule for each negated pattern.
+def make_deny_rules(texts: tuple[str, ...]) -> Iterator[Rule]:
+    """Yield a deny rule for each excluding pattern.
 
     If the text in the brackets is not valid, the rule denies all calls of the tool.
     """
-    for pattern in patterns:
-        if not pattern.startswith("!"):
-            continue
-        tool, rule = _parse(pattern[1:])
-        if rule is None:
-            yield Rule(Verdict.DENY, tool, origin=LIMIT_ORIGIN)
-        else:
-            yield replace(rule, verdict=Verdict.DENY)
+    for pattern in parse_tool_patterns(texts):
+        if pattern.is_excluded:
+            calls = pattern.calls if pattern.is_valid else ""
+            yield Rule(Verdict.DENY, pattern.tool, calls, LIMIT_ORIGIN)
 
 
 class AgentLimit:
     """Calls that one agent allows, for the tools it has only in part.
 
     Arguments:
-        patterns: see Agent.call_patterns.
+        texts: see Agent.call_patterns.
     """
 
-    def __init__(self, patterns: tuple[str, ...], matcher: CallMatcher) -> None:
+    def __init__(self, texts: tuple[str, ...], matcher: CallMatcher) -> None:
         self._matcher = matcher
         self._context = matcher.context
-        self._allow_rules = [_parse(text) for text in patterns if not text.startswith("!")]
+        self._patterns = [
+            pattern for pattern in parse_tool_patterns(texts) if not pattern.is_excluded
+        ]
 
     def _rules_for(self, tool: Tool) -> list[Rule] | None:
         """Return the rules of which one must match, or None if the tool is not limited."""
-        rules = [rule for name, rule in self._allow_rules if fnmatchcase(tool.name, name)]
-        if not rules or any(rule and not rule.spec for rule in rules):
+        patterns = [pattern for pattern in self._patterns if pattern.matches_tool(tool.name)]
+        valid = [pattern for pattern in patterns if pattern.is_valid]
+        if not patterns or not all(pattern.calls for pattern in valid):
             return None
-        return [rule for rule in rules if rule]
+        return [Rule(Verdict.ALLOW, pattern.tool, pattern.calls, LIMIT_ORIGIN) for pattern in valid]
 
     def find_refusal(self, tool: Tool, arguments: Mapping[str, Any]) -> PermissionVerdict | None:
         """Return the reason why this agent may not make a call, or None if it may."""
@@ -107,12 +105,3 @@ def _explain(tool: str, rules: list[Rule]) -> str:
     if patterns:
         return f"its agent has only {patterns}"
     return f"the agent's pattern for {tool} is not valid, so no call of it is allowed"
-
-
-def _parse(text: str) -> tuple[str, Rule | None]:
-    """Return the tool that a pattern is about and its rule, None if the pattern is not valid."""
-    try:
-        rule = parse_rule(text, Verdict.ALLOW, origin=LIMIT_ORIGIN)
-    except UsageError:
-        return canonical_tool_name(text.partition("(")[0]), None
-    return rule.tool, rule

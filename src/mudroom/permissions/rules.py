@@ -11,7 +11,7 @@ from functools import lru_cache
 from msgspec import Struct
 
 from .._core.agents import Mode
-from .._core.tools import canonical_tool_name
+from .._core.tool_patterns import parse_tool_pattern
 from ..errors import UsageError
 
 
@@ -43,7 +43,7 @@ class CallKind(StrEnum):
     """Acts outside the workspace."""
 
 
-_RULE = re.compile(r"\s*([A-Za-z_][\w.*-]*)\s*(?:\((.*)\))?\s*", re.DOTALL)
+_TOOL_NAME = re.compile(r"[A-Za-z_][\w.*-]*")
 
 
 class Rule(Struct, frozen=True):
@@ -95,24 +95,21 @@ class CallFinding(Struct, frozen=True):
 
 def parse_rule(text: str, verdict: Verdict, *, origin: str = "", base: str = "") -> Rule:
     """Parse a rule. Raises UsageError that names the text and its origin."""
-    match = _RULE.fullmatch(text)
-    if match is None:
-        raise UsageError(
-            f"not a rule: {text!r}",
-            where=origin,
-            remedy="Rules look like Bash(git diff:*), Read(./secrets/**), task(explore).",
-        )
-    spec = (match[2] or "").strip()
-    tool = canonical_tool_name(match[1])
-    if tool == "bash" and ":*" in spec[:-2]:
+    pattern = parse_tool_pattern(text)
+    if pattern.tool == "bash" and ":*" in pattern.calls[:-2]:
         raise UsageError(
             f"in {text!r} :* is not at the end",
             where=origin,
             remedy="Write * there, or move :* to the end.",
         )
-    if spec == "*" or (tool == "bash" and spec == ":*"):
-        spec = ""
-    return Rule(verdict, tool, spec, origin, base)
+    is_name = _TOOL_NAME.fullmatch(pattern.written_name)
+    if not pattern.is_valid or pattern.is_excluded or not is_name:
+        raise UsageError(
+            f"not a rule: {text!r}",
+            where=origin,
+            remedy="Rules look like Bash(git diff:*), Read(./secrets/**), task(explore).",
+        )
+    return Rule(verdict, pattern.tool, pattern.calls, origin, base)
 
 
 def split_rules(texts: Iterable[str]) -> list[str]:
