@@ -1,6 +1,7 @@
-"""Run a command as an ordinary user, when this is root: `as_user.py COMMAND…`. Python and the checkout are made reachable first.
+"""Run a command as an ordinary user: `as_user.py COMMAND…`. Needs root.
 
-In a mount namespace of its own a folder on the way that only root may enter is replaced by an empty one with just the way in it.
+Python and the checkout may lie in a folder that only root may enter. In a mount namespace of its
+own, such a folder is replaced by an empty one that contains only the needed paths.
 """
 
 from __future__ import annotations
@@ -10,27 +11,27 @@ import os
 import stat
 import sys
 
-NUMBER = 54321
-"""The user: one that owns nothing on this machine."""
+USER_ID = 54321
+"""Id of a user that owns nothing on this machine."""
 
 _NEW_MOUNTS, _BIND, _PRIVATE = 0x20000, 0x1000 | 0x4000, 0x40000 | 0x4000
 _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def main() -> None:
-    """Become the user, then the command."""
+    """Become the user, then run the command."""
     if _LIBC.unshare(_NEW_MOUNTS) != 0 or _mount(None, "/", _PRIVATE) != 0:
         sys.exit("this root may not make mounts")
-    house = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+    checkout = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     ways: dict[str, set[str]] = {}
-    for path in map(os.path.realpath, (sys.base_prefix, sys.prefix, house)):
+    for path in map(os.path.realpath, (sys.base_prefix, sys.prefix, checkout)):
         if closed := _closed(path):
             ways.setdefault(closed, set()).add(path)
     for closed, paths in ways.items():
         _reach(closed, paths)
     os.setgroups([])
-    os.setresgid(NUMBER, NUMBER, NUMBER)
-    os.setresuid(NUMBER, NUMBER, NUMBER)
+    os.setresgid(USER_ID, USER_ID, USER_ID)
+    os.setresuid(USER_ID, USER_ID, USER_ID)
     kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ} | {
         name: value for name, value in os.environ.items() if name.startswith("ATTACKS_")
     }
@@ -44,7 +45,7 @@ def main() -> None:
 
 
 def _closed(path: str) -> str:
-    """The first folder on the way that only root may enter, "" if there is none."""
+    """Return the first folder of the path that only root may enter, "" if there is none."""
     parts = path.split("/")
     folders = ("/".join(parts[:n]) for n in range(2, len(parts)))
     return next((folder for folder in folders if not os.stat(folder).st_mode & stat.S_IXOTH), "")

@@ -1,4 +1,4 @@
-"""The attacks once more as an ordinary user, where the tests run as root: other walls hold there. All of them in `make attacks`."""
+"""The attacks as an ordinary user, if the tests run as root. `make attacks` runs all of them."""
 
 from __future__ import annotations
 

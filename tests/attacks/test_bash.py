@@ -1,4 +1,7 @@
-"""Attacks by commands, by the numbers of SECURITY.md: 1 to 42. What is refused is refused in words a model can read."""
+"""Attacks by commands, numbers 1 to 42 and 77 to 84 of docs/attacks.md.
+
+Every refusal must be readable for the model.
+"""
 
 from __future__ import annotations
 
@@ -29,12 +32,12 @@ REFUSED = re.compile(
 
 
 def refused(text: str) -> None:
-    """The model can read that it was refused."""
+    """Assert that the text says that something was refused."""
     assert REFUSED.search(text), text
 
 
 def listed(folder: Path) -> list[str]:
-    """Names in a folder."""
+    """Return the names in a folder."""
     return sorted(os.listdir(folder))
 
 
@@ -95,7 +98,7 @@ async def test_06_shadow(arena: Arena) -> None:
 
 
 async def test_06b_accounts_of_the_machine(arena: Arena) -> None:
-    """Tier file lets programs look up names; there is nothing secret in that list, but it is the machine's."""
+    """Tier file lets programs look up user names."""
     if arena.tier == "file":
         pytest.skip("the list of names, without passwords, may be read there")
     assert set(re.findall(r"^(\w+):", await arena.bash("cat /etc/passwd"), re.M)) == {
@@ -115,7 +118,7 @@ async def test_07_env_key(arena: Arena) -> None:
 
 
 async def test_08_parent_memory(arena: Arena) -> None:
-    """The harness's memory holds keys: it must be out of reach, also by process number."""
+    """The harness's memory holds keys: it must be out of reach, also by process id."""
     text = await arena.python(
         f"import os\nfor pid in ({os.getpid()}, os.getppid(), 1):\n"
         "    for name in ('mem', 'environ', 'maps', 'fd', 'root', 'cwd'):\n"
@@ -166,7 +169,7 @@ async def test_10_tcp_loopback(arena: Arena, listening: Listen) -> None:
         server.accept()
 
 
-async def test_10b_tcp_of_version_6(arena: Arena, listening: Listen) -> None:
+async def test_10b_tcp_ipv6(arena: Arena, listening: Listen) -> None:
     server = listening(socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0))
     text = await arena.python(
         f"import socket\nsocket.create_connection(('::1', {server.getsockname()[1]}), 1).send(b'data')\n"
@@ -198,7 +201,7 @@ async def test_12_abstract_socket(arena: Arena, listening: Listen) -> None:
 
 
 async def test_13_session_bus(arena: Arena) -> None:
-    """Sockets of services: none is there, none can be reached."""
+    """Sockets of services are not visible and cannot be reached."""
     text = await arena.bash(
         "ls /run/dbus /run/user /var/run/docker.sock /run/systemd /tmp/.X11-unix /run/containerd 2>&1; echo looked"
     )
@@ -269,7 +272,7 @@ async def test_17_git_rename(arena: Arena) -> None:
 
 
 async def test_17b_git_commondir(arena: Arena) -> None:
-    """A file that would make git take its settings from elsewhere."""
+    """A file that makes git read its settings from elsewhere."""
     await arena.bash(
         "mkdir -p evil/hooks; cp -r .git/objects .git/refs .git/HEAD evil/; echo '[core] fsmonitor = x' > evil/config; echo ../evil > .git/commondir"
     )
@@ -277,7 +280,7 @@ async def test_17b_git_commondir(arena: Arena) -> None:
 
 
 async def test_17c_the_folder_above_the_workspace(arena: Arena) -> None:
-    """Renaming the workspace itself, or planting beside it."""
+    """The workspace itself is renamed, or files are planted beside it."""
     refused(await arena.bash(f"cd ..; mv proj moved; mkdir evil; ls {arena.base}"))
     assert listed(arena.base) == ["person", "proj", "proj-secret", "records"]
 
@@ -329,7 +332,7 @@ async def test_19b_missing_config_by_other_ways(arena: Arena, how: str) -> None:
     assert ".envrc" not in {name.lower() for name in listed(arena.root)}
 
 
-async def test_19c_what_the_user_made_between_commands_stays(arena: Arena) -> None:
+async def test_19c_files_made_by_the_user_between_commands_stay(arena: Arena) -> None:
     await arena.bash("true")
     (arena.root / ".envrc").write_text("mine")
     (arena.root / ".git" / "config").write_text(
@@ -340,13 +343,13 @@ async def test_19c_what_the_user_made_between_commands_stays(arena: Arena) -> No
     assert "y = 1" in (arena.root / ".git" / "config").read_text()
 
 
-async def test_19d_what_was_planted_is_kept_aside(arena: Arena) -> None:
+async def test_19d_planted_files_are_moved_to_quarantine(arena: Arena) -> None:
     await arena.bash("echo evil > .envrc")
     assert [p.read_text() for p in (arena.base / "records" / "away").iterdir()] == ["evil\n"]
 
 
 async def test_20_dangling_settings_link(arena: Arena) -> None:
-    """A protected name that is a link: neither what it names nor the link itself."""
+    """Neither a protected link nor its target can be changed."""
     (arena.root / ".envrc").symlink_to("real-envrc")
     (arena.root / "real-envrc").write_text("mine")
     await arena.bash("true")
@@ -355,15 +358,15 @@ async def test_20_dangling_settings_link(arena: Arena) -> None:
 
 
 async def test_21_nested_repo(arena: Arena) -> None:
-    """Allowed; test_host_git shows that the host never runs its hooks."""
+    """A repository below the workspace is allowed; mudroom never runs git, so its hooks do not run."""
     text = await arena.bash(
         "mkdir sub; cd sub; git init -q; echo touch pwned > .git/hooks/post-commit; ls .git/hooks/post-commit"
     )
     assert ".git/hooks/post-commit" in text
 
 
-async def test_21b_ordinary_work_goes_on(arena: Arena) -> None:
-    """The walls let through what an agent is for: commit, branch, stash, build."""
+async def test_21b_ordinary_work_is_possible(arena: Arena) -> None:
+    """An agent can commit, branch, stash and build."""
     text = await arena.bash(
         "echo x > new.py && git add new.py && git commit -qm second && git checkout -qb topic && git stash list && git log --oneline | wc -l"
         " && mkdir -p build/a && touch build/a/b && rm -r build && mv new.py old.py && python3 -c 'import json, ssl, sqlite3; print(1)'"
@@ -371,8 +374,8 @@ async def test_21b_ordinary_work_goes_on(arena: Arena) -> None:
     assert text.split() == ["2", "1"], text
 
 
-async def test_21c_commits_are_the_users(arena: Arena) -> None:
-    """Of the user's settings of git only who he is goes in."""
+async def test_21c_commits_have_the_users_name(arena: Arena) -> None:
+    """Only name and email of the user's git settings are visible."""
     (arena.home / ".gitconfig").write_text(
         '[core]\n\tpager = evil\n[user]\n\tname = "Ada L"\n\temail = ada@example.org\n[alias]\n\tx = !evil\n'
     )
@@ -384,7 +387,7 @@ async def test_21c_commits_are_the_users(arena: Arena) -> None:
 
 
 async def test_84_a_granted_network_is_there(arena: Arena, listening: Listen) -> None:
-    """And only then: other families stay closed."""
+    """Other socket families stay closed."""
     server = listening(socket.AF_INET, socket.SOCK_STREAM, ("127.0.0.1", 0))
     arena.sandbox = arena.make_sandbox(network=True)
     text = await arena.bash(f"exec 3<>/dev/tcp/127.0.0.1/{server.getsockname()[1]} && echo through")
@@ -483,7 +486,7 @@ async def test_28_setuid(arena: Arena) -> None:
     assert re.search(r"Seccomp:\s2", text)
 
 
-async def test_28b_keeps_no_capability_as_root_of_the_house(arena: Arena) -> None:
+async def test_28b_root_keeps_no_capability(arena: Arena) -> None:
     (arena.outside / "mine").write_text("x")
     (arena.outside / "mine").chmod(0)
     text = await arena.bash(
@@ -498,7 +501,7 @@ async def test_28b_keeps_no_capability_as_root_of_the_house(arena: Arena) -> Non
 
 
 def survivors(mark: str) -> list[str]:
-    """Numbers of processes whose arguments hold `mark`."""
+    """Return the ids of processes whose arguments contain `mark`."""
     found: list[str] = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
@@ -551,8 +554,8 @@ asyncio.run(main())
 """
 
 
-async def test_30_kill_launcher(arena: Arena) -> None:
-    """kill -9 of the harness: nothing goes on, and nothing planted stays."""
+async def test_30_kill_harness(arena: Arena) -> None:
+    """After kill -9 of the harness nothing runs on, and no planted file stays."""
     run = [sys.executable, "-c", KILLED, str(arena.root), arena.tier, str(arena.base / "records")]
     process = subprocess.Popen(run, stdout=subprocess.PIPE)
     assert process.stdout and process.stdout.readline() == b"here\n"
@@ -652,7 +655,7 @@ CALLS = {
 
 
 async def test_34_system_calls(arena: Arena) -> None:
-    """With arguments that could do no harm anywhere: the answer tells who refused."""
+    """The arguments are harmless everywhere; the error number tells who refused."""
     column = 0 if os.uname().machine == "x86_64" else 1
     numbers = {name: pair[column] for name, pair in CALLS.items()}
     text = await arena.python(
@@ -664,8 +667,8 @@ async def test_34_system_calls(arena: Arena) -> None:
     assert answers == {name: "38" if name.startswith("io_uring") else "1" for name in CALLS}
 
 
-async def test_34b_other_numbering_of_calls(arena: Arena) -> None:
-    """The numbers of x32 are no way around the filter."""
+async def test_34b_x32_system_calls(arena: Arena) -> None:
+    """The x32 numbers do not bypass the filter."""
     if os.uname().machine != "x86_64":
         pytest.skip("x86 only")
     text = await arena.python(
@@ -680,7 +683,7 @@ async def test_35_memory(arena: Arena) -> None:
     assert "MemoryError" in text
 
 
-async def test_35b_the_box_is_killed_first(arena: Arena) -> None:
+async def test_35b_killed_first_when_memory_runs_out(arena: Arena) -> None:
     assert (await arena.bash("cat /proc/self/oom_score_adj")) == "1000"
 
 
@@ -697,7 +700,7 @@ async def test_36_fork_bomb(arena: Arena) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root only")
-async def test_36c_a_workspace_of_another_user_stays_his(arena: Arena) -> None:
+async def test_36c_another_users_workspace_keeps_its_owner(arena: Arena) -> None:
     for path in (arena.root, *arena.root.rglob("*")):
         os.lchown(path, 1234, 1234)
     if arena.tier != "full":
@@ -707,7 +710,7 @@ async def test_36c_a_workspace_of_another_user_stays_his(arena: Arena) -> None:
 
 
 async def test_36b_root_runs_commands_as_another_user(arena: Arena) -> None:
-    """What root's number alone may do is not to be had, and what commands write is root's all the same."""
+    """Commands of root lack root's user id, and files they write belong to root."""
     if arena.tier != "full" or os.geteuid() != 0:
         pytest.skip("only where root builds full walls")
     (arena.root / "main.py").chmod(0o600)
@@ -746,7 +749,7 @@ async def test_39_other_repo(arena: Arena) -> None:
     refused(text)
 
 
-async def test_39b_records_of_the_harness(arena: Arena) -> None:
+async def test_39b_session_files(arena: Arena) -> None:
     (arena.base / "records" / "session.db").write_text(arena.base.name + "MUD-RECORD")
     text = await arena.bash(
         f"cat {arena.base}/records/session.db; echo x > {arena.base}/records/session.db; echo x > {arena.base}/records/sandbox.json"
@@ -791,7 +794,7 @@ async def test_42_background_wait(arena: Arena, how: str) -> None:
     assert survivors("64.1234567") == []
 
 
-# --- the walls themselves --------------------------------------------------------------------------------------------
+# --- the sandbox itself --------------------------------------------------------------------------------------------
 
 
 async def test_77_a_refusal_is_explained(arena: Arena) -> None:
@@ -800,8 +803,8 @@ async def test_77_a_refusal_is_explained(arena: Arena) -> None:
     assert "sandbox" not in await arena.bash("echo fine; exit 3"), "an ordinary failure is not"
 
 
-async def test_78_without_walls_nothing_runs(arena: Arena, tmp_path: Path) -> None:
-    """A sandbox that cannot be built is an error the model can read; the command is not tried without."""
+async def test_78_without_a_sandbox_nothing_runs(arena: Arena, tmp_path: Path) -> None:
+    """A sandbox that cannot be built is an error for the model; the command is not run without it."""
     from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
     broken = tmp_path / "bwrap"
@@ -819,8 +822,8 @@ async def test_78_without_walls_nothing_runs(arena: Arena, tmp_path: Path) -> No
     assert not (arena.root / "ran").exists()
 
 
-async def test_79_walls_that_do_not_hold_are_found_out(arena: Arena, tmp_path: Path) -> None:
-    """A bubblewrap that builds no walls at all: the first try sees it, and no command follows."""
+async def test_79_the_self_test_finds_a_broken_sandbox(arena: Arena, tmp_path: Path) -> None:
+    """A bubblewrap that does not isolate is found by the self-test, and no command runs."""
     if os.geteuid() == 0:
         pytest.skip("root's commands are another user's, who reaches nothing even so")
     from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
@@ -840,9 +843,9 @@ async def test_79_walls_that_do_not_hold_are_found_out(arena: Arena, tmp_path: P
     assert not (arena.root / "ran").exists()
 
 
-# --- that the suite would notice --------------------------------------------------------------------------------------
+# --- the suite itself --------------------------------------------------------------------------------------
 
-WALLS = {
+OPTIONS = {
     "network": (["--unshare-net"], "10_tcp_loopback", ()),
     "filter": (["--seccomp", "5"], "32_33_vsock_and_odd_families", ("netlink",)),
     "hooks": (["--ro-bind", "ROOT/.git/hooks", "ROOT/.git/hooks"], "15_git_hook", ()),
@@ -857,20 +860,20 @@ WALLS = {
 }
 
 
-@pytest.mark.parametrize("wall", WALLS)
-async def test_without_one_wall_an_attack_gets_through(
-    arena: Arena, listening: Listen, wall: str
+@pytest.mark.parametrize("option", OPTIONS)
+async def test_without_one_option_an_attack_succeeds(
+    arena: Arena, listening: Listen, option: str
 ) -> None:
-    """Each is taken away in turn: the suite must see it."""
+    """Each option is removed in turn, and an attack of the suite must succeed."""
     if arena.tier != "full":
-        pytest.skip("these are walls of tier full")
-    words, name, more = WALLS[wall]
+        pytest.skip("these are options of tier full")
+    words, name, more = OPTIONS[option]
     gone = [word.replace("ROOT", str(arena.root)) for word in words]
     build = arena.bubblewrap.build_argv
 
     def weaker(command: str) -> list[str]:
         argv = build(command)
-        if wall == "git folder":  # what is mounted in it would hold it still
+        if option == "git folder":  # mounts inside it would protect it still
             inner = [
                 n
                 for n, word in enumerate(argv)
@@ -902,17 +905,17 @@ VACUOUS = [
     "17b_git_commondir",
     "18_agent_settings",
     "28_setuid",
-    "35b_the_box_is_killed_first",
+    "35b_killed_first_when_memory_runs_out",
     "39_other_repo",
     "77_a_refusal_is_explained",
 ]
 
 
 @pytest.mark.parametrize("name", VACUOUS)
-async def test_the_attack_works_without_walls(
+async def test_the_attack_succeeds_without_a_sandbox(
     tmp_path: Path, name: str, request: pytest.FixtureRequest
 ) -> None:
-    """What the suite shows is the walls' work: the same attack, on a plain shell, is not held."""
+    """The same attack succeeds on a plain shell, so the sandbox is what stops it."""
     arena_type: Any = request.config.pluginmanager.get_plugin(
         str(Path(__file__).parent / "conftest.py")
     )

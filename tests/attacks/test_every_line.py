@@ -1,6 +1,7 @@
-"""Every line of the profile of tier full, and of the filter, is needed: with any of them taken away the survey sees another place.
+"""Every option of tier full and every step of the filter is needed: without it a survey changes.
 
-All lines with MUDROOM_LONG (`make attacks` sets it); else every eighth. Nothing here writes to the kernel's settings: the survey only looks.
+`make attacks` checks all of them, other runs every eighth. The survey only reads: nothing here
+writes kernel settings.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ print('SURVEY' + json.dumps({
 """
 NEVER_THE_SAME = {"user", "pid", "ipc", "uts", "net", "cgroup", "mnt"}
 PLUMBING = ("--json-status-fd", "--block-fd")
-"""How the keeper and bwrap talk: without them nothing is let in, or before its limits are set (test_walled)."""
+"""Options by which the daemon and bwrap communicate; see test_bubblewrap."""
 
 
 ETC = [
@@ -99,13 +100,13 @@ ETC = [
 
 
 def units(argv: list[str]) -> list[tuple[int, int]]:
-    """Where each option and its words begin and end; a modifier goes with what it modifies."""
+    """Return where each option with its values begins and ends."""
     starts = [n for n in range(1, argv.index("--")) if argv[n].startswith("--")]
     return list(zip(starts, [*starts[1:], argv.index("--")], strict=True))
 
 
 async def survey(arena: Arena) -> dict[str, Any]:
-    """What a command sees of the place; the namespaces only by whether they are the host's."""
+    """Return what a command sees. A namespace is given as whether it is the host's."""
     (arena.root / "survey.py").write_text(SURVEY)
     output = bytearray()
     await arena.sandbox.run("python3 -I -S survey.py", timeout=10, sink=output.extend)
@@ -121,14 +122,14 @@ async def survey(arena: Arena) -> dict[str, Any]:
 @pytest.fixture
 def full(arena: Arena) -> Any:
     if arena.tier != "full":
-        pytest.skip("these are lines of tier full")
+        pytest.skip("these are options of tier full")
     (arena.root / "hidden").mkdir()
     arena.sandbox = arena.make_sandbox(hidden_dirs=(str(arena.root / "hidden"),))
     return arena
 
 
 async def test_85_what_a_command_sees(full: Arena) -> None:
-    """The survey of the whole profile: what all others are compared with holds by itself."""
+    """The survey with all options, with which the others are compared."""
     seen = await survey(full)
     assert seen["namespaces"] == dict.fromkeys(NEVER_THE_SAME, False)
     assert seen["who"] == [1000, 1000, "sandbox", str(full.root)]
@@ -152,7 +153,7 @@ async def test_85_what_a_command_sees(full: Arena) -> None:
 async def unnoticed(
     arena: Arena, lines: list[list[str]], instead: Callable[[list[str]], list[str]]
 ) -> list[list[str]]:
-    """Those of the lines with another in whose place the survey sees what it sees of the whole."""
+    """Return the options whose replacement does not change the survey."""
     build, found = arena.bubblewrap.build_argv, list[list[str]]()
     whole = await survey(arena)
     for line in lines:
@@ -167,13 +168,13 @@ async def unnoticed(
             if await survey(arena) == whole:
                 found.append(line)
         except WorkspaceError:
-            pass  # so no command runs at all
+            pass  # no command runs without it
     arena.bubblewrap.build_argv = build
     return found
 
 
 async def test_85b_every_line_of_the_profile_is_needed(full: Arena) -> None:
-    """A line that another makes up for is looked at again without the other: behind the filter, and where root keeps its number."""
+    """An option that another makes redundant is checked again without the other."""
     argv = full.bubblewrap.build_argv("true")
     lines = [
         argv[start:end]
@@ -199,18 +200,18 @@ async def test_85b_every_line_of_the_profile_is_needed(full: Arena) -> None:
 
 
 def ignore(chunk: bytes) -> None:
-    """What it says is of no interest."""
+    """Ignore output."""
 
 
-async def test_85c_no_mount_that_is_read_only_may_be_writable(full: Arena) -> None:
+async def test_85c_every_read_only_mount_is_needed(full: Arena) -> None:
     argv = full.bubblewrap.build_argv("true")
     lines = [argv[start:end] for start, end in units(argv) if argv[start].startswith("--ro-bind")]
     assert await unnoticed(full, lines[::STEP], lambda line: ["--bind", *line[1:]]) == []
 
 
 @pytest.mark.parametrize("whole", [True, False])
-async def test_85d_commands_die_with_their_keeper(full: Arena, whole: bool) -> None:
-    """Killed without a word; and without that line they go on, so it is that line's work."""
+async def test_85d_commands_die_with_the_daemon(full: Arena, whole: bool) -> None:
+    """With --die-with-parent they die with a killed daemon; without it they go on."""
     build, name = full.bubblewrap.build_argv, "73.1234567" if whole else "74.1234567"
 
     def built(command: str) -> list[str]:
@@ -234,7 +235,7 @@ async def test_85d_commands_die_with_their_keeper(full: Arena, whole: bool) -> N
 
 
 def still(name: str, seconds: float) -> bool:
-    """Whether they sleep on for so long; nothing else happens here meanwhile, so nobody sweeps."""
+    """Return whether they still sleep after so many seconds. No orphan clean-up runs meanwhile."""
     until = time.monotonic() + seconds
     while sleeping(name) and time.monotonic() < until:
         time.sleep(0.02)
@@ -242,7 +243,7 @@ def still(name: str, seconds: float) -> bool:
 
 
 def sleeping(name: str) -> list[int]:
-    """Numbers of the processes that sleep so long."""
+    """Return the ids of the processes that run this sleep."""
     found: list[int] = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         try:
@@ -269,7 +270,7 @@ X86 = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
 
 
 def verdict(code: Code, number: int, arch: int, first: int = 0, second: int = 0) -> int:
-    """What the kernel's machine says to a call; -1 where it would refuse the program."""
+    """Return the result of a filter for a call; -1 if the kernel would refuse the filter."""
     data = struct.pack("=IIQ6Q", number, arch, 0, first, second, 0, 0, 0, 0)
     at = register = 0
     while at < len(code):
@@ -291,7 +292,7 @@ def verdict(code: Code, number: int, arch: int, first: int = 0, second: int = 0)
 
 
 def answers(code: Code, machine: str) -> list[int]:
-    """To every call that the filter knows, and some of its neighbours."""
+    """Return the results for every call that the filter knows, and some others."""
     column, arch = (0, AUDIT_ARCH[machine]) if machine == "x86_64" else (1, AUDIT_ARCH[machine])
     numbers = [
         pair[column] for pair in (*REFUSED_CALLS.values(), *HIDDEN_CALLS.values(), *JUDGED.values())
@@ -315,7 +316,7 @@ def answers(code: Code, machine: str) -> list[int]:
 @pytest.mark.parametrize("internet", [True, False])
 @pytest.mark.parametrize("machine", AUDIT_ARCH)
 def test_85e_every_line_of_the_filter_is_needed(machine: str, internet: bool) -> None:
-    """Taken away, or, where it jumps, never jumping: some call is answered otherwise."""
+    """Without a step, or with a jump that never jumps, the result of some call changes."""
     code: Code = [
         tuple(step)
         for step in struct.iter_unpack(

@@ -1,4 +1,4 @@
-"""Every right on files that tier "file" refuses is needed: with any of them left alone, something outside can be done that could not."""
+"""Every right that tier file refuses is needed: without it, an attack outside succeeds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ READ, ALL = 0x000D, 0xFFFF
 
 @pytest.mark.skipif(landlock_version() < 3, reason="no Landlock")
 @pytest.mark.parametrize("right", RIGHTS)
-async def test_86_every_right_is_held(tmp_path: Path, right: str) -> None:
+async def test_86_every_landlock_right_is_needed(tmp_path: Path, right: str) -> None:
     bit, attack = RIGHTS[right]
     found: list[int] = []
     for n, held in enumerate((ALL, ALL & ~(1 << bit))):

@@ -1,4 +1,4 @@
-"""Secrets: known shapes and the environment's own values reach neither model nor disk."""
+"""Redaction: keys and values of secret variables reach neither the model nor the disk."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_known_shapes_are_taken_out(name: str) -> None:
+def test_known_forms_of_keys_are_redacted(name: str) -> None:
     text = Redactor({})(f"before {SHAPES[name]} after")
     assert f"[redacted: {name}]" in text and "before" in text and "after" in text
     assert A20 not in text and "hunter22" not in text
@@ -59,11 +59,11 @@ ORDINARY = [
 
 
 @pytest.mark.parametrize("text", ORDINARY)
-def test_ordinary_text_stays(text: str) -> None:
+def test_ordinary_text_is_unchanged(text: str) -> None:
     assert Redactor({})(text) is text
 
 
-def test_values_of_secret_variables_are_taken_out() -> None:
+def test_values_of_secret_variables_are_redacted() -> None:
     redact = Redactor(
         {
             "MY_TOKEN": "correct-horse-9",
@@ -89,7 +89,7 @@ def test_names_that_look_secret() -> None:
 
 
 @given(st.lists(st.integers(1, 40_000), max_size=12), st.integers(0, 150_000))
-def test_a_secret_is_found_wherever_the_pieces_were_cut(sizes: list[int], at: int) -> None:
+def test_a_secret_is_redacted_wherever_chunks_are_cut(sizes: list[int], at: int) -> None:
     whole = b"x\n" * 75_000
     secret = SHAPES["GitHub token"].encode()
     whole = whole[:at] + secret + whole[at:]
@@ -102,13 +102,13 @@ def test_a_secret_is_found_wherever_the_pieces_were_cut(sizes: list[int], at: in
 
 
 @given(st.binary(max_size=2_000))
-def test_other_bytes_come_out_as_they_went_in(data: bytes) -> None:
+def test_a_stream_without_secrets_is_unchanged(data: bytes) -> None:
     stream = RedactingStream(lambda text: text)
     assert stream.feed(data) + stream.flush() == data
 
 
 async def test_76_secret_scan(tmp_path: Path) -> None:
-    """Planted in environment, file and output: in no request, no journal, no file of ours; files are for the person alone."""
+    """Secrets in the environment, a file and output are in no request and no file of mudroom."""
     work, home = tmp_path / "work", tmp_path / "home"
     work.mkdir()
     planted = "pl4nted-value-77"
@@ -142,7 +142,7 @@ async def test_76_secret_scan(tmp_path: Path) -> None:
     assert all(path.stat().st_mode & 0o077 == 0 for path in home.rglob("*.db*"))
 
 
-async def test_the_persons_own_files_are_written_as_they_are(tmp_path: Path) -> None:
+async def test_files_of_the_user_are_written_without_redaction(tmp_path: Path) -> None:
     model = ScriptedModel([[call("write", file_path="a", content=SHAPES["npm token"])], "Done."])
     async with Session(
         model=model, cwd=str(tmp_path), home=str(tmp_path / "h"), environ={}, sandbox="off"
@@ -151,11 +151,9 @@ async def test_the_persons_own_files_are_written_as_they_are(tmp_path: Path) -> 
     assert (tmp_path / "a").read_text() == SHAPES["npm token"]
 
 
-def test_it_is_cheap() -> None:
-    redact, text = (
-        Redactor(dict(os.environ)),
-        Path(__file__).read_text("utf-8").replace(A36, "a").replace(A20, "b") * 20,
-    )
+def test_redaction_takes_less_than_200_ns_per_character() -> None:
+    redact = Redactor(dict(os.environ))
+    text = Path(__file__).read_text("utf-8").replace(A36, "a").replace(A20, "b") * 20
     began = time.process_time()
     redact(text)
-    assert (time.process_time() - began) / len(text) < 1e-6, "a second for a megabyte would be felt"
+    assert (time.process_time() - began) / len(text) < 2e-7

@@ -1,9 +1,9 @@
-"""Runs commands one after the other in the best walls there are; the traced test has it run under a tracer, and reads what it started.
+"""Program that runs commands in the best sandbox of this machine; test_traced runs it in a tracer.
 
-    python walled.py FOLDER < commands.json
+    python run_in_sandbox.py FOLDER < commands.json
 
-FOLDER holds `work`, the workspace, and `bin`, programs that commands find there. Before each command the program `mark` runs.
-Prints the tier of the walls.
+FOLDER holds `work`, the workspace, and `bin`, programs for the commands. The program `mark` runs
+before each command. Prints the tier of the sandbox.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from pathlib import Path
 
 from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
 
-SECONDS, TOGETHER = 2, 25
-"""The longest that one command may take; and how many are run within the same walls, one after the other."""
+SECONDS = 2
+"""Timeout of one command."""
+TOGETHER = 25
+"""Commands that run one after the other in the same sandbox."""
 
 
 async def main(folder: Path) -> None:

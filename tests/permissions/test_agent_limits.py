@@ -1,4 +1,4 @@
-"""Limits inside a tool, `Bash(git:*)` in an agent's tools: a rule of that agent's runs and of all below them, and never more rights."""
+"""Call patterns of agents, such as `bash(git:*)`: they limit the agent's runs and all runs below."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def judged(
         (("Shell(git:*)",), "bash", "Shell(git:*)"),
     ],
 )
-def test_a_tool_with_brackets_is_had_in_part(
+def test_a_pattern_with_brackets_includes_the_tool(
     tools: tuple[str, ...], wanted: str, held: str
 ) -> None:
     assert select_tools(["bash", "read", "task"], tools) == tuple(wanted.split())
@@ -92,13 +92,15 @@ def test_a_tool_with_brackets_is_had_in_part(
         ("git push", "deny"),
     ],
 )
-def test_only_commands_that_match_are_run(tmp_path: Path, command: str, verdict: str) -> None:
+def test_only_commands_that_match_the_pattern_are_allowed(
+    tmp_path: Path, command: str, verdict: str
+) -> None:
     decision = judged(tmp_path, "bash", ("bash(git:*)", "!bash(git push:*)"), command=command)
     assert decision.verdict == verdict
     assert verdict == "allow" or "its agent" in decision.why + decision.rule
 
 
-def test_a_limit_never_allows_what_the_session_does_not(tmp_path: Path) -> None:
+def test_a_call_pattern_never_widens_the_rules_of_the_session(tmp_path: Path) -> None:
     asking = Permissions.of(ask=["Bash(git:*)"], deny=["Bash(git fetch:*)"])
     assert (
         judged(tmp_path, "bash", ("bash(git:*)",), held=asking, command="git log").verdict == "ask"
@@ -109,7 +111,7 @@ def test_a_limit_never_allows_what_the_session_does_not(tmp_path: Path) -> None:
     )
 
 
-def test_every_agent_above_must_let_it_pass(tmp_path: Path) -> None:
+def test_every_agent_above_must_allow_a_call(tmp_path: Path) -> None:
     for command, verdict in (("git log", "allow"), ("git push", "deny"), ("make", "deny")):
         assert (
             judged(
@@ -144,7 +146,7 @@ FILES = ["read(src/**)", "edit(src/**)", "!read(.env)", "!write(src/x)"]
         ("edit", "src/x", "deny"),
     ],
 )
-def test_limits_of_files(tmp_path: Path, tool: str, path: str, verdict: str) -> None:
+def test_call_patterns_with_paths(tmp_path: Path, tool: str, path: str, verdict: str) -> None:
     (tmp_path / "src").mkdir()
     (tmp_path / "src" / "link").symlink_to("../other")
     assert (
@@ -153,13 +155,13 @@ def test_limits_of_files(tmp_path: Path, tool: str, path: str, verdict: str) -> 
     )
 
 
-def test_what_cannot_be_understood_allows_nothing(tmp_path: Path) -> None:
+def test_an_invalid_pattern_allows_no_call(tmp_path: Path) -> None:
     assert judged(tmp_path, "bash", ("bash(git:* push)",), command="git push").verdict == "deny"
     assert judged(tmp_path, "bash", ("bash", "!bash(git:* push)"), command="ls").verdict == "deny"
     assert judged(tmp_path, "bash", ("bash(*)",), command="make").verdict == "allow"
 
 
-def test_agents_and_servers_may_be_limited_too(tmp_path: Path) -> None:
+def test_the_task_tool_can_be_limited_to_agents(tmp_path: Path) -> None:
     assert (
         judged(tmp_path, "task", ("task(explore)",), agent="Explore", prompt="x").verdict == "allow"
     )
@@ -205,7 +207,7 @@ COMMANDS = st.sampled_from(
     COMMANDS,
     st.booleans(),
 )
-def test_with_each_limit_rights_only_shrink(
+def test_each_limit_only_narrows(
     above: list[tuple[str, ...]], command: str, attended: bool
 ) -> None:
     held = replace(Permissions.of(deny=["Bash(curl:*)"]), attended=attended, mode=Mode.ACCEPT_EDITS)
@@ -234,7 +236,7 @@ GIT = Agent(
 FREE = Agent(name="free", description="d", instructions="GRAND i", tools=("bash", "read"))
 
 
-async def test_a_limit_holds_for_the_agents_runs_and_all_below_them(play: Play) -> None:
+async def test_a_call_pattern_applies_to_the_agents_runs_and_all_below(play: Play) -> None:
     def script(request: Request) -> Any:
         step = request.results
         if "GRAND" in request.system:
@@ -289,7 +291,7 @@ async def test_the_tools_of_children_may_be_limited(play: Play) -> None:
     assert not (play.folder / "made").exists() and len(play.judged) == 1
 
 
-async def test_limits_of_a_file_hold(tmp_path: Path) -> None:
+async def test_call_patterns_of_an_agent_file_apply(tmp_path: Path) -> None:
     (tmp_path / ".claude" / "agents").mkdir(parents=True)
     head = "---\nname: committer\ndescription: d\ntools: Bash(git:*), Read\ndisallowedTools: Bash(git push:*)\n---\nYou commit.\n"
     (tmp_path / ".claude" / "agents" / "c.md").write_text(head)

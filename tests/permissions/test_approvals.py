@@ -1,4 +1,4 @@
-"""Who is asked, what is shown, and what is kept of the answer."""
+"""Approval requests: what the user sees, what is decided, and what is recorded."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def question(command: str = "make", **more: Any) -> ApprovalRequest:
     )
 
 
-async def test_yes_no_and_no_with_a_reason() -> None:
+async def test_decisions_are_yes_no_and_no_with_a_reason() -> None:
     ui = ScriptedUI("yes", "no", None, "use make instead")
     asked = ApprovalPrompt(ui)
     answers = [await asked.decide(question()) for _ in range(4)]
@@ -75,7 +75,7 @@ async def test_yes_no_and_no_with_a_reason() -> None:
     assert answers[3].why == "the user said no: use make instead"
 
 
-async def test_yes_for_the_session_is_about_this_command_alone() -> None:
+async def test_approval_for_the_session_covers_the_same_command_only() -> None:
     ui = ScriptedUI("session", "no", "session", "no")
     asked = ApprovalPrompt(ui)
     assert (await asked.decide(question("make"))).allowed
@@ -94,7 +94,7 @@ async def test_yes_for_the_session_is_about_this_command_alone() -> None:
     assert not (await asked.decide(replace(edit, tool="mcp__a__b", category=None))).allowed
 
 
-async def test_the_whole_command_is_shown_with_who_asks_and_why() -> None:
+async def test_an_approval_request_shows_the_whole_command() -> None:
     ui = ScriptedUI("no")
     command = "git diff" + " " * 5_000 + "; curl evil\x1b[2K\r\u202e\n" + "\n" * 50 + "rm x"
     await ApprovalPrompt(ui).decide(question(command, part="curl evil"))
@@ -112,7 +112,7 @@ async def test_the_whole_command_is_shown_with_who_asks_and_why() -> None:
 @pytest.mark.parametrize(
     "hidden", ["\x1b]0;x\x07", "\r", "\u200b", "\u202e", "\x00", "\x9b2J", "\ud800", "\u2028"]
 )
-def test_nothing_hides_in_a_question(hidden: str) -> None:
+def test_hidden_characters_are_shown_in_an_approval_request(hidden: str) -> None:
     assert hidden not in escape_hidden(f"a{hidden}b") and "\\u{" in escape_hidden(f"a{hidden}b")
 
 
@@ -134,7 +134,7 @@ def test_other_tools_are_shown_with_all_their_arguments() -> None:
     ]
 
 
-async def test_a_yes_lets_the_call_act_and_is_recorded(
+async def test_an_approved_call_runs_and_the_approval_is_recorded(
     play: Play, person: Callable[..., Person]
 ) -> None:
     report = await play(
@@ -150,7 +150,7 @@ async def test_a_yes_lets_the_call_act_and_is_recorded(
     )
 
 
-async def test_where_nobody_is_it_is_denied_at_once_with_words_the_model_can_use(
+async def test_an_ask_rule_denies_when_no_user_is_present(
     play: Play,
 ) -> None:
     held = Permissions.of(ask=["Bash(touch:*)"])
@@ -163,7 +163,7 @@ async def test_where_nobody_is_it_is_denied_at_once_with_words_the_model_can_use
     )
 
 
-async def test_a_denial_names_its_rule_and_the_run_goes_on(play: Play) -> None:
+async def test_a_denial_names_its_rule_and_the_run_continues(play: Play) -> None:
     held = Permissions.of(deny=["Bash(touch:*)"])
     report = await play(
         [[call("bash", command="cd . && touch made")], [call("bash", command="echo on")], "Done."],
@@ -176,19 +176,19 @@ async def test_a_denial_names_its_rule_and_the_run_goes_on(play: Play) -> None:
     ]
 
 
-async def test_what_is_simply_allowed_leaves_no_event(play: Play) -> None:
+async def test_an_allowed_call_records_no_permission_event(play: Play) -> None:
     await play([[call("bash", command="echo on")], "Done."])
     assert play.judged == []
 
 
-async def test_what_was_granted_is_recorded(play: Play) -> None:
+async def test_granted_rights_are_recorded(play: Play) -> None:
     journal, held = MemoryJournal(), Permissions.of(allow=["Bash(make:*)"], deny=["Bash(rm:*)"])
     await play(["Done."], permissions=held, allow_net=True, journal=journal)
     opened = next(event for event in journal.read() if isinstance(event, SessionOpened))
     assert opened.granted == ("network", "allow bash(make:*)") and opened.sandbox == "off"
 
 
-async def test_a_record_with_denials_and_answers_is_run_again_the_same(
+async def test_a_replay_repeats_denials_and_decisions(
     play: Play, person: Callable[..., Person]
 ) -> None:
     held = replace(Permissions.of(deny=["Bash(rm:*)"]), attended=True, only_listed=False)
@@ -206,7 +206,7 @@ async def test_a_record_with_denials_and_answers_is_run_again_the_same(
     assert [event for event in again if type(event).__name__ == "PermissionDecided"] == play.judged
 
 
-async def test_a_folder_that_brings_files_is_asked_about_once(tmp_path: Path) -> None:
+async def test_a_folder_with_agent_files_is_asked_about_once(tmp_path: Path) -> None:
     project, settings = tmp_path / "project", Settings(home=str(tmp_path / "home"))
     project.mkdir()
     nothing = ScriptedUI()
@@ -226,8 +226,8 @@ async def test_a_folder_that_brings_files_is_asked_about_once(tmp_path: Path) ->
 
 
 @pytest.fixture
-def told(tmp_path: Path) -> Callable[..., tuple[int, str]]:
-    """Run the command line in a home of its own: its exit code and all it says."""
+def run_cli(tmp_path: Path) -> Callable[..., tuple[int, str]]:
+    """Return a function that runs the command line: exit code and output."""
 
     def run(*arguments: str) -> tuple[int, str]:
         environ = {
@@ -247,23 +247,25 @@ def told(tmp_path: Path) -> Callable[..., tuple[int, str]]:
     return run
 
 
-def test_explain_says_what_decides_and_where_it_is_written(tmp_path: Path, told: Any) -> None:
+def test_explain_names_the_deciding_rule_and_its_line(tmp_path: Path, run_cli: Any) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text(
         json.dumps({"permissions": {"deny": ["Bash(git push:*)"]}}, indent=1)
     )
-    code, text = told("permissions", "explain", "-C", str(tmp_path), "git diff && git push origin")
+    code, text = run_cli(
+        "permissions", "explain", "-C", str(tmp_path), "git diff && git push origin"
+    )
     assert code == 1 and text.startswith("deny: a rule says deny")
     assert f"deny bash(git push:*) ({tmp_path}/.claude/settings.json:4)" in text
-    code, text = told(
+    code, text = run_cli(
         "permissions", "explain", "-C", str(tmp_path), "ls; make", "--allowedTools", "Bash(make:*)"
     )
     assert code == 0 and "allow bash(make:*) (--allowed-tools)" in text and "it only reads" in text
-    code, text = told("permissions", "explain", "--json", "-C", str(tmp_path), "make")
+    code, text = run_cli("permissions", "explain", "--json", "-C", str(tmp_path), "make")
     assert json.loads(text)["decision"]["verdict"] == "ask" and code == 1
-    assert told("permissions", "explain", "-C", str(tmp_path), "make", "--headless")[0] == 0
+    assert run_cli("permissions", "explain", "-C", str(tmp_path), "make", "--headless")[0] == 0
     assert (
-        told(
+        run_cli(
             "permissions",
             "explain",
             "-C",
@@ -278,14 +280,14 @@ def test_explain_says_what_decides_and_where_it_is_written(tmp_path: Path, told:
     )
 
 
-def test_a_wrong_rule_on_the_command_line_is_wrong_usage(told: Any) -> None:
-    code, text = told("permissions", "explain", "ls", "--disallowed-tools", "Bash(")
+def test_an_invalid_rule_on_the_command_line_is_a_usage_error(run_cli: Any) -> None:
+    code, text = run_cli("permissions", "explain", "ls", "--disallowed-tools", "Bash(")
     assert code == 2 and "not a rule" in text and "--disallowed-tools" in text
 
 
-def test_trust_from_the_command_line(tmp_path: Path, told: Any) -> None:
+def test_trust_from_the_command_line(tmp_path: Path, run_cli: Any) -> None:
     (tmp_path / "p").mkdir()
-    assert told("trust", "add", str(tmp_path / "p")) == (0, f"trusted: {tmp_path / 'p'}\n")
-    assert str(tmp_path / "p") in told("trust", "list")[1]
-    assert told("trust", "remove", str(tmp_path / "p"))[0] == 0
-    assert told("trust", "remove", str(tmp_path / "p"))[0] == 2
+    assert run_cli("trust", "add", str(tmp_path / "p")) == (0, f"trusted: {tmp_path / 'p'}\n")
+    assert str(tmp_path / "p") in run_cli("trust", "list")[1]
+    assert run_cli("trust", "remove", str(tmp_path / "p"))[0] == 0
+    assert run_cli("trust", "remove", str(tmp_path / "p"))[0] == 2

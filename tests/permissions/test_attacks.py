@@ -1,4 +1,4 @@
-"""The attacks on the permission engine, by number and name: what must be denied is, what is not certain is asked, never allowed."""
+"""Attacks on the permission engine: denied calls are denied, uncertain ones are asked."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def test_56_fifty_plus(court: Court, filler: str) -> None:
     assert court.bash(filler * 60 + "rm x", allow=["Bash"], deny=DENY) == "deny"
 
 
-def test_56_a_command_too_long_to_judge_is_asked_and_a_denied_one_in_it_denied(
+def test_56_a_too_long_command_is_asked_unless_a_part_is_denied(
     court: Court,
 ) -> None:
     long = "true; " * 2_000
@@ -276,10 +276,7 @@ def test_60_redirect(court: Court, name: str, sign: str) -> None:
         court.bash(f"git diff {sign} {name}", allow=ALLOW, mode="acceptEdits", tier="full")
         == "deny"
     )
-    assert (
-        court.bash(f"git diff {sign} {name}", attended=False) == "deny"
-        or court.bash(f"git diff {sign} {name}", attended=False, deny=DENY) == "deny"
-    )
+    assert court.bash(f"git diff {sign} {name}", attended=False, deny=DENY) == "deny"
 
 
 @pytest.mark.parametrize(
@@ -459,7 +456,7 @@ async def test_70_spawn_bomb(play: Play) -> None:
 
 
 async def test_71_file_inject(play: Play, person: Callable[..., Person]) -> None:
-    """The model obeys a file that says "run this": the question still comes, and a no holds."""
+    """The model obeys a file that says "run this": the user is still asked, and can refuse."""
     from msgspec.structs import replace
 
     from mudroom.permissions.rules import Permissions

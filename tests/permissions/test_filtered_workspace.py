@@ -1,4 +1,4 @@
-"""What a rule denies to read is not there for the tools that look for files, and cannot be opened by another name."""
+"""Files that a rule denies to read: searches leave them out, and no other name opens them."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ LOOKING = [
 @pytest.mark.parametrize(
     ("tool", "arguments"), LOOKING, ids=[f"{tool} {given}" for tool, given in LOOKING]
 )
-async def test_looking_for_files_leaves_out_what_is_denied(
+async def test_searches_leave_out_denied_files(
     play: Play, project: Path, tool: str, arguments: dict[str, str]
 ) -> None:
     given = {name: value.replace("{root}", str(project)) for name, value in arguments.items()}
@@ -63,7 +63,7 @@ async def test_looking_for_files_leaves_out_what_is_denied(
     assert ".env" in text or "key" in text, "the same finds them where no rule denies it"
 
 
-async def test_what_is_not_denied_is_found(play: Play, project: Path) -> None:
+async def test_searches_find_files_that_are_not_denied(play: Play, project: Path) -> None:
     await play(
         [[call("grep", pattern="needle"), call("glob", pattern="**/*")], "Done."], permissions=HELD
     )
@@ -95,7 +95,7 @@ async def test_a_denied_file_is_not_opened(play: Play, project: Path, tool: str,
     assert (project / ".env").read_text() == "needle\n"
 
 
-async def test_a_child_sees_no_more(play: Play, project: Path) -> None:
+async def test_a_denied_file_is_hidden_from_children(play: Play, project: Path) -> None:
     def script(request: Request) -> Any:
         if "PARENT" in request.prompt:
             return "Done." if request.results else [call("task", prompt="look", description="d")]
@@ -110,8 +110,8 @@ async def test_a_child_sees_no_more(play: Play, project: Path) -> None:
     assert not any("needle" in text or ".env\n" in text for text in found) and len(found) == 2
 
 
-def test_the_file_that_was_opened_is_what_counts(tmp_path: Path) -> None:
-    """A link that changes between the question and the opening does not help."""
+def test_the_opened_file_is_checked_not_its_name(tmp_path: Path) -> None:
+    """A link that changes between the check and the opening has no effect."""
     root = tmp_path / "root"
     root.mkdir()
     (root / "good").write_text("good")
@@ -130,7 +130,7 @@ def test_the_file_that_was_opened_is_what_counts(tmp_path: Path) -> None:
     os.close(view.open("good"))
 
 
-def test_without_rules_about_reading_the_workspace_is_as_it_is(tmp_path: Path) -> None:
+def test_without_read_rules_the_workspace_is_unchanged(tmp_path: Path) -> None:
     from mudroom import Agent
     from mudroom._core.agents import Brief
     from mudroom._core.budgets import Budget

@@ -1,4 +1,4 @@
-"""Rules: how they are written, which calls they are about, and which one decides."""
+"""Permission rules: their syntax, the calls they match, and which one decides."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ def test_patterns_of_commands(spec: str, text: str, fit: bool) -> None:
         ("Bash(echo (a))", "bash", "echo (a)"),
     ],
 )
-def test_rules_name_tools_in_any_systems_spelling(text: str, tool: str, spec: str) -> None:
+def test_rules_accept_the_tool_names_of_other_programs(text: str, tool: str, spec: str) -> None:
     rule = parse_rule(text, Verdict.ALLOW)
     assert (rule.tool, rule.spec) == (tool, spec)
 
 
 @pytest.mark.parametrize("text", ["", "Bash(", "(ls)", "Bash(git:* push)", "1x", "Bash)"])
-def test_what_is_no_rule_is_refused_with_its_origin(text: str) -> None:
+def test_an_invalid_rule_is_an_error_with_its_origin(text: str) -> None:
     with pytest.raises(UsageError, match="settings"):
         parse_rule(text, Verdict.DENY, origin="settings.json:3")
 
 
-def test_flags_hold_several_rules() -> None:
+def test_a_flag_can_hold_several_rules() -> None:
     assert split_rules(["Bash(git diff:*),Edit Read(a, b)", "Write"]) == [
         "Bash(git diff:*)",
         "Edit",
@@ -82,14 +82,16 @@ def test_flags_hold_several_rules() -> None:
 
 
 @given(st.text(max_size=60))
-def test_any_text_is_a_rule_or_refused(text: str) -> None:
+def test_any_text_is_parsed_to_the_same_rule_or_refused(text: str) -> None:
     try:
-        str(parse_rule(text, Verdict.ASK))
+        rule = parse_rule(text, Verdict.ASK)
     except UsageError:
-        pass
+        return
+    written = f"{rule.tool}({rule.spec})" if rule.spec else rule.tool
+    assert parse_rule(written, Verdict.ASK) == rule
 
 
-def test_deny_before_ask_before_allow_however_special(court: Court) -> None:
+def test_deny_wins_over_ask_and_ask_over_allow(court: Court) -> None:
     assert (
         court.bash("make x", allow=["Bash(make x)"], ask=["Bash(make:*)"], deny=["Bash"]) == "deny"
     )
@@ -104,7 +106,7 @@ def test_every_part_is_judged_by_itself(court: Court) -> None:
     assert decision.part == "npm test" and decision.why == "no rule allows it"
 
 
-def test_wrappers_that_only_measure_are_seen_through(court: Court) -> None:
+def test_harmless_wrappers_do_not_change_the_verdict(court: Court) -> None:
     for wrapper in (
         "timeout 5",
         "time",
@@ -120,7 +122,7 @@ def test_wrappers_that_only_measure_are_seen_through(court: Court) -> None:
         assert court.bash(f"{wrapper} make", allow=["Bash(npm test:*)"]) == "ask", wrapper
 
 
-def test_safe_variables_do_not_hide_the_rule(court: Court) -> None:
+def test_only_safe_variables_may_stand_before_an_allowed_command(court: Court) -> None:
     assert court.bash("NODE_ENV=test LC_ALL=C npm test", allow=["Bash(npm test)"]) == "allow"
     assert court.bash("PATH=. npm test", allow=["Bash(npm test)"]) == "ask"
     assert court.bash("PATH=. npm test", allow=["Bash(PATH=. npm test)"]) == "allow"
@@ -158,7 +160,7 @@ READS = [
 
 
 @pytest.mark.parametrize("command", READS)
-def test_reading_is_not_asked(court: Court, command: str) -> None:
+def test_reading_commands_are_allowed(court: Court, command: str) -> None:
     for mode in ("default", "plan", "dontAsk"):
         assert court.bash(command, mode=mode) == "allow"
 
@@ -177,7 +179,7 @@ def test_reading_is_not_asked(court: Court, command: str) -> None:
         "grep x --file=/etc/x",
     ],
 )
-def test_reading_what_may_lie_outside_is_asked(court: Court, command: str) -> None:
+def test_reading_outside_the_workspace_is_asked(court: Court, command: str) -> None:
     (court.root / "link").symlink_to("/etc")
     assert court.bash(command) == "ask"
 
@@ -270,28 +272,28 @@ def _outside(court: Court, mode: str) -> str:
     return policy.decide(tool, {}, Mode(mode)).verdict
 
 
-def test_accepting_edits_accepts_commands_only_in_a_sandbox(court: Court) -> None:
+def test_accept_edits_allows_commands_only_in_a_sandbox(court: Court) -> None:
     for tier, verdict in (("full", "allow"), ("file", "allow"), ("off", "ask"), ("ask", "ask")):
         assert court.bash("cargo build", mode="acceptEdits", tier=tier) == verdict
 
 
-def test_an_edit_outside_the_folder_is_asked_in_every_mode_that_asks(court: Court) -> None:
+def test_an_edit_outside_the_workspace_is_asked(court: Court) -> None:
     assert court("write", file_path="/etc/x", mode="acceptEdits").verdict == "ask"
 
 
-def test_headless_without_rules_everything_runs_in_the_sandbox(court: Court) -> None:
+def test_unattended_without_rules_everything_is_allowed(court: Court) -> None:
     assert court.bash("cargo build", attended=False) == "allow"
     assert court("write", file_path="a", attended=False).verdict == "allow"
     assert court.bash("if", attended=False) == "allow"
 
 
-def test_headless_deny_and_ask_rules_hold_and_doubts_count_then(court: Court) -> None:
+def test_unattended_deny_and_ask_rules_apply_and_doubts_are_asked(court: Court) -> None:
     assert court.bash("git push", attended=False, deny=["Bash(git push:*)"]) == "deny"
     assert court.bash("git ${x@P}", attended=False, deny=["Bash(git push:*)"]) == "ask"
     assert court.bash("cargo build", attended=False, deny=["Bash(git push:*)"]) == "allow"
 
 
-def test_headless_naming_what_is_allowed_leaves_out_the_rest_but_reading(court: Court) -> None:
+def test_unattended_allow_rules_exclude_everything_but_reading(court: Court) -> None:
     only: dict[str, Any] = {"attended": False, "allow": ["Bash(npm test:*)"]}
     assert court.bash("npm test", **only) == "allow"
     assert court.bash("cargo build", **only) == "ask"
@@ -330,7 +332,7 @@ def test_patterns_of_paths(court: Court, spec: str, path: str, fit: bool) -> Non
     )
 
 
-def test_a_link_is_denied_by_its_target_and_allowed_by_both(court: Court) -> None:
+def test_a_link_is_denied_by_its_target_and_allowed_by_name_and_target(court: Court) -> None:
     (court.root / "link").symlink_to(court.root / ".env")
     assert court("read", file_path="link", deny=["Read(.env)"]).verdict == "deny"
     assert court("edit", file_path="link", allow=["Edit(link)"]).verdict == "ask"
@@ -338,7 +340,7 @@ def test_a_link_is_denied_by_its_target_and_allowed_by_both(court: Court) -> Non
     assert court("edit", file_path="src/a.py", allow=["Edit(src/**)"]).verdict == "allow"
 
 
-def test_file_rules_hold_for_every_file_tool_and_in_commands(court: Court) -> None:
+def test_file_rules_apply_to_all_file_tools_and_to_commands(court: Court) -> None:
     deny: dict[str, Any] = {"deny": ["Read(.env)", "Edit(src/**)"]}
     assert court("grep", pattern="x", path=".env", **deny).verdict == "deny"
     assert court("write", file_path="src/new.py", content="", **deny).verdict == "deny"
@@ -420,25 +422,25 @@ def test_a_denied_file_is_denied_to_every_tool_that_reads(court: Court, path: st
         assert court(tool, deny=deny, **arguments).verdict == "deny", tool
 
 
-def test_an_allowed_file_is_that_of_no_other_folder(court: Court) -> None:
+def test_an_allowed_path_is_relative_to_the_workspace_only(court: Court) -> None:
     (court.root / "other").mkdir()
     assert court.bash("echo x > src/a.py", allow=["Edit(src/**)"]) == "allow"
     assert court.bash("cd other && echo x > src/a.py", allow=["Edit(src/**)"]) == "ask"
     assert court.bash("cd .claude && echo x > settings.json", allow=["Edit(.claude/**)"]) == "deny"
 
 
-def test_a_command_that_goes_to_many_folders_is_not_judged(court: Court) -> None:
+def test_a_command_that_changes_to_many_folders_is_asked(court: Court) -> None:
     walk = "; ".join(f"cd d{n}" for n in range(40))
     assert court.bash(f"{walk}; cat x", attended=False, deny=["Read(.env)"]) == "ask"
 
 
-def test_agents_have_rules_in_any_spelling(court: Court) -> None:
+def test_rules_match_agent_names_in_any_spelling(court: Court) -> None:
     assert court("task", agent="explore", prompt="x", deny=["Agent(Explore)"]).verdict == "deny"
     assert court("task", agent="general", prompt="x", deny=["Agent(Explore)"]).verdict == "allow"
     assert court("task", agent="my-reviewer", prompt="x", ask=["Task(my-*)"]).verdict == "ask"
 
 
-def test_a_servers_tools_have_rules_together() -> None:
+def test_a_rule_can_name_all_tools_of_a_server() -> None:
     rule = parse_rule("mcp__github__*", Verdict.DENY)
     assert rule.names("mcp__github__push") and not rule.names("mcp__gitlab__push")
     assert parse_rule("mcp__github", Verdict.DENY).names("mcp__github__push")
@@ -457,7 +459,7 @@ def test_a_servers_tools_have_rules_together() -> None:
         ("x.com", "http://[", False),
     ],
 )
-def test_hosts_are_compared_whole(spec: str, url: str, fit: bool) -> None:
+def test_domains_are_compared_whole(spec: str, url: str, fit: bool) -> None:
     from mudroom.permissions.policy import RulePolicy
 
     async def run(context: Any, arguments: Any) -> Any:
@@ -482,7 +484,7 @@ def test_hosts_are_compared_whole(spec: str, url: str, fit: bool) -> None:
     assert policy.decide(tool, {"url": url}, Mode.DEFAULT).verdict == ("allow" if fit else "ask")
 
 
-def test_a_tool_denied_whole_is_not_offered_at_all(tmp_path: Path) -> None:
+def test_a_denied_tool_is_not_offered_to_the_model(tmp_path: Path) -> None:
     from mudroom import Session
 
     async def tools() -> set[str]:

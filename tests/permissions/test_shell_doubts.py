@@ -1,4 +1,4 @@
-"""Doubts of the shell parser: text that bash may read differently is never taken for certain."""
+"""Doubts of the shell parser: text that bash may read differently is never certain."""
 
 from __future__ import annotations
 

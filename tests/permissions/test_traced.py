@@ -1,6 +1,7 @@
-"""Random shell text: what is allowed is really run, in the sandbox and under a tracer, and no program that no rule names may have run.
+"""Random commands: those that are allowed run in the sandbox and in a tracer.
 
-`make test` tries a few hundred commands, MUDROOM_LONG=1 a hundred thousand; MUDROOM_SEED makes others.
+No program may run that no rule names. `make test` tries a few hundred commands, MUDROOM_LONG=1 a
+hundred thousand; MUDROOM_SEED changes them.
 """
 
 from __future__ import annotations
@@ -32,14 +33,14 @@ RUNNER = Path(__file__).with_name("run_in_sandbox.py")
 PIECES: dict[str, list[str]] = json.loads(
     Path(__file__).with_name("pieces.json").read_text("utf-8")
 )
-"""What commands are made of. Programs that are "allowed" are so with any arguments: only what is known of them keeps `evil` away."""
+"""Pieces of commands. "allowed" programs have a rule for any arguments."""
 LISTED = (
     {name.partition(" ")[0] for name in PIECES["allowed"]}
     | READING_PROGRAMS
     | FILELESS_PROGRAMS
     | {"time", "stdbuf", "bwrap"}
 )
-"""What may run: programs a rule names, those known only to read, wrappers that are seen through, and what builds the next walls."""
+"""Programs that may run: named by a rule, known only to read, harmless wrappers, and bwrap."""
 NOISE = "'\"\\$`(){};&|<>#\n\t !*?[]~=,\r\x0b\x85\u00a0e"
 
 pytestmark = [
@@ -47,7 +48,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace"),
     pytest.mark.skipif(
         not run_probes(find_bwrap(os.environ, "/nonexistent")).tier,
-        reason="needs walls: nothing random runs without",
+        reason="needs a sandbox",
     ),
 ]
 
@@ -72,7 +73,7 @@ def command(chance: random.Random) -> str:
 
 
 class Tracer:
-    """Has commands run in the walls of the product and tells which programs each of them started."""
+    """Runs commands in the sandbox and returns which programs each of them started."""
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.work, self.tier = folder, folder / "work", ""
@@ -135,7 +136,7 @@ def judged(text: str, root: Path) -> Any:
     ).decide(BASH, {"command": text}, Mode.DEFAULT)
 
 
-def test_nothing_that_is_allowed_runs_a_program_no_rule_names(tmp_path: Path) -> None:
+def test_allowed_commands_run_only_programs_that_rules_name(tmp_path: Path) -> None:
     chance, tracer = random.Random(SEED), Tracer(tmp_path)
     tried = allowed = 0
     holes: list[tuple[str, set[str]]] = []

@@ -1,4 +1,4 @@
-"""The names nobody but the user may write: each of them, in every spelling that a file system may take for the same."""
+"""Protected names, in every spelling that a file system may treat as equal."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ ALL = [*GIT, *SHELLS, ".envrc", *AGENTS, *EDITORS]
 
 
 @pytest.mark.parametrize("name", [*ALL, ".mudroom", ".mudroom.toml", ".mudroom-anything"])
-def test_it_is_protected_in_any_case_and_depth(name: str) -> None:
+def test_a_protected_name_is_recognized_in_any_spelling_and_depth(name: str) -> None:
     wide = "".join(chr(ord(c) + 0xFEE0) if c.isalpha() else c for c in name)
     for spelled in (name, name.upper(), name.title(), wide, name[:2] + "\u200d" + name[2:]):
         assert is_protected(spelled), spelled
         assert find_protected_component(f"a/{spelled}/b") == spelled
 
 
-def test_there_is_no_other() -> None:
+def test_exactly_these_names_are_protected() -> None:
     assert set(ALL) == PROTECTED_NAMES
 
 
@@ -61,5 +61,5 @@ def test_there_is_no_other() -> None:
         ".mudroom-unfinished-1",
     ],
 )
-def test_what_an_agent_may_write_is_not(name: str) -> None:
+def test_other_names_are_not_protected(name: str) -> None:
     assert not is_protected(name) and find_protected_component(f"a/{name}") == ""

@@ -1,4 +1,4 @@
-"""Temporary folders: nobody's are removed, somebody's are not, and no link leads out of them."""
+"""Scratch directories and their clean-up: only abandoned ones are removed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ time.sleep(60)
 
 
 def abandoned(base: Path) -> Path:
-    """A folder whose owner was killed."""
+    """Return a scratch directory whose owner was killed."""
     owner = subprocess.Popen(
         [sys.executable, "-c", _OWNER, str(base)], stdout=subprocess.PIPE, text=True
     )
@@ -37,20 +37,20 @@ def abandoned(base: Path) -> Path:
     return path
 
 
-def test_it_is_ones_own_and_gone_after_its_block(tmp_path: Path) -> None:
+def test_a_scratch_dir_is_private_and_removed_after_its_block(tmp_path: Path) -> None:
     with ScratchDir(str(tmp_path)) as path:
         assert Path(path).stat().st_mode & 0o777 == 0o700
         (Path(path) / "file").touch()
     assert not list(tmp_path.iterdir())
 
 
-def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
+def test_an_abandoned_folder_is_removed(tmp_path: Path) -> None:
     abandoned(tmp_path)
     remove_orphans(str(tmp_path))
     assert not list(tmp_path.iterdir())
 
 
-def test_what_somebody_has_stays(tmp_path: Path) -> None:
+def test_a_folder_with_an_owner_stays(tmp_path: Path) -> None:
     with ScratchDir(str(tmp_path)) as path:
         remove_orphans(str(tmp_path))
         assert os.path.isdir(path)
@@ -65,7 +65,7 @@ def test_what_somebody_has_stays(tmp_path: Path) -> None:
             owner.kill()
 
 
-def test_other_names_stay(tmp_path: Path) -> None:
+def test_folders_with_other_names_stay(tmp_path: Path) -> None:
     for name in (
         "1-0123456789a",
         "replay-x",
@@ -80,7 +80,7 @@ def test_other_names_stay(tmp_path: Path) -> None:
 
 
 def test_no_link_is_followed(tmp_path: Path) -> None:
-    """Neither in the place of a folder nor in one."""
+    """Neither a link in place of a folder, nor one inside it."""
     base, outside = tmp_path / "base", tmp_path / "outside"
     base.mkdir()
     outside.mkdir()
@@ -95,15 +95,15 @@ def test_no_link_is_followed(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="root only")
-def test_other_users_folders_stay(tmp_path: Path) -> None:
+def test_folders_of_other_users_stay(tmp_path: Path) -> None:
     path = abandoned(tmp_path)
     os.chown(path, 54_321, 54_321)
     remove_orphans(str(tmp_path))
     assert (path / "a/b/c").exists()
 
 
-def test_folders_that_a_command_closed_to_everyone_go_too(tmp_path: Path) -> None:
-    """Tried as a user whom modes hold."""
+def test_folders_without_permissions_are_removed(tmp_path: Path) -> None:
+    """Run as a user without root's rights."""
     base = tmp_path / "base"
     base.mkdir()
     path = abandoned(base)
@@ -124,7 +124,7 @@ def test_folders_that_a_command_closed_to_everyone_go_too(tmp_path: Path) -> Non
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only where there is /proc")
-def test_processes_that_name_a_dead_owners_folder_are_killed_and_no_others(tmp_path: Path) -> None:
+def test_only_processes_that_name_an_abandoned_folder_are_killed(tmp_path: Path) -> None:
     with ScratchDir(str(tmp_path)) as living:
         dead = abandoned(tmp_path)
         values = [f"{dead}/home", f"{living}/home", f"{dead}0/home", f"x{dead}/home"]

@@ -1,4 +1,4 @@
-"""Tier full's one loop: commands side by side, their ends, and what is left when somebody dies at the wrong moment."""
+"""Tier full: concurrent commands, how they end, and processes that die at a bad moment."""
 
 from __future__ import annotations
 
@@ -74,8 +74,8 @@ async def test_many_at_once_keep_their_outputs_and_codes_apart(box: BubblewrapSa
     assert found == [(CommandResult(n % 5), f"{n}\n") for n in range(40)]
 
 
-async def test_no_command_sees_another(box: BubblewrapSandbox, workspace: Path) -> None:
-    """Processes, temporary files, terminals, shared memory: each has its own, side by side and one after the other."""
+async def test_commands_do_not_see_each_other(box: BubblewrapSandbox, workspace: Path) -> None:
+    """Each command has its own processes, temporary files, terminals and shared memory."""
     one = asyncio.create_task(
         run(box, "echo x > /tmp/mark; echo x > /dev/shm/mark; hostname; touch began; sleep 1.2345")
     )
@@ -88,7 +88,7 @@ async def test_no_command_sees_another(box: BubblewrapSandbox, workspace: Path) 
     assert (await run(box, "cat /tmp/mark /dev/shm/mark"))[0].code != 0
 
 
-async def test_descriptors_and_processes_do_not_pile_up(box: BubblewrapSandbox) -> None:
+async def test_descriptors_and_processes_do_not_accumulate(box: BubblewrapSandbox) -> None:
     await run(box, "true")
     number = box.daemon_pid
     before = len(os.listdir("/proc/self/fd")), len(os.listdir(f"/proc/{number}/fd"))
@@ -98,14 +98,16 @@ async def test_descriptors_and_processes_do_not_pile_up(box: BubblewrapSandbox) 
     assert Path(f"/proc/{number}/task/{number}/children").read_text() == ""
 
 
-async def test_it_starts_again_after_it_was_killed(box: BubblewrapSandbox) -> None:
+async def test_a_killed_daemon_is_started_again(box: BubblewrapSandbox) -> None:
     await run(box, "true")
     os.kill(box.daemon_pid, signal.SIGKILL)
     await asyncio.sleep(0.1)
     assert (await run(box, "echo again"))[1] == "again\n"
 
 
-async def test_closing_does_not_wait_for_what_runs(box: BubblewrapSandbox, workspace: Path) -> None:
+async def test_close_does_not_wait_for_running_commands(
+    box: BubblewrapSandbox, workspace: Path
+) -> None:
     running = asyncio.create_task(run(box, "touch began; sleep 0.7; echo end"))
     await until((workspace / "began").exists)
     began = time.monotonic()
@@ -114,7 +116,7 @@ async def test_closing_does_not_wait_for_what_runs(box: BubblewrapSandbox, works
     assert await running == (CommandResult(0), "end\n")
 
 
-async def test_closing_leaves_no_process_and_no_folder(box: BubblewrapSandbox) -> None:
+async def test_close_leaves_no_process_and_no_folder(box: BubblewrapSandbox) -> None:
     await run(box, "true")
     number = box.daemon_pid
     assert len(folders(number)) == 1
@@ -127,7 +129,7 @@ def folders(number: int) -> list[str]:
     return [name for name in os.listdir("/tmp") if name.startswith(f"mudroom-{number}-")]
 
 
-async def test_a_workspace_that_was_made_anew_is_the_one_commands_see(
+async def test_commands_see_a_workspace_that_was_replaced(
     box: BubblewrapSandbox,
     workspace: Path,
 ) -> None:
@@ -138,7 +140,7 @@ async def test_a_workspace_that_was_made_anew_is_the_one_commands_see(
     assert (workspace / "file").read_text() == "new\n"
 
 
-async def test_a_toolchain_that_has_gone_is_no_reason_to_fail(tmp_path: Path) -> None:
+async def test_a_missing_toolchain_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "proj").mkdir()
     (tmp_path / "venv").mkdir()
     environ = {"PATH": os.defpath, "VIRTUAL_ENV": str(tmp_path / "venv")}
@@ -163,11 +165,11 @@ async def test_commands_have_the_users_mask(tmp_path: Path) -> None:
         os.umask(usual)
 
 
-# --- a bubblewrap with a script's mind: what happens at moments that are too short to meet ------------------------------
+# --- a scripted bwrap, for moments that are too short to meet ------------------------------
 
 
 def scripted(text: str) -> str:
-    """A bubblewrap that does as it is told. It lies where whoever commands run as may enter."""
+    """Return the path of a script that acts as bwrap. Every user can reach it."""
     folder = Path(tempfile.mkdtemp(dir="/var/tmp"))
     folder.chmod(0o777)
     (folder / "bwrap").write_text(f"#!/bin/bash\ncd {folder}\n{text}\n")
@@ -175,10 +177,10 @@ def scripted(text: str) -> str:
     return str(folder / "bwrap")
 
 
-async def test_who_waits_at_the_gate_when_its_keeper_dies_dies_with_it(
+async def test_a_command_that_waits_at_its_gate_dies_with_the_daemon(
     workspace: Path,
 ) -> None:
-    """The end of the keeper is no leave to go on without limits and without a guard, and none to wait for ever."""
+    """When the daemon dies, a command at its gate neither starts without limits nor waits."""
     bwrap = scripted(
         'setsid sleep 71.3456 & echo $! > child; echo $$ > pid; echo "{" >&3; read -n1 -u4; touch ran; sleep 71.3456'
     )
@@ -200,7 +202,7 @@ async def test_who_waits_at_the_gate_when_its_keeper_dies_dies_with_it(
         shutil.rmtree(folder)
 
 
-async def test_a_cancel_before_bwrap_told_its_childs_number_ends_the_child(
+async def test_a_cancel_before_bwrap_reports_its_child_kills_the_child(
     workspace: Path,
 ) -> None:
     bwrap = scripted("setsid sleep 71.2345 & echo $! > child; wait")
@@ -218,7 +220,7 @@ async def test_a_cancel_before_bwrap_told_its_childs_number_ends_the_child(
 
 
 @pytest.mark.parametrize("text", ["exit 1", "echo '{' >&3", "exec 3>&-; sleep 0.1"])
-async def test_a_bwrap_that_gives_up_is_an_error(workspace: Path, text: str) -> None:
+async def test_an_error_of_bwrap_is_an_error(workspace: Path, text: str) -> None:
     bwrap = scripted(text)
     try:
         with pytest.raises(WorkspaceError, match="was not run: its sandbox could not be built"):
@@ -231,8 +233,8 @@ async def test_a_bwrap_that_gives_up_is_an_error(workspace: Path, text: str) -> 
 
 
 @pytest.mark.skipif(not ROOT, reason="root only")
-async def test_root_that_cannot_be_another_user_runs_nothing_unless_it_was_said() -> None:
-    """procfs cannot map owners, as overlayfs cannot: that is found out before, said, and never passed over in silence."""
+async def test_root_runs_nothing_if_the_workspace_cannot_be_mapped() -> None:
+    """procfs cannot map owners: detection reports it, and the sandbox refuses to run."""
     weak = detect.run_probes(FOUND.bwrap, "/proc/self/task")
     assert "cannot be mapped to another user" in weak.no_other_user_reason
     box = BubblewrapSandbox(
@@ -243,7 +245,7 @@ async def test_root_that_cannot_be_another_user_runs_nothing_unless_it_was_said(
 
 
 @pytest.mark.skipif(not ROOT, reason="root only")
-def test_that_commands_keep_roots_number_is_told(tmp_path: Path) -> None:
+def test_a_notice_says_that_commands_keep_roots_user_id(tmp_path: Path) -> None:
     environ = {"PATH": os.environ["PATH"], "HOME": str(tmp_path)}
     _, told = choose_sandbox(
         SandboxRequest(

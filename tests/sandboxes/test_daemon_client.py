@@ -1,4 +1,4 @@
-"""The launching program: quick, many at once, and nothing of it or its commands is left."""
+"""Client and daemon, without isolation: many commands at once, and nothing is left of them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BASH = "/bin/bash"
 
 @pytest.fixture
 def launcher(tmp_path: Path) -> DaemonClient:
-    """Without walls: what is tested here is the starting and ending."""
+    """Return a client without isolation."""
     return DaemonClient(
         SandboxSetup(
             workspace=str(tmp_path),
@@ -40,7 +40,7 @@ async def run(
 
 
 async def program(launcher: DaemonClient) -> int:
-    """Process number of the launching program."""
+    """Return the process id of the daemon, as a command sees it."""
     return int((await run(launcher, "ps -o ppid= -p $PPID"))[1])
 
 
@@ -55,7 +55,7 @@ async def test_a_signal_is_a_negative_code(launcher: DaemonClient) -> None:
     assert (await run(launcher, "kill -TERM $$"))[0] == CommandResult(-15)
 
 
-async def test_a_time_limit(launcher: DaemonClient) -> None:
+async def test_a_timeout_kills_the_command(launcher: DaemonClient) -> None:
     await run(launcher, "true")
     assert await run(launcher, "echo before; sleep 60", 1) == (
         CommandResult(-9, timed_out=True),
@@ -86,7 +86,7 @@ async def test_large_output_arrives_whole(launcher: DaemonClient) -> None:
     assert size == 20_000_000
 
 
-async def test_it_starts_again_after_it_was_killed(launcher: DaemonClient) -> None:
+async def test_a_killed_daemon_is_started_again(launcher: DaemonClient) -> None:
     first = await program(launcher)
     os.kill(first, signal.SIGKILL)
     await asyncio.sleep(0.1)
@@ -94,7 +94,7 @@ async def test_it_starts_again_after_it_was_killed(launcher: DaemonClient) -> No
     assert await program(launcher) != first
 
 
-async def test_it_ends_with_its_owner(tmp_path: Path) -> None:
+async def test_the_daemon_ends_with_its_client(tmp_path: Path) -> None:
     launcher = DaemonClient(SandboxSetup(workspace=str(tmp_path), quarantine="", tier="none"))
     number = await program(launcher)
     del launcher
@@ -102,7 +102,7 @@ async def test_it_ends_with_its_owner(tmp_path: Path) -> None:
     assert not Path(f"/proc/{number}").exists()
 
 
-async def test_a_program_that_is_not_there_is_an_error(launcher: DaemonClient) -> None:
+async def test_a_missing_program_is_an_error(launcher: DaemonClient) -> None:
     with pytest.raises(
         WorkspaceError, match=r"was not run: its sandbox could not be built \(FileNotFoundError"
     ):
@@ -119,7 +119,7 @@ async def test_a_sink_that_raises_ends_the_command(launcher: DaemonClient) -> No
         )
 
 
-async def test_descriptors_do_not_pile_up(launcher: DaemonClient) -> None:
+async def test_descriptors_do_not_accumulate(launcher: DaemonClient) -> None:
     await run(launcher, "true")
     before = len(os.listdir("/proc/self/fd"))
     inner = (await run(launcher, "ls /proc/$PPID/fd | wc -l"))[1]
@@ -129,15 +129,15 @@ async def test_descriptors_do_not_pile_up(launcher: DaemonClient) -> None:
     assert (await run(launcher, "ls /proc/$PPID/fd | wc -l"))[1] == inner
 
 
-async def test_a_command_too_long_for_a_message_is_said(launcher: DaemonClient) -> None:
+async def test_a_command_too_long_for_a_message_is_an_error(launcher: DaemonClient) -> None:
     with pytest.raises(WorkspaceError, match="too long for the sandbox"):
         await run(launcher, "x" * 200_000)
 
 
-async def test_what_the_user_changes_right_after_a_command_is_never_taken_for_the_commands(
+async def test_changes_by_the_user_right_after_a_command_are_kept(
     tmp_path: Path,
 ) -> None:
-    """Also when the watcher of the one has not quite gone as the next one begins."""
+    """Even if the watcher of one command has not ended when the next one starts."""
     (tmp_path / "proj").mkdir()
     walls = SandboxSetup(
         workspace=str(tmp_path / "proj"),

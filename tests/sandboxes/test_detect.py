@@ -1,4 +1,4 @@
-"""What can be built is tried, remembered for a day, and never silently less than was asked for."""
+"""Detection and choice of the sandbox: never a weaker one than requested."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ def terms(
         (Detected("/b", "", "no"), "full"),
     ],
 )
-def test_the_best_tier_is_taken(found: Detected, tier: str) -> None:
+def test_the_best_tier_is_chosen(found: Detected, tier: str) -> None:
     assert found.tier == tier
 
 
-def test_a_bubblewrap_that_fails_is_named_with_its_words(tmp_path: Path) -> None:
+def test_a_failing_bubblewrap_is_reported_with_its_message(tmp_path: Path) -> None:
     found = run_probes(
         program(tmp_path / "bin", "echo 'bwrap: setting up uid map: Permission denied' >&2; exit 1")
     )
@@ -62,18 +62,18 @@ def test_a_bubblewrap_that_fails_is_named_with_its_words(tmp_path: Path) -> None
     assert found.bwrap == ""
 
 
-def test_a_bubblewrap_without_walls_is_found_out(tmp_path: Path) -> None:
+def test_a_bubblewrap_that_does_not_isolate_is_detected(tmp_path: Path) -> None:
     path = program(tmp_path / "bin", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"')
     assert (
         run_probes(path).no_full_reason == f"{path} does not isolate: a command could write outside"
     )
 
 
-def test_none_installed_is_said() -> None:
+def test_missing_bubblewrap_is_reported() -> None:
     assert run_probes("").no_full_reason == "bubblewrap (bwrap) is not installed"
 
 
-def test_it_is_found_on_the_path_but_never_in_the_workspace(tmp_path: Path) -> None:
+def test_bubblewrap_is_never_taken_from_the_workspace(tmp_path: Path) -> None:
     ours, theirs = program(tmp_path / "bin", "exit 1"), program(tmp_path / "proj" / "bin", "exit 1")
     assert (
         find_bwrap({"PATH": f"{tmp_path}/proj/bin:{tmp_path}/bin"}, str(tmp_path / "proj")) == ours
@@ -85,7 +85,7 @@ def test_it_is_found_on_the_path_but_never_in_the_workspace(tmp_path: Path) -> N
     assert find_bwrap({"PATH": "bin:."}, str(tmp_path / "other")) == ""
 
 
-def test_the_answer_is_kept_for_a_day_and_for_this_program(tmp_path: Path) -> None:
+def test_the_result_is_cached_for_a_day_and_for_this_program(tmp_path: Path) -> None:
     path = program(tmp_path / "bin", f"echo x >> {tmp_path}/tries; exit 1")
     environ, home = {"PATH": str(tmp_path / "bin")}, str(tmp_path / "home")
 
@@ -105,14 +105,14 @@ def test_the_answer_is_kept_for_a_day_and_for_this_program(tmp_path: Path) -> No
     assert memory.stat().st_mode & 0o077 == 0
 
 
-def test_a_home_that_cannot_be_written_is_no_reason_to_fail(tmp_path: Path) -> None:
+def test_an_unwritable_state_folder_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert detect(
         str(tmp_path), {"PATH": "/nonexistent"}, str(tmp_path / "file" / "home")
     ).no_full_reason
 
 
-def test_full_where_there_is_none_is_an_error_with_a_remedy(tmp_path: Path) -> None:
+def test_mode_full_without_bubblewrap_is_an_error_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(
         UsageError,
         match=r"no sandbox full here: bubblewrap .* is not installed\. Install bubblewrap .* --sandbox",
@@ -125,7 +125,7 @@ def test_an_unknown_mode_is_an_error(tmp_path: Path) -> None:
         choose_sandbox(terms(tmp_path, "none"))
 
 
-def test_off_is_loud(tmp_path: Path) -> None:
+def test_mode_off_gives_a_notice(tmp_path: Path) -> None:
     sandbox, told = choose_sandbox(terms(tmp_path, "off"))
     assert (sandbox.tier, told) == (
         "off",
@@ -134,7 +134,7 @@ def test_off_is_loud(tmp_path: Path) -> None:
 
 
 def nothing(base: Path) -> None:
-    """Make the memory say that this machine can build no walls."""
+    """Make the cache say that no sandbox works on this machine."""
     (base / "home").mkdir()
     detect(str(base), {"PATH": "/nonexistent"}, str(base / "home"))
     memory = base / "home" / "sandbox.json"
@@ -153,7 +153,7 @@ def nothing(base: Path) -> None:
     )
 
 
-async def test_without_walls_a_person_is_asked(tmp_path: Path) -> None:
+async def test_without_a_sandbox_commands_are_confirmed(tmp_path: Path) -> None:
     nothing(tmp_path)
     sandbox, told = choose_sandbox(terms(tmp_path, "auto", person=True))
     assert sandbox.tier == "ask" and isinstance(sandbox, AskingSandbox)
@@ -165,7 +165,7 @@ async def test_without_walls_a_person_is_asked(tmp_path: Path) -> None:
     assert output == b"x\n"
 
 
-async def test_without_walls_and_without_a_person_nothing_runs(tmp_path: Path) -> None:
+async def test_without_a_sandbox_and_a_user_nothing_runs(tmp_path: Path) -> None:
     nothing(tmp_path)
     sandbox, told = choose_sandbox(terms(tmp_path, "auto"))
     assert sandbox.tier == "refuse" and isinstance(sandbox, RefusingSandbox)
@@ -179,11 +179,11 @@ async def test_without_walls_and_without_a_person_nothing_runs(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("mode", ["full", "file"])
-def test_without_walls_what_is_asked_for_is_an_error(tmp_path: Path, mode: str) -> None:
+def test_a_requested_tier_that_does_not_work_is_an_error(tmp_path: Path, mode: str) -> None:
     nothing(tmp_path)
     with pytest.raises(UsageError, match=f"no sandbox {mode} here"):
         choose_sandbox(terms(tmp_path, mode, person=True))
 
 
-def test_asking_is_not_walls(tmp_path: Path) -> None:
+def test_the_asking_sandbox_has_tier_ask(tmp_path: Path) -> None:
     assert AskingSandbox(Unsandboxed(str(tmp_path))).tier == "ask"

@@ -1,4 +1,4 @@
-"""A workspace that has gone, or came back: an error that says so, and no other command's end."""
+"""A workspace that is removed while the sandbox is open."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def box(request: pytest.FixtureRequest, tmp_path: Path) -> Sandbox:
     return LandlockSandbox(root, quarantine=away, environ={"PATH": os.defpath})
 
 
-async def test_a_workspace_that_has_gone_is_an_error(box: Sandbox, tmp_path: Path) -> None:
+async def test_a_missing_workspace_is_an_error(box: Sandbox, tmp_path: Path) -> None:
     assert (await box.run("true", timeout=20, sink=lambda _: None)) == CommandResult(0)
     shutil.rmtree(tmp_path / "proj")
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""Sessions killed at any moment: the next start leaves nothing of theirs on the machine, and all of a living one's."""
+"""Sessions killed at any moment: a later clean-up removes their processes and folders only."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ asyncio.run(box.run(sys.argv[4], timeout=60, sink=lambda _: None))
 
 
 class Session:
-    """A program that runs one command in a sandbox, its temporary files in a folder of the test."""
+    """Process that runs one command in a sandbox, with scratch folders in a folder of the test."""
 
     def __init__(self, tier: str, folder: Path, command: str) -> None:
         self._name = f"74.{secrets.randbelow(10**12):012}"
@@ -57,7 +57,7 @@ class Session:
         self.process.stdout.readline()
 
     def began(self) -> None:
-        """Return when the command runs."""
+        """Wait until the command runs."""
         until(self._began.exists)
         self._began.unlink()
 
@@ -69,14 +69,14 @@ class Session:
         self.process.stdout.close()
 
     def left(self) -> list[int]:
-        """Who still sleeps of its commands."""
+        """Return the processes of its command that still run."""
         return [pid for pid in numbers() if f"sleep\0{self._name}\0" in arguments(pid)]
 
 
 @pytest.fixture(params=["full", "file", "off"])
 def tier(request: pytest.FixtureRequest) -> Iterator[str]:
     if {"full": FOUND.no_full_reason, "file": FOUND.no_file_reason}.get(request.param):
-        pytest.skip("there are no such walls here")
+        pytest.skip("this tier does not work here")
     yield request.param
 
 
@@ -119,7 +119,7 @@ def test_nothing_is_left_of_a_session_killed_at_any_moment(tier: str, tmp_path: 
     assert not list((tmp_path / "tmp").iterdir())
 
 
-def test_a_living_sessions_command_and_folder_stay(tier: str, tmp_path: Path) -> None:
+def test_the_command_and_folder_of_a_live_session_stay(tier: str, tmp_path: Path) -> None:
     session = Session(tier, tmp_path, "touch began; setsid NAP & NAP")
     try:
         session.began()
@@ -133,7 +133,7 @@ def test_a_living_sessions_command_and_folder_stay(tier: str, tmp_path: Path) ->
         until(lambda: remove_orphans(str(tmp_path / "tmp")) or not session.left())
 
 
-def test_the_next_session_sweeps_by_itself(tier: str, tmp_path: Path) -> None:
+def test_the_next_session_cleans_up(tier: str, tmp_path: Path) -> None:
     first = Session(tier, tmp_path, "touch began; NAP")
     first.began()
     first.kill()
@@ -153,7 +153,7 @@ def test_the_next_session_sweeps_by_itself(tier: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(bool(FOUND.no_full_reason), reason=FOUND.no_full_reason)
-async def test_the_folder_of_a_killed_launching_program_goes_with_the_next_sweep(
+async def test_the_folder_of_a_killed_daemon_is_removed(
     tmp_path: Path,
 ) -> None:
     from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
@@ -176,8 +176,8 @@ async def test_the_folder_of_a_killed_launching_program_goes_with_the_next_sweep
 
 
 @pytest.mark.skipif(bool(FOUND.no_file_reason), reason=FOUND.no_file_reason)
-async def test_a_killed_watchers_command_does_not_go_on(tmp_path: Path) -> None:
-    """Neither the command nor who got away from it: they fall to the launching program."""
+async def test_the_command_of_a_killed_watcher_is_killed(tmp_path: Path) -> None:
+    """Its processes become children of the daemon, which kills them."""
     from mudroom.sandboxes.linux.landlock import LandlockSandbox
 
     (tmp_path / "proj").mkdir()

@@ -1,4 +1,4 @@
-"""The profile for macOS, by its text: what is denied is denied after what is allowed."""
+"""Text of the Seatbelt profile for macOS: denials come after what is allowed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT = build_profile("/Users/x/proj", "/private/tmp/mudroom-1", readable=["/User
 
 
 def place(line: str) -> int:
-    """Number of the line that begins so."""
+    """Return the number of the line that begins with this text."""
     return next(n for n, text in enumerate(TEXT.splitlines()) if text.startswith(line))
 
 
@@ -26,13 +26,13 @@ def test_only_workspace_and_private_folder_may_be_written() -> None:
     assert written == ["/Users/x/proj", "/private/tmp/mudroom-1"]
 
 
-def test_the_network_is_closed_until_it_is_granted() -> None:
+def test_the_network_is_denied_until_it_is_granted() -> None:
     assert "network" not in TEXT
     assert "(allow network*)" in build_profile("/w", "/t", network=True)
 
 
 @pytest.mark.parametrize("path", ["/Users/x/proj", "/Users/x", "/Users", "/"])
-def test_no_folder_above_may_be_renamed(path: str) -> None:
+def test_folders_above_the_workspace_cannot_be_renamed(path: str) -> None:
     assert place(f'(deny file-write-unlink file-write-create (literal "{path}"))') > place(
         "(allow file-read* file-write*"
     )
@@ -56,17 +56,17 @@ def test_protected_names_are_denied_in_any_case_and_below(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["hooks", "config", "commondir", "config.worktree"])
-def test_the_git_folder_stays_and_its_settings_too(name: str) -> None:
+def test_the_git_folder_and_its_settings_are_denied(name: str) -> None:
     assert f'(deny file-write* (subpath "/Users/x/proj/.git/{name}"))' in TEXT
     assert '(deny file-write-unlink (literal "/Users/x/proj/.git"))' in TEXT
 
 
-def test_a_path_that_would_break_out_of_the_text_is_refused() -> None:
+def test_a_path_with_quotes_is_refused() -> None:
     with pytest.raises(ValueError, match="cannot be quoted in a profile"):
         build_profile('/x")(allow default)("', "/t")
 
 
-def test_the_command_is_one_argument() -> None:
+def test_the_command_is_a_single_argument() -> None:
     assert build_argv(TEXT, "echo 'a b'")[-2:] == ["-c", "echo 'a b'"]
 
 
@@ -110,6 +110,6 @@ LINES = [
 ]
 
 
-def test_every_line_is_there_and_no_other() -> None:
-    """Taken away or added, a line is noticed; the regular expression of names is tested above, name by name."""
+def test_the_profile_has_exactly_these_lines() -> None:
+    """The regex of protected names is tested above, name by name."""
     assert [line for line in TEXT.splitlines() if "(regex" not in line] == LINES

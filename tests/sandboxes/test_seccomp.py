@@ -1,4 +1,4 @@
-"""The seccomp filter, run step by step: every line of it matters, on each machine."""
+"""Results of the seccomp filter on each machine, computed step by step."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = {
 
 
 def verdict(code: bytes, number: int, arch: int, *arguments: int) -> int:
-    """What the kernel's machine says to a call."""
+    """Return the result of the filter for a call."""
     data = struct.pack("=IIQ6Q", number, arch, 0, *arguments, *[0] * (6 - len(arguments)))
     steps = list(struct.iter_unpack("=HBBI", code))
     at = register = 0
@@ -58,20 +58,20 @@ def test_ordinary_calls_pass(machine: str) -> None:
 
 
 @pytest.mark.parametrize("name", REFUSED_CALLS)
-def test_what_is_refused_is_refused(machine: str, name: str) -> None:
+def test_refused_calls_are_refused(machine: str, name: str) -> None:
     assert says(machine, name) == EPERM
 
 
 @pytest.mark.parametrize("name", HIDDEN_CALLS)
-def test_what_is_missing_is_missing(machine: str, name: str) -> None:
+def test_hidden_calls_seem_not_to_exist(machine: str, name: str) -> None:
     assert says(machine, name) == ENOSYS
 
 
-def test_another_machines_calls_end_the_process(machine: str) -> None:
+def test_system_calls_of_another_machine_kill_the_process(machine: str) -> None:
     assert verdict(build_filter(allow_internet=True, machine=machine), 0, 0x40000003) == KILL
 
 
-def test_the_numbers_of_x32_do_not_exist() -> None:
+def test_x32_system_calls_are_refused() -> None:
     assert (
         verdict(
             build_filter(allow_internet=True, machine="x86_64"),
@@ -84,21 +84,21 @@ def test_the_numbers_of_x32_do_not_exist() -> None:
 
 
 @pytest.mark.parametrize("family", range(50))
-def test_sockets_are_those_of_the_internet_or_none(machine: str, family: int) -> None:
+def test_only_internet_sockets_can_be_allowed(machine: str, family: int) -> None:
     assert says(machine, "socket", family, internet=True) == (ALLOW if family in (2, 10) else EPERM)
     assert says(machine, "socket", family) == EPERM
     assert says(machine, "socketpair", family) == (ALLOW if family == 1 else EPERM)
 
 
-def test_only_the_low_half_of_a_family_counts(machine: str) -> None:
-    """As in the kernel, which takes an int."""
+def test_only_the_low_32_bits_of_a_family_count(machine: str) -> None:
+    """The kernel reads the family as a 32-bit int."""
     assert says(machine, "socket", (7 << 32) | 1, internet=True) == EPERM
 
 
 @pytest.mark.parametrize(
     "flag", [0x20000, 0x2000000, 0x4000000, 0x8000000, 0x10000000, 0x20000000, 0x40000000]
 )
-def test_no_new_namespace(machine: str, flag: int) -> None:
+def test_no_namespace_can_be_created(machine: str, flag: int) -> None:
     for name in ("clone", "unshare"):
         assert says(machine, name, flag | 17 if name == "clone" else flag) == EPERM
     assert says(machine, "unshare", 0x80) == EPERM
@@ -111,5 +111,5 @@ def test_no_keystrokes_into_a_terminal(machine: str) -> None:
     assert says(machine, "ioctl", 0, 0x5401) == ALLOW
 
 
-def test_it_is_short(machine: str) -> None:
+def test_the_filter_is_short(machine: str) -> None:
     assert len(build_filter(allow_internet=True, machine=machine)) // 8 < 200

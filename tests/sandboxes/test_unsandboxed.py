@@ -1,4 +1,4 @@
-"""The plain sandbox: commands end, nothing of them is left, no secret reaches them."""
+"""Tier off: commands end, no process of them is left, and no secret reaches them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mudroom.sandboxes.unsandboxed import Unsandboxed
 
 
 class Sandboxed:
-    """A sandbox whose commands carry a name in their arguments, so that a test can look for survivors."""
+    """Sandbox whose commands have a name in their arguments, to find survivors."""
 
     def __init__(self, folder: Path) -> None:
         self.name = uuid.uuid4().hex
@@ -96,7 +96,9 @@ async def test_a_signal_is_a_negative_code(box: Sandboxed) -> None:
         "echo started; NAP >/dev/null 2>&1 & disown",
     ],
 )
-async def test_it_returns_though_a_grandchild_holds_the_pipe(box: Sandboxed, command: str) -> None:
+async def test_a_command_ends_while_a_grandchild_holds_its_output(
+    box: Sandboxed, command: str
+) -> None:
     began = time.monotonic()
     assert await box.run(command) == CommandResult(0)
     assert time.monotonic() - began < 1
@@ -115,13 +117,13 @@ DETACHED = {
 
 
 @pytest.mark.parametrize("how", DETACHED)
-async def test_what_left_its_group_is_ended_too(box: Sandboxed, how: str) -> None:
+async def test_detached_descendants_are_killed(box: Sandboxed, how: str) -> None:
     nap = f'bash -c "sleep 60; : {box.name}"'
     await box.run(DETACHED[how].replace("NAP", nap))
     assert box.survivors() == []
 
 
-async def test_a_timeout_ends_the_whole_tree(box: Sandboxed) -> None:
+async def test_a_timeout_kills_the_whole_process_tree(box: Sandboxed) -> None:
     began = time.monotonic()
     finished = await box.run("echo before; NAP & setsid NAP & NAP | NAP", timeout=0.5)
     assert finished.timed_out
@@ -130,12 +132,12 @@ async def test_a_timeout_ends_the_whole_tree(box: Sandboxed) -> None:
     assert box.survivors() == []
 
 
-async def test_a_command_that_ignores_signals_is_ended(box: Sandboxed) -> None:
+async def test_a_command_that_ignores_signals_is_killed(box: Sandboxed) -> None:
     finished = await box.run("trap '' TERM INT HUP; while :; do sleep 0.05; done", timeout=0.3)
     assert finished == CommandResult(-9, timed_out=True)
 
 
-async def test_cancelling_ends_the_whole_tree(box: Sandboxed) -> None:
+async def test_a_cancel_kills_the_whole_process_tree(box: Sandboxed) -> None:
     async with asyncio.TaskGroup() as group:
         task = group.create_task(box.run("NAP & setsid NAP & echo ready; NAP"))
         await until(lambda: box.output)
@@ -146,14 +148,14 @@ async def test_cancelling_ends_the_whole_tree(box: Sandboxed) -> None:
     assert box.survivors() == []
 
 
-async def test_a_process_that_forks_all_the_time_is_ended(box: Sandboxed) -> None:
+async def test_a_process_that_keeps_forking_is_killed(box: Sandboxed) -> None:
     await box.run(
         f"while :; do (bash -c 'sleep 1; : {box.name}' &) ; sleep 0.01; done", timeout=0.4
     )
     assert box.survivors() == []
 
 
-async def test_siblings_are_left_alone(box: Sandboxed, tmp_path: Path) -> None:
+async def test_other_commands_are_not_killed(box: Sandboxed, tmp_path: Path) -> None:
     other = Sandboxed(tmp_path)
     async with asyncio.TaskGroup() as group:
         group.create_task(other.run("echo here; sleep 0.5; echo still here"))
@@ -173,7 +175,7 @@ async def test_no_zombie_and_no_descriptor_is_left_after_200_calls(box: Sandboxe
     assert zombies() == []
 
 
-async def test_all_output_of_a_fast_writer_arrives(box: Sandboxed) -> None:
+async def test_large_output_arrives_whole(box: Sandboxed) -> None:
     size = 0
 
     def count(chunk: bytes) -> None:
@@ -184,7 +186,7 @@ async def test_all_output_of_a_fast_writer_arrives(box: Sandboxed) -> None:
     assert size == 50_000_000
 
 
-async def test_the_loop_is_not_held_up_by_output(box: Sandboxed) -> None:
+async def test_large_output_does_not_block_the_event_loop(box: Sandboxed) -> None:
     longest, last = 0.0, time.monotonic()
 
     async def tick() -> None:
@@ -201,7 +203,7 @@ async def test_the_loop_is_not_held_up_by_output(box: Sandboxed) -> None:
     assert longest < 0.5
 
 
-async def test_a_folder_that_has_gone_is_an_error_and_leaks_nothing(tmp_path: Path) -> None:
+async def test_a_missing_folder_is_an_error_and_leaks_no_descriptor(tmp_path: Path) -> None:
     sandbox = Unsandboxed(str(tmp_path / "gone"))
     before = len(os.listdir("/proc/self/fd"))
     with pytest.raises(WorkspaceError, match="cannot be started"):
@@ -210,7 +212,7 @@ async def test_a_folder_that_has_gone_is_an_error_and_leaks_nothing(tmp_path: Pa
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-async def test_a_sink_that_raises_does_not_leave_the_command_running(box: Sandboxed) -> None:
+async def test_a_sink_that_raises_ends_the_command(box: Sandboxed) -> None:
     def broken(chunk: bytes) -> None:
         raise OSError("disk full")
 
@@ -252,7 +254,7 @@ KEPT = [
 ]
 
 
-def test_variables_that_look_like_secrets_are_left_out() -> None:
+def test_secret_variables_are_removed() -> None:
     assert remove_secrets(dict.fromkeys([*SECRETS, *KEPT], "x")) == dict.fromkeys(KEPT, "x")
 
 
