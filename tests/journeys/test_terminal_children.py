@@ -316,7 +316,8 @@ async def test_a_resize_leaves_one_prompt_and_one_tree(tmux: Tmux, three: ThreeT
         await tmux.expect("3 running", "⎿ read f0.txt")
         for columns, rows in ((60, 20), (120, 30), (40, 24), (100, 30)):
             await tmux.resize(columns, rows)
-            await asyncio.sleep(0.4)
+            await asyncio.sleep(0.5)
+            await tmux.expect("esc: stop")  # The status line is hidden until the width settles.
         shown = await tmux.expect("3 running", "⎿ read f0.txt", "esc: stop")
         assert shown.count("3 running") == 1 and shown.count("look at gamma") == 1
         assert len(re.findall(r"^mudroom >>$", shown, re.MULTILINE)) == 1

@@ -5,8 +5,8 @@ from __future__ import annotations
 from ...session import Session
 
 _TIER_DESCRIPTIONS = {
-    "full": "commands can access this folder; the rest of the system is read-only",
-    "file": "commands can write only in this folder and in temporary folders",
+    "full": "commands can access this folder; system read-only",
+    "file": "commands can write only here and in temporary folders",
 }
 
 
