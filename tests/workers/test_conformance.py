@@ -1,7 +1,8 @@
-"""Workers of this process pass the conformance suite, also when all that crosses the port is serialised."""
+"""All workers pass the conformance suite."""
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -13,6 +14,8 @@ from mudroom._engine.session_context import SessionServices
 from mudroom.testing.serializing_worker import SerializingWorker
 from mudroom.testing.worker_conformance import CHECKS, Check
 from mudroom.workers.local import LocalWorker
+from mudroom.workers.process.messages import WorkerConfig
+from mudroom.workers.process.worker import ProcessWorker
 
 
 @asynccontextmanager
@@ -27,6 +30,35 @@ async def open_serializing(services: SessionServices) -> AsyncGenerator[Worker]:
     yield worker
 
 
+@asynccontextmanager
+async def open_processes(services: SessionServices) -> AsyncGenerator[Worker]:
+    config = WorkerConfig(
+        session=services.session,
+        folder=services.workspace.root,
+        home="",
+        user_home="",
+        environ=None,
+        sandbox="off",
+        allow_net=False,
+        can_ask=False,
+        permissions=b"",
+        agents={},
+        skills=b"",
+        spill_folder=services.spill_folder,
+        environment_text="",
+        context_texts={},
+        child_model="",
+        child_budget=services.child_budget,
+        uses_prices=False,
+        bridged_models=(),
+        max_children=64,
+    )
+    program = str(Path(__file__).with_name("conformance_process.py"))
+    worker = ProcessWorker(services, config, [sys.executable, program], processes=2)
+    yield worker
+    await worker.close()
+
+
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_local_worker(check: Check, tmp_path: Path) -> None:
     await check(open_local, tmp_path)
@@ -35,3 +67,8 @@ async def test_local_worker(check: Check, tmp_path: Path) -> None:
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_serializing_worker(check: Check, tmp_path: Path) -> None:
     await check(open_serializing, tmp_path)
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+async def test_process_worker(check: Check, tmp_path: Path) -> None:
+    await check(open_processes, tmp_path)
