@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Any
 from ._version import __version__ as __version__
 
 if TYPE_CHECKING:
-    from ._core.agents import Agent, Mode, Output, Reason, Report
+    from ._core.agents import Agent, Mode, Output
     from ._core.budgets import Budget
     from ._core.events import AnyEvent
     from ._core.messages import (
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         UserMessage,
     )
     from ._core.ports import ApprovalDecision, ApprovalRequest, Approver, ToolContext
+    from ._core.runs import Reason, Report
     from ._core.tools import Effect, Tool, ToolResult
     from .errors import JournalError, ModelError, ModelUnavailable, MudroomError, UsageError
     from .options import SessionOptions
@@ -57,7 +58,7 @@ if TYPE_CHECKING:
     from .tools.function import tool
 
 _NAMES_BY_MODULE = {
-    "_core.agents": "Agent Mode Output Reason Report",
+    "_core.agents": "Agent Mode Output",
     "_core.budgets": "Budget",
     "_core.events": "AnyEvent",
     "_core.messages": (
@@ -65,6 +66,7 @@ _NAMES_BY_MODULE = {
         "UserMessage"
     ),
     "_core.ports": "ApprovalDecision ApprovalRequest Approver ToolContext",
+    "_core.runs": "Reason Report",
     "_core.tools": "Effect Tool ToolResult",
     "errors": "JournalError ModelError ModelUnavailable MudroomError UsageError",
     "options": "SessionOptions",

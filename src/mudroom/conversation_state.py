@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ._core.agents import Brief, Report
 from ._core.events import AnyEvent, RunStarted, StoredEvent
 from ._core.messages import Message
+from ._core.runs import Brief, Report
 from ._engine.compaction import has_summary
 from ._engine.resume import finished_report
 from .errors import JournalDamaged, UnknownName

@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
-from ._core.agents import Output, Report
+from ._core.agents import Output
+from ._core.runs import Report
 from .errors import UsageError
 
 T = TypeVar("T")

@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-from ._core.agents import Brief, InboxMessage
 from ._core.budgets import Grant
 from ._core.messages import StopReason
 from ._core.ports import (
@@ -34,6 +33,7 @@ from ._core.ports import (
     Worker,
     Workspace,
 )
+from ._core.runs import Brief, InboxMessage
 
 __all__ = [
     "ApprovalDecision",

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ._core.agents import Brief, InboxMessage
 from ._core.budgets import Budget
 from ._core.events import RunStarted, StoredEvent, ToolCallStarted
+from ._core.runs import Brief, InboxMessage
 from ._core.tools import Tool
-from ._engine.recorded_hooks import RecordedHooks
 from ._engine.replay_check import (
     RecordedEvents,
+    RecordedHooks,
     RecordedOutcomes,
     ReplayDiverged,
     recorded_briefs,

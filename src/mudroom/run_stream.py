@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Generic, TypeVar
 
-from ._core.agents import Report
 from ._core.events import AnyEvent
+from ._core.runs import Report
 from .errors import UsageError
 
 T = TypeVar("T")

@@ -15,12 +15,14 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ._core.agents import Agent, Output, Reason, Report
+from ._core.agents import Agent, Output
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, ToolCallStarted, TurnFinished
 from ._core.messages import AssistantMessage, Message, TextBlock, user_message
 from ._core.ports import Workspace
-from ._core.tools import Tool, canonical_tool_name
+from ._core.runs import Reason, Report
+from ._core.tool_names import canonical_tool_name
+from ._core.tools import Tool
 from ._engine.structured_output import EMIT_TOOL
 from .errors import ModelError, UnknownName, UsageError
 from .scope_config import (

@@ -8,8 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from ._core.agents import Reason, Report
 from ._core.messages import Message
+from ._core.runs import Reason, Report
 from ._core.tools import Tool
 from .errors import UsageError
 

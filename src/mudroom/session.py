@@ -11,11 +11,12 @@ from typing import Any, Concatenate, ParamSpec
 from msgspec.structs import replace
 
 from . import build
-from ._core.agents import Agent, InboxMessage, Report
-from ._core.agents import T as Outputs
+from ._core.agents import Agent
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.ports import RunHandle, Sandbox, Workspace
+from ._core.runs import InboxMessage, Report
+from ._core.runs import T as Outputs
 from ._version import __version__
 from .conversation_state import ConversationState
 from .errors import UsageError

@@ -8,12 +8,13 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from ._core.agents import Agent, Brief, Mode, Reason, Report
-from ._core.agents import T as Outputs
+from ._core.agents import Agent, Mode
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.messages import Message
 from ._core.ports import Worker
+from ._core.runs import Brief, Reason, Report
+from ._core.runs import T as Outputs
 from ._core.tools import Tool
 from ._engine.compaction import RUN_TITLE, summary_prompt
 from ._engine.task import narrow_tools

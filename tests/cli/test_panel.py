@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 import pytest
 from inline_snapshot import snapshot
 
-from mudroom._core.agents import Agent, Brief, Reason, Report
+from mudroom._core.agents import Agent
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
@@ -24,6 +24,7 @@ from mudroom._core.events import (
     TurnStarted,
 )
 from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
+from mudroom._core.runs import Brief, Reason, Report
 from mudroom._core.tools import ToolResult
 from mudroom.cli.interactive.line_queue import LineQueue
 from mudroom.cli.interactive.panel import Choice, Panel

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from typing import Any
 
-from mudroom._core.agents import Agent, Brief, Reason, Report
+from mudroom._core.agents import Agent
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
@@ -19,6 +19,7 @@ from mudroom._core.events import (
     TurnStarted,
 )
 from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
+from mudroom._core.runs import Brief, Reason, Report
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.plain_progress import PlainProgress
 from mudroom.projections.run_tree import RunTree

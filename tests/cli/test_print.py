@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.agents import Reason, Report
 from mudroom._core.events import TurnFailed
+from mudroom._core.runs import Reason, Report
 from mudroom.cli.output.report import explain_failure
 from mudroom.cli.output.run_reporter import ExitCodeRule
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.agents import Agent, Brief, Reason, Report
+from mudroom._core.agents import Agent
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     NoteInjected,
@@ -21,6 +21,7 @@ from mudroom._core.events import (
     TurnStarted,
 )
 from mudroom._core.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCallBlock, Usage
+from mudroom._core.runs import Brief, Reason, Report
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.text import ASCII, display_width
 from mudroom.cli.output.transcript_lines import render_transcript, render_tree

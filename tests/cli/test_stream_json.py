@@ -19,7 +19,7 @@ from claude_agent_sdk.types import (
     UserMessage as SdkUserMessage,
 )
 
-from mudroom._core.agents import Agent, Brief, Reason, Report
+from mudroom._core.agents import Agent
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
@@ -41,6 +41,7 @@ from mudroom._core.messages import (
     ToolCallBlock,
     Usage,
 )
+from mudroom._core.runs import Brief, Reason, Report
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.stream_json import StreamJson, encode_line
 

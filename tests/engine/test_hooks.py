@@ -9,10 +9,10 @@ import pytest
 from tests.engine.conftest import Lines, Stage
 
 from mudroom import Reason, Report, Session, ToolResult
-from mudroom._core.agents import Brief
 from mudroom._core.events import NoteInjected, PermissionDecided, ToolCallStarted
 from mudroom._core.messages import TextBlock, ToolCallBlock
 from mudroom._core.ports import Hooks, ToolHookDecision
+from mudroom._core.runs import Brief
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.replay import replay

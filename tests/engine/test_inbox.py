@@ -9,7 +9,6 @@ import pytest
 from tests.engine.conftest import Stage
 
 from mudroom import Budget, Effect, Reason, Session, tool
-from mudroom._core.agents import InboxMessage
 from mudroom._core.events import (
     MessageDelivered,
     MessageSent,
@@ -19,6 +18,7 @@ from mudroom._core.events import (
     TurnStarted,
 )
 from mudroom._core.messages import TextBlock, UserMessage
+from mudroom._core.runs import InboxMessage
 from mudroom._engine.inbox import format_message
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader

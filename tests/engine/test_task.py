@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mudroom import Agent, Budget, Effect, Output, Reason, tool
-from mudroom._core.agents import Brief
 from mudroom._core.events import RunStarted
+from mudroom._core.runs import Brief
 from mudroom._engine.child_report import REPORT_CAP
 from mudroom.errors import ModelRefused
 from mudroom.models.scripted import Request, call

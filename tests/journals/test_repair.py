@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 
 from mudroom import Session
-from mudroom._core.agents import Agent, Brief, Reason
+from mudroom._core.agents import Agent
 from mudroom._core.budgets import Budget
 from mudroom._core.events import NoteInjected, RunFinished, RunStarted, SessionOpened, StoredEvent
+from mudroom._core.runs import Brief, Reason
 from mudroom.errors import JournalBusy, JournalDamaged, JournalNewer
 from mudroom.journals.sqlite.journal import TORN_TAIL_NOTICE, SqliteJournal
 from mudroom.journals.sqlite.page_recovery import has_torn_tail, recover_records

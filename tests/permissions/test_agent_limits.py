@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from mudroom import Agent, Session
-from mudroom._core.agents import Brief, Mode
+from mudroom._core.agents import Mode
 from mudroom._core.budgets import Budget
 from mudroom._core.messages import ToolCallBlock
 from mudroom._core.ports import PermissionVerdict
+from mudroom._core.runs import Brief
 from mudroom._core.tool_patterns import call_patterns, select_tools
 from mudroom._engine.task import task_tool
 from mudroom.models.scripted import Request, call

@@ -132,8 +132,8 @@ def test_the_opened_file_is_checked_not_its_name(tmp_path: Path) -> None:
 
 def test_without_read_rules_the_workspace_is_unchanged(tmp_path: Path) -> None:
     from mudroom import Agent
-    from mudroom._core.agents import Brief
     from mudroom._core.budgets import Budget
+    from mudroom._core.runs import Brief
     from mudroom.permissions.policy import RulePolicy
 
     workspace = SharedWorkspace(str(tmp_path))

@@ -6,7 +6,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from mudroom._core.agents import Agent, Brief, Reason, Report
+from mudroom._core.agents import Agent
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     ModelCallRetried,
@@ -29,6 +29,7 @@ from mudroom._core.messages import (
     ToolCallBlock,
     Usage,
 )
+from mudroom._core.runs import Brief, Reason, Report
 from mudroom._core.tools import ToolResult
 from mudroom.journals.sqlite.journal import SqliteJournal
 

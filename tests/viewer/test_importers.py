@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from mudroom._core.agents import Reason
 from mudroom._core.events import (
     NoteInjected,
     RunFinished,
@@ -16,6 +15,7 @@ from mudroom._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
+from mudroom._core.runs import Reason
 from mudroom.errors import UsageError
 from mudroom.importers import read_claude_log, read_codex_log
 from mudroom.projections.ledger import compute_ledger

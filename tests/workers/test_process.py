@@ -22,9 +22,9 @@ from mudroom import (
     UsageError,
     tool,
 )
-from mudroom._core.agents import Brief
 from mudroom._core.events import RunFinished, RunStarted, ToolCallFinished, ToolCallStarted
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest, Hooks, ToolHookDecision
+from mudroom._core.runs import Brief
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
 from mudroom.workers.process.worker import ProcessWorker

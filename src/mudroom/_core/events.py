@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from .agents import Brief, InboxMessage, Reason, Report
 from .messages import AssistantMessage, ToolCallBlock
+from .runs import Brief, InboxMessage, Reason, Report
 from .tools import ToolResult
 
 

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from msgspec import Struct
 
-from .tools import canonical_tool_name
+from .tool_names import canonical_tool_name
 
 _PATTERN = re.compile(r"\s*(!?)\s*([^()]*?)\s*(?:(\()(.*?)(\)?))?\s*", re.DOTALL)
 _ALL_CALLS = ("", "*")

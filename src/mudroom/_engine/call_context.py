@@ -8,7 +8,7 @@ import os
 from .._core.events import FileWriteIntended
 from .._core.messages import ToolCallBlock
 from .._core.ports import Workspace
-from .._core.tools import canonical_tool_name
+from .._core.tool_names import canonical_tool_name
 from .file_writes import RecordedWorkspace, run_from_any_thread
 from .run_context import RunContext
 

@@ -6,7 +6,7 @@ import os
 
 import msgspec
 
-from .._core.agents import Reason, Report
+from .._core.runs import Reason, Report
 from .call_context import CallContext
 
 REPORT_CAP = 8_000

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from .._core.agents import Brief, Reason, Report
+from .._core.runs import Brief, Reason, Report
 
 SUMMARY_PROMPT = (
     "Summarise this conversation, so that somebody who knows only your summary can go on with the "

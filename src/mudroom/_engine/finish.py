@@ -6,11 +6,12 @@ import asyncio
 
 from msgspec import Struct
 
-from .._core.agents import Reason, Report
 from .._core.budgets import Limit
 from .._core.events import RunFinished, ToolCallFinished
 from .._core.messages import StopReason
-from .._core.tools import ToolResult, canonical_tool_name
+from .._core.runs import Reason, Report
+from .._core.tool_names import canonical_tool_name
+from .._core.tools import ToolResult
 from ..errors import ModelError
 from .call_batch import CallOutcome
 from .model_call import call_model

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from .._core.agents import InboxMessage
 from .._core.events import MessageDelivered, MessageSent
+from .._core.runs import InboxMessage
 from .recorder import Recorder
 
 

@@ -6,9 +6,9 @@ import asyncio
 
 from msgspec.structs import replace
 
-from .._core.agents import Reason, Report
 from .._core.events import RunResumed, RunStarted
 from .._core.messages import AssistantMessage
+from .._core.runs import Reason, Report
 from ..errors import JournalError, ModelError
 from .call_batch import CallOutcome
 from .finish import INCOMPLETE_ANSWER, REASON_FOR_LIMIT, Ending, finish_run

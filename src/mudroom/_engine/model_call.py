@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from .._core.agents import Reason
 from .._core.events import ModelCallRetried, TurnFailed, TurnFinished, TurnStarted
 from .._core.messages import AssistantMessage
 from .._core.ports import RetryNotice, StreamChunk
+from .._core.runs import Reason
 from ..errors import ModelError, ModelGarbled, ModelUnavailable
 from .call_batch import CallBatch
 from .run_context import RunContext

@@ -6,7 +6,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from msgspec import Struct
 
-from .._core.agents import Reason, Report
 from .._core.events import (
     FileWriteIntended,
     MessageDelivered,
@@ -27,6 +26,7 @@ from .._core.messages import (
     ToolResultBlock,
     Usage,
 )
+from .._core.runs import Reason, Report
 from .._core.tools import Effect, Tool, ToolResult
 from .call_batch import CallOutcome
 from .call_context import CallContext

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core.agents import Brief, Reason, Report
 from .._core.events import NoteInjected
 from .._core.ports import RequestConfig, Worker
+from .._core.runs import Brief, Reason, Report
 from .._core.tools import Tool
 from .call_batch import CallBatch, CallOutcome
 from .conversation import Conversation

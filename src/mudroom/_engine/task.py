@@ -12,8 +12,9 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .._core.agents import Agent, Brief, Reason
+from .._core.agents import Agent
 from .._core.budgets import Budget, Grant
+from .._core.runs import Brief, Reason
 from .._core.tool_patterns import call_patterns, select_tools
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import suggest_names

@@ -11,7 +11,8 @@ from msgspec import Struct, structs
 from .._core.events import PermissionDecided, ToolCallFinished, ToolCallStarted
 from .._core.messages import ToolCallBlock
 from .._core.ports import ApprovalDecision, ApprovalRequest, Hooks, PermissionVerdict
-from .._core.tools import Effect, Tool, ToolResult, canonical_tool_name
+from .._core.tool_names import canonical_tool_name
+from .._core.tools import Effect, Tool, ToolResult
 from ..errors import MudroomError, suggest_names
 from .call_batch import CallOutcome
 from .call_context import CallContext

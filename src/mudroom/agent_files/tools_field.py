@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from msgspec import Struct
 
+from .._core.tool_names import canonical_tool_name
 from .._core.tool_patterns import parse_tool_pattern
-from .._core.tools import canonical_tool_name
 from .diagnostics import FileDiagnostics
 
 _VERDICTS = ("allow", "ask", "deny")

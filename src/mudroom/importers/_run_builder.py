@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .._core.agents import Agent, Brief, Reason, Report
+from .._core.agents import Agent
 from .._core.budgets import Budget
 from .._core.events import (
     NoteInjected,
@@ -29,7 +29,9 @@ from .._core.messages import (
     ToolCallBlock,
     Usage,
 )
-from .._core.tools import ToolResult, canonical_tool_name
+from .._core.runs import Brief, Reason, Report
+from .._core.tool_names import canonical_tool_name
+from .._core.tools import ToolResult
 
 AnswerBlock = TextBlock | ThinkingBlock | ToolCallBlock
 

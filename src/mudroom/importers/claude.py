@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from .._core.events import StoredEvent
 from .._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
-from .._core.tools import canonical_tool_name
+from .._core.tool_names import canonical_tool_name
 from ..errors import UsageError
 from ._jsonl import (
     Row,

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .._core.agents import Brief
 from .._core.ports import PermissionVerdict
+from .._core.runs import Brief
 from .._core.tool_patterns import parse_tool_patterns
 from .._core.tools import Tool, ToolCategory
 from .match_call import CallMatcher, call_path, file_access

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 
-from .._core.agents import Brief, Mode
+from .._core.agents import Mode
 from .._core.messages import ToolCallBlock
 from .._core.ports import PermissionVerdict, Workspace
+from .._core.runs import Brief
 from .._core.tools import Tool, ToolCategory
 from .agent_limits import AgentLimit, ToolLimits, collect_limits, make_deny_rules
 from .filtered_workspace import FilteredWorkspace

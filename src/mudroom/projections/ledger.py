@@ -6,10 +6,10 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from .._core.agents import Brief
 from .._core.events import AnyEvent, RunFinished, RunStarted, ToolCallFinished, TurnFinished
 from .._core.messages import Usage
-from .._core.tools import canonical_tool_name
+from .._core.runs import Brief
+from .._core.tool_names import canonical_tool_name
 
 BYTES_PER_TOKEN = 3.5
 """Estimate for texts. Providers count exactly, but only for complete requests."""

@@ -8,7 +8,6 @@ from typing import Any
 
 from msgspec import Struct
 
-from .._core.agents import Brief, Reason, Report
 from .._core.budgets import Budget
 from .._core.events import (
     AnyEvent,
@@ -23,7 +22,8 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.messages import Usage
-from .._core.tools import canonical_tool_name
+from .._core.runs import Brief, Reason, Report
+from .._core.tool_names import canonical_tool_name
 from .safe_text import describe_call, sanitize_line
 
 TAIL_LENGTH = 400

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from .._core.agents import Brief
 from .._core.events import (
     PermissionDecided,
     RunFinished,
@@ -16,6 +15,7 @@ from .._core.events import (
     ToolCallStarted,
 )
 from .._core.messages import AssistantMessage, TextBlock, ToolResultBlock, Usage
+from .._core.runs import Brief
 from .._core.tools import ToolResult
 from .._engine.resume import INTERRUPTED
 from ..projections.transcript import build_transcript

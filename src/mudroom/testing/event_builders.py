@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._core.agents import Agent, Brief, Reason, Report
+from .._core.agents import Agent
 from .._core.budgets import Budget
 from .._core.events import (
     RunFinished,
@@ -13,6 +13,7 @@ from .._core.events import (
     TurnStarted,
 )
 from .._core.messages import AssistantMessage, Message, TextBlock, ToolCallBlock, Usage
+from .._core.runs import Brief, Reason, Report
 from .._core.tools import ToolResult
 
 

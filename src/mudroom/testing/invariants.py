@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 
-from .._core.agents import Reason
 from .._core.events import (
     FileWriteIntended,
     RunFinished,
@@ -23,7 +22,8 @@ from .._core.events import (
     TurnFinished,
     TurnStarted,
 )
-from .._core.tools import canonical_tool_name
+from .._core.runs import Reason
+from .._core.tool_names import canonical_tool_name
 from .._engine.child_report import NO_SUMMARY, REPORT_CAP
 from ._run_records import CallRecord, RunRecord, Violation, conversation_errors
 

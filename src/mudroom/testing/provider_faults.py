@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from .._core.agents import Reason
 from .._core.messages import StopReason, TextBlock, ToolCallBlock, Usage
+from .._core.runs import Reason
 from . import wire_formats
 from .model_server import Fault, ServerAnswer
 from .wire_formats import Block, WireAnswer

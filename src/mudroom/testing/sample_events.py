@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .._core.agents import Agent, Brief, InboxMessage, Output, Reason, Report
+from .._core.agents import Agent, Output
 from .._core.budgets import Budget
 from .._core.events import (
     FileWriteIntended,
@@ -33,6 +33,7 @@ from .._core.messages import (
     Usage,
     UserMessage,
 )
+from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._core.tools import ToolResult
 
 _USAGE = Usage(1200, 34, 1000, 100, 12)

@@ -6,9 +6,9 @@ from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
-from .._core.agents import Brief, InboxMessage, Report
 from .._core.budgets import Grant
 from .._core.ports import RunHandle, Worker
+from .._core.runs import Brief, InboxMessage, Report
 
 T = TypeVar("T")
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from .._core.agents import InboxMessage, Reason
 from .._core.budgets import Budget, Grant
 from .._core.events import (
     Delta,
@@ -32,6 +31,7 @@ from .._core.events import (
     TurnFinished,
 )
 from .._core.ports import Worker
+from .._core.runs import InboxMessage, Reason
 from .._engine.session_context import SessionServices
 from ..errors import JournalError
 from ..journals.memory import MemoryJournal

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._core.agents import Agent, Brief, Report
+from .._core.agents import Agent
 from .._core.budgets import Budget
 from .._core.events import AnyEvent, RunFinished, StoredEvent
 from .._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
@@ -20,6 +20,7 @@ from .._core.ports import (
     Worker,
     Workspace,
 )
+from .._core.runs import Brief, Report
 from .._core.tools import Effect, Tool, ToolResult
 from .._engine.session_context import SessionServices
 from .._engine.task import task_tool

@@ -9,7 +9,8 @@ from __future__ import annotations
 from functools import cache
 from importlib import import_module
 
-from .._core.tools import Tool, canonical_tool_name
+from .._core.tool_names import canonical_tool_name
+from .._core.tools import Tool
 
 BUILTIN_TOOLS = ("bash", "read", "write", "edit", "glob", "grep", "todo")
 """Names of the built-in tools, in the order in which models see them."""

@@ -13,11 +13,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from .._core.agents import Brief, InboxMessage, Reason, Report
 from .._core.budgets import Grant
 from .._core.events import RunStarted
 from .._core.messages import Usage
 from .._core.ports import Worker
+from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._engine.loop import execute
 from .._engine.meters import Meter
 from .._engine.phase import Phase, RunControl

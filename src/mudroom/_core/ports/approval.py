@@ -7,8 +7,8 @@ from typing import Any, Protocol
 
 from msgspec import Struct
 
-from ..agents import Brief
 from ..messages import ToolCallBlock
+from ..runs import Brief
 from ..tools import Tool, ToolCategory
 from .environment import Workspace
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from msgspec import Struct
 
-from ..agents import Brief, Report
 from ..messages import ToolCallBlock
+from ..runs import Brief, Report
 from ..tools import ToolResult
 
 

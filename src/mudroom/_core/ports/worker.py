@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ..agents import Brief, InboxMessage, Report
 from ..budgets import Grant
+from ..runs import Brief, InboxMessage, Report
 
 
 class RunHandle(Protocol):

@@ -10,7 +10,8 @@ import msgspec
 from msgspec.structs import replace
 
 from ..._core.ports import PermissionVerdict
-from ..._core.tools import Tool, ToolCategory, canonical_tool_name
+from ..._core.tool_names import canonical_tool_name
+from ..._core.tools import Tool, ToolCategory
 from ...adapters import collect_tools
 from ...permissions.policy import RulePolicy
 from ...projections.safe_text import sanitize_line

@@ -18,7 +18,6 @@ from typing import Any
 from uuid import UUID, uuid5
 from zlib import crc32
 
-from ..._core.agents import Brief
 from ..._core.events import (
     NoteInjected,
     RunStarted,
@@ -27,6 +26,7 @@ from ..._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
+from ..._core.runs import Brief
 from ...journals.sqlite.private_files import make_private_folder, write_private_file
 from ..output.stream_json import to_anthropic_message, to_anthropic_stop_reason
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from ..._core.agents import Report
 from ..._core.events import RunStarted, SessionOpened, StoredEvent
+from ..._core.runs import Report
 from ...config import Settings
 from ...errors import UsageError
 from ...journals.sqlite import session_names

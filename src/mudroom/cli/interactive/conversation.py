@@ -14,8 +14,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from ..._core.agents import Report
 from ..._core.events import AnyEvent, RunFinished, StoredEvent
+from ..._core.runs import Report
 from ..._engine.compaction import has_summary
 from ...config import Settings
 from ...errors import JournalError, MudroomError, suggest_names

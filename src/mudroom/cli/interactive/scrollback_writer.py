@@ -13,7 +13,8 @@ from ..._core.events import (
     TurnFinished,
 )
 from ..._core.messages import ToolCallBlock
-from ..._core.tools import ToolResult, canonical_tool_name
+from ..._core.tool_names import canonical_tool_name
+from ..._core.tools import ToolResult
 from ...projections.run_tree import RunState, RunTree, RunView
 from ...projections.safe_text import sanitize
 from ..output.answer_stream import AnswerStream

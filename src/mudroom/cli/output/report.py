@@ -6,7 +6,7 @@ import sys
 
 import msgspec
 
-from ..._core.agents import Report
+from ..._core.runs import Report
 from ...projections.safe_text import sanitize
 from .text import count_noun
 

@@ -8,8 +8,9 @@ from shutil import get_terminal_size
 
 import msgspec
 
-from ..._core.agents import Mode, Reason, Report
+from ..._core.agents import Mode
 from ..._core.events import AnyEvent, StoredEvent, TurnFailed
+from ..._core.runs import Reason, Report
 from ...config import Settings
 from ...pricing import calculate_cost
 from ...projections.ledger import LedgerBuilder, describe_ledger

@@ -12,7 +12,6 @@ from typing import Any
 
 import msgspec
 
-from ..._core.agents import Brief, Reason, Report
 from ..._core.events import (
     AnyEvent,
     ModelCallRetried,
@@ -31,6 +30,7 @@ from ..._core.messages import (
     ToolCallBlock,
     Usage,
 )
+from ..._core.runs import Brief, Reason, Report
 from ..._version import __version__
 
 SUBTYPES = {

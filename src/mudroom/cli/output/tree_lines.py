@@ -8,7 +8,7 @@ from heapq import nsmallest
 
 from msgspec import Struct
 
-from ..._core.agents import Reason
+from ..._core.runs import Reason
 from ...projections.run_tree import RunState, RunTree, RunView
 from ...projections.safe_text import sanitize_line
 from .text import (

@@ -12,9 +12,10 @@ from zlib import crc32
 
 from msgspec import Struct
 
-from ..._core.agents import Agent, Brief, Reason, Report
+from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ..._core.events import RunFinished, RunStarted, SessionOpened, StoredEvent, TurnFinished
+from ..._core.runs import Brief, Reason, Report
 from ...errors import JournalDamaged
 from .. import version_1
 from ..encoding import decode, encode, replace_surrogates

@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
-from ..._core.agents import Brief, Report
 from ..._core.budgets import Grant, Limit
 from ..._core.events import RunFinished, RunResumed, RunStarted, StoredEvent
 from ..._core.messages import Usage
+from ..._core.runs import Brief, Report
 from ..._engine.meters import SHARED_LIMITS, Meter
 from ..._engine.session_context import SessionServices
 from .channel import Channel

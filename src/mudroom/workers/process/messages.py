@@ -7,11 +7,12 @@ from typing import Any
 from msgspec import Struct
 
 from ... import errors
-from ..._core.agents import Agent, Brief, InboxMessage, Report
+from ..._core.agents import Agent
 from ..._core.budgets import Budget, Grant, Limit
 from ..._core.events import AnyEvent, StoredEvent
 from ..._core.messages import AssistantMessage, Message, Usage
 from ..._core.ports import ApprovalDecision, ApprovalRequest, RetryNotice, StreamChunk
+from ..._core.runs import Brief, InboxMessage, Report
 
 
 class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):

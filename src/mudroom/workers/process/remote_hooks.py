@@ -6,9 +6,9 @@ from typing import Any
 
 import msgspec
 
-from ..._core.agents import Brief, Report
 from ..._core.messages import ToolCallBlock
 from ..._core.ports import Hooks, ToolHookDecision
+from ..._core.runs import Brief, Report
 from ..._core.tools import ToolResult
 from .messages import CallHook
 from .remote_services import SessionLink

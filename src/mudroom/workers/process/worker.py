@@ -11,10 +11,10 @@ from typing import Any
 
 import msgspec
 
-from ..._core.agents import Brief, InboxMessage, Reason, Report
 from ..._core.budgets import Grant
 from ..._core.events import MessageSent, RunFinished, StoredEvent
 from ..._core.ports import RunHandle
+from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.resume import finished_report
 from ..._engine.session_context import SessionServices
 from ..local import LocalWorker

@@ -1,0 +1,139 @@
+"""Runs: the input of a run (Brief), its output (Report), the reason of its end, messages to it."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, Generic
+
+from msgspec import Struct
+
+from .agents import Agent, Mode
+from .budgets import Budget
+from .messages import Message, Usage
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    T = TypeVar("T", default=dict[str, Any])
+else:
+    from typing import TypeVar
+
+    T = TypeVar("T")
+
+
+class Reason(StrEnum):
+    """Reason why a run ended; set once.
+
+    Example:
+        report = await session.task("Find the author.")
+        report.ok == (report.reason is Reason.GOAL)
+    """
+
+    GOAL = "GOAL"
+    ERROR = "ERROR"
+    TIMEOUT = "TIMEOUT"
+    MAX_TURNS = "MAX_TURNS"
+    CANCELLED = "CANCELLED"
+    BUDGET = "BUDGET"
+    LOOP = "LOOP"
+    LOST = "LOST"
+
+
+class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Complete input of a run; the run knows nothing else.
+
+    Arguments:
+        run_id: place of the run in the session: "1" is the first root run, "1.3.2" the child that
+            the second call of its third turn started.
+        parent: run id of the parent, "" for a root run.
+        call_id: the parent's tool call that waits for the report.
+        prompt: the first user message.
+        description: three to five words for screens.
+        tools: names of the tools in order, already narrowed to what the caller allows.
+        model: resolved model string.
+        budget: limits after allocation from the parent's budget.
+        mode: permission mode, already limited to the caller's.
+        limits: call patterns of the agents above this one; they hold for this run, too.
+        depth: 0 for a root run.
+        continues: run id whose conversation this run continues.
+        compacts: true if the run summarises that conversation; a run that continues this one then
+            knows only its prompt and its answer.
+        history: earlier messages of the conversation, oldest first. The journal stores them only
+            with the runs that they come from.
+    """
+
+    run_id: str
+    agent: Agent
+    prompt: str
+    tools: tuple[str, ...]
+    model: str
+    budget: Budget
+    parent: str = ""
+    call_id: str = ""
+    description: str = ""
+    depth: int = 0
+    continues: str = ""
+    compacts: bool = False
+    history: tuple[Message, ...] = ()
+    mode: Mode = Mode.DEFAULT
+    limits: tuple[tuple[str, ...], ...] = ()
+
+
+class InboxMessage(Struct, frozen=True):
+    """A message to a run while it works.
+
+    Arguments:
+        id: unique in the session; a message that is sent twice is delivered once.
+        sender: "user", or the run id of the sender.
+    """
+
+    id: str
+    text: str
+    sender: str = "user"
+
+
+class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
+    """Output of a run.
+
+    Arguments:
+        text: the final answer, "" if there is none.
+        recovered: true if a limit ended the run and it still gave a summary.
+        outputs: emitted values by name; of the requested type if the reason is GOAL.
+        usage: tokens of the run and all its descendants.
+        usd: US dollars of the run and all its descendants; None if a price is unknown or prices are
+            off.
+        turns: model calls of the run. seconds: wall-clock time.
+        calls: number of calls by tool name. failed: how many of those calls were errors.
+        files_read, files_changed: paths relative to the workspace as the engine saw them, each
+            once, in order.
+        run_id: key of the transcript in the journal.
+        spill: path of the whole text if a parent received only a part.
+        error: cause of the reason ERROR.
+
+    Example:
+        report: Report = await session.task("Find the author.", agent="explore")
+        print(report.text, report.reason, report.usage.total_tokens, report.files_read)
+    """
+
+    text: str
+    reason: Reason
+    run_id: str
+    recovered: bool = False
+    outputs: T = {}  # pyright: ignore[reportAssignmentType]  (msgspec copies an empty dict)
+    usage: Usage = Usage()
+    usd: float | None = None
+    turns: int = 0
+    seconds: float = 0.0
+    calls: dict[str, int] = {}
+    failed: int = 0
+    files_read: tuple[str, ...] = ()
+    files_changed: tuple[str, ...] = ()
+    agent: str = ""
+    model: str = ""
+    spill: str = ""
+    error: str = ""
+
+    @property
+    def ok(self) -> bool:
+        """True if the run reached its goal."""
+        return self.reason is Reason.GOAL

@@ -1,0 +1,30 @@
+"""Names of tools in other programs, and our names for them."""
+
+from __future__ import annotations
+
+_ALIASES = {
+    "bash": "run_shell_command shell execute terminal exec_command",
+    "read": "read_file readfile view notebookread open_file cat",
+    "write": "write_file writefile create_file",
+    "edit": "replace str_replace strreplacefile edit_file multiedit",
+    "glob": "find_files ls list list_directory",
+    "grep": "grep_search search_file_content",
+    "web_fetch": "webfetch fetchurl",
+    "web_search": "websearch google_web_search searchweb",
+    "todo": "todowrite todo_write write_todos settodolist",
+    "task": "agent invoke_agent spawn_agent delegate subagent",
+    "skill": "activate_skill load_skill",
+    "ask_user": "askuserquestion question",
+}
+_CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}
+
+
+def canonical_tool_name(name: str) -> str:
+    """Return our name of a tool that another program calls `name`; an unknown name unchanged.
+
+    The table is in `docs/tools.md`: Claude Code, Gemini CLI, opencode, Codex, kimi-cli, deepagents.
+    """
+    lower = name.lower()
+    if lower in _ALIASES:
+        return lower
+    return _CANONICAL.get(lower, name)
