@@ -1,4 +1,4 @@
-"""Call patterns of agents, such as `bash(git:*)`: they limit the agent's runs and all runs below."""
+"""Call patterns of agents, such as `bash(git:*)`: they limit the agent's runs and those below."""
 
 from __future__ import annotations
 
@@ -294,7 +294,10 @@ async def test_the_tools_of_children_may_be_limited(play: Play) -> None:
 
 async def test_call_patterns_of_an_agent_file_apply(tmp_path: Path) -> None:
     (tmp_path / ".claude" / "agents").mkdir(parents=True)
-    head = "---\nname: committer\ndescription: d\ntools: Bash(git:*), Read\ndisallowedTools: Bash(git push:*)\n---\nYou commit.\n"
+    head = (
+        "---\nname: committer\ndescription: d\ntools: Bash(git:*), Read\n"
+        "disallowedTools: Bash(git push:*)\n---\nYou commit.\n"
+    )
     (tmp_path / ".claude" / "agents" / "c.md").write_text(head)
     environ = {"HOME": str(tmp_path / "person")}
     async with Session(

@@ -158,7 +158,8 @@ async def test_an_ask_rule_denies_when_no_user_is_present(
     (finished,) = play.results
     assert finished.refused and finished.result.error
     assert finished.result.text == (
-        "bash was not allowed: no user is present to confirm it; a rule says ask; ask bash(touch:*); in: touch made. "
+        "bash was not allowed: no user is present to confirm it; a rule says ask; "
+        "ask bash(touch:*); in: touch made. "
         "Find another way, or do without."
     )
 

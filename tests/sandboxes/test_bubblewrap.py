@@ -182,7 +182,8 @@ async def test_a_command_that_waits_at_its_gate_dies_with_the_daemon(
 ) -> None:
     """When the daemon dies, a command at its gate neither starts without limits nor waits."""
     bwrap = scripted(
-        'setsid sleep 71.3456 & echo $! > child; echo $$ > pid; echo "{" >&3; read -n1 -u4; touch ran; sleep 71.3456'
+        'setsid sleep 71.3456 & echo $! > child; echo $$ > pid; echo "{" >&3; read -n1 -u4; '
+        "touch ran; sleep 71.3456"
     )
     folder = Path(bwrap).parent
     try:
@@ -229,7 +230,7 @@ async def test_an_error_of_bwrap_is_an_error(workspace: Path, text: str) -> None
         shutil.rmtree(Path(bwrap).parent)
 
 
-# --- root --------------------------------------------------------------------------------------------------------------
+# --- root --------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not ROOT, reason="root only")
@@ -253,7 +254,8 @@ def test_a_notice_says_that_commands_keep_roots_user_id(tmp_path: Path) -> None:
         )
     )
     assert told.startswith(
-        "sandbox full, but commands keep root's user id, because the workspace cannot be mapped to another user ("
+        "sandbox full, but commands keep root's user id, because the workspace cannot be mapped to "
+        "another user ("
     )
     for mode in ("full", "auto"):
         _, told = choose_sandbox(

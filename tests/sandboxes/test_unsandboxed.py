@@ -112,7 +112,7 @@ DETACHED = {
     "double fork": "(setsid bash -c 'NAP & NAP &' &) ; sleep 0.2",
     "job control": "set -m; NAP & NAP & sleep 0.1",
     "cleared environment": "env -i PATH=$PATH NAP & sleep 0.1",
-    "cleared environment below a session": "setsid bash -c 'env -i PATH=$PATH NAP & wait' & sleep 0.2",
+    "cleared environment in a session": "setsid bash -c 'env -i PATH=$PATH NAP & wait' & sleep 0.2",
 }
 
 

@@ -1,1 +1,1 @@
-"""Operating system services: scratch directories, orphan clean-up, process table, protected names."""
+"""Operating system services: scratch directories, orphan clean-up, processes, protected names."""

@@ -1,4 +1,4 @@
-"""Policy port by rules: decides each call by the rules, the permission mode and the agents' limits."""
+"""Policy port: decides each call by the rules, the permission mode and the agents' limits."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class RulePolicy:
             verdict: [rule for rule in permissions.rules if rule.verdict == verdict]
             for verdict in RULE_VERDICTS
         }
-        self._read_denials = [
+        self.read_denials = [
             rule
             for rule in self._rules[Verdict.DENY]
             if rule.spec and self._matcher.applies_to_access(rule, ToolCategory.READ)
@@ -93,13 +93,13 @@ class RulePolicy:
     def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
         """Return the workspace without the files this tool may not read in this run."""
         limits = collect_limits(brief)
-        if not limits and not self._read_denials:
+        if not limits and not self.read_denials:
             return workspace
         narrowed, agents = self._narrow_to(limits)
         reader = self._matcher.tools.get(tool)
 
         def find_refusal(path: str) -> str:
-            for rule in narrowed._read_denials:
+            for rule in narrowed.read_denials:
                 if covers_path(rule, path, self._context, ignore_case=True):
                     return f"a rule denies it: {rule}"
             if reader is None:

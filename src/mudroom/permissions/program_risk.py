@@ -1,4 +1,4 @@
-"""Risk of single commands: whether they may run or write something that their name does not tell."""
+"""Risk of single commands: they may run or write something that their name does not tell."""
 
 from __future__ import annotations
 

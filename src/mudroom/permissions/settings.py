@@ -1,4 +1,7 @@
-"""Permission rules of settings files. The user's file applies in full, a project's can only narrow."""
+"""Permission rules of settings files.
+
+The user's file applies in full. The files of a project can only narrow.
+"""
 
 from __future__ import annotations
 
@@ -114,7 +117,7 @@ def _rules(
 def _mode(
     path: Path, name: str, current: Mode | None, is_users: bool, notes: list[str]
 ) -> Mode | None:
-    """Return the mode after applying a file's `defaultMode`. A file can never bypass permissions."""
+    """Return the mode after applying a file's `defaultMode`. No file can bypass permissions."""
     if not name:
         return current
     try:

@@ -1,4 +1,4 @@
-"""Paths that commands see or may not change: parts of /etc, secrets, git folders, protected files."""
+"""Paths that commands see or may not change: /etc, secrets, git folders, protected files."""
 
 from __future__ import annotations
 

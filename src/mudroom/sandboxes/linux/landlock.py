@@ -23,7 +23,7 @@ from .exposed_paths import ETC_DIRS, ETC_FILES, make_git_config
 from .seccomp import build_filter
 
 MIN_VERSION = 3
-"""First version that also covers truncation (Linux 6.2). Before, a file outside could be emptied."""
+"""First version that covers truncation (Linux 6.2). Before, a file outside could be emptied."""
 SCOPES_VERSION = 6
 """First version that covers signals and abstract sockets (Linux 6.12)."""
 _TCP_VERSION = 4

@@ -180,7 +180,7 @@ class CommandSupervisor:
             )
 
     def _read_status(self, command: RunningCommand) -> int:
-        """Read bwrap's status; return the number of bytes. Open the gate once its child is known."""
+        """Read bwrap's status and return the number of bytes; open the gate for its child."""
         try:
             chunk = os.read(command.status_fd, 4096)
         except BlockingIOError:
