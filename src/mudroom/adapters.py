@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from msgspec.structs import replace
 
 from ._core.agents import Agent
-from ._core.ports import Journal, Sandbox, Workspace
+from ._core.ports import Journal, Sandbox, SessionStore, Workspace
 from ._core.tools import Tool, ToolCategory
 from ._engine.task import task_tool
 from .agent_files import Skill
@@ -65,7 +65,16 @@ def open_sandbox(
     return sandbox
 
 
-def open_journal(options: SessionOptions, home: str) -> Journal:
+def open_store(store: SessionStore | None, home: str) -> SessionStore:
+    """Return the caller's store, or the session files below the state folder."""
+    if store is not None:
+        return store
+    from .journals.sqlite.store import SqliteStore
+
+    return SqliteStore(home)
+
+
+async def open_journal(options: SessionOptions, home: str) -> Journal:
     """Open the journal that the options name."""
     if not isinstance(options.journal, str):
         return options.journal
@@ -73,8 +82,7 @@ def open_journal(options: SessionOptions, home: str) -> Journal:
         from .journals.memory import MemoryJournal
 
         return MemoryJournal()
-    from .journals.sqlite.journal import SqliteJournal
-
-    path = os.path.join(home, "sessions", f"{options.id}.db")
-    is_new = not options.resume or options.fork
-    return SqliteJournal.open(path, session=options.id, create=is_new)
+    store = open_store(options.store, home)
+    if options.resume and not options.fork:
+        return await store.open(options.id)
+    return await store.create(options.id)

@@ -21,7 +21,7 @@ from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
 from ._core.ports import Journal, Sandbox
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
-from .adapters import collect_tools, open_journal, open_sandbox, open_workspace
+from .adapters import collect_tools, open_journal, open_sandbox, open_store, open_workspace
 from .agent_catalog import AgentCatalog, AgentSources, load_catalog
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
@@ -70,7 +70,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
         await self.services.journal.close()
 
 
-def build(
+async def build(
     options: SessionOptions,
     watchers: list[Callable[[AnyEvent], None]],
     past_events: dict[str, list[StoredEvent]],
@@ -83,20 +83,20 @@ def build(
 
     Raises UsageError or JournalError.
     """
-    return _Builder(options).build(watchers, past_events)
+    return await _Builder(options).build(watchers, past_events)
 
 
-def use_recorded_options(options: SessionOptions) -> SessionOptions:
+async def use_recorded_options(options: SessionOptions) -> SessionOptions:
     """Return the options with id, folder and model of the recorded session that they resume.
 
     Raises UnknownName when there is no such session, JournalDamaged when it has no start.
     """
-    events = _read_recorded(options)
+    session, events = await _read_recorded(options)
     opened = next((event for event in events if isinstance(event, SessionOpened)), None)
     if opened is None:
         raise JournalDamaged(
             "the record does not start with a session",
-            where=options.resume,
+            where=session,
             remedy="Start a new session.",
         )
     briefs = [
@@ -118,11 +118,8 @@ async def copy_journal(options: SessionOptions, journal: Journal) -> None:
 
     Runs that another process is executing at this moment are left out.
     """
-    from .journals.sqlite.lock import writer_pid
-    from .journals.sqlite.store import find_by_id
-
-    events = _read_recorded(options)
-    if writer_pid(find_by_id(_find_home(options), options.resume)):
+    session, events = await _read_recorded(options)
+    if await open_store(options.store, _find_home(options)).find_writer(session):
         events = select_finished(events)
     await journal.append(*events)
 
@@ -158,13 +155,22 @@ def _describe_environment(folder: str) -> str:
     return f"Folder: {folder}. Platform: {platform.system()}. Date: {date}."
 
 
-def _read_recorded(options: SessionOptions) -> list[StoredEvent]:
-    if not isinstance(options.journal, str):
-        return list(options.journal.read())
-    from .journals.sqlite.reader import open_reader
-    from .journals.sqlite.store import find_by_id
-
-    return list(open_reader(find_by_id(_find_home(options), options.resume)).read())
+async def _read_recorded(options: SessionOptions) -> tuple[str, list[StoredEvent]]:
+    """Return id and events of the session that the options resume. Raises UsageError, JournalError."""
+    if options.journal == "memory" and not options.fork:
+        raise UsageError(
+            'a session in memory cannot be resumed with journal="memory"',
+            remedy="Pass the Journal object again, or a store=MemoryStore().",
+        )
+    if not isinstance(options.journal, str) and not options.fork:
+        return options.resume, [event async for event in options.journal.read()]
+    store = open_store(options.store, _find_home(options))
+    session = await store.find(options.resume)
+    journal = await store.open(session, read_only=True)
+    try:
+        return session, [event async for event in journal.read()]
+    finally:
+        await journal.close()
 
 
 class _Builder:
@@ -179,7 +185,7 @@ class _Builder:
         self._models = ModelRegistry(self._environ, self._clock, self._home)
         self._notices: list[str] = []
 
-    def build(
+    async def build(
         self,
         watchers: list[Callable[[AnyEvent], None]],
         past_events: dict[str, list[StoredEvent]],
@@ -188,7 +194,7 @@ class _Builder:
         model = self._choose_root_model(catalog.root_agent)
         if self._options.budget.usd is not None:
             pricing.require_price(model)
-        services = self._build_services(catalog, watchers, past_events)
+        services = await self._build_services(catalog, watchers, past_events)
         self._notices.extend(getattr(services.journal, "notices", ()))
         return SessionResources(
             services=services,
@@ -200,7 +206,7 @@ class _Builder:
             notices=tuple(self._notices),
         )
 
-    def _build_services(
+    async def _build_services(
         self,
         catalog: AgentCatalog,
         watchers: list[Callable[[AnyEvent], None]],
@@ -225,7 +231,7 @@ class _Builder:
         return SessionServices(
             session=options.id,
             get_model=self._models,
-            journal=open_journal(options, self._home),
+            journal=await open_journal(options, self._home),
             workspace=options.workspace
             or open_workspace(self._folder, spill_folder, *skill_folders),
             sandbox=sandbox,

@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 
 from ._core.agents import Agent
 from ._core.budgets import Budget
-from ._core.ports import Approver, Hooks, Journal, Model, Sandbox, Workspace
+from ._core.ports import Approver, Hooks, Journal, Model, Sandbox, SessionStore, Workspace
 from ._core.tools import Tool
 from .permissions.rules import Permissions
 
@@ -56,6 +56,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         agent_files: read agent files, skills and context files (AGENTS.md, CLAUDE.md, ...) of the
             folder and of the user's HOME in `environ`.
         journal: "sqlite" (a file below `home`), "memory", or a Journal object.
+        store: place of all sessions instead of `home`; the session is created or resumed in it.
         approver: decides on tool calls that need confirmation; default: all are refused.
         hooks: functions that the engine calls before and after tools, children and runs.
         sandbox: where commands run. "full" or "file" isolation, "auto" (the best that works here;
@@ -80,6 +81,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     agent: str | Agent = ""
     agent_files: bool = False
     journal: str | Journal = "sqlite"
+    store: SessionStore | None = None
     approver: Approver | None = None
     hooks: Hooks | None = None
     sandbox: str | Sandbox = "auto"

@@ -81,7 +81,7 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     if missing:
         message = f"{len(missing)} recorded events did not come again, the first: {missing[0]!r}"
         raise ReplayDiverged(message[:MAX_ERROR_LENGTH])
-    return list(journal.read())
+    return [event async for event in journal.read()]
 
 
 def _send(worker: LocalWorker, run_id: str, message: InboxMessage) -> None:

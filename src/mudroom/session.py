@@ -84,8 +84,10 @@ class Session:
 
     async def __aenter__(self) -> Session:
         if self._options.resume:
-            self._options = build.use_recorded_options(self._options)
-        resources = build.build(self._options, self._watchers, self._conversation.unfinished_events)
+            self._options = await build.use_recorded_options(self._options)
+        resources = await build.build(
+            self._options, self._watchers, self._conversation.unfinished_events
+        )
         self._runner = SessionRunner(resources, self._options, self._conversation, self._watchers)
         try:
             await self._start(self._runner)
@@ -101,7 +103,7 @@ class Session:
         if self._options.fork:
             await build.copy_journal(self._options, services.journal)
         if self._options.resume:
-            self._conversation.load(services.journal.read())
+            self._conversation.load([event async for event in services.journal.read()])
         opened = SessionOpened(
             at=services.clock.now(),
             session=self.id,

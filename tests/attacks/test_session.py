@@ -119,7 +119,7 @@ async def test_81_the_tier_is_recorded(
     journal = MemoryJournal()
     async with opened(["done"], journal=journal):
         pass
-    tiers = [event.sandbox for event in journal.read() if isinstance(event, SessionOpened)]
+    tiers = [event.sandbox for event in journal.events if isinstance(event, SessionOpened)]
     assert tiers == [request.node.callspec.params["opened"]]
 
 

@@ -188,5 +188,5 @@ async def test_a_run_with_hooks_and_messages_is_replayed(tmp_path: Path) -> None
     ) as session:
         report = await session.run("PARENT")
     assert report.text == "end"
-    events = list(journal.read())
+    events = journal.events
     assert await replay(events) == events

@@ -42,7 +42,7 @@ async def recorded(folder: Path) -> list[StoredEvent]:
     ) as session:
         assert (await session.run("PARENT")).reason is Reason.GOAL
         await session.run("PARENT")
-    return list(journal.read())
+    return journal.events
 
 
 def as_bytes(events: list[StoredEvent]) -> list[bytes]:
@@ -88,7 +88,7 @@ async def test_calls_that_ended_in_another_order_are_replayed_too(tmp_path: Path
         tools=[slow],
     ) as session:
         await session.run("PARENT")
-    events = list(journal.read())
+    events = journal.events
     ended = [
         event.name for event in events if isinstance(event, ToolCallFinished) and event.run != "1"
     ]

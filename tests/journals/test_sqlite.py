@@ -16,7 +16,7 @@ from mudroom.errors import JournalBusy, JournalDamaged, JournalError, JournalNew
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader, read_header
 from mudroom.journals.sqlite.schema import write_name
-from mudroom.testing.journal_conformance import CHECKS, Check
+from mudroom.testing.journal_conformance import CHECKS, Check, read_all
 from mudroom.testing.sample_events import every_event
 
 
@@ -47,11 +47,11 @@ def _spoil(path: Path, statement: str, *values: Any) -> None:
 
 @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
 async def test_conforms(check: Check, tmp_path: Path) -> None:
-    await check(
-        lambda: SqliteJournal.open(
-            tmp_path / "home" / "sessions" / "s1.db", session="s1", create=True
-        )
-    )
+    async def open_journal() -> SqliteJournal:
+        path = tmp_path / "home" / "sessions" / "s1.db"
+        return SqliteJournal.open(path, session="s1", create=True)
+
+    await check(open_journal)
 
 
 async def test_says_what_it_is(tmp_path: Path) -> None:
@@ -88,7 +88,7 @@ async def test_goes_on_where_it_was(tmp_path: Path) -> None:
     path = await _written(tmp_path / "s1.db", 3)
     journal = SqliteJournal.open(path, session="s1", create=False)
     await journal.append(_told(3))
-    assert [event.at for event in journal.read()] == [0, 1, 2, 3]
+    assert [event.at for event in await read_all(journal)] == [0, 1, 2, 3]
     await journal.close()
     assert not (tmp_path / "s1.db.lock").exists()
 
@@ -117,7 +117,7 @@ async def test_another_process_reads_beside_the_writer(tmp_path: Path) -> None:
     await journal.append(*every_event())
     assert await asyncio.to_thread(_counted_elsewhere, path) == len(every_event())
     await journal.append(*every_event())
-    assert len(list(journal.read())) == 2 * len(every_event())
+    assert len(await read_all(journal)) == 2 * len(every_event())
     await journal.close()
 
 
@@ -227,7 +227,7 @@ async def test_a_torn_end_is_dropped(tmp_path: Path) -> None:
         lengths.append(len(list(open_reader(copy).read())))
         again = SqliteJournal.open(copy, session="s1", create=False)
         await again.append(_told(99))
-        assert [event.at for event in again.read()] == [*range(lengths[-1]), 99]
+        assert [event.at for event in await read_all(again)] == [*range(lengths[-1]), 99]
         await again.close()
     assert lengths[0] == 20 and lengths == sorted(lengths, reverse=True) and lengths[-1] < 20
 

@@ -185,7 +185,7 @@ async def test_an_allowed_call_records_no_permission_event(play: Play) -> None:
 async def test_granted_rights_are_recorded(play: Play) -> None:
     journal, held = MemoryJournal(), Permissions.of(allow=["Bash(make:*)"], deny=["Bash(rm:*)"])
     await play(["Done."], permissions=held, allow_net=True, journal=journal)
-    opened = next(event for event in journal.read() if isinstance(event, SessionOpened))
+    opened = next(event for event in journal.events if isinstance(event, SessionOpened))
     assert opened.granted == ("network", "allow bash(make:*)") and opened.sandbox == "off"
 
 

@@ -17,7 +17,7 @@ import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -67,13 +67,11 @@ class Watched:
 
 
 class Journal(Watched):
-    async def append(self, *events: StoredEvent) -> None:
+    async def append(self, *events: StoredEvent) -> int:
         self._points()
-        await self._inner.append(*events)
+        position = await self._inner.append(*events)
         self._points()
-
-    def read(self) -> Iterator[StoredEvent]:
-        return self._inner.read()
+        return position
 
     async def close(self) -> None:
         await self._inner.close()

@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Collection
 from pathlib import Path
 
 from mudroom import MudroomError, Session
@@ -24,15 +24,25 @@ class Telling:
     """A journal that writes down how many events it was told are saved; on the same disk, so that the order of all writes is known."""
 
     def __init__(self, inner: SqliteJournal, acks: int) -> None:
-        self.inner, self.acks, self.saved = inner, acks, sum(1 for _ in inner.read())
+        self.inner, self.acks, self.saved = (
+            inner,
+            acks,
+            sum(1 for _ in open_reader(inner.path).read()),
+        )
 
-    async def append(self, *events: StoredEvent) -> None:
-        await self.inner.append(*events)
+    async def append(self, *events: StoredEvent) -> int:
+        position = await self.inner.append(*events)
         self.saved += len(events)
         os.write(self.acks, f"{self.saved}\n".encode())
+        return position
 
-    def read(self) -> Iterator[StoredEvent]:
-        return self.inner.read()
+    def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        return self.inner.read(after, types=types)
+
+    def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
+        return self.inner.follow(after)
 
     async def close(self) -> None:
         await self.inner.close()

@@ -20,6 +20,7 @@ from mudroom._core.events import StoredEvent, ToolCallFinished
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
 from mudroom.testing.invariants import find_violations
+from mudroom.testing.journal_conformance import read_all
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
 HERE = Path(__file__).parent
@@ -153,7 +154,7 @@ async def test_s1_s6_a_loss_of_power_costs_nothing_acknowledged(
             continue
         tried += 1
         journal = SqliteJournal.open(path, session=SESSION, create=False)
-        found = list(journal.read())
+        found = await read_all(journal)
         assert len(found) >= acknowledged, f"{acknowledged - len(found)} lost after step {end}"
         assert found == whole[: len(found)], f"another record after step {end}"
         await journal.append(whole[-1])

@@ -115,7 +115,7 @@ class JournalMachine(RuleBasedStateMachine):
         with open(f"{there}-wal", "ab") as log:
             log.write((b"\0" * 24 + junk)[: cut + 1])
         found = SqliteJournal.open(there, session="s1", create=False)
-        assert list(found.read()) == self.events
+        assert list(open_reader(there).read()) == self.events
         self.loop.run_until_complete(found.append(NoteInjected(at=1, run="1", text="after")))
         self.loop.run_until_complete(found.close())
         assert list(open_reader(there).read())[:-1] == self.events
@@ -130,7 +130,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.loop.run_until_complete(
             other.append(NoteInjected(at=0, run="1", text="only in the fork"))
         )
-        assert list(other.read())[:-1] == self.events
+        assert list(open_reader(other.path).read())[:-1] == self.events
         self.loop.run_until_complete(other.close())
 
     @rule(wanted=st.integers(0, 8))

@@ -34,7 +34,7 @@ async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_
     async def run(_context: object, _arguments: object) -> ToolResult:
         seen.extend(
             type(event)
-            for event in journal.read()
+            for event in journal.events
             if isinstance(event, TurnFinished | ToolCallStarted | ToolCallFinished)
         )
         return ToolResult("done")
@@ -48,7 +48,7 @@ async def test_s1_s2_answer_then_intent_then_act_then_result_each_in_the_record_
             if isinstance(block, ToolResultBlock)
         }
         assert given <= {
-            event.call_id for event in journal.read() if isinstance(event, ToolCallFinished)
+            event.call_id for event in journal.events if isinstance(event, ToolCallFinished)
         }, "a result was sent and not recorded"
         return call("act") if request.turn < 2 else "end"
 
@@ -86,7 +86,7 @@ def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_o
         if request.turn == 0:
             return call("look")
         assert shown == ["seen"], "screens wait for no record"
-        recorded.append(any(isinstance(event, ToolCallFinished) for event in journal.read()))
+        recorded.append(any(isinstance(event, ToolCallFinished) for event in journal.events))
         return "end"
 
     async def main() -> None:
@@ -118,7 +118,7 @@ def test_s3_a_quick_pure_result_is_recorded_with_the_next_answer_a_slow_one_at_o
     assert recorded == [at_once]
     kinds = [
         type(event)
-        for event in journal.read()
+        for event in journal.events
         if isinstance(event, ToolCallStarted | ToolCallFinished | TurnFinished)
     ]
     assert kinds == [TurnFinished, ToolCallStarted, ToolCallFinished, TurnFinished]

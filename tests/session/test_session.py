@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -181,29 +180,24 @@ async def test_watchers_see_every_event_in_order_until_they_stop(apart: dict[str
         await session.run("hi")
     stored = [event for event in seen if isinstance(event, StoredEvent)]
     assert isinstance(stored[-1], RunFinished) and len({event.run for event in seen}) == 1
-    recorded = list(journal.read())
+    recorded = journal.events
     assert recorded[1 : 1 + len(stored)] == stored
     assert isinstance(recorded[0], SessionOpened) and isinstance(recorded[-1], SessionClosed)
 
 
-class FullDisk:
-    """A journal that takes so many events and then no more."""
+class FullDisk(MemoryJournal):
+    """A journal that takes a number of events and no more."""
 
     def __init__(self, room: int) -> None:
-        self.room, self.taken = room, list[StoredEvent]()
+        super().__init__()
+        self.room = room
 
-    async def append(self, *events: StoredEvent) -> None:
-        if len(self.taken) + len(events) > self.room:
+    async def append(self, *events: StoredEvent) -> int:
+        if len(self.events) + len(events) > self.room:
             raise JournalError(
                 "the record cannot be written", where="disk", remedy="Make room."
             ) from OSError(errno.ENOSPC, "full")
-        self.taken.extend(events)
-
-    def read(self) -> Iterator[StoredEvent]:
-        return iter(self.taken)
-
-    async def close(self) -> None:
-        return
+        return await super().append(*events)
 
 
 @pytest.mark.parametrize("room", range(1, 12))
@@ -224,12 +218,12 @@ async def test_a_record_that_cannot_be_written_stops_the_run_and_nothing_is_done
         async with opened(apart, script, journal=journal) as session:
             session.watch(shown.append)
             await session.run("PARENT")
-    begun = {event.call.name for event in journal.taken if isinstance(event, ToolCallStarted)}
+    begun = {event.call.name for event in journal.events if isinstance(event, ToolCallStarted)}
     folder = Path(apart["cwd"])
     assert (folder / "effects").exists() <= ("bash" in begun)
     assert (folder / "new.txt").exists() <= ("write" in begun)
     assert not [
-        event for event in shown if isinstance(event, RunFinished) and event not in journal.taken
+        event for event in shown if isinstance(event, RunFinished) and event not in journal.events
     ], "nothing is called done"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Collection
 from dataclasses import dataclass
 
 import pytest
@@ -86,7 +86,7 @@ async def test_leaving_a_stream_early_cancels_its_run(how: str, isolated: Isolat
             await asyncio.sleep(0.1)
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
-        finished = [event for event in journal.read() if isinstance(event, RunFinished)]
+        finished = [event for event in journal.events if isinstance(event, RunFinished)]
         assert [event.report.reason for event in finished] == [Reason.CANCELLED]
 
 
@@ -111,8 +111,10 @@ class CountingJournal(MemoryJournal):
         super().__init__()
         self.decoded = 0
 
-    def read(self) -> Iterator[StoredEvent]:
-        for event in super().read():
+    async def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        async for event in super().read(after, types=types):
             self.decoded += 1
             yield event
 
@@ -132,7 +134,7 @@ async def test_journal_of_the_caller_is_resumed(isolated: IsolatedOptions) -> No
     async with Session(model=ScriptedModel(["one"]), journal=journal, **isolated) as session:
         await session.run("first")
     copy = CountingJournal()
-    await copy.append(*journal.read())
+    await copy.append(*journal.events)
     model = ScriptedModel(["two"])
     async with Session(model=model, journal=copy, resume=session.id, **isolated) as again:
         await again.run("second")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -62,6 +62,7 @@ class RecordedEvents:
     def __init__(self, events: Sequence[StoredEvent], timeless: Callable[[str], str]) -> None:
         self._events = events
         self._timeless = timeless
+        self._appended = 0
         self._expected: dict[tuple[str, ...], list[StoredEvent]] = {}
         for event in events:
             expected = self._expected.setdefault(_order_key(event), [])
@@ -70,7 +71,7 @@ class RecordedEvents:
             if not isinstance(event, _NOT_COMPARED):
                 expected.append(event)
 
-    async def append(self, *events: StoredEvent) -> None:
+    async def append(self, *events: StoredEvent) -> int:
         """Compare events with the recorded ones. Raises ReplayDiverged at the first difference."""
         for event in events:
             if isinstance(event, _NOT_COMPARED):
@@ -84,10 +85,20 @@ class RecordedEvents:
             if recorded != replayed:
                 text = f"the replay differs.\nrecorded: {recorded}\nnow:      {replayed}"
                 raise ReplayDiverged(text, where=where)
+        self._appended += len(events)
+        return self._appended
 
-    def read(self) -> Iterator[StoredEvent]:
+    async def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
         """Yield the recorded events."""
-        return iter(self._events)
+        for event in self._events[after:]:
+            if not types or type(event) in types:
+                yield event
+
+    def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
+        """Yield the recorded events after a position."""
+        return self.read(after)
 
     async def close(self) -> None:
         """Do nothing."""

@@ -1,12 +1,12 @@
 """Public test tools: fake models, model servers, clocks and journals, for adapters and for programs that embed agents.
 
-    ScriptedModel, call, Request        a model that answers as a test prescribes
-    load_replay_model                   a recorded session as the model of a test
-    ModelServer, Fault, ServerRequest   a model server on loopback: three wire formats, every known fault
-    FakeClock, run_virtual              time that passes without waiting
-    MemoryJournal                       a journal in memory
+    ScriptedModel, Answer, Request, call   a model that answers as a test prescribes
+    load_replay_model                      a recorded session as the model of a test
+    ModelServer, Fault, ServerRequest      a model server on loopback: three wire formats, every known fault
+    FakeClock, run_virtual                 time that passes without waiting
+    MemoryJournal, MemoryStore             a journal and a session store in memory
 
-The suites for adapters are modules of their own: `mudroom.testing.journal_conformance` and `mudroom.testing.invariants`.
+The suites for adapters are modules of their own: `mudroom.testing.journal_conformance`, `store_conformance` and `invariants`.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ..journals.memory import MemoryJournal
+    from ..journals.memory import MemoryJournal, MemoryStore
     from ..models.scripted import Answer, Request, ScriptedModel, call
     from .clock import FakeClock, run_virtual
     from .fixtures import load_replay_model
@@ -26,6 +26,7 @@ _EXPORTS = {
     "FakeClock": ".clock",
     "Fault": ".model_server",
     "MemoryJournal": "..journals.memory",
+    "MemoryStore": "..journals.memory",
     "ModelServer": ".model_server",
     "Request": "..models.scripted",
     "ScriptedModel": "..models.scripted",
@@ -40,6 +41,7 @@ __all__ = [
     "FakeClock",
     "Fault",
     "MemoryJournal",
+    "MemoryStore",
     "ModelServer",
     "Request",
     "ScriptedModel",

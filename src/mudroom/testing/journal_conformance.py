@@ -1,17 +1,17 @@
-"""What every journal must do. An adapter's tests run each of `CHECKS` against a journal of its own:
+"""Conformance suite for journals. The tests of an adapter run each of `CHECKS` against it:
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     async def test_journal(check, tmp_path):
-        await check(lambda: MyJournal(tmp_path))
+        await check(lambda: open_my_journal(tmp_path))
 
-A check opens one new, empty journal, and closes it. `refuses_after` is for adapters that can be made to fail.
+A check opens one new, empty journal, and closes it. `count_appends_until_failure` is for adapters that can be made to fail.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from itertools import groupby, islice
+from itertools import groupby
 from typing import Any, get_args
 
 from msgspec import structs
@@ -19,6 +19,7 @@ from msgspec import structs
 from .._core.events import (
     Delta,
     NoteInjected,
+    RunFinished,
     StoredEvent,
     ToolCallFinished,
     ToolCallStarted,
@@ -30,68 +31,129 @@ from .._core.tools import ToolResult
 from ..errors import JournalError
 from .sample_events import every_event
 
-OpenJournal = Callable[[], Journal]
+OpenJournal = Callable[[], Awaitable[Journal]]
 Check = Callable[[OpenJournal], Awaitable[None]]
 
+_PATIENCE = 10.0
+"""Seconds that a follower may take to see an event."""
 
-async def every_kind_comes_back(open_: OpenJournal) -> None:
-    """Each stored kind of event is read as it was appended, with all its fields."""
-    events, journal = every_event(), open_()
+
+async def read_all(journal: Journal, after: int = 0) -> list[StoredEvent]:
+    """Return all recorded events after a position."""
+    return [event async for event in journal.read(after)]
+
+
+async def check_every_type_is_read_as_appended(open_journal: OpenJournal) -> None:
+    """Every stored event type keeps all its fields."""
+    events = every_event()
     assert {type(event) for event in events} == set(get_args(StoredEvent))
+    journal = await open_journal()
     for event in events:
         await journal.append(event)
     await journal.append(*events)
-    assert list(journal.read()) == [*events, *events]
+    assert await read_all(journal) == [*events, *events]
     await journal.close()
 
 
-async def is_there_on_return(open_: OpenJournal) -> None:
-    """What `append` has returned for is read at once."""
-    journal = open_()
-    assert list(journal.read()) == []
+async def check_events_are_readable_when_append_returns(open_journal: OpenJournal) -> None:
+    """An event can be read as soon as its append has returned."""
+    journal = await open_journal()
+    assert await read_all(journal) == []
     for n in range(5):
-        await journal.append(_told(n))
-        assert [event.at for event in journal.read()] == list(range(n + 1))
+        await journal.append(_note(n))
+        assert await _read_times(journal) == list(range(n + 1))
     await journal.append()
-    assert sum(1 for _ in journal.read()) == 5
+    assert len(await read_all(journal)) == 5
     await journal.close()
 
 
-async def keeps_the_order_of_the_calls(open_: OpenJournal) -> None:
-    """Appends of many tasks come out in the order they were called in; the events of one stay together."""
-    journal, called = open_(), list[tuple[str, float]]()
+async def check_positions_count_from_one(open_journal: OpenJournal) -> None:
+    """Append returns the position of its last event; a read starts after any position."""
+    journal = await open_journal()
+    assert await journal.append() == 0
+    assert await journal.append(_note(1)) == 1
+    assert await journal.append(_note(2), _note(3)) == 3
+    results = await asyncio.gather(*(journal.append(_note(n)) for n in range(4, 10)))
+    assert results == list(range(4, 10))
+    for after in (0, 1, 5, 9, 20):
+        assert await _read_times(journal, after) == list(range(after + 1, 10))
+    await journal.close()
+
+
+async def check_types_filter_a_read(open_journal: OpenJournal) -> None:
+    """A read of some types gives only these, in order."""
+    journal = await open_journal()
+    await journal.append(*every_event(), *every_event())
+    types = (NoteInjected, RunFinished)
+    expected = [event for event in await read_all(journal, 2) if isinstance(event, types)]
+    assert [event async for event in journal.read(2, types=types)] == expected
+    assert len(expected) == 4
+    await journal.close()
+
+
+async def check_order_of_calls_is_kept(open_journal: OpenJournal) -> None:
+    """Appends of many tasks are stored in the order of the calls; the events of one append stay together."""
+    journal = await open_journal()
+    called: list[tuple[str, float]] = []
 
     async def produce(name: str) -> None:
         for n in range(10):
-            events = [_told(10 * n + part, run=name) for part in range(3)]
+            events = [_note(10 * n + part, run=name) for part in range(3)]
             called.extend((event.run, event.at) for event in events)
             await journal.append(*events)
 
     async with asyncio.TaskGroup() as group:
         for producer in range(50):
             group.create_task(produce(str(producer)))
-    assert [(event.run, event.at) for event in journal.read()] == called
-    assert all(
-        len(list(same)) % 3 == 0 for _, same in groupby(journal.read(), key=lambda event: event.run)
-    )
+    events = await read_all(journal)
+    assert [(event.run, event.at) for event in events] == called
+    for _, together in groupby(events, key=lambda event: event.run):
+        assert len(list(together)) % 3 == 0
     await journal.close()
 
 
-async def is_read_while_written(open_: OpenJournal) -> None:
-    """A reader sees a beginning of the record, without gaps, while a writer goes on."""
-    journal = open_()
-    await journal.append(*(_told(n) for n in range(100)))
+async def check_reading_beside_a_writer_has_no_gaps(open_journal: OpenJournal) -> None:
+    """A read that began before an append gives the first events, without gaps."""
+    journal = await open_journal()
+    await journal.append(*(_note(n) for n in range(100)))
     reader = journal.read()
-    first = [event.at for event in islice(reader, 10)]
-    await journal.append(*(_told(n) for n in range(100, 200)))
-    seen = first + [event.at for event in reader]
-    assert seen == list(range(len(seen))) and len(seen) >= 100
-    assert [event.at for event in journal.read()] == list(range(200))
+    times = [(await anext(reader)).at for _ in range(10)]
+    await journal.append(*(_note(n) for n in range(100, 200)))
+    times += [event.at async for event in reader]
+    assert times == list(range(len(times)))
+    assert len(times) >= 100
+    assert await _read_times(journal) == list(range(200))
     await journal.close()
 
 
-async def keeps_any_text(open_: OpenJournal) -> None:
-    """Every character comes back; only lone surrogates, which no file can hold, become U+FFFD."""
+async def check_followers_see_each_new_event(open_journal: OpenJournal) -> None:
+    """Two followers get recorded and new events once, in order, and end when the journal is closed."""
+    journal = await open_journal()
+    await journal.append(*(_note(n) for n in range(1, 4)))
+    seen: dict[int, list[float]] = {0: [], 2: []}
+    changed = asyncio.Event()
+
+    async def follow(after: int) -> None:
+        async for event in journal.follow(after):
+            seen[after].append(event.at)
+            changed.set()
+
+    async with asyncio.timeout(_PATIENCE), asyncio.TaskGroup() as group:
+        for after in seen:
+            group.create_task(follow(after))
+        for n in range(4, 40):
+            await journal.append(_note(n))
+            while any(times[-1:] != [n] for times in seen.values()):
+                changed.clear()
+                await changed.wait()
+        await journal.append(_note(40))
+        await journal.close()
+    for after, times in seen.items():
+        assert times == list(range(after + 1, 41))
+
+
+async def check_any_text_is_kept(open_journal: OpenJournal) -> None:
+    """Every character is kept, except lone surrogates, which become U+FFFD."""
     texts = {
         "": "",
         "\0\x01\x1f\x7f\x80\u2028\ufeff\uffff": "\0\x01\x1f\x7f\x80\u2028\ufeff\uffff",
@@ -101,170 +163,165 @@ async def keeps_any_text(open_: OpenJournal) -> None:
         "\ude00\ud83d": "\ufffd\ufffd",
         "joined \ud83e\udd80": "joined 🦀",
     }
-    journal = open_()
+    journal = await open_journal()
     for text in texts:
-        await journal.append(_told(1, text=text))
-    assert [event.text for event in journal.read() if isinstance(event, NoteInjected)] == list(
-        texts.values()
-    )
+        await journal.append(_note(1, text=text))
+    stored = [event.text for event in await read_all(journal) if isinstance(event, NoteInjected)]
+    assert stored == list(texts.values())
     await journal.close()
 
 
-async def keeps_any_arguments(open_: OpenJournal) -> None:
-    """Odd values in a model's arguments and a tool's detail are recorded, at worst as their `repr`."""
-    arguments: dict[str, Any] = {
-        "\udc80": ["\ud800", {"n": 2**70, "f": 1e-300}],
-        "empty": {},
-        "none": None,
-    }
-    started, finished = _sample(ToolCallStarted), _sample(ToolCallFinished)
-    journal = open_()
-    await journal.append(_replaced(started, call=ToolCallBlock("c", "bash", arguments)))
-    await journal.append(
-        _replaced(finished, result=ToolResult("\ud800", detail={"thing": Ellipsis, "\udfff": {1}}))
-    )
-    call, result = (event for event in journal.read())
-    assert call == _replaced(
-        started,
-        call=ToolCallBlock(
-            "c",
-            "bash",
-            {"\ufffd": ["\ufffd", {"n": 2**70, "f": 1e-300}], "empty": {}, "none": None},
-        ),
-    )
-    assert result == _replaced(
-        finished, result=ToolResult("\ufffd", detail={"thing": "Ellipsis", "\ufffd": [1]})
-    )
+async def check_any_arguments_are_kept(open_journal: OpenJournal) -> None:
+    """Unusual values in arguments and in a tool's detail are kept, or stored as their `repr`."""
+    number = {"n": 2**70, "f": 1e-300}
+    arguments: dict[str, Any] = {"\udc80": ["\ud800", number], "empty": {}, "none": None}
+    stored_arguments: dict[str, Any] = {"\ufffd": ["\ufffd", number], "empty": {}, "none": None}
+    result = ToolResult("\ud800", detail={"thing": Ellipsis, "\udfff": {1}})
+    stored_result = ToolResult("\ufffd", detail={"thing": "Ellipsis", "\ufffd": [1]})
+    started = _sample(ToolCallStarted)
+    finished = _sample(ToolCallFinished)
+    journal = await open_journal()
+    await journal.append(_replace(started, call=ToolCallBlock("c", "bash", arguments)))
+    await journal.append(_replace(finished, result=result))
+    assert await read_all(journal) == [
+        _replace(started, call=ToolCallBlock("c", "bash", stored_arguments)),
+        _replace(finished, result=stored_result),
+    ]
     await journal.close()
 
 
-async def keeps_ten_megabytes(open_: OpenJournal) -> None:
-    """A text of 10 MB is one event like any other."""
-    text, journal = "0123456789" * 1_000_000, open_()
-    await journal.append(_told(1, text=text), _told(2))
-    first, second = journal.read()
-    assert isinstance(first, NoteInjected) and first.text == text and second == _told(2)
+async def check_ten_megabytes_are_kept(open_journal: OpenJournal) -> None:
+    """A text of 10 MB is stored like any other."""
+    events = [_note(1, text="0123456789" * 1_000_000), _note(2)]
+    journal = await open_journal()
+    await journal.append(*events)
+    assert await read_all(journal) == events
     await journal.close()
 
 
-async def keeps_what_was_appended(open_: OpenJournal) -> None:
-    """The record does not change when somebody changes a value that was appended."""
-    arguments, journal = {"path": "a"}, open_()
+async def check_later_changes_of_a_value_are_not_stored(open_journal: OpenJournal) -> None:
+    """An event is stored as it was when append was called."""
+    arguments = {"path": "a"}
     answer = AssistantMessage((ToolCallBlock("c", "read", arguments),))
-    waiting = asyncio.ensure_future(
-        journal.append(_replaced(_sample(TurnFinished), message=answer))
-    )
+    journal = await open_journal()
+    finished = _replace(_sample(TurnFinished), message=answer)
+    waiting = asyncio.ensure_future(journal.append(finished))
     await asyncio.sleep(0)
     arguments["path"] = "b"
     await waiting
-    [event] = journal.read()
-    assert event == _replaced(
-        _sample(TurnFinished),
-        message=AssistantMessage((ToolCallBlock("c", "read", {"path": "a"}),)),
-    )
+    [event] = await read_all(journal)
+    stored = AssistantMessage((ToolCallBlock("c", "read", {"path": "a"}),))
+    assert event == _replace(_sample(TurnFinished), message=stored)
     await journal.close()
 
 
-async def refuses_deltas(open_: OpenJournal) -> None:
-    """A delta is refused, nothing of the same append is kept, and the journal goes on."""
-    journal, delta = open_(), Delta(at=1, kind="text", text="…")
-    await _must_refuse(journal, _told(1), delta)  # pyright: ignore[reportArgumentType]
-    await journal.append(_told(2))
-    assert list(journal.read()) == [_told(2)]
+async def check_deltas_are_refused(open_journal: OpenJournal) -> None:
+    """A delta is refused with all events of its append; the journal stays usable."""
+    journal = await open_journal()
+    delta: Any = Delta(at=1, kind="text", text="…")
+    await _expect_refusal(journal, _note(1), delta)
+    await journal.append(_note(2))
+    assert await read_all(journal) == [_note(2)]
     await journal.close()
 
 
-async def closes_once_and_for_all(open_: OpenJournal) -> None:
-    """Closing waits for what is under way, may be repeated, and ends appending."""
-    journal = open_()
-    waiting = [asyncio.ensure_future(journal.append(_told(n))) for n in range(20)]
+async def check_close_finishes_pending_appends(open_journal: OpenJournal) -> None:
+    """Close waits for pending appends, may be repeated, and ends appending."""
+    journal = await open_journal()
+    waiting = [asyncio.ensure_future(journal.append(_note(n))) for n in range(20)]
     await asyncio.sleep(0)
     await asyncio.gather(journal.close(), journal.close())
     await journal.close()
-    assert await asyncio.gather(*waiting) == [None] * 20
-    await _must_refuse(journal, _told(20))
-    assert [event.at for event in journal.read()] == list(range(20))
+    assert await asyncio.gather(*waiting) == list(range(1, 21))
+    await _expect_refusal(journal, _note(20))
+    assert await _read_times(journal) == list(range(20))
 
 
-async def closes_unused(open_: OpenJournal) -> None:
-    """A journal nobody wrote to closes too, and is empty."""
-    journal = open_()
+async def check_an_unused_journal_closes(open_journal: OpenJournal) -> None:
+    """A journal without events can be closed, and is empty."""
+    journal = await open_journal()
     await journal.close()
     await journal.close()
-    assert list(journal.read()) == []
+    assert await read_all(journal) == []
 
 
-async def outlives_a_cancelled_caller(open_: OpenJournal) -> None:
-    """An append whose caller is cancelled while it waits is recorded all the same, and harms no other."""
-    journal = open_()
-    waiting = [asyncio.ensure_future(journal.append(_told(n))) for n in range(10)]
+async def check_a_cancelled_append_is_stored(open_journal: OpenJournal) -> None:
+    """An append whose caller is cancelled is stored, and other appends too."""
+    journal = await open_journal()
+    waiting = [asyncio.ensure_future(journal.append(_note(n))) for n in range(10)]
     await asyncio.sleep(0)
     for task in waiting[::2]:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)
-    await journal.append(_told(10))
-    assert [event.at for event in journal.read()] == list(range(11))
+    await journal.append(_note(10))
+    assert await _read_times(journal) == list(range(11))
     await journal.close()
 
 
 CHECKS: tuple[Check, ...] = (
-    every_kind_comes_back,
-    is_there_on_return,
-    keeps_the_order_of_the_calls,
-    is_read_while_written,
-    keeps_any_text,
-    keeps_any_arguments,
-    keeps_ten_megabytes,
-    keeps_what_was_appended,
-    refuses_deltas,
-    closes_once_and_for_all,
-    closes_unused,
-    outlives_a_cancelled_caller,
+    check_every_type_is_read_as_appended,
+    check_events_are_readable_when_append_returns,
+    check_positions_count_from_one,
+    check_types_filter_a_read,
+    check_order_of_calls_is_kept,
+    check_reading_beside_a_writer_has_no_gaps,
+    check_followers_see_each_new_event,
+    check_any_text_is_kept,
+    check_any_arguments_are_kept,
+    check_ten_megabytes_are_kept,
+    check_later_changes_of_a_value_are_not_stored,
+    check_deltas_are_refused,
+    check_close_finishes_pending_appends,
+    check_an_unused_journal_closes,
+    check_a_cancelled_append_is_stored,
 )
 
 
 async def count_appends_until_failure(
     journal: Journal, *, size: int = 1000, at_most: int = 10_000
 ) -> int:
-    """Append until the journal fails, and check that nothing is called saved from then on.
+    """Append until the journal fails, and check that every later append fails too.
 
     Arguments:
-        journal: one that fails before `at_most` appends of `size` characters each.
+        journal: fails before `at_most` appends of `size` characters each.
 
-    Returns how many appends succeeded; all of them, and none that failed, must be found by whoever reads the journal next.
+    Return the number of appends that succeeded. The next reader must find the events of all of them and no other.
     """
-    saved = 0
+    stored = 0
     try:
-        while saved < at_most:
-            await journal.append(_told(saved, text="x" * size))
-            saved += 1
+        while stored < at_most:
+            await journal.append(_note(stored, text="x" * size))
+            stored += 1
     except JournalError as error:
         assert error.remedy
-    assert saved < at_most, "the journal never failed"
-    results = await asyncio.gather(
-        *(journal.append(_told(-1)) for _ in range(20)), return_exceptions=True
-    )
+    assert stored < at_most, "the journal never failed"
+    late = [journal.append(_note(-1)) for _ in range(20)]
+    results = await asyncio.gather(*late, return_exceptions=True)
     assert all(isinstance(result, JournalError) for result in results)
     await journal.close()
-    await _must_refuse(journal, _told(-1))
-    return saved
+    await _expect_refusal(journal, _note(-1))
+    return stored
 
 
-async def _must_refuse(journal: Journal, *events: StoredEvent) -> None:
+async def _read_times(journal: Journal, after: int = 0) -> list[float]:
+    return [event.at for event in await read_all(journal, after)]
+
+
+async def _expect_refusal(journal: Journal, *events: StoredEvent) -> None:
     try:
         await journal.append(*events)
     except JournalError:
         return
-    raise AssertionError("the journal took what it must refuse")
+    raise AssertionError("the journal stored events that it must refuse")
 
 
-def _told(at: float, *, run: str = "1", text: str = "a word") -> NoteInjected:
+def _note(at: float, *, run: str = "1", text: str = "a note") -> NoteInjected:
     return NoteInjected(at=at, run=run, text=text)
 
 
-def _sample(kind: type[StoredEvent]) -> StoredEvent:
-    return next(event for event in every_event() if type(event) is kind)
+def _sample(event_type: type[StoredEvent]) -> StoredEvent:
+    return next(event for event in every_event() if type(event) is event_type)
 
 
-def _replaced(event: StoredEvent, **changes: object) -> StoredEvent:
+def _replace(event: StoredEvent, **changes: object) -> StoredEvent:
     return structs.replace(event, **changes)

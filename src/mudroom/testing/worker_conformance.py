@@ -45,10 +45,10 @@ _DEADLINE = 20.0
 
 
 class _FailingJournal(MemoryJournal):
-    async def append(self, *events: StoredEvent) -> None:
+    async def append(self, *events: StoredEvent) -> int:
         if any(isinstance(event, TurnFinished) for event in events):
             raise JournalError("the disk is full")
-        await super().append(*events)
+        return await super().append(*events)
 
 
 async def returns_the_stored_report(open_worker: OpenWorker, folder: Path) -> None:
@@ -71,7 +71,7 @@ async def shows_stored_events_and_deltas(open_worker: OpenWorker, folder: Path) 
         await stage.start(worker, "PARENT").report()
     stored = [event for event in stage.events if not isinstance(event, Delta)]
     for run in ("1", "1.1.1", "1.1.2"):
-        expected = [event for event in stage.journal.read() if event.run == run]
+        expected = [event for event in stage.journal.events if event.run == run]
         assert [event for event in stored if event.run == run] == expected
     assert any(isinstance(event, Delta) for event in stage.events)
 
@@ -181,7 +181,7 @@ async def delivers_each_message_once(open_worker: OpenWorker, folder: Path) -> N
         stage.release()
         await handle.report()
         assert not handle.send(InboxMessage("m3", "too late"))
-    events = list(stage.journal.read())
+    events = stage.journal.events
     sent = [event.message.id for event in events if isinstance(event, MessageSent)]
     delivered = [event.text for event in events if isinstance(event, MessageDelivered)]
     assert sent == ["m1", "m2"] and delivered == ["first", "second"]
@@ -201,7 +201,7 @@ async def resumes_an_unfinished_run(open_worker: OpenWorker, folder: Path) -> No
     first = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(first.services) as worker:
         report = await first.start(worker, "PARENT").report()
-    events = list(first.journal.read())
+    events = first.journal.events
     cut = next(n for n, event in enumerate(events) if isinstance(event, ToolCallFinished))
     past: dict[str, list[StoredEvent]] = {}
     for event in events[:cut]:
@@ -211,7 +211,7 @@ async def resumes_an_unfinished_run(open_worker: OpenWorker, folder: Path) -> No
         again = await second.start(worker, "PARENT").report()
     changed = {"seconds": 0.0}
     assert replace(again, **changed) == replace(report, **changed)
-    new_events = list(second.journal.read())
+    new_events = second.journal.events
     assert isinstance(new_events[0], RunResumed)
     finished = {event.run for event in events[:cut] if isinstance(event, RunFinished)}
     assert finished and finished.isdisjoint(event.run for event in new_events)

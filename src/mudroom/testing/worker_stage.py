@@ -202,5 +202,5 @@ class WorkerStage:
 
     def reports(self) -> dict[str, Report]:
         """Return the stored reports by run id."""
-        events = self.journal.read()
+        events = self.journal.events
         return {event.run: event.report for event in events if isinstance(event, RunFinished)}

@@ -7,7 +7,7 @@ from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVer
 from .clock import Clock
 from .environment import CommandResult, FileInfo, LocalFiles, Sandbox, Workspace
 from .hooks import Hooks, ToolHookDecision
-from .journal import Journal
+from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
 from .tools import Toolbox, ToolContext, ToolSource
 from .worker import RunHandle, Worker
@@ -30,6 +30,9 @@ __all__ = [
     "RetryNotice",
     "RunHandle",
     "Sandbox",
+    "SessionHeader",
+    "SessionInfo",
+    "SessionStore",
     "StreamChunk",
     "ToolContext",
     "ToolHookDecision",

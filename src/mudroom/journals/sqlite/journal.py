@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
 from functools import cache
 from itertools import chain
@@ -22,6 +22,7 @@ from zlib import crc32
 from ..._core.events import StoredEvent
 from ...errors import JournalError
 from ..encoding import encode, replace_surrogates
+from .batches import read_in_batches
 from .errors import explain_write_failure, translate_errors
 from .lock import lock, unlock
 from .page_recovery import has_torn_tail
@@ -67,6 +68,7 @@ class SqliteJournal:
         self._ended: asyncio.Future[None] | None = None
         self._failure: _Failure | None = None
         self._is_closed = False
+        self._appended = asyncio.Event()
 
     @classmethod
     def open(cls, path: str | Path, *, session: str, create: bool) -> SqliteJournal:
@@ -96,8 +98,8 @@ class SqliteJournal:
                 unlock(path, descriptor)
                 raise
 
-    async def append(self, *events: StoredEvent) -> None:
-        """Append events in order; they are synced to the disk when this returns.
+    async def append(self, *events: StoredEvent) -> int:
+        """Append events in order; they are synced to the disk when this returns. Return the position of the last one.
 
         If the caller is cancelled while it waits, the events are recorded nevertheless.
 
@@ -113,15 +115,30 @@ class SqliteJournal:
         if self._is_closed or self._failure:
             raise self._error(self._failure or ("the journal is closed", ""))
         if not rows:
-            return
+            return seq
         self._last = seq
         waiter = (self._loop or self._start_writer()).create_future()
         self._queue.put((rows, waiter))
         await waiter
+        return seq
 
-    def read(self) -> Iterator[StoredEvent]:
-        """Yield all recorded events, oldest first. Blocks while it reads."""
-        return open_reader(self.path).read()
+    def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        """Yield the events recorded so far, oldest first. A thread reads the file."""
+        return read_in_batches(lambda: open_reader(self.path).read(after, types=types))
+
+    async def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
+        """Yield the events after a position, then each new one, until this journal is closed."""
+        while True:
+            appended = self._appended
+            is_closed = self._is_closed
+            async for event in self.read(after):
+                after += 1
+                yield event
+            if is_closed:
+                return
+            await appended.wait()
 
     async def close(self) -> None:
         """Finish pending appends and release the file. May be called again."""
@@ -133,6 +150,7 @@ class SqliteJournal:
             self._queue.put(None)
         if self._ended is not None:
             await asyncio.shield(self._ended)
+        self._wake_followers()
 
     def _start_writer(self) -> asyncio.AbstractEventLoop:
         self._loop = loop = asyncio.get_running_loop()
@@ -187,6 +205,7 @@ class SqliteJournal:
     def _wake(self, waiters: list[asyncio.Future[None]], failure: _Failure | None) -> None:
         if len(waiters) > _WAKEUPS_PER_TURN and self._loop:
             self._loop.call_soon(self._wake, waiters[_WAKEUPS_PER_TURN:], failure)
+        self._wake_followers()
         for waiter in waiters[:_WAKEUPS_PER_TURN]:
             if waiter.done():
                 continue
@@ -194,6 +213,10 @@ class SqliteJournal:
                 waiter.set_exception(self._error(failure))
             else:
                 waiter.set_result(None)
+
+    def _wake_followers(self) -> None:
+        self._appended.set()
+        self._appended = asyncio.Event()
 
     def _error(self, failure: _Failure) -> JournalError:
         message, remedy = failure

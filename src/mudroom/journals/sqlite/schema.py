@@ -16,8 +16,8 @@ from msgspec import Struct
 from ..._version import __version__
 from ...errors import JournalDamaged, JournalError, JournalNewer
 from .errors import REPAIR_REMEDY, translate_errors
+from .folder import remove_half_created
 from .private_files import make_private_file
-from .store import remove_half_created
 
 SCHEMA_VERSION = 2
 """Version of the tables and of the events in them. `version_1` reads events of version 1."""
@@ -218,7 +218,9 @@ def _open_copy(path: Path, log: Path) -> sqlite3.Connection:
 
 
 def _open_readable(uri: str) -> sqlite3.Connection:
-    connection = sqlite3.connect(uri, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT)
+    connection = sqlite3.connect(
+        uri, uri=True, isolation_level=None, timeout=_LOCK_TIMEOUT, check_same_thread=False
+    )
     try:
         connection.execute("SELECT 1 FROM sqlite_schema").fetchone()
     except BaseException:

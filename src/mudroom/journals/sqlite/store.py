@@ -1,123 +1,128 @@
-"""Folder of sessions: list, find and delete journal files without opening a database."""
+"""Session store in a state folder: one SQLite file per session."""
 
 from __future__ import annotations
 
-import os
-import time
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
-from msgspec import Struct
+from ..._core.events import SessionOpened
+from ..._core.ports import SessionHeader
+from ..._core.ports import SessionInfo as StoredSession
+from ...errors import JournalError, UnknownName
+from ..session_names import check_name, select_session
+from .errors import translate_errors
+from .folder import (
+    SessionInfo,
+    delete_old_sessions,
+    delete_session,
+    find_by_id,
+    list_sessions,
+    session_path,
+)
+from .journal import SqliteJournal
+from .lock import writer_pid
+from .read_only import ReadOnlyJournal
+from .reader import open_reader, read_header
+from .schema import write_name
 
-from ...errors import JournalBusy, UnknownName, UsageError
-from .lock import lock, unlock
-
-_SUFFIX = ".db"
-_LOG_SUFFIX = ".db-wal"
-_MAX_KNOWN = 20
-"""Most ids that an error names as similar."""
-
-
-class SessionInfo(Struct, frozen=True, kw_only=True):
-    """A session as its folder shows it. `mtime`: last write, seconds since 1970. `size`: bytes on disk."""
-
-    id: str
-    path: Path
-    mtime: float
-    size: int
-
-
-def session_path(home: str | Path, session: str) -> Path:
-    """Return the path of a session's journal file."""
-    return Path(home, "sessions", session + _SUFFIX)
-
-
-def list_sessions(home: str | Path) -> Iterator[SessionInfo]:
-    """Yield the sessions of a state folder, last written first. Empty files are skipped."""
-    folder = Path(home, "sessions")
-    stats: dict[str, os.stat_result] = {}
-    with suppress(FileNotFoundError), os.scandir(folder) as entries:
-        for entry in entries:
-            if entry.name.endswith((_SUFFIX, _LOG_SUFFIX)):
-                stats[entry.name] = entry.stat()
-    infos: list[SessionInfo] = []
-    for name, stat in stats.items():
-        if not name.endswith(_SUFFIX) or not stat.st_size:
-            continue
-        mtime, size = stat.st_mtime, stat.st_size
-        log = stats.get(name + "-wal")
-        # A reader leaves an empty log behind; its time says nothing.
-        if log and log.st_size:
-            mtime = max(mtime, log.st_mtime)
-            size += log.st_size
-        session = name.removesuffix(_SUFFIX)
-        infos.append(SessionInfo(id=session, path=folder / name, mtime=mtime, size=size))
-    return iter(sorted(infos, key=lambda info: info.mtime, reverse=True))
+__all__ = [
+    "SessionInfo",
+    "SqliteStore",
+    "delete_old_sessions",
+    "delete_session",
+    "find_by_id",
+    "list_sessions",
+    "session_path",
+]
 
 
-def find_by_id(home: str | Path, name: str) -> Path:
-    """Return the file of the session with this id or with the only id that begins with it.
-
-    Raises UnknownName if there is none, UsageError if there are several.
-    """
-    known = list(list_sessions(home))
-    matches = [info for info in known if info.id == name]
-    if name and not matches:
-        matches = [info for info in known if info.id.startswith(name)]
-    if not matches:
-        raise UnknownName("session", name, [info.id for info in islice(known, _MAX_KNOWN)])
-    if len(matches) > 1:
-        ids = ", ".join(info.id for info in matches[:5])
-        more = ", …" if len(matches) > 5 else ""
-        raise UsageError(
-            f"{len(matches)} sessions begin with {name!r}",
-            remedy=f"Write more of the id: {ids}{more}",
-        )
-    return matches[0].path
-
-
-def delete_session(path: Path) -> None:
-    """Delete a session: its journal and its long outputs. Raises JournalBusy while a process writes it."""
-    import shutil  # slow to import, and rarely needed
-
-    descriptor = lock(path)
-    try:
-        for suffix in ("", "-wal", "-shm"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-        shutil.rmtree(path.parent.parent / "spills" / path.stem, ignore_errors=True)
-    finally:
-        unlock(path, descriptor)
-
-
-def delete_old_sessions(home: str | Path, days: float) -> int:
-    """Delete the sessions last written more than `days` days ago. Return their number. Open sessions stay."""
-    deleted = 0
-    oldest = time.time() - days * 86_400
-    for info in list_sessions(home):
-        if info.mtime < oldest:
-            with suppress(JournalBusy):
-                delete_session(info.path)
-                deleted += 1
-    return deleted
-
-
-def remove_half_created(path: Path) -> None:
-    """Delete half-created journal files left by processes that died during creation.
+class SqliteStore:
+    """Session store in a state folder, which may not exist yet.
 
     Arguments:
-        path: the journal about to be created. Its folder is searched; its own files stay.
+        home: the state folder. The files are in its subfolder `sessions`.
     """
-    names = set(os.listdir(path.parent))
-    created = {name.removesuffix(".new") for name in names if name.endswith(f"{_SUFFIX}.new")}
-    locked = {name.removesuffix(".lock") for name in names if name.endswith(f"{_SUFFIX}.lock")}
-    for name in created | (locked - names):
-        if name == path.name:
-            continue
-        other = path.with_name(name)
-        # Busy: another process is creating it at this moment.
-        with suppress(JournalBusy):
-            descriptor = lock(other)
-            other.with_name(f"{name}.new").unlink(missing_ok=True)
-            unlock(other, descriptor)
+
+    def __init__(self, home: str | Path) -> None:
+        self.home = Path(home)
+
+    def path_of(self, session: str) -> Path:
+        """Return the path of a session's file, which may not exist. Raises UnknownName if the id is no file name."""
+        if not session or "/" in session:
+            raise UnknownName("session", session, ())
+        return session_path(self.home, session)
+
+    async def create(self, session: str) -> SqliteJournal:
+        """Create the file of a new session and open its journal. Raises JournalError if it exists."""
+        path = self.path_of(session)
+        return await asyncio.to_thread(SqliteJournal.open, path, session=session, create=True)
+
+    async def open(
+        self, session: str, *, read_only: bool = False
+    ) -> SqliteJournal | ReadOnlyJournal:
+        """Open the journal of a session. Raises UnknownName, JournalBusy, JournalDamaged, JournalNewer."""
+        path = self._existing_path(session)
+        if read_only:
+            return ReadOnlyJournal(await asyncio.to_thread(open_reader, path))
+        return await asyncio.to_thread(SqliteJournal.open, path, session=session, create=False)
+
+    async def list(self) -> Sequence[StoredSession]:
+        """Return all sessions, the last written first, without opening them."""
+        files = await asyncio.to_thread(self._list_files)
+        return [StoredSession(id=file.id, modified=file.mtime, size=file.size) for file in files]
+
+    async def read_header(self, session: str) -> SessionHeader:
+        """Return the facts of one session. Raises UnknownName, JournalDamaged, JournalNewer."""
+        meta, first = await asyncio.to_thread(read_header, self._existing_path(session))
+        return SessionHeader(
+            id=session,
+            name=meta.name,
+            created=meta.created,
+            program=meta.program,
+            folder=first.cwd if isinstance(first, SessionOpened) else "",
+        )
+
+    async def find(self, text: str) -> str:
+        """Return the id that an id, the beginning of one, or a name stands for."""
+        return await asyncio.to_thread(self._find, text)
+
+    async def check_name(self, name: str, session: str = "") -> None:
+        """Check that a session can have this name. Raises UsageError."""
+        await asyncio.to_thread(check_name, name, self._names(), session)
+
+    async def rename(self, session: str, name: str) -> None:
+        """Name a session, "" for none; also while it is written. Raises UnknownName, UsageError."""
+        path = self._existing_path(session)
+        await self.check_name(name, session)
+        await asyncio.to_thread(write_name, path, name)
+
+    async def delete(self, session: str) -> None:
+        """Delete a session's file and its long outputs. Raises UnknownName, JournalBusy."""
+        await asyncio.to_thread(delete_session, self._existing_path(session))
+
+    async def find_writer(self, session: str) -> str:
+        """Return "process N" for the process that writes a session, "" if there is none."""
+        pid = await asyncio.to_thread(writer_pid, self.path_of(session))
+        return f"process {pid}" if pid else ""
+
+    def _find(self, text: str) -> str:
+        return select_session(text, [file.id for file in self._list_files()], self._names())
+
+    def _names(self) -> Iterator[tuple[str, str]]:
+        for file in self._list_files():
+            # A damaged file has no name and hides no other one.
+            with suppress(JournalError):
+                if name := read_header(file.path)[0].name:
+                    yield name, file.id
+
+    def _list_files(self) -> Sequence[SessionInfo]:
+        with translate_errors(self.home):
+            return list(list_sessions(self.home))
+
+    def _existing_path(self, session: str) -> Path:
+        path = self.path_of(session)
+        if not path.exists():
+            raise UnknownName("session", session, [file.id for file in self._list_files()])
+        return path

@@ -270,13 +270,13 @@ class ProcessHost:
 
     async def _append(self, message: Append) -> None:
         try:
-            await self._services.journal.append(*message.events)
+            position = await self._services.journal.append(*message.events)
         except Exception as error:  # noqa: BLE001  the run in the worker process must end
             self.send(Appended(message.id, ErrorInfo.of(error)))
             return
         if message.events and (run := self.find(message.events[0].run)):
             run.add(message.events)
-        self.send(Appended(message.id))
+        self.send(Appended(message.id, position=position))
 
     async def _decide(self, message: Approve) -> None:
         decision = await self._services.approver.decide(message.request)

@@ -146,10 +146,11 @@ class Cancel(Struct, frozen=True, tag=True):
 
 
 class Appended(Struct, frozen=True, tag=True):
-    """Answer to `Append`."""
+    """Answer to `Append`. `position`: position of the last event in the journal."""
 
     id: int
     error: ErrorInfo | None = None
+    position: int = 0
 
 
 class Decided(Struct, frozen=True, tag=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Collection
 from itertools import count
 from typing import Any, overload
 
@@ -100,15 +100,23 @@ class RemoteJournal:
     def __init__(self, link: SessionLink) -> None:
         self._link = link
 
-    async def append(self, *events: StoredEvent) -> None:
-        """Append events in order. Raises JournalError."""
+    async def append(self, *events: StoredEvent) -> int:
+        """Append events in order. Return the position of the last one. Raises JournalError."""
         answer = await self._link.request(Append(self._link.next_id(), list(events)))
         if answer.error is not None:
             raise answer.error.to_exception()
+        return answer.position
 
-    def read(self) -> Iterator[StoredEvent]:
-        """Return nothing: past events arrive with the run that needs them."""
-        return iter(())
+    async def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        """Yield nothing: past events arrive with the run that needs them."""
+        for event in ():
+            yield event
+
+    def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
+        """Yield nothing."""
+        return self.read(after)
 
     async def close(self) -> None:
         """Do nothing: the session's process closes the journal."""

@@ -1,0 +1,66 @@
+"""Session names and ids: rules that all stores share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ..errors import UnknownName, UsageError
+
+_ID_CHARACTERS = frozenset("0123456789abcdef-")
+_MAX_LENGTH = 80
+_MAX_SUGGESTED = 20
+"""Most ids that an error names."""
+
+
+def select_session(text: str, ids: Sequence[str], names: Iterable[tuple[str, str]]) -> str:
+    """Return the id that a text stands for: an id, the unique beginning of one, or a name.
+
+    Arguments:
+        ids: all ids, the last written first.
+        names: pairs of name and id; read only if no id begins with the text.
+
+    Raises UnknownName if there is none, UsageError if several ids begin with the text.
+    """
+    if text in ids:
+        return text
+    matches = [session for session in ids if text and session.startswith(text)]
+    if len(matches) > 1:
+        shown = ", ".join(matches[:5])
+        more = ", …" if len(matches) > 5 else ""
+        message = f"{len(matches)} sessions begin with {text!r}"
+        raise UsageError(message, remedy=f"Write more of the id: {shown}{more}")
+    if matches:
+        return matches[0]
+    by_name: dict[str, str] = {}
+    for name, session in names:
+        by_name.setdefault(name, session)
+    if text in by_name:
+        return by_name[text]
+    raise UnknownName("session", text, [*by_name, *ids[:_MAX_SUGGESTED]])
+
+
+def check_name(name: str, names: Iterable[tuple[str, str]], session: str = "") -> None:
+    """Check that a session can have this name, "" for none.
+
+    Arguments:
+        names: pairs of name and id of all sessions; read only if the name is valid.
+        session: id of the session, "" for a new one.
+
+    Raises UsageError if the name is invalid, looks like an id, or belongs to another session.
+    """
+    if name == "last" or (name and set(name.lower()) <= _ID_CHARACTERS):
+        raise UsageError(f"{name!r} looks like a session id", remedy="Add a word to it.")
+    is_one_line = name.isprintable() and name == name.strip()
+    if len(name) > _MAX_LENGTH or not is_one_line or name.startswith("-"):
+        raise UsageError(
+            f"a name is one line of at most {_MAX_LENGTH} characters and does not begin with a dash",
+            where=repr(name[:_MAX_LENGTH]),
+        )
+    if not name:
+        return
+    for other_name, other in names:
+        if other_name == name and other != session:
+            raise UsageError(
+                f"session {other[:8]} has the name {name!r} already",
+                remedy="Use another name, or rename that session first.",
+            )

@@ -1,0 +1,45 @@
+"""Reading in batches: a blocking iterator of events, advanced in a thread, as an asynchronous one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Generator
+
+from ..._core.events import StoredEvent
+from ...errors import JournalError
+
+_BATCH = 256
+"""Events that a thread reads at a time. The event loop runs between two batches."""
+
+
+async def read_in_batches(
+    start: Callable[[], Generator[StoredEvent]],
+) -> AsyncIterator[StoredEvent]:
+    """Yield the events of a blocking generator. It runs in threads, never in two at the same time."""
+    events = start()
+    error: JournalError | None = None
+    batch: list[StoredEvent] = []
+
+    def read_batch() -> None:
+        nonlocal error
+        batch.clear()
+        try:
+            for event in events:
+                batch.append(event)
+                if len(batch) == _BATCH:
+                    return
+        except JournalError as reason:
+            error = reason
+
+    try:
+        while error is None:
+            await asyncio.to_thread(read_batch)
+            for event in batch:
+                yield event
+            if len(batch) < _BATCH:
+                break
+        # Events before the damage are good; the error comes after them.
+        if error is not None:
+            raise error
+    finally:
+        events.close()

@@ -1,0 +1,57 @@
+"""Read-only journal of a session in a SQLite file, beside its writer or without one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection
+from contextlib import suppress
+from pathlib import Path
+
+from ..._core.events import StoredEvent
+from ...errors import JournalError
+from .batches import read_in_batches
+from .reader import SqliteReader
+
+_POLL_SECONDS = 0.25
+"""Seconds between two looks for events that another process has appended."""
+
+
+class ReadOnlyJournal:
+    """Journal of a file that another process may write."""
+
+    def __init__(self, reader: SqliteReader) -> None:
+        self.path: Path = reader.path
+        self.meta = reader.meta
+        self._reader = reader
+        self._closed = asyncio.Event()
+
+    async def append(self, *events: StoredEvent) -> int:
+        """Raise JournalError."""
+        raise JournalError(
+            "the journal is open for reading only",
+            where=str(self.path),
+            remedy="Open it to write.",
+        )
+
+    def read(
+        self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
+    ) -> AsyncIterator[StoredEvent]:
+        """Yield the events recorded so far, oldest first. A thread reads the file."""
+        return read_in_batches(lambda: self._reader.read(after, types=types))
+
+    async def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
+        """Yield the events after a position, then each new one, until this journal is closed."""
+        while True:
+            is_closed = self._closed.is_set()
+            async for event in self.read(after):
+                after += 1
+                yield event
+            if is_closed:
+                return
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_SECONDS):
+                    await self._closed.wait()
+
+    async def close(self) -> None:
+        """End `follow`. Recorded events can still be read."""
+        self._closed.set()
