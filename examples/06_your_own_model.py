@@ -41,7 +41,8 @@ class Conversation:
         last = next(
             message for message in reversed(self.messages) if isinstance(message, UserMessage)
         )
-        words = sum(len(block.text.split()) for block in last.content)
+        texts = [block.text for block in last.content if isinstance(block, TextBlock)]
+        words = sum(len(text.split()) for text in texts)
         yield AssistantMessage(
             (TextBlock(f"You said {words} words."),),
             usage=Usage(input_tokens=words, output_tokens=4),

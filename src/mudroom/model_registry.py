@@ -67,7 +67,11 @@ class ModelRegistry:
         if provider.wire == "pydantic-ai":
             from .models.pydantic_ai import PydanticAIModel
 
-            return PydanticAIModel(f"{provider_name}:{model}", clock=self._clock)
+            return PydanticAIModel(
+                f"{provider_name}:{model}",
+                clock=self._clock,
+                takes_images=providers.takes_images(provider, model),
+            )
         if provider.wire == "scripted":
             raise UsageError(
                 "a scripted model exists only in a program",
@@ -97,6 +101,7 @@ class ModelRegistry:
         key = providers.get_key(provider, self._environ)
         url = providers.get_base_url(provider, self._environ)
         headers = providers.get_headers(provider, self._environ)
+        takes_images = providers.takes_images(provider, model)
         if provider.wire == "anthropic":
             from .models.anthropic import AnthropicModel
 
@@ -108,14 +113,31 @@ class ModelRegistry:
                 base_url=url,
                 headers=headers,
                 name=name,
+                takes_images=takes_images,
             )
         if provider.wire == "google":
             from .models.google import GoogleModel
 
-            return GoogleModel(model, http=http, key=key, base_url=url, headers=headers, name=name)
+            return GoogleModel(
+                model,
+                http=http,
+                key=key,
+                base_url=url,
+                headers=headers,
+                name=name,
+                takes_images=takes_images,
+            )
         from .models.openai import OpenAIModel
 
-        return OpenAIModel(model, http=http, key=key, base_url=url, headers=headers, name=name)
+        return OpenAIModel(
+            model,
+            http=http,
+            key=key,
+            base_url=url,
+            headers=headers,
+            name=name,
+            takes_images=takes_images,
+        )
 
     def _get_connection(self, provider: providers.Provider) -> HttpClient:
         from .models._errors import ProviderHints

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -28,6 +29,7 @@ from pydantic_ai.tools import ToolDefinition
 
 from mudroom._core.messages import (
     AssistantMessage,
+    ImageBlock,
     Message,
     TextBlock,
     ThinkingBlock,
@@ -72,6 +74,7 @@ def tool(name: str) -> Tool:
 TOOLS = (tool("read"), tool("grep"))
 SIGNED = "c2lnbmF0dXJl"
 LOCAL_OPENAI = "openai:127.0.0.1:1"
+IMAGE = ImageBlock("image/png", b"\x89PNG of a duck", 640, 480)
 
 
 def corpus(wire: str) -> dict[str, tuple[RequestConfig, list[Message]]]:
@@ -156,6 +159,24 @@ def corpus(wire: str) -> dict[str, tuple[RequestConfig, list[Message]]]:
             RequestConfig(system="Sé breve — 请简短", max_tokens=1000),
             [user_message('Grüße \u2028 \\ "quoted" \t\n </tag> 😀')],
         ),
+        "an image in a prompt": (
+            bare,
+            [UserMessage((TextBlock("What is this?"), IMAGE, TextBlock("Be brief.")))],
+        ),
+        "images in results": (
+            full,
+            [
+                user_message("Look at both"),
+                both,
+                UserMessage(
+                    (
+                        ToolResultBlock("a1", "read", "a duck", images=(IMAGE, IMAGE)),
+                        ToolResultBlock("a2", "grep", "three"),
+                        TextBlock("Three turns are left."),
+                    )
+                ),
+            ],
+        ),
         "a long word": (bare, [user_message("x" * 100_000)]),
     }
 
@@ -167,6 +188,15 @@ def malformed(call: ToolCallBlock) -> dict[str, Any]:
 # --- bodies of the official SDKs, from their natural input
 
 
+def base64_text(image: ImageBlock) -> str:
+    return base64.b64encode(image.data).decode()
+
+
+def anthropic_image(image: ImageBlock) -> dict[str, Any]:
+    source = {"type": "base64", "media_type": image.media_type, "data": base64_text(image)}
+    return {"type": "image", "source": source}
+
+
 async def anthropic_sdk(
     client: anthropic.AsyncAnthropic, setup: RequestConfig, messages: Sequence[Message]
 ) -> None:
@@ -176,6 +206,8 @@ async def anthropic_sdk(
             match block:
                 case TextBlock():
                     blocks.append({"type": "text", "text": block.text})
+                case ImageBlock():
+                    blocks.append(anthropic_image(block))
                 case ToolCallBlock():
                     blocks.append(
                         {
@@ -190,7 +222,10 @@ async def anthropic_sdk(
                         {
                             "type": "tool_result",
                             "tool_use_id": block.call_id,
-                            "content": block.text,
+                            "content": [
+                                {"type": "text", "text": block.text},
+                                *map(anthropic_image, block.images),
+                            ],
                             "is_error": block.error,
                         }
                     )
@@ -226,6 +261,25 @@ async def anthropic_sdk(
         await stream.get_final_message()
 
 
+def openai_image(image: ImageBlock) -> dict[str, Any]:
+    url = f"data:{image.media_type};base64,{base64_text(image)}"
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+def openai_user_content(message: UserMessage) -> str | list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    for block in message.content:
+        if isinstance(block, ToolResultBlock) and block.images:
+            label = f"Images of the result of {block.name} ({block.call_id}):"
+            items += [{"type": "text", "text": label}, *map(openai_image, block.images)]
+        elif isinstance(block, TextBlock):
+            items.append({"type": "text", "text": block.text})
+        elif isinstance(block, ImageBlock):
+            items.append(openai_image(block))
+    is_plain = len(items) == 1 and items[0]["type"] == "text"
+    return items[0]["text"] if is_plain else items
+
+
 async def openai_sdk(
     client: openai.AsyncOpenAI, setup: RequestConfig, messages: Sequence[Message]
 ) -> None:
@@ -239,11 +293,8 @@ async def openai_sdk(
                 for b in message.content
                 if isinstance(b, ToolResultBlock)
             ]
-            wired += [
-                {"role": "user", "content": b.text}
-                for b in message.content
-                if isinstance(b, TextBlock)
-            ]
+            if content := openai_user_content(message):
+                wired.append({"role": "user", "content": content})
             continue
         entry: dict[str, Any] = {"role": "assistant"}
         if message.text:
@@ -282,44 +333,59 @@ async def openai_sdk(
         pass
 
 
+def google_image(image: ImageBlock) -> gt.Part:
+    return gt.Part(inline_data=gt.Blob(data=image.data, mime_type=image.media_type))
+
+
+def google_parts(message: Message) -> list[gt.Part]:
+    own = isinstance(message, AssistantMessage) and message.wire == "google"
+    blocks: list[gt.Part] = []
+    images: list[gt.Part] = []
+    for block in message.content:
+        if images and not isinstance(block, ToolResultBlock):
+            blocks += images
+            images = []
+        match block:
+            case TextBlock():
+                blocks.append(gt.Part(text=block.text))
+            case ImageBlock():
+                blocks.append(google_image(block))
+            case ToolCallBlock():
+                blocks.append(
+                    gt.Part(
+                        function_call=gt.FunctionCall(
+                            id=block.id, name=block.name, args=malformed(block)
+                        )
+                    )
+                )
+            case ToolResultBlock():
+                response = {"error" if block.error else "result": block.text}
+                blocks.append(
+                    gt.Part(
+                        function_response=gt.FunctionResponse(
+                            id=block.call_id, name=block.name, response=response
+                        )
+                    )
+                )
+                if block.images:
+                    label = f"Images of the result of {block.name} ({block.call_id}):"
+                    images += [gt.Part(text=label), *map(google_image, block.images)]
+            case ThinkingBlock() if own:
+                blocks.append(
+                    gt.Part(text=block.text, thought=True, thought_signature=b"signature")
+                )
+            case _:
+                pass
+    return blocks + images
+
+
 async def google_sdk(
     client: genai.client.AsyncClient, setup: RequestConfig, messages: Sequence[Message]
 ) -> None:
-    def parts(message: Message) -> list[gt.Part]:
-        own = isinstance(message, AssistantMessage) and message.wire == "google"
-        blocks: list[gt.Part] = []
-        for block in message.content:
-            match block:
-                case TextBlock():
-                    blocks.append(gt.Part(text=block.text))
-                case ToolCallBlock():
-                    blocks.append(
-                        gt.Part(
-                            function_call=gt.FunctionCall(
-                                id=block.id, name=block.name, args=malformed(block)
-                            )
-                        )
-                    )
-                case ToolResultBlock():
-                    response = {"error" if block.error else "result": block.text}
-                    blocks.append(
-                        gt.Part(
-                            function_response=gt.FunctionResponse(
-                                id=block.call_id, name=block.name, response=response
-                            )
-                        )
-                    )
-                case ThinkingBlock() if own:
-                    blocks.append(
-                        gt.Part(text=block.text, thought=True, thought_signature=b"signature")
-                    )
-                case _:
-                    pass
-        return blocks
-
     contents = [
         gt.Content(
-            role="user" if isinstance(message, UserMessage) else "model", parts=parts(message)
+            role="user" if isinstance(message, UserMessage) else "model",
+            parts=google_parts(message),
         )
         for message in messages
     ]
@@ -405,14 +471,22 @@ async def pydantic(
 def _pydantic_message(wire: str, message: Message) -> pm.ModelMessage:
     if isinstance(message, UserMessage):
         parts: list[pm.ModelRequestPart] = []
+        prompt: list[pm.UserContent] = []
         for block in message.content:
             if isinstance(block, ToolResultBlock):
                 outcome = "failed" if block.error else "success"
-                parts.append(
-                    pm.ToolReturnPart(block.name, block.text, block.call_id, outcome=outcome)
-                )
+                images = [
+                    pm.BinaryContent(each.data, media_type=each.media_type) for each in block.images
+                ]
+                content = [block.text, *images] if images else block.text
+                parts.append(pm.ToolReturnPart(block.name, content, block.call_id, outcome=outcome))
+            elif isinstance(block, ImageBlock):
+                prompt.append(pm.BinaryContent(block.data, media_type=block.media_type))
             else:
-                parts.append(pm.UserPromptPart(block.text))
+                prompt.append(block.text)
+        if prompt:
+            text = prompt[0] if len(prompt) == 1 and isinstance(prompt[0], str) else prompt
+            parts.append(pm.UserPromptPart(text))
         return pm.ModelRequest(parts)
     answers: list[pm.ModelResponsePart] = []
     for block in message.content:
@@ -509,8 +583,13 @@ RULES: dict[str, list[Rule]] = {
             "the API takes both spellings of a field; this one is its documentation's",
             renamed("parameters_json_schema", "parametersJsonSchema"),
         ),
+        ("the same holds for the type of an image", renamed("mime_type", "mimeType")),
     ],
 }
+
+
+PYDANTIC_FRAMES_RESULT_IMAGES = {"openai", "google"}
+"""Wires on which pydantic-ai puts its own tags around the images of results, as no API asks for."""
 
 
 def without_their_preface(fields: dict[str, Any]) -> dict[str, Any]:
@@ -596,6 +675,8 @@ async def test_our_messages_equal_the_messages_of_pydantic_ai(wire: str) -> None
     rules = RULES[wire] + PYDANTIC_RULES[wire]
     async with ModelServer(lambda _: "ok") as server, pydantic_model(wire, server.url) as model:
         for name, (setup, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():
+            if name == "images in results" and wire in PYDANTIC_FRAMES_RESULT_IMAGES:
+                continue
             await pydantic(wire, model, setup, messages)
             mine, theirs = (
                 normal(body, rules)

@@ -22,6 +22,33 @@ class TextBlock(Struct, frozen=True, tag="text", omit_defaults=True):
     signature: str = ""
 
 
+class ImageBlock(Struct, frozen=True, tag="image", omit_defaults=True):
+    """An image.
+
+    Arguments:
+        media_type: "image/png", "image/jpeg", "image/gif" or "image/webp".
+        data: the bytes of the image file; base64 in JSON.
+        width, height: in pixels, 0 if they are not known.
+
+    Example:
+        UserMessage((TextBlock("What is this?"), ImageBlock("image/png", b"...", 640, 480)))
+    """
+
+    media_type: str
+    data: bytes
+    width: int = 0
+    height: int = 0
+
+    @property
+    def placeholder(self) -> str:
+        """Text that stands for the image, such as "[image: image/png, 640x480, 12 KB]"."""
+        facts = [self.media_type]
+        if self.width and self.height:
+            facts.append(f"{self.width}x{self.height}")
+        facts.append(f"{-(-len(self.data) // 1000)} KB")
+        return f"[image: {', '.join(facts)}]"
+
+
 class ThinkingBlock(Struct, frozen=True, tag="thinking", omit_defaults=True):
     """Reasoning of a model.
 
@@ -60,6 +87,9 @@ class ToolCallBlock(Struct, frozen=True, tag="tool_call", omit_defaults=True):
 class ToolResultBlock(Struct, frozen=True, tag="tool_result", omit_defaults=True):
     """Result of one tool call, as the model reads it.
 
+    Arguments:
+        images: shown to the model after the text.
+
     Example:
         UserMessage((ToolResultBlock("c1", "read", "# On Mud"),))
     """
@@ -68,6 +98,11 @@ class ToolResultBlock(Struct, frozen=True, tag="tool_result", omit_defaults=True
     name: str
     text: str
     error: bool = False
+    images: tuple[ImageBlock, ...] = ()
+
+
+UserBlock = TextBlock | ImageBlock | ToolResultBlock
+"""One block of a user message."""
 
 
 class StopReason(StrEnum):
@@ -119,7 +154,7 @@ class UserMessage(Struct, frozen=True, tag="user"):
         UserMessage((ToolResultBlock("c1", "read", "# On Mud"), TextBlock("Be brief.")))
     """
 
-    content: tuple[TextBlock | ToolResultBlock, ...]
+    content: tuple[UserBlock, ...]
 
 
 class AssistantMessage(Struct, frozen=True, tag="assistant", omit_defaults=True):

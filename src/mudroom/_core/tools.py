@@ -8,6 +8,8 @@ from typing import Any
 
 from msgspec import Struct
 
+from .messages import ImageBlock
+
 
 class Effect(StrEnum):
     """Kinds of tools by effect: which calls may run again after an interruption, which in parallel.
@@ -52,6 +54,7 @@ class ToolResult(Struct, frozen=True, omit_defaults=True):
         detail: for debugging; JSON values only.
         reads, changes: files that the call read or changed, relative to the workspace.
         spill: path of the whole output if `text` is only its head and tail.
+        images: for the model, after the text. A model that takes no images gets a placeholder.
 
     Example:
         @tool
@@ -67,6 +70,7 @@ class ToolResult(Struct, frozen=True, omit_defaults=True):
     reads: tuple[str, ...] = ()
     changes: tuple[str, ...] = ()
     spill: str = ""
+    images: tuple[ImageBlock, ...] = ()
 
 
 def _no_key(_: Any) -> str | None:

@@ -21,7 +21,10 @@ class CallOutcome(Struct, frozen=True):
 
     def to_block(self) -> ToolResultBlock:
         """Return the result as the model reads it."""
-        return ToolResultBlock(self.call_id, self.name, self.result.text, self.result.error)
+        result = self.result
+        return ToolResultBlock(
+            self.call_id, self.name, result.text, result.error, images=result.images
+        )
 
 
 class CallBatch:

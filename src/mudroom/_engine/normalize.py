@@ -12,11 +12,13 @@ from msgspec.structs import replace
 
 from .._core.messages import (
     AssistantMessage,
+    ImageBlock,
     Message,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
     ToolResultBlock,
+    UserBlock,
     UserMessage,
     user_message,
 )
@@ -37,7 +39,7 @@ def normalize_conversation(messages: Iterable[Message]) -> tuple[Message, ...]:
     without a result gets NO_RESULT.
     """
     normalized: list[Message] = []
-    user_blocks: list[TextBlock | ToolResultBlock] = []
+    user_blocks: list[UserBlock] = []
     open_calls: list[tuple[str, ToolCallBlock]] = []
     ids: set[str] = set()
     for message in messages:
@@ -67,7 +69,7 @@ def _has_content(block: AssistantBlock) -> bool:
 
 
 def _merge_user_blocks(
-    blocks: Sequence[TextBlock | ToolResultBlock], open_calls: Sequence[tuple[str, ToolCallBlock]]
+    blocks: Sequence[UserBlock], open_calls: Sequence[tuple[str, ToolCallBlock]]
 ) -> UserMessage | None:
     """Return the next user message; None if it would be empty.
 
@@ -78,14 +80,16 @@ def _merge_user_blocks(
     for block in reversed(blocks):
         if isinstance(block, ToolResultBlock):
             results_by_id.setdefault(block.call_id, []).append(block)
-    content: list[TextBlock | ToolResultBlock] = []
+    content: list[UserBlock] = []
     for old_id, call in open_calls:
         results = results_by_id.get(old_id)
         if results:
             content.append(replace(results.pop(), call_id=call.id))
         else:
             content.append(ToolResultBlock(call.id, call.name, NO_RESULT, error=True))
-    content += [block for block in blocks if isinstance(block, TextBlock) and _has_content(block)]
+    for block in blocks:
+        if isinstance(block, ImageBlock) or (isinstance(block, TextBlock) and _has_content(block)):
+            content.append(block)
     return UserMessage(tuple(content)) if content else None
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from .._core.messages import (
     AssistantMessage,
+    ImageBlock,
     StopReason,
     TextBlock,
     ThinkingBlock,
@@ -63,23 +64,38 @@ def _encode_signature(part: pm.TextPart | pm.ThinkingPart | pm.ToolCallPart) -> 
 
 
 def to_model_request(message: UserMessage, names: ToolNames) -> pm.ModelRequest:
-    """Return a user message: tool results first, then all texts as one prompt."""
+    """Return a user message: tool results first, then all texts and images as one prompt."""
     from pydantic_ai.messages import ModelRequest, ToolReturnPart, UserPromptPart
 
-    parts: list[pm.ModelRequestPart] = [
-        ToolReturnPart(
-            names.to_wire(block.name),
-            clean(block.text),
-            block.call_id,
-            outcome="failed" if block.error else "success",
-        )
-        for block in message.content
-        if isinstance(block, ToolResultBlock)
-    ]
-    texts = [clean(block.text) for block in message.content if isinstance(block, TextBlock)]
-    if text := "\n\n".join(text for text in texts if text):
-        parts.append(UserPromptPart(text))
+    parts: list[pm.ModelRequestPart] = []
+    prompt: list[pm.UserContent] = []
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            text = clean(block.text)
+            images = [_to_binary_content(image) for image in block.images]
+            parts.append(
+                ToolReturnPart(
+                    names.to_wire(block.name),
+                    [text, *images] if images else text,
+                    block.call_id,
+                    outcome="failed" if block.error else "success",
+                )
+            )
+        elif isinstance(block, ImageBlock):
+            prompt.append(_to_binary_content(block))
+        elif text := clean(block.text):
+            prompt.append(text)
+    if any(not isinstance(item, str) for item in prompt):
+        parts.append(UserPromptPart(prompt))
+    elif prompt:
+        parts.append(UserPromptPart("\n\n".join(map(str, prompt))))
     return ModelRequest(parts)
+
+
+def _to_binary_content(image: ImageBlock) -> pm.BinaryContent:
+    from pydantic_ai.messages import BinaryContent
+
+    return BinaryContent(image.data, media_type=image.media_type)
 
 
 def to_model_response(

@@ -8,6 +8,7 @@ from typing import Any
 
 from .._core.messages import (
     AssistantMessage,
+    ImageBlock,
     Message,
     TextBlock,
     ThinkingBlock,
@@ -19,6 +20,7 @@ from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from .._core.tools import Tool
 from ._anthropic_stream import WIRE, AnthropicReader
 from ._http import HttpClient
+from ._images import replace_images
 from ._json import clean, encode
 from ._request_prefix import PrefixCache
 from ._tool_names import ILLEGAL_CHARACTERS, ToolNames
@@ -55,6 +57,7 @@ class AnthropicModel:
         base_url: the URL before `/v1/messages`.
         headers: additional headers.
         name: the model string; "anthropic:MODEL" by default.
+        takes_images: the model accepts images; otherwise it gets placeholders.
     """
 
     def __init__(
@@ -67,9 +70,11 @@ class AnthropicModel:
         base_url: str = BASE_URL,
         headers: Mapping[str, str] | None = None,
         name: str | None = None,
+        takes_images: bool = True,
     ) -> None:
         self.model = model
         self.http = http
+        self.takes_images = takes_images
         self.name = name or f"anthropic:{model}"
         self.url = base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
         self.headers = {"Content-Type": "application/json", "anthropic-version": _API_VERSION}
@@ -106,6 +111,8 @@ class AnthropicConversation:
         """Append a message; a message without sendable content is ignored."""
         if isinstance(message, UserMessage):
             role = b"user"
+            if not self._model.takes_images:
+                message = replace_images(message)
             blocks = _encode_user_message(message)
         else:
             role = b"assistant"
@@ -198,16 +205,17 @@ def _default_max_tokens(model: str) -> int:
 
 
 def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
-    """Return the blocks of a message; the API wants tool results before text."""
-    results = [
-        _encode_result(block) for block in message.content if isinstance(block, ToolResultBlock)
-    ]
-    return results + _encode_texts(message)
-
-
-def _encode_texts(message: UserMessage) -> list[dict[str, Any]]:
-    texts = [clean(block.text) for block in message.content if isinstance(block, TextBlock)]
-    return [_encode_text(text) for text in texts if text.strip()]
+    """Return the blocks of a message; the API wants tool results before all others."""
+    results: list[dict[str, Any]] = []
+    others: list[dict[str, Any]] = []
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            results.append(_encode_result(block))
+        elif isinstance(block, ImageBlock):
+            others.append(_encode_image(block))
+        elif (text := clean(block.text)).strip():
+            others.append(_encode_text(text))
+    return results + others
 
 
 def _encode_assistant_message(message: AssistantMessage, names: ToolNames) -> list[dict[str, Any]]:
@@ -251,11 +259,21 @@ def _encode_text(text: str) -> dict[str, Any]:
 def _encode_result(result: ToolResultBlock) -> dict[str, Any]:
     encoded: dict[str, Any] = {"type": "tool_result", "tool_use_id": _encode_id(result.call_id)}
     text = clean(result.text)
-    if text.strip():
+    # The API accepts only text in the result of a failed call.
+    if result.images and not result.error:
+        blocks = [_encode_text(text)] if text.strip() else []
+        encoded["content"] = blocks + [_encode_image(image) for image in result.images]
+    elif text.strip():
         encoded["content"] = text
     if result.error:
         encoded["is_error"] = True
     return encoded
+
+
+def _encode_image(image: ImageBlock) -> dict[str, Any]:
+    # The JSON encoder writes bytes as base64.
+    source = {"type": "base64", "media_type": image.media_type, "data": image.data}
+    return {"type": "image", "source": source}
 
 
 def _encode_id(call_id: str) -> str:

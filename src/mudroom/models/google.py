@@ -8,6 +8,7 @@ from urllib.parse import quote
 
 from .._core.messages import (
     AssistantMessage,
+    ImageBlock,
     Message,
     TextBlock,
     ThinkingBlock,
@@ -19,6 +20,7 @@ from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from .._core.tools import Tool
 from ._google_stream import OWN_ID_PREFIX, WIRE, GoogleReader
 from ._http import HttpClient
+from ._images import image_label, replace_images
 from ._json import clean, encode
 from ._request_prefix import PrefixCache
 from ._tool_names import ToolNames
@@ -40,6 +42,7 @@ class GoogleModel:
         base_url: the URL before `/models`.
         headers: additional headers.
         name: the model string; "google:MODEL" by default.
+        takes_images: the model accepts images; otherwise it gets placeholders.
     """
 
     def __init__(
@@ -51,9 +54,11 @@ class GoogleModel:
         base_url: str = BASE_URL,
         headers: Mapping[str, str] | None = None,
         name: str | None = None,
+        takes_images: bool = True,
     ) -> None:
         self.model = model.removeprefix("models/")
         self.http = http
+        self.takes_images = takes_images
         self.name = name or f"google:{self.model}"
         self.url = (
             f"{base_url.rstrip('/')}/models/{quote(self.model)}:streamGenerateContent?alt=sse"
@@ -86,6 +91,8 @@ class GoogleConversation:
         names = self._prefix.names
         if isinstance(message, UserMessage):
             role = "user"
+            if not self._model.takes_images:
+                message = replace_images(message)
             parts = list(_encode_user_message(message, names))
         else:
             role = "model"
@@ -153,16 +160,28 @@ def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
 
 
 def _encode_user_message(message: UserMessage, names: ToolNames) -> Iterator[dict[str, Any]]:
-    """Yield tool results first, then texts.
+    """Yield tool results first, then their images, then texts and other images.
 
     All are parts of one content, because all results must directly follow the calls.
     """
+    results = [block for block in message.content if isinstance(block, ToolResultBlock)]
+    for result in results:
+        yield _encode_result(result, names)
+    for result in results:
+        if result.images:
+            yield {"text": image_label(result)}
+            for image in result.images:
+                yield _encode_image(image)
     for block in message.content:
-        if isinstance(block, ToolResultBlock):
-            yield _encode_result(block, names)
-    for block in message.content:
-        if isinstance(block, TextBlock) and (text := clean(block.text)):
+        if isinstance(block, ImageBlock):
+            yield _encode_image(block)
+        elif isinstance(block, TextBlock) and (text := clean(block.text)):
             yield {"text": text}
+
+
+def _encode_image(image: ImageBlock) -> dict[str, Any]:
+    # The JSON encoder writes bytes as base64.
+    return {"inlineData": {"mimeType": image.media_type, "data": image.data}}
 
 
 def _encode_result(result: ToolResultBlock, names: ToolNames) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from .._core.messages import (
     AssistantMessage,
+    ImageBlock,
     Message,
     TextBlock,
     ThinkingBlock,
@@ -22,6 +23,7 @@ from .._core.messages import (
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from .._core.tools import Tool
 from ._http import HttpClient
+from ._images import data_url, has_images, image_label, replace_images
 from ._json import clean, encode
 from ._openai_stream import REASONING_FIELD, WIRE, OpenAIReader
 from ._request_prefix import PrefixCache
@@ -43,6 +45,7 @@ class OpenAIModel:
         base_url: the URL before `/chat/completions`.
         headers: additional headers.
         name: the model string; "openai:MODEL" by default.
+        takes_images: the model accepts images; otherwise it gets placeholders.
 
     Attributes:
         is_openai: the server is OpenAI's own.
@@ -58,9 +61,11 @@ class OpenAIModel:
         base_url: str = BASE_URL,
         headers: Mapping[str, str] | None = None,
         name: str | None = None,
+        takes_images: bool = True,
     ) -> None:
         self.model = model
         self.http = http
+        self.takes_images = takes_images
         self.name = name or f"openai:{model}"
         self.url = base_url.rstrip("/") + "/chat/completions"
         host = urlsplit(self.url).netloc.rpartition("@")[2]
@@ -96,6 +101,8 @@ class OpenAIConversation:
         """Append a message; a message without sendable content is ignored."""
         model = self._model
         if isinstance(message, UserMessage):
+            if not model.takes_images:
+                message = replace_images(message)
             entries = _encode_user_message(message, merge_text=model.is_strict)
         else:
             entries = _encode_assistant_message(message, self._prefix.names, model.wire)
@@ -170,23 +177,48 @@ def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
 
 
 def _encode_user_message(message: UserMessage, *, merge_text: bool) -> list[dict[str, Any]]:
-    """Return one message for each tool result, then one for all texts.
+    """Return one message for each tool result, then one for all texts and images.
 
     Arguments:
-        merge_text: put the texts into the last result, for servers that accept no user message
-            directly after a tool message.
+        merge_text: put texts and images into the last result, for servers that accept no user
+            message directly after a tool message.
     """
     entries = [
         _encode_result(block) for block in message.content if isinstance(block, ToolResultBlock)
     ]
-    text = _join_texts(message)
-    if not text:
+    content = _encode_items(message) if has_images(message) else _join_texts(message)
+    if not content:
         return entries
-    if entries and merge_text:
-        entries[-1]["content"] += f"\n\n{text}"
+    if not entries or not merge_text:
+        entries.append({"role": "user", "content": content})
+    elif isinstance(content, str):
+        entries[-1]["content"] += f"\n\n{content}"
     else:
-        entries.append({"role": "user", "content": text})
+        entries[-1]["content"] = [_encode_text(entries[-1]["content"]), *content]
     return entries
+
+
+def _encode_items(message: UserMessage) -> list[dict[str, Any]]:
+    """Return texts and images as content items; images of results come with a label."""
+    items: list[dict[str, Any]] = []
+    for block in message.content:
+        if isinstance(block, ImageBlock):
+            items.append(_encode_image(block))
+        elif isinstance(block, TextBlock):
+            if (text := clean(block.text)).strip():
+                items.append(_encode_text(text))
+        elif block.images:
+            items.append(_encode_text(image_label(block)))
+            items += [_encode_image(image) for image in block.images]
+    return items
+
+
+def _encode_text(text: str) -> dict[str, Any]:
+    return {"type": "text", "text": text}
+
+
+def _encode_image(image: ImageBlock) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": data_url(image)}}
 
 
 def _encode_result(result: ToolResultBlock) -> dict[str, Any]:

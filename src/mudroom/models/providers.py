@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 
 from msgspec import Struct
 
 from ..errors import UnknownName, UsageError
+
+_IMAGE_MODELS = re.compile(
+    r"(?:^|[/.:@])(?:"
+    r"claude-(?!2|instant)|gpt-4o|gpt-4\.1|gpt-4-turbo|gpt-(?:[5-9]|\d\d)|chatgpt-|"
+    r"o1(?!-mini)|o3(?!-mini)|o4|gemini-|grok-4|pixtral-|mistral-(?:small|medium|large)-latest|"
+    r"kimi-latest|llama-4|qwen[\w.]*-vl"
+    r")"
+)
+"""Model families that accept images, at whichever provider. A name may have a prefix, such as
+"openai/" or "us.anthropic."."""
 
 
 class Provider(Struct, frozen=True, kw_only=True):
@@ -25,7 +36,8 @@ class Provider(Struct, frozen=True, kw_only=True):
         default_model: the model when none is named; "" if there is no sensible one.
         shortcuts: short names of its models, which work without the provider's name.
         model_prefixes: a model name with one of these prefixes belongs to this provider.
-        is_local: it runs on the user's machine and needs no key.
+        is_local: it runs on the user's machine and needs no key. Its models are assumed to take
+            no images.
     """
 
     name: str
@@ -253,6 +265,11 @@ def list_usable_models(environ: Mapping[str, str]) -> list[str]:
     for provider in usable:
         names += [f"{provider.name}:{model}" for model in provider.shortcuts.values()]
     return list(dict.fromkeys(names))
+
+
+def takes_images(provider: Provider, model: str) -> bool:
+    """Return True if a model is known to accept images."""
+    return not provider.is_local and _IMAGE_MODELS.search(model) is not None
 
 
 def has_key(provider: Provider, environ: Mapping[str, str]) -> bool:

@@ -14,6 +14,7 @@ from .._core.ports import Clock, RequestConfig, RetryNotice, StreamChunk
 from ..errors import ModelGarbled, ModelRefused, ModelUnavailable, UsageError
 from ._errors import ProviderHints, RequestFailure, classify_status, extract_error_text
 from ._http import StreamCut
+from ._images import replace_images
 from ._json import clean
 from ._pydantic_ai_messages import (
     convert_answer,
@@ -46,6 +47,7 @@ class PydanticAIModel:
         clock: time, for the waits between attempts.
         name: the model string; that of `model` by default.
         jitter: returns a random number from 0 to 1, for the delay between attempts.
+        takes_images: the model accepts images; otherwise it gets placeholders.
     """
 
     def __init__(
@@ -55,11 +57,13 @@ class PydanticAIModel:
         clock: Clock,
         name: str = "",
         jitter: Callable[[], float] = random.random,
+        takes_images: bool = True,
     ) -> None:
         default_name = model if isinstance(model, str) else f"{model.system}:{model.model_name}"
         self.name = name or default_name
         self.clock = clock
         self.jitter = jitter
+        self.takes_images = takes_images
         self.rate_limiter = RateLimiter(clock)
         self._model = model
         self._owns_model = False
@@ -97,6 +101,8 @@ class PydanticAIConversation:
     def append(self, message: Message) -> None:
         """Append a message; a message without sendable content is ignored."""
         if isinstance(message, UserMessage):
+            if not self._model.takes_images:
+                message = replace_images(message)
             converted = to_model_request(message, self._names)
         else:
             own_provider = self._backend.system if message.wire == self._wire else None

@@ -9,6 +9,7 @@ from difflib import unified_diff
 
 from .._core.messages import (
     AssistantMessage,
+    ImageBlock,
     Message,
     RecordedConversation,
     TextBlock,
@@ -153,6 +154,9 @@ def _to_comparable_text(message: Message | None) -> str:
         elif isinstance(block, ToolResultBlock):
             outcome = "failed" if block.error else "gave"
             rows.append(f"{block.name} {outcome}: {remove_varying_text(block.text)}")
+            rows.extend(image.placeholder for image in block.images)
+        elif isinstance(block, ImageBlock):
+            rows.append(block.placeholder)
         else:
             rows.append(repr(block))
     return "\n".join(rows)

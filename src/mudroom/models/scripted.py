@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from .._core.messages import (
     AssistantMessage,
+    ImageBlock,
     Message,
     StopReason,
     TextBlock,
@@ -16,6 +17,7 @@ from .._core.messages import (
     ToolCallBlock,
     ToolResultBlock,
     Usage,
+    UserBlock,
     UserMessage,
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
@@ -176,7 +178,9 @@ def _to_block(block: Block, call_id: str) -> TextBlock | ThinkingBlock | ToolCal
     return block
 
 
-def _text_length(block: TextBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock) -> int:
+def _text_length(block: UserBlock | ThinkingBlock | ToolCallBlock) -> int:
+    if isinstance(block, ImageBlock):
+        return len(block.placeholder)
     if isinstance(block, ToolCallBlock):
         return len(str(block.arguments)) + len(block.name)
     return len(block.text)

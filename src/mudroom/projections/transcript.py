@@ -13,7 +13,14 @@ from .._core.events import (
     TurnFinished,
     TurnStarted,
 )
-from .._core.messages import Message, TextBlock, ToolCallBlock, ToolResultBlock, UserMessage
+from .._core.messages import (
+    Message,
+    TextBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserBlock,
+    UserMessage,
+)
 
 
 def build_transcript(events: Iterable[StoredEvent], run_id: str) -> tuple[Message, ...]:
@@ -30,7 +37,10 @@ def build_transcript(events: Iterable[StoredEvent], run_id: str) -> tuple[Messag
 
 def to_result_block(event: ToolCallFinished) -> ToolResultBlock:
     """Return what the model reads of a finished tool call."""
-    return ToolResultBlock(event.call_id, event.name, event.result.text, event.result.error)
+    result = event.result
+    return ToolResultBlock(
+        event.call_id, event.name, result.text, result.error, images=result.images
+    )
 
 
 class TranscriptBuilder:
@@ -50,7 +60,7 @@ class TranscriptBuilder:
         self._has_started = False
         self._open_calls: tuple[ToolCallBlock, ...] = ()
         self._results: dict[str, ToolResultBlock] = {}
-        self._pending_content: list[TextBlock | ToolResultBlock] = []
+        self._pending_content: list[UserBlock] = []
         self._waits_for_answer = False
 
     def apply(self, event: StoredEvent) -> None:

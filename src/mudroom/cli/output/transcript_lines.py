@@ -8,11 +8,13 @@ from collections.abc import Iterable, Iterator
 from ..._core.events import SessionOpened, StoredEvent
 from ..._core.messages import (
     AssistantMessage,
+    ImageBlock,
     Message,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
     ToolResultBlock,
+    UserBlock,
 )
 from ...errors import UnknownName
 from ...projections.ledger import LedgerBuilder, describe_ledger
@@ -143,9 +145,7 @@ class _TranscriptFormatter:
             yield [("", "")]
             yield [("Some of these tool calls have no result.", "yellow")]
 
-    def _block(
-        self, block: TextBlock | ThinkingBlock | ToolCallBlock | ToolResultBlock
-    ) -> Iterator[Line]:
+    def _block(self, block: UserBlock | ThinkingBlock | ToolCallBlock) -> Iterator[Line]:
         match block:
             case ToolCallBlock():
                 name = f"  {self._glyphs.arrow}{sanitize_line(block.name)}"
@@ -154,6 +154,10 @@ class _TranscriptFormatter:
                 style = "bold red" if block.error else "bold"
                 yield [(f"  result of {sanitize_line(block.name)}", style)]
                 yield from self._body(block.text, "red" if block.error else "dim")
+                for image in block.images:
+                    yield [(f"    {image.placeholder}", "dim")]
+            case ImageBlock():
+                yield [(f"    {block.placeholder}", "dim")]
             case ThinkingBlock():
                 yield from self._body(block.text or "(thinking withheld by the provider)", "dim")
             case TextBlock():

@@ -1,0 +1,42 @@
+"""Images in requests: placeholders for models that take no images, and labels for the others."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+
+from msgspec.structs import replace
+
+from .._core.messages import ImageBlock, TextBlock, ToolResultBlock, UserBlock, UserMessage
+
+
+def has_images(message: UserMessage) -> bool:
+    """Return True if a message or a tool result in it contains an image."""
+    return any(
+        isinstance(block, ImageBlock) or (isinstance(block, ToolResultBlock) and block.images)
+        for block in message.content
+    )
+
+
+def replace_images(message: UserMessage) -> UserMessage:
+    """Return the message with placeholder text in place of each image."""
+    return UserMessage(tuple(_replace_image(block) for block in message.content))
+
+
+def _replace_image(block: UserBlock) -> UserBlock:
+    if isinstance(block, ImageBlock):
+        return TextBlock(block.placeholder)
+    if isinstance(block, ToolResultBlock) and block.images:
+        placeholders = [image.placeholder for image in block.images]
+        text = "\n".join([block.text, *placeholders] if block.text else placeholders)
+        return replace(block, text=text, images=())
+    return block
+
+
+def image_label(result: ToolResultBlock) -> str:
+    """Return the text before a result's images, for wires that send them outside the result."""
+    return f"Images of the result of {result.name} ({result.call_id}):"
+
+
+def data_url(image: ImageBlock) -> str:
+    """Return the image as a data URL."""
+    return f"data:{image.media_type};base64,{b64encode(image.data).decode()}"

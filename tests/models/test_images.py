@@ -1,0 +1,126 @@
+"""Tests of images: how each wire sends them, and placeholders for models that take none."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from pydantic_ai import messages as pm
+
+from mudroom._core.messages import (
+    ImageBlock,
+    Message,
+    TextBlock,
+    ToolResultBlock,
+    UserMessage,
+)
+from mudroom._core.ports import RequestConfig
+from mudroom.models._http import HttpClient
+from mudroom.models._pydantic_ai_messages import to_model_request
+from mudroom.models._tool_names import ToolNames
+from mudroom.models.anthropic import AnthropicModel
+from mudroom.models.google import GoogleModel
+from mudroom.models.openai import OpenAIModel
+from mudroom.models.providers import PROVIDERS, parse_model_name, takes_images
+from mudroom.testing.clock import FakeClock
+
+IMAGE = ImageBlock("image/png", b"\x89PNG" * 3000, 640, 480)
+PLACEHOLDER = "[image: image/png, 640x480, 12 KB]"
+MESSAGE = UserMessage(
+    (
+        ToolResultBlock("a1", "read", "duck.png", images=(IMAGE,)),
+        TextBlock("What is this?"),
+        IMAGE,
+    )
+)
+MISTRAL = "https://api.mistral.ai/v1"
+BODY_KEYS = {"anthropic": "messages", "openai": "messages", "google": "contents"}
+
+
+def build_body(
+    wire: str, *messages: Message, takes_images: bool = True, base_url: str = "http://localhost/v1"
+) -> Any:
+    http = HttpClient(clock=FakeClock())
+    models = {
+        "anthropic": AnthropicModel("claude-sonnet-4-6", http=http, takes_images=takes_images),
+        "openai": OpenAIModel("m", http=http, base_url=base_url, takes_images=takes_images),
+        "google": GoogleModel("gemini-2.5-pro", http=http, takes_images=takes_images),
+    }
+    conversation = models[wire].start_conversation(RequestConfig(system=""))
+    for message in messages:
+        conversation.append(message)
+    return json.loads(conversation.build_body())[BODY_KEYS[wire]]
+
+
+def test_a_placeholder_names_type_size_and_bytes() -> None:
+    assert IMAGE.placeholder == PLACEHOLDER
+    assert ImageBlock("image/gif", b"x").placeholder == "[image: image/gif, 1 KB]"
+
+
+def test_an_image_survives_json() -> None:
+    body = msgspec.json.encode(MESSAGE)
+    assert b"iVBOR4lQTkeJUE5H" in body
+    assert msgspec.json.decode(body, type=UserMessage) == MESSAGE
+
+
+@pytest.mark.parametrize("wire", ["anthropic", "openai", "google"])
+def test_a_model_without_images_gets_placeholders(wire: str) -> None:
+    body = json.dumps(build_body(wire, MESSAGE, takes_images=False))
+    assert body.count(PLACEHOLDER) == 2
+    assert "iVBOR" not in body
+    assert "duck.png\\n[image" in body
+
+
+def test_a_failed_call_has_no_image_on_the_anthropic_wire() -> None:
+    failed = ToolResultBlock("a1", "read", "too large", error=True, images=(IMAGE,))
+    (message,) = build_body("anthropic", UserMessage((failed,)))
+    assert message["content"][0]["content"] == "too large"
+
+
+def test_a_result_without_text_has_only_its_image_on_the_anthropic_wire() -> None:
+    result = ToolResultBlock("a1", "read", "", images=(IMAGE,))
+    (message,) = build_body("anthropic", UserMessage((result,)))
+    (block,) = message["content"][0]["content"]
+    assert block["type"] == "image"
+
+
+def test_a_strict_server_gets_the_images_of_a_result_in_the_tool_message() -> None:
+    (entry,) = build_body("openai", MESSAGE, base_url=MISTRAL)
+    assert entry["role"] == "tool"
+    kinds = [item["type"] for item in entry["content"]]
+    assert kinds == ["text", "text", "image_url", "text", "image_url"]
+
+
+def test_pydantic_ai_gets_images_as_binary_content() -> None:
+    result, prompt = to_model_request(MESSAGE, ToolNames([])).parts
+    content = pm.BinaryContent(IMAGE.data, media_type="image/png")
+    assert isinstance(result, pm.ToolReturnPart)
+    assert isinstance(prompt, pm.UserPromptPart)
+    assert result.content == ["duck.png", content]
+    assert prompt.content == ["What is this?", content]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("sonnet", True),
+        ("gpt-6.1-sol", True),
+        ("gpt-4o-mini", True),
+        ("gpt-3.5-turbo", False),
+        ("o3-mini", False),
+        ("gemini-flash-latest", True),
+        ("openrouter:anthropic/claude-sonnet-4.5", True),
+        ("bedrock:us.anthropic.claude-sonnet-4-5", True),
+        ("groq:openai/gpt-oss-120b", False),
+        ("deepseek-chat", False),
+        ("grok-4", True),
+        ("ollama:llava:7b", False),
+        ("offline", False),
+        ("scripted:model", False),
+    ],
+)
+def test_known_model_families_take_images(name: str, expected: bool) -> None:
+    provider, model = parse_model_name(name)
+    assert takes_images(PROVIDERS[provider], model) is expected
