@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any
 
@@ -47,6 +48,12 @@ class ImageBlock(Struct, frozen=True, tag="image", omit_defaults=True):
             facts.append(f"{self.width}x{self.height}")
         facts.append(f"{-(-len(self.data) // 1000)} KB")
         return f"[image: {', '.join(facts)}]"
+
+
+def append_placeholders(text: str, images: Iterable[ImageBlock]) -> str:
+    """Return the text followed by one line for each image."""
+    placeholders = [image.placeholder for image in images]
+    return "\n".join([text, *placeholders] if text else placeholders)
 
 
 class ThinkingBlock(Struct, frozen=True, tag="thinking", omit_defaults=True):

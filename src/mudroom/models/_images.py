@@ -6,7 +6,14 @@ from base64 import b64encode
 
 from msgspec.structs import replace
 
-from .._core.messages import ImageBlock, TextBlock, ToolResultBlock, UserBlock, UserMessage
+from .._core.messages import (
+    ImageBlock,
+    TextBlock,
+    ToolResultBlock,
+    UserBlock,
+    UserMessage,
+    append_placeholders,
+)
 
 
 def has_images(message: UserMessage) -> bool:
@@ -26,9 +33,7 @@ def _replace_image(block: UserBlock) -> UserBlock:
     if isinstance(block, ImageBlock):
         return TextBlock(block.placeholder)
     if isinstance(block, ToolResultBlock) and block.images:
-        placeholders = [image.placeholder for image in block.images]
-        text = "\n".join([block.text, *placeholders] if block.text else placeholders)
-        return replace(block, text=text, images=())
+        return replace(block, text=append_placeholders(block.text, block.images), images=())
     return block
 
 

@@ -26,6 +26,7 @@ from ..._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
+from ..._core.messages import append_placeholders
 from ..._core.runs import Brief
 from ...journals.sqlite.private_files import make_private_folder, write_private_file
 from ..output.stream_json import to_anthropic_message, to_anthropic_stop_reason
@@ -92,7 +93,7 @@ class ClaudeTranscripts:
                 )
                 self._add_line(brief, event, "assistant", message=message)
             case ToolCallFinished():
-                text = event.result.text
+                text = append_placeholders(event.result.text, event.result.images)
                 block: dict[str, Any] = {
                     "type": "tool_result",
                     "tool_use_id": event.call_id,

@@ -9,10 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from ..._core.events import SessionOpened, StoredEvent
 from ..._core.messages import (
     AssistantMessage,
+    ImageBlock,
     Message,
     TextBlock,
     ToolCallBlock,
     ToolResultBlock,
+    append_placeholders,
 )
 from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize, sanitize_line
@@ -56,7 +58,9 @@ def _message(message: Message) -> Iterator[str]:
             yield f"\nCall of `{sanitize_line(block.name)}`:\n{_fence(arguments, 'json')}"
         elif isinstance(block, ToolResultBlock):
             label = "Failed" if block.error else "Result of"
-            yield f"\n{label} `{sanitize_line(block.name)}`:\n{_fence(block.text)}"
+            yield f"\n{label} `{sanitize_line(block.name)}`:\n{_fence(append_placeholders(block.text, block.images))}"
+        elif isinstance(block, ImageBlock):
+            yield f"\n{block.placeholder}\n"
         elif isinstance(block, TextBlock):
             yield f"\n{sanitize(block.text)}\n" if is_answer else _fence(block.text)
 

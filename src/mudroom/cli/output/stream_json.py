@@ -29,6 +29,7 @@ from ..._core.messages import (
     ThinkingBlock,
     ToolCallBlock,
     Usage,
+    append_placeholders,
 )
 from ..._core.runs import Brief, Reason, Report
 from ..._version import __version__
@@ -228,7 +229,7 @@ class StreamJson:
         block: dict[str, Any] = {
             "type": "tool_result",
             "tool_use_id": event.call_id,
-            "content": event.result.text,
+            "content": append_placeholders(event.result.text, event.result.images),
         }
         yield self._user(run, [block | ({"is_error": True} if event.result.error else {})])
         if run.brief.depth:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
-from ..._core.messages import ToolCallBlock
+from ..._core.messages import ToolCallBlock, append_placeholders
 from ..._core.tools import Tool, ToolResult
 from ...projections.run_tree import RunView
 from ...projections.safe_text import describe_call, sanitize, sanitize_line
@@ -43,7 +43,8 @@ def format_tool_call(
     title = _task_title(child) if child else f"{glyphs.head}{describe_call(call)}"
     lines = [_title_line(title, result, columns, glyphs)]
     if full:
-        body = [(sanitize(line), "") for line in result.text.splitlines()]
+        text = append_placeholders(result.text, result.images)
+        body = [(sanitize(line), "") for line in text.splitlines()]
         limit = len(body)
     else:
         body = list(_preview(tool, call, result))

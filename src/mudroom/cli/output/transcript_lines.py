@@ -15,6 +15,7 @@ from ..._core.messages import (
     ToolCallBlock,
     ToolResultBlock,
     UserBlock,
+    append_placeholders,
 )
 from ...errors import UnknownName
 from ...projections.ledger import LedgerBuilder, describe_ledger
@@ -153,9 +154,8 @@ class _TranscriptFormatter:
             case ToolResultBlock():
                 style = "bold red" if block.error else "bold"
                 yield [(f"  result of {sanitize_line(block.name)}", style)]
-                yield from self._body(block.text, "red" if block.error else "dim")
-                for image in block.images:
-                    yield [(f"    {image.placeholder}", "dim")]
+                text = append_placeholders(block.text, block.images)
+                yield from self._body(text, "red" if block.error else "dim")
             case ImageBlock():
                 yield [(f"    {block.placeholder}", "dim")]
             case ThinkingBlock():
