@@ -5,96 +5,26 @@ from __future__ import annotations
 import io
 import re
 import time
-from typing import Any
 
 import pytest
 
-from mudroom._core.agents import Agent
-from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
     Delta,
     ModelCallRetried,
-    RunFinished,
-    RunStarted,
     StoredEvent,
     ToolCallFinished,
     ToolCallStarted,
-    TurnFinished,
     TurnStarted,
 )
-from mudroom._core.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCallBlock, Usage
-from mudroom._core.runs import Brief, Reason, Report
+from mudroom._core.messages import TextBlock, ToolCallBlock, Usage
+from mudroom._core.runs import Reason
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.live_tree import LiveTree
 from mudroom.cli.output.text import display_width
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree
 from mudroom.projections.run_tree import RunTree
-
-NO_USAGE = Usage()
-
-
-def start_run(
-    run: str,
-    parent: str = "",
-    *,
-    at: float = 0.0,
-    agent: str = "explore",
-    prompt: str = "Look.",
-    description: str = "",
-    call: str = "",
-) -> RunStarted:
-    brief = Brief(
-        run_id=run,
-        agent=Agent(name=agent),
-        prompt=prompt,
-        tools=(),
-        model="offline",
-        budget=Budget(),
-        parent=parent,
-        description=description,
-        depth=run.count("."),
-        call_id=call,
-    )
-    return RunStarted(at=at, run=run, brief=brief)
-
-
-def finish_turn(
-    run: str,
-    *blocks: TextBlock | ThinkingBlock | ToolCallBlock,
-    turn: int = 1,
-    at: float = 1.0,
-    usage: Usage = NO_USAGE,
-) -> list[StoredEvent]:
-    message = AssistantMessage(blocks, usage=usage)
-    return [
-        TurnStarted(at=at, run=run, turn=turn),
-        TurnFinished(at=at, run=run, turn=turn, message=message),
-    ]
-
-
-def call_tool(
-    run: str, call: ToolCallBlock, text: str = "", *, at: float = 2.0, error: bool = False
-) -> list[StoredEvent]:
-    result = ToolResult(text, error)
-    return [
-        ToolCallStarted(at=at, run=run, call=call),
-        ToolCallFinished(at=at, run=run, call_id=call.id, name=call.name, result=result),
-    ]
-
-
-def end_run(
-    run: str, reason: Reason = Reason.GOAL, *, at: float, error: str = "", recovered: bool = False
-) -> RunFinished:
-    report = Report(
-        text="t",
-        reason=reason,
-        run_id=run,
-        error=error,
-        recovered=recovered,
-        outputs=dict[str, Any](),
-    )
-    return RunFinished(at=at, run=run, report=report)
+from mudroom.testing.event_builders import run_finished, run_started, tool_call_events, turn_events
 
 
 class Terminal(io.StringIO):
@@ -144,16 +74,16 @@ class Clock:
 def start_children(children: int, *, agent: str = "explore") -> list[StoredEvent]:
     """Return events of a root run whose children all read a file."""
     tasks = [ToolCallBlock(f"t{n}", "task", {"description": f"batch {n}"}) for n in range(children)]
-    events = [start_run("1", agent="general"), *finish_turn("1", *tasks, usage=Usage(3000, 100))]
+    events = [run_started("1", agent="general"), *turn_events("1", *tasks, usage=Usage(3000, 100))]
     events += [ToolCallStarted(at=1, run="1", call=task) for task in tasks]
     for n in range(children):
         run = f"1.1.{n + 1}"
         call = ToolCallBlock("c", "read", {"file_path": f"src/m{n}.py"})
         events += [
-            start_run(
-                run, "1", at=1 + n / 1000, agent=agent, description=f"Batch {n}", call=f"t{n}"
+            run_started(
+                run, "1", at=1 + n / 1000, agent=agent, description=f"Batch {n}", call_id=f"t{n}"
             ),
-            *finish_turn(run, call, usage=Usage(2000, 100)),
+            *turn_events(run, call, usage=Usage(2000, 100)),
         ]
         events.append(ToolCallStarted(at=2, run=run, call=call))
     return events
@@ -181,8 +111,8 @@ def feed(screen: LiveTree, events: list[StoredEvent]) -> None:
 def test_a_child_has_two_lines_with_its_last_action_and_figures():
     events = [
         *start_children(3),
-        *call_tool("1.1.2", ToolCallBlock("c", "read", {"file_path": "src/m1.py"})),
-        end_run("1.1.2", at=5),
+        *tool_call_events("1.1.2", ToolCallBlock("c", "read", {"file_path": "src/m1.py"})),
+        run_finished("1.1.2", at=5),
     ]
     assert draw_tree(events) == [
         "● turn 1 · 3 tasks: 2 running, 1 done · 3.1k tokens · 9.4k with children · 10s",
@@ -199,17 +129,17 @@ def bilingual_events() -> list[StoredEvent]:
     """Return events of a finished child, a working child with Chinese text, and a failed one."""
     events = [
         *start_children(2),
-        *call_tool("1.1.1", ToolCallBlock("c", "read", {"file_path": "src/m0.py"})),
-        end_run("1.1.1", at=5),
+        *tool_call_events("1.1.1", ToolCallBlock("c", "read", {"file_path": "src/m0.py"})),
+        run_finished("1.1.1", at=5),
     ]
     events += [
-        start_run(
+        run_started(
             "1.1.9",
             "1",
             at=2,
             agent="general",
             description="总结 agents 目录下的所有文件",
-            call="t9",
+            call_id="t9",
         )
     ]
     events += [
@@ -217,7 +147,7 @@ def bilingual_events() -> list[StoredEvent]:
             at=3, run="1.1.9", call=ToolCallBlock("c", "grep", {"pattern": "定义或使用了哪些函数"})
         )
     ]
-    return [*events, end_run("1.1.2", Reason.ERROR, at=6, error="no such model")]
+    return [*events, run_finished("1.1.2", Reason.ERROR, at=6, error="no such model")]
 
 
 SCREENS = {
@@ -284,7 +214,7 @@ def test_tasks_that_have_not_started_are_counted():
 def test_a_grandchild_is_drawn_below_its_parent():
     events = [
         *start_children(1),
-        start_run("1.1.1.1.1", "1.1.1", at=3, agent="审查", description="更深一层"),
+        run_started("1.1.1.1.1", "1.1.1", at=3, agent="审查", description="更深一层"),
     ]
     assert draw_tree(events)[-2:] == [
         "   └─ 审查  更深一层",
@@ -308,7 +238,7 @@ def test_retries_and_quiet_runs_are_shown():
 def test_no_line_is_wider_than_the_screen(columns: int):
     events = [
         *start_children(30, agent="总结-文件"),
-        end_run("1.1.4", Reason.ERROR, at=4, error="错误 " * 40),
+        run_finished("1.1.4", Reason.ERROR, at=4, error="错误 " * 40),
     ]
     assert max(display_width(line) for line in draw_tree(events, columns=columns)) <= columns
 
@@ -316,9 +246,9 @@ def test_no_line_is_wider_than_the_screen(columns: int):
 def test_many_children_are_counted_and_failed_and_slow_ones_are_shown():
     events = start_children(500)
     for n in range(100, 400):
-        events.append(end_run(f"1.1.{n}", at=5))
+        events.append(run_finished(f"1.1.{n}", at=5))
     for n in range(450, 460):
-        events.append(end_run(f"1.1.{n}", Reason.ERROR, at=6, error="401"))
+        events.append(run_finished(f"1.1.{n}", Reason.ERROR, at=6, error="401"))
     lines = draw_tree(events)
     assert len(lines) == 1 + 2 * 12 + 1
     assert [line for line in lines if "ERROR: 401" in line] == [lines[n] for n in range(2, 14, 2)]
@@ -329,8 +259,8 @@ def test_many_children_are_counted_and_failed_and_slow_ones_are_shown():
 def test_the_ancestors_of_a_shown_run_are_shown_too():
     events = start_children(20)
     events += [
-        start_run("1.1.20.1.1", "1.1.20", at=3, description="deep"),
-        end_run("1.1.20.1.1", Reason.LOST, at=4),
+        run_started("1.1.20.1.1", "1.1.20", at=3, description="deep"),
+        run_finished("1.1.20.1.1", Reason.LOST, at=4),
     ]
     lines = draw_tree(events, limit=3)
     assert [line.strip("│├└─ ") for line in lines[1:4:2]] == [
@@ -347,7 +277,7 @@ def test_a_drawing_replaces_the_previous_one():
     feed(screen, start_children(3))
     screen.draw()
     assert len(terminal.screen) == 7
-    feed(screen, [end_run("1.1.1", at=11)])
+    feed(screen, [run_finished("1.1.1", at=11)])
     clock.now = 12.0
     screen.draw()
     assert len(terminal.screen) == 7
@@ -388,7 +318,7 @@ def test_the_final_tree_stays_on_the_screen():
     terminal, clock = Terminal(), Clock(10.0)
     with make_live_tree(terminal, clock) as screen:
         feed(screen, start_children(2))
-        feed(screen, [end_run(run, at=11) for run in ("1.1.1", "1.1.2", "1")])
+        feed(screen, [run_finished(run, at=11) for run in ("1.1.1", "1.1.2", "1")])
     assert [line for line in terminal.screen if "●" in line] == [
         "● turn 1 · Done (0 tool uses · 3.1k tokens · 7.3k with children · 11s)"
     ]
@@ -398,9 +328,9 @@ def test_the_final_tree_stays_on_the_screen():
 def test_a_run_without_children_leaves_no_tree():
     terminal = Terminal()
     with make_live_tree(terminal, Clock(1.0)) as screen:
-        feed(screen, [start_run("1"), *finish_turn("1", TextBlock("Hello."))])
+        feed(screen, [run_started("1"), *turn_events("1", TextBlock("Hello."))])
         screen.draw()
-        feed(screen, [end_run("1", at=2)])
+        feed(screen, [run_finished("1", at=2)])
     assert terminal.screen == []
 
 
@@ -417,7 +347,7 @@ def test_answers_are_printed_below_their_tree_and_no_run_is_drawn_twice():
         feed(
             screen,
             [
-                *(end_run(run, at=11) for run in ("1.1.1", "1.1.2")),
+                *(run_finished(run, at=11) for run in ("1.1.1", "1.1.2")),
                 *done,
                 TurnStarted(at=11, run="1", turn=2),
             ],
@@ -430,24 +360,24 @@ def test_answers_are_printed_below_their_tree_and_no_run_is_drawn_twice():
         feed(
             screen,
             [
-                *finish_turn("1", TextBlock("And so on."), task, turn=2, at=12),
+                *turn_events("1", TextBlock("And so on."), task, turn=2, at=12),
                 ToolCallStarted(at=12, run="1", call=task),
             ],
         )
-        feed(screen, [start_run("1.2.1", "1", at=12, description="one more", call="t9")])
+        feed(screen, [run_started("1.2.1", "1", at=12, description="one more", call_id="t9")])
         screen.draw()
         shown = "\n".join(terminal.screen)
         assert shown.count("Batch 0") == shown.count("Batch 1") == shown.count("one more") == 1
         feed(
             screen,
             [
-                end_run("1.2.1", at=13),
+                run_finished("1.2.1", at=13),
                 ToolCallFinished(at=13, run="1", call_id="t9", name="task", result=ToolResult("r")),
             ],
         )
         feed(screen, [TurnStarted(at=13, run="1", turn=3)])
         screen.print_answer(lambda: terminal.write("The end.\n\n"))
-        feed(screen, [end_run("1", at=14)])
+        feed(screen, [run_finished("1", at=14)])
     shown = "\n".join(terminal.screen)
     first = [
         "● turn 2 · 2 tasks: 2 done",
@@ -494,7 +424,7 @@ def test_control_sequences_in_text_are_removed():
     screen = LiveTree(terminal, RunTree(), color=False, now=Clock(10.0), size=lambda: (80, 24))
     events: list[AnyEvent] = [
         *start_children(1),
-        start_run("1.1.9", "1", agent=evil, prompt=evil, description=evil),
+        run_started("1.1.9", "1", agent=evil, prompt=evil, description=evil),
     ]
     events.append(ToolCallStarted(at=3, run="1.1.9", call=ToolCallBlock("c", evil, {"path": evil})))
     for event in events:

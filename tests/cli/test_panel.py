@@ -10,79 +10,48 @@ from dataclasses import dataclass, field
 import pytest
 from inline_snapshot import snapshot
 
-from mudroom._core.agents import Agent
 from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
     Delta,
-    RunFinished,
-    RunStarted,
     StoredEvent,
-    ToolCallFinished,
-    ToolCallStarted,
-    TurnFinished,
-    TurnStarted,
 )
-from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
-from mudroom._core.runs import Brief, Reason, Report
-from mudroom._core.tools import ToolResult
+from mudroom._core.messages import ToolCallBlock, Usage
 from mudroom.cli.interactive.line_queue import LineQueue
 from mudroom.cli.interactive.panel import Choice, Panel
 from mudroom.cli.interactive.status_line import StatusLine
 from mudroom.cli.output.text import ASCII, UNICODE, Glyphs, display_width, paint
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree
 from mudroom.projections.run_tree import RunTree
+from mudroom.testing.event_builders import (
+    run_finished,
+    run_started,
+    tool_call_finished,
+    tool_call_started,
+    turn_finished,
+    turn_started,
+)
 
 NOW = 30.0
-
-
-def start_run(
-    run: str,
-    parent: str = "",
-    *,
-    description: str = "",
-    prompt: str = "Look.",
-    agent: str = "explore",
-    turns: int | None = None,
-) -> RunStarted:
-    brief = Brief(
-        run_id=run,
-        agent=Agent(name=agent),
-        prompt=prompt,
-        tools=(),
-        model="offline",
-        budget=Budget(turns=turns),
-        parent=parent,
-        description=description,
-        depth=run.count("."),
-        call_id=f"t{run}",
-    )
-    return RunStarted(at=1.0, run=run, brief=brief)
 
 
 def example_events(first: str, second: str) -> list[AnyEvent]:
     """Return events of a root run with one working and one finished child."""
     tasks = [ToolCallBlock(f"t1.1.{n}", "task", {"prompt": "p"}) for n in (1, 2)]
     reading = ToolCallBlock("r", "read", {"file_path": "src/part.py"})
-    report = Report(text="seen", reason=Reason.GOAL, run_id="1.1.2", outputs=dict[str, object]())
     return [
-        start_run("1", agent="main", prompt="Look around"),
-        TurnStarted(at=1, run="1", turn=1),
-        TurnFinished(
-            at=2, run="1", turn=1, message=AssistantMessage(tuple(tasks), usage=Usage(3000, 100))
+        run_started("1", agent="main", prompt="Look around", at=1),
+        turn_started("1", at=1),
+        turn_finished("1", *tasks, usage=Usage(3000, 100), at=2),
+        *(tool_call_started("1", task) for task in tasks),
+        run_started(
+            "1.1.1", "1", description=first, call_id="t1.1.1", budget=Budget(turns=10), at=1
         ),
-        *(ToolCallStarted(at=2, run="1", call=task) for task in tasks),
-        start_run("1.1.1", "1", description=first, turns=10),
-        start_run("1.1.2", "1", description=second, agent="general"),
-        TurnStarted(at=3, run="1.1.1", turn=4),
-        TurnFinished(
-            at=5,
-            run="1.1.1",
-            turn=4,
-            message=AssistantMessage((reading,), usage=Usage(40_000, 1_400)),
-        ),
-        ToolCallStarted(at=5, run="1.1.1", call=reading),
-        RunFinished(at=9, run="1.1.2", report=report),
+        run_started("1.1.2", "1", description=second, agent="general", call_id="t1.1.2", at=1),
+        turn_started("1.1.1", turn=4, at=3),
+        turn_finished("1.1.1", reading, turn=4, usage=Usage(40_000, 1_400), at=5),
+        tool_call_started("1.1.1", reading, at=5),
+        run_finished("1.1.2"),
     ]
 
 
@@ -253,16 +222,10 @@ def test_an_open_transcript_shows_past_and_new_events() -> None:
     shown = paint(panel.lines(80, 40), color=False)
     assert "→ read file_path=src/part.py" in shown and "result of read" not in shown
     for event in (
-        ToolCallFinished(
-            at=10, run="1.1.1", call_id="r", name="read", result=ToolResult("the\tmud")
-        ),
-        TurnStarted(at=11, run="1.1.1", turn=5),
-        ToolCallFinished(
-            at=11, run="1.1.9", call_id="r", name="read", result=ToolResult("of another")
-        ),
-        TurnFinished(
-            at=12, run="1.1.1", turn=5, message=AssistantMessage((TextBlock("I saw it"),))
-        ),
+        tool_call_finished("1.1.1", "r", "the\tmud", at=10),
+        turn_started("1.1.1", turn=5, at=11),
+        tool_call_finished("1.1.9", "r", "of another", at=11),
+        turn_finished("1.1.1", text="I saw it", turn=5, at=12),
     ):
         panel.apply(event)
     shown = paint(panel.lines(80, 40), color=False)
@@ -303,13 +266,12 @@ async def test_queued_lines_are_read_in_order_until_the_queue_is_closed() -> Non
 def test_five_hundred_children_are_drawn_quickly() -> None:
     import time
 
-    tree_events: list[AnyEvent] = [start_run("1", agent="main")]
+    events: list[AnyEvent] = [run_started("1", agent="main", at=1)]
     for n in range(500):
-        tree_events += [
-            start_run(f"1.1.{n + 1}", "1", description=f"part {n}"),
-            TurnStarted(at=2, run=f"1.1.{n + 1}", turn=1),
-        ]
-    panel = make_panel(tree_events)
+        run = f"1.1.{n + 1}"
+        events.append(run_started(run, "1", description=f"part {n}", at=1))
+        events.append(turn_started(run, at=2))
+    panel = make_panel(events)
     lines = panel.lines(100, 40)
     before = time.process_time()
     for _ in range(10):
@@ -321,22 +283,10 @@ def test_five_hundred_children_are_drawn_quickly() -> None:
 def test_streaming_text_is_wrapped_between_words() -> None:
     events = [
         *example_events("a", "b"),
+        *(tool_call_finished("1", f"t1.1.{n}", name="task", at=10) for n in (1, 2)),
+        tool_call_finished("1.1.1", "r", "    one two three four five six", at=10),
         Delta(at=10, run="1.1.1", kind="text", text="what I found"),
         Delta(at=10, run="1", kind="text", text="So"),
-    ]
-    events.insert(
-        -2,
-        ToolCallFinished(
-            at=10,
-            run="1.1.1",
-            call_id="r",
-            name="read",
-            result=ToolResult("    one two three four five six"),
-        ),
-    )
-    events[-2:-2] = [
-        ToolCallFinished(at=10, run="1", call_id=f"t1.1.{n}", name="task", result=ToolResult(""))
-        for n in (1, 2)
     ]
     panel = make_panel(events, pending="a word should not be cut in two")
     shown = paint(panel.lines(24, 20), color=False).splitlines()

@@ -3,71 +3,35 @@
 from __future__ import annotations
 
 import io
-from typing import Any
 
-from mudroom._core.agents import Agent
-from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
     Delta,
     ModelCallRetried,
-    RunFinished,
-    RunStarted,
     ToolCallFinished,
     ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
 from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
-from mudroom._core.runs import Brief, Reason, Report
+from mudroom._core.runs import Reason
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.plain_progress import PlainProgress
 from mudroom.projections.run_tree import RunTree
-
-
-def start_run(
-    run: str, parent: str = "", *, at: float = 0.0, prompt: str = "Find it.", description: str = ""
-) -> RunStarted:
-    who, depth = Agent(name="explore"), run.count(".")
-    brief = Brief(
-        run_id=run,
-        agent=who,
-        prompt=prompt,
-        tools=(),
-        model="m",
-        budget=Budget(),
-        parent=parent,
-        depth=depth,
-        description=description,
-    )
-    return RunStarted(at=at, run=run, brief=brief)
-
-
-def end_run(
-    run: str, reason: Reason, *, at: float, error: str = "", recovered: bool = False
-) -> RunFinished:
-    report = Report(
-        text="t",
-        reason=reason,
-        run_id=run,
-        error=error,
-        recovered=recovered,
-        outputs=dict[str, Any](),
-    )
-    return RunFinished(at=at, run=run, report=report)
+from mudroom.testing.event_builders import run_finished, run_started
 
 
 def example_session() -> list[AnyEvent]:
     return [
-        start_run("1"),
+        run_started("1"),
         TurnStarted(at=0, run="1", turn=1),
-        start_run(
+        run_started(
             "1.1.1",
             "1",
             description="Testing framework",
             prompt="Find the testing framework.\nBe quick.",
         ),
-        start_run("1.1.2", "1", prompt="总结所有 .py 文件"),
+        run_started("1.1.2", "1", prompt="总结所有 .py 文件"),
         Delta(at=1, run="1.1.1", kind="text", text="let me see"),
         ToolCallStarted(
             at=2, run="1.1.1", call=ToolCallBlock("a", "read", {"file_path": "setup.cfg"})
@@ -78,9 +42,9 @@ def example_session() -> list[AnyEvent]:
         ),
         ModelCallRetried(at=4, run="1.1.2", attempt=1, delay=2.0, status=429),
         ModelCallRetried(at=6, run="1.1.2", attempt=2, delay=4.0),
-        end_run("1.1.1", Reason.GOAL, at=29),
-        end_run("1.1.2", Reason.ERROR, at=64, error="the provider\nrefused"),
-        end_run("1", Reason.GOAL, at=65),
+        run_finished("1.1.1", Reason.GOAL, at=29),
+        run_finished("1.1.2", Reason.ERROR, at=64, error="the provider\nrefused"),
+        run_finished("1", Reason.GOAL, at=65),
     ]
 
 
@@ -113,9 +77,9 @@ def test_verbose_adds_a_line_for_each_tool_call():
 
 def test_a_run_stopped_at_a_limit_with_a_summary_is_recovered():
     events = [
-        start_run("1"),
-        start_run("1.1.1", "1"),
-        end_run("1.1.1", Reason.MAX_TURNS, at=1, recovered=True),
+        run_started("1"),
+        run_started("1.1.1", "1"),
+        run_finished("1.1.1", Reason.MAX_TURNS, at=1, recovered=True),
     ]
     assert (
         progress_lines(list(events))[-1]
@@ -126,7 +90,7 @@ def test_a_run_stopped_at_a_limit_with_a_summary_is_recovered():
 def test_long_text_with_control_sequences_becomes_one_safe_line():
     hostile = "\x1b]0;owned\x07\x1b[2Jrun\u202e this\r\n> task (fake): x" + "y" * 500
     (line,) = progress_lines(
-        [start_run("1"), start_run("1.1.1", "1", prompt=hostile, description="a\x1b[31mb\nc")]
+        [run_started("1"), run_started("1.1.1", "1", prompt=hostile, description="a\x1b[31mb\nc")]
     )
     assert line.startswith("> task (ab c): run this > task (fake): xyyy")
     assert len(line) == 160

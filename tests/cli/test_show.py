@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 import pytest
 
@@ -17,78 +16,14 @@ from mudroom._core.events import (
     StoredEvent,
     ToolCallFinished,
     ToolCallStarted,
-    TurnFinished,
-    TurnStarted,
 )
-from mudroom._core.messages import AssistantMessage, TextBlock, ThinkingBlock, ToolCallBlock, Usage
-from mudroom._core.runs import Brief, Reason, Report
+from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
+from mudroom._core.runs import Brief, Reason
 from mudroom._core.tools import ToolResult
 from mudroom.cli.output.text import ASCII, display_width
 from mudroom.cli.output.transcript_lines import render_transcript, render_tree
 from mudroom.errors import UnknownName
-
-NO_USAGE = Usage()
-
-
-def start_run(
-    run: str,
-    parent: str = "",
-    *,
-    at: float = 0.0,
-    agent: str = "explore",
-    prompt: str = "Look.",
-    description: str = "",
-) -> RunStarted:
-    brief = Brief(
-        run_id=run,
-        agent=Agent(name=agent),
-        prompt=prompt,
-        tools=(),
-        model="offline",
-        budget=Budget(),
-        parent=parent,
-        description=description,
-        depth=run.count("."),
-    )
-    return RunStarted(at=at, run=run, brief=brief)
-
-
-def finish_turn(
-    run: str,
-    *blocks: TextBlock | ThinkingBlock | ToolCallBlock,
-    turn: int = 1,
-    at: float = 1.0,
-    usage: Usage = NO_USAGE,
-) -> list[StoredEvent]:
-    message = AssistantMessage(blocks, usage=usage)
-    return [
-        TurnStarted(at=at, run=run, turn=turn),
-        TurnFinished(at=at, run=run, turn=turn, message=message),
-    ]
-
-
-def call_tool(
-    run: str, call: ToolCallBlock, text: str = "", *, at: float = 2.0, error: bool = False
-) -> list[StoredEvent]:
-    result = ToolResult(text, error)
-    return [
-        ToolCallStarted(at=at, run=run, call=call),
-        ToolCallFinished(at=at, run=run, call_id=call.id, name=call.name, result=result),
-    ]
-
-
-def end_run(
-    run: str, reason: Reason = Reason.GOAL, *, at: float, error: str = "", recovered: bool = False
-) -> RunFinished:
-    report = Report(
-        text="t",
-        reason=reason,
-        run_id=run,
-        error=error,
-        recovered=recovered,
-        outputs=dict[str, Any](),
-    )
-    return RunFinished(at=at, run=run, report=report)
+from mudroom.testing.event_builders import run_finished, run_started, tool_call_events, turn_events
 
 
 def example_session() -> list[StoredEvent]:
@@ -96,38 +31,38 @@ def example_session() -> list[StoredEvent]:
     reading = ToolCallBlock("r", "read", {"file_path": "src/mypackage/module.py", "limit": 20})
     return [
         SessionOpened(at=0, session="5f1c", cwd="/home/ada/project", version="1"),
-        start_run(
+        run_started(
             "1", agent="general", prompt="Read all .py files\nand summarize what each one does"
         ),
-        *finish_turn("1", *tasks, usage=Usage(3000, 100)),
+        *turn_events("1", *tasks, usage=Usage(3000, 100)),
         *(ToolCallStarted(at=1, run="1", call=task) for task in tasks),
-        start_run("1.1.1", "1", at=1, description="Summarize mypackage .py files"),
-        *finish_turn(
+        run_started("1.1.1", "1", at=1, description="Summarize mypackage .py files"),
+        *turn_events(
             "1.1.1",
             ThinkingBlock("Where to look?"),
             TextBlock("I read it."),
             reading,
             usage=Usage(41_000, 300),
         ),
-        *call_tool("1.1.1", reading, "     1\timport os\n" * 315),
+        *tool_call_events("1.1.1", reading, "     1\timport os\n" * 315),
         NoteInjected(at=3, run="1.1.1", text="Mind the list."),
-        *finish_turn(
+        *turn_events(
             "1.1.1", TextBlock("All is well.\nNothing to do."), turn=2, at=28, usage=Usage(50, 50)
         ),
-        end_run("1.1.1", at=30),
-        start_run(
+        run_finished("1.1.1", at=30),
+        run_started(
             "1.1.2", "1", at=1, description="总结 agents 目录下的所有 Python 文件", prompt="总结"
         ),
-        *call_tool(
+        *tool_call_events(
             "1.1.2",
             ToolCallBlock("g", "grep", {"pattern": "定义 \x1b[31m红色"}),
             "no match",
             error=True,
         ),
-        end_run("1.1.2", Reason.ERROR, at=5, error="the provider refused: 401"),
-        start_run("1.1.3", "1", at=1, agent="general", description="Create a new module"),
-        *call_tool("1.1.3", ToolCallBlock("b", "bash", {"command": "make test"})),
-        end_run("1.1.3", Reason.MAX_TURNS, at=125, recovered=True),
+        run_finished("1.1.2", Reason.ERROR, at=5, error="the provider refused: 401"),
+        run_started("1.1.3", "1", at=1, agent="general", description="Create a new module"),
+        *tool_call_events("1.1.3", ToolCallBlock("b", "bash", {"command": "make test"})),
+        run_finished("1.1.3", Reason.MAX_TURNS, at=125, recovered=True),
         ToolCallFinished(
             at=126,
             run="1",
@@ -135,8 +70,8 @@ def example_session() -> list[StoredEvent]:
             name="task",
             result=ToolResult("All is well.\nNothing to do."),
         ),
-        *finish_turn("1", TextBlock("They do nothing."), turn=2, at=127, usage=Usage(3100, 20)),
-        end_run("1", at=128),
+        *turn_events("1", TextBlock("They do nothing."), turn=2, at=127, usage=Usage(3100, 20)),
+        run_finished("1", at=128),
     ]
 
 
@@ -210,7 +145,11 @@ def test_a_run_without_an_end_is_unfinished():
 
 
 def test_a_session_without_children_has_no_ledger():
-    events = [*example_session()[:2], *finish_turn("1", TextBlock("Hello.")), end_run("1", at=2)]
+    events = [
+        *example_session()[:2],
+        *turn_events("1", TextBlock("Hello.")),
+        run_finished("1", at=2),
+    ]
     assert render_tree(events).endswith("● 1 · turn 1 · Done (0 tool uses · 0 tokens · 2.0s)\n")
     assert render_tree([]) == ""
 
@@ -267,9 +206,9 @@ def test_the_full_transcript_omits_nothing():
 def test_long_results_and_arguments_are_cut_with_a_note():
     call = ToolCallBlock("w", "write", {"content": "x" * 5000, "options": {"键": [1]}})
     events = [
-        start_run("1"),
-        *finish_turn("1", call),
-        *call_tool("1", call, "y" * 2500, error=True),
+        run_started("1"),
+        *turn_events("1", call),
+        *tool_call_events("1", call, "y" * 2500, error=True),
     ]
     shown = render_transcript(events, "1")
     assert f'  → write content={"x" * 200}… (5,000 characters) options={{"键": [1]}}' in shown
@@ -281,13 +220,13 @@ def test_long_results_and_arguments_are_cut_with_a_note():
 
 def test_a_transcript_notes_tool_calls_without_a_result():
     assert render_transcript(
-        [start_run("1"), *finish_turn("1", ToolCallBlock("a", "bash", {"command": "x"}))], "1"
+        [run_started("1"), *turn_events("1", ToolCallBlock("a", "bash", {"command": "x"}))], "1"
     ).endswith("\nSome of these tool calls have no result.\n")
 
 
 def test_malformed_arguments_are_shown_unchanged():
     assert "→ read {oops (not JSON)" in render_transcript(
-        [start_run("1"), *finish_turn("1", ToolCallBlock("a", "read", {}, "{oops"))], "1"
+        [run_started("1"), *turn_events("1", ToolCallBlock("a", "read", {}, "{oops"))], "1"
     )
 
 
@@ -296,12 +235,12 @@ def test_control_sequences_are_never_printed():
     call = ToolCallBlock("a", f"re{evil}ad", {evil: evil})
     events = [
         SessionOpened(at=0, session=evil, cwd=evil, version="1"),
-        start_run("1", agent=evil, prompt=evil),
-        *finish_turn("1", ThinkingBlock(evil), TextBlock(evil), call),
-        *call_tool("1", call, evil),
+        run_started("1", agent=evil, prompt=evil),
+        *turn_events("1", ThinkingBlock(evil), TextBlock(evil), call),
+        *tool_call_events("1", call, evil),
         NoteInjected(at=3, run="1", text=evil),
-        start_run("1.1.1", "1", agent=evil, prompt=evil, description=evil),
-        end_run("1.1.1", Reason.ERROR, at=3, error=evil),
+        run_started("1.1.1", "1", agent=evil, prompt=evil, description=evil),
+        run_finished("1.1.1", Reason.ERROR, at=3, error=evil),
     ]
     for shown in (
         render_tree(events),

@@ -3,29 +3,21 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
-from mudroom._core.agents import Agent
-from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
     Delta,
     ModelCallRetried,
-    RunFinished,
-    RunStarted,
-    ToolCallFinished,
-    ToolCallStarted,
+    StoredEvent,
     TurnFinished,
-    TurnStarted,
 )
-from mudroom._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
-from mudroom._core.runs import Brief, Reason, Report
-from mudroom._core.tools import ToolResult
+from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
+from mudroom._core.runs import Reason
 from mudroom.cli.interactive.mentions import MentionOffers, expand_mentions, mention_before
 from mudroom.cli.interactive.paste import PasteStore
 from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
@@ -35,24 +27,16 @@ from mudroom.cli.output.scrollback import Scrollback
 from mudroom.cli.output.text import UNICODE
 from mudroom.pricing import context_window
 from mudroom.projections.run_tree import RunTree
-
-
-def start_run(
-    run: str, parent: str = "", *, call_id: str = "", description: str = "", depth: int = 0
-) -> RunStarted:
-    brief = Brief(
-        run_id=run,
-        agent=Agent(name="general"),
-        prompt="p",
-        tools=(),
-        model="m",
-        budget=Budget(),
-        parent=parent,
-        call_id=call_id,
-        description=description,
-        depth=depth,
-    )
-    return RunStarted(at=0, run=run, brief=brief)
+from mudroom.testing.event_builders import (
+    run_finished,
+    run_started,
+    tool_call,
+    tool_call_events,
+    tool_call_finished,
+    tool_call_started,
+    turn_finished,
+    turn_started,
+)
 
 
 def write_events(events: list[AnyEvent], *, show_tasks: bool = True) -> str:
@@ -61,7 +45,7 @@ def write_events(events: list[AnyEvent], *, show_tasks: bool = True) -> str:
     writer = ScrollbackWriter(
         Scrollback(write=pages.append, columns=lambda: 60, color=False), tree, show_tasks=show_tasks
     )
-    for event in [start_run("1"), *events]:
+    for event in [run_started("1"), *events]:
         tree.apply(event)
         writer.apply(event)
     return "".join(pages)
@@ -69,20 +53,13 @@ def write_events(events: list[AnyEvent], *, show_tasks: bool = True) -> str:
 
 def stream_answer(*words: str) -> list[AnyEvent]:
     deltas = [Delta(at=1, run="1", kind="text", text=word) for word in words]
-    whole = TurnFinished(
-        at=2, run="1", turn=1, message=AssistantMessage((TextBlock("".join(words)),))
-    )
-    return [TurnStarted(at=1, run="1", turn=1), *deltas, whole]
+    return [turn_started("1"), *deltas, turn_finished("1", text="".join(words))]
 
 
 def call_tool(
-    name: str, arguments: dict[str, Any], text: str, *, error: bool = False
-) -> list[AnyEvent]:
-    call = ToolCallBlock("c", name, arguments)
-    return [
-        ToolCallStarted(at=3, run="1", call=call),
-        ToolCallFinished(at=4, run="1", call_id="c", name=name, result=ToolResult(text, error)),
-    ]
+    name: str, arguments: dict[str, object], text: str, *, error: bool = False
+) -> list[StoredEvent]:
+    return tool_call_events("1", ToolCallBlock("c", name, arguments), text, error=error)
 
 
 def test_a_streamed_answer_is_written_once() -> None:
@@ -93,16 +70,7 @@ def test_a_streamed_answer_is_written_once() -> None:
 
 
 def test_an_answer_that_was_not_streamed_is_written_too() -> None:
-    assert (
-        write_events(
-            [
-                TurnFinished(
-                    at=2, run="1", turn=1, message=AssistantMessage((TextBlock("All at once"),))
-                )
-            ]
-        )
-        == "All at once\n\n"
-    )
+    assert write_events([turn_finished("1", text="All at once")]) == "All at once\n\n"
 
 
 def test_text_of_a_failed_model_call_is_marked_as_cut_off() -> None:
@@ -119,20 +87,20 @@ def test_text_of_a_failed_model_call_is_marked_as_cut_off() -> None:
 def test_text_of_children_is_not_written() -> None:
     assert (
         write_events(
-            [start_run("1.1.1", "1"), Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n")]
+            [
+                run_started("1.1.1", "1"),
+                Delta(at=1, run="1.1.1", kind="text", text="mud\n\nmud\n\n"),
+            ]
         )
         == ""
     )
 
 
 def test_a_report_that_was_not_streamed_is_written_at_the_end() -> None:
-    report = Report(text="partial", reason=Reason.CANCELLED, run_id="1", outputs=dict[str, Any]())
-    assert write_events([RunFinished(at=3, run="1", report=report)]) == "partial\n\n"
-    done = Report(text="said", reason=Reason.GOAL, run_id="1", outputs=dict[str, Any]())
-    assert (
-        write_events([*stream_answer("said"), RunFinished(at=3, run="1", report=done)])
-        == "said\n\n"
-    )
+    partial = run_finished("1", Reason.CANCELLED, text="partial")
+    assert write_events([partial]) == "partial\n\n"
+    done = run_finished("1", text="said")
+    assert write_events([*stream_answer("said"), done]) == "said\n\n"
 
 
 def test_tool_calls_of_every_kind() -> None:
@@ -179,28 +147,17 @@ def test_tool_calls_of_every_kind() -> None:
 
 def test_tasks_are_listed_with_their_outcome_and_many_tasks_are_counted() -> None:
     def tasks(count: int) -> list[AnyEvent]:
-        calls = [ToolCallBlock(f"t{n}", "task", {"prompt": f"part {n}"}) for n in range(count)]
-        events: list[AnyEvent] = [
-            TurnFinished(at=1, run="1", turn=1, message=AssistantMessage(tuple(calls)))
-        ]
+        calls = [tool_call(f"t{n}", "task", prompt=f"part {n}") for n in range(count)]
+        events: list[AnyEvent] = [turn_finished("1", *calls)]
         for n, call in enumerate(calls):
-            run, reason = f"1.1.{n + 1}", Reason.ERROR if n == 1 else Reason.GOAL
-            report = Report(
-                text="",
-                reason=reason,
-                run_id=run,
-                error="no luck" if n == 1 else "",
-                outputs=dict[str, Any](),
-            )
+            run = f"1.1.{n + 1}"
+            reason = Reason.ERROR if n == 1 else Reason.GOAL
+            error = "no luck" if n == 1 else ""
             events += [
-                ToolCallStarted(at=1, run="1", call=call),
-                start_run(run, "1", call_id=call.id, description=f"part {n}", depth=1),
-            ]
-            events += [
-                RunFinished(at=4, run=run, report=report),
-                ToolCallFinished(
-                    at=4, run="1", call_id=call.id, name="task", result=ToolResult("report")
-                ),
+                tool_call_started("1", call),
+                run_started(run, "1", prompt="p", description=f"part {n}", call_id=call.id),
+                run_finished(run, reason, error=error, at=4),
+                tool_call_finished("1", call.id, name="task", at=4),
             ]
         return events
 

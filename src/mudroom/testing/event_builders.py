@@ -7,12 +7,20 @@ from .._core.budgets import Budget
 from .._core.events import (
     RunFinished,
     RunStarted,
+    StoredEvent,
     ToolCallFinished,
     ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
-from .._core.messages import AssistantMessage, Message, TextBlock, ToolCallBlock, Usage
+from .._core.messages import (
+    AssistantMessage,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    Usage,
+)
 from .._core.runs import Brief, Reason, Report
 from .._core.tools import ToolResult
 
@@ -28,6 +36,8 @@ def run_started(
     continues: str = "",
     compacts: bool = False,
     history: tuple[Message, ...] = (),
+    call_id: str = "",
+    budget: Budget = Budget(),  # noqa: B008  (immutable)
     at: float = 0.0,
 ) -> RunStarted:
     """Build the start of a run. `depth`: None takes it from the run id."""
@@ -37,33 +47,47 @@ def run_started(
         prompt=prompt,
         tools=(),
         model="offline",
-        budget=Budget(),
+        budget=budget,
         parent=parent,
         description=description,
         depth=run.count(".") if depth is None else depth,
         continues=continues,
         compacts=compacts,
         history=history,
+        call_id=call_id,
     )
     return RunStarted(at=at, run=run, brief=brief)
 
 
-def turn_started(run: str = "1", turn: int = 1) -> TurnStarted:
+def turn_started(run: str = "1", turn: int = 1, *, at: float = 0.5) -> TurnStarted:
     """Build the start of a model call."""
-    return TurnStarted(at=0.5, run=run, turn=turn)
+    return TurnStarted(at=at, run=run, turn=turn)
 
 
 def turn_finished(
     run: str = "1",
-    *calls: ToolCallBlock,
+    *blocks: TextBlock | ThinkingBlock | ToolCallBlock,
     text: str = "",
     turn: int = 1,
     usage: Usage = Usage(100, 10),  # noqa: B008  (immutable)
+    at: float = 1.0,
 ) -> TurnFinished:
-    """Build an answer with a text and tool calls."""
-    blocks = (TextBlock(text),) if text else ()
-    message = AssistantMessage((*blocks, *calls), usage=usage)
-    return TurnFinished(at=1.0, run=run, turn=turn, message=message)
+    """Build an answer: a text, if not empty, and other blocks."""
+    first = (TextBlock(text),) if text else ()
+    message = AssistantMessage((*first, *blocks), usage=usage)
+    return TurnFinished(at=at, run=run, turn=turn, message=message)
+
+
+def turn_events(
+    run: str,
+    *blocks: TextBlock | ThinkingBlock | ToolCallBlock,
+    turn: int = 1,
+    at: float = 1.0,
+    usage: Usage = Usage(),  # noqa: B008  (immutable)
+) -> list[StoredEvent]:
+    """Build the start and the end of a model call that happen at the same time."""
+    finished = turn_finished(run, *blocks, turn=turn, at=at, usage=usage)
+    return [turn_started(run, turn, at=at), finished]
 
 
 def tool_call(id: str, name: str = "read", **arguments: object) -> ToolCallBlock:
@@ -71,9 +95,9 @@ def tool_call(id: str, name: str = "read", **arguments: object) -> ToolCallBlock
     return ToolCallBlock(id, name, arguments)
 
 
-def tool_call_started(run: str, call: ToolCallBlock) -> ToolCallStarted:
+def tool_call_started(run: str, call: ToolCallBlock, *, at: float = 2.0) -> ToolCallStarted:
     """Build the start of a tool call."""
-    return ToolCallStarted(at=2.0, run=run, call=call)
+    return ToolCallStarted(at=at, run=run, call=call)
 
 
 def tool_call_finished(
@@ -84,10 +108,19 @@ def tool_call_finished(
     name: str = "read",
     error: bool = False,
     refused: bool = False,
+    at: float = 3.0,
 ) -> ToolCallFinished:
     """Build the result of a tool call."""
     result = ToolResult(text, error)
-    return ToolCallFinished(at=3.0, run=run, call_id=id, name=name, result=result, refused=refused)
+    return ToolCallFinished(at=at, run=run, call_id=id, name=name, result=result, refused=refused)
+
+
+def tool_call_events(
+    run: str, call: ToolCallBlock, text: str = "", *, error: bool = False, at: float = 2.0
+) -> list[StoredEvent]:
+    """Build the start and the end of a tool call that happen at the same time."""
+    finished = tool_call_finished(run, call.id, text, name=call.name, error=error, at=at)
+    return [tool_call_started(run, call, at=at), finished]
 
 
 def run_finished(
@@ -96,11 +129,18 @@ def run_finished(
     *,
     text: str = "done",
     error: str = "",
+    recovered: bool = False,
     usage: Usage = Usage(),  # noqa: B008  (immutable)
     at: float = 9.0,
 ) -> RunFinished:
     """Build the end of a run."""
     report = Report(
-        text=text, reason=reason, run_id=run, error=error, usage=usage, outputs=dict[str, object]()
+        text=text,
+        reason=reason,
+        run_id=run,
+        error=error,
+        recovered=recovered,
+        usage=usage,
+        outputs=dict[str, object](),
     )
     return RunFinished(at=at, run=run, report=report)
