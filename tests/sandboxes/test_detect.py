@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from mudroom.sandboxes.choose import (
     choose_sandbox,
 )
 from mudroom.sandboxes.detect import Detected, detect, find_bwrap, run_probes
+from mudroom.sandboxes.macos.seatbelt import SeatbeltSandbox
 from mudroom.sandboxes.unsandboxed import Unsandboxed
 
 
@@ -27,15 +29,15 @@ def program(folder: Path, text: str) -> str:
     return str(folder / "bwrap")
 
 
-def terms(
-    base: Path, mode: str, *, person: bool = False, path: str = "/nonexistent"
+def make_request(
+    base: Path, mode: str, *, can_ask: bool = False, path: str = "/nonexistent"
 ) -> SandboxRequest:
     return SandboxRequest(
         workspace=str(base),
         mode=mode,
         state_dir=str(base / "home"),
         environ={"PATH": path},
-        can_ask=person,
+        can_ask=can_ask,
     )
 
 
@@ -117,17 +119,17 @@ def test_mode_full_without_bubblewrap_is_an_error_with_a_remedy(tmp_path: Path) 
         UsageError,
         match=r"no sandbox full here: bubblewrap .* is not installed\. Install .* --sandbox",
     ):
-        choose_sandbox(terms(tmp_path, "full"))
+        choose_sandbox(make_request(tmp_path, "full"))
 
 
 def test_an_unknown_mode_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="unknown sandbox 'none'"):
-        choose_sandbox(terms(tmp_path, "none"))
+        choose_sandbox(make_request(tmp_path, "none"))
 
 
 def test_mode_off_gives_a_notice(tmp_path: Path) -> None:
-    sandbox, told = choose_sandbox(terms(tmp_path, "off"))
-    assert (sandbox.tier, told) == (
+    sandbox, notice = choose_sandbox(make_request(tmp_path, "off"))
+    assert (sandbox.tier, notice) == (
         "off",
         "sandbox off: commands run with all your rights, on all your files and the network",
     )
@@ -155,9 +157,9 @@ def nothing(base: Path) -> None:
 
 async def test_without_a_sandbox_commands_are_confirmed(tmp_path: Path) -> None:
     nothing(tmp_path)
-    sandbox, told = choose_sandbox(terms(tmp_path, "auto", person=True))
+    sandbox, notice = choose_sandbox(make_request(tmp_path, "auto", can_ask=True))
     assert sandbox.tier == "ask" and isinstance(sandbox, AskingSandbox)
-    assert told.startswith(
+    assert notice.startswith(
         "sandbox ask: neither a full sandbox (no bwrap) nor a file sandbox (no Landlock)"
     )
     output = bytearray()
@@ -167,9 +169,9 @@ async def test_without_a_sandbox_commands_are_confirmed(tmp_path: Path) -> None:
 
 async def test_without_a_sandbox_and_a_user_nothing_runs(tmp_path: Path) -> None:
     nothing(tmp_path)
-    sandbox, told = choose_sandbox(terms(tmp_path, "auto"))
+    sandbox, notice = choose_sandbox(make_request(tmp_path, "auto"))
     assert sandbox.tier == "refuse" and isinstance(sandbox, RefusingSandbox)
-    assert "so no command runs" in told
+    assert "so no command runs" in notice
     with pytest.raises(
         WorkspaceError,
         match=r"no command can run: .* no user can confirm it\. .*install .*--sandbox off",
@@ -182,8 +184,44 @@ async def test_without_a_sandbox_and_a_user_nothing_runs(tmp_path: Path) -> None
 def test_a_requested_tier_that_does_not_work_is_an_error(tmp_path: Path, mode: str) -> None:
     nothing(tmp_path)
     with pytest.raises(UsageError, match=f"no sandbox {mode} here"):
-        choose_sandbox(terms(tmp_path, mode, person=True))
+        choose_sandbox(make_request(tmp_path, mode, can_ask=True))
 
 
 def test_the_asking_sandbox_has_tier_ask(tmp_path: Path) -> None:
     assert AskingSandbox(Unsandboxed(str(tmp_path))).tier == "ask"
+
+
+def test_seatbelt_is_an_error_on_linux(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="it needs macOS"):
+        choose_sandbox(make_request(tmp_path, "experimental-seatbelt"))
+
+
+def act_as_mac(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pretend to be macOS with sandbox-exec."""
+
+    def is_accessible(path: str, mode: int) -> bool:
+        return True
+
+    monkeypatch.setattr(sys, "platform", "darwin")
+    monkeypatch.setattr(os, "access", is_accessible)
+
+
+def test_auto_never_chooses_seatbelt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    act_as_mac(monkeypatch)
+    detected = run_probes("")
+    assert detected.tier == ""
+    assert "only with --sandbox experimental-seatbelt" in detected.no_file_reason
+    sandbox, _ = choose_sandbox(make_request(tmp_path, "auto", can_ask=True))
+    assert sandbox.tier == "ask"
+    with pytest.raises(UsageError, match="no sandbox file here"):
+        choose_sandbox(make_request(tmp_path, "file"))
+
+
+def test_seatbelt_is_opened_only_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    act_as_mac(monkeypatch)
+    sandbox, notice = choose_sandbox(make_request(tmp_path, "experimental-seatbelt"))
+    assert isinstance(sandbox, SeatbeltSandbox) and sandbox.tier == "file"
+    assert "has not been tested on a Mac" in notice
+    sandbox.close()

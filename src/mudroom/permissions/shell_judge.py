@@ -193,7 +193,7 @@ class CommandJudge:
         return _allowed_read("it only reads", command)
 
     def _stays_inside(self, words: Sequence[Word], word: Word, folders: tuple[str, ...]) -> bool:
-        """Return whether a word of a reading command names nothing outside the workspace."""
+        """Return whether this word of a reading command names nothing outside the workspace."""
         if program_name(words) in FILELESS_PROGRAMS:
             return True
         if word.value is None:

@@ -36,7 +36,7 @@ class CommandPaths:
             yield from self._cache[path, folder]
 
     def possible_paths(self, word: Word, folders: Sequence[str]) -> Iterator[str]:
-        """Yield the paths a word may name.
+        """Yield the paths that this word may name.
 
         These are the word itself, the text after a `=` in it, and the current matches of a pattern.
         """

@@ -117,7 +117,7 @@ class NodeReader:
         self.visit_children(node)
 
     def visit_comment(self, node: Node) -> None:
-        """Doubt a comment that bash would read as part of a word."""
+        """Doubt a comment that does not start where bash starts one."""
         before = self.source[node.start_byte - 1 : node.start_byte]
         if before and before not in b" \t\n;&|()":
             self.doubt("a # inside a word was read as a comment")

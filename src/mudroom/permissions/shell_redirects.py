@@ -75,7 +75,7 @@ class RedirectReader(NodeReader):
     def _check_here_document(self, node: Node) -> None:
         """Doubt a here-document that may end elsewhere in bash, or that holds an expansion.
 
-        With a line too many or too few, a command could be taken for text.
+        With a line too many or too few, a command could be read as text.
         """
         start = next((child for child in node.children if child.type == "heredoc_start"), None)
         delimiter = _DELIMITER.fullmatch(self.text(start)) if start is not None else None

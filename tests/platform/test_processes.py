@@ -1,0 +1,97 @@
+"""Process table: fields of a process, children, threads of the user."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+
+import pytest
+
+from mudroom._platform.processes import (
+    count_user_threads,
+    kill_process,
+    list_children,
+    list_pids,
+    list_processes,
+    read_environ,
+    read_process,
+    reap_process,
+)
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs procfs")
+
+
+def test_the_fields_of_a_process() -> None:
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
+        process = read_process(child.pid)
+        own = read_process(os.getpid())
+        child.kill()
+    assert process and own
+    assert (process.pid, process.parent, process.session) == (child.pid, os.getpid(), child.pid)
+    assert process.threads == 1 and not process.is_dead
+    assert process.started >= own.started > 0
+
+
+def test_a_program_name_with_brackets_does_not_shift_the_fields(tmp_path: os.PathLike[str]) -> None:
+    program = os.path.join(tmp_path, "a) S 1 (b")
+    os.symlink("/bin/sleep", program)
+    with subprocess.Popen([program, "60"]) as child:
+        process = read_process(child.pid)
+        child.kill()
+    assert process and process.parent == os.getpid()
+
+
+def test_an_ended_child_is_dead_until_it_is_reaped() -> None:
+    pid = os.fork()
+    if pid == 0:
+        os._exit(0)
+    deadline = time.monotonic() + 5
+    while not (process := read_process(pid)) or not process.is_dead:
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    reap_process(pid)
+    assert read_process(pid) is None
+    reap_process(pid)
+
+
+def test_all_processes_are_listed() -> None:
+    assert os.getpid() in list_pids()
+    assert any(process.pid == os.getpid() for process in list_processes())
+
+
+def test_children_are_listed_and_killed() -> None:
+    child = subprocess.Popen(["sleep", "60"])
+    assert child.pid in list_children()
+    kill_process(child.pid)
+    assert child.wait(5) == -signal.SIGKILL
+    assert child.pid not in list_children()
+    kill_process(child.pid)
+    kill_process(0)
+
+
+def test_the_environment_is_that_at_the_start() -> None:
+    with subprocess.Popen(["sleep", "60"], env={"MARK": "x/y"}) as child:
+        deadline = time.monotonic() + 5
+        while read_environ(child.pid) != b"MARK=x/y\0":
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        child.kill()
+    assert read_environ(child.pid) == b""
+
+
+def test_threads_of_the_user_are_counted() -> None:
+    stop = threading.Event()
+    threads = [threading.Thread(target=stop.wait) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    own = read_process(os.getpid())
+    count = count_user_threads()
+    stop.set()
+    for thread in threads:
+        thread.join()
+    assert own and own.threads >= 4
+    assert count >= own.threads
