@@ -1,4 +1,4 @@
-"""What builds the site, as a module: scripts/site."""
+"""Fixture with `scripts/site` as a module."""
 
 from __future__ import annotations
 

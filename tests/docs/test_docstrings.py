@@ -1,4 +1,4 @@
-"""Every public name has an example in its docstring, and every example runs as it stands."""
+"""Every public name has an example in its docstring, and every example runs."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ import ast, asyncio, contextlib, io, json, sys, traceback
 import mudroom
 
 
-class Claims(ast.NodeTransformer):
-    "A comparison that stands alone is a claim."
+class AssertComparisons(ast.NodeTransformer):
+    "Turn a comparison that stands alone into an assertion."
 
     def visit_Expr(self, node):
         return ast.copy_location(ast.Assert(node.value), node) if isinstance(node.value, ast.Compare) else node
 
 
-async def tried(code, session):
+async def run_examples(code, session):
     names = {name: getattr(mudroom, name) for name in mudroom.__all__} | {"session": session}
-    tree = ast.fix_missing_locations(Claims().visit(ast.parse(code)))
+    tree = ast.fix_missing_locations(AssertComparisons().visit(ast.parse(code)))
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             program = compile(tree, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
@@ -44,7 +44,7 @@ async def tried(code, session):
 async def main():
     async def one(code):
         async with mudroom.Session(journal="memory") as session:
-            return await tried(code, session)
+            return await run_examples(code, session)
 
     print(json.dumps({name: await one(code) for name, code in json.load(sys.stdin).items()}))
 
@@ -54,7 +54,7 @@ asyncio.run(main())
 
 
 def answer(asked: ServerRequest) -> ServerAnswer:
-    """A model that emits what is wanted of it, and else says a word."""
+    """Answer like a model: emit the requested values, else a short text."""
     if "self_emitvalue" not in asked.tools:
         return "Ada Bootscraper."
     tool = next(tool for tool in asked.json["tools"] if tool["name"] == "self_emitvalue")
@@ -66,17 +66,20 @@ def answer(asked: ServerRequest) -> ServerAnswer:
 
 
 @pytest.fixture(scope="module")
-def ends(tmp_path_factory: pytest.TempPathFactory, site: ModuleType) -> dict[str, str]:
-    """How each example ended, "" for well: all of them run in one fresh process, in the folder of a small project."""
+def errors(tmp_path_factory: pytest.TempPathFactory, site: ModuleType) -> dict[str, str]:
+    """Run all examples in one process, in the folder of a small project; return their errors by name."""
     place = tmp_path_factory.mktemp("project")
     (place / "paper.md").write_text("# On Mud\n\nBy Ada Bootscraper\n")
     (place / ".git").mkdir()
     return asyncio.run(
-        tried({name: site.example(site.documented(name)) for name in mudroom.__all__}, place)
+        run_examples(
+            {name: site.extract_example(site.find_docstring(name)) for name in mudroom.__all__},
+            place,
+        )
     )
 
 
-async def tried(programs: dict[str, str], place: Path) -> dict[str, str]:
+async def run_examples(programs: dict[str, str], place: Path) -> dict[str, str]:
     async with ModelServer(answer) as server:
         env = {
             "PATH": os.environ["PATH"],
@@ -97,10 +100,12 @@ async def tried(programs: dict[str, str], place: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("name", mudroom.__all__)
-def test_it_has_an_example(name: str, site: ModuleType) -> None:
-    assert name in site.example(site.documented(name)), f"{name} has no example that uses it"
+def test_a_public_name_has_an_example(name: str, site: ModuleType) -> None:
+    assert name in site.extract_example(site.find_docstring(name)), (
+        f"{name} has no example that uses it"
+    )
 
 
 @pytest.mark.parametrize("name", mudroom.__all__)
-def test_its_example_runs(name: str, ends: dict[str, str]) -> None:
-    assert ends[name] == ""
+def test_the_example_of_a_public_name_runs(name: str, errors: dict[str, str]) -> None:
+    assert errors[name] == ""

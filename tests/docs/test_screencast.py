@@ -1,4 +1,4 @@
-"""The picture of the demo: a terminal's bytes, in their own time, and the end for whoever cannot play it."""
+"""The animated picture of the demo: terminal bytes at their real speed."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def words(picture: str) -> str:
     return re.sub(r"<[^>]*>", "", picture).replace("\u00a0", " ").strip()
 
 
-def test_a_row_is_there_for_as_long_as_it_was(cast: ModuleType) -> None:
+def test_a_row_is_visible_as_long_as_it_was_on_the_screen(cast: ModuleType) -> None:
     written = [
         (0.0, "one\r\n0%"),
         (0.5, "one\r\n0%\r\x1b[K50%"),
         (1.0, "one\r\n0%\r\x1b[K50%\r\x1b[K\x1b[32mdone\x1b[0m"),
     ]
-    picture = cast.drawn([(at, cast.screen(text)) for at, text in written])
+    picture = cast.draw_svg([(at, cast.render_screen(text)) for at, text in written])
     assert [words(each) for each in PASSING.findall(picture)] == ["0%", "50%"]
     assert re.findall(r'begin="([^"]+)" end="([^"]+)"', picture) == [
         ("0.0s", "0.5s"),
@@ -44,24 +44,28 @@ def test_a_row_is_there_for_as_long_as_it_was(cast: ModuleType) -> None:
     assert picture.count(">one<") == 1 and cast.COLORS["32"] in picture
 
 
-def test_who_cannot_play_it_sees_the_end(cast: ModuleType) -> None:
+def test_a_viewer_without_animation_shows_the_end(cast: ModuleType) -> None:
     frames = [
-        (0.0, cast.screen("$ go\r\nworking")),
-        (2.0, cast.screen("$ go\r\n\x1b[Kall done\r\nledger")),
+        (0.0, cast.render_screen("$ go\r\nworking")),
+        (2.0, cast.render_screen("$ go\r\n\x1b[Kall done\r\nledger")),
     ]
-    assert words(PASSING.sub("", cast.drawn(frames))).split("\n") == ["$ go", "all done", "ledger"]
+    assert words(PASSING.sub("", cast.draw_svg(frames))).split("\n") == [
+        "$ go",
+        "all done",
+        "ledger",
+    ]
 
 
-def test_what_is_cut_in_the_middle_is_left_for_the_next_picture(cast: ModuleType) -> None:
+def test_incomplete_characters_are_left_for_the_next_picture(cast: ModuleType) -> None:
     assert (
-        cast.whole("a├".encode()[:-1]) == "a"
-        and cast.whole(b"a\x1b[3") == "a"
-        and cast.whole(b"a\x1b[32mb") == "a\x1b[32mb"
+        cast.complete_text("a├".encode()[:-1]) == "a"
+        and cast.complete_text(b"a\x1b[3") == "a"
+        and cast.complete_text(b"a\x1b[32mb") == "a\x1b[32mb"
     )
 
 
-def test_a_command_is_recorded_in_its_own_time(cast: ModuleType) -> None:
-    moments = cast.recorded(
+def test_a_command_is_recorded_at_its_real_speed(cast: ModuleType) -> None:
+    moments = cast.record_terminal(
         [
             sys.executable,
             "-c",
@@ -70,12 +74,12 @@ def test_a_command_is_recorded_in_its_own_time(cast: ModuleType) -> None:
     )
     (first, one), (last, both) = moments[0], moments[-1]
     assert (
-        cast.whole(one).split() == ["one"]
-        and cast.whole(both).split() == ["one", "two"]
+        cast.complete_text(one).split() == ["one"]
+        and cast.complete_text(both).split() == ["one", "two"]
         and last - first > 0.6
     )
 
 
-def test_the_picture_moves_and_stays_small() -> None:
+def test_the_picture_is_animated_and_small() -> None:
     picture = (ROOT / "docs" / "assets" / "demo.svg").read_text("utf-8")
     assert len(PASSING.findall(picture)) > 20 and len(picture) < 200_000

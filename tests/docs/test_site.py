@@ -1,4 +1,4 @@
-"""The documentation site: it is built without a fault, and a link that leads nowhere ends the build, whatever kind it is."""
+"""The documentation site builds without faults, and every kind of broken link is an error."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture
 def pages(site: ModuleType, tmp_path: Path) -> Path:
-    """The pages, laid out."""
-    site.lay_out(tmp_path)
+    """Copy the pages and return their folder."""
+    site.copy_pages(tmp_path)
     return tmp_path / "build" / "pages"
 
 
-def test_it_is_built_without_a_fault(tmp_path: Path) -> None:
+def test_the_site_builds_without_faults(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, ROOT / "scripts" / "site", tmp_path], capture_output=True, text=True
     )
@@ -40,16 +40,16 @@ def test_it_is_built_without_a_fault(tmp_path: Path) -> None:
         ("[a][no-such-reference]", "unresolved"),
     ],
 )
-def test_a_broken_link_between_pages_ends_the_build(
+def test_a_broken_link_between_pages_is_an_error(
     link: str, fault: str, site: ModuleType, pages: Path
 ) -> None:
     with (pages / "docs" / "budgets.md").open("a") as page:
         page.write(f"\n{link}\n")
-    (found,) = site.build(pages.parents[1])
-    assert fault in found and "docs/budgets.md" in found
+    (error,) = site.build_site(pages.parents[1])
+    assert fault in error and "docs/budgets.md" in error
 
 
-def test_broken_links_to_anything_else_and_pages_that_fetch_are_found(
+def test_broken_links_to_files_and_external_resources_are_errors(
     site: ModuleType, pages: Path
 ) -> None:
     with (pages / "docs" / "budgets.md").open("a") as page:
@@ -57,10 +57,10 @@ def test_broken_links_to_anything_else_and_pages_that_fetch_are_found(
             "\n[a](../no/such/file.py) [a](../../outside) ![a](assets/none.svg) ![a](https://elsewhere.example/a.png)\n"
         )
     (pages / "docs" / "forgotten.md").write_text("# Forgotten\n")
-    assert site.build(pages.parents[1]) == [
-        "docs/forgotten.md: has no place in the nav of zensical.toml",
-        "docs/budgets.html: fetches https://elsewhere.example/a.png",
-        "docs/budgets.html: ../no/such/file.py leads nowhere",
-        "docs/budgets.html: ../../outside leads nowhere",
-        "docs/budgets.html: assets/none.svg leads nowhere",
+    assert site.build_site(pages.parents[1]) == [
+        "docs/forgotten.md: is missing in the nav of zensical.toml",
+        "docs/budgets.html: loads https://elsewhere.example/a.png",
+        "docs/budgets.html: ../no/such/file.py is a broken link",
+        "docs/budgets.html: ../../outside is a broken link",
+        "docs/budgets.html: assets/none.svg is a broken link",
     ]
