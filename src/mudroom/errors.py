@@ -84,6 +84,8 @@ class ModelError(MudroomError):
     """A model call failed finally.
 
     Example:
+        from mudroom.scope import ModelConfig, PromptConfig
+
         prompt = PromptConfig(system_prompt="Find the title.")
         try:
             await session.scope("title", prompt, ModelConfig(model="offline"))

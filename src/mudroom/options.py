@@ -71,6 +71,10 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         fork: continue a copy of that session under a new id and leave the original unchanged.
         prices: state costs in US dollars in reports. A budget in dollars turns it on.
         id: UUID of a new session or of a fork; default: a random one.
+
+    Example:
+        options = SessionOptions(model="offline", child_turns=20)
+        print(options.max_children)
     """
 
     model: str | Model = "auto"

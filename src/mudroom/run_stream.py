@@ -21,7 +21,8 @@ class RunStream(Generic[T]):
     are not read yet are kept in memory.
 
     Example:
-        async with session.stream("Find the author.") as stream:
+        stream: RunStream = session.stream("Find the author.")
+        async with stream:
             async for event in stream:
                 print(event)
         print(stream.report.text)

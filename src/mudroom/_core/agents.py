@@ -15,6 +15,9 @@ class Mode(StrEnum):
     """Permission mode: decides tool calls that no rule covers.
 
     In order from least to most allowed.
+
+    Example:
+        Agent(name="scout", description="Reads only.", mode=Mode.PLAN)
     """
 
     PLAN = "plan"
