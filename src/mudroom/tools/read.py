@@ -1,4 +1,4 @@
-"""The read tool: shows numbered lines of a text file, bounded, whatever the size of the file."""
+"""The read tool: numbered lines of a text file of any size, or an image."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from msgspec import Struct
 from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
+from ._image_files import MAX_IMAGE_BYTES, MAX_PIXELS_PER_SIDE, is_image, parse_image
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
     decode_text,
@@ -106,6 +107,8 @@ def _read_file(workspace: Workspace, path: str, arguments: Arguments) -> ToolRes
 
 def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolResult:
     head = file.read(_HEAD)
+    if is_image(head) and (result := _read_image(head, file, path, size)):
+        return result
     if kind := describe_binary(head):
         return error_result(
             f"{path} is a {kind} of {size:,} bytes, not text. Look at it with a program in bash."
@@ -123,6 +126,26 @@ def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolRes
     if encoding == "utf-8":
         return _format(path, _streamed_lines(file, first, count, size), first)
     return _format(path, _wide_lines(file, first, count), first)
+
+
+def _read_image(head: bytes, file: BinaryIO, path: str, size: int) -> ToolResult | None:
+    """Return the image with a description; None if the file is not a complete image."""
+    if size > MAX_IMAGE_BYTES:
+        return error_result(
+            f"{path} is an image of {size:,} bytes; an image may have at most "
+            f"{MAX_IMAGE_BYTES:,} bytes. Make it smaller with a program in bash."
+        )
+    image = parse_image(head + file.read(MAX_IMAGE_BYTES))
+    if image is None:
+        return None
+    pixels = f"{image.width}x{image.height} pixels"
+    if max(image.width, image.height) > MAX_PIXELS_PER_SIDE:
+        return error_result(
+            f"{path} is an image of {pixels}; a side may have at most {MAX_PIXELS_PER_SIDE:,}. "
+            "Make it smaller with a program in bash."
+        )
+    text = f"{path}: {image.media_type}, {pixels}, {size:,} bytes"
+    return ToolResult(text, display=text, reads=(path,), images=(image,))
 
 
 def _small_file_lines(data: bytes, first: int, count: int) -> LineRange | None:
