@@ -38,11 +38,15 @@ def collect_tools(
     return tools
 
 
-def open_workspace(folder: str, *readable: str) -> Workspace:
-    """Open the folder of the session as a workspace. `readable`: folders outside it."""
+def open_workspace(folder: str, *readable: str, copied_from: str = "") -> Workspace:
+    """Open a folder as a workspace.
+
+    Arguments:
+        readable: folders outside it. copied_from: see SharedWorkspace.
+    """
     from .workspaces.shared import SharedWorkspace
 
-    return SharedWorkspace(folder, readable=readable)
+    return SharedWorkspace(folder, readable=readable, copied_from=copied_from)
 
 
 def open_sandbox(

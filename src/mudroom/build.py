@@ -15,15 +15,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from . import agent_files, config, pricing
-from ._core.agents import Agent
+from ._core.agents import Agent, WorkspaceSpec
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
-from ._core.ports import Journal, Sandbox
+from ._core.ports import Journal
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
 from .adapters import collect_tools, open_journal, open_sandbox, open_store, open_workspace
 from .agent_catalog import AgentCatalog, AgentSources, load_catalog
 from .conversation_state import select_finished
+from .environments import EnvironmentFactory, SessionEnvironments, make_environment
 from .errors import JournalDamaged, UsageError
 from .model_registry import ModelRegistry, is_usable, read_offline_pace
 from .models import providers
@@ -31,9 +32,7 @@ from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.deny_all import DenyAllApprover
-from .permissions.policy import RulePolicy
 from .permissions.rules import Verdict
-from .tools import builtin_tools
 from .workers.local import LocalWorker
 
 if TYPE_CHECKING:
@@ -65,7 +64,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     async def close(self) -> None:
         """End worker processes; close the connections, the sandbox and the journal."""
         await self.worker.close()
-        self.services.sandbox.close()
+        self.services.environments.shared.sandbox.close()
         await self.models.close()
         await self.services.journal.close()
 
@@ -150,9 +149,9 @@ def _find_folder(options: SessionOptions) -> str:
     return folder
 
 
-def _describe_environment(folder: str) -> str:
+def _describe_platform() -> str:
     date = time.strftime("%Y-%m-%d")
-    return f"Folder: {folder}. Platform: {platform.system()}. Date: {date}."
+    return f"Platform: {platform.system()}. Date: {date}."
 
 
 async def _read_recorded(options: SessionOptions) -> tuple[str, list[StoredEvent]]:
@@ -215,37 +214,30 @@ class _Builder:
         options = self._options
         child_model = self._check_child_model()
         uses_prices = options.prices or options.budget.usd is not None
-        sandbox = self._choose_sandbox()
-        policy = RulePolicy(
-            options.permissions,
-            workspace=self._folder,
-            user_home=self._environ.get("HOME", "/"),
-            tools=builtin_tools(),
-            tier=lambda: sandbox.tier,
-        )
+        spill_folder = os.path.join(self._home, "spills", options.id)
+        skill_folders = [skill.folder for skill in catalog.skills.values()]
+        environments = self._open_environments((spill_folder, *skill_folders))
+        sandbox = environments.shared.sandbox
         tools = collect_tools(
             options.tools, catalog.agents, catalog.skills, ask=sandbox.tier == "ask"
         )
-        spill_folder = os.path.join(self._home, "spills", options.id)
-        skill_folders = [skill.folder for skill in catalog.skills.values()]
         return SessionServices(
             session=options.id,
             get_model=self._models,
             journal=await open_journal(options, self._home),
-            workspace=options.workspace
-            or open_workspace(self._folder, spill_folder, *skill_folders),
-            sandbox=sandbox,
+            environments=environments,
             clock=self._clock,
             approver=options.approver or DenyAllApprover(),
-            policy=policy,
             redact=Redactor({**os.environ, **self._environ}),
             mark_report=mark_injection,
             toolbox={
-                name: tool for name, tool in tools.items() if not policy.is_never_allowed(name)
+                name: tool
+                for name, tool in tools.items()
+                if not options.permissions.denies_tool(name)
             },
             agents=catalog.agents,
             spill_folder=spill_folder,
-            environment_text=_describe_environment(self._folder),
+            environment_text=_describe_platform(),
             context_texts=catalog.context_texts,
             child_model=child_model,
             child_budget=Budget(turns=options.child_turns),
@@ -301,18 +293,39 @@ class _Builder:
         self._models(self._options.child_model)
         return self._options.child_model
 
-    def _choose_sandbox(self) -> Sandbox:
+    def _open_environments(self, readable: tuple[str, ...]) -> SessionEnvironments:
+        """Open the environment of the session. `readable`: folders outside the workspace."""
         options = self._options
+        user_home = self._environ.get("HOME", "/")
+        can_ask = options.approver is not None
         if not isinstance(options.sandbox, str):
-            return options.sandbox
-        return open_sandbox(
-            options.sandbox,
-            self._folder,
-            self._home,
-            self._notices,
-            options.allow_net,
-            options.approver is not None,
+            workspace = options.workspace or open_workspace(self._folder, *readable)
+            return SessionEnvironments(
+                make_environment(workspace, options.sandbox, options.permissions, user_home)
+            )
+        if options.workspace is not None:
+            sandbox = open_sandbox(
+                options.sandbox,
+                self._folder,
+                self._home,
+                self._notices,
+                options.allow_net,
+                can_ask,
+            )
+            return SessionEnvironments(
+                make_environment(options.workspace, sandbox, options.permissions, user_home)
+            )
+        factory = EnvironmentFactory(
+            permissions=options.permissions,
+            home=self._home,
+            user_home=user_home,
+            sandbox=options.sandbox,
+            allow_net=options.allow_net,
+            can_ask=can_ask,
+            readable=readable,
         )
+        shared = factory.open(self._folder, self._notices, spec=WorkspaceSpec())
+        return SessionEnvironments(shared, factory.open_copy)
 
 
 def _choose_worker(

@@ -8,8 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ._core.agents import WorkspaceSpec
 from ._core.budgets import Budget
 from ._core.events import RunStarted, StoredEvent, ToolCallStarted
+from ._core.ports import Environment
 from ._core.runs import Brief, InboxMessage
 from ._core.tools import Tool
 from ._engine.replay_check import (
@@ -20,7 +22,7 @@ from ._engine.replay_check import (
     recorded_briefs,
     recorded_conversations,
 )
-from ._engine.session_context import SessionServices
+from ._engine.session_context import SessionServices, SingleEnvironment
 from ._engine.task import task_tool
 from ._platform.scratch_dirs import ScratchDir
 from ._platform.system_clock import SystemClock
@@ -51,16 +53,17 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
     agents = {brief.agent.name: brief.agent for brief in children}
     tools = {**_recorded_tools(events), "task": task_tool(agents)}
     unused: Any = None
+    environment = Environment(
+        spec=WorkspaceSpec(), workspace=unused, sandbox=unused, policy=outcomes
+    )
     with ScratchDir() as spill_folder:
         services = SessionServices(
             session=_find_session_id(events),
             get_model=lambda name: model,
             journal=journal,
-            workspace=unused,
-            sandbox=unused,
+            environments=SingleEnvironment(environment),
             clock=SystemClock(),
             approver=outcomes,
-            policy=outcomes,
             mark_report=mark_injection,
             toolbox=outcomes.toolbox(tools),
             agents=agents,

@@ -109,7 +109,7 @@ class Session:
             session=self.id,
             cwd=self.cwd,
             version=__version__,
-            sandbox=services.sandbox.tier,
+            sandbox=services.environments.shared.sandbox.tier,
             granted=build.list_grants(self._options),
         )
         await runner.record(opened)
@@ -151,12 +151,12 @@ class Session:
     @property
     def workspace(self) -> Workspace:
         """The files that the runs see."""
-        return self._require_open().resources.services.workspace
+        return self._require_open().resources.services.environments.shared.workspace
 
     @property
     def sandbox(self) -> Sandbox:
         """The place where commands run."""
-        return self._require_open().resources.services.sandbox
+        return self._require_open().resources.services.environments.shared.sandbox
 
     def watch(self, watcher: Callable[[AnyEvent], None]) -> Callable[[], None]:
         """Call `watcher` with every event from now on, in order, streamed text included.
@@ -335,7 +335,7 @@ class Session:
         services = runner.resources.services
         return ScopeRuntime(
             tools=services.toolbox,
-            workspace=services.workspace,
+            workspace=services.environments.shared.workspace,
             watch=self.watch,
             run=runner.run_scope,
         )

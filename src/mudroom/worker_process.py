@@ -34,7 +34,7 @@ async def serve(connection: socket.socket) -> None:
     services, models = build_worker_services(config, link, past_events)
     await models.preload()
     await RunServer(link, services, past_events, config.max_children).serve(channel)
-    services.sandbox.close()
+    services.environments.shared.sandbox.close()
 
 
 def main() -> None:

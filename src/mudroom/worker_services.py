@@ -9,17 +9,17 @@ from collections.abc import Mapping
 import msgspec
 
 from . import agent_files, pricing
+from ._core.agents import WorkspaceSpec
 from ._core.events import StoredEvent
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
-from .adapters import collect_tools, open_sandbox, open_workspace
+from .adapters import collect_tools
+from .environments import EnvironmentFactory, SessionEnvironments
 from .model_registry import ModelRegistry
 from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
-from .permissions.policy import RulePolicy
 from .permissions.rules import Permissions
-from .tools import builtin_tools
 from .workers.process.messages import WorkerConfig
 from .workers.process.remote_hooks import RemoteHooks
 from .workers.process.remote_services import (
@@ -47,7 +47,7 @@ def make_process_worker(
     environ = options.environ
     config = WorkerConfig(
         session=services.session,
-        folder=services.workspace.root,
+        folder=services.environments.shared.workspace.root,
         home=home,
         user_home=(os.environ if environ is None else environ).get("HOME", "/"),
         environ=None if environ is None else dict(environ),
@@ -85,30 +85,28 @@ def build_worker_services(
     for name in config.bridged_models:
         models.register(RemoteModel(link, name))
     skills = msgspec.json.decode(config.skills, type=dict[str, agent_files.Skill])
-    sandbox = open_sandbox(
-        config.sandbox, config.folder, config.home, [], config.allow_net, config.can_ask
-    )
-    policy = RulePolicy(
-        msgspec.json.decode(config.permissions, type=Permissions),
-        workspace=config.folder,
+    permissions = msgspec.json.decode(config.permissions, type=Permissions)
+    factory = EnvironmentFactory(
+        permissions=permissions,
+        home=config.home,
         user_home=config.user_home,
-        tools=builtin_tools(),
-        tier=lambda: sandbox.tier,
+        sandbox=config.sandbox,
+        allow_net=config.allow_net,
+        can_ask=config.can_ask,
+        readable=(config.spill_folder, *(skill.folder for skill in skills.values())),
     )
-    tools = collect_tools((), config.agents, skills, ask=sandbox.tier == "ask")
-    skill_folders = [skill.folder for skill in skills.values()]
+    shared = factory.open(config.folder, [], spec=WorkspaceSpec())
+    tools = collect_tools((), config.agents, skills, ask=shared.sandbox.tier == "ask")
     services = SessionServices(
         session=config.session,
         get_model=models,
         journal=RemoteJournal(link),
-        workspace=open_workspace(config.folder, config.spill_folder, *skill_folders),
-        sandbox=sandbox,
+        environments=SessionEnvironments(shared, factory.open_copy),
         clock=clock,
         approver=RemoteApprover(link),
-        policy=policy,
         redact=Redactor({**os.environ, **environ}),
         mark_report=mark_injection,
-        toolbox={name: tool for name, tool in tools.items() if not policy.is_never_allowed(name)},
+        toolbox={name: tool for name, tool in tools.items() if not permissions.denies_tool(name)},
         agents=config.agents,
         spill_folder=config.spill_folder,
         environment_text=config.environment_text,

@@ -34,7 +34,7 @@ async def open_serializing(services: SessionServices) -> AsyncGenerator[Worker]:
 async def open_processes(services: SessionServices) -> AsyncGenerator[Worker]:
     config = WorkerConfig(
         session=services.session,
-        folder=services.workspace.root,
+        folder=services.environments.shared.workspace.root,
         home="",
         user_home="",
         environ=None,

@@ -37,6 +37,28 @@ class Mode(StrEnum):
         return min(self, outer, key=order.index)
 
 
+class WorkspaceKind(StrEnum):
+    """Kinds of workspaces of a run."""
+
+    SHARED = "shared"
+    """The folder of the session."""
+    COPY = "copy"
+    """A copy of a folder, removed when the run ends."""
+    FOLDER = "folder"
+    """An existing copy, which belongs to a run above."""
+
+
+class WorkspaceSpec(Struct, frozen=True, omit_defaults=True):
+    """The workspace that a run needs.
+
+    Arguments:
+        root: absolute path of the folder; the source of a copy. "" means the session's folder.
+    """
+
+    kind: WorkspaceKind = WorkspaceKind.SHARED
+    root: str = ""
+
+
 class Output(Struct, frozen=True, omit_defaults=True):
     """A value that a run must emit.
 
@@ -74,6 +96,8 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         context: context files in the system prompt, if the session reads them: "none", "project",
             or "full" (also the user's own).
         mode: permission mode, never wider than the parent's; None means the parent's.
+        workspace: SHARED works in the caller's workspace. COPY works in a copy of it, which is
+            removed with the run: only its report remains.
 
     Example:
         Agent(
@@ -98,6 +122,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     children: tuple[str, ...] | None = None
     child_tools: tuple[str, ...] | None = None
     mode: Mode | None = None
+    workspace: WorkspaceKind = WorkspaceKind.SHARED
 
     @property
     def call_patterns(self) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Generic
 
 from msgspec import Struct
 
-from .agents import Agent, Mode
+from .agents import Agent, Mode, WorkspaceSpec
 from .budgets import Budget
 from .messages import Message, Usage
 
@@ -54,6 +54,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
         budget: limits after allocation from the parent's budget.
         mode: permission mode, already limited to the caller's.
         limits: call patterns of the agents above this one; they hold for this run, too.
+        workspace: the files that the run sees.
         depth: 0 for a root run.
         continues: run id whose conversation this run continues.
         compacts: true if the run summarises that conversation; a run that continues this one then
@@ -77,6 +78,7 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     history: tuple[Message, ...] = ()
     mode: Mode = Mode.DEFAULT
     limits: tuple[tuple[str, ...], ...] = ()
+    workspace: WorkspaceSpec = WorkspaceSpec()
 
 
 class InboxMessage(Struct, frozen=True):

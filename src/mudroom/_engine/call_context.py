@@ -30,14 +30,14 @@ class CallContext:
         self.run_id = run.run_id
         self.turn = run.turn
         self.memo = run.memo
-        self.sandbox = run.services.sandbox
+        self.sandbox = run.environment.sandbox
         self.redact = run.services.redact
         self.workspace: Workspace = RecordedWorkspace(
-            run.services.workspace, self._before_write, self._after_write
+            run.environment.workspace, self._before_write, self._after_write
         )
         if call is not None:
             tool = canonical_tool_name(call.name)
-            self.workspace = run.services.policy.view(self.workspace, tool, run.brief)
+            self.workspace = run.environment.policy.view(self.workspace, tool, run.brief)
         self._loop = asyncio.get_running_loop()
 
     def spill_path(self, name: str) -> str:

@@ -159,7 +159,7 @@ def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> Too
     write = run.batch.started[call.id]
     if write is None:
         return None
-    workspace = run.services.workspace
+    workspace = run.environment.workspace
     workspace.remove_unfinished(write.path)
     current = hash_file(workspace, write.path)
     if current == write.after:

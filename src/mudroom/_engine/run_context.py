@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from .._core.events import NoteInjected
-from .._core.ports import RequestConfig, Worker
+from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report
 from .._core.tools import Tool
 from .call_batch import CallBatch, CallOutcome
@@ -39,11 +39,13 @@ class RunContext:
         services: SessionServices,
         worker: Worker,
         control: RunControl,
+        environment: Environment,
     ) -> None:
         self.brief = brief
         self.services = services
         self.worker = worker
         self.control = control
+        self.environment = environment
         self.meter = meter
         self.timer = RunTimer(services.clock, meter)
         self.recorder = Recorder(services, brief.run_id, brief.agent.name)
@@ -63,8 +65,9 @@ class RunContext:
     def _request_config(self) -> RequestConfig:
         agent = self.brief.agent
         texts = [agent.instructions, self.services.context_texts.get(agent.context, "")]
-        if agent.environment:
-            texts.append(self.services.environment_text)
+        if agent.environment and self.services.environment_text:
+            folder = self.environment.workspace.root
+            texts.append(f"Folder: {folder}. {self.services.environment_text}")
         return RequestConfig(
             system="\n\n".join(filter(None, texts)),
             tools=tuple(self.tools.values()),

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 
 from msgspec import Struct, field
 
-from .._core.agents import Agent
+from .._core.agents import Agent, WorkspaceSpec
 from .._core.budgets import Budget
 from .._core.events import AnyEvent, StoredEvent
 from .._core.messages import Usage
 from .._core.ports import (
     Approver,
     Clock,
+    Environment,
+    Environments,
     Hooks,
     Journal,
     Model,
-    Policy,
-    Sandbox,
     Toolbox,
-    Workspace,
 )
 from .meters import Meters
+
+
+class SingleEnvironment:
+    """The port Environments with one environment for all runs, whatever their brief says."""
+
+    def __init__(self, shared: Environment) -> None:
+        self.shared = shared
+
+    def open(self, spec: WorkspaceSpec) -> AbstractAsyncContextManager[Environment]:
+        """Return the environment."""
+        return nullcontext(self.shared)
 
 
 class SessionServices(Struct, frozen=True, kw_only=True):
@@ -33,7 +44,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         toolbox: all tools by name.
         agents: agents that `task` may call, by name.
         spill_folder: folder for output that is too long for a model.
-        environment_text: date, platform and folder, for system prompts.
+        environments: opens the workspace, sandbox and policy of each run.
+        environment_text: platform and date, for system prompts; "" leaves out the folder, too.
         context_texts: text of the context files, by the value of `Agent.context`.
         child_model: model string of children whose agent says "inherit"; "" means their parent's.
         child_budget: limits of children where agent and call set none.
@@ -50,11 +62,9 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     session: str
     get_model: Callable[[str], Model]
     journal: Journal
-    workspace: Workspace
-    sandbox: Sandbox
+    environments: Environments
     clock: Clock
     approver: Approver
-    policy: Policy
     toolbox: Toolbox
     agents: Mapping[str, Agent]
     spill_folder: str

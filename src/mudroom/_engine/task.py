@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from .._core.agents import Agent
+from .._core.agents import Agent, WorkspaceKind, WorkspaceSpec
 from .._core.budgets import Budget, Grant
 from .._core.runs import Brief, Reason
 from .._core.tool_patterns import call_patterns, select_tools
@@ -32,6 +32,10 @@ _DESCRIPTION = (
 
 _MAX_DESCRIPTION = 60
 """Characters of the prompt that serve as description where the call gives none."""
+
+_COPY_NOTE = (
+    "\n\n[The child worked in a copy of the folder, which is removed. Nothing is changed here.]"
+)
 
 
 class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
@@ -115,14 +119,17 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
     finally:
         meter = run.services.meters.close(grant)
     text, spill = format_report(context, report)
+    in_copy = brief.workspace.kind is WorkspaceKind.COPY
+    if in_copy:
+        text += _COPY_NOTE
     detail: dict[str, Any] = {"run": report.run_id}
     if meter.children:
         detail["below"] = meter.children
     return ToolResult(
         text,
         error=report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST),
-        reads=report.files_read,
-        changes=report.files_changed,
+        reads=() if in_copy else report.files_read,
+        changes=() if in_copy else report.files_changed,
         detail=detail,
         spill=spill,
     )
@@ -175,7 +182,16 @@ def _make_brief(
         depth=parent.depth + 1,
         mode=(agent.mode or parent.mode).limit_to(parent.mode),
         limits=(*parent.limits, *filter(None, own_limits)),
+        workspace=_workspace_spec(context.run, agent),
     )
+
+
+def _workspace_spec(run: RunContext, agent: Agent) -> WorkspaceSpec:
+    """Return the workspace of a child: the parent's, or a copy of it."""
+    shared = run.environment.spec
+    if agent.workspace is WorkspaceKind.SHARED:
+        return shared
+    return WorkspaceSpec(WorkspaceKind.COPY, shared.root)
 
 
 @lru_cache(maxsize=256)

@@ -237,7 +237,7 @@ async def _check_permission(run: RunContext, prepared: PreparedCall) -> ToolResu
     """
     if prepared.tool is None:
         return None
-    verdict = run.services.policy.judge(
+    verdict = run.environment.policy.judge(
         prepared.call, prepared.tool, prepared.checked_arguments, run.brief
     )
     if verdict.verdict == "allow":

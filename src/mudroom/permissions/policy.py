@@ -72,10 +72,6 @@ class RulePolicy:
             permissions.rules or permissions.attended or permissions.only_listed
         )
 
-    def is_never_allowed(self, tool: str) -> bool:
-        """Return whether a rule denies every call of this tool, so that no model is offered it."""
-        return any(not rule.spec and rule.names(tool) for rule in self._rules[Verdict.DENY])
-
     def judge(
         self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
     ) -> PermissionVerdict:

@@ -193,3 +193,10 @@ class Permissions(Struct, frozen=True, kw_only=True):
         texts = {Verdict.DENY: deny, Verdict.ASK: ask, Verdict.ALLOW: allow}
         rules = tuple(rule for verdict in texts for rule in parse_rules(texts[verdict], verdict))
         return cls(rules=rules, mode=Mode(mode), only_listed=bool(allow))
+
+    def denies_tool(self, tool: str) -> bool:
+        """Return whether a rule denies every call of this tool, so that no model is offered it."""
+        return any(
+            rule.verdict == Verdict.DENY and not rule.spec and rule.names(tool)
+            for rule in self.rules
+        )

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .._core.agents import Agent
+from .._core.agents import Agent, WorkspaceSpec
 from .._core.budgets import Budget
 from .._core.events import AnyEvent, RunFinished, StoredEvent
 from .._core.messages import AssistantMessage, TextBlock, ToolCallBlock, Usage
@@ -15,6 +15,7 @@ from .._core.ports import (
     ApprovalDecision,
     ApprovalRequest,
     CommandResult,
+    Environment,
     PermissionVerdict,
     RunHandle,
     Worker,
@@ -22,7 +23,7 @@ from .._core.ports import (
 )
 from .._core.runs import Brief, Report
 from .._core.tools import Effect, Tool, ToolResult
-from .._engine.session_context import SessionServices
+from .._engine.session_context import SessionServices, SingleEnvironment
 from .._engine.task import task_tool
 from ..journals.memory import MemoryJournal
 from ..models.scripted import Answer, Request, ScriptedModel, call
@@ -151,15 +152,19 @@ class WorkerStage:
         self.journal = journal or MemoryJournal()
         self.events: list[AnyEvent] = []
         self.requests: list[ApprovalRequest] = []
+        environment = Environment(
+            spec=WorkspaceSpec(),
+            workspace=SharedWorkspace(str(folder)),
+            sandbox=_NoSandbox(),
+            policy=_AskPolicy(),
+        )
         self.services = SessionServices(
             session="conformance",
             get_model=conformance_model,
             journal=self.journal,
-            workspace=SharedWorkspace(str(folder)),
-            sandbox=_NoSandbox(),
+            environments=SingleEnvironment(environment),
             clock=_Clock(),
             approver=self,
-            policy=_AskPolicy(),
             toolbox=conformance_tools(),
             agents=_AGENTS,
             spill_folder=str(folder / "spills"),

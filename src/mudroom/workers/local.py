@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
+from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
+from .._core.agents import WorkspaceKind
 from .._core.budgets import Grant
 from .._core.events import RunStarted
 from .._core.messages import Usage
@@ -24,6 +26,12 @@ from .._engine.phase import Phase, RunControl
 from .._engine.resume import finished_report
 from .._engine.run_context import RunContext
 from .._engine.session_context import SessionServices
+from ..errors import MudroomError
+
+LOST_COPY = (
+    "Your copy of the folder was lost in an interruption and made again: "
+    "the changes that you made before are gone."
+)
 
 
 class LocalRunHandle:
@@ -147,11 +155,36 @@ class LocalWorker:
             brief = replace(past[0].brief, history=brief.history)
             # The age of a resumed run counts from its first start, and so does its time limit.
             meter.set_limits(brief.budget)
-        handle.run = RunContext(brief, meter, self._services, self._child_worker, control)
-        return await execute(handle.run)
+        async with AsyncExitStack() as stack:
+            try:
+                environment = await stack.enter_async_context(
+                    self._services.environments.open(brief.workspace)
+                )
+            except MudroomError as error:
+                return _failed_report(brief, str(error))
+            handle.run = RunContext(
+                brief, meter, self._services, self._child_worker, control, environment
+            )
+            if past and brief.workspace.kind is WorkspaceKind.COPY:
+                handle.run.add_note(LOST_COPY)
+            return await execute(handle.run)
 
     def _charge_past_run(self, meter: Meter, report: Report) -> None:
         prefix = f"{report.run_id}."
         children = sum(run.startswith(prefix) for run in self._services.past_events)
         meter.charge(report.usage, report.usd)
         meter.add_usage(Usage(), 0.0, children)
+
+
+def _failed_report(brief: Brief, error: str) -> Report:
+    """Return the report of a run that could not start; the journal has no events of it."""
+    outputs: dict[str, Any] = {}
+    return Report(
+        text="",
+        reason=Reason.ERROR,
+        run_id=brief.run_id,
+        outputs=outputs,
+        agent=brief.agent.name,
+        model=brief.model,
+        error=error,
+    )

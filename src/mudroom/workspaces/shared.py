@@ -28,6 +28,8 @@ class SharedWorkspace:
     Arguments:
         root: an existing folder.
         readable: other absolute folders (long output, skills) that may be read, never written.
+        copied_from: the folder that the files were copied from. Absolute paths in it are accepted;
+            they mean the files here.
         kernel: True requires openat2, False the step-by-step walk that follows no links;
             None chooses.
 
@@ -35,10 +37,17 @@ class SharedWorkspace:
     """
 
     def __init__(
-        self, root: str, readable: Sequence[str] = (), *, kernel: bool | None = None
+        self,
+        root: str,
+        readable: Sequence[str] = (),
+        *,
+        copied_from: str = "",
+        kernel: bool | None = None,
     ) -> None:
-        self._root_as_given = os.path.abspath(root)
         self._root = os.path.realpath(root)
+        self._spellings = (self._root, os.path.abspath(root))
+        if copied_from:
+            self._spellings += (copied_from,)
         self._readable = tuple(os.path.realpath(folder) for folder in readable)
         self._opener = choose_opener(kernel=kernel)
         try:
@@ -67,7 +76,7 @@ class SharedWorkspace:
         """
         _check_characters(path)
         absolute = os.path.normpath(os.path.join(self._root, path))
-        for folder in (self._root, self._root_as_given):
+        for folder in self._spellings:
             if _is_inside(absolute, folder):
                 return absolute[len(folder) :].lstrip("/") or "."
         if any(_is_inside(absolute, folder) for folder in self._readable):

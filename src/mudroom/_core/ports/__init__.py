@@ -6,6 +6,7 @@ Each port has one folder of adapters; `mudroom.testing` has a public fake of eac
 from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVerdict, Policy
 from .clock import Clock
 from .environment import CommandResult, FileInfo, LocalFiles, Sandbox, Workspace
+from .environments import Environment, Environments
 from .hooks import Hooks, ToolHookDecision
 from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
@@ -18,6 +19,8 @@ __all__ = [
     "Approver",
     "Clock",
     "CommandResult",
+    "Environment",
+    "Environments",
     "FileInfo",
     "Hooks",
     "Journal",

@@ -1,0 +1,38 @@
+"""Environment port: opens the files, the sandbox and the permission policy of one run."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from msgspec import Struct
+
+from ..agents import WorkspaceSpec
+from .approval import Policy
+from .environment import Sandbox, Workspace
+
+
+class Environment(Struct, frozen=True, kw_only=True):
+    """The surroundings of a run.
+
+    Arguments:
+        spec: spec of a run that shares this environment, such as a child of the run.
+    """
+
+    spec: WorkspaceSpec
+    workspace: Workspace
+    sandbox: Sandbox
+    policy: Policy
+
+
+class Environments(Protocol):
+    """Opens environments. An environment is closed when its run ends."""
+
+    @property
+    def shared(self) -> Environment:
+        """The environment of the session, which stays open."""
+        ...
+
+    def open(self, spec: WorkspaceSpec) -> AbstractAsyncContextManager[Environment]:
+        """Open the environment of a run. Raises MudroomError on entry if it cannot be opened."""
+        ...
