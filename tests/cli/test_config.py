@@ -1,7 +1,6 @@
 """Settings: each source, its priority, its origin, and the errors for wrong values."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -21,7 +20,7 @@ def write_user_file(tmp_path: Path, text: str) -> Path:
     return path
 
 
-def load(tmp_path: Path, env: dict[str, str], **flags: Any) -> config.Settings:
+def load(tmp_path: Path, env: dict[str, str], **flags: object) -> config.Settings:
     return config.load_settings(cwd=str(tmp_path), environ=env, flags=flags)
 
 

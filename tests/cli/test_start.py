@@ -34,7 +34,7 @@ OTHER_NAMES = {
 
 def count_calls(monkeypatch: pytest.MonkeyPatch, counts: Counter[str]) -> None:
     def counted(name: str, function: Callable[..., Any]) -> Callable[..., Any]:
-        def wrapper(*args: Any, **kwargs: Any) -> Any:
+        def wrapper(*args: object, **kwargs: object) -> object:
             counts[name] += 1
             return function(*args, **kwargs)
 

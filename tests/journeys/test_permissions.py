@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 from mudroom._core.messages import ToolCallBlock
 from mudroom.sandboxes.detect import find_bwrap, run_probes
@@ -18,7 +18,7 @@ HIDDEN = "touch made" + " " * 300 + "; rm\u202e -rf x\u200b"
 DETECTED = run_probes(find_bwrap(os.environ, "/nonexistent"))
 
 
-def run_in_child(*commands: str) -> Any:
+def run_in_child(*commands: str) -> Callable[[ServerRequest], Awaitable[ServerAnswer]]:
     """Return a script: the root delegates one task; the child runs one command per turn."""
 
     async def answer(request: ServerRequest) -> ServerAnswer:

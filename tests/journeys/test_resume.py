@@ -5,6 +5,7 @@ import json
 import os
 import signal
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ async def _run_and_kill(
     await process.wait()
 
 
-async def _wait_until(condition: Any) -> None:
+async def _wait_until(condition: Callable[[], bool]) -> None:
     for _ in range(1000):
         if condition():
             return

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
@@ -18,7 +17,7 @@ from ...projections.safe_text import sanitize_line
 from ...tools import builtin_tools
 from ...tools.function import declare_tool
 from ...tools.skill import make_skill_tool
-from .load_permissions import join_tool_flags, load_permissions
+from .load_permissions import load_permissions
 from .load_settings import load_settings
 
 
@@ -33,7 +32,7 @@ def print_permissions() -> int:
 
 
 def explain_call(
-    subject: str, *, tool: str, cwd: str, can_ask: bool, as_json: bool, flags: dict[str, Any]
+    subject: str, *, tool: str, cwd: str, can_ask: bool, as_json: bool, flags: dict[str, object]
 ) -> int:
     """Print what the permissions decide about a call; return 0 if it is allowed, else 1.
 
@@ -41,7 +40,7 @@ def explain_call(
         subject: the command, or the file, agent or address of another tool.
         can_ask: assume that a user can be asked. flags: permission flags to assume.
     """
-    settings = load_settings(cwd, **join_tool_flags(flags))
+    settings = load_settings(cwd, **flags)
     permissions, _ = load_permissions(settings, cwd, attended=can_ask)
     mode = permissions.mode
     policy = RulePolicy(

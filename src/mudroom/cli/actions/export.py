@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import cast
 
 import msgspec
 
@@ -64,13 +64,14 @@ def redact_events(
 ) -> Iterator[StoredEvent]:
     """Yield the events with `redact` applied to every text in them."""
 
-    def redact_value(value: Any) -> Any:
+    def redact_value(value: object) -> object:
         if isinstance(value, str):
             return redact(value)
         if isinstance(value, dict):
-            return {redact_value(key): redact_value(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            items = cast("dict[object, object]", value).items()
+            return {redact_value(key): redact_value(item) for key, item in items}
         if isinstance(value, list | tuple):
-            return [redact_value(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+            return [redact_value(item) for item in cast("Sequence[object]", value)]
         return value
 
     for event in events:

@@ -106,7 +106,7 @@ class ClaudeTranscripts:
             case _:
                 pass
 
-    def _add_line(self, brief: Brief, event: StoredEvent, kind: str, **fields: Any) -> None:
+    def _add_line(self, brief: Brief, event: StoredEvent, kind: str, **fields: object) -> None:
         self._line_count += 1
         is_child = self._is_child(brief.run_id)
         line_uuid = str(uuid5(UUID(self._session_id), str(self._line_count)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..._core.agents import Mode
 from ...config import Settings
@@ -62,9 +62,3 @@ def _rules_of_setting(settings: Settings, name: str, verdict: Verdict) -> tuple[
     if origin == "flag":
         origin = f"--{name.replace('_', '-')}"
     return parse_rules(split_rules([getattr(settings, name)]), verdict, origin=origin)
-
-
-def join_tool_flags(flags: dict[str, Any]) -> dict[str, Any]:
-    """Join the values of flags that may be given several times, as settings take them."""
-    tool_flags = ("allowed_tools", "disallowed_tools")
-    return flags | {name: ",".join(flags[name]) or None for name in tool_flags}

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import Any
 
 from ... import config
 from ...errors import UsageError
 
 
-def load_settings(cwd: str, **flags: Any) -> config.Settings:
+def load_settings(cwd: str, **flags: object) -> config.Settings:
     """Return the settings that apply in a folder.
 
     Raises UsageError if the folder does not exist or a setting is wrong.

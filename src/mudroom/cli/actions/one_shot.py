@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from ...config import Settings
 from ...errors import UsageError
 from ..output.progress import print_notice
 from ..output.run_reporter import RunReporter
@@ -10,45 +9,36 @@ from ..output.signals import handle_signals
 from .load_permissions import load_permissions
 from .open_session import create_session
 from .select_session import delete_expired_sessions, name_session, unfinished_events
-from .session_start import NEW_SESSION, SessionStart
+from .session_start import StartOptions
 
 
-async def run_one_shot(
-    prompt: str | None,
-    settings: Settings,
-    *,
-    cwd: str,
-    start: SessionStart = NEW_SESSION,
-    verbose: bool = False,
-    quiet: bool = False,
-) -> int:
-    """Run one prompt in a new session, or in the one that `start` selects; return the exit code.
+async def run_one_shot(prompt: str | None, options: StartOptions) -> int:
+    """Run one prompt and return the exit code.
 
     Arguments:
         prompt: None only finishes an interrupted run.
-        verbose: a line on stderr for each tool call if there is no live tree.
-        quiet: only errors on stderr.
     """
+    settings = options.settings
     schema = None
     if settings.json_schema:
         from .parse_json_flags import load_json_schema
 
         schema = load_json_schema(settings.json_schema)
-    loaded = load_permissions(settings, cwd)
-    async with create_session(settings, cwd, loaded, start) as session:
-        name_session(session, settings.home, start)
+    loaded = load_permissions(settings, options.cwd)
+    async with create_session(settings, options.cwd, loaded, options.start) as session:
+        name_session(session, settings.home, options.start)
         if notice := delete_expired_sessions(settings):
             print_notice(notice)
         reporter = RunReporter(
             session,
             settings,
             mode=loaded.permissions.mode,
-            verbose=verbose,
-            quiet=quiet,
+            verbose=options.verbose,
+            quiet=options.quiet,
             as_json=schema is not None,
         )
         reporter.add_past_events(unfinished_events(session, settings.home))
-        if session.unfinished_runs and not quiet:
+        if session.unfinished_runs and not options.quiet:
             print_notice("finishing the interrupted run first")
         with handle_signals(session.cancel, exits_after=True) as signals, reporter.screen:
             report = await session.resume_unfinished()

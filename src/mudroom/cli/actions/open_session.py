@@ -7,6 +7,7 @@ from typing import Any
 
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
+from ..._core.ports import Approver
 from ...config import Settings
 from ...session import Session
 from .load_permissions import LoadedPermissions, is_trusted
@@ -18,10 +19,27 @@ def create_session(
     cwd: str,
     loaded: LoadedPermissions,
     start: SessionStart = NEW_SESSION,
-    **replacements: Any,
+    *,
+    approver: Approver | None = None,
+    model: str = "",
+    prices: bool = False,
 ) -> Session:
-    """Create a session without opening it. Arguments as for `session_options`."""
-    session = Session(**session_options(settings, cwd, loaded, start, **replacements))
+    """Create a session without opening it.
+
+    Arguments:
+        approver: asks the user about tool calls. model: replaces the one of the settings.
+        prices: state costs whatever the output format is.
+
+    Other arguments as for `session_options`.
+    """
+    options = session_options(settings, cwd, loaded, start)
+    if approver:
+        options["approver"] = approver
+    if model:
+        options["model"] = model
+    if prices:
+        options["prices"] = True
+    session = Session(**options)
     session.notices.extend(loaded.notices)
     return session
 
@@ -31,7 +49,6 @@ def session_options(
     cwd: str,
     loaded: LoadedPermissions,
     start: SessionStart = NEW_SESSION,
-    **replacements: Any,
 ) -> dict[str, Any]:
     """Return the fields of SessionOptions for these settings.
 
@@ -39,7 +56,6 @@ def session_options(
 
     Arguments:
         cwd: folder of the session. loaded: its permissions. start: the session to continue.
-        replacements: options that replace those of the settings.
 
     Raises UsageError for agents that cannot be used.
     """
@@ -48,7 +64,7 @@ def session_options(
         from .parse_json_flags import parse_inline_agents
 
         agents = parse_inline_agents(settings.agents)
-    options: dict[str, Any] = {
+    return {
         **settings.to_options(),
         **start.session_arguments,
         "permissions": loaded.permissions,
@@ -60,7 +76,6 @@ def session_options(
         "prices": settings.output_format != "text",
         "environ": os.environ,
     }
-    return options | replacements
 
 
 def _to_budget(settings: Settings) -> Budget:

@@ -6,13 +6,12 @@ import os
 import sys
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from ..._core.events import SessionOpened, StoredEvent
-from ...config import Settings, load_home
+from ...config import Settings
 from ...errors import JournalError, UsageError
 from ...journals.sqlite import session_names
 from ...journals.sqlite.reader import open_reader, read_header
@@ -20,28 +19,10 @@ from ...journals.sqlite.store import SessionInfo, delete_old_sessions, list_sess
 from ...projections.safe_text import sanitize_line
 from ...session import Session
 from ..output.text import count_noun, truncate
-from .load_settings import load_settings, require_folder
-from .session_start import NEW_SESSION, SessionStart
+from .session_start import SessionStart
 
 MAX_OFFERED = 20
 """Maximum number of sessions in the list that the user chooses from."""
-
-
-def prepare_start(
-    cwd: str, selection: Mapping[str, Any], flags: Mapping[str, Any]
-) -> tuple[Settings, str, SessionStart]:
-    """Return the settings, the folder and the session to start with.
-
-    Arguments:
-        cwd: folder of the command line; a resumed session has its own.
-        selection: flags that select a session, as for `select_session`. flags: other flags.
-    """
-    start = NEW_SESSION
-    if any(value not in (None, False) for value in selection.values()):
-        require_folder(cwd)
-        start = select_session(load_home(os.environ), cwd, **selection)
-        cwd = start.folder or cwd
-    return load_settings(cwd, **flags), cwd, start
 
 
 def select_session(

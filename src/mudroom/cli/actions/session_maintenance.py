@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -31,7 +31,7 @@ from .list_sessions import read_summary
 from .load_settings import load_settings
 from .one_shot import run_one_shot
 from .select_session import find_session, session_folder
-from .session_start import SessionStart
+from .session_start import SessionStart, StartOptions
 
 if TYPE_CHECKING:
     from ...journals.sqlite.repair import JournalCondition
@@ -45,28 +45,29 @@ def resume_session(
     verbose: bool,
     quiet: bool,
     no_color: bool,
-    **flags: Any,
+    output_format: str | None,
 ) -> int:
     """Finish the interrupted run of a session, or print its last answer; return the exit code.
 
     Arguments:
         name: id, beginning of an id, or name; None is the last session of the folder `cwd`.
-        last: the user asks for the last session. verbose, quiet: as for `run_one_shot`.
+        last: the user asks for the last session. verbose, quiet: see `StartOptions`.
 
     Raises UnknownName, JournalBusy if another process writes the session, UsageError if it has
     no prompts.
     """
     if name and last:
         raise UsageError(f"--last and {name} each name a session", remedy="Use only one of them.")
-    settings = load_settings(cwd, color="never" if no_color else None, **flags)
+    color = "never" if no_color else None
+    settings = load_settings(cwd, color=color, output_format=output_format)
     path = find_session(settings.home, cwd, name or "last")
     events, tree = _read_idle_session(path)
     if any(root.report is None for root in tree.roots):
         start = SessionStart(resume=path.stem, folder=session_folder(path))
-        folder = start.folder or cwd
-        return asyncio.run(
-            run_one_shot(None, settings, cwd=folder, start=start, verbose=verbose, quiet=quiet)
+        options = StartOptions(
+            settings=settings, cwd=start.folder or cwd, start=start, verbose=verbose, quiet=quiet
         )
+        return asyncio.run(run_one_shot(None, options))
     report = _last_report(tree, path)
     if not quiet:
         print_notice("no run was interrupted; this is the last answer")

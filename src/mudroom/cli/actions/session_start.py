@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TypedDict
 
 from msgspec import Struct
+
+from ...config import Settings
+
+
+class SessionArguments(TypedDict):
+    """The session options that a SessionStart sets."""
+
+    resume: str
+    fork: bool
+    id: str
 
 
 class SessionStart(Struct, frozen=True, kw_only=True):
@@ -23,9 +33,25 @@ class SessionStart(Struct, frozen=True, kw_only=True):
     name: str = ""
 
     @property
-    def session_arguments(self) -> dict[str, Any]:
-        """The arguments of Session for this choice."""
+    def session_arguments(self) -> SessionArguments:
+        """The session options for this choice."""
         return {"resume": self.resume, "fork": self.fork, "id": self.id}
 
 
 NEW_SESSION = SessionStart()
+
+
+class StartOptions(Struct, frozen=True, kw_only=True):
+    """Everything that a command line says about a session.
+
+    Arguments:
+        cwd: folder of the session. start: the session to start with.
+        verbose: a line on stderr for each tool call if there is no live tree.
+        quiet: only errors on stderr.
+    """
+
+    settings: Settings
+    cwd: str
+    start: SessionStart = NEW_SESSION
+    verbose: bool = False
+    quiet: bool = False

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
+
+Decorator = Callable[[Callable[..., Any]], Callable[..., Any]]
 
 CONTEXT_SETTINGS: dict[str, Any] = {"help_option_names": ["-h", "--help"], "max_content_width": 120}
 """Context settings of every command."""
@@ -22,7 +25,36 @@ def complete_folders(_: click.Context, __: click.Parameter, typed: str) -> list[
     return [CompletionItem(typed, type="dir")]
 
 
-def folder_option(help_text: str) -> Any:
+def join_values(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> str | None:
+    """Return the values of an option that may be given several times, as settings have them."""
+    return ",".join(values) or None
+
+
+def allowed_tools_option(help_text: str) -> Decorator:
+    """Return the option --allowed-tools with this help text."""
+    return click.option(
+        "--allowed-tools",
+        "--allowedTools",
+        multiple=True,
+        callback=join_values,
+        metavar="RULES",
+        help=help_text,
+    )
+
+
+def disallowed_tools_option(help_text: str) -> Decorator:
+    """Return the option --disallowed-tools with this help text."""
+    return click.option(
+        "--disallowed-tools",
+        "--disallowedTools",
+        multiple=True,
+        callback=join_values,
+        metavar="RULES",
+        help=help_text,
+    )
+
+
+def folder_option(help_text: str) -> Decorator:
     """Return the option -C with this help text."""
     return click.option(
         "-C", "cwd", default=".", metavar="DIR", shell_complete=complete_folders, help=help_text

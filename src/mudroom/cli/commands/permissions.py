@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from ..actions.load_permissions import MODES
-from ._options import CONTEXT_SETTINGS, folder_option, json_option
+from ._options import (
+    CONTEXT_SETTINGS,
+    allowed_tools_option,
+    disallowed_tools_option,
+    folder_option,
+    json_option,
+)
 
 
 @click.group(context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
@@ -30,24 +34,14 @@ def permissions(ctx: click.Context) -> int | None:
     help="A tool other than bash; COMMAND is then its file, agent or address.",
 )
 @folder_option("In this folder.")
-@click.option(
-    "--allowed-tools",
-    "--allowedTools",
-    multiple=True,
-    metavar="RULES",
-    help="Assume that this flag is given.",
-)
-@click.option(
-    "--disallowed-tools",
-    "--disallowedTools",
-    multiple=True,
-    metavar="RULES",
-    help="Assume that this flag is given.",
-)
+@allowed_tools_option("Assume that this flag is given.")
+@disallowed_tools_option("Assume that this flag is given.")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Assume this mode.")
 @click.option("--headless", is_flag=True, help="Assume that no user can be asked.")
 @json_option
-def explain(command: str, tool: str, cwd: str, headless: bool, as_json: bool, **flags: Any) -> int:
+def explain(
+    command: str, tool: str, cwd: str, headless: bool, as_json: bool, **flags: object
+) -> int:
     """Explain whether a command would be allowed, and by which rule."""
     from ..actions.explain_permission import explain_call
 

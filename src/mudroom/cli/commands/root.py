@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import difflib
 import sys
-from typing import Any
 
 import click
 
 from ...errors import UnknownName, UsageError
-from ..actions.load_permissions import MODES, join_tool_flags
+from ..actions.load_permissions import MODES
 from ._options import (
     CONTEXT_SETTINGS,
+    allowed_tools_option,
+    disallowed_tools_option,
     folder_option,
     format_option,
     no_color_option,
@@ -165,20 +166,8 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     type=click.Choice(MODES),
     help="Permission mode when no rule matches (default: ask before changes).",
 )
-@click.option(
-    "--allowed-tools",
-    "--allowedTools",
-    multiple=True,
-    metavar="RULES",
-    help='Allow without asking: "Bash(git diff:*),Edit".',
-)
-@click.option(
-    "--disallowed-tools",
-    "--disallowedTools",
-    multiple=True,
-    metavar="RULES",
-    help='Never allow: "Bash(git push:*)".',
-)
+@allowed_tools_option('Allow without asking: "Bash(git diff:*),Edit".')
+@disallowed_tools_option('Never allow: "Bash(git push:*)".')
 @click.option(
     "--dangerously-skip-permissions",
     "skip_permissions",
@@ -249,7 +238,7 @@ def root_command(
     no_color: bool,
     screen_reader: bool,
     version: bool,
-    **flags: Any,
+    **flags: object,
 ) -> int:
     """Split a large task into small ones, each with a clean context of its own.
 
@@ -266,30 +255,20 @@ def root_command(
     }
     if flags.pop("skip_permissions"):
         flags["permission_mode"] = "bypassPermissions"
-    flags = join_tool_flags(flags)
     flags["color"] = "never" if no_color else None
     flags["screen"] = "plain" if screen_reader else None
-    from ..actions.select_session import prepare_start
+    from ..actions.prepare_start import prepare_start
 
-    settings, cwd, start = prepare_start(cwd, selection, flags)
+    options = prepare_start(cwd, selection, flags, verbose=verbose, quiet=quiet)
     one_shot = print_prompt is not None or prompt == "-" or flags["output_format"] is not None
     if not one_shot and is_interactive():
         from ..interactive.entry import run_prompt_ui
 
-        return run_prompt_ui(
-            settings, cwd=cwd, start=start, first=prompt or "", verbose=verbose, quiet=quiet
-        )
+        return run_prompt_ui(options, first=prompt or "")
     from ..actions.print_mode import run_print_mode
 
-    return run_print_mode(
-        None if prompt == "-" else prompt,
-        settings,
-        wait_for_stdin=wait_for_stdin,
-        cwd=cwd,
-        start=start,
-        verbose=verbose,
-        quiet=quiet,
-    )
+    words_or_stdin = None if prompt == "-" else prompt
+    return run_print_mode(words_or_stdin, options, wait_for_stdin=wait_for_stdin)
 
 
 def is_interactive() -> bool:

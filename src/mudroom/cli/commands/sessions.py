@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
 from ._options import (
@@ -61,14 +59,30 @@ def show(session: str, run_id: str | None, no_color: bool) -> int:
 @verbose_option
 @quiet_option
 @no_color_option
-def resume(session: str | None, last: bool, **flags: Any) -> int:
+def resume(
+    session: str | None,
+    last: bool,
+    cwd: str,
+    output_format: str | None,
+    verbose: bool,
+    quiet: bool,
+    no_color: bool,
+) -> int:
     """Finish an interrupted run, and print its answer as -p does.
 
     If no run was interrupted, the last answer is printed again.
     """
     from ..actions.session_maintenance import resume_session
 
-    return resume_session(session, last=last, **flags)
+    return resume_session(
+        session,
+        last=last,
+        cwd=cwd,
+        output_format=output_format,
+        verbose=verbose,
+        quiet=quiet,
+        no_color=no_color,
+    )
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)

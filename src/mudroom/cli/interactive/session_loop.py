@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 from msgspec.structs import replace
 
-from ...config import Settings
 from ...session import Session
 from ..actions.load_permissions import load_permissions
 from ..actions.open_session import create_session
 from ..actions.preload import preload_packages
 from ..actions.select_session import delete_expired_sessions, name_session
-from ..actions.session_start import SessionStart
+from ..actions.session_start import SessionStart, StartOptions
 from ..output.sandbox_notice import describe_sandbox
 from .approvals import ApprovalPrompt, ask_for_trust
 from .conversation import UI, Conversation, NextStep
@@ -21,32 +19,23 @@ from .slash_commands.registry import COMMANDS
 from .slash_commands.session import print_recap
 
 
-async def run_sessions(
-    ui: UI,
-    settings: Settings,
-    cwd: str,
-    start: SessionStart,
-    *,
-    first: str = "",
-    quiet: bool = False,
-) -> int:
+async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int:
     """Run one session after another until the user leaves; return the exit code.
 
     Arguments:
-        start: the session to open first.
+        options: with the session to open first.
         first: prompt from the command line, run before any input is read.
-        quiet: print no notices.
     """
-    preload_packages(settings.model, show_context_window=True)
-    settings = await ask_for_trust(ui, settings, cwd)
+    start = options.start
+    preload_packages(options.settings.model, show_context_window=True)
+    settings = await ask_for_trust(ui, options.settings, options.cwd)
     approver = ApprovalPrompt(ui)
     step = NextStep()
     previous = ""
     while step.exit_code is None:
-        model: dict[str, Any] = {"model": step.model} if step.model else {}
-        loaded = load_permissions(settings, cwd, attended=True)
+        loaded = load_permissions(settings, options.cwd, attended=True)
         session = create_session(
-            settings, cwd, loaded, start, prices=True, approver=approver, **model
+            settings, options.cwd, loaded, start, approver=approver, model=step.model, prices=True
         )
         conversation = Conversation(session, ui, settings, COMMANDS)
         conversation.status.mode = loaded.permissions.mode
@@ -58,7 +47,7 @@ async def run_sessions(
             if start.resume and start.resume != previous:
                 print_recap(conversation)
             if not previous:
-                await _print_notices(conversation, session, quiet)
+                await _print_notices(conversation, session, options.quiet)
             ui.attach(conversation)
             step = await conversation.run_until_done(first)
         previous = session.id

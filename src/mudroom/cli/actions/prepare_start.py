@@ -1,0 +1,37 @@
+"""Start options of a command line: the session, its folder and the settings there."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from ...config import load_home
+from .load_settings import load_settings, require_folder
+from .session_start import NEW_SESSION, StartOptions
+
+
+def prepare_start(
+    cwd: str,
+    selection: Mapping[str, Any],
+    flags: Mapping[str, object],
+    *,
+    verbose: bool,
+    quiet: bool,
+) -> StartOptions:
+    """Select the session, load the settings of its folder, and return all start options.
+
+    Arguments:
+        cwd: folder of the command line; a resumed session has its own.
+        selection: flags that select a session, as for `select_session`.
+        flags: settings given as flags.
+    """
+    start = NEW_SESSION
+    if any(value not in (None, False) for value in selection.values()):
+        from .select_session import select_session  # slow to import
+
+        require_folder(cwd)
+        start = select_session(load_home(os.environ), cwd, **selection)
+        cwd = start.folder or cwd
+    settings = load_settings(cwd, **flags)
+    return StartOptions(settings=settings, cwd=cwd, start=start, verbose=verbose, quiet=quiet)
