@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ._core.events import AnyEvent, RunStarted, StoredEvent
+from ._core.events import AnyEvent, Delta, RunStarted, StoredEvent
 from ._core.messages import Message
 from ._core.runs import Brief, Report
 from ._engine.compaction import has_summary
@@ -100,7 +100,7 @@ class ConversationState:
 
     def observe(self, event: AnyEvent) -> None:
         """Add an event of the current run. Events of other runs are ignored."""
-        if event.run == self._current_run and isinstance(event, StoredEvent):
+        if event.run == self._current_run and not isinstance(event, Delta):
             self._transcript.apply(event)
 
     def finish_run(self, brief: Brief, report: Report | None) -> None:

@@ -1,4 +1,4 @@
-"""A session whose model follows a script; files, tools, worker and journal are real, and all that happens is kept."""
+"""Stage: a session with a scripted model; files, tools, worker and journal are real."""
 
 from __future__ import annotations
 
@@ -6,27 +6,33 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
+from typing_extensions import TypeIs
 
 from mudroom import AnyEvent, Report, Session
 from mudroom._core.events import NoteInjected, RunFinished, RunStarted, ToolCallFinished
+from mudroom._core.messages import Message, TextBlock, ToolResultBlock
 from mudroom._core.tools import ToolResult
 from mudroom.models.scripted import Request, Script, ScriptedModel
 
 Lines = Sequence[Any]
-"""One conversation's answers, in order; the last one is given again and again. One that can be called is given the request."""
+"""Answers of one conversation in order; the last one repeats. A callable receives the request."""
 
 
 class Stage:
-    """Where a story is played.
+    """A session with a scripted model.
 
-    `folder` is the workspace; `model` has the requests; `events` is all that happened, deltas too.
+    Attributes:
+        folder: the workspace.
+        model: the model, with its requests.
+        events: all events so far, deltas included.
     """
 
     def __init__(self, base: Path) -> None:
-        self.folder, self._home = base / "work", base / "home"
+        self.folder = base / "work"
+        self.home = base / "home"
         self.folder.mkdir()
         (self.folder / "notes.txt").write_text("one\ntwo\nthree\n")
         self.model = ScriptedModel([])
@@ -35,40 +41,47 @@ class Stage:
 
     @asynccontextmanager
     async def open(
-        self, script: Script | dict[str, Lines], name: str = "scripted:model", **settings: Any
+        self, script: Script | Mapping[str, Lines], name: str = "scripted:model", **options: Any
     ) -> AsyncGenerator[Session]:
-        """A session. `script`: a scripted model's, or the lines of each conversation by the first word of its prompt."""
-        self.model = ScriptedModel(
-            _cast(cast(dict[str, Lines], script)) if isinstance(script, dict) else script, name
-        )
-        given = (
-            dict[str, Any](journal="memory", home=str(self._home), environ={}, sandbox="off")
-            | settings
-        )
-        async with Session(model=self.model, cwd=str(self.folder), **given) as self.session:
+        """Open a session.
+
+        Arguments:
+            script: of the model; or the answers of each conversation by the first word of its
+                prompt.
+        """
+        answers = _by_prompt(script) if _is_by_prompt(script) else script
+        self.model = ScriptedModel(answers, name)
+        defaults: dict[str, Any] = {
+            "journal": "memory",
+            "home": str(self.home),
+            "environ": {},
+            "sandbox": "off",
+        }
+        options = defaults | options
+        async with Session(model=self.model, cwd=str(self.folder), **options) as self.session:
             self.session.watch(self.events.append)
             yield self.session
 
     async def run(
-        self, script: Script | dict[str, Lines], prompt: str = "PARENT", **settings: Any
+        self, script: Script | Mapping[str, Lines], prompt: str = "PARENT", **options: Any
     ) -> Report:
-        """Play one prompt from beginning to end."""
-        async with self.open(script, **settings) as session:
+        """Run one prompt in a session of its own."""
+        async with self.open(script, **options) as session:
             return await session.run(prompt)
 
-    async def until(self, true: Callable[[], object]) -> None:
-        """Wait until something is so."""
+    async def wait_until(self, is_true: Callable[[], object]) -> None:
+        """Wait until a condition is true, at most 10 seconds."""
         async with asyncio.timeout(10):
-            while not true():  # noqa: ASYNC110  what is waited for may be another process
+            while not is_true():  # noqa: ASYNC110  another process may make it true
                 await asyncio.sleep(0.002)
 
-    def asked(self, prompt: str) -> list[Request]:
-        """The requests of the conversations that began with this word, in order."""
+    def requests_of(self, prompt: str) -> list[Request]:
+        """Return the requests of the conversations whose prompt begins with this word, in order."""
         return [request for request in self.model.requests if _first_word(request) == prompt]
 
     @property
     def runs(self) -> list[str]:
-        """Ids of the runs that began, in order."""
+        """Ids of the started runs, in order."""
         return [event.run for event in self.events if isinstance(event, RunStarted)]
 
     @property
@@ -78,15 +91,15 @@ class Stage:
 
     @property
     def results(self) -> list[ToolResult]:
-        """What the root run's calls gave, in the order they ended."""
+        """Results of the root run's tool calls, in the order of their ends."""
         return [
             event.result
             for event in self.events
             if isinstance(event, ToolCallFinished) and "." not in event.run
         ]
 
-    def told(self, run: str = "1") -> list[str]:
-        """The words a run was told beside prompt and results."""
+    def notes(self, run: str = "1") -> list[str]:
+        """Return the notes that a run received, messages included."""
         return [
             event.text
             for event in self.events
@@ -98,10 +111,21 @@ def _first_word(request: Request) -> str:
     return request.prompt.split()[0]
 
 
-def _cast(lines: Mapping[str, Lines]) -> Script:
+def block_texts(message: Message) -> list[str]:
+    """Return the texts of a message's text blocks and tool results."""
+    return [
+        block.text for block in message.content if isinstance(block, TextBlock | ToolResultBlock)
+    ]
+
+
+def _is_by_prompt(script: Script | Mapping[str, Lines]) -> TypeIs[Mapping[str, Lines]]:
+    return isinstance(script, Mapping)
+
+
+def _by_prompt(lines: Mapping[str, Lines]) -> Script:
     def answer(request: Request) -> Any:
-        mine = lines[_first_word(request)]
-        line: Any = mine[min(request.turn, len(mine) - 1)]
+        answers = lines[_first_word(request)]
+        line: Any = answers[min(request.turn, len(answers) - 1)]
         return line(request) if callable(line) else line
 
     return answer
@@ -109,5 +133,5 @@ def _cast(lines: Mapping[str, Lines]) -> Script:
 
 @pytest.fixture
 def stage(tmp_path: Path) -> Stage:
-    """A stage of its own."""
+    """Return a stage with an empty session."""
     return Stage(tmp_path)

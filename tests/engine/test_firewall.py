@@ -1,6 +1,7 @@
-"""The firewall: nothing of a child is in any request of its parent but the report, nothing of the parent's in the child's but the brief.
+"""The firewall: only brief and report pass between a parent and its child.
 
-Every text a run writes, reads or is told carries a mark of its own; then the requests are searched for marks that must not be there.
+Each text that a run writes or reads has its own mark; the requests are searched for marks of other
+runs.
 """
 
 from __future__ import annotations
@@ -22,42 +23,49 @@ from mudroom import Budget, Session, TextBlock, ThinkingBlock, UserMessage
 from mudroom.models.scripted import Request, ScriptedModel, call
 
 MARK = re.compile(r"<(\d+(?:\.\d+)*) (\w+) \d+>")
-CASES = 10_000 if os.environ.get("MUDROOM_LONG") else 200
+EXAMPLES = 10_000 if os.environ.get("MUDROOM_LONG") else 200
 
 
-class Member(Struct, frozen=True):
-    """One run of a family: what it does in each turn, and whom it has as children.
+class RunScript(Struct, frozen=True):
+    """One run of a tree: its calls in each turn, and its children.
 
     Arguments:
-        name: its place, "1.2" the second child of "1". acts: for each turn, kinds of calls made side by side.
-        children: started all at once, after the acts. limit: turns it is allowed, None for enough.
+        name: place in the tree, "1.2" is the second child of "1".
+        acts: for each turn the kinds of its parallel calls.
+        children: started in parallel, after the acts.
+        limit: turns of the run, None for enough.
     """
 
     name: str
     acts: tuple[tuple[str, ...], ...] = ()
-    children: tuple[Member, ...] = ()
+    children: tuple[RunScript, ...] = ()
     limit: int | None = None
 
 
-class Family:
-    """A model that plays all members, and marks every word of each with its name and kind."""
+class MarkingModel:
+    """A scripted model for all runs of a tree.
 
-    def __init__(self, root: Member, folder: Path) -> None:
-        self.members, self.folder, self.count = dict[str, Member](), folder, 0
-        self._enrol(root)
+    It marks each text with the run's name and its kind.
+    """
 
-    def _enrol(self, member: Member) -> None:
+    def __init__(self, root: RunScript, folder: Path) -> None:
+        self.members: dict[str, RunScript] = {}
+        self.folder = folder
+        self.count = 0
+        self._add(root)
+
+    def _add(self, member: RunScript) -> None:
         self.members[member.name] = member
         for child in member.children:
-            self._enrol(child)
+            self._add(child)
 
-    def mark(self, member: Member, kind: str) -> str:
-        """Words that say whose they are, each time others."""
+    def mark(self, member: RunScript, kind: str) -> str:
+        """Return a new text that names its run and its kind."""
         self.count += 1
         return f"<{member.name} {kind} {self.count}>"
 
     def answer(self, request: Request) -> Any:
-        """The next turn of whoever is asked."""
+        """Return the next turn of the run that sent the request."""
         member = self.members[request.prompt.split()[0]]
         if not request.tools or request.turn > len(member.acts):
             return self.mark(member, "report")
@@ -74,7 +82,7 @@ class Family:
             *(self._call(member, act) for act in member.acts[request.turn]),
         ]
 
-    def _start(self, child: Member) -> Any:
+    def _start(self, child: RunScript) -> Any:
         return call(
             "task",
             prompt=f"{child.name} {self.mark(child, 'brief')}",
@@ -82,7 +90,7 @@ class Family:
             max_turns=child.limit,
         )
 
-    def _call(self, member: Member, act: str) -> Any:
+    def _call(self, member: RunScript, act: str) -> Any:
         name = f"{self.count}.txt"
         if act == "read":
             (self.folder / name).write_text(self.mark(member, "file"))
@@ -105,60 +113,58 @@ class Family:
         return call("bash", command=f"echo '{self.mark(member, 'shell')}'")
 
 
-async def play(root: Member) -> list[Request]:
-    """All requests of a family that works in a folder of its own."""
+async def collect_requests(root: RunScript) -> list[Request]:
+    """Return all requests of a run tree in a folder of its own."""
     with tempfile.TemporaryDirectory() as base:
         folder = Path(base, "work")
         folder.mkdir()
-        family = Family(root, folder)
+        family = MarkingModel(root, folder)
         model = ScriptedModel(family.answer)
-        given: dict[str, Any] = {
+        options: dict[str, Any] = {
             "journal": "memory",
             "home": base,
             "environ": {},
             "sandbox": "off",
             "budget": Budget(depth=3),
         }
-        async with Session(model=model, cwd=str(folder), **given) as session:
+        async with Session(model=model, cwd=str(folder), **options) as session:
             await session.run(f"{root.name} <{root.name} brief 0>")
         return model.requests
 
 
-def trespasses(requests: list[Request]) -> list[str]:
-    """Marks that stand in a request of a run they must not reach."""
-    found: list[str] = []
+def find_leaks(requests: list[Request]) -> list[str]:
+    """Return the marks in requests of runs that they must not reach."""
+    leaks: list[str] = []
     for request in requests:
-        mine = request.prompt.split()[0]
+        own_name = request.prompt.split()[0]
         sent = request.system + json.encode(request.messages).decode()
-        for whose, kind in MARK.findall(sent):
-            child = whose.rpartition(".")[0] == mine
-            if whose != mine and not (child and kind in ("brief", "report")):
-                found.append(f"{kind} of {whose} in a request of {mine}")
-    return found
+        for owner, kind in MARK.findall(sent):
+            child = owner.rpartition(".")[0] == own_name
+            if owner != own_name and not (child and kind in ("brief", "report")):
+                leaks.append(f"{kind} of {owner} in a request of {own_name}")
+    return leaks
 
 
-async def test_no_byte_of_a_child_reaches_its_parent_but_the_report_and_none_of_the_parents_the_child_but_the_brief() -> (
-    None
-):
+async def test_only_brief_and_report_pass_between_parent_and_child() -> None:
     everything = (("read", "bash", "fail"), ("write", "todo", "read"))
-    grandchild = Member("1.2.1", everything)
+    grandchild = RunScript("1.2.1", everything)
     children = (
-        Member("1.1", everything),
-        Member("1.2", everything, (grandchild,)),
-        Member("1.3", everything, limit=1),
+        RunScript("1.1", everything),
+        RunScript("1.2", everything, (grandchild,)),
+        RunScript("1.3", everything, limit=1),
     )
-    requests = await play(Member("1", everything, children))
-    assert trespasses(requests) == []
+    requests = await collect_requests(RunScript("1", everything, children))
+    assert find_leaks(requests) == []
     seen = {
         mark
         for request in requests
         for mark in MARK.findall(json.encode(request.messages).decode())
     }
     kinds = {"brief", "report", "thinking", "word", "file", "written", "error", "todo", "shell"}
-    assert {("1.1", kind) for kind in kinds} <= seen, "the marks are there to be found"
+    assert {("1.1", kind) for kind in kinds} <= seen, "the child reads all its own marks"
     parents = [request for request in requests if request.prompt.startswith("1 ")]
     assert all(f"<1.{n} report" in json.encode(parents[-1].messages).decode() for n in (1, 2, 3)), (
-        "the reports did come back"
+        "the parent reads all reports"
     )
 
 
@@ -168,47 +174,47 @@ acts = st.lists(
 ).map(tuple)
 
 
-def members(name: str, depth: int) -> st.SearchStrategy[Member]:
-    """Families of up to three children a run, `depth` levels down."""
-    none: st.SearchStrategy[tuple[Member, ...]] = st.just(())
+def run_trees(name: str, depth: int) -> st.SearchStrategy[RunScript]:
+    """Return a strategy for run trees of `depth` levels with up to three children per run."""
+    none: st.SearchStrategy[tuple[RunScript, ...]] = st.just(())
     below = (
         [
-            st.tuples(*(members(f"{name}.{n}", depth - 1) for n in range(1, width + 1)))
+            st.tuples(*(run_trees(f"{name}.{n}", depth - 1) for n in range(1, width + 1)))
             for width in (1, 2, 3)
         ]
         if depth
         else []
     )
     limit = st.sampled_from([None, 1, 2]) if "." in name else st.none()
-    return st.builds(Member, st.just(name), acts, st.one_of(none, *below), limit)
+    return st.builds(RunScript, st.just(name), acts, st.one_of(none, *below), limit)
 
 
 @pytest.mark.timeout(5_000)
-def test_the_firewall_holds_in_any_family(record_property: Callable[[str, str], None]) -> None:
+def test_the_firewall_holds_in_any_run_tree(record_property: Callable[[str, str], None]) -> None:
     @settings(
-        max_examples=CASES,
+        max_examples=EXAMPLES,
         deadline=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )
-    @given(members("1", 2))
-    def holds(root: Member) -> None:
-        assert trespasses(asyncio.run(play(root))) == []
+    @given(run_trees("1", 2))
+    def holds(root: RunScript) -> None:
+        assert find_leaks(asyncio.run(collect_requests(root))) == []
 
     holds()
     record_property(
         "figure",
-        f"the firewall, in families made up\t{CASES:,} families, no byte where it must not be",
+        f"firewall in generated run trees\t{EXAMPLES:,} trees, no leak",
     )
 
 
-def test_the_search_finds_what_must_not_be_there() -> None:
+def test_the_search_finds_a_leak() -> None:
     leak = Request(
         "system",
         (),
         (UserMessage((TextBlock("1.1 <1.1 brief 1>"), TextBlock("<1 word 2> <1.2 report 3>"))),),
         1,
     )
-    assert trespasses([leak]) == [
+    assert find_leaks([leak]) == [
         "word of 1 in a request of 1.1",
         "report of 1.2 in a request of 1.1",
     ]

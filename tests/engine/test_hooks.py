@@ -1,4 +1,4 @@
-"""Hooks: called at fixed points of a run; they can add text, refuse or change calls, and keep a run going."""
+"""Hooks: they add text, refuse or change calls, and let a run continue."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ class WantTests(Hooks):
 async def test_a_note_of_before_finish_keeps_the_run_going(stage: Stage) -> None:
     report = await stage.run(["done", "done, tests are green"], hooks=WantTests())
     assert (report.text, report.turns) == ("done, tests are green", 2)
-    assert stage.told() == ["Run the tests first."]
+    assert stage.notes() == ["Run the tests first."]
 
 
 class Broken(Hooks):

@@ -1,4 +1,4 @@
-"""Messages to a running run: stored before they are read, read exactly once (S11), also after a crash."""
+"""Messages to a run: stored before they are read, read exactly once, also after a crash (S11)."""
 
 from __future__ import annotations
 
@@ -48,7 +48,9 @@ async def test_a_message_is_stored_when_it_is_sent_and_delivered_after_the_resul
     async def send_two() -> str:
         for text in MESSAGES:
             assert stage.session.send("1", text)
-        await stage.until(lambda: any(isinstance(event, MessageSent) for event in stage.events))
+        await stage.wait_until(
+            lambda: any(isinstance(event, MessageSent) for event in stage.events)
+        )
         return "sent"
 
     await stage.run([[call("send_two")], "end"], tools=[send_two])

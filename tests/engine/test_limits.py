@@ -1,4 +1,4 @@
-"""Limits: each ends a run softly, with its own reason, and what was found so far comes back."""
+"""Limits: each ends a run with its own reason, after a turn that asks for a summary."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.engine.conftest import Stage, block_texts
 
 from mudroom import (
     Agent,
@@ -28,7 +29,7 @@ from mudroom.testing.clock import run_virtual
 
 
 def reading(request: Request) -> Any:
-    """Reads something else each turn, until there is no tool left."""
+    """Read another part each turn; give a summary when there are no tools."""
     return (
         ["so far", call("read", path="notes.txt", limit=request.turn + 1)]
         if request.tools
@@ -37,7 +38,7 @@ def reading(request: Request) -> Any:
 
 
 def while_tools(first: Any, then: Any) -> Any:
-    """What to say while there are tools, and what when there are none."""
+    """Return a script with one answer for requests with tools and one for requests without."""
 
     def answer(request: Request) -> Any:
         said = first if request.tools else then
@@ -48,7 +49,7 @@ def while_tools(first: Any, then: Any) -> Any:
 
 @tool(effect=Effect.PURE)
 async def endless() -> str:
-    """Takes longer than anybody has."""
+    """Wait without end."""
     await asyncio.sleep(1e6)
     return "never"
 
@@ -57,8 +58,8 @@ async def forever(request: Request) -> Any:
     await asyncio.sleep(1e6)
 
 
-async def test_max_turns_ends_with_one_turn_without_tools_that_asks_for_a_summary(
-    stage: Any,
+async def test_max_turns_ends_with_a_summary_turn_without_tools(
+    stage: Stage,
 ) -> None:
     report = await stage.run({"PARENT": [reading]}, budget=Budget(turns=2))
     assert (report.reason, report.recovered, report.text, report.turns) == (
@@ -69,17 +70,17 @@ async def test_max_turns_ends_with_one_turn_without_tools_that_asks_for_a_summar
     )
     *before, grace = stage.model.requests
     assert len(before) == 2 and all(asked.tools for asked in before) and grace.tools == ()
-    assert "used up your turns" in stage.told()[-1] and "Summarise" in stage.told()[-1]
+    assert "used up your turns" in stage.notes()[-1] and "Summarise" in stage.notes()[-1]
 
 
-async def test_a_grace_turn_without_words_is_not_recovered_and_partial_text_comes_back(
-    stage: Any,
+async def test_an_empty_summary_is_not_recovered_and_the_last_text_is_reported(
+    stage: Stage,
 ) -> None:
     report = await stage.run({"PARENT": [while_tools(reading, "")]}, budget=Budget(turns=2))
     assert (report.reason, report.recovered, report.text) == (Reason.MAX_TURNS, False, "so far")
 
 
-async def test_calls_in_a_grace_turn_never_run_and_the_conversation_can_go_on(stage: Any) -> None:
+async def test_calls_in_the_summary_turn_never_run(stage: Stage) -> None:
     stubborn = call("write", path="new.txt", content="x")
     async with stage.open(
         {"PARENT": [reading, ["well", stubborn], "I go on"]}, budget=Budget(turns=1)
@@ -104,18 +105,18 @@ async def test_calls_in_a_grace_turn_never_run_and_the_conversation_can_go_on(st
     assert calls == results
 
 
-def test_a_timeout_cancels_a_tool_that_hangs_and_the_model_hears_of_it(stage: Any) -> None:
+def test_a_timeout_cancels_a_hanging_tool_and_the_model_sees_it(stage: Stage) -> None:
     story = {"PARENT": [while_tools(["I wait", call("endless")], "it hung")]}
     report = run_virtual(stage.run(story, tools=[endless], budget=Budget(seconds=5)))
     assert (report.reason, report.recovered, report.text) == (Reason.TIMEOUT, True, "it hung")
     assert report.seconds == pytest.approx(5, abs=0.1)
-    assert stage.model.requests[-1].messages[-1].content[0].text == INTERRUPTED
+    assert block_texts(stage.model.requests[-1].messages[-1])[0] == INTERRUPTED
     assert [event.result.text for event in stage.events if isinstance(event, ToolCallFinished)] == [
         INTERRUPTED
     ]
 
 
-def test_a_timeout_cancels_a_model_call_that_hangs_and_asks_it_nothing_more(stage: Any) -> None:
+def test_a_timeout_during_a_model_call_requests_no_summary(stage: Stage) -> None:
     report = run_virtual(
         stage.run(
             {"PARENT": [["so far", call("read", path="notes.txt")], forever]},
@@ -129,14 +130,14 @@ def test_a_timeout_cancels_a_model_call_that_hangs_and_asks_it_nothing_more(stag
     ]
 
 
-def test_a_grace_turn_that_hangs_has_its_own_limit(stage: Any) -> None:
+def test_a_hanging_summary_turn_has_its_own_limit(stage: Stage) -> None:
     story = {"PARENT": [while_tools(reading, forever)]}
     report = run_virtual(stage.run(story, budget=Budget(turns=1)))
     assert (report.reason, report.recovered, report.text) == (Reason.MAX_TURNS, False, "so far")
     assert report.seconds == pytest.approx(GRACE_SECONDS, abs=0.1)
 
 
-def test_a_parents_time_holds_for_its_children(stage: Any) -> None:
+def test_the_parents_time_limit_holds_for_its_children(stage: Stage) -> None:
     story = {
         "PARENT": [while_tools([call("task", prompt="CHILD")], "too late")],
         "CHILD": [["a part", call("endless")]],
@@ -152,9 +153,9 @@ def test_a_parents_time_holds_for_its_children(stage: Any) -> None:
     )
 
 
-def test_a_run_is_told_once_that_nine_tenths_are_used_up(stage: Any) -> None:
+def test_a_run_is_warned_once_at_ninety_percent_of_a_limit(stage: Stage) -> None:
     report = run_virtual(stage.run({"PARENT": [reading]}, budget=Budget(turns=20)))
-    warnings = [word for word in stage.told() if "90 %" in word]
+    warnings = [word for word in stage.notes() if "90 %" in word]
     assert report.reason is Reason.MAX_TURNS and len(warnings) == 1 and "turns" in warnings[0]
     (at,) = {event.turn for event in stage.events if getattr(event, "text", "") == warnings[0]}
     assert at == 18
@@ -164,7 +165,7 @@ def test_a_run_is_told_once_that_nine_tenths_are_used_up(stage: Any) -> None:
 
 
 def spends(text: str, *calls: ToolCallBlock, read: int = 0, wrote: int = 0) -> Any:
-    """An answer that costs so many tokens."""
+    """Return an answer with this usage."""
 
     def answer(request: Request) -> AssistantMessage:
         made = (
@@ -177,15 +178,15 @@ def spends(text: str, *calls: ToolCallBlock, read: int = 0, wrote: int = 0) -> A
     return answer
 
 
-async def test_tokens_of_descendants_end_the_parent_too(stage: Any) -> None:
+async def test_tokens_of_descendants_count_for_the_parents_limit(stage: Stage) -> None:
     asks = spends("I ask", call("task", prompt="CHILD"), read=10)
     story = {"PARENT": [asks, spends("end", read=10)], "CHILD": [spends("big", read=1000)]}
     report = await stage.run(story, budget=Budget(input_tokens=500))
     assert (report.reason, report.text, report.recovered) == (Reason.BUDGET, "end", True)
-    assert stage.asked("PARENT")[-1].tools == () and stage.reports["1.1.1"].ok
+    assert stage.requests_of("PARENT")[-1].tools == () and stage.reports["1.1.1"].ok
 
 
-async def test_what_is_read_and_what_is_written_count_together(stage: Any) -> None:
+async def test_total_tokens_are_input_and_output_together(stage: Stage) -> None:
     reading = spends("so far", call("glob", pattern="*"), read=300, wrote=30)
     report = await stage.run(
         {"PARENT": [reading, reading, spends("end")]}, budget=Budget(total_tokens=600)
@@ -196,12 +197,12 @@ async def test_what_is_read_and_what_is_written_count_together(stage: Any) -> No
         3,
         660,
     )
-    assert any("90 % of your total tokens" in word for word in stage.told()) is False, (
+    assert any("90 % of your total tokens" in word for word in stage.notes()) is False, (
         "it went from 330 to 660"
     )
 
 
-async def test_a_child_ends_when_its_parents_tokens_are_used_up(stage: Any) -> None:
+async def test_a_child_ends_when_its_parents_tokens_are_used_up(stage: Stage) -> None:
     searches = [spends("so far", call("grep", pattern="x"), call("glob", pattern="*"), wrote=60)]
     story = {
         "PARENT": [spends("I ask", call("task", prompt="CHILD"), wrote=10), spends("end")],
@@ -217,8 +218,8 @@ async def test_a_child_ends_when_its_parents_tokens_are_used_up(stage: Any) -> N
     assert "[BUDGET: its tokens or its money were used up" in stage.results[0].text
 
 
-async def test_what_a_child_is_granted_is_set_aside_and_what_it_leaves_is_given_back(
-    stage: Any,
+async def test_a_childs_share_is_reserved_and_its_rest_released(
+    stage: Stage,
 ) -> None:
     saver = Agent(name="saver", budget=Budget(output_tokens=60))
 
@@ -234,14 +235,15 @@ async def test_what_a_child_is_granted_is_set_aside_and_what_it_leaves_is_given_
     report = await stage.run(story, agents=[saver], budget=Budget(output_tokens=100))
     errors = [result.text for result in stage.results if result.error]
     assert errors == [
-        "No child was started: output_tokens: 60 wanted, 40 left. Ask for less, or do the rest yourself."
+        "No child was started: output_tokens: 60 wanted, 40 left. "
+        "Ask for less, or do the rest yourself."
     ]
     assert stage.runs == ["1", "1.1.1", "1.2.1"] and report.ok, (
         "after the first had ended, the sum was free again"
     )
 
 
-async def test_children_are_counted_at_any_depth_and_no_more_are_started(stage: Any) -> None:
+async def test_children_are_counted_at_every_depth(stage: Stage) -> None:
     one = [call("task", prompt="CHILD")]
 
     def once(request: Request) -> Any:
@@ -256,11 +258,12 @@ async def test_children_are_counted_at_any_depth_and_no_more_are_started(stage: 
         if isinstance(event, ToolCallFinished) and event.result.error
     ]
     assert refused == [
-        "No child was started: the budget of 3 children is used up. Ask for less, or do the rest yourself."
+        "No child was started: the budget of 3 children is used up. "
+        "Ask for less, or do the rest yourself."
     ]
 
 
-async def test_money_is_a_budget_too(stage: Any) -> None:
+async def test_the_budget_in_dollars_ends_a_run(stage: Stage) -> None:
     costly = [
         spends("so far", call("read", path="notes.txt"), read=1_000_000),
         spends("dear", read=1),
@@ -275,6 +278,6 @@ async def test_money_is_a_budget_too(stage: Any) -> None:
     )
 
 
-async def test_a_budget_in_money_needs_a_price(stage: Any) -> None:
+async def test_a_budget_in_dollars_needs_a_known_price(stage: Stage) -> None:
     with pytest.raises(UsageError, match="price of nobody:knows is not known"):
         await stage.run({"PARENT": ["end"]}, budget=Budget(usd=1), name="nobody:knows")

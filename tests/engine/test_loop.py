@@ -1,11 +1,11 @@
-"""The one loop: ask, act, append, until nothing more is asked for; and what is said when things go wrong on the way."""
+"""The loop: model call, tool calls, results, until an answer has no tool call; its failures."""
 
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import pytest
+from tests.engine.conftest import Stage, block_texts
 
 from mudroom import AssistantMessage, Reason, TextBlock, Usage
 from mudroom._core.events import (
@@ -23,7 +23,7 @@ from mudroom.models.scripted import call
 from mudroom.projections.ledger import compute_ledger
 
 
-async def test_it_asks_acts_and_appends_until_no_call_is_left(stage: Any) -> None:
+async def test_the_loop_runs_until_an_answer_has_no_tool_call(stage: Stage) -> None:
     report = await stage.run(
         [
             ["I look.", call("read", path="notes.txt")],
@@ -50,10 +50,10 @@ async def test_it_asks_acts_and_appends_until_no_call_is_left(stage: Any) -> Non
         "AssistantMessage",
         "UserMessage",
     ]
-    assert "two" in last[2].content[0].text and "mud" in last[4].content[0].text
+    assert "two" in block_texts(last[2])[0] and "mud" in block_texts(last[4])[0]
 
 
-async def test_each_request_is_the_one_before_and_something_more(stage: Any) -> None:
+async def test_each_request_extends_the_one_before(stage: Stage) -> None:
     await stage.run(
         [
             [call("read", path="notes.txt")],
@@ -68,7 +68,7 @@ async def test_each_request_is_the_one_before_and_something_more(stage: Any) -> 
 
 
 async def test_intent_act_and_result_are_recorded_in_that_order_inside_their_turn(
-    stage: Any,
+    stage: Stage,
 ) -> None:
     await stage.run([[call("read", path="notes.txt")], "end"])
     kinds = [type(event) for event in stage.events if isinstance(event, StoredEvent) and event.run]
@@ -84,19 +84,19 @@ async def test_intent_act_and_result_are_recorded_in_that_order_inside_their_tur
     ]
 
 
-async def test_a_model_that_says_nothing_at_all_ends_the_run_without_text(stage: Any) -> None:
+async def test_an_empty_answer_ends_the_run_without_text(stage: Stage) -> None:
     report = await stage.run([""])
     assert (report.text, report.reason) == ("", Reason.GOAL)
 
 
-async def test_the_last_words_are_the_report_not_those_before_them(stage: Any) -> None:
+async def test_the_report_has_the_text_of_the_last_answer(stage: Stage) -> None:
     report = await stage.run([["first I look", call("read", path="notes.txt")], "and this is it"])
     assert report.text == "and this is it"
 
 
 @pytest.mark.parametrize("error", [ModelRefused("bad key"), ModelUnavailable("overloaded")])
-async def test_a_model_that_fails_for_good_is_an_honest_error_with_what_was_said_before(
-    stage: Any, error: Exception
+async def test_a_failed_model_call_gives_an_error_report_with_the_last_text(
+    stage: Stage, error: Exception
 ) -> None:
     report = await stage.run([["so far so good", call("read", path="notes.txt")], error])
     assert (report.reason, report.text, report.recovered) == (Reason.ERROR, "so far so good", False)
@@ -106,14 +106,12 @@ async def test_a_model_that_fails_for_good_is_an_honest_error_with_what_was_said
 @pytest.mark.parametrize(
     ("stop", "said"), [(StopReason.LENGTH, "output limit"), (StopReason.REFUSAL, "refused")]
 )
-async def test_an_answer_that_was_broken_off_is_no_goal(
-    stage: Any, stop: StopReason, said: str
-) -> None:
+async def test_an_incomplete_answer_is_an_error(stage: Stage, stop: StopReason, said: str) -> None:
     report = await stage.run([AssistantMessage((TextBlock("half a sen"),), stop)])
     assert report.reason is Reason.ERROR and said in report.error and report.text == "half a sen"
 
 
-async def test_ids_of_calls_are_made_distinct_whatever_a_provider_sends(stage: Any) -> None:
+async def test_repeated_call_ids_are_made_unique(stage: Stage) -> None:
     same = [call("read", path="notes.txt"), call("glob", pattern="*")]
     twice = [
         AssistantMessage(
@@ -131,7 +129,7 @@ async def test_ids_of_calls_are_made_distinct_whatever_a_provider_sends(stage: A
     assert len({result.call_id for result in results}) == len(results) == 4
 
 
-async def test_prompt_id_follows_every_event_of_every_run(stage: Any) -> None:
+async def test_every_event_has_its_prompt_id(stage: Stage) -> None:
     await stage.run(
         {
             "PARENT": [[call("task", prompt="CHILD")], "end"],
@@ -146,7 +144,7 @@ async def test_prompt_id_follows_every_event_of_every_run(stage: Any) -> None:
     )
 
 
-async def test_tokens_of_children_are_in_the_parents_report_and_in_the_ledger(stage: Any) -> None:
+async def test_tokens_of_children_are_in_the_parents_report_and_in_the_ledger(stage: Stage) -> None:
     def said(text: str, read: int, wrote: int) -> AssistantMessage:
         return AssistantMessage((TextBlock(text),), usage=Usage(read, wrote))
 

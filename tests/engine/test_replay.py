@@ -1,4 +1,4 @@
-"""A recorded tree comes out the same again, with no model and no effect; what differs is shown."""
+"""Replay: a recorded run tree gives the same events without model and effects."""
 
 from __future__ import annotations
 
@@ -49,14 +49,14 @@ def as_bytes(events: list[StoredEvent]) -> list[bytes]:
     return [msgspec.json.encode(event) for event in events]
 
 
-async def test_a_tree_is_replayed_byte_for_byte(tmp_path: Path) -> None:
+async def test_a_run_tree_is_replayed_byte_for_byte(tmp_path: Path) -> None:
     events = await recorded(tmp_path)
     before = sorted(tmp_path.rglob("*"))
     assert as_bytes(await replay(events)) == as_bytes(events)
     assert sorted(tmp_path.rglob("*")) == before
 
 
-async def test_calls_that_ended_in_another_order_are_replayed_too(tmp_path: Path) -> None:
+async def test_calls_that_ended_in_another_order_are_replayed(tmp_path: Path) -> None:
     async def slowly(_context: object, arguments: dict[str, str]) -> ToolResult:
         await asyncio.sleep(float(arguments["seconds"]))
         return ToolResult("slow", reads=(f"{arguments['seconds']}.txt",))
@@ -96,7 +96,7 @@ async def test_calls_that_ended_in_another_order_are_replayed_too(tmp_path: Path
     assert as_bytes(await replay(events)) == as_bytes(events)
 
 
-async def test_a_doctored_record_is_not_replayed(tmp_path: Path) -> None:
+async def test_a_changed_record_is_not_replayed(tmp_path: Path) -> None:
     events = await recorded(tmp_path)
     place = next(
         n
@@ -108,7 +108,7 @@ async def test_a_doctored_record_is_not_replayed(tmp_path: Path) -> None:
         await replay(events)
 
 
-async def test_a_fixture_is_a_model_for_tests(tmp_path: Path) -> None:
+async def test_a_recorded_session_serves_as_a_model(tmp_path: Path) -> None:
     fixture = tmp_path / "fixture.jsonl"
     fixture.write_bytes(b"\n".join(as_bytes(await recorded(tmp_path))))
     fresh = tmp_path / "fresh"
@@ -124,7 +124,7 @@ async def test_a_fixture_is_a_model_for_tests(tmp_path: Path) -> None:
     assert (fresh / "1.txt").read_text() == "x" * 20
 
 
-async def test_the_first_request_that_differs_is_shown(tmp_path: Path) -> None:
+async def test_the_first_different_request_is_shown(tmp_path: Path) -> None:
     fixture = tmp_path / "fixture.jsonl"
     fixture.write_bytes(b"\n".join(as_bytes(await recorded(tmp_path))))
     async with Session(

@@ -1,4 +1,4 @@
-"""The task tool: whom it calls, with which tools, turns and model; how many at once; and that children have no children."""
+"""The task tool: agents, tools, turns, models and number of children; the report for the parent."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from tests.engine.conftest import Stage, block_texts
 
 from mudroom import Agent, Budget, Effect, Output, Reason, tool
 from mudroom._core.events import RunStarted
@@ -20,26 +21,26 @@ CHILD = {"CHILD": ["done"]}
 
 
 def reading(request: Request) -> Any:
-    """Reads something else each turn, until there is no tool left."""
+    """Read another part each turn; give a summary when there are no tools."""
     return [call("read", path="notes.txt", limit=request.turn + 1)] if request.tools else "so far"
 
 
 def delegating(request: Request) -> Any:
-    """Starts one child where that is possible."""
+    """Start one child if the task tool is there."""
     return (
         [call("task", prompt="CHILD")] if "task" in request.tools and not request.turn else "done"
     )
 
 
-def briefs(stage: Any) -> dict[str, Brief]:
+def briefs(stage: Stage) -> dict[str, Brief]:
     return {event.run: event.brief for event in stage.events if isinstance(event, RunStarted)}
 
 
-async def test_a_child_is_general_by_default_and_has_every_tool_but_task(stage: Any) -> None:
+async def test_a_child_is_general_by_default_and_has_every_tool_but_task(stage: Stage) -> None:
     await stage.run(
         {"PARENT": [[call("task", prompt="CHILD work", description="Do it")], "end"], **CHILD}
     )
-    (asked,) = stage.asked("CHILD")
+    (asked,) = stage.requests_of("CHILD")
     assert sorted(asked.tools) == sorted(ALL) and "task" in stage.model.requests[0].tools
     assert "focused" in asked.system and "summary" in asked.system and "cannot ask" in asked.system
     brief = briefs(stage)["1.1.1"]
@@ -52,39 +53,39 @@ async def test_a_child_is_general_by_default_and_has_every_tool_but_task(stage: 
     )
 
 
-async def test_a_child_begins_with_its_prompt_and_nothing_else(stage: Any) -> None:
+async def test_a_child_starts_with_only_its_prompt(stage: Stage) -> None:
     await stage.run(
         {"PARENT": [["secret", call("task", prompt="CHILD work")], "end"], **CHILD},
         prompt="PARENT secret",
     )
-    (asked,) = stage.asked("CHILD")
-    assert [block.text for message in asked.messages for block in message.content] == ["CHILD work"]
+    (asked,) = stage.requests_of("CHILD")
+    assert [block_texts(message) for message in asked.messages] == [["CHILD work"]]
 
 
-async def test_explore_only_reads(stage: Any) -> None:
+async def test_explore_only_reads(stage: Stage) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD", agent="explore")], "end"], **CHILD})
-    assert stage.asked("CHILD")[0].tools == ("read", "glob", "grep", "todo")
+    assert stage.requests_of("CHILD")[0].tools == ("read", "glob", "grep", "todo")
 
 
 @pytest.mark.parametrize(
     "named", [{"subagent_type": "explore"}, {"agent_name": "explore"}, {"agent": "Explore"}]
 )
-async def test_agents_go_by_the_names_and_parameters_of_other_systems(
-    stage: Any, named: dict[str, str]
+async def test_agent_parameters_of_other_programs_are_understood(
+    stage: Stage, named: dict[str, str]
 ) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD", **named)], "end"], **CHILD})
     assert briefs(stage)["1.1.1"].agent.name == "explore"
 
 
-async def test_an_unknown_agent_is_told_with_the_nearest_name_and_nothing_starts(
-    stage: Any,
+async def test_an_unknown_agent_is_refused_with_the_nearest_name(
+    stage: Stage,
 ) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD", agent="exploer")], "end"], **CHILD})
     assert stage.results[0].error and "Did you mean explore?" in stage.results[0].text
     assert stage.runs == ["1"]
 
 
-async def test_a_call_sets_the_turns_of_its_child(stage: Any) -> None:
+async def test_a_call_can_set_the_turns_of_its_child(stage: Stage) -> None:
     await stage.run(
         {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [reading]}
     )
@@ -97,12 +98,14 @@ async def test_a_call_sets_the_turns_of_its_child(stage: Any) -> None:
     )
 
 
-async def test_thirty_turns_and_a_grace_turn_where_nothing_is_said(stage: Any) -> None:
+async def test_a_child_has_thirty_turns_by_default(stage: Stage) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [reading]})
-    assert len(stage.asked("CHILD")) == 31 and stage.reports["1.1.1"].reason is Reason.MAX_TURNS
+    assert (
+        len(stage.requests_of("CHILD")) == 31 and stage.reports["1.1.1"].reason is Reason.MAX_TURNS
+    )
 
 
-async def test_a_call_names_the_model_of_its_child(stage: Any) -> None:
+async def test_a_call_can_set_the_model_of_its_child(stage: Stage) -> None:
     asks = call("task", prompt="Which testing framework does this project use?", model="offline")
     (stage.folder / "pytest.ini").write_text("[pytest]\n")
     (stage.folder / "test_it.py").write_text("import pytest\n\ndef test_it():\n    assert pytest\n")
@@ -112,20 +115,20 @@ async def test_a_call_names_the_model_of_its_child(stage: Any) -> None:
     assert len(stage.model.requests) == 2, "the scripted model was asked by the parent only"
 
 
-async def test_a_session_names_the_model_of_children_that_inherit(stage: Any) -> None:
+async def test_a_session_can_set_the_model_of_its_children(stage: Stage) -> None:
     asks = call("task", prompt="Which testing framework does this project use?")
     await stage.run({"PARENT": [[asks], "end"]}, child_model="offline")
     assert stage.reports["1.1.1"].model.startswith("offline")
 
 
-async def test_an_unknown_model_is_told_and_the_parent_goes_on(stage: Any) -> None:
+async def test_an_unknown_model_is_an_error_result(stage: Stage) -> None:
     report = await stage.run(
         {"PARENT": [[call("task", prompt="CHILD", model="antropic:claude")], "end"], **CHILD}
     )
     assert stage.results[0].error and "anthropic" in stage.results[0].text and report.ok
 
 
-async def test_a_child_that_was_refused_is_not_counted(stage: Any) -> None:
+async def test_a_refused_child_is_not_counted(stage: Stage) -> None:
     wrong, right = (
         call("task", prompt="CHILD", model="antropic:claude"),
         call("task", prompt="CHILD"),
@@ -134,19 +137,19 @@ async def test_a_child_that_was_refused_is_not_counted(stage: Any) -> None:
     assert [result.error for result in stage.results] == [True, False]
 
 
-async def test_a_child_that_asks_for_a_child_gets_an_error_result(stage: Any) -> None:
+async def test_a_child_without_depth_cannot_start_children(stage: Stage) -> None:
     await stage.run(
         {
             "PARENT": [[call("task", prompt="CHILD")], "end"],
             "CHILD": [[call("Task", prompt="GRANDCHILD")], "alone"],
         }
     )
-    last = stage.asked("CHILD")[-1].messages[-1].content
-    assert last[0].error and "no tool 'Task'" in last[0].text
+    (result,) = stage.requests_of("CHILD")[-1].results
+    assert result.error and "no tool 'Task'" in result.text
     assert stage.runs == ["1", "1.1.1"] and stage.reports["1.1.1"].text == "alone"
 
 
-async def test_depth_is_a_setting_and_it_is_capped(stage: Any) -> None:
+async def test_the_depth_budget_limits_the_levels_of_children(stage: Stage) -> None:
     await stage.run({"PARENT": [delegating], "CHILD": [delegating]}, budget=Budget(depth=3))
     assert stage.runs == ["1", "1.1.1", "1.1.1.1.1", "1.1.1.1.1.1.1"]
     assert ["task" in asked.tools for asked in stage.model.requests if not asked.turn] == [
@@ -158,9 +161,7 @@ async def test_depth_is_a_setting_and_it_is_capped(stage: Any) -> None:
 
 
 @pytest.mark.parametrize(("children", "seconds"), [(64, 1), (65, 2), (130, 3)])
-def test_sixty_four_children_run_at_once_and_more_wait(
-    stage: Any, children: int, seconds: int
-) -> None:
+def test_at_most_sixty_four_children_run_at_once(stage: Stage, children: int, seconds: int) -> None:
     flying = peak = 0
 
     async def answer(request: Request) -> Any:
@@ -185,7 +186,7 @@ def test_sixty_four_children_run_at_once_and_more_wait(
     )
 
 
-def test_how_many_run_at_once_is_a_setting(stage: Any) -> None:
+def test_max_children_limits_parallel_children(stage: Stage) -> None:
     async def answer(request: Request) -> Any:
         if request.prompt == "PARENT":
             return "end" if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(6)]
@@ -195,7 +196,7 @@ def test_how_many_run_at_once_is_a_setting(stage: Any) -> None:
     assert run_virtual(stage.run(answer, max_children=2)).seconds == pytest.approx(3, abs=0.1)
 
 
-async def test_grandchildren_never_wait_for_the_places_of_their_parents(stage: Any) -> None:
+async def test_grandchildren_do_not_wait_for_places_of_their_parents(stage: Stage) -> None:
     two = [call("task", prompt="CHILD"), call("task", prompt="CHILD")]
 
     def child(request: Request) -> Any:
@@ -211,7 +212,7 @@ async def test_grandchildren_never_wait_for_the_places_of_their_parents(stage: A
 # What a parent reads of a child.
 
 
-async def test_only_the_last_words_and_one_line_of_evidence_come_back(stage: Any) -> None:
+async def test_the_parent_reads_the_last_text_and_one_line_of_evidence(stage: Stage) -> None:
     (stage.folder / "b.txt").write_text("mud\n")
     works = [
         ["I begin", call("read", path="notes.txt"), call("read", path="b.txt")],
@@ -226,7 +227,8 @@ async def test_only_the_last_words_and_one_line_of_evidence_come_back(stage: Any
     words, evidence = stage.results[0].text.split("\n")
     assert words == "Three lines, one of mud." and not stage.results[0].error
     assert evidence.startswith(
-        "[evidence: 5 tool calls (read 3, write 1, bash 1); read notes.txt, b.txt; changed new.txt; "
+        "[evidence: 5 tool calls (read 3, write 1, bash 1); "
+        "read notes.txt, b.txt; changed new.txt; "
     )
     assert " tokens; " in evidence and evidence.endswith(" s; run 1.1.1]")
     assert stage.reports["1"].files_read == ("notes.txt", "b.txt") and stage.reports[
@@ -234,7 +236,7 @@ async def test_only_the_last_words_and_one_line_of_evidence_come_back(stage: Any
     ].files_changed == ("new.txt",)
 
 
-async def test_a_child_that_called_no_tool_says_so(stage: Any) -> None:
+async def test_the_evidence_states_that_no_tool_was_called(stage: Stage) -> None:
     await stage.run(
         {"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": ["It is pytest, I am sure."]}
     )
@@ -242,12 +244,12 @@ async def test_a_child_that_called_no_tool_says_so(stage: Any) -> None:
 
 
 @pytest.mark.parametrize("words", ["", "  \n "])
-async def test_no_summary_where_there_is_none(stage: Any, words: str) -> None:
+async def test_an_empty_report_is_marked(stage: Stage, words: str) -> None:
     await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [words]})
     assert stage.results[0].text.split("\n")[0] == "(no summary)"
 
 
-async def test_a_long_report_is_cut_and_the_parent_can_read_the_rest(stage: Any) -> None:
+async def test_a_long_report_is_cut_and_the_parent_can_read_the_whole(stage: Stage) -> None:
     long = "".join(f"finding {n}\n" for n in range(5_000))
 
     def read_on(request: Request) -> Any:
@@ -264,19 +266,19 @@ async def test_a_long_report_is_cut_and_the_parent_can_read_the_rest(stage: Any)
     assert "finding 4998" in rest.text and not rest.error
 
 
-async def test_a_reason_other_than_goal_is_the_first_line(stage: Any) -> None:
+async def test_a_reason_other_than_goal_is_stated_first(stage: Stage) -> None:
     await stage.run(
         {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [reading]}
     )
     first, second, _ = stage.results[0].text.split("\n")
     assert (
-        first
-        == "[MAX_TURNS: stopped after 2 turns, its limit; what follows is its summary, not a finished result]"
+        first == "[MAX_TURNS: stopped after 2 turns, its limit; "
+        "what follows is its summary, not a finished result]"
     )
     assert second == "so far" and not stage.results[0].error
 
 
-async def test_a_child_that_fails_is_an_error_result_with_what_it_had(stage: Any) -> None:
+async def test_a_failed_child_gives_an_error_result_with_its_last_text(stage: Stage) -> None:
     broken = [["I had this", call("read", path="notes.txt")], ModelRefused("bad key")]
     report = await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": broken})
     assert stage.results[0].error and stage.results[0].text.startswith(
@@ -285,7 +287,7 @@ async def test_a_child_that_fails_is_an_error_result_with_what_it_had(stage: Any
     assert report.ok
 
 
-async def test_typed_outputs_of_a_child_come_back_as_json(stage: Any) -> None:
+async def test_outputs_of_a_child_are_json_in_its_report(stage: Stage) -> None:
     counter = Agent(name="counter", outputs={"lines": Output("how many", {"type": "integer"})})
     emits = [
         [call("self.emitvalue", emit_variable_name="lines", emit_variable_value=3)],
@@ -295,10 +297,10 @@ async def test_typed_outputs_of_a_child_come_back_as_json(stage: Any) -> None:
         {"PARENT": [[call("task", prompt="CHILD", agent="counter")], "end"], "CHILD": emits},
         agents=[counter],
     )
-    assert 'Outputs: {"lines":3}' in stage.results[0].text and len(stage.asked("CHILD")) == 1
+    assert 'Outputs: {"lines":3}' in stage.results[0].text and len(stage.requests_of("CHILD")) == 1
 
 
-async def test_an_agent_has_of_its_parents_tools_only_those_it_names(stage: Any) -> None:
+async def test_an_agent_has_only_the_tools_it_names(stage: Stage) -> None:
     @tool(effect=Effect.PURE)
     async def weather() -> str:
         return "rain"

@@ -20,7 +20,8 @@ FAULTS, CANCEL, STALL, DISK, ORDER, PREFIXES = (
     for name in ("known_faults", "cancel", "stall", "disk", "order", "prefixes")
 )
 SENDABLE, LIMITS, CALLS, CIRCLES = (
-    f"tests/engine/test_{name}.py" for name in ("sendable", "limits", "calls", "guard")
+    f"tests/engine/test_{name}.py"
+    for name in ("normalize", "limits", "tool_calls", "loop_detection")
 )
 JOURNAL, FOLDER, GATE, EXPORT = (
     "tests/journals/test_sqlite.py",

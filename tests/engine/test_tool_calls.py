@@ -1,4 +1,4 @@
-"""The calls of one answer: side by side where that is safe, in order where it is not, and faults as words for the model."""
+"""Tool calls of one answer: parallel where that is safe, errors as results for the model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from msgspec.structs import replace
+from tests.engine.conftest import Stage, block_texts
 
 from mudroom import ApprovalDecision, ApprovalRequest, Budget, Effect, ToolCallBlock, tool
 from mudroom._engine.tool_calls import ALL_FAILED, OUTPUT_CAP
@@ -18,7 +19,7 @@ from mudroom.testing.clock import run_virtual
 
 
 def meeting(of: int, effect: Effect) -> Any:
-    """A tool that returns only once so many calls of it are under way at the same time."""
+    """Return a tool whose calls end when `of` calls of it run at the same time."""
     barrier = asyncio.Barrier(of)
 
     @tool(effect=effect)
@@ -30,7 +31,7 @@ def meeting(of: int, effect: Effect) -> Any:
     return replace(meet, key=attrgetter("where")) if effect is Effect.KEYED else meet
 
 
-async def test_five_children_of_one_second_end_in_less_than_one_and_a_half(stage: Any) -> None:
+async def test_children_run_in_parallel(stage: Stage) -> None:
     async def answer(request: Request) -> Any:
         if request.prompt == "PARENT":
             return "end" if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(5)]
@@ -45,12 +46,12 @@ async def test_five_children_of_one_second_end_in_less_than_one_and_a_half(stage
     ]
 
 
-async def test_pure_calls_run_at_the_same_time(stage: Any) -> None:
+async def test_pure_calls_run_at_the_same_time(stage: Stage) -> None:
     await stage.run([[call("meet", where="here")] * 3, "end"], tools=[meeting(3, Effect.PURE)])
     assert [result.error for result in stage.results] == [False] * 3
 
 
-async def test_calls_on_different_files_run_at_the_same_time(stage: Any) -> None:
+async def test_keyed_calls_with_different_keys_run_at_the_same_time(stage: Stage) -> None:
     await stage.run(
         [[call("meet", where="a"), call("meet", where="b")], "end"],
         tools=[meeting(2, Effect.KEYED)],
@@ -58,7 +59,7 @@ async def test_calls_on_different_files_run_at_the_same_time(stage: Any) -> None
     assert [result.error for result in stage.results] == [False] * 2
 
 
-async def test_two_edits_of_one_file_happen_in_the_order_of_the_calls(stage: Any) -> None:
+async def test_edits_of_one_file_run_in_the_order_of_the_calls(stage: Stage) -> None:
     edits = [
         call("edit", path="notes.txt", old_text=a, new_text=b)
         for a, b in (("one", "1"), ("1", "uno"), ("uno", "eins"))
@@ -68,7 +69,7 @@ async def test_two_edits_of_one_file_happen_in_the_order_of_the_calls(stage: Any
     assert report.files_changed == ("notes.txt",) and report.failed == 0
 
 
-async def test_a_command_runs_alone_among_all_that_changes_something(stage: Any) -> None:
+async def test_effectful_calls_never_run_beside_other_changes(stage: Stage) -> None:
     step = "echo begin >> log; sleep 0.05; cat fresh >> log; echo end >> log"
     await stage.run(
         [
@@ -83,7 +84,7 @@ async def test_a_command_runs_alone_among_all_that_changes_something(stage: Any)
     assert (stage.folder / "log").read_text().split() == ["begin", "new", "end"] * 2
 
 
-async def test_results_come_back_in_the_order_of_the_calls_not_of_their_ends(stage: Any) -> None:
+async def test_results_are_sent_in_the_order_of_the_calls(stage: Stage) -> None:
     ends = [asyncio.Event() for _ in range(4)]
     ends[3].set()
 
@@ -111,7 +112,7 @@ async def test_results_come_back_in_the_order_of_the_calls_not_of_their_ends(sta
 
 @tool(effect=Effect.PURE)
 async def broken() -> str:
-    """Breaks."""
+    """Raise an exception."""
     raise RuntimeError("a spring came loose")
 
 
@@ -133,8 +134,8 @@ async def broken() -> str:
     ],
     ids=lambda value: value.name if isinstance(value, ToolCallBlock) else "",
 )
-async def test_what_is_wrong_with_a_call_is_told_and_the_run_goes_on(
-    stage: Any, wrong: ToolCallBlock, words: list[str]
+async def test_a_faulty_call_gets_an_error_result_and_the_run_continues(
+    stage: Stage, wrong: ToolCallBlock, words: list[str]
 ) -> None:
     report = await stage.run([[wrong], "I go on."], tools=[broken])
     (result,) = stage.model.requests[-1].results
@@ -142,7 +143,7 @@ async def test_what_is_wrong_with_a_call_is_told_and_the_run_goes_on(
     assert (report.text, report.failed) == ("I go on.", 1)
 
 
-async def test_when_all_calls_of_a_turn_failed_the_model_is_told_so(stage: Any) -> None:
+async def test_the_model_is_told_when_all_calls_of_a_turn_failed(stage: Stage) -> None:
     await stage.run(
         [
             [call("read", path="no"), call("nothing")],
@@ -150,11 +151,11 @@ async def test_when_all_calls_of_a_turn_failed_the_model_is_told_so(stage: Any) 
             "end",
         ]
     )
-    assert stage.told() == [ALL_FAILED]
-    assert stage.model.requests[1].messages[-1].content[-1].text == ALL_FAILED
+    assert stage.notes() == [ALL_FAILED]
+    assert block_texts(stage.model.requests[1].messages[-1])[-1] == ALL_FAILED
 
 
-async def test_a_refused_call_never_acted_and_is_no_evidence(stage: Any) -> None:
+async def test_refused_calls_are_not_counted_as_evidence(stage: Stage) -> None:
     report = await stage.run([[call("read", wrong=1), call("nothing")], "end"])
     assert (report.calls, report.failed) == ({}, 2)
 
@@ -183,17 +184,17 @@ ALIASES = [
 @pytest.mark.parametrize(
     ("name", "arguments", "expected"), ALIASES, ids=[name for name, *_ in ALIASES]
 )
-async def test_other_systems_names_of_tools_and_parameters_are_understood(
-    stage: Any, name: str, arguments: dict[str, Any], expected: str
+async def test_tool_and_parameter_names_of_other_programs_are_understood(
+    stage: Stage, name: str, arguments: dict[str, Any], expected: str
 ) -> None:
     await stage.run(
         {"PARENT": [[ToolCallBlock("", name, arguments)], "end"], "CHILD": ["found two"]}
     )
-    (result,) = stage.asked("PARENT")[-1].results
+    (result,) = stage.requests_of("PARENT")[-1].results
     assert not result.error and expected in result.text, result.text
 
 
-async def test_a_long_output_is_head_and_tail_and_the_whole_can_be_read(stage: Any) -> None:
+async def test_long_output_is_cut_and_the_whole_text_can_be_read(stage: Stage) -> None:
     @tool(effect=Effect.PURE)
     async def flood() -> str:
         return "".join(f"line {n:05} of the flood\n" for n in range(10_000))
@@ -214,8 +215,8 @@ async def test_a_long_output_is_head_and_tail_and_the_whole_can_be_read(stage: A
     assert Path(capped.spill).read_text().count("\n") == 10_000
 
 
-class Person:
-    """Somebody who thinks for an hour, and then says yes or no."""
+class SlowApprover:
+    """Approver that decides after one hour."""
 
     def __init__(self, allowed: bool) -> None:
         self.allowed = allowed
@@ -229,11 +230,11 @@ class Person:
 
 @tool(needs_confirmation=True)
 async def deploy(where: str) -> str:
-    """Deploys."""
+    """Deploy something."""
     return f"deployed to {where}"
 
 
-async def test_what_needs_confirmation_is_denied_at_once_where_nobody_is(stage: Any) -> None:
+async def test_confirmation_is_denied_when_no_user_is_present(stage: Stage) -> None:
     report = await stage.run([[call("deploy", where="moon")], "end"], tools=[deploy])
     assert (
         stage.results[0].error
@@ -243,8 +244,8 @@ async def test_what_needs_confirmation_is_denied_at_once_where_nobody_is(stage: 
 
 
 @pytest.mark.parametrize("allowed", [True, False])
-def test_a_person_decides_and_the_time_that_takes_does_not_count(stage: Any, allowed: bool) -> None:
-    person = Person(allowed)
+def test_time_waiting_for_the_approver_does_not_count(stage: Stage, allowed: bool) -> None:
+    person = SlowApprover(allowed)
     story = [[call("deploy", where="moon")], "end"]
     report = run_virtual(
         stage.run(story, tools=[deploy], approver=person, budget=Budget(seconds=60))

@@ -1,4 +1,4 @@
-"""Steer, wrap up, cancel: one run of many, without touching its siblings; and a cancel that leaves nothing behind."""
+"""Messages, wrap up and cancel: one run among siblings; a cancel leaves nothing running."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 from typing import Any
 
 import pytest
+from tests.engine.conftest import Stage, block_texts
 
 from mudroom import Effect, Reason, tool
 from mudroom._core.events import Delta, NoteInjected, RunFinished, RunStarted, ToolCallStarted
@@ -16,7 +17,10 @@ SECONDS = 10
 
 
 class Gate:
-    """A tool that says when it is under way, and waits until it is let go."""
+    """A tool whose calls wait;
+
+    `async with` waits until `of` calls run and releases them at its end.
+    """
 
     def __init__(self, of: int = 1) -> None:
         self.reached, self.open = asyncio.Barrier(of + 1), asyncio.Event()
@@ -39,7 +43,7 @@ class Gate:
 
 
 def family(request: Request) -> Any:
-    """A parent with three children that wait at the gate."""
+    """Answer as a parent with three children that wait at the gate."""
     if request.prompt == "PARENT":
         return "all done" if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(3)]
     if not request.tools:
@@ -51,19 +55,19 @@ def family(request: Request) -> Any:
     )
 
 
-async def test_a_word_reaches_a_run_with_its_next_results(stage: Any) -> None:
+async def test_a_message_is_sent_with_the_next_results(stage: Stage) -> None:
     gate = Gate()
     async with stage.open({"PARENT": [[call("wait")], "end"]}, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
             assert session.send("1", "look in the cellar too")
         await run
-    result, word = stage.model.requests[1].messages[-1].content
-    assert (result.text, word.text) == ("waited", "look in the cellar too")
+    texts = block_texts(stage.model.requests[1].messages[-1])
+    assert texts == ["waited", "look in the cellar too"]
     assert [event.origin for event in stage.events if isinstance(event, NoteInjected)] == ["user"]
 
 
-async def test_a_word_that_comes_with_the_last_answer_is_still_heard(stage: Any) -> None:
+async def test_a_message_during_the_last_answer_starts_another_turn(stage: Stage) -> None:
     async def answer(request: Request) -> Any:
         if not request.turn:
             assert stage.session.send("1", "and in English")
@@ -71,13 +75,11 @@ async def test_a_word_that_comes_with_the_last_answer_is_still_heard(stage: Any)
         return "done"
 
     report = await stage.run(answer)
-    assert (
-        report.text == "done"
-        and stage.model.requests[1].messages[-1].content[0].text == "and in English"
-    )
+    assert report.text == "done"
+    assert block_texts(stage.model.requests[1].messages[-1]) == ["and in English"]
 
 
-async def test_one_child_is_steered_and_its_siblings_hear_nothing(stage: Any) -> None:
+async def test_a_message_reaches_only_the_run_it_is_sent_to(stage: Stage) -> None:
     gate = Gate(3)
     async with stage.open(family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
@@ -90,36 +92,36 @@ async def test_one_child_is_steered_and_its_siblings_hear_nothing(stage: Any) ->
     assert heard == {"CHILD 1"}
 
 
-async def test_a_child_that_is_wrapped_up_says_what_it_has(stage: Any) -> None:
+async def test_a_wrapped_up_child_gives_a_summary(stage: Stage) -> None:
     gate = Gate(3)
     async with stage.open(family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
             assert session.wrap_up("1.1.2")
-            await stage.until(lambda: "1.1.2" in stage.reports)
+            await stage.wait_until(lambda: "1.1.2" in stage.reports)
         report = await run
     child = stage.reports["1.1.2"]
     assert (child.reason, child.recovered, child.text) == (Reason.CANCELLED, True, "what I had 1")
     assert report.ok and [stage.reports[f"1.1.{n}"].reason for n in (1, 3)] == [Reason.GOAL] * 2
 
 
-async def test_one_of_three_children_is_cancelled_and_its_siblings_go_on(stage: Any) -> None:
+async def test_cancelling_one_child_leaves_its_siblings_running(stage: Stage) -> None:
     gate = Gate(3)
     async with stage.open(family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
         async with gate:
             assert session.cancel("1.1.2") and not session.cancel("1.1.2")
-            await stage.until(lambda: "1.1.2" in stage.reports)
+            await stage.wait_until(lambda: "1.1.2" in stage.reports)
         report = await run
     assert report.ok and report.text == "all done"
-    first, cancelled, third = stage.asked("PARENT")[-1].messages[-1].content
+    first, cancelled, third = stage.requests_of("PARENT")[-1].results
     assert first.text.startswith("REPORT 0") and third.text.startswith("REPORT 2")
     assert cancelled.error and cancelled.text.startswith(
         "[CANCELLED: it was cancelled; what follows is partial]\npartial 1\n"
     )
 
 
-async def test_cancelling_the_root_ends_everything_below_it(stage: Any) -> None:
+async def test_cancelling_the_root_cancels_all_descendants(stage: Stage) -> None:
     gate = Gate(3)
     async with stage.open(family, tools=[gate.tool]) as session:
         run = asyncio.create_task(session.run("PARENT"))
@@ -141,7 +143,7 @@ async def test_cancelling_the_root_ends_everything_below_it(stage: Any) -> None:
         assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_the_session_lives_on_after_a_cancel(stage: Any) -> None:
+async def test_the_session_is_usable_after_a_cancel(stage: Stage) -> None:
     gate = Gate(3)
 
     def answer(request: Request) -> Any:
@@ -155,8 +157,8 @@ async def test_the_session_lives_on_after_a_cancel(stage: Any) -> None:
         assert (await session.run("still there?")).text == "hello"
 
 
-async def test_a_cancel_from_outside_is_raised_and_every_run_still_ends_with_a_report(
-    stage: Any,
+async def test_every_run_stores_a_report_when_the_caller_is_cancelled(
+    stage: Stage,
 ) -> None:
     gate = Gate(3)
     async with stage.open(family, tools=[gate.tool]) as session:
@@ -175,20 +177,20 @@ async def test_a_cancel_from_outside_is_raised_and_every_run_still_ends_with_a_r
         )
 
 
-async def test_a_command_is_gone_when_its_run_is_cancelled(stage: Any) -> None:
+async def test_cancel_kills_the_running_command(stage: Stage) -> None:
     async with stage.open(
         {"PARENT": [[call("bash", command="echo $$ > pid; sleep 3600; echo late > late")], "end"]}
     ) as session:
         run = asyncio.create_task(session.run("PARENT"))
         pid = stage.folder / "pid"
-        await stage.until(lambda: pid.exists() and pid.read_text().strip())
+        await stage.wait_until(lambda: pid.exists() and pid.read_text().strip())
         session.cancel()
         assert (await run).reason is Reason.CANCELLED
-        await stage.until(lambda: not _alive(int(pid.read_text())))
+        await stage.wait_until(lambda: not _alive(int(pid.read_text())))
     assert not (stage.folder / "late").exists()
 
 
-async def test_a_cancel_is_a_barrier_nothing_begins_after_it(stage: Any) -> None:
+async def test_nothing_starts_after_a_cancel(stage: Stage) -> None:
     gate = Gate()
     several = [
         call("bash", command="sleep 3600"),

@@ -1,4 +1,4 @@
-"""S7: whatever was recorded, what is sent is legal for every wire; what was legal stays as it was."""
+"""S7: every recorded conversation is sent in a valid form; a valid one stays unchanged."""
 
 import json
 from itertools import pairwise
@@ -51,7 +51,7 @@ conversations = st.lists(users | answers, max_size=7)
 
 @st.composite
 def legal(draw: st.DrawFn) -> tuple[Message, ...]:
-    """A conversation as the engine makes it: a prompt, answers, the results of their calls."""
+    """Draw a valid conversation: a prompt, answers, the results of their calls."""
     said = st.text("ab世", min_size=1, max_size=3)
     messages: list[Message] = [user_message(draw(said))]
     for turn in range(draw(st.integers(0, 4))):
@@ -69,7 +69,7 @@ def legal(draw: st.DrawFn) -> tuple[Message, ...]:
 
 
 def bodies(messages: tuple[Message, ...]) -> dict[str, list[dict[str, Any]]]:
-    """The messages as each wire writes them."""
+    """Return the messages in the format of each wire."""
     http = HttpClient(clock=FakeClock())
     models = (
         AnthropicModel("claude-sonnet-4-6", http=http, key="k"),
@@ -139,7 +139,7 @@ def check_google(contents: list[dict[str, Any]]) -> None:
 
 @given(conversations)
 @settings(max_examples=400, deadline=None)
-def test_s7_any_conversation_is_legal_for_every_wire(messages: list[Message]) -> None:
+def test_s7_any_conversation_is_valid_for_every_wire(messages: list[Message]) -> None:
     mended = normalize_conversation(messages)
     written = bodies(mended)
     assert b"\\u0000" not in json.dumps(written).encode() and "\ud800" not in str(written)
@@ -150,7 +150,7 @@ def test_s7_any_conversation_is_legal_for_every_wire(messages: list[Message]) ->
 
 @given(conversations)
 @settings(max_examples=400, deadline=None)
-def test_s7_what_is_mended_needs_no_mending(messages: list[Message]) -> None:
+def test_s7_a_normalized_conversation_stays_unchanged(messages: list[Message]) -> None:
     mended = normalize_conversation(messages)
     assert normalize_conversation(mended) == mended
     assert all(
@@ -160,7 +160,7 @@ def test_s7_what_is_mended_needs_no_mending(messages: list[Message]) -> None:
 
 @given(legal())
 @settings(max_examples=300, deadline=None)
-def test_s7_what_is_legal_stays_as_it_was(messages: tuple[Message, ...]) -> None:
+def test_s7_a_valid_conversation_stays_unchanged(messages: tuple[Message, ...]) -> None:
     assert normalize_conversation(messages) == messages
 
 
@@ -213,13 +213,13 @@ def test_s7_what_is_legal_stays_as_it_was(messages: tuple[Message, ...]) -> None
         ),
     ],
 )
-def test_s7_faults_that_were_seen_elsewhere(
+def test_s7_known_faults_of_other_programs_are_repaired(
     messages: list[Message], mended: tuple[Message, ...]
 ) -> None:
     assert normalize_conversation(messages) == mended
 
 
-async def test_s7_ids_are_new_in_the_whole_conversation(tmp_path: Any) -> None:
+async def test_s7_call_ids_are_unique_in_the_whole_conversation(tmp_path: Any) -> None:
     asked: list[Request] = []
 
     def answer(request: Request) -> Any:

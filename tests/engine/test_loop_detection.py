@@ -1,4 +1,4 @@
-"""Going in circles is told, then stopped; and what only looks like it is left alone."""
+"""Loops are warned, then stopped; repetition with new results is not."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from tests.engine.conftest import Stage
 
 from mudroom import Effect, Reason, ToolCallBlock, tool
 from mudroom._engine.loop_detection import STOP_AFTER, WARN_AFTER
@@ -15,7 +16,7 @@ Turns = Callable[[int], list[ToolCallBlock]]
 
 
 def doing(turns: Turns, end: int = 100) -> Any:
-    """A model that does what `turns` says for the turn, and reports at its end or when it has no tools."""
+    """Return a script that makes the calls of `turns`, and reports at the end or without tools."""
 
     def answer(request: Request) -> Any:
         return turns(request.turn) if request.tools and request.turn < end else "so far"
@@ -25,7 +26,7 @@ def doing(turns: Turns, end: int = 100) -> Any:
 
 @tool(effect=Effect.PURE)
 async def look(n: int = 0) -> str:
-    """Always the same."""
+    """Return the same text each time."""
     return "nothing new"
 
 
@@ -46,14 +47,14 @@ CIRCLES: dict[str, tuple[Turns, int]] = {
 
 
 @pytest.mark.parametrize("circle", CIRCLES)
-async def test_a_circle_is_told_and_then_ends_as_loop_with_a_summary(
-    stage: Any, circle: str
+async def test_a_loop_is_warned_and_then_ends_the_run_with_a_summary(
+    stage: Stage, circle: str
 ) -> None:
     turns, period = CIRCLES[circle]
     report = await stage.run(doing(turns), tools=[look])
     assert (report.reason, report.recovered, report.text) == (Reason.LOOP, True, "so far")
     assert report.turns == STOP_AFTER * period + 1
-    words = [word for word in stage.told() if "in circles" in word]
+    words = [word for word in stage.notes() if "in circles" in word]
     assert f"{WARN_AFTER} times in a row" in words[0] and len(words) >= STOP_AFTER // WARN_AFTER
 
 
@@ -76,24 +77,24 @@ NO_CIRCLES: dict[str, Turns] = {
 
 
 @pytest.mark.parametrize("work", NO_CIRCLES)
-async def test_honest_repetition_is_no_circle(stage: Any, work: str) -> None:
+async def test_repetition_with_new_results_is_no_loop(stage: Stage, work: str) -> None:
     (stage.folder / "long.txt").write_text("".join(f"line {n}\n" for n in range(60)))
     report = await stage.run(doing(NO_CIRCLES[work], end=30), tools=[look])
     assert (report.reason, report.turns) == (Reason.GOAL, 31)
-    assert not [word for word in stage.told() if "in circles" in word]
+    assert not [word for word in stage.notes() if "in circles" in word]
 
 
-async def test_who_leaves_the_circle_when_told_goes_on(stage: Any) -> None:
+async def test_a_run_that_leaves_the_loop_continues(stage: Stage) -> None:
     report = await stage.run(
         doing(lambda n: [call("look", n=n // WARN_AFTER)], end=20), tools=[look]
     )
     assert (
         report.reason is Reason.GOAL
-        and len([word for word in stage.told() if "in circles" in word]) == 5
+        and len([word for word in stage.notes() if "in circles" in word]) == 5
     )
 
 
-async def test_a_childs_circle_ends_the_child_alone(stage: Any) -> None:
+async def test_a_loop_of_a_child_ends_only_the_child(stage: Stage) -> None:
     story = {
         "PARENT": [[call("task", prompt="CHILD")], "end"],
         "CHILD": [doing(lambda n: [call("look")])],
