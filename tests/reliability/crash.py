@@ -78,8 +78,8 @@ class Journal(Watched):
 
 
 class Workspace(Watched):
-    def replace(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
-        new = self._inner.replace(path, data, mode=mode)
+    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
+        new = self._inner.write(path, data, mode=mode)
         self._points()
         return new
 
