@@ -1,6 +1,7 @@
 """Tests of the viewer page in a real browser: content, speed and safety."""
 
 import asyncio
+import base64
 import json
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
@@ -15,7 +16,14 @@ from tests.viewer.sessions import (
 )
 
 from mudroom._core.events import RunResumed, StoredEvent, ToolCallStarted, TurnFinished, TurnStarted
-from mudroom._core.messages import ImageBlock, Message, ThinkingBlock, ToolCallBlock
+from mudroom._core.messages import (
+    ImageBlock,
+    Message,
+    ThinkingBlock,
+    ToolCallBlock,
+    append_placeholders,
+)
+from mudroom._core.tools import ToolResult
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.projections.ledger import compute_ledger
 from mudroom.projections.run_tree import RunTree
@@ -475,6 +483,38 @@ async def test_hostile_text_is_harmless_served_and_in_a_file(page: Page, tmp_pat
     assert await page.run("window.hurt") is None and "<img src=x" in "".join(
         await texts(page, "#body")
     )
+    assert page.errors == []
+
+
+async def test_images_of_results_are_shown_served_and_in_a_file(page: Page, tmp_path: Path) -> None:
+    red_dot = base64.b64decode(
+        "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGP4z8AAQQxwFg"
+        "BB0gX7h/C5SAAAAABJRU5ErkJggg=="
+    )
+    image = ImageBlock("image/png", red_dot, 3, 2)
+    unsafe = ImageBlock("image/svg+xml", b"<svg onload='window.hurt = 1'/>")
+    call = ToolCallBlock("c1", "read", {"file_path": "dot.png"})
+    script = SessionBuilder()
+    script.open_session()
+    script.start_run("1", "What is this?", script.at)
+    script.add_turn("1", 1, script.at, 1.0, (call,), 100)
+    result = ToolResult("dot.png", images=(image, unsafe))
+    script.add_call("1", 1, script.at + 1, 0.1, call, result)
+    loaded = "document.querySelector('.images img')?.naturalWidth === 3"
+    placeholder = "[image: image/svg+xml, 1 KB]"
+    async with opened_page(page, script, "&run=1"):
+        await page.until(loaded)
+        assert await page.run("document.querySelectorAll('.images img').length") == 1
+        assert await texts(page, ".images p") == [placeholder]
+        await page.run("app.navigate({ tab: 'context', turn: 1 })")
+        script_context = "contextBlocks(app.fold, app.fold.runs.get('1'), 2).at(-1).text"
+        expected = append_placeholders("dot.png", result.images)
+        assert await page.run(script_context) == expected
+    file = tmp_path / "run.html"
+    pieces = render_single_file(SingleSession(script.session, script.events), script.session)
+    file.write_text("".join(pieces), encoding="utf-8")
+    await page.open(file.as_uri() + "#run=1")
+    await page.until(loaded)
     assert page.errors == []
 
 

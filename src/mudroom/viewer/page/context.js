@@ -77,7 +77,7 @@ const conversationBlocks = (fold, run, turn, own = false) => {
           makeBlock(
             item.tool === "task" ? "report" : "result",
             `${item.call.name} ${callTitle(item.call)}`,
-            item.result.text,
+            withPlaceholders(item.result.text, item.result.images),
             item,
           ),
         );
@@ -90,9 +90,15 @@ const conversationBlocks = (fold, run, turn, own = false) => {
 const historyBlocks = (history) =>
   history.flatMap((message) =>
     message.content.map((each) => {
-      const text = each.type === "tool_call" ? JSON.stringify(each.arguments) : each.text;
+      const texts = {
+        tool_call: () => JSON.stringify(each.arguments),
+        tool_result: () => withPlaceholders(each.text, each.images),
+        image: () => imagePlaceholder(each),
+      };
+      const text = texts[each.type]?.() ?? each.text;
       const kinds = {
         text: message.type === "user" ? "prompt" : "answer",
+        image: "prompt",
         tool_call: "call",
         tool_result: "result",
       };

@@ -106,6 +106,17 @@ const lineCount = (text) => {
   return count + (text !== "" && !text.endsWith("\n") ? 1 : 0);
 };
 
+/** Return the text that stands for an image, the same as in the terminal. */
+const imagePlaceholder = (image) => {
+  const byteCount = Math.floor((image.data.replace(/=+$/, "").length * 3) / 4);
+  const pixels = image.width && image.height ? `, ${image.width}x${image.height}` : "";
+  return `[image: ${oneLine(image.media_type)}${pixels}, ${Math.ceil(byteCount / 1000)} KB]`;
+};
+
+/** Return a text followed by one line for each image. */
+const withPlaceholders = (text, images = []) =>
+  [...(text ? [text] : []), ...images.map(imagePlaceholder)].join("\n");
+
 const TITLE_ARGUMENTS = [
   "description",
   "command",

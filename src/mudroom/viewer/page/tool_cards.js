@@ -252,6 +252,28 @@ const drawArguments = (item) => {
   ];
 };
 
+const IMAGE_TYPES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
+
+/** Return the pictures of a result; a placeholder for a type that is not known to be safe. */
+const drawImages = (images) =>
+  h(
+    "div",
+    { class: "images" },
+    images.map((image) => {
+      const placeholder = imagePlaceholder(image);
+      if (!IMAGE_TYPES.has(image.media_type)) return h("p", null, placeholder);
+      const source = `data:${image.media_type};base64,${image.data}`;
+      // Width and height reserve the space, so that the list is measured before the image loads.
+      return h("img", {
+        src: source,
+        alt: placeholder,
+        title: placeholder,
+        width: image.width || null,
+        height: image.height || null,
+      });
+    }),
+  );
+
 /** Return the header of a call: its outcome, title and duration. */
 const drawCallHead = (item) => {
   const tone = item.refused
@@ -299,6 +321,7 @@ const drawCall = (item) =>
         ? drawArguments(item)
         : (TOOL_RENDERERS[item.tool] ?? drawArguments)(item),
     ),
+    item.result?.images?.length > 0 && drawImages(item.result.images),
     item.result?.spill &&
       h("div", { class: "aside" }, `full output: ${oneLine(item.result.spill)}`),
   );
