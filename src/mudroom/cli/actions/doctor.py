@@ -10,6 +10,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping
 from itertools import islice
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -19,10 +20,11 @@ from ..._version import __version__
 from ...agent_files import count_by_severity
 from ...config import Settings
 from ...errors import JournalError, MudroomError
+from ...journals.sqlite.reader import open_reader
 from ...models import providers
 from ...projections.safe_text import sanitize
 from ..output.json_output import print_json
-from .list_sessions import iterate_sessions, read_summary
+from .list_sessions import iterate_sessions
 from .load_settings import load_settings
 
 CHECKED_SESSIONS = 20
@@ -207,7 +209,7 @@ def _check_journals(home: str) -> Check:
     try:
         for info in islice(iterate_sessions(home), CHECKED_SESSIONS):
             count += 1
-            if error := read_summary(info).error:
+            if error := _read_whole_journal(info.path):
                 errors.append(error)
     except JournalError as error:
         return Check("journals", "fail", str(error))
@@ -215,6 +217,16 @@ def _check_journals(home: str) -> Check:
         found = f"{len(errors)} of the last {count} sessions cannot be read: {errors[0]}"
         return Check("journals", "fail", found, "The other sessions are not affected.")
     return Check("journals", "ok", f"last {count} sessions OK" if count else "no sessions yet")
+
+
+def _read_whole_journal(path: Path) -> str:
+    """Return why a journal cannot be read to its end, "" if it can."""
+    try:
+        for _ in open_reader(path).read():
+            pass
+    except JournalError as error:
+        return str(error)
+    return ""
 
 
 def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
