@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from ._core.events import AnyEvent
     from ._core.messages import (
         AssistantMessage,
+        ImageBlock,
         Message,
         TextBlock,
         ThinkingBlock,
@@ -62,8 +63,8 @@ _NAMES_BY_MODULE = {
     "_core.budgets": "Budget",
     "_core.events": "AnyEvent",
     "_core.messages": (
-        "AssistantMessage Message TextBlock ThinkingBlock ToolCallBlock ToolResultBlock Usage "
-        "UserMessage"
+        "AssistantMessage ImageBlock Message TextBlock ThinkingBlock ToolCallBlock "
+        "ToolResultBlock Usage UserMessage"
     ),
     "_core.ports": "ApprovalDecision ApprovalRequest Approver ToolContext",
     "_core.runs": "Reason Report",
@@ -95,6 +96,7 @@ __all__ = [  # noqa: RUF022  (by theme)
     "Reason",
     "Output",
     "Usage",
+    "ImageBlock",
     "Ledger",
     "AnyEvent",
     "tool",
