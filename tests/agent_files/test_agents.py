@@ -10,7 +10,7 @@ import pytest
 from tests.agent_files.corpus import AGENTS, Sample, head
 
 from mudroom import Agent, Budget, Output, Session, UsageError
-from mudroom._core.agents import Mode
+from mudroom._core.agents import Mode, WorkspaceKind
 from mudroom._core.tool_patterns import select_tools
 from mudroom.agent_catalog import KNOWN_TOOLS
 from mudroom.agent_files import (
@@ -121,6 +121,16 @@ def test_c11_each_tools_keys_mean_what_they_mean_there(
     )
     assert agent is not None
     assert {name: getattr(agent, name) for name in wanted} == wanted
+
+
+def test_an_agent_may_work_in_a_copy(write: Write) -> None:
+    path = write("a.md", head("name: a", "description: d", "workspace: copy"))
+    agent, _ = load_agent_file(str(path), tools=KNOWN_TOOLS)
+    assert agent is not None and agent.workspace is WorkspaceKind.COPY
+    path = write("b.md", head("name: b", "description: d", "workspace: elsewhere"))
+    agent, draft = load_agent_file(str(path), tools=KNOWN_TOOLS)
+    assert agent is None
+    assert "'elsewhere' is not one of shared, copy" in draft.diagnostics.items[0].text
 
 
 def test_c11_the_built_in_agents_are_files_like_a_users(write: Write) -> None:

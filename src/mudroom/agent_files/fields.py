@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from .._core.agents import Agent, Mode, Output
+from .._core.agents import Agent, Mode, Output, WorkspaceKind
 from .._core.budgets import Budget
 from . import tools_field
 from .diagnostics import FileDiagnostics
@@ -245,6 +245,12 @@ def _handle_context(draft: AgentDraft, value: Any, line: int) -> None:
     draft.fields["context"] = value
 
 
+def _handle_workspace(draft: AgentDraft, value: Any, line: int) -> None:
+    if value not in (WorkspaceKind.SHARED, WorkspaceKind.COPY):
+        raise ValueError(f"{value!r} is not one of shared, copy")
+    draft.fields["workspace"] = WorkspaceKind(value)
+
+
 def _handle_mode(draft: AgentDraft, value: Any, line: int) -> None:
     if value not in ("primary", "subagent", "all"):
         raise ValueError(f"{value!r} is not one of primary, subagent, all")
@@ -348,6 +354,7 @@ _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("budget", _handle_budget),
     ("skills", _handle_skills),
     ("context", _handle_context),
+    ("workspace", _handle_workspace),
     ("outputs returns output_schema", _handle_outputs),
     ("mode", _handle_mode),
     ("kind", _handle_kind),
@@ -364,6 +371,7 @@ _LIMITING = {
     _handle_sandbox_mode,
     _handle_child_tools,
     _handle_budget,
+    _handle_workspace,
 }
 _UNUSED = (
     "color hidden effort background hooks memory mcpServers mcp_servers isolation initialPrompt "
