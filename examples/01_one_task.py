@@ -1,7 +1,7 @@
-"""One task in a clean context: what the child read stays with it, only its report comes back.
+"""One task in a clean context: the child reads the files, and only its report comes back.
 
-Run it in any folder: `python examples/01_one_task.py path/to/project`. With a key in the environment a real model does it,
-without one the offline model, which follows rules and knows this kind of question.
+Run it in any folder: `python examples/01_one_task.py path/to/project`. With an API key in the
+environment a real model does it, otherwise the offline model, which knows this kind of question.
 """
 
 import asyncio
@@ -15,10 +15,10 @@ async def main(folder: str) -> None:
         report = await session.task(
             "Find what testing framework this project uses.", agent="explore"
         )
+    calls = sum(report.calls.values())
+    files = len(report.files_read)
     print(report.text)
-    print(
-        f"[{report.reason}: {report.turns} turns, {sum(report.calls.values())} tool calls, read {len(report.files_read)} files]"
-    )
+    print(f"[{report.reason}: {report.turns} turns, {calls} tool calls, read {files} files]")
 
 
 if __name__ == "__main__":

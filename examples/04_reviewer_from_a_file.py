@@ -1,35 +1,37 @@
-"""An agent from a file that another tool reads, too: `.claude/agents/reviewer.md`, unchanged and read-only.
+"""An agent from a file that other tools read, too: `.claude/agents/reviewer.md`, unchanged.
 
-`MUDROOM_MODEL=anthropic:sonnet python examples/04_reviewer_from_a_file.py` asks a real model; without it, a few lines stand in.
+`MUDROOM_MODEL=anthropic:sonnet python examples/04_reviewer_from_a_file.py` uses a real model;
+without the variable a script plays the model.
 """
 
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
 from mudroom import Session
-from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.testing import Answer, Request, ScriptedModel, call
 
 
-def stand_in(request: Request) -> Any:
-    """What a language model would do: read the file, then say what it thinks."""
+def play_model(request: Request) -> Answer:
+    """Read the file, then give an opinion, as a language model would."""
     if not request.turn:
         return [call("read", file_path="documents/on-mud.md")]
     longest = max(request.results[0].text.split("\n"), key=len)
-    return f"Nothing is hard to read. Its longest line has {len(longest)} characters, which is fine for prose."
+    return (
+        f"Nothing is hard to read. Its longest line has {len(longest)} characters, "
+        "which is fine for prose."
+    )
 
 
 async def main() -> None:
-    here = Path(__file__).parent
-    model = os.environ.get("MUDROOM_MODEL") or ScriptedModel(stand_in)
-    async with Session(model=model, cwd=str(here), agent_files=True) as session:
+    model = os.environ.get("MUDROOM_MODEL") or ScriptedModel(play_model)
+    cwd = str(Path(__file__).parent)
+    async with Session(model=model, cwd=cwd, agent_files=True) as session:
         for agent in session.agents:
             print(f"{agent.name}: {agent.description}")
         report = await session.task("Review documents/on-mud.md.", agent="reviewer")
-    print(
-        f"\n{report.text}\n[used {', '.join(report.calls)}; changed {len(report.files_changed)} files]"
-    )
+    tools = ", ".join(report.calls)
+    print(f"\n{report.text}\n[used {tools}; changed {len(report.files_changed)} files]")
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """A tool of your own: a function with type hints and a docstring. The model reads both.
 
-`MUDROOM_MODEL=anthropic:sonnet python examples/05_your_own_tool.py` asks a real model; without it, a script stands in.
+`MUDROOM_MODEL=anthropic:sonnet python examples/05_your_own_tool.py` uses a real model; without
+the variable a script plays the model.
 """
 
 import asyncio
@@ -8,7 +9,7 @@ import os
 from typing import Annotated
 
 from mudroom import Effect, Session, ToolContext, tool
-from mudroom.models.scripted import ScriptedModel, call
+from mudroom.testing import ScriptedModel, call
 
 STOCK = {"boots": 3, "umbrellas": 0}
 
@@ -16,12 +17,12 @@ STOCK = {"boots": 3, "umbrellas": 0}
 @tool(effect=Effect.PURE)
 async def in_stock(ctx: ToolContext, item: Annotated[str, "plural, lower case"]) -> int:
     """How many of an item there are."""
-    seen = ctx.memo.setdefault("in_stock", [])  # what this run's tools remember between calls
+    # `memo` keeps what the tools of one run remember between calls.
+    seen = ctx.memo.setdefault("in_stock", [])
     seen.append(item)
     if item not in STOCK:
-        raise ValueError(
-            f"there is no {item}; there are {', '.join(STOCK)}"
-        )  # the model is told, and can try again
+        # The model reads the message and can try again.
+        raise ValueError(f"there is no {item}; there are {', '.join(STOCK)}")
     return STOCK[item]
 
 
@@ -32,9 +33,8 @@ SCRIPT = [
 
 
 async def main() -> None:
-    async with Session(
-        model=os.environ.get("MUDROOM_MODEL") or ScriptedModel(SCRIPT), tools=[in_stock]
-    ) as session:
+    model = os.environ.get("MUDROOM_MODEL") or ScriptedModel(SCRIPT)
+    async with Session(model=model, tools=[in_stock]) as session:
         report = await session.run("How many boots and hats are there?")
     print(report.text)
     print(f"[in_stock was called {report.calls['in_stock']} times, {report.failed} failed]")

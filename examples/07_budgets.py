@@ -1,14 +1,14 @@
-"""Budgets end softly: when one is used up, the run is asked for a summary, and its report says which limit it was."""
+"""Limits end softly: the run is asked for a summary, and its report names the limit."""
 
 import asyncio
-from typing import Any
+from pathlib import Path
 
 from mudroom import Budget, Reason, Session
-from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.testing import Answer, Request, ScriptedModel, call
 
 
-async def restless(request: Request) -> Any:
-    """A model that would read on for ever, each time another line; without tools it sums up what it has."""
+async def restless(request: Request) -> Answer:
+    """Read one more line each turn, without end; summarise when there are no tools."""
     await asyncio.sleep(0.03)
     if not request.tools:
         return f"I read {request.turn} lines of it and was not done."
@@ -16,17 +16,16 @@ async def restless(request: Request) -> Any:
 
 
 async def main() -> None:
-    async with Session(
-        model=ScriptedModel(restless), cwd=__file__.rpartition("/")[0] or "."
-    ) as session:
+    model = ScriptedModel(restless)
+    async with Session(model=model, cwd=str(Path(__file__).parent)) as session:
         for budget in (Budget(turns=5), Budget(input_tokens=2_000), Budget(seconds=0.5)):
             report = await session.task(
                 "Read this file to its end.", agent="explore", budget=budget
             )
             assert report.reason in (Reason.MAX_TURNS, Reason.BUDGET, Reason.TIMEOUT, Reason.LOOP)
-            print(
-                f"{report.reason}: {report.turns} turns, {report.usage.total_tokens:,} tokens, {report.seconds:.1f} s: {report.text}"
-            )
+            tokens = report.usage.total_tokens
+            figures = f"{report.turns} turns, {tokens:,} tokens, {report.seconds:.1f} s"
+            print(f"{report.reason}: {figures}: {report.text}")
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import socket
@@ -100,7 +101,7 @@ async def test_events_reach_a_web_page_as_they_happen(tmp_path: Path) -> None:
         for line in stream.split("\n")
         if line.startswith("data: ")
     ]
-    assert (kinds[0], kinds[-1]) == ("session_opened", "session_closed")
+    assert (kinds[0], kinds[-1]) == ("run_started", "run_finished")
     assert {"run_started", "turn_started", "delta", "tool_call_started", "run_finished"} <= set(
         kinds
     )
@@ -119,3 +120,11 @@ async def _page(client: aiohttp.ClientSession, url: str) -> str:
 
 def test_every_example_is_run() -> None:
     assert {path.name for path in FILES} == {*SAYS, "08_events_to_a_web_page.py"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+def test_example_imports_only_public_modules(path: Path) -> None:
+    doors = {"mudroom", "mudroom.ports", "mudroom.scope", "mudroom.testing"}
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mudroom"):
+            assert node.module in doors
