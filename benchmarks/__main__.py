@@ -1,8 +1,9 @@
-"""The figures of mudroom beside those of a loop with no harness, measured in the same run; medians. `python -m benchmarks -h`.
+"""Speed of mudroom beside a loop without a harness, measured in the same run; medians.
 
-Children make TURNS calls of `read` (2,000 bytes) and end; the parent makes one answer with all `task` calls, and one to end. So
-CHILDREN × TURNS takes CHILDREN × (TURNS + 1) + 2 requests, and with answers after 200 ms at least (TURNS + 3) × 0.2 seconds.
-Exit code 1 when a figure that must hold is missed.
+`python -m benchmarks -h` lists the figures. Children make TURNS calls of `read` (2,000 bytes) and
+end; the parent makes one answer with all `task` calls, and one to end. So CHILDREN × TURNS takes
+CHILDREN × (TURNS + 1) + 2 requests, and with answers after 200 ms at least (TURNS + 3) × 0.2
+seconds. The exit code is 1 when a figure exceeds its limit.
 """
 
 from __future__ import annotations
@@ -22,7 +23,12 @@ _MARK = ',"cache_control":{"type":"ephemeral"}'
 
 
 class Row(Struct, frozen=True):
-    """One figure. `must`, `aim`: the most it may be (the least, when `least`). `floor`: what no harness takes."""
+    """One figure.
+
+    Arguments:
+        must, aim: the limit and the goal; upper ones, unless `least` is true.
+        floor: the figure without a harness.
+    """
 
     name: str
     unit: str
@@ -34,7 +40,7 @@ class Row(Struct, frozen=True):
 
     @property
     def held(self) -> bool:
-        """Whether it is as it must be."""
+        """True if the figure is within its limit."""
         return self.measured >= self.must if self.least else self.measured <= self.must
 
 
@@ -43,7 +49,10 @@ def _median(times: int, measure: Callable[[], float]) -> float:
 
 
 def _each(bench: Bench, which: str, times: int, children: int, turns: int) -> float:
-    """CPU milliseconds of one more request, in a run of that shape: what 1 child × 1 turn takes is taken off."""
+    """Return CPU milliseconds of one more request in a run of that shape.
+
+    The cost of a run with 1 child × 1 turn is subtracted.
+    """
     small = [bench.run(which, 1, 1) for _ in range(times)]
     large = [bench.run(which, children, turns) for _ in range(times)]
     more = large[0].requests - small[0].requests
@@ -64,8 +73,10 @@ def growth(bench: Bench, times: int) -> Iterator[Row]:
 
 
 def crowd(bench: Bench, times: int) -> Iterator[Row]:
-    ideal, children = 6 * 0.2, 500
-    walls, sizes = list[float](), list[float]()
+    ideal = 6 * 0.2
+    children = 500
+    walls: list[float] = []
+    sizes: list[float] = []
     for which in ("mudroom", "floor"):
         runs = [bench.run(which, children, 3, delay=200) for _ in range(times)]
         alone = median(bench.run(which, 1, 3, delay=200).peak for _ in range(times))
@@ -114,7 +125,8 @@ def requests(bench: Bench, _: int) -> Iterator[Row]:
     for name, body in bench.bodies(5, 10):
         plain = body.replace(_MARK, "")
         if name in last:
-            total, exact = total + 1, exact + plain.startswith(last[name].removesuffix("]}"))
+            total += 1
+            exact += plain.startswith(last[name].removesuffix("]}"))
         last[name] = plain
         parts = msgspec.json.decode(body, type=_Body)
         if name != "parent":
@@ -145,7 +157,7 @@ FIGURES = {
 }
 
 
-def _shown(row: Row) -> str:
+def _format(row: Row) -> str:
     def number(value: float | None) -> str:
         return "–" if value is None else f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
@@ -172,19 +184,18 @@ def main() -> int:
         "figures", nargs="*", metavar="FIGURE", help=f"{', '.join(FIGURES)}; all by default"
     )
     parser.add_argument("--runs", type=int, default=5, help="runs for each figure (default 5)")
-    wish = parser.parse_args()
-    if unknown := set(wish.figures) - set(FIGURES):
+    arguments = parser.parse_args()
+    if unknown := set(arguments.figures) - set(FIGURES):
         parser.error(f"unknown: {', '.join(sorted(unknown))}")
     head = f"{'':<60} {'':>5} {'measured':>9} {'must':>9} {'aim':>9} {'floor':>9}"
-    print(
-        f"medians of {wish.runs}; {os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}\n{head}",
-        flush=True,
-    )
+    load = os.getloadavg()[0]
+    print(f"medians of {arguments.runs}; {os.cpu_count()} cores, load {load:.1f}")
+    print(head, flush=True)
     held = True
     with Bench() as bench:
-        for name in wish.figures or FIGURES:
-            for row in FIGURES[name](bench, wish.runs):
-                print(_shown(row), flush=True)
+        for name in arguments.figures or FIGURES:
+            for row in FIGURES[name](bench, arguments.runs):
+                print(_format(row), flush=True)
                 held &= row.held
     return 0 if held else 1
 

@@ -1,4 +1,4 @@
-"""The floor: the same conversations on aiohttp alone. No checks, no journal, no retries; bytes are appended, streams are read."""
+"""The same conversations with aiohttp alone: no checks, no journal, no retries."""
 
 from __future__ import annotations
 
@@ -14,13 +14,19 @@ _encode = msgspec.json.encode
 
 
 class Floor:
-    """A parent and its children with nothing around them. `url`: of the model server; `folder`: where the notes are."""
+    """A parent and its children without a harness.
+
+    Arguments:
+        url: of the model server.
+        folder: folder with the notes that the children read.
+    """
 
     def __init__(self, url: str, folder: str) -> None:
-        self._url, self._folder = url + "/v1/messages", folder
+        self._url = url + "/v1/messages"
+        self._folder = folder
 
     async def run(self, prompt: str) -> str:
-        """The parent's last words."""
+        """Run the parent and return its last text."""
         connector = aiohttp.TCPConnector(limit=0)
         async with aiohttp.ClientSession(connector=connector) as self._http:
             return await self._converse(prompt)

@@ -1,4 +1,4 @@
-"""Processes that are measured, and the model server beside them."""
+"""Measured processes, and the model server beside them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,14 @@ _HERE = Path(__file__).resolve().parent.parent
 
 
 class Figures(Struct, frozen=True):
-    """What one run took. `cpu`, `wall`: seconds. `peak`: KiB. `requests`, `most`: all, and at one time."""
+    """Cost of one run.
+
+    Arguments:
+        cpu, wall: seconds.
+        peak: memory in KiB.
+        requests: number of requests.
+        most: most requests at the same time.
+    """
 
     cpu: float
     wall: float
@@ -31,10 +38,14 @@ class Figures(Struct, frozen=True):
 
 
 class Bench:
-    """The model server, a folder with files of 2,000 bytes, and runs against them. A context manager."""
+    """The model server, a folder with files of 2,000 bytes, and runs against them.
+
+    Use it as a context manager.
+    """
 
     def __init__(self) -> None:
-        self._stack, self._numbers = ExitStack(), count(1)
+        self._stack = ExitStack()
+        self._numbers = count(1)
 
     def __enter__(self) -> Bench:
         self.folder = self._stack.enter_context(
@@ -62,9 +73,13 @@ class Bench:
         self._stack.close()
 
     def run(self, which: str, children: int, turns: int, delay: int = 0) -> Figures:
-        """One run of "mudroom" or "floor" in a process of its own; `delay`: milliseconds before each answer.
+        """Measure one run in a process of its own.
 
-        Raises RuntimeError when it did not do all the work.
+        Arguments:
+            which: "mudroom" or "floor".
+            delay: milliseconds before each answer.
+
+        Raises RuntimeError when the run did not do all its work.
         """
         run, prompt = self._prompt(children, turns, delay)
         command = [sys.executable, "-m", "benchmarks.subject", which, self.url, self.folder, prompt]
@@ -73,14 +88,14 @@ class Bench:
         )
         seen = self.seen(run)
         if ended.returncode or not seen or seen["requests"] != children * (turns + 1) + 2:
-            raise RuntimeError(
-                f"{which}, {children} children × {turns} turns: {seen and seen['requests']} requests\n{ended.stderr}"
-            )
-        told = json.loads(ended.stdout.splitlines()[-1])
-        return Figures(told["cpu"], told["wall"], told["peak"], seen["requests"], seen["most"])
+            requests = seen and seen["requests"]
+            shape = f"{children} children × {turns} turns"
+            raise RuntimeError(f"{which}, {shape}: {requests} requests\n{ended.stderr}")
+        cost = json.loads(ended.stdout.splitlines()[-1])
+        return Figures(cost["cpu"], cost["wall"], cost["peak"], seen["requests"], seen["most"])
 
     def bodies(self, children: int, turns: int) -> list[tuple[str, str]]:
-        """The requests of a mudroom run as they were sent, in order: whose, and the body."""
+        """Return the requests of a mudroom run in order, as (conversation, body)."""
         run, prompt = self._prompt(children, turns, 0, keep=1)
         command = [
             sys.executable,
@@ -95,41 +110,42 @@ class Bench:
         return [(name, body) for name, body in self.seen(run)["kept"]]
 
     def first_request(self, which: str) -> float:
-        """Seconds from the start of `mudroom -p`, or of the floor, to its first request."""
+        """Return the seconds from the start of `mudroom -p`, or of the floor, to its request."""
         run, prompt = self._prompt(1, 1, 0)
-        begun = time.monotonic()
+        start = time.monotonic()
         if which == "mudroom":
             self.command("-p", prompt, "--model", "anthropic:bench", "-C", self.folder)
         else:
             self.process(
                 [sys.executable, "-m", "benchmarks.subject", which, self.url, self.folder, prompt]
             )
-        return self.seen(run)["first"] - begun
+        return self.seen(run)["first"] - start
 
     def command(self, *arguments: str) -> float:
-        """CPU seconds of one `mudroom` command."""
+        """Return the CPU seconds of one `mudroom` command."""
         return self.process([str(Path(sys.executable).with_name("mudroom")), *arguments])
 
     def process(self, command: Sequence[str]) -> float:
-        """CPU seconds of a process. Raises RuntimeError with what it said when it failed."""
-        with tempfile.TemporaryFile() as said:
+        """Return the CPU seconds of a process. Raises RuntimeError with its output if it fails."""
+        with tempfile.TemporaryFile() as output:
             process = subprocess.Popen(
                 command,
                 stdin=subprocess.DEVNULL,
-                stdout=said,
-                stderr=said,
+                stdout=output,
+                stderr=output,
                 env=self._environ(),
                 cwd=_HERE,
             )
             _, status, used = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
             if process.returncode:
-                said.seek(0)
-                raise RuntimeError(f"{' '.join(command)}: {said.read().decode(errors='replace')}")
+                output.seek(0)
+                text = output.read().decode(errors="replace")
+                raise RuntimeError(f"{' '.join(command)}: {text}")
         return used.ru_utime + used.ru_stime
 
     def seen(self, run: str) -> dict[str, Any]:
-        """What the server saw of a run; see `benchmarks.server`."""
+        """Return the server's record of a run; see `benchmarks.server`."""
         with urllib.request.urlopen(f"{self.url}/{run}") as answer:
             return json.load(answer)
 

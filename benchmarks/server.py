@@ -1,12 +1,15 @@
-"""A scripted model behind Anthropic Messages, quick enough never to be what is measured; its own process, its own core.
+"""Scripted model server with the Anthropic Messages API, in its own process.
 
-What it answers depends on the marker in a conversation's first prompt and on how often the conversation has asked:
+It is quick enough not to affect a measurement. Its answer depends on the marker in the first prompt
+of a conversation and on the number of requests so far:
 
-  bench:RUN:parent:CHILDREN:TURNS:MS:KEEP   first CHILDREN calls of `task`, then an end
-  bench:RUN:7:CHILDREN:TURNS:MS:KEEP        TURNS calls of `read`, each of another file, then an end of 80 characters
+  bench:RUN:parent:CHILDREN:TURNS:MS:KEEP   CHILDREN calls of `task`, then an end
+  bench:RUN:7:CHILDREN:TURNS:MS:KEEP        TURNS calls of `read`, each of another file, then an end
+                                            of 80 characters
 
-Every answer begins after MS milliseconds and is streamed, one chunk an event. With KEEP the requests are kept for looking at.
-GET /RUN tells what was seen of a run: requests, bytes, most in flight, when the first one came, and the bodies kept.
+Every answer starts after MS milliseconds and is streamed, one chunk per event. With KEEP, requests
+are kept. GET /RUN returns the record of a run: requests, bytes, most in flight, time of the first
+request, and the kept bodies.
 """
 
 from __future__ import annotations
@@ -27,7 +30,8 @@ _PIECE = 24
 
 
 def _chunk(name: str, **fields: Any) -> bytes:
-    event = f"event: {name}\ndata: {json.dumps({'type': name, **fields}, separators=(',', ':'))}\n\n".encode()
+    data = json.dumps({"type": name, **fields}, separators=(",", ":"))
+    event = f"event: {name}\ndata: {data}\n\n".encode()
     return b"%x\r\n%b\r\n" % (len(event), event)
 
 
@@ -82,7 +86,7 @@ _READ = _answer(_call(0, "toolu_0000000", "read", {"path": "notes-00.txt"}), "to
 
 
 def _read(turn: int) -> bytes:
-    """Another file each time: nobody who guards against loops may see one here."""
+    """Return a call for another file each time, so that no loop is detected."""
     return _READ.replace(b"toolu_0000000", b"toolu_%07d" % turn, 1).replace(
         b"notes-00", b"notes-%02d" % (turn % 100), 1
     )
@@ -100,7 +104,7 @@ def _tasks(run: str, children: int, turns: int, delay: int, keep: int) -> bytes:
 
 
 class Seen:
-    """What was seen of one run."""
+    """Record of one run."""
 
     def __init__(self) -> None:
         self.first = time.monotonic()
@@ -108,8 +112,8 @@ class Seen:
         self.asked: defaultdict[str, int] = defaultdict(int)
         self.kept: list[tuple[str, str]] = []
 
-    def told(self) -> dict[str, Any]:
-        """All of it, for JSON."""
+    def to_json(self) -> dict[str, Any]:
+        """Return all of it, for JSON."""
         return {
             "first": self.first,
             "requests": self.requests,
@@ -146,7 +150,7 @@ class Connection(asyncio.Protocol):
 
     def _tell(self, head: bytes) -> None:
         seen = self._runs.get(head.split(b" ", 2)[1].decode().strip("/"))
-        body = json.dumps(seen.told() if seen else None).encode()
+        body = json.dumps(seen.to_json() if seen else None).encode()
         self._transport.write(
             b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
             % (len(body), body)

@@ -1,8 +1,7 @@
-"""One measured process: `python -m benchmarks.subject mudroom|floor URL FOLDER PROMPT`; prints its figures as JSON.
+"""One measured process: `python -m benchmarks.subject mudroom|floor URL FOLDER PROMPT`.
 
-With BENCH_PROFILE=FILE it writes a cProfile of the run there.
-
-CPU and wall time are those of the run alone, after imports and set-up; the peak of memory is the process's.
+It prints its cost as JSON. CPU and wall time are those of the run alone, after imports and set-up;
+the peak of memory is that of the process. With BENCH_PROFILE=FILE it writes a cProfile of the run.
 """
 
 from __future__ import annotations
