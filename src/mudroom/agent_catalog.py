@@ -1,4 +1,7 @@
-"""Agents of a session: built in, from files and from the caller, with the context of their prompts."""
+"""Agents of a session.
+
+Built in, from files and from the caller, with the context of their prompts.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversation of a session: the messages of each root run, and the runs that a crash interrupted."""
+"""Conversation of a session: messages of each root run, and runs that a crash interrupted."""
 
 from __future__ import annotations
 

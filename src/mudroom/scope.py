@@ -1,4 +1,4 @@
-"""SubAgentScope: a typed, non-interactive subagent with the interface of gemini-cli's `subagent.ts`.
+"""SubAgentScope: a typed, non-interactive subagent like that of gemini-cli (`subagent.ts`).
 
 It is a thin layer: it makes an agent, a history and a set of tools, and the session runs them.
 """

@@ -1,4 +1,7 @@
-"""The offline model: answers a few kinds of request by rules, without a key and without a network."""
+"""The offline model.
+
+Answers a few kinds of request by rules, without a key and without a network.
+"""
 
 from .model import OfflineModel
 

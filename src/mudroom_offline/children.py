@@ -33,7 +33,10 @@ class ChildReport(Struct, frozen=True):
 
 
 def split_batches(files: list[str]) -> list[list[str]]:
-    """Split files into batches of about the same size, in order: five per child, more for many files."""
+    """Split files into batches of about the same size, in order.
+
+    Five per child, more for many files.
+    """
     size = min(_MAX_BATCH, max(_BATCH, -(-len(files) // _MAX_CHILDREN)))
     count = -(-len(files) // size)
     bounds = [round(n * len(files) / count) for n in range(count + 1)] if count else []

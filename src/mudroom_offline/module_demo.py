@@ -42,7 +42,8 @@ _FUNCTIONS = {
         ((("hello",), "olleh"), (("ab",), "ba")),
     ),
     "is_palindrome": DemoFunction(
-        'def is_palindrome(text):\n    """Return True when the letters read the same backwards."""\n'
+        "def is_palindrome(text):\n"
+        '    """Return True when the letters read the same backwards."""\n'
         "    letters = [c.lower() for c in text if c.isalnum()]\n"
         "    return letters == letters[::-1]",
         ((("racecar",), True), (("hello",), False)),
@@ -59,7 +60,8 @@ _FUNCTIONS = {
         ((("Hello, World!",), "hello-world"), (("  a  b ",), "a-b")),
     ),
     "word_count": DemoFunction(
-        'def word_count(text):\n    """Return the number of words."""\n    return len(text.split())',
+        'def word_count(text):\n    """Return the number of words."""\n'
+        "    return len(text.split())",
         ((("one two three",), 3), (("",), 0)),
     ),
 }
@@ -121,7 +123,8 @@ def create_module(request: Request, context: Context) -> Plan:
     place = say(" at `{asked}`", asked=asked) if asked else ""
     functions = ", ".join(names)
     prompt = say(
-        "Create a new Python module{place} with the functions {functions}. Overwrite no existing file. Report its path.",
+        "Create a new Python module{place} with the functions {functions}. "
+        "Overwrite no existing file. Report its path.",
         place=place,
         functions=functions,
     )
@@ -141,7 +144,8 @@ def _refuse_unclear(request: Request, context: Context) -> None:
     if re.search(r"[??]", bare) or _NEGATION.search(bare):
         raise CannotAnswer(
             say(
-                'No module was written: the request is not a plain instruction to write one. Say for example "create a new module, then verify it from here".'
+                "No module was written: the request is not a plain instruction to write one. "
+                'Say for example "create a new module, then verify it from here".'
             )
         )
     if _OTHER_LANGUAGE.search(bare):

@@ -68,7 +68,13 @@ def find_next_step(
 def describe_abilities(say: Translator) -> str:
     """Return the list of requests that the rules cover."""
     return say(
-        'The offline model follows rules and did not understand this. It can:\n- find which testing framework a project uses, or its dependencies and build tools\n- summarise files: "read all .py files and summarize what each one does"\n- find where something is defined or used: "where is `parse_config` defined?"\n- count files and lines by kind\n- write one demo module and check it: "create a new module, then verify it from here"\n- do any of these with subtasks.\n'
+        "The offline model follows rules and did not understand this. It can:\n"
+        "- find which testing framework a project uses, or its dependencies and build tools\n"
+        '- summarise files: "read all .py files and summarize what each one does"\n'
+        '- find where something is defined or used: "where is `parse_config` defined?"\n'
+        "- count files and lines by kind\n"
+        '- write one demo module and check it: "create a new module, then verify it from here"\n'
+        "- do any of these with subtasks.\n"
     )
 
 
@@ -132,7 +138,10 @@ def _stopped_text(say: Translator) -> str:
 
 
 def _split(messages: list[Message]) -> tuple[str, list[list[CallOutput]]]:
-    """Return the newest prompt and the outputs of each turn since. Notes beside results are skipped."""
+    """Return the newest prompt and the outputs of each turn since.
+
+    Notes beside results are skipped.
+    """
     texts: list[str] = []
     turns: list[list[CallOutput]] = []
     call_ids: list[str] = []

@@ -66,7 +66,10 @@ def find_projects() -> Steps[list[str]]:
 
 
 def survey_project(scope: str, excluded: list[str]) -> Steps[Project]:
-    """List the files of a folder and read its manifests; for a part, also those of the top folder."""
+    """List the files of a folder and read its manifests.
+
+    For a part, also those of the top folder.
+    """
     folder = scope.rstrip("/") or None
     listing = plan_call(
         "grep",

@@ -1,4 +1,7 @@
-"""Prompts: split them into requests, and find the folders, files and patterns that a request names."""
+"""Prompts.
+
+Split them into requests, and find the folders, files and patterns that a request names.
+"""
 
 from __future__ import annotations
 
@@ -128,7 +131,7 @@ def _split_clauses(prompt: str) -> list[tuple[int, int]]:
 
 
 def _classify(clause: str) -> str:
-    """Return the intent of a clause, "unsupported" for known work without a rule, "" for neither."""
+    """Return the intent of a clause; "unsupported" for known work without a rule, else ""."""
     text = _LIST_ITEM.sub("", clause)
     if "where" not in clause.lower():
         text = _PATH_LIKE.sub(" X ", text)

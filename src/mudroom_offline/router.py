@@ -21,7 +21,10 @@ _DIRECT_PLANS = {
 
 
 def start_plan(request: Request, context: Context) -> Plan:
-    """Return the plan for a request. Work that reads much goes to children when `task` is offered."""
+    """Return the plan for a request.
+
+    Work that reads much goes to children when `task` is offered.
+    """
     if request.kind == "create":
         return module_demo.create_module(request, context)
     if "task" in context.tools:

@@ -103,7 +103,10 @@ def _is_plain_test(path: str, language: Language) -> bool:
 
 
 def _collect_evidence(project: Project) -> list[Evidence]:
-    """Return the evidence for all frameworks, by language: used ones first, only declared ones last."""
+    """Return the evidence for all frameworks, by language.
+
+    Used ones first, only declared ones last.
+    """
     rows: list[Evidence] = []
     for language in project.find_languages():
         known = [f for f in frameworks() if f.language == language.name]

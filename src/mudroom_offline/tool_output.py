@@ -1,4 +1,7 @@
-"""Parsers for what tools return: numbered lines of `read`, lists of `glob` and `grep`; Markdown tables."""
+"""Parsers for what tools return.
+
+Numbered lines of `read`, lists of `glob` and `grep`; Markdown tables.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +101,10 @@ def is_own_file(path: str, scope: str = "") -> bool:
 
 
 def list_files(pattern: str, scope: str = "") -> Steps[list[str]]:
-    """Return all files that match a glob, sorted by folder. `grep` lists them when `glob` is cut."""
+    """Return all files that match a glob, sorted by folder.
+
+    `grep` lists them when `glob` is cut.
+    """
     folder = scope.rstrip("/") or None
     output = (yield [plan_call("glob", pattern=pattern, path=folder)])[0]
     paths = set(parse_paths(output))

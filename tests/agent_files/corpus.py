@@ -1,7 +1,7 @@
-"""Agent and skill files in the style of each tool, valid and broken: path, text, and what must be said about it.
+"""Agent and skill files in the style of each tool, valid and broken, with expected messages.
 
-What must be said is "LINE: SEVERITY: part of the text", several joined by "; "; "" means nothing at all. "used" tells whether an
-agent or a skill comes of the file.
+An expected message is "LINE: SEVERITY: part of the text", several joined by "; "; "" means nothing
+at all. "used" tells whether an agent or a skill comes of the file.
 """
 
 from __future__ import annotations

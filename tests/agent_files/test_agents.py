@@ -279,7 +279,7 @@ async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(
     assert "using agents of this folder: alone, code-reviewer" in notices
 
 
-async def test_c11_task_lists_names_and_descriptions_and_an_unknown_one_is_an_error_with_the_nearest(
+async def test_c11_task_lists_agents_and_an_unknown_one_is_an_error_with_the_nearest(
     write: Write, tmp_path: Path
 ) -> None:
     write("project/.claude/agents/r.md", head("name: reviewer", "description: Reviews code."))

@@ -1,4 +1,7 @@
-"""Context files: the chain from the root down, imports with bounds, nothing twice, the farthest trimmed first."""
+"""Context files.
+
+The chain from the root down, imports with bounds, nothing twice, the farthest trimmed first.
+"""
 
 from __future__ import annotations
 
@@ -91,10 +94,16 @@ def test_imports_are_put_in_place_but_not_in_code(write: Write, tmp_path: Path) 
     write("repo/docs/style.md", "STYLE")
     write(
         "repo/AGENTS.md",
-        "See @docs/style.md.\n`@docs/style.md`\n```\n@docs/style.md\n```\nmail a@docs/style.md, @someone, @org/package",
+        (
+            "See @docs/style.md.\n`@docs/style.md`\n```\n@docs/style.md\n```\nmail "
+            "a@docs/style.md, @someone, @org/package"
+        ),
     )
     assert texts(chain(tmp_path)) == [
-        "See STYLE.\n`@docs/style.md`\n```\n@docs/style.md\n```\nmail a@docs/style.md, @someone, @org/package"
+        (
+            "See STYLE.\n`@docs/style.md`\n```\n@docs/style.md\n```\nmail "
+            "a@docs/style.md, @someone, @org/package"
+        )
     ]
 
 

@@ -1,4 +1,7 @@
-"""Every file of the corpus: used or not as it should be, each complaint with path and line, never a crash."""
+"""Every file of the corpus.
+
+Used or not as it should be, each complaint with path and line, never a crash.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +108,8 @@ VALUES = st.recursive(
     max_leaves=8,
 )
 KNOWN = (
-    "name description tools disallowedTools permission permissionMode model maxTurns timeout_mins temperature skills outputs budget "
+    "name description tools disallowedTools permission permissionMode model maxTurns "
+    "timeout_mins temperature skills outputs budget "
     "child_tools context mode kind disable modelConfig runConfig sandbox_mode prompt hooks other"
 )
 KEYS = st.sampled_from(KNOWN.split())

@@ -1,4 +1,8 @@
-"""Skills: the catalogue in the tool's text, the body when asked for, files on demand; nothing of a skill is ever run."""
+"""Skills.
+
+The catalogue in the tool's text, the body when asked for, files on demand; nothing of a skill is
+ever run.
+"""
 
 from __future__ import annotations
 

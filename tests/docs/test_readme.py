@@ -1,4 +1,7 @@
-"""README in both languages: every block runs, links work, both have the same structure, the recording is current."""
+"""README in both languages.
+
+Every block runs, links work, both have the same structure, the recording is current.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,10 @@ import pytest
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", ROOT / "README.zh-CN.md"]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LEDGER = r"\d+ children read [\d,]+ lines \([\d.]+ kB, ~[\d,]+ tokens\); \d+ lines \([\d.]+ kB, ~[\d,]+ tokens\) came back\. "
+LEDGER = (
+    r"\d+ children read [\d,]+ lines \([\d.]+ kB, ~[\d,]+ tokens\); \d+ lines \([\d.]+ kB,"
+    r" ~[\d,]+ tokens\) came back\. "
+)
 
 both = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 

@@ -1,4 +1,7 @@
-"""Every block on the pages of docs/ runs: Python against a model server on loopback, shell commands with the offline model."""
+"""Every block on the pages of docs/ runs.
+
+Python against a model server on loopback, shell commands with the offline model.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A journal whose process is killed, and one whose disk is full: what was acknowledged is there, and nothing else is claimed."""
+"""A journal whose process is killed, and one whose disk is full.
+
+What was acknowledged is there, and nothing else is claimed.
+"""
 
 import asyncio
 import os
@@ -25,7 +28,8 @@ from mudroom.journals.sqlite.journal import SqliteJournal
 async def produce(journal, name):
     n = 0
     while True:
-        await journal.append(*(NoteInjected(at=n + part, run=name, text="x" * 700) for part in range(3)))
+        notes = [NoteInjected(at=n + part, run=name, text="x" * 700) for part in range(3)]
+        await journal.append(*notes)
         n += 3
         os.write(1, f"{name} {n}\\n".encode())
 
@@ -41,7 +45,7 @@ asyncio.run(main())
 
 
 def _killed(path: Path, create: bool, after: float) -> dict[str, int]:
-    """Append in a process of its own, kill it, and say how many events of each run it was told are durable."""
+    """Append in another process, kill it, and return the confirmed events of each run."""
     command = [
         sys.executable,
         "-c",

@@ -1,4 +1,8 @@
-"""S6: a torn tail is left out with a notice; inner damage stops loudly, and repair keeps every record around it."""
+"""S6.
+
+A torn tail is left out with a notice; inner damage stops loudly, and repair keeps every record
+around it.
+"""
 
 import shutil
 import sqlite3

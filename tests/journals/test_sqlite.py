@@ -32,7 +32,10 @@ async def _written(path: Path, count: int = 100) -> Path:
 
 
 def _counted_elsewhere(path: Path) -> int:
-    code = "import sys; from mudroom.journals.sqlite.reader import open_reader; print(sum(1 for _ in open_reader(sys.argv[1]).read()))"
+    code = (
+        "import sys; from mudroom.journals.sqlite.reader import open_reader; print(sum(1 "
+        "for _ in open_reader(sys.argv[1]).read()))"
+    )
     return int(
         subprocess.run([sys.executable, "-c", code, path], capture_output=True, check=True).stdout
     )

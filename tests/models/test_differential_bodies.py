@@ -625,7 +625,10 @@ PYDANTIC_RULES: dict[str, list[Rule]] = {
     ],
     "google": [
         (
-            "pydantic-ai moves signatures to the next part, and makes up missing ones for every model",
+            (
+                "pydantic-ai moves signatures to the next part, and makes up missing "
+                "ones for every model"
+            ),
             drop("thoughtSignature"),
         ),
         ("any key may hold a result", renamed("return_value", "result")),

@@ -76,18 +76,30 @@ ANTHROPIC = events(
     '"stop_sequence":null,"usage":{"input_tokens":25,"cache_creation_input_tokens":7,"cache_read_input_tokens":64,"output_tokens":1}}}',
     '{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"","signature":""}}',
     '{"type":"ping"}',
-    '{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"First, "}}',
+    (
+        '{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta",'
+        '"thinking":"First, "}}'
+    ),
     '{"type":"content_block_delta","index":0,"delta":{"type":"thinking_delta","thinking":"look."}}',
     f'{{"type":"content_block_delta","index":0,"delta":{{"type":"signature_delta","signature":"{SEAL}"}}}}',
     '{"type":"content_block_stop","index":0}',
     '{"type":"content_block_start","index":1,"content_block":{"type":"text","text":""}}',
-    '{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"Gr\\u00fc\\u00dfe "}}',
+    (
+        '{"type":"content_block_delta","index":1,"delta":{"type":"text_delta",'
+        '"text":"Gr\\u00fc\\u00dfe "}}'
+    ),
     '{"type":"content_block_delta","index":1,"delta":{"type":"text_delta","text":"\\ud83d\\ude00"}}',
     '{"type":"content_block_stop","index":1}',
     '{"type":"content_block_start","index":2,"content_block":{"type":"tool_use","id":"toolu_1","name":"read","input":{}}}',
     '{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":""}}',
-    '{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":"{\\"path\\": \\"x"}}',
-    '{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta","partial_json":".py\\", \\"n\\": [1, 2.5, null]}"}}',
+    (
+        '{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta",'
+        '"partial_json":"{\\"path\\": \\"x"}}'
+    ),
+    (
+        '{"type":"content_block_delta","index":2,"delta":{"type":"input_json_delta",'
+        '"partial_json":".py\\", \\"n\\": [1, 2.5, null]}"}}'
+    ),
     '{"type":"content_block_stop","index":2}',
     '{"type":"content_block_start","index":3,"content_block":{"type":"tool_use","id":"toolu_2","name":"grep","input":{}}}',
     '{"type":"content_block_stop","index":3}',
@@ -95,28 +107,49 @@ ANTHROPIC = events(
     '{"type":"message_stop"}',
     names=True,
 )
-_CHUNK = '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m-1","service_tier":"default",'
+_CHUNK = (
+    '{"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"m-1",'
+    '"service_tier":"default",'
+)
 OPENAI = events(
     _CHUNK
-    + '"choices":[{"index":0,"delta":{"role":"assistant","content":null,"refusal":null},"finish_reason":null}],"usage":null}',
+    + (
+        '"choices":[{"index":0,"delta":{"role":"assistant","content":null,'
+        '"refusal":null},"finish_reason":null}],"usage":null}'
+    ),
     _CHUNK
-    + '"choices":[{"index":0,"delta":{"content":"Gr\\u00fc\\u00dfe "},"finish_reason":null}],"usage":null,"obfuscation":"x"}',
+    + (
+        '"choices":[{"index":0,"delta":{"content":"Gr\\u00fc\\u00dfe "},'
+        '"finish_reason":null}],"usage":null,"obfuscation":"x"}'
+    ),
     _CHUNK
-    + '"choices":[{"index":0,"delta":{"content":"\\ud83d\\ude00"},"logprobs":null,"finish_reason":null}],"usage":null}',
+    + (
+        '"choices":[{"index":0,"delta":{"content":"\\ud83d\\ude00"},"logprobs":null,'
+        '"finish_reason":null}],"usage":null}'
+    ),
     _CHUNK
     + '"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_1","type":"function",'
     '"function":{"name":"read","arguments":""}}]},"logprobs":null,"finish_reason":null}],"usage":null}',
     _CHUNK
-    + '"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\\"path\\": \\"x"}}]},"finish_reason":null}]}',
+    + (
+        '"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,'
+        '"function":{"arguments":"{\\"path\\": \\"x"}}]},"finish_reason":null}]}'
+    ),
     _CHUNK
-    + '"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":".py\\"}"}}]},"finish_reason":null}],"usage":null}',
+    + (
+        '"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,'
+        '"function":{"arguments":".py\\"}"}}]},"finish_reason":null}],"usage":null}'
+    ),
     _CHUNK
     + '"choices":[{"index":0,"delta":{"tool_calls":[{"index":1,"id":"call_2","type":"function",'
     '"function":{"name":"grep","arguments":"{}"}}]},"finish_reason":null}],"usage":null}',
     _CHUNK
-    + '"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}],"usage":null}',
-    _CHUNK
-    + '"choices":[],"usage":{"prompt_tokens":96,"completion_tokens":89,"total_tokens":185,"prompt_tokens_details":'
+    + (
+        '"choices":[{"index":0,"delta":{},"logprobs":null,"finish_reason":"tool_calls"}],'
+        '"usage":null}'
+    ),
+    _CHUNK + '"choices":[],"usage":{"prompt_tokens":96,"completion_tokens":89,'
+    '"total_tokens":185,"prompt_tokens_details":'
     '{"cached_tokens":64,"audio_tokens":0},"completion_tokens_details":{"reasoning_tokens":0,"audio_tokens":0}}}',
     "[DONE]",
 )
@@ -131,9 +164,13 @@ DEEPSEEK = events(
 )
 _END = '"modelVersion":"gemini-x","responseId":"r1"}'
 GOOGLE = events(
-    '{"candidates":[{"content":{"parts":[{"text":"First, look.","thought":true}],"role":"model"},"index":0}],'
+    '{"candidates":[{"content":{"parts":[{"text":"First, look.","thought":true}],'
+    '"role":"model"},"index":0}],'
     '"usageMetadata":{"promptTokenCount":96,"totalTokenCount":100,"thoughtsTokenCount":4},' + _END,
-    '{"candidates":[{"content":{"parts":[{"text":"Gr\\u00fc\\u00dfe "}],"role":"model"},"index":0}],'
+    (
+        '{"candidates":[{"content":{"parts":[{"text":"Gr\\u00fc\\u00dfe "}],'
+        '"role":"model"},"index":0}],'
+    )
     + _END,
     '{"candidates":[{"content":{"parts":[{"text":"\\ud83d\\ude00"}],"role":"model"},"index":0}],'
     + _END,

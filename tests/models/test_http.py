@@ -151,7 +151,10 @@ async def test_a_slow_stream_is_not_aborted() -> None:
 
 
 async def test_an_error_inside_the_stream_is_retried_like_its_status() -> None:
-    overloaded = b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
+    overloaded = (
+        b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error",'
+        b'"message":"Overloaded"}}\n\n'
+    )
     async with wire(Fault(body=overloaded, content_type="text/event-stream"), "Done.") as w:
         retries = await w.retries()
         assert [(retry.status, retry.error) for retry in retries] == [

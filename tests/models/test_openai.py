@@ -359,7 +359,10 @@ def test_lone_surrogates_are_replaced_and_split_pairs_are_joined() -> None:
         b'{"choices":[{"delta":{"content":"%b"}}]}' % half
         for half in (rb"\ud83d", rb"\ude00 \ud800")
     ]
-    arguments = b'{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"f","arguments":"{\\"p\\":\\"\\\\ud800\\"}"}}]}}]}'
+    arguments = (
+        b'{"choices":[{"delta":{"tool_calls":[{"id":"a","function":{"name":"f",'
+        b'"arguments":"{\\"p\\":\\"\\\\ud800\\"}"}}]}}]}'
+    )
     answer, _ = read(*torn, arguments, delta("stop"))
     assert answer.text == "😀 \ufffd"
     assert answer.tool_calls[0].arguments == {"p": "\ufffd"}

@@ -293,7 +293,10 @@ except UsageError as error:
 
 
 def test_importing_the_adapter_imports_nothing_of_pydantic_ai() -> None:
-    script = "import sys, mudroom.models.pydantic_ai; print([name for name in sys.modules if name.startswith('pydantic')])"
+    script = (
+        "import sys, mudroom.models.pydantic_ai; print([name for name in sys.modules if "
+        "name.startswith('pydantic')])"
+    )
     assert (
         subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, check=True

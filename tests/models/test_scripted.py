@@ -50,7 +50,10 @@ async def test_a_request_after_the_last_answer_is_an_error() -> None:
 
 async def test_a_script_function_receives_the_request() -> None:
     async def answer(request: Request) -> Answer:
-        return f"{request.number} {request.turn} {request.prompt} {[result.text for result in request.results]}"
+        return (
+            f"{request.number} {request.turn} {request.prompt} "
+            f"{[result.text for result in request.results]}"
+        )
 
     model = ScriptedModel(answer)
     chat = begin(model)

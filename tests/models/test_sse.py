@@ -4,7 +4,10 @@ import pytest
 
 from mudroom.models._sse import SseParser
 
-STREAM = 'event: a\ndata: {"x": "é漢"}\n\n: comment\n\ndata:one\ndata: two\n\nid: 7\nretry: 5\ndata: last\n\n'.encode()
+STREAM = (
+    'event: a\ndata: {"x": "é漢"}\n\n: comment\n\ndata:one\ndata: two\n\nid: 7\nretry: 5\n'
+    "data: last\n\n"
+).encode()
 EVENTS = ['{"x": "é漢"}'.encode(), b"one\ntwo", b"last"]
 
 

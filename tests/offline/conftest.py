@@ -1,4 +1,4 @@
-"""A small tree of files, and the offline model asked about it through the real engine and the real tools."""
+"""A small tree of files, and the offline model with the real engine and the real tools."""
 
 from __future__ import annotations
 

@@ -25,14 +25,21 @@ def npm(test: str = "", **dev: str) -> str:
 
 
 def pyproject(*dev: str, more: str = "") -> str:
-    return f'[project]\nname = "demo"\nkeywords = ["nose2"]\n[dependency-groups]\ndev = {json.dumps(list(dev))}\n{more}'
+    return (
+        f'[project]\nname = "demo"\nkeywords = ["nose2"]\n[dependency-groups]\ndev = '
+        f"{json.dumps(list(dev))}\n{more}"
+    )
 
 
 def js(name: str) -> str:
     return f"import {{ test }} from '{name}';\ntest('a', () => {{}});\n"
 
 
-POM = "<project><artifactId>demo</artifactId><dependencies><dependency><groupId>g</groupId><artifactId>{}</artifactId><version>{}</version></dependency></dependencies></project>"
+POM = (
+    "<project><artifactId>demo</artifactId><dependencies><dependency><groupId>g</groupId>"
+    "<artifactId>{}</artifactId><version>{}</version></dependency></dependencies></projec"
+    "t>"
+)
 GEM = "source 'https://example.invalid'\ngem 'rake'\ngem '{}', '{}'\n"
 CSPROJ = '<Project><ItemGroup><PackageReference Include="{}" Version="{}" /></ItemGroup></Project>'
 CMAKE = "project(demo)\nenable_testing()\nadd_test(NAME a COMMAND a)\n"
@@ -61,7 +68,10 @@ TREES: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "pytest in setup.py": (
         {
-            "setup.py": "from setuptools import setup\nsetup(name='d', extras_require={'test': ['pytest>=6']})\n",
+            "setup.py": (
+                "from setuptools import setup\nsetup(name='d', extras_require={'test': "
+                "['pytest>=6']})\n"
+            ),
             "tests/test_a.py": PYTEST,
         },
         ["pytest"],
@@ -77,7 +87,9 @@ TREES: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "pytest with poetry": (
         {
-            "pyproject.toml": '[tool.poetry]\nname = "d"\n[tool.poetry.group.dev.dependencies]\npytest = "^8.0"\n',
+            "pyproject.toml": (
+                '[tool.poetry]\nname = "d"\n[tool.poetry.group.dev.dependencies]\npytest = "^8.0"\n'
+            ),
             "tests/test_a.py": PYTEST,
         },
         ["pytest"],
@@ -95,8 +107,12 @@ TREES: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "nose2": (
         {
-            "setup.cfg": "[metadata]\nname = d\n[options.extras_require]\ntest =\n    nose2>=0.12\n",
-            "tests/test_a.py": "from nose2.tools import params\n\n\n@params(1)\ndef test_a(n):\n    pass\n",
+            "setup.cfg": (
+                "[metadata]\nname = d\n[options.extras_require]\ntest =\n    nose2>=0.12\n"
+            ),
+            "tests/test_a.py": (
+                "from nose2.tools import params\n\n\n@params(1)\ndef test_a(n):\n    pass\n"
+            ),
         },
         ["nose2"],
         ">=0.12",
@@ -111,7 +127,9 @@ TREES: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "nox": (
         {
-            "noxfile.py": "import nox\n\n\n@nox.session\ndef tests(session):\n    session.install('pytest')\n",
+            "noxfile.py": (
+                "import nox\n\n\n@nox.session\ndef tests(session):\n    session.install('pytest')\n"
+            ),
             "tests/test_a.py": PYTEST,
         },
         ["pytest", "nox"],
@@ -212,7 +230,10 @@ TREES: dict[str, tuple[dict[str, str], list[str], str]] = {
     "testify": (
         {
             "go.mod": "module a\n\nrequire (\n\tgithub.com/stretchr/testify v1.9.0\n)\n",
-            "a_test.go": 'package a\n\nimport (\n\t"testing"\n\t"github.com/stretchr/testify/assert"\n)\n\nfunc TestA(t *testing.T) {}\n',
+            "a_test.go": (
+                'package a\n\nimport (\n\t"testing"\n\t"github.com/stretchr/testify/asser'
+                't"\n)\n\nfunc TestA(t *testing.T) {}\n'
+            ),
         },
         ["testing", "Testify"],
         "v1.9.0",
@@ -235,7 +256,10 @@ TREES: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "proptest and criterion": (
         {
-            "Cargo.toml": '[package]\nname = "a"\n[dev-dependencies]\nproptest = "1.4"\ncriterion = { version = "0.5" }\n',
+            "Cargo.toml": (
+                '[package]\nname = "a"\n[dev-dependencies]\nproptest = "1.4"\ncriterion '
+                '= { version = "0.5" }\n'
+            ),
             "src/lib.rs": "#[test]\nfn a() {}\n",
             "tests/p.rs": "use proptest::prelude::*;\n#[test]\nfn p() {}\n",
             "benches/b.rs": "use criterion::Criterion;\n",
@@ -261,7 +285,10 @@ TREES: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "junit 5 in gradle": (
         {
-            "build.gradle.kts": 'dependencies {\n    // testImplementation("junit:junit:4.12")\n    testImplementation("org.junit.jupiter:junit-jupiter:5.11.1")\n}\n',
+            "build.gradle.kts": (
+                'dependencies {\n    // testImplementation("junit:junit:4.12")\n    '
+                'testImplementation("org.junit.jupiter:junit-jupiter:5.11.1")\n}\n'
+            ),
             "src/test/kotlin/ATest.kt": "import org.junit.jupiter.api.Test\n",
         },
         ["JUnit 5"],
@@ -277,7 +304,10 @@ TREES: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "spock": (
         {
-            "build.gradle": "dependencies {\n    testImplementation 'org.spockframework:spock-core:2.3-groovy-4.0'\n}\n",
+            "build.gradle": (
+                "dependencies {\n    testImplementation "
+                "'org.spockframework:spock-core:2.3-groovy-4.0'\n}\n"
+            ),
             "src/test/groovy/ASpec.groovy": "import spock.lang.Specification\n",
         },
         ["Spock"],
@@ -285,7 +315,10 @@ TREES: dict[str, tuple[dict[str, str], list[str], str]] = {
     ),
     "kotest": (
         {
-            "build.gradle.kts": 'dependencies {\n    testImplementation("io.kotest:kotest-runner-junit5:5.8.0")\n}\n',
+            "build.gradle.kts": (
+                'dependencies {\n    testImplementation("io.kotest:kotest-runner-junit5:5'
+                '.8.0")\n}\n'
+            ),
             "src/test/kotlin/ATest.kt": "import io.kotest.core.spec.style.StringSpec\n",
         },
         ["Kotest"],

@@ -1,4 +1,7 @@
-"""The writing demo: a child writes the module, the parent reads and runs it; nothing is overwritten."""
+"""The writing demo.
+
+A child writes the module, the parent reads and runs it; nothing is overwritten.
+"""
 
 from __future__ import annotations
 

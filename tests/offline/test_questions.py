@@ -88,7 +88,8 @@ async def test_counts_one_kind_in_chinese_with_a_subtask(ask: Ask) -> None:
 
 
 STACK = {
-    "pyproject.toml": '[project]\nname = "d"\ndependencies = ["flask>=3"]\n[dependency-groups]\ndev = ["ruff"]\n'
+    "pyproject.toml": '[project]\nname = "d"\ndependencies = ["flask>=3"]\n'
+    '[dependency-groups]\ndev = ["ruff"]\n'
     '[build-system]\nbuild-backend = "hatchling.build"\n',
     "uv.lock": "version = 1\n",
     "src/d/a.py": "x = 1\n",
@@ -273,7 +274,10 @@ async def test_a_child_s_marks_are_stripped_and_its_limit_is_told() -> None:
     setup = _setup("task", "read", "grep", "glob", "bash")
     prompt = user_message("What is the technology stack?")
     one = await _answer(setup, prompt)
-    text = "[MAX_TURNS: stopped after 3 turns, its limit; what follows is partial]\nPython.\n[evidence: 3 tool calls; run 1.1.1]"
+    text = (
+        "[MAX_TURNS: stopped after 3 turns, its limit; what follows is partial]\nPython."
+        "\n[evidence: 3 tool calls; run 1.1.1]"
+    )
     two = await _answer(
         setup, prompt, one, UserMessage((ToolResultBlock(one.tool_calls[0].id, "task", text),))
     )

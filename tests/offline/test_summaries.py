@@ -13,16 +13,25 @@ from mudroom_offline.tool_output import FileText
 
 OUTLINES = {
     "a.py": (
-        '#!/usr/bin/env python\n# Copyright me\n"""Adds things. More."""\n\nclass A:\n    pass\n\nasync def add():\n    pass\n',
+        (
+            '#!/usr/bin/env python\n# Copyright me\n"""Adds things. More."""\n\nclass '
+            "A:\n    pass\n\nasync def add():\n    pass\n"
+        ),
         ("Adds things.", "A", "add"),
     ),
     "a.js": ("// Adds things.\nclass A {}\nconst add = (a) => a;\n", ("Adds things.", "A", "add")),
     "a.ts": (
-        "/**\n * Adds things.\n */\nexport interface A {}\nexport async function add(): Promise<void> {}\n",
+        (
+            "/**\n * Adds things.\n */\nexport interface A {}\nexport async function "
+            "add(): Promise<void> {}\n"
+        ),
         ("Adds things.", "A", "add"),
     ),
     "a.go": (
-        "// Copyright me\n\n// Package a adds things.\npackage a\n\ntype A struct{}\n\nfunc (a *A) add() {}\n",
+        (
+            "// Copyright me\n\n// Package a adds things.\npackage a\n\ntype A struct{}\n"
+            "\nfunc (a *A) add() {}\n"
+        ),
         ("Package a adds things.", "A", "add"),
     ),
     "a.rs": (
@@ -30,7 +39,10 @@ OUTLINES = {
         ("Adds things.", "A", "add"),
     ),
     "A.java": (
-        "/* Copyright me */\npackage a;\n\n/** Adds things. */\npublic class A {\n  public int add(int a) { return a; }\n}\n",
+        (
+            "/* Copyright me */\npackage a;\n\n/** Adds things. */\npublic class A {\n  "
+            "public int add(int a) { return a; }\n}\n"
+        ),
         ("", "A", "add"),
     ),
     "a.kt": (

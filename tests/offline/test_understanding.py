@@ -1,4 +1,7 @@
-"""What a prompt asks for: intents in English, Chinese and a mixture, several at once, and what no rule covers."""
+"""What a prompt asks for.
+
+Intents in English, Chinese and a mixture, several at once, and what no rule covers.
+"""
 
 from __future__ import annotations
 

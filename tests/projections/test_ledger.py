@@ -94,7 +94,8 @@ def test_description_of_a_ledger() -> None:
         without_children_tokens=79_071,
     )
     assert describe_ledger(got) == (
-        "5 children read 7,412 lines (268 kB, ~76,600 tokens); 41 lines (2.1 kB, ~600 tokens) came back. "
+        "5 children read 7,412 lines (268 kB, ~76,600 tokens); 41 lines (2.1 kB, "
+        "~600 tokens) came back. "
         "Parent context: 3,100 tokens; without children about 79,100."
     )
 

@@ -1,4 +1,7 @@
-"""The messages rebuilt from the record are those the model was sent: children, limits, and a second prompt."""
+"""The messages rebuilt from the record are those the model was sent.
+
+Children, limits, and a second prompt.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +19,10 @@ from mudroom.projections.transcript import build_transcript
 
 
 def script(request: Request) -> Answer:
-    """A parent that asks for two children at once and fails a call; children that read, one of them without end."""
+    """A parent that asks for two children at once and fails a call.
+
+    Children that read, one of them without end.
+    """
     if "the house" in request.prompt:
         if request.turn == 0:
             return [

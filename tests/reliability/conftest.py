@@ -1,5 +1,6 @@
-"""What the proofs share: a disk that fails, and figures. A test tells one with the fixture `figure`; the long form prints them all as a
-table at the end.
+"""A disk that fails, and figures.
+
+A test reports a figure with the fixture `figure`; the long form prints all as a table at the end.
 """
 
 from __future__ import annotations
@@ -24,7 +25,10 @@ def figure(request: pytest.FixtureRequest) -> Figure:
 
 @pytest.fixture(scope="session")
 def shim(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A library to load before a program (LD_PRELOAD) so that its disk is watched, or fails; see disk.c."""
+    """A library to load before a program (LD_PRELOAD) so that its disk is watched, or fails.
+
+    See disk.c.
+    """
     if shutil.which("gcc") is None:
         pytest.skip("no gcc to make a disk that fails")
     library = tmp_path_factory.mktemp("shim") / "disk.so"

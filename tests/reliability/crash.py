@@ -1,13 +1,14 @@
-"""A program that lives and is killed: a parent with three children that read, write, edit and run commands.
+"""A program that is killed: a parent with three children that read, write, edit and run commands.
 
     python crash.py
 
-Reads one life a line, "HOME WORK BOUGHT POINT DISK" with tabs between: begin, or go on with what is in HOME, in a process of its
-own that kills itself at the POINT-th point, or at the DISK-th operation of its disk (disk.c must be loaded); 0: never. What the
-model is asked for is written to BOUGHT. Answers each with a line: exit code, the points passed, the report as JSON; tabs between.
+Reads one life a line, "HOME WORK BOUGHT POINT DISK" with tabs between: begin, or go on with what is
+in HOME, in a process of its own that kills itself at the POINT-th point, or at the DISK-th
+operation of its disk (disk.c must be loaded); 0: never. What the model is asked for is written to
+BOUGHT. Answers each with a line: exit code, the points passed, the report as JSON; tabs between.
 
-Points are before and after every append to the journal; before a file is renamed to its name and after it is; at the first
-output of a command and at its end.
+Points are before and after every append to the journal; before a file is renamed to its name and
+after it is; at the first output of a command and at its end.
 """
 
 from __future__ import annotations
@@ -162,7 +163,7 @@ def child(name: str, turn: int) -> Answer:
 
 
 def script(bought: str) -> Callable[[Request], Answer]:
-    """What to do next follows from the messages alone, as with a model that answers the same again."""
+    """Choose the next step from the messages alone, like a model that repeats its answers."""
 
     def answer(request: Request) -> Answer:
         turn = sum(isinstance(message, AssistantMessage) for message in request.messages)

@@ -1,4 +1,6 @@
-"""A program on a disk that fails or is watched: a session that writes and edits; says what it was told is saved, and how it ended.
+"""A session that writes and edits on a disk that fails or is recorded.
+
+It prints which events were confirmed as saved, and how it ended.
 
 python disk.py HOME WORK      begin, or go on with what is in HOME
 """
@@ -21,7 +23,10 @@ SESSION = "00000000-0000-4000-8000-000000000000"
 
 
 class Telling:
-    """A journal that writes down how many events it was told are saved; on the same disk, so that the order of all writes is known."""
+    """A journal that writes down how many events it was told are saved.
+
+    On the same disk, so that the order of all writes is known.
+    """
 
     def __init__(self, inner: SqliteJournal, acks: int) -> None:
         self.inner, self.acks, self.saved = (

@@ -1,6 +1,7 @@
-"""A program that bears much: many children at once, or many commands one after the other; prints what it cost as JSON.
+"""A program under load: many children at once, or many commands in a row. It prints JSON.
 
-python load.py children FOLDER COUNT SECONDS    a parent with COUNT children, all alive at once; a model that takes up to SECONDS
+python load.py children FOLDER COUNT SECONDS    a parent with COUNT children, all alive at once; a
+model that takes up to SECONDS
 python load.py commands FOLDER COUNT            COUNT calls of bash in one run
 """
 
@@ -51,7 +52,10 @@ async def lags(into: list[float]) -> None:
 
 
 def family(count: int, seconds: float) -> ScriptedModel:
-    """A parent that starts them all at once; children that read, three times, and answer at their leisure."""
+    """A parent that starts them all at once.
+
+    Children that read, three times, and answer at their leisure.
+    """
     chance = random.Random(5)
 
     async def script(request: Request) -> Answer:

@@ -1,5 +1,7 @@
-"""S8: cancel is a barrier. At random moments of a run with commands, writes and children: nothing happens afterwards, no process is left,
-and the conversation goes on. The short form cancels 40 runs, MUDROOM_LONG=1 five hundred.
+"""S8: a cancel is a barrier, at random moments of a run with commands, writes and children.
+
+No effect happens afterwards, no process is left, and the conversation can be continued. The short
+form cancels 40 runs, MUDROOM_LONG=1 five hundred.
 """
 
 from __future__ import annotations
@@ -70,7 +72,10 @@ class Life:
         line = f"echo {self.mark}{name}{turn} >> effects.txt"
         return call(
             "bash",
-            command=f": {self.mark}; (sleep 60 & setsid sleep 60 &) ; for n in 1 2 3; do {line}; sleep 0.02; done",
+            command=(
+                f": {self.mark}; (sleep 60 & setsid sleep 60 &) ; for n in 1 2 3; do "
+                f"{line}; sleep 0.02; done"
+            ),
         )
 
     async def live(self) -> None:
@@ -241,7 +246,10 @@ async def test_s8_a_write_in_a_thread_that_comes_too_late_is_refused(tmp_path: P
 
 
 async def test_s10_a_cancel_while_a_run_ends_is_no_second_end(tmp_path: Path) -> None:
-    """A limit, then a cancel in the turn that sums up: the reason stays, the summary is given up, the outer cancel is heard."""
+    """A limit, then a cancel in the turn that sums up.
+
+    The reason stays, the summary is given up, the outer cancel is heard.
+    """
     events: list[AnyEvent] = []
     summing = asyncio.Event()
 

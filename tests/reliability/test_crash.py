@@ -1,7 +1,7 @@
-"""kill -9 at every point of a run with a parent and three children: nothing bought twice, nothing done twice, nothing lost.
+"""kill -9 at every point of a run with children: nothing is bought or done twice, nothing is lost.
 
-The short form dies at some points, at some operations of the disk and at some random pairs; MUDROOM_LONG=1 (`make reliability`)
-at every point, at every operation, and at 2,000 random pairs.
+The short form dies at some points, at some operations of the disk and at some random pairs;
+MUDROOM_LONG=1 (`make reliability`) at every point, at every operation, and at 2,000 random pairs.
 """
 
 from __future__ import annotations
@@ -164,7 +164,10 @@ class Life:
         assert asyncio.run(replay(events)) == events, "it does not come out again"
 
     def check_answers(self, events: list[StoredEvent]) -> None:
-        """One answer a turn; what was bought and not heard is at most one answer for each run that was alive at a death."""
+        """One answer a turn.
+
+        What was bought and not heard is at most one answer for each run that was alive at a death.
+        """
         answers = Counter(
             (event.run, event.turn) for event in events if isinstance(event, TurnFinished)
         )
@@ -175,7 +178,10 @@ class Life:
         assert sum(bought.values()) <= len(answers) + 4 * self.deaths
 
     def check_unknown(self, events: list[StoredEvent], effects: Counter[str]) -> None:
-        """A command that is not known to have run is told to be so; one that is said to have run did."""
+        """A command that is not known to have run is told to be so.
+
+        One that is said to have run did.
+        """
         commands = [
             event.call
             for event in events
@@ -192,7 +198,10 @@ class Life:
 
 
 def told(report: Report) -> Mapping[str, object]:
-    """What of a report does not depend on how often its process died: all but seconds, failed calls, and tokens, as their words count."""
+    """What of a report does not depend on how often its process died.
+
+    All but seconds, failed calls, and tokens, as their words count.
+    """
     fields = {
         name: getattr(report, name)
         for name in ("text", "reason", "run_id", "recovered", "outputs", "turns", "calls", "error")

@@ -1,4 +1,4 @@
-"""S1, S6: power that fails and a disk that does. Nothing that was called saved is lost, nothing unsaved is called saved, and it goes on.
+"""S1, S6: power failures and disk failures. Nothing confirmed is lost, and the session continues.
 
 The short form tries some points; MUDROOM_LONG=1 all of them.
 """
@@ -95,7 +95,10 @@ def steps(log: bytes) -> Iterator[Step]:
 
 
 class Platter:
-    """What is on the disk after a loss of power: all that was synced, and of the rest what chance, or `how`, left of it."""
+    """What is on the disk after a loss of power.
+
+    All that was synced, and of the rest what chance, or `how`, left of it.
+    """
 
     def __init__(self, done: list[Step], how: str, chance: random.Random) -> None:
         synced = {step.path: n for n, step in enumerate(done) if step.kind == SYNC}

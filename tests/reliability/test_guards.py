@@ -1,5 +1,6 @@
-"""Every guard is guarded: taken out of a copy of the source, at least one test fails. The short form takes out three,
-MUDROOM_LONG=1 all of them.
+"""Every safeguard is tested: without it, in a copy of the source, at least one test fails.
+
+The short form removes three safeguards, MUDROOM_LONG=1 all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +33,10 @@ JOURNAL, FOLDER, GATE, EXPORT = (
 
 
 class Guard(NamedTuple):
-    """A guard: where it stands, its text, what is there without it, and the test that must then fail."""
+    """A guard.
+
+    Where it stands, its text, what is there without it, and the test that must then fail.
+    """
 
     file: str
     text: str

@@ -1,4 +1,4 @@
-"""The journal as a machine with states: append, torn and lost tails, reopening, a second opener, forks, readers beside the writer.
+"""The journal as a state machine: appends, torn tails, reopening, forks, concurrent readers.
 
 hypothesis makes up the stories; MUDROOM_LONG=1 makes up 10,000 of them.
 """
@@ -108,7 +108,10 @@ class JournalMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.journal)
     @rule(junk=st.binary(min_size=1, max_size=6000), cut=st.integers(0, 4000))
     def lose_power(self, junk: bytes, cut: int) -> None:
-        """The process dies with a half-written commit at the end of the log: the tail goes, what was acknowledged stays."""
+        """The process dies with a half-written commit at the end of the log.
+
+        The tail goes, what was acknowledged stays.
+        """
         there = self.folder / "torn.db"
         for suffix in ("", "-wal"):
             Path(f"{there}{suffix}").write_bytes(Path(f"{self.path}{suffix}").read_bytes())

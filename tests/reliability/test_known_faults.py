@@ -1,4 +1,4 @@
-"""One test for each fault that other systems are known for (F1 to F26), through a session, at a provider that is strict."""
+"""One test for each known fault of other systems (F1 to F26), with a strict provider."""
 
 from __future__ import annotations
 
@@ -263,7 +263,10 @@ async def test_f8_a_second_process_is_refused_with_the_pid_of_the_first(work: Pa
         "home": str(work.parent / "home"),
     }
     async with Session(**settings) as session:
-        code = "import sys; from mudroom.journals.sqlite.journal import SqliteJournal as S; S.open(sys.argv[1], session=sys.argv[2], create=False)"
+        code = (
+            "import sys; from mudroom.journals.sqlite.journal import SqliteJournal as S; "
+            "S.open(sys.argv[1], session=sys.argv[2], create=False)"
+        )
         words = code, str(work.parent / "home" / "sessions" / f"{session.id}.db"), session.id
         other = await asyncio.create_subprocess_exec(
             sys.executable, "-c", *words, stderr=asyncio.subprocess.PIPE
@@ -478,7 +481,10 @@ def test_f17_a_child_that_fails_costs_its_siblings_nothing(work: Path) -> None:
 async def resumed(
     work: Path, cut: Callable[[StoredEvent], bool], script: Callable[[Request], Answer]
 ) -> tuple[list[str], list[StoredEvent]]:
-    """Record the family, go on from a copy that ends right before the first event that is `cut`; what was asked then, and the record."""
+    """Record the family, go on from a copy that ends right before the first event that is `cut`.
+
+    What was asked then, and the record.
+    """
     path, events = await recorded(work, family)
     shutil.rmtree(work.parent / "home" / "sessions")
     end = next(n for n, event in enumerate(events) if cut(event))

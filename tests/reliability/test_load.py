@@ -42,7 +42,10 @@ def test_many_children_in_one_process(tmp_path: Path, figure: Figure) -> None:
     found = cost(tmp_path / "load", "children", str(children), str(seconds))
     figure(
         f"{children:,} children at once",
-        f"{found['peak_mb']} MB, lag p99 {found['lag_p99_ms']} ms, longest {found['lag_max_ms']} ms, {found['seconds']} s",
+        (
+            f"{found['peak_mb']} MB, lag p99 {found['lag_p99_ms']} ms, longest "
+            f"{found['lag_max_ms']} ms, {found['seconds']} s"
+        ),
     )
     nothing_is_left(found)
     assert found["peak_mb"] < 1_000
@@ -60,7 +63,10 @@ def test_f12_f25_many_commands_leave_no_zombie_and_memory_is_flat(
     memory = found["memory"]
     figure(
         f"{commands:,} commands",
-        f"{memory[0]} MB at first, {memory[-1]} MB at last, {commands / found['seconds']:.0f} a second",
+        (
+            f"{memory[0]} MB at first, {memory[-1]} MB at last, "
+            f"{commands / found['seconds']:.0f} a second"
+        ),
     )
     nothing_is_left(found)
     assert memory[-1] < memory[len(memory) // 10] * 1.05 + 2 + commands * 0.002, (

@@ -1,4 +1,7 @@
-"""A provider in every bad mood, on every wire: the run ends in a typed outcome, and the session goes on at a provider that is strict."""
+"""A provider in every bad mood, on every wire.
+
+The run ends in a typed outcome, and the session goes on at a provider that is strict.
+"""
 
 from __future__ import annotations
 

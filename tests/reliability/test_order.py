@@ -1,4 +1,8 @@
-"""S1 to S3 where they are made: what is in the record when something acts or is asked, and what becomes of a write that was under way."""
+"""S1 to S3 where they are made.
+
+What is in the record when something acts or is asked, and what becomes of a write that was under
+way.
+"""
 
 from __future__ import annotations
 

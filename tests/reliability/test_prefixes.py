@@ -1,4 +1,8 @@
-"""S9: a tree of three levels, cut off after every record in turn: what was spent, by whomever, counts when it goes on."""
+"""S9.
+
+A tree of three levels, cut off after every record in turn: what was spent, by whomever, counts when
+it goes on.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +31,10 @@ from mudroom.projections.transcript import build_transcript
 from mudroom.testing.invariants import find_violations
 
 LONG = bool(os.environ.get("MUDROOM_LONG"))
-REFUSED = "No child was started: the budget of 7 children is used up. Ask for less, or do the rest yourself."
+REFUSED = (
+    "No child was started: the budget of 7 children is used up. Ask for less, or do the "
+    "rest yourself."
+)
 
 
 def script(request: Request) -> Answer:

@@ -1,4 +1,7 @@
-"""S8 at the real command line: after Ctrl-C or SIGTERM, at random moments, no process of the run is left, and the session goes on."""
+"""S8 at the real command line.
+
+After Ctrl-C or SIGTERM, at random moments, no process of the run is left, and the session goes on.
+"""
 
 from __future__ import annotations
 

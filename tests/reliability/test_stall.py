@@ -1,4 +1,7 @@
-"""S10: a model that falls silent, at its first word or in the middle, cannot hold a run for ever."""
+"""S10.
+
+A model that falls silent, at its first word or in the middle, cannot hold a run for ever.
+"""
 
 from __future__ import annotations
 

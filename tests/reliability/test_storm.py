@@ -1,4 +1,4 @@
-"""64 children at a provider that takes four requests a second, through everything real, on virtual time: no storm, nobody lost."""
+"""64 children and a provider that takes four requests a second: no storm, no lost child."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ CHILDREN, RATE = 64, 4
 
 
 class Limited:
-    """Takes `RATE` requests in each second; of the others it wants none before the next second, and notes who comes all the same."""
+    """Takes `RATE` requests in each second.
+
+    Of the others it wants none before the next second, and notes who comes all the same.
+    """
 
     def __init__(self, status: int, refusal: float) -> None:
         self.status, self.refusal, self.second, self.taken, self.shut = (
@@ -77,7 +80,10 @@ def test_f21_64_children_and_four_requests_a_second(
 
     report, requests, seconds = run_virtual(work())
     needed = 2 + 2 * CHILDREN
-    told = f"{requests / needed:.2f} requests per needed one, {seconds:.0f} s for {needed / RATE:.0f} s of work"
+    told = (
+        f"{requests / needed:.2f} requests per needed one, {seconds:.0f} s for "
+        f"{needed / RATE:.0f} s of work"
+    )
     figure(
         f"{CHILDREN} children at {RATE} requests a second, {status} after {refusal * 1000:.0f} ms",
         told,

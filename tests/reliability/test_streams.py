@@ -1,4 +1,4 @@
-"""A stream that is cut, reset, ended in good form or stalled at every byte: its calls run once, after the whole message; one retry.
+"""Streams that are cut, reset, ended early or stalled at any byte: calls run once, one retry.
 
 The short form stops at some bytes of the answer, MUDROOM_LONG=1 at each of them.
 """
@@ -50,7 +50,10 @@ def length(dialect: str) -> int:
 
 
 async def live(folder: Path, dialect: str, fault: Fault) -> tuple[Report, int, list[AnyEvent], int]:
-    """A run whose first answer breaks so: its report, the requests, the events, and how often the tool acted."""
+    """A run whose first answer breaks so.
+
+    Its report, the requests, the events, and how often the tool acted.
+    """
     acted, events = 0, list[AnyEvent]()
 
     async def run(_context: object, _arguments: object) -> ToolResult:

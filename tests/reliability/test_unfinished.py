@@ -1,4 +1,7 @@
-"""What a write leaves for a moment: a sweep takes what the dead left, never what a sibling is writing; no command stumbles over it."""
+"""What a write leaves for a moment.
+
+A sweep takes what the dead left, never what a sibling is writing; no command stumbles over it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Typed outputs in every form a Python programmer has: checked, nudged, repaired a bounded number of times, and typed at the end."""
+"""Typed outputs in every form a Python programmer has.
+
+Checked, nudged, repaired a bounded number of times, and typed at the end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""SubAgentScope, sentence by sentence: each test is named after the row of the mission it proves."""
+"""SubAgentScope, sentence by sentence.
+
+Each test is named after the row of the mission it proves.
+"""
 
 from __future__ import annotations
 
@@ -381,7 +384,7 @@ async def test_b10_a_tool_that_needs_confirmation_is_refused_at_creation(scripte
             assert str(raised.value) == message
 
 
-async def test_b10_a_tool_with_required_parameters_is_assumed_safe_with_a_warning_and_denied_when_it_asks(
+async def test_b10_tool_with_required_parameters_gets_a_warning_and_is_denied_when_it_asks(
     scripted: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     script = [[call("launch", code="0")], "I could not."]
@@ -391,7 +394,10 @@ async def test_b10_a_tool_with_required_parameters_is_assumed_safe_with_a_warnin
                 session, tool_config=ToolConfig(tools=[confirming(code={"type": "string"})])
             )
             await scope.run_non_interactive(HERE)
-    warning = 'Cannot check tool "launch" for interactivity because it requires parameters. Assuming it is safe for non-interactive use.'
+    warning = (
+        'Cannot check tool "launch" for interactivity because it requires parameters. '
+        "Assuming it is safe for non-interactive use."
+    )
     assert [record.getMessage() for record in caplog.records] == [warning]
     assert model.requests[1].results[0].error
     assert "not allowed" in model.requests[1].results[0].text

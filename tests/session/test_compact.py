@@ -1,4 +1,8 @@
-"""A conversation told in short: what the model knows afterwards, what the record keeps, what failures, crashes and replays make of it."""
+"""A conversation told in short.
+
+What the model knows afterwards, what the record keeps, what failures, crashes and replays make of
+it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The front door for programs: prompts that go on, tasks and maps, typed outputs, watchers, and a record that cannot be written."""
+"""The front door for programs.
+
+Prompts that go on, tasks and maps, typed outputs, watchers, and a record that cannot be written.
+"""
 
 from __future__ import annotations
 
@@ -201,7 +204,7 @@ class FullDisk(MemoryJournal):
 
 
 @pytest.mark.parametrize("room", range(1, 12))
-async def test_a_record_that_cannot_be_written_stops_the_run_and_nothing_is_done_that_is_not_recorded(
+async def test_journal_error_stops_the_run_before_any_unrecorded_effect(
     apart: dict[str, Any], room: int
 ) -> None:
     def script(request: Request) -> Any:

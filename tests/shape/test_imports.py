@@ -22,7 +22,10 @@ SLOW = {
 
 def loaded(code: str) -> set[str]:
     """Top-level modules a fresh interpreter holds after `code`."""
-    program = f"import sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted({{m.partition('.')[0] for m in set(sys.modules) - before}}))"
+    program = (
+        f"import sys\nbefore = set(sys.modules)\n{code}\nprint(*sorted({{m.partition('.')["
+        f"0] for m in set(sys.modules) - before}}))"
+    )
     ran = subprocess.run(
         [sys.executable, "-I", "-c", program], capture_output=True, text=True, check=True
     )

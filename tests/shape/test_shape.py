@@ -38,7 +38,8 @@ MAX_UNCLEAR_DOCSTRINGS = 0.02
 
 RELATIVE_CLAUSE = re.compile(r"^(What|Whether|Where|Who|Whoever|How|Why|That which|It )\b")
 QUAINT = re.compile(
-    r"\b(nobody|whoever|somebody|a word\b|let go of|dead process|go(?:es)? on\b|anew|mend(?:s|ed)?\b"
+    r"\b(nobody|whoever|somebody|a word\b|let go of|dead process|go(?:es)? "
+    r"on\b|anew|mend(?:s|ed)?\b"
     r"|heed|wish(?:es)?\b|shall\b|taken for|what (?:is|was|it|has) |told of|lest|thereof"
     r"|of one's own|of yours)",
     re.IGNORECASE,

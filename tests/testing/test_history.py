@@ -1,4 +1,7 @@
-"""The history checker itself: silent on what really happened, and every promise broken in a doctored record is named."""
+"""The history checker itself.
+
+Silent on what really happened, and every promise broken in a doctored record is named.
+"""
 
 from __future__ import annotations
 

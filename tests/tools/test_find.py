@@ -28,7 +28,10 @@ ENGINES = [
 @pytest.fixture
 def tree(ctx: Run) -> Run:
     files = {
-        "main.py": "import os\n\ndef main():\n    return os.getcwd()\n\n\ndef other():\n    return 'Main'\n",
+        "main.py": (
+            "import os\n\ndef main():\n    return os.getcwd()\n\n\ndef other():\n    "
+            "return 'Main'\n"
+        ),
         "src/a.py": "class A:\n    def main(self): ...\n",
         "src/deep/b.ts": "export function main() {\r\n  return 1\r\n}\r\n",
         "doc/readme.md": "# Main\n\nmain, Main, MAIN\nümläut main\n",
@@ -152,9 +155,9 @@ async def test_grep_modes(tree: Run, rg: str) -> None:
         == "main.py:3:def main():\nmain.py:7:def other():\nsrc/a.py:2:    def main(self): ..."
     )
     around = await grep(pattern="^def", output_mode="content", **{"-A": 1})
-    assert (
-        around
-        == "main.py:3:def main():\nmain.py-4-    return os.getcwd()\n--\nmain.py:7:def other():\nmain.py-8-    return 'Main'"
+    assert around == (
+        "main.py:3:def main():\nmain.py-4-    return os.getcwd()\n--\nmain.py:7:def "
+        "other():\nmain.py-8-    return 'Main'"
     )
     assert (
         await grep(pattern="main", head_limit=1)

@@ -79,7 +79,10 @@ def test_one_file_has_one_key(name: str) -> None:
         (
             "grep",
             {"pattern": "a", "output_mode": "x"},
-            "output_mode: invalid enum value 'x'; expected one of content, count, files_with_matches",
+            (
+                "output_mode: invalid enum value 'x'; expected one of content, count, "
+                "files_with_matches"
+            ),
         ),
         ("todo", {"todos": [{"status": "pending"}]}, "todos[0].content: required; expected string"),
         (

@@ -182,7 +182,10 @@ class SessionBuilder:
                 )
             case 3:
                 old = "def walk(self):\n    for each in self.all:\n        yield each\n"
-                new = "def walk(self) -> Iterator[Run]:\n    for each in self.all:\n        yield each\n        yield from each.walk()\n"
+                new = (
+                    "def walk(self) -> Iterator[Run]:\n    for each in self.all:\n       "
+                    " yield each\n        yield from each.walk()\n"
+                )
                 return call("edit", file_path=file, old_string=old, new_string=new), ToolResult(
                     f"edited {file} (line 12)", changes=(file,)
                 )
@@ -201,7 +204,10 @@ class SessionBuilder:
         """Add a child with three calls per turn; return its end time and its report."""
         parent, n = run.split(".")[0], int(run.rpartition(".")[2])
         area, agent = AREAS[n % len(AREAS)], ("explore", "general", "reviewer")[n % 3]
-        prompt = f"Read all of src/{area} and say what each file promises.\nName every function that breaks its promise.\n{self.make_words(30)}."
+        prompt = (
+            f"Read all of src/{area} and say what each file promises.\nName every "
+            f"function that breaks its promise.\n{self.make_words(30)}."
+        )
         self.start_run(
             run,
             prompt,
@@ -234,7 +240,8 @@ class SessionBuilder:
             content = (
                 ThinkingBlock(self.make_words(30)),
                 TextBlock(
-                    f"I look at `{area}` now: **{self.make_words(6)}**.\n\n- {self.make_words(5)}\n- {self.make_words(6)}"
+                    f"I look at `{area}` now: **{self.make_words(6)}**.\n\n- "
+                    f"{self.make_words(5)}\n- {self.make_words(6)}"
                 ),
             )
             self.add_turn(run, number, now, took, (*content, *(call for call, _ in calls)), read)
@@ -340,7 +347,10 @@ def build_large_session() -> SessionBuilder:
     builder.open_session()
     builder.add_root(
         "1",
-        "Find every promise this project makes in its docstrings, and say which of them no test holds it to.",
+        (
+            "Find every promise this project makes in its docstrings, and say which of "
+            "them no test holds it to."
+        ),
         4,
         50,
     )
@@ -348,7 +358,10 @@ def build_large_session() -> SessionBuilder:
     return builder
 
 
-HOSTILE_TEXT = '</builder><builder>window.hurt = 1</builder><img src=x onerror="window.hurt = 1">\u202e<b>\x1b]0;title\x07\u2028&amp;'
+HOSTILE_TEXT = (
+    '</builder><builder>window.hurt = 1</builder><img src=x onerror="window.hurt = '
+    '1">\u202e<b>\x1b]0;title\x07\u2028&amp;'
+)
 
 
 def build_hostile_session() -> SessionBuilder:

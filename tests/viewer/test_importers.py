@@ -196,7 +196,10 @@ def test_a_damaged_log_is_read_as_far_as_possible(tmp_path: Path) -> None:
 
 
 def chained(*lines: tuple[str, str | None, str, Any]) -> list[Row]:
-    """Lines as (uuid, parentUuid, "user" or "assistant", content); another kind is a line of the program's own."""
+    """Lines as (uuid, parentUuid, "user" or "assistant", content).
+
+    Another kind is a line of the program's own.
+    """
     rows: list[Row] = []
     for n, (uuid, parent, kind, content) in enumerate(lines):
         message = {"role": kind, "content": content} | (

@@ -147,7 +147,9 @@ def test_walk_is_sorted_and_leaves_git_and_links_out(space: SharedWorkspace) -> 
 
 
 IGNORES = {
-    ".gitignore": "*.log\n/build/\n!keep.log\nnode_modules\ndoc/*.txt\n**/cache/\n# no\n\\#odd\nspace\\ \n",
+    ".gitignore": (
+        "*.log\n/build/\n!keep.log\nnode_modules\ndoc/*.txt\n**/cache/\n# no\n\\#odd\nspace\\ \n"
+    ),
     "sub/.gitignore": "!*.log\nlocal\n/only_here\n",
     "sub/deep/.gitignore": "*\n!*.py\n!.gitignore\n",
     ".git/info/exclude": "excluded\n",

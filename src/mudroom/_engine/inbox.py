@@ -12,8 +12,8 @@ from .recorder import Recorder
 class Inbox:
     """Messages to one run.
 
-    A message is stored with MessageSent and read with MessageDelivered. After a crash, those that were
-    sent and not delivered are unread again.
+    A message is stored with MessageSent and read with MessageDelivered. After a crash, those that
+    were sent and not delivered are unread again.
     """
 
     def __init__(self, recorder: Recorder) -> None:

@@ -33,7 +33,10 @@ class Violation(Struct, frozen=True):
 
 
 class CallRecord:
-    """The recorded facts of one tool call. `process`: number of the process that started it, from 1."""
+    """The recorded facts of one tool call.
+
+    `process`: number of the process that started it, from 1.
+    """
 
     def __init__(self, started: ToolCallStarted | None, process: int) -> None:
         self.started = started
@@ -47,7 +50,10 @@ class CallRecord:
 
 
 class ActiveTime:
-    """Seconds in which a run or a run below it was active. Time between two processes does not count."""
+    """Seconds in which a run or a run below it was active.
+
+    Time between two processes does not count.
+    """
 
     def __init__(self, at: float) -> None:
         self.last = at
@@ -55,7 +61,10 @@ class ActiveTime:
         self.was_paused = False
 
     def add(self, event: StoredEvent, *, is_own: bool) -> None:
-        """Add the time since the last event. `is_own`: the event is of the run itself, not of a run below."""
+        """Add the time since the last event.
+
+        `is_own`: the event is of the run itself, not of a run below.
+        """
         if not (is_own and isinstance(event, RunResumed)):
             self.seconds += max(0.0, event.at - self.last)
         self.last = max(self.last, event.at)
@@ -70,7 +79,8 @@ class RunRecord:
         processes: number of processes that worked on the run.
         turn: number of the current turn. turn_is_open: its answer is missing.
         in_grace: the current turn is the grace turn.
-        answered: numbers of the turns with an answer. counted_turns: the same without the grace turn.
+        answered: numbers of the turns with an answer. counted_turns: the same without the grace
+            turn.
         requested: ids of the calls in the last answer. used_ids: ids of all calls.
         children: call ids that started a child. runs_below: number of runs below this one.
     """

@@ -1,4 +1,7 @@
-"""Time for tests: a clock that moves only on sleep, and an event loop whose time jumps while it is idle."""
+"""Time for tests.
+
+A clock that moves only on sleep, and an event loop whose time jumps while it is idle.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _EPOCH = 1_700_000_000.0
 
 
 class FakeClock:
-    """Clock that moves only by `sleep`, which returns at once, and by `advance`. For sequential tests.
+    """Clock for sequential tests: only `sleep`, which returns at once, and `advance` move it.
 
     `sleeps` lists the requested sleeps in seconds.
     """

@@ -1,4 +1,7 @@
-"""Builders of events for tests: short calls with defaults for everything a test does not look at."""
+"""Builders of events for tests.
+
+Short calls with defaults for everything a test does not look at.
+"""
 
 from __future__ import annotations
 

@@ -2,7 +2,8 @@
 
     assert not find_violations(open_reader(path).read(), effects=Counter(commands_that_ran))
 
-S5, S6 and S8 (one writer, torn tails, cancel) leave no trace in a record. Their tests look at files and processes.
+S5, S6 and S8 (one writer, torn tails, cancel) leave no trace in a record. Their tests look at files
+and processes.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _MAX_UNDER = 0.1
 """Seconds by which a report's time may be less than the time of its events."""
 
 _MAX_OVER = 1.0
-"""Seconds by which a report's time may be more than the time of its events, for each process of the run."""
+"""Seconds that a report's time may exceed the time of its events, per process of the run."""
 
 
 def find_violations(
@@ -47,7 +48,8 @@ def find_violations(
     """Return the broken promises in the record of one session; empty if there are none.
 
     Arguments:
-        effects: command -> how often it really ran, for the calls of effectful tools; None skips this check.
+        effects: command -> how often it really ran, for the calls of effectful tools; None skips
+            this check.
         effectful: names of the tools whose calls run at most once.
         ended: the session came to its end, so every run must have a reason.
         timed: the session ran in real time, so the times of its events must agree with its reports.

@@ -1,6 +1,7 @@
 """Scripted model server on loopback: three wire formats, and every fault that real servers show.
 
-`python -m mudroom.testing.model_server --help` runs one in a process of its own, with a script for a parent and its children.
+`python -m mudroom.testing.model_server --help` runs one in a process of its own, with a script for
+a parent and its children.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ class Fault(msgspec.Struct, frozen=True):
         headers: additional headers, such as Retry-After.
         body: bytes to send instead of the blocks. content_type: its type.
         cut_after: number of bytes of a stream to send before it ends.
-        end: how a cut stream ends: "close" closes the connection, "reset" sends a TCP reset, "eof" ends the response
+        end: how a cut stream ends: "close" closes the connection, "reset" sends a TCP reset, "eof"
+            ends the response
             regularly, "stall" keeps the connection open and silent.
         chunk_size: bytes per write. pause: seconds after each write.
         delay: seconds before the first byte.
@@ -181,7 +183,10 @@ class ModelServer:
 
     @property
     def url(self) -> str:
-        """Return the base URL without a path. OpenAI clients add `/v1`, Google clients `/v1beta`."""
+        """Return the base URL without a path.
+
+        OpenAI clients add `/v1`, Google clients `/v1beta`.
+        """
         return f"http://127.0.0.1:{self._port}"
 
     async def __aenter__(self) -> Self:
@@ -311,7 +316,8 @@ def family_script(
 ) -> Script:
     """Return a script for a parent and its children.
 
-    The parent, which has the tool `task`, starts all children at once. Each child reads a file some times, then reports.
+    The parent, which has the tool `task`, starts all children at once. Each child reads a file some
+    times, then reports.
 
     Arguments:
         children: number of children.
@@ -341,7 +347,7 @@ async def _main() -> None:
     import argparse
 
     parser = argparse.ArgumentParser(
-        description="A scripted model server on loopback. Prints its URL and serves until stdin ends."
+        description="Scripted model server on loopback. Prints its URL and serves until stdin ends."
     )
     parser.add_argument("--children", type=int, default=20, help="tasks of the parent")
     parser.add_argument("--turns", type=int, default=10, help="reads of each child")

@@ -1,4 +1,7 @@
-"""Provider faults: every way an answer can be wrong, for each wire format, with the outcome a run must have."""
+"""Provider faults.
+
+Every way an answer can be wrong, for each wire format, with the outcome a run must have.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +51,10 @@ Cases = dict[str, FaultCase]
 
 
 def fault_cases(dialect: str) -> Mapping[str, FaultCase]:
-    """Return all fault cases for one wire format, by name. The run must have the tools `read` and `todo`."""
+    """Return all fault cases for one wire format, by name.
+
+    The run must have the tools `read` and `todo`.
+    """
     return MappingProxyType(
         {
             **_status_cases(),
@@ -66,7 +72,7 @@ def _error(text: str) -> bytes:
 
 
 def _fails(answer: ServerAnswer, error: str) -> FaultCase:
-    """A case in which one answer ends the run with an error."""
+    """Return a case in which one answer ends the run with an error."""
     return FaultCase([answer], Reason.ERROR, error, 1)
 
 

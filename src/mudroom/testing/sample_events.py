@@ -116,7 +116,10 @@ _REPORT = Report(
 
 
 def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[StoredEvent, ...]:
-    """Return one event of every stored type, in the order of a session. `at`: seconds since 1970."""
+    """Return one event of every stored type, in the order of a session.
+
+    `at`: seconds since 1970.
+    """
     prompt_id = f"s1#{run}#2"
     judged = PermissionDecided(
         at=at,

@@ -16,8 +16,8 @@ T = TypeVar("T")
 class SerializingWorker:
     """Worker that encodes and decodes everything that crosses the port, then uses another worker.
 
-    It proves that a worker in another process is possible. `attach` sets the other worker, which should
-    start its children here.
+    It proves that a worker in another process is possible. `attach` sets the other worker, which
+    should start its children here.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,7 @@
-"""Checks that real providers make: a check of a request's conversation, and a server script that answers 400 (promise S7)."""
+"""Checks that real providers make.
+
+A check of a request's conversation, and a server script that answers 400 (promise S7).
+"""
 
 from __future__ import annotations
 
@@ -26,8 +29,8 @@ def strict_script(answer: Script) -> Script:
 def find_refusals(request: ServerRequest) -> list[str]:
     """Return the reasons to refuse a request; empty if it is valid.
 
-    Each call has one result, directly after the message with the call. Call ids are not empty and not reused.
-    No block is empty. The text is valid UTF-8.
+    Each call has one result, directly after the message with the call. Call ids are not empty and
+    not reused. No block is empty. The text is valid UTF-8.
     """
     try:
         json.dumps(json.loads(request.body.decode()), ensure_ascii=False).encode()

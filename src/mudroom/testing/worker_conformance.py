@@ -4,9 +4,10 @@
     async def test_worker(check, tmp_path):
         await check(open_my_worker, tmp_path)
 
-`open_my_worker` takes SessionServices and returns an async context manager with the worker. A worker
-in another process cannot use these services there; it imports `conformance_model` and
-`conformance_tools` of `worker_stage`, and calls back for journal, approvals, charges, hooks and live events.
+`open_my_worker` takes SessionServices and returns an async context manager with the worker. A
+worker in another process cannot use these services there; it imports `conformance_model` and
+`conformance_tools` of `worker_stage`, and calls back for journal, approvals, charges, hooks and
+live events.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ class _FailingJournal(MemoryJournal):
 
 
 async def returns_the_stored_report(open_worker: OpenWorker, folder: Path) -> None:
-    """The report of the handle is the one that the journal has."""
+    """Check that the report of the handle is the one that the journal has."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         handle = stage.start(worker, "ANSWER")
@@ -91,7 +92,7 @@ async def runs_children_and_charges_them(open_worker: OpenWorker, folder: Path) 
 
 
 async def holds_children_to_their_parents_budget(open_worker: OpenWorker, folder: Path) -> None:
-    """A child ends with BUDGET when it and its parent together have used up the parent's tokens."""
+    """Check that a child ends with BUDGET when it and its parent have used the parent's tokens."""
     stage = WorkerStage(folder)
     budget = Budget(depth=1, output_tokens=500)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
@@ -116,7 +117,7 @@ async def finds_runs_only_while_they_run(open_worker: OpenWorker, folder: Path) 
 
 
 async def cancels_a_run_and_all_below_it(open_worker: OpenWorker, folder: Path) -> None:
-    """Cancelled runs end with CANCELLED and stored reports; a second cancel changes nothing."""
+    """Check that cancelled runs end with CANCELLED and that a second cancel changes nothing."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         handle = stage.start(worker, "PARENT_WAIT")
@@ -130,7 +131,7 @@ async def cancels_a_run_and_all_below_it(open_worker: OpenWorker, folder: Path) 
 
 
 async def cancels_one_child(open_worker: OpenWorker, folder: Path) -> None:
-    """A cancelled child gives its parent a report; its sibling and its parent continue."""
+    """Check that a cancelled child gives its parent a report and that the others continue."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         handle = stage.start(worker, "PARENT_WAIT")
@@ -145,7 +146,7 @@ async def cancels_one_child(open_worker: OpenWorker, folder: Path) -> None:
 
 
 async def wraps_up_with_a_summary(open_worker: OpenWorker, folder: Path) -> None:
-    """A run that is asked to wrap up stops its calls and gives a summary."""
+    """Check that a run that is asked to wrap up stops its calls and gives a summary."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         handle = stage.start(worker, "WAIT")
@@ -169,7 +170,7 @@ async def cancels_when_its_waiter_is_cancelled(open_worker: OpenWorker, folder: 
 
 
 async def delivers_each_message_once(open_worker: OpenWorker, folder: Path) -> None:
-    """A message is stored, delivered once, and refused after the run's end."""
+    """Check that a message is stored, delivered once, and refused after the run's end."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         handle = stage.start(worker, "WAIT")
@@ -188,7 +189,7 @@ async def delivers_each_message_once(open_worker: OpenWorker, folder: Path) -> N
 
 
 async def asks_the_approver(open_worker: OpenWorker, folder: Path) -> None:
-    """A call that needs confirmation reaches the approver of the session."""
+    """Check that a call that needs confirmation reaches the approver of the session."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         report = await stage.start(worker, "CONFIRM").report()
@@ -197,7 +198,7 @@ async def asks_the_approver(open_worker: OpenWorker, folder: Path) -> None:
 
 
 async def resumes_an_unfinished_run(open_worker: OpenWorker, folder: Path) -> None:
-    """A run continues from its last event; finished children do not run again."""
+    """Check that a run continues from its last event; finished children do not run again."""
     first = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(first.services) as worker:
         report = await first.start(worker, "PARENT").report()

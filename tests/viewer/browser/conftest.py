@@ -111,7 +111,10 @@ class Page:
 
     async def click(self, selector: str) -> None:
         """Click into the middle of the first element that matches."""
-        middle = "e => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y + r.height / 2] }"
+        middle = (
+            "e => { const r = e.getBoundingClientRect(); return [r.x + r.width / 2, r.y "
+            "+ r.height / 2] }"
+        )
         area = await self.run(f"({middle})(document.querySelector({json.dumps(selector)}))")
         for kind in ("mousePressed", "mouseReleased"):
             await self.send(

@@ -101,7 +101,8 @@ async def test_ten_thousand_events_load_within_a_second(page: Page) -> None:
         )
         lane = "document.querySelectorAll('canvas.lane')[1]"
         assert await page.run(
-            f"{lane}.getContext('2d').getImageData(0, 0, {lane}.width, {lane}.height).data.some(value => value)"
+            f"{lane}.getContext('2d').getImageData(0, 0, {lane}.width, {lane}.height)."
+            f"data.some(value => value)"
         )
         await page.picture(SCREENSHOTS / "run-light.png")
         await page.dark(True)
@@ -124,7 +125,10 @@ async def test_clicks_keys_and_searches_take_less_than_100_ms(page: Page) -> Non
             < 100
         )
         assert await measure(page, "document.querySelector('.chip.errors').click()") < 100
-        search = "app.search.field.value = 'nowhere to be found ' + n; app.search.field.dispatchEvent(new Event('input'))"
+        search = (
+            "app.search.field.value = 'nowhere to be found ' + n; "
+            "app.search.field.dispatchEvent(new Event('input'))"
+        )
         assert await measure(page, search) < 100
         await page.run("app.search.clear()")
         assert await measure(page, "document.getElementById('rows').scrollTop = 800 * n") < 50
@@ -150,7 +154,10 @@ async def test_the_page_folds_events_like_the_python_projections(page: Page) -> 
     }
     book = compute_ledger(script.events)
     async with opened_page(page, script):
-        run = "[run.state, run.turn, run.tools, run.failed, run.usage.input, run.usage.output, totalTokens(run.below)]"
+        run = (
+            "[run.state, run.turn, run.tools, run.failed, run.usage.input, "
+            "run.usage.output, totalTokens(run.below)]"
+        )
         assert (
             await page.run(
                 f"Object.fromEntries([...app.fold.runs.values()].map(run => [run.id, {run}]))"
@@ -214,10 +221,13 @@ async def test_the_context_at_a_step_equals_the_request(page: Page) -> None:
 
 
 CONTEXTS = """
-    Object.fromEntries([...app.fold.runs.values()].flatMap(run => run.items.filter(step => step.kind === "turn").map(step => [
-        `${run.id} ${step.turn}`,
-        contextBlocks(app.fold, run, step.turn).filter(block => block.kind !== "system" && block.kind !== "tools").map(block => block.text),
-    ])))
+    Object.fromEntries([...app.fold.runs.values()].flatMap(run =>
+        run.items.filter(step => step.kind === "turn").map(step => [
+            `${run.id} ${step.turn}`,
+            contextBlocks(app.fold, run, step.turn)
+                .filter(block => block.kind !== "system" && block.kind !== "tools")
+                .map(block => block.text),
+        ])))
 """
 
 
@@ -257,7 +267,8 @@ async def test_links_and_the_back_button_work(page: Page) -> None:
         assert await selection(page) == ("1.3.20", 4, call, "transcript")
         top = "(e => e.getBoundingClientRect().top)"
         below = await page.run(
-            f"{top}(document.querySelector('.item.chosen')) - {top}(document.getElementById('body'))"
+            f"{top}(document.querySelector('.item.chosen')) - {top}(document.getElemen"
+            f"tById('body'))"
         )
         assert 0 <= below < 400
         assert await page.run("document.querySelector('.row.chosen').dataset.run") == "1.3.20"
@@ -284,12 +295,16 @@ async def test_search_filters_and_keys_work(page: Page) -> None:
         assert await page.run("document.getElementById('hits').hidden")
 
         await page.run(
-            "document.getElementById('query').blur(); app.navigate({ run: '1', turn: 0, call: '', tab: 'transcript' })"
+            "document.getElementById('query').blur(); app.navigate({ run: '1', turn: "
+            "0, call: '', tab: 'transcript' })"
         )
         await page.press("ArrowDown")
         first = (await selection(page))[0]
         assert first == await page.run("app.waterfall.shown[1].run.id")
-        announced = "document.getElementById(document.getElementById('rows').getAttribute('aria-activedescendant'))"
+        announced = (
+            "document.getElementById(document.getElementById('rows').getAttribute('aria-a"
+            "ctivedescendant'))"
+        )
         assert await page.run(f"{announced}.getAttribute('aria-selected')") == "true"
         await page.press("j", "j")
         assert (await selection(page))[1] == 1 and (await selection(page))[2]
@@ -347,7 +362,8 @@ async def test_live_events_appear(page: Page, tmp_path: Path) -> None:
         await page.open(f"{address.url}#session={script.session}")
         await page.until(LOADED.format(events=half))
         await page.until(
-            "app.live && document.querySelector('.pulse') && document.querySelector('.dot.running, .dot.waiting')"
+            "app.live && document.querySelector('.pulse') && "
+            "document.querySelector('.dot.running, .dot.waiting')"
         )
         await page.picture(SCREENSHOTS / "live.png")
         assert (
@@ -372,7 +388,8 @@ async def test_abandoned_runs_are_marked(page: Page) -> None:
     script.close_session()
     async with opened_page(page, script, "&run=2"):
         assert await page.run(
-            "[...app.fold.runs.values()].filter(run => isAbandoned(app.fold, run)).map(run => run.id)"
+            "[...app.fold.runs.values()].filter(run => isAbandoned(app.fold, "
+            "run)).map(run => run.id)"
         ) == [
             "2",
             "2.1.1",
@@ -428,7 +445,8 @@ async def test_a_long_pause_before_a_resume_is_shortened(page: Page) -> None:
             and await page.run("app.waterfall.scale.length") < 120
         )
         ends = await page.run(
-            "[...app.fold.runs.values()].flatMap(run => run.spans.map(span => [span.from, span.to]))"
+            "[...app.fold.runs.values()].flatMap(run => run.spans.map(span => "
+            "[span.from, span.to]))"
         )
         assert all(end for _, end in ends)
 

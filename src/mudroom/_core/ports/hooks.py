@@ -26,8 +26,8 @@ class ToolHookDecision(Struct, frozen=True):
 class Hooks:
     """Functions that the engine awaits. A subclass overrides those that it needs.
 
-    A hook can narrow what a run may do; the permission policy judges a call in any case. An exception
-    of a hook ends the run with ERROR.
+    A hook can narrow what a run may do; the permission policy judges a call in any case. An
+    exception of a hook ends the run with ERROR.
 
     Example:
         class NoPush(Hooks):

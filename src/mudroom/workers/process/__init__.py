@@ -7,7 +7,7 @@
         journal, approver,                      RemoteJournal, RemoteApprover,
         meters, bridged models                  RemoteAccount, RemoteModel  (remote_services.py)
 
-The session's process stays the only writer of the journal and the holder of all meters. A channel is
+The process of the session stays the only writer of the journal and holds all meters. A channel is
 a socket pair that carries msgpack frames (channel.py, messages.py). When a worker process dies, its
 runs continue in another one from their last recorded step.
 """
