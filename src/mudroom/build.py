@@ -155,7 +155,10 @@ def _describe_platform() -> str:
 
 
 async def _read_recorded(options: SessionOptions) -> tuple[str, list[StoredEvent]]:
-    """Return id and events of the session that the options resume. Raises UsageError, JournalError."""
+    """Return id and events of the session that the options resume.
+
+    Raises UsageError, JournalError.
+    """
     if options.journal == "memory" and not options.fork:
         raise UsageError(
             'a session in memory cannot be resumed with journal="memory"',

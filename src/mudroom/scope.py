@@ -154,7 +154,7 @@ class SubAgentScope:
 
         Raises UnknownName for an unknown tool, UsageError for one that needs confirmation.
         """
-        runtime = runtime_context._scope_runtime()
+        runtime = runtime_context._scope_runtime()  # noqa: SLF001  (not public)
         tools = {tool.name: tool for tool in _resolve_tools(tool_config, runtime.tools)}
         for tool in tools.values():
             _check_interactivity(tool)

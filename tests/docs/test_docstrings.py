@@ -25,7 +25,9 @@ class AssertComparisons(ast.NodeTransformer):
     "Turn a comparison that stands alone into an assertion."
 
     def visit_Expr(self, node):
-        return ast.copy_location(ast.Assert(node.value), node) if isinstance(node.value, ast.Compare) else node
+        if not isinstance(node.value, ast.Compare):
+            return node
+        return ast.copy_location(ast.Assert(node.value), node)
 
 
 async def run_examples(code, session):
@@ -33,7 +35,8 @@ async def run_examples(code, session):
     tree = ast.fix_missing_locations(AssertComparisons().visit(ast.parse(code)))
     try:
         with contextlib.redirect_stdout(io.StringIO()):
-            program = compile(tree, "example", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            program = compile(tree, "example", "exec", flags=flags, dont_inherit=True)
             if (waiting := eval(program, names)) is not None:
                 await waiting
     except Exception:
@@ -67,7 +70,10 @@ def answer(asked: ServerRequest) -> ServerAnswer:
 
 @pytest.fixture(scope="module")
 def errors(tmp_path_factory: pytest.TempPathFactory, site: ModuleType) -> dict[str, str]:
-    """Run all examples in one process, in the folder of a small project; return their errors by name."""
+    """Run all examples in one process, in the folder of a small project.
+
+    Return their errors by name.
+    """
     place = tmp_path_factory.mktemp("project")
     (place / "paper.md").write_text("# On Mud\n\nBy Ada Bootscraper\n")
     (place / ".git").mkdir()

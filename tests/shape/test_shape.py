@@ -27,7 +27,7 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
 MAX_ATTRIBUTES = 16
 MAX_FOLDER_FILES = 24
-MAX_CORE_LINES = 4_800
+MAX_CORE_LINES = 5_000
 """Lines of `_core` and `_engine`: what is a port, a tool or a screen lies elsewhere."""
 MAX_PACKED_ASSIGNMENTS = 1.0
 """For 1,000 lines."""

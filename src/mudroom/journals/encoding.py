@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -16,7 +16,8 @@ _decoder = msgspec.json.Decoder(StoredEvent)
 def encode(event: StoredEvent) -> bytes:
     """Encode an event as JSON in UTF-8.
 
-    Values that JSON cannot hold are stored as their `repr`. Surrogates are replaced as in `replace_surrogates`.
+    Values that JSON cannot hold are stored as their `repr`. Surrogates are replaced as in
+    `replace_surrogates`.
 
     Raises JournalError for a Delta, and for an event that nests too deeply.
     """
@@ -49,7 +50,8 @@ def replace_surrogates(value: Any) -> Any:
             return value
         return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     if isinstance(value, dict):
-        return {replace_surrogates(key): replace_surrogates(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+        pairs = cast("dict[Any, Any]", value).items()
+        return {replace_surrogates(key): replace_surrogates(item) for key, item in pairs}
     if isinstance(value, list | tuple):
-        return [replace_surrogates(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [replace_surrogates(item) for item in cast("list[Any]", value)]
     return value

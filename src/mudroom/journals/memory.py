@@ -35,7 +35,8 @@ class MemoryJournal:
     """Journal that keeps events in memory.
 
     Arguments:
-        capacity: number of appends that succeed before the journal fails like a full disk; None is no limit.
+        capacity: number of appends that succeed before the journal fails like a full disk; None is
+            no limit.
     """
 
     def __init__(self, *, capacity: int | None = None) -> None:
@@ -45,7 +46,8 @@ class MemoryJournal:
         self._is_open = True
 
     @classmethod
-    def _of(cls, record: _Record, *, read_only: bool) -> MemoryJournal:
+    def of_record(cls, record: _Record, *, read_only: bool) -> MemoryJournal:
+        """Return a journal of a stored record."""
         journal = cls()
         journal._record = record
         journal._is_read_only = read_only
@@ -53,7 +55,10 @@ class MemoryJournal:
         return journal
 
     async def append(self, *events: StoredEvent) -> int:
-        """Append events in order. Raises JournalError if closed, read-only or full; then none of them is kept."""
+        """Append events in order.
+
+        Raises JournalError if closed, read-only or full; then none of them is kept.
+        """
         if not self._is_open:
             raise JournalError("the journal is closed")
         if self._is_read_only:
@@ -115,14 +120,14 @@ class MemoryStore:
             message = "this session exists already"
             raise JournalError(message, where=session, remedy="Resume it, or use another id.")
         record = self._records[session] = _Record()
-        return MemoryJournal._of(record, read_only=False)
+        return MemoryJournal.of_record(record, read_only=False)
 
     async def open(self, session: str, *, read_only: bool = False) -> MemoryJournal:
         """Open the journal of a session. Raises UnknownName, JournalBusy."""
         record = self._get(session)
         if not read_only:
             self._require_no_writer(session, record)
-        return MemoryJournal._of(record, read_only=read_only)
+        return MemoryJournal.of_record(record, read_only=read_only)
 
     async def list(self) -> Sequence[SessionInfo]:
         """Return all sessions, the last written first."""

@@ -53,7 +53,8 @@ def check_name(name: str, names: Iterable[tuple[str, str]], session: str = "") -
     is_one_line = name.isprintable() and name == name.strip()
     if len(name) > _MAX_LENGTH or not is_one_line or name.startswith("-"):
         raise UsageError(
-            f"a name is one line of at most {_MAX_LENGTH} characters and does not begin with a dash",
+            f"a name is one line of at most {_MAX_LENGTH} characters and does not begin "
+            "with a dash",
             where=repr(name[:_MAX_LENGTH]),
         )
     if not name:

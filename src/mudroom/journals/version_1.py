@@ -1,7 +1,8 @@
 """Reader for events of record version 1: changes their JSON to the current version.
 
-Version 2 renamed event and block tags, the field `stop` of answers and the origin "person" of notes. Events of version 2
-pass unchanged, so a reader that does not know the version of an event can use this for all.
+Version 2 renamed event and block tags, the field `stop` of answers and the origin "person" of
+notes. Events of version 2 pass unchanged, so a reader that does not know the version of an event
+can use this for all.
 """
 
 from __future__ import annotations

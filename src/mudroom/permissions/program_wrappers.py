@@ -21,7 +21,8 @@ def program_name(words: Sequence[Word]) -> str:
 def strip_wrappers(words: Sequence[Word]) -> Sequence[Word]:
     """Return the command inside wrappers that only set time, priority or buffers.
 
-    `xargs` adds one word whose value is unknown. Without a wrapper the words are returned unchanged.
+    `xargs` adds one word whose value is unknown. Without a wrapper the words are returned
+    unchanged.
     """
     for _ in range(_MAX_WRAPPERS):
         inner = _unwrap(words)

@@ -32,7 +32,10 @@ class OutputPipe:
         self._loop.add_reader(descriptor, self._read)
 
     def drain(self) -> None:
-        """Read what is in the pipe now. A process may continue to write, so the amount is limited."""
+        """Read what is in the pipe now.
+
+        A process may continue to write, so the amount is limited.
+        """
         remaining = _PIPE_BYTES
         while remaining > 0 and (count := self._read()):
             remaining -= count

@@ -47,7 +47,8 @@ class ProcessTree:
         """
         deadline = time.monotonic() + KILL_TIMEOUT
         try:
-            while self._kill_once() and time.monotonic() < deadline:  # noqa: ASYNC110  no event tells when others' children end
+            # No event tells when the children of others end.
+            while self._kill_once() and time.monotonic() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(_POLL_INTERVAL)
         finally:
             for pid in self._known - {self._process.pid}:

@@ -134,7 +134,8 @@ async def _wait_for_end(process: subprocess.Popen[bytes], finished: asyncio.Even
     Until it is reaped, its id and that of its group cannot be given to another process.
     """
     if not hasattr(os, "pidfd_open"):
-        while not finished.is_set() and not _has_ended(process.pid):  # noqa: ASYNC110  no event without pidfd
+        # Without a pidfd no event tells the end.
+        while not finished.is_set() and not _has_ended(process.pid):  # noqa: ASYNC110
             await asyncio.sleep(_POLL_INTERVAL)
         return
     loop = asyncio.get_running_loop()

@@ -1,12 +1,14 @@
-"""Public test tools: fake models, model servers, clocks and journals, for adapters and for programs that embed agents.
+"""Public test tools: fake models, servers, clocks and journals, for adapters and programs.
 
     ScriptedModel, Answer, Request, call   a model that answers as a test prescribes
     load_replay_model                      a recorded session as the model of a test
-    ModelServer, Fault, ServerRequest      a model server on loopback: three wire formats, every known fault
+    ModelServer, Fault, ServerRequest      a model server on loopback: three wire formats, every
+        known fault
     FakeClock, run_virtual                 time that passes without waiting
     MemoryJournal, MemoryStore             a journal and a session store in memory
 
-The suites for adapters are modules of their own: `mudroom.testing.journal_conformance`, `store_conformance` and `invariants`.
+The suites for adapters are modules of their own: `mudroom.testing.journal_conformance`,
+    `store_conformance` and `invariants`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,8 @@
     async def test_journal(check, tmp_path):
         await check(lambda: open_my_journal(tmp_path))
 
-A check opens one new, empty journal, and closes it. `count_appends_until_failure` is for adapters that can be made to fail.
+A check opens one new, empty journal, and closes it. `count_appends_until_failure` is for adapters
+that can be made to fail.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ async def check_every_type_is_read_as_appended(open_journal: OpenJournal) -> Non
 
 
 async def check_events_are_readable_when_append_returns(open_journal: OpenJournal) -> None:
-    """An event can be read as soon as its append has returned."""
+    """Check that an event can be read as soon as its append has returned."""
     journal = await open_journal()
     assert await read_all(journal) == []
     for n in range(5):
@@ -81,18 +82,21 @@ async def check_positions_count_from_one(open_journal: OpenJournal) -> None:
 
 
 async def check_types_filter_a_read(open_journal: OpenJournal) -> None:
-    """A read of some types gives only these, in order."""
+    """Check that a read of some types gives only these, in order."""
     journal = await open_journal()
     await journal.append(*every_event(), *every_event())
     types = (NoteInjected, RunFinished)
-    expected = [event for event in await read_all(journal, 2) if isinstance(event, types)]
+    expected = [event for event in await read_all(journal, 2) if type(event) in types]
     assert [event async for event in journal.read(2, types=types)] == expected
     assert len(expected) == 4
     await journal.close()
 
 
 async def check_order_of_calls_is_kept(open_journal: OpenJournal) -> None:
-    """Appends of many tasks are stored in the order of the calls; the events of one append stay together."""
+    """Check that appends of many tasks are stored in the order of the calls.
+
+    The events of one append stay together.
+    """
     journal = await open_journal()
     called: list[tuple[str, float]] = []
 
@@ -113,7 +117,7 @@ async def check_order_of_calls_is_kept(open_journal: OpenJournal) -> None:
 
 
 async def check_reading_beside_a_writer_has_no_gaps(open_journal: OpenJournal) -> None:
-    """A read that began before an append gives the first events, without gaps."""
+    """Check that a read that began before an append gives the first events, without gaps."""
     journal = await open_journal()
     await journal.append(*(_note(n) for n in range(100)))
     reader = journal.read()
@@ -127,7 +131,7 @@ async def check_reading_beside_a_writer_has_no_gaps(open_journal: OpenJournal) -
 
 
 async def check_followers_see_each_new_event(open_journal: OpenJournal) -> None:
-    """Two followers get recorded and new events once, in order, and end when the journal is closed."""
+    """Check that followers get recorded and new events once, in order, until the end."""
     journal = await open_journal()
     await journal.append(*(_note(n) for n in range(1, 4)))
     seen: dict[int, list[float]] = {0: [], 2: []}
@@ -191,7 +195,7 @@ async def check_any_arguments_are_kept(open_journal: OpenJournal) -> None:
 
 
 async def check_ten_megabytes_are_kept(open_journal: OpenJournal) -> None:
-    """A text of 10 MB is stored like any other."""
+    """Check that a text of 10 MB is stored like any other."""
     events = [_note(1, text="0123456789" * 1_000_000), _note(2)]
     journal = await open_journal()
     await journal.append(*events)
@@ -200,7 +204,7 @@ async def check_ten_megabytes_are_kept(open_journal: OpenJournal) -> None:
 
 
 async def check_later_changes_of_a_value_are_not_stored(open_journal: OpenJournal) -> None:
-    """An event is stored as it was when append was called."""
+    """Check that an event is stored as it was when append was called."""
     arguments = {"path": "a"}
     answer = AssistantMessage((ToolCallBlock("c", "read", arguments),))
     journal = await open_journal()
@@ -216,7 +220,7 @@ async def check_later_changes_of_a_value_are_not_stored(open_journal: OpenJourna
 
 
 async def check_deltas_are_refused(open_journal: OpenJournal) -> None:
-    """A delta is refused with all events of its append; the journal stays usable."""
+    """Check that a delta is refused with all events of its append; the journal stays usable."""
     journal = await open_journal()
     delta: Any = Delta(at=1, kind="text", text="…")
     await _expect_refusal(journal, _note(1), delta)
@@ -238,7 +242,7 @@ async def check_close_finishes_pending_appends(open_journal: OpenJournal) -> Non
 
 
 async def check_an_unused_journal_closes(open_journal: OpenJournal) -> None:
-    """A journal without events can be closed, and is empty."""
+    """Check that a journal without events can be closed, and is empty."""
     journal = await open_journal()
     await journal.close()
     await journal.close()
@@ -246,7 +250,7 @@ async def check_an_unused_journal_closes(open_journal: OpenJournal) -> None:
 
 
 async def check_a_cancelled_append_is_stored(open_journal: OpenJournal) -> None:
-    """An append whose caller is cancelled is stored, and other appends too."""
+    """Check that an append whose caller is cancelled is stored, and other appends too."""
     journal = await open_journal()
     waiting = [asyncio.ensure_future(journal.append(_note(n))) for n in range(10)]
     await asyncio.sleep(0)
@@ -285,7 +289,8 @@ async def count_appends_until_failure(
     Arguments:
         journal: fails before `at_most` appends of `size` characters each.
 
-    Return the number of appends that succeeded. The next reader must find the events of all of them and no other.
+    Return the number of appends that succeeded. The next reader must find the events of all of them
+    and no other.
     """
     stored = 0
     try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TypedDict
+
 from .._core.agents import Agent, Output
 from .._core.budgets import Budget
 from .._core.events import (
@@ -115,26 +117,21 @@ _REPORT = Report(
 )
 
 
+class _Stamp(TypedDict):
+    """Fields of an event inside a turn."""
+
+    at: float
+    run: str
+    turn: int
+    prompt_id: str
+
+
 def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[StoredEvent, ...]:
     """Return one event of every stored type, in the order of a session.
 
     `at`: seconds since 1970.
     """
     prompt_id = f"s1#{run}#2"
-    judged = PermissionDecided(
-        at=at,
-        run=run,
-        turn=2,
-        prompt_id=prompt_id,
-        call_id="toolu_1",
-        name="read",
-        verdict="ask",
-        allowed=True,
-        why="no rule allows it",
-        answer="once",
-        rule="ask read(.env) (flag)",
-        part="cat .env",
-    )
     return (
         SessionOpened(
             at=at,
@@ -146,64 +143,47 @@ def every_event(run: str = "1.2.1", at: float = 1_790_000_000.25) -> tuple[Store
         ),
         RunStarted(at=at, run=run, prompt_id=prompt_id, brief=_BRIEF),
         RunResumed(at=at, run=run, prompt_id=prompt_id),
-        NoteInjected(
-            at=at,
-            run=run,
-            turn=1,
-            prompt_id=prompt_id,
-            text="All calls failed: try another way.",
-            origin="user",
-        ),
-        MessageSent(
-            at=at, run=run, turn=1, prompt_id=prompt_id, message=InboxMessage("m1", "Be brief.")
-        ),
-        MessageDelivered(
-            at=at,
-            run=run,
-            turn=1,
-            prompt_id=prompt_id,
-            text="Be brief.",
-            origin="user",
-            message_id="m1",
-        ),
-        TurnStarted(at=at, run=run, turn=2, prompt_id=prompt_id, grace=Reason.MAX_TURNS),
-        ModelCallRetried(
-            at=at,
-            run=run,
-            turn=2,
-            prompt_id=prompt_id,
-            attempt=1,
-            delay=0.5,
-            status=529,
-            error="overloaded",
-        ),
-        TurnFailed(
-            at=at, run=run, turn=2, prompt_id=prompt_id, error="connection lost", transient=True
-        ),
-        TurnFinished(at=at, run=run, turn=2, prompt_id=prompt_id, message=_ANSWER, seconds=0.75),
-        judged,
-        ToolCallStarted(at=at, run=run, turn=2, prompt_id=prompt_id, call=_CALL),
-        FileWriteIntended(
-            at=at,
-            run=run,
-            turn=2,
-            prompt_id=prompt_id,
-            call_id="toolu_1",
-            path="src/b.py",
-            after="e3b0c442",
-            before="",
-        ),
-        ToolCallFinished(
-            at=at,
-            run=run,
-            turn=2,
-            prompt_id=prompt_id,
-            call_id="toolu_1",
-            name="read",
-            result=_RESULT,
-            seconds=0.01,
-            refused=True,
-        ),
+        *_input_events({"at": at, "run": run, "turn": 1, "prompt_id": prompt_id}),
+        *_turn_events({"at": at, "run": run, "turn": 2, "prompt_id": prompt_id}),
+        *_call_events({"at": at, "run": run, "turn": 2, "prompt_id": prompt_id}),
         RunFinished(at=at, run=run, turn=3, prompt_id=prompt_id, report=_REPORT),
         SessionClosed(at=at),
+    )
+
+
+def _input_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
+    return (
+        NoteInjected(**stamp, text="All calls failed: try another way.", origin="user"),
+        MessageSent(**stamp, message=InboxMessage("m1", "Be brief.")),
+        MessageDelivered(**stamp, text="Be brief.", origin="user", message_id="m1"),
+    )
+
+
+def _turn_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
+    return (
+        TurnStarted(**stamp, grace=Reason.MAX_TURNS),
+        ModelCallRetried(**stamp, attempt=1, delay=0.5, status=529, error="overloaded"),
+        TurnFailed(**stamp, error="connection lost", transient=True),
+        TurnFinished(**stamp, message=_ANSWER, seconds=0.75),
+    )
+
+
+def _call_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
+    return (
+        PermissionDecided(
+            **stamp,
+            call_id="toolu_1",
+            name="read",
+            verdict="ask",
+            allowed=True,
+            why="no rule allows it",
+            answer="once",
+            rule="ask read(.env) (flag)",
+            part="cat .env",
+        ),
+        ToolCallStarted(**stamp, call=_CALL),
+        FileWriteIntended(**stamp, call_id="toolu_1", path="src/b.py", after="e3b0c442", before=""),
+        ToolCallFinished(
+            **stamp, call_id="toolu_1", name="read", result=_RESULT, seconds=0.01, refused=True
+        ),
     )

@@ -29,7 +29,7 @@ _PATIENCE = 10.0
 
 
 async def check_a_session_is_created_and_read(open_store: OpenStore) -> None:
-    """A new session is empty, is listed after its first event, and is read after it was closed."""
+    """Check that a new session is empty, listed after its first event, and read after its end."""
     store = open_store()
     assert list(await store.list()) == []
     journal = await store.create(_A)
@@ -46,7 +46,7 @@ async def check_a_session_is_created_and_read(open_store: OpenStore) -> None:
 
 
 async def check_a_session_is_created_once(open_store: OpenStore) -> None:
-    """A second session with the same id is refused, and the first one stays."""
+    """Check that a second session with the same id is refused, and the first one stays."""
     store = open_store()
     await _create(store, _A)
     await _expect(JournalError, store.create(_A))
@@ -54,7 +54,7 @@ async def check_a_session_is_created_once(open_store: OpenStore) -> None:
 
 
 async def check_a_session_is_continued(open_store: OpenStore) -> None:
-    """An opened session keeps its events, and new ones come after them."""
+    """Check that an opened session keeps its events, and new ones come after them."""
     store = open_store()
     await _create(store, _A)
     journal = await store.open(_A)
@@ -64,7 +64,7 @@ async def check_a_session_is_continued(open_store: OpenStore) -> None:
 
 
 async def check_a_session_has_one_writer(open_store: OpenStore) -> None:
-    """A second writer is refused while the first is open, readers are not, and the writer can be asked for."""
+    """Check that a second writer is refused, readers are not, and the writer is named."""
     store = open_store()
     journal = await store.create(_A)
     await journal.append(_opened(_A))
@@ -79,7 +79,7 @@ async def check_a_session_has_one_writer(open_store: OpenStore) -> None:
 
 
 async def check_a_read_only_journal_refuses_events(open_store: OpenStore) -> None:
-    """A read-only journal can be opened many times, appends nothing, and locks nothing."""
+    """Check that a read-only journal can be opened many times and neither appends nor locks."""
     store = open_store()
     await _create(store, _A)
     readers = [await store.open(_A, read_only=True) for _ in range(3)]
@@ -91,7 +91,7 @@ async def check_a_read_only_journal_refuses_events(open_store: OpenStore) -> Non
 
 
 async def check_a_reader_follows_a_writer(open_store: OpenStore) -> None:
-    """A read-only journal gives the events that its writer appends, until the reader is closed."""
+    """Check that a read-only journal gives the events of its writer until it is closed."""
     store = open_store()
     journal = await store.create(_A)
     await journal.append(_opened(_A))
@@ -114,7 +114,7 @@ async def check_a_reader_follows_a_writer(open_store: OpenStore) -> None:
 
 
 async def check_sessions_are_listed_newest_first(open_store: OpenStore) -> None:
-    """The session written last comes first."""
+    """Check that the session written last comes first."""
     store = open_store()
     for session in (_A, _B, _C):
         await _create(store, session)
@@ -127,7 +127,7 @@ async def check_sessions_are_listed_newest_first(open_store: OpenStore) -> None:
 
 
 async def check_a_session_is_found_by_id_and_name(open_store: OpenStore) -> None:
-    """A whole id, the unique beginning of an id, and a name find a session."""
+    """Check that a whole id, the unique beginning of an id, and a name find a session."""
     store = open_store()
     for session in (_A, _B, _C):
         await _create(store, session)
@@ -141,7 +141,7 @@ async def check_a_session_is_found_by_id_and_name(open_store: OpenStore) -> None
 
 
 async def check_a_header_has_the_facts(open_store: OpenStore) -> None:
-    """A header has id, folder, name and time, also while the session is written."""
+    """Check that a header has id, folder, name and time, also while the session is written."""
     store = open_store()
     journal = await store.create(_A)
     assert (await store.read_header(_A)).folder == ""
@@ -158,7 +158,7 @@ async def check_a_header_has_the_facts(open_store: OpenStore) -> None:
 
 
 async def check_names_are_unique_and_plain(open_store: OpenStore) -> None:
-    """A name can be changed and removed, but not used twice, nor look like an id."""
+    """Check that a name can be changed and removed, but not used twice, nor look like an id."""
     store = open_store()
     for session in (_A, _B):
         await _create(store, session)
@@ -177,7 +177,7 @@ async def check_names_are_unique_and_plain(open_store: OpenStore) -> None:
 
 
 async def check_a_deleted_session_is_gone(open_store: OpenStore) -> None:
-    """A deleted session is neither listed nor found, and its id can be used again."""
+    """Check that a deleted session is neither listed nor found, and its id can be used again."""
     store = open_store()
     for session in (_A, _B):
         await _create(store, session)
@@ -189,7 +189,7 @@ async def check_a_deleted_session_is_gone(open_store: OpenStore) -> None:
 
 
 async def check_an_unknown_session_is_named(open_store: OpenStore) -> None:
-    """Every method refuses the id of a session that does not exist, or says that nothing writes it."""
+    """Check that methods refuse an unknown id, and that no process writes it."""
     store = open_store()
     await _expect(UnknownName, store.open(_MISSING))
     await _expect(UnknownName, store.open(_MISSING, read_only=True))

@@ -22,7 +22,7 @@ Check = Callable[[OpenWorkspace], None]
 
 
 def read_returns_what_was_written(open_workspace: OpenWorkspace) -> None:
-    """A file is read back, whole or in parts."""
+    """Check that a file is read back, whole or in parts."""
     workspace = open_workspace()
     data = bytes(range(256)) * 20_000
     workspace.write("a/b/data", data)
@@ -46,7 +46,7 @@ def write_tells_new_files_from_old_ones(open_workspace: OpenWorkspace) -> None:
 
 
 def write_keeps_the_mode(open_workspace: OpenWorkspace) -> None:
-    """A mode is set when it is passed, and kept when it is not."""
+    """Check that a mode is set when it is passed, and kept when it is not."""
     workspace = open_workspace()
     workspace.write("run.sh", b"#!/bin/sh\n", mode=0o755)
     workspace.write("run.sh", b"#!/bin/bash\n")
@@ -54,7 +54,7 @@ def write_keeps_the_mode(open_workspace: OpenWorkspace) -> None:
 
 
 def readers_see_the_old_or_the_new_file(open_workspace: OpenWorkspace) -> None:
-    """A reader never sees a part of a write."""
+    """Check that a reader never sees a part of a write."""
     workspace = open_workspace()
     old = b"a" * 100_000
     new = b"b" * 100_000
@@ -98,7 +98,7 @@ def paths_outside_are_refused(open_workspace: OpenWorkspace) -> None:
 
 
 def protected_files_are_not_written(open_workspace: OpenWorkspace) -> None:
-    """Settings that the user's own programs act on are neither written nor removed."""
+    """Check that settings that the user's own programs act on are neither written nor removed."""
     workspace = open_workspace()
     for path in (".git/config", ".bashrc", "sub/.vscode/tasks.json"):
         _refuses(lambda path=path: workspace.write(path, b"x"))
@@ -118,7 +118,7 @@ def stat_tells_files_from_folders(open_workspace: OpenWorkspace) -> None:
 
 
 def folders_are_not_files(open_workspace: OpenWorkspace) -> None:
-    """A folder is neither read, nor replaced, nor removed."""
+    """Check that a folder is neither read, nor replaced, nor removed."""
     workspace = open_workspace()
     workspace.write("folder/file", b"x")
     for path in ("folder", "."):
@@ -130,7 +130,7 @@ def folders_are_not_files(open_workspace: OpenWorkspace) -> None:
 
 
 def remove_removes_one_file(open_workspace: OpenWorkspace) -> None:
-    """A removed file is gone, and removing it again is an error."""
+    """Check that a removed file is gone, and removing it again is an error."""
     workspace = open_workspace()
     workspace.write("folder/a", b"x")
     workspace.write("folder/b", b"x")
@@ -167,7 +167,7 @@ def walk_leaves_out_what_git_ignores(open_workspace: OpenWorkspace) -> None:
 
 
 def open_files_hold_the_same_bytes(open_workspace: OpenWorkspace) -> None:
-    """A local workspace opens the same files that it reads, and nothing outside."""
+    """Check that a local workspace opens the same files that it reads, and nothing outside."""
     workspace = open_workspace()
     if workspace.local is None:
         return

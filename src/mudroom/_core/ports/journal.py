@@ -11,7 +11,9 @@ from ..events import StoredEvent
 
 
 class Journal(Protocol):
-    """The append-only record of one session. The position of an event is its number, from 1 without gaps.
+    """The append-only record of one session.
+
+    The position of an event is its number, from 1 without gaps.
 
     Example:
         class ListJournal:
@@ -37,9 +39,12 @@ class Journal(Protocol):
     """
 
     async def append(self, *events: StoredEvent) -> int:
-        """Append events in order; they are durable when this returns. Return the position of the last event.
+        """Append events in order and return the position of the last one.
 
-        If the caller is cancelled while it waits, the events are recorded nevertheless, before later ones.
+        They are durable when this returns.
+
+        If the caller is cancelled while it waits, the events are recorded nevertheless, before
+        later ones.
 
         Raises JournalError; then none of the events is stored.
         """
@@ -57,7 +62,10 @@ class Journal(Protocol):
         ...
 
     def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
-        """Yield the events after a position, then each new one when it is durable. Ends when the journal is closed."""
+        """Yield the events after a position, then each new one when it is durable.
+
+        Ends when the journal is closed.
+        """
         ...
 
     async def close(self) -> None:
@@ -102,7 +110,10 @@ class SessionStore(Protocol):
     """
 
     async def create(self, session: str) -> Journal:
-        """Create the journal of a new session and open it for writing. `session`: its id, a UUID."""
+        """Create the journal of a new session and open it for writing.
+
+        `session`: its id, a UUID.
+        """
         ...
 
     async def open(self, session: str, *, read_only: bool = False) -> Journal:
@@ -131,11 +142,17 @@ class SessionStore(Protocol):
         ...
 
     async def check_name(self, name: str, session: str = "") -> None:
-        """Check that a session can have this name. `session`: its id, "" for a new one. Raises UsageError."""
+        """Check that a session can have this name.
+
+        `session`: its id, "" for a new one. Raises UsageError.
+        """
         ...
 
     async def rename(self, session: str, name: str) -> None:
-        """Name a session, "" for none; also while it is written. Raises UnknownName, and UsageError for a bad name."""
+        """Name a session, "" for none; also while it is written.
+
+        Raises UnknownName, and UsageError for a bad name.
+        """
         ...
 
     async def delete(self, session: str) -> None:

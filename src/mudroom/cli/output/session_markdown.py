@@ -58,7 +58,8 @@ def _message(message: Message) -> Iterator[str]:
             yield f"\nCall of `{sanitize_line(block.name)}`:\n{_fence(arguments, 'json')}"
         elif isinstance(block, ToolResultBlock):
             label = "Failed" if block.error else "Result of"
-            yield f"\n{label} `{sanitize_line(block.name)}`:\n{_fence(append_placeholders(block.text, block.images))}"
+            text = _fence(append_placeholders(block.text, block.images))
+            yield f"\n{label} `{sanitize_line(block.name)}`:\n{text}"
         elif isinstance(block, ImageBlock):
             yield f"\n{block.placeholder}\n"
         elif isinstance(block, TextBlock):

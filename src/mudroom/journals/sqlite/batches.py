@@ -1,4 +1,7 @@
-"""Reading in batches: a blocking iterator of events, advanced in a thread, as an asynchronous one."""
+"""Reading in batches.
+
+A blocking iterator of events, advanced in a thread, as an asynchronous one.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,10 @@ _BATCH = 256
 async def read_in_batches(
     start: Callable[[], Generator[StoredEvent]],
 ) -> AsyncIterator[StoredEvent]:
-    """Yield the events of a blocking generator. It runs in threads, never in two at the same time."""
+    """Yield the events of a blocking generator.
+
+    It runs in threads, never in two at the same time.
+    """
     events = start()
     error: JournalError | None = None
     batch: list[StoredEvent] = []

@@ -21,7 +21,10 @@ _MAX_KNOWN = 20
 
 
 class SessionInfo(Struct, frozen=True, kw_only=True):
-    """A session as its folder shows it. `mtime`: last write, seconds since 1970. `size`: bytes on disk."""
+    """A session as its folder shows it.
+
+    `mtime`: last write, seconds since 1970. `size`: bytes on disk.
+    """
 
     id: str
     path: Path
@@ -79,7 +82,10 @@ def find_by_id(home: str | Path, name: str) -> Path:
 
 
 def delete_session(path: Path) -> None:
-    """Delete a session: its journal and its long outputs. Raises JournalBusy while a process writes it."""
+    """Delete a session: its journal and its long outputs.
+
+    Raises JournalBusy while a process writes it.
+    """
     import shutil  # slow to import, and rarely needed
 
     descriptor = lock(path)
@@ -92,7 +98,10 @@ def delete_session(path: Path) -> None:
 
 
 def delete_old_sessions(home: str | Path, days: float) -> int:
-    """Delete the sessions last written more than `days` days ago. Return their number. Open sessions stay."""
+    """Delete the sessions last written more than `days` days ago.
+
+    Return their number. Open sessions stay.
+    """
     deleted = 0
     oldest = time.time() - days * 86_400
     for info in list_sessions(home):

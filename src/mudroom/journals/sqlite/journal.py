@@ -1,9 +1,11 @@
 """Journal of one session in a SQLite file: durable, one writer, any number of readers.
 
-An append returns when its events are in the file and synced. Appends that come during a sync share the next one (group
-commit), so a hundred children that write at the same time need few syncs. `schema` describes the tables.
+An append returns when its events are in the file and synced. Appends that come during a sync share
+the next one (group commit), so a hundred children that write at the same time need few syncs.
+`schema` describes the tables.
 
-Beside the file are SQLite's own -wal and -shm, and `<file>.lock` with the writer's process id while there is one.
+Beside the file are SQLite's own -wal and -shm, and `<file>.lock` with the writer's process id while
+there is one.
 """
 
 from __future__ import annotations
@@ -30,7 +32,10 @@ from .private_files import make_private_folder
 from .reader import open_reader
 from .schema import JournalMeta, connect_writer
 
-TORN_TAIL_NOTICE = "The last record was incomplete because its process was killed. It is left out; nothing depended on it."
+TORN_TAIL_NOTICE = (
+    "The last record was incomplete because its process was killed. "
+    "It is left out; nothing depended on it."
+)
 
 _ROWS_PER_STATEMENT = 32
 """Most rows of one INSERT. The connection caches one compiled statement for each number of rows."""
@@ -44,7 +49,9 @@ _Waiting = tuple[list[_Row], "asyncio.Future[None]"]
 
 
 class SqliteJournal:
-    """The one writer of a journal file. Create it with `open`. It belongs to the event loop of its first append.
+    """The one writer of a journal file. Create it with `open`.
+
+    It belongs to the event loop of its first append.
 
     `notices`: what the user should know about the state of the file.
     """
@@ -99,7 +106,9 @@ class SqliteJournal:
                 raise
 
     async def append(self, *events: StoredEvent) -> int:
-        """Append events in order; they are synced to the disk when this returns. Return the position of the last one.
+        """Append events in order and return the position of the last one.
+
+        They are synced to the disk when this returns.
 
         If the caller is cancelled while it waits, the events are recorded nevertheless.
 
@@ -199,7 +208,8 @@ class SqliteJournal:
         return self._failure
 
     def _insert(self, rows: list[_Row]) -> None:
-        # One statement for all rows: each further statement waits for the GIL, which the event loop holds.
+        # One statement for all rows: each further statement waits for the GIL, which the event loop
+        # holds.
         self._connection.execute(_insert_statement(len(rows)), tuple(chain.from_iterable(rows)))
 
     def _wake(self, waiters: list[asyncio.Future[None]], failure: _Failure | None) -> None:

@@ -18,7 +18,10 @@ _ATTEMPT_DELAY = 0.01
 
 
 def lock(path: Path) -> int:
-    """Lock a journal file for writing. Return the descriptor of the locked file. Raises JournalBusy."""
+    """Lock a journal file for writing.
+
+    Return the descriptor of the locked file. Raises JournalBusy.
+    """
     lock_path = _lock_path(path)
     attempts = _ATTEMPTS
     while True:
@@ -42,7 +45,10 @@ def lock(path: Path) -> int:
 
 
 def unlock(path: Path, descriptor: int) -> None:
-    """Release the lock. The lock file is removed while it is locked, so that no two processes can hold one each."""
+    """Release the lock.
+
+    The lock file is removed while it is locked, so that no two processes can hold one each.
+    """
     with suppress(OSError):
         _lock_path(path).unlink()
     os.close(descriptor)
@@ -73,7 +79,8 @@ def _busy_error(path: Path, pid: str) -> JournalBusy:
     return JournalBusy(
         f"process {pid} is writing this session",
         where=str(path),
-        remedy="Wait for it or end it. --fork-session continues a copy; mudroom show reads it meanwhile.",
+        remedy="Wait for it or end it. --fork-session continues a copy; "
+        "mudroom show reads it meanwhile.",
     )
 
 

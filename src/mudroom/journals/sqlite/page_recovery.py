@@ -1,7 +1,8 @@
-"""Recovery of records from the raw pages of a SQLite file, for files that SQLite cannot read any more.
+"""Recovery of records from the raw pages of a SQLite file that SQLite cannot read any more.
 
-The rows of a table are in leaf pages; a long row continues in a chain of overflow pages. A record counts only if its
-checksum is right, so no other bytes are mistaken for one. Format: https://sqlite.org/fileformat2.html
+The rows of a table are in leaf pages; a long row continues in a chain of overflow pages. A record
+counts only if its checksum is right, so no other bytes are mistaken for one. Format:
+https://sqlite.org/fileformat2.html
 """
 
 from __future__ import annotations
@@ -12,7 +13,10 @@ from zlib import crc32
 
 _LEAF_PAGE = 0x0D
 _INTEGER_SIZES = {1: 1, 2: 2, 3: 3, 4: 4, 5: 6, 6: 8, 8: 0, 9: 0}
-"""Serial type of an integer column -> bytes of its value. Types 8 and 9 are the constants 0 and 1."""
+"""Serial type of an integer column -> bytes of its value.
+
+Types 8 and 9 are the constants 0 and 1.
+"""
 
 _COLUMNS = 5
 _LOG_HEADER = 32
@@ -20,7 +24,7 @@ _FRAME_HEADER = 24
 
 
 def recover_records(path: Path) -> dict[int, bytes]:
-    """Return number -> JSON of every intact record in the file or in the log beside it, in order."""
+    """Return number -> JSON of every intact record in the file and its log, in order."""
     file = path.read_bytes()
     size = _page_size(file)
     pages = {n: file[(n - 1) * size : n * size] for n in range(1, len(file) // size + 1)}
@@ -36,7 +40,7 @@ def recover_records(path: Path) -> dict[int, bytes]:
 
 
 def has_torn_tail(path: Path) -> bool:
-    """Return True if the log beside a file ends in an unfinished transaction of a killed process."""
+    """Return True if the log of a file ends in an unfinished transaction of a killed process."""
     log = _log_path(path)
     data = log.read_bytes() if log.exists() else b""
     if len(data) < _LOG_HEADER:

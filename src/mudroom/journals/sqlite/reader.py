@@ -41,7 +41,10 @@ class SqliteReader:
             yield from self._read(connection, after, tags)
 
     def read_json(self, *, after: int = 0, tags: Sequence[str] = ()) -> Iterator[tuple[int, bytes]]:
-        """Yield position and JSON of the events after a position. `tags`: the wanted types; () is all."""
+        """Yield position and JSON of the events after a position.
+
+        `tags`: the wanted types; () is all.
+        """
         with translate_errors(self.path), closing(connect_reader(self.path)) as connection:
             last = after
             for event in self._read(connection, after, tags):
@@ -89,7 +92,10 @@ def open_reader(path: str | Path) -> SqliteReader:
 
 
 def read_header(path: Path) -> tuple[JournalMeta, StoredEvent | None]:
-    """Return the facts of a journal file and its first event, None if it has none. Raises as `open_reader` does."""
+    """Return the facts of a journal file and its first event, None if it has none.
+
+    Raises as `open_reader` does.
+    """
     with translate_errors(path), closing(connect_briefly(path)) as connection:
         meta = read_meta(connection, path)
         return meta, SqliteReader(path, meta).read_first(connection)

@@ -34,7 +34,8 @@ class JournalCondition(Struct, frozen=True, kw_only=True):
     Arguments:
         intact: number of intact records.
         lost: first and last number of each range of damaged or missing records.
-        torn_tail: the last record was incomplete because its process was killed; nothing depended on it.
+        torn_tail: the last record was incomplete because its process was killed; nothing depended
+            on it.
         damaged_copy: path of the damaged file after a repair.
     """
 
@@ -45,7 +46,10 @@ class JournalCondition(Struct, frozen=True, kw_only=True):
 
 
 def check_journal(path: Path) -> JournalCondition:
-    """Read a whole journal and return its condition. Raises JournalNewer, or JournalError if there is none."""
+    """Read a whole journal and return its condition.
+
+    Raises JournalNewer, or JournalError if there is none.
+    """
     torn_tail = has_torn_tail(path)
     try:
         intact = sum(1 for _ in open_reader(path).read())
@@ -57,10 +61,12 @@ def check_journal(path: Path) -> JournalCondition:
 
 
 def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
-    """Replace a damaged journal by a new file with all intact records. The damaged file is kept beside it.
+    """Replace a damaged journal by a new file with all intact records.
 
-    A run that was active and may have lost a record ends with the reason LOST. A run without its beginning gets a
-    placeholder for it. An intact journal stays as it is.
+    The damaged file is kept beside it.
+
+    A run that was active and may have lost a record ends with the reason LOST. A run without its
+    beginning gets a placeholder for it. An intact journal stays as it is.
 
     Arguments:
         cwd: the session's folder, used if its record is lost.
@@ -134,7 +140,8 @@ def _complete(
 ) -> list[StoredEvent]:
     """Return the events with the missing ones that readers need.
 
-    These are the beginning of the session and of every run, and an end for active root runs with a gap.
+    These are the beginning of the session and of every run, and an end for active root runs with a
+    gap.
     """
     events: list[StoredEvent] = []
     starts: dict[str, int] = {}

@@ -1,7 +1,8 @@
 """Schema of a journal file: create it, open it, check it.
 
 meta(key, value)                      schema, session, created, program, name
-events(seq, run, type, body, crc)     seq counts from 1 without gaps; body is JSON; crc is crc32(body)
+events(seq, run, type, body, crc)     seq counts from 1 without gaps; body is JSON; crc is
+crc32(body)
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def connect_writer(
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """Open a connection that changes nothing, also on a disk where SQLite cannot create its shared memory."""
+    """Open a read-only connection, also where SQLite cannot create its shared memory."""
     _require_file(path)
     try:
         return _open_readable(_uri(path, "ro"))
@@ -94,7 +95,10 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 
 def connect_briefly(path: Path) -> sqlite3.Connection:
-    """Open a connection for one short read. If no other process has the file open, SQLite creates no files beside it."""
+    """Open a connection for one short read.
+
+    If no other process has the file open, SQLite creates no files beside it.
+    """
     log = path.with_name(path.name + "-wal")
     has_log = log.exists() and log.stat().st_size > 0
     if path.exists() and not has_log:
@@ -142,7 +146,10 @@ def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> 
 
 
 def write_name(path: Path, name: str) -> None:
-    """Store the name of a session, "" for none; also while another process writes it. Raises JournalError."""
+    """Store the name of a session, "" for none; also while another process writes it.
+
+    Raises JournalError.
+    """
     with (
         translate_errors(path),
         closing(sqlite3.connect(_uri(path, "rw"), uri=True, timeout=_LOCK_TIMEOUT)) as connection,
@@ -160,7 +167,10 @@ def _require_file(path: Path) -> None:
 
 
 def _create(path: Path, session: str) -> None:
-    """Create a journal file. It gets its name when it is complete, so a crash leaves no partial journal."""
+    """Create a journal file.
+
+    It gets its name when it is complete, so a crash leaves no partial journal.
+    """
     if path.exists():
         raise FileExistsError(17, "File exists", str(path))
     remove_half_created(path)
@@ -196,7 +206,10 @@ def _write_schema(connection: sqlite3.Connection, session: str) -> None:
 
 
 def _upgrade_schema(connection: sqlite3.Connection) -> None:
-    """Make a file of version 1 one of the current version. Its events stay as they are; new ones are of this version."""
+    """Make a file of version 1 one of the current version.
+
+    Its events stay as they are; new ones are of this version.
+    """
     if connection.execute("PRAGMA user_version").fetchone()[0] != 1:
         return
     last = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]

@@ -20,7 +20,10 @@ def find_session(home: str | Path, name: str) -> Path:
 
 
 def rename_session(home: str | Path, session: Path, name: str) -> None:
-    """Give a session a name, "" for none. `session`: its file. Raises UsageError as `check_name` does."""
+    """Give a session a name, "" for none.
+
+    `session`: its file. Raises UsageError as `check_name` does.
+    """
     check_name(home, name, session)
     write_name(session, name)
 

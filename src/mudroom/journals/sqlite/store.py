@@ -49,20 +49,29 @@ class SqliteStore:
         self.home = Path(home)
 
     def path_of(self, session: str) -> Path:
-        """Return the path of a session's file, which may not exist. Raises UnknownName if the id is no file name."""
+        """Return the path of a session's file, which may not exist.
+
+        Raises UnknownName if the id is no file name.
+        """
         if not session or "/" in session:
             raise UnknownName("session", session, ())
         return session_path(self.home, session)
 
     async def create(self, session: str) -> SqliteJournal:
-        """Create the file of a new session and open its journal. Raises JournalError if it exists."""
+        """Create the file of a new session and open its journal.
+
+        Raises JournalError if it exists.
+        """
         path = self.path_of(session)
         return await asyncio.to_thread(SqliteJournal.open, path, session=session, create=True)
 
     async def open(
         self, session: str, *, read_only: bool = False
     ) -> SqliteJournal | ReadOnlyJournal:
-        """Open the journal of a session. Raises UnknownName, JournalBusy, JournalDamaged, JournalNewer."""
+        """Open the journal of a session.
+
+        Raises UnknownName, JournalBusy, JournalDamaged, JournalNewer.
+        """
         path = self._existing_path(session)
         if read_only:
             return ReadOnlyJournal(await asyncio.to_thread(open_reader, path))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import msgspec
 
@@ -72,5 +72,5 @@ def _replace_surrogates(value: Any) -> Any:
             for key, item in value.items()  # pyright: ignore[reportUnknownVariableType]
         }
     if isinstance(value, list | tuple):
-        return [_replace_surrogates(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+        return [_replace_surrogates(item) for item in cast("list[Any]", value)]
     return value
