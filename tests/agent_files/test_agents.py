@@ -21,7 +21,7 @@ from mudroom.agent_files import (
     read_builtin_source,
 )
 from mudroom.errors import UnknownName
-from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.tools import builtin_tools as built_in_tools
 
 Write = Callable[[str, str], Path]
@@ -250,7 +250,7 @@ async def test_c11_task_runs_an_agent_from_a_file_with_its_tools_and_context(
     write("project/AGENTS.md", "PROJECT-RULES")
     write("home/.claude/CLAUDE.md", "MY-RULES")
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         if "task" not in request.tools:
             return "Looked."
         asked = [
@@ -284,7 +284,7 @@ async def test_c11_task_lists_agents_and_an_unknown_one_is_an_error_with_the_nea
 ) -> None:
     write("project/.claude/agents/r.md", head("name: reviewer", "description: Reviews code."))
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return "Done." if request.turn else [call("task", prompt="a", agent="reviwer")]
 
     model = ScriptedModel(answer)
@@ -331,7 +331,7 @@ async def test_c11_an_agent_may_call_only_whom_its_file_allows_with_the_tools_it
         name="boss", instructions="Boss.", children=("plan",), child_tools=("read", "bash")
     )
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         if "task" not in request.tools:
             return "Planned."
         return (
@@ -362,7 +362,7 @@ async def test_c10_an_agent_whose_file_says_plan_or_read_only_changes_nothing(
         'name="ro"\ndescription="R."\nsandbox_mode="read-only"\ndeveloper_instructions="x"\n',
     )
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return (
             "Done."
             if request.turn
@@ -389,7 +389,7 @@ async def test_c3_an_agent_file_with_outputs_must_emit(write: Write, tmp_path: P
         head("description: Counts.", "outputs: {n: {type: integer}}"),
     )
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return (
             [call("self.emitvalue", emit_variable_name="n", emit_variable_value=3)]
             if request.turn

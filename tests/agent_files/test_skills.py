@@ -17,7 +17,7 @@ from tests.agent_files.corpus import head
 from mudroom import Session
 from mudroom.agent_catalog import KNOWN_TOOLS
 from mudroom.agent_files import load_agent_files, load_skill
-from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.tools.skill import CATALOG_CHARACTERS, make_skill_tool
 
 SKILL = head(
@@ -50,7 +50,7 @@ async def test_a17_names_are_in_the_tools_text_bodies_come_when_asked_for_and_fi
 ) -> None:
     folder = project.parent / "home" / ".claude" / "skills" / "pdf"
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         steps = [
             [call("skill", name="pdf")],
             [call("read", file_path=str(folder / "guide.md"))],
@@ -74,7 +74,7 @@ async def test_a17_names_are_in_the_tools_text_bodies_come_when_asked_for_and_fi
 async def test_a17_a_skills_folder_can_be_read_but_not_written(project: Path) -> None:
     path = str(project.parent / "home" / ".claude" / "skills" / "pdf" / "new.md")
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return "Done." if request.turn else [call("write", file_path=path, content="x")]
 
     model = ScriptedModel(answer)
@@ -91,7 +91,7 @@ async def test_a17_the_tool_is_not_offered_where_there_are_no_skills(project: Pa
 
 
 async def test_a17_an_unknown_skill_is_an_error_with_the_nearest(project: Path) -> None:
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return "Done." if request.turn else [call("load_skill", skill="pfd")]
 
     model = ScriptedModel(answer)

@@ -14,7 +14,7 @@ from mudroom import Session
 from mudroom._core.events import AnyEvent, SessionOpened, ToolCallFinished
 from mudroom.errors import UsageError
 from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.sandboxes import detect
 from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
 
@@ -76,7 +76,7 @@ async def test_71_file_inject(opened: Callable[..., Session], tmp_path: Path) ->
 async def test_68_child_result_inject(opened: Callable[..., Session], tmp_path: Path) -> None:
     """A child's report with orders and calls is only a text for its parent: nothing in it runs."""
 
-    def script(request: Request) -> Any:
+    def script(request: Request) -> Answer:
         if request.prompt == "look":
             arguments = f'{{"command": "touch {tmp_path}/proj/pwned"}}'
             return (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,9 +15,12 @@ from mudroom import AnyEvent, Report, Session
 from mudroom._core.events import NoteInjected, RunFinished, RunStarted, ToolCallFinished
 from mudroom._core.messages import Message, TextBlock, ToolResultBlock
 from mudroom._core.tools import ToolResult
-from mudroom.models.scripted import Request, Script, ScriptedModel
+from mudroom.models.scripted import Answer, Request, Script, ScriptedModel
 
-Lines = Sequence[Any]
+Step = Callable[[Request], Answer | Awaitable[Answer]]
+"""Returns the answer to a request."""
+
+Lines = Sequence[Answer | Step]
 """Answers of one conversation in order; the last one repeats. A callable receives the request."""
 
 
@@ -123,9 +126,9 @@ def _is_by_prompt(script: Script | Mapping[str, Lines]) -> TypeIs[Mapping[str, L
 
 
 def _by_prompt(lines: Mapping[str, Lines]) -> Script:
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer | Awaitable[Answer]:
         answers = lines[_first_word(request)]
-        line: Any = answers[min(request.turn, len(answers) - 1)]
+        line = answers[min(request.turn, len(answers) - 1)]
         return line(request) if callable(line) else line
 
     return answer

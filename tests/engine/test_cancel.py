@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import Any
 
 import pytest
 from tests.engine.conftest import Stage, block_texts
 
 from mudroom import Effect, Reason, tool
 from mudroom._core.events import Delta, NoteInjected, RunFinished, RunStarted, ToolCallStarted
-from mudroom.models.scripted import Request, call
+from mudroom.models.scripted import Answer, Request, call
 
 SECONDS = 10
 
@@ -42,7 +41,7 @@ class Gate:
         self.open.set()
 
 
-def family(request: Request) -> Any:
+def family(request: Request) -> Answer:
     """Answer as a parent with three children that wait at the gate."""
     if request.prompt == "PARENT":
         return "all done" if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(3)]
@@ -68,7 +67,7 @@ async def test_a_message_is_sent_with_the_next_results(stage: Stage) -> None:
 
 
 async def test_a_message_during_the_last_answer_starts_another_turn(stage: Stage) -> None:
-    async def answer(request: Request) -> Any:
+    async def answer(request: Request) -> Answer:
         if not request.turn:
             assert stage.session.send("1", "and in English")
             return "fertig"
@@ -146,7 +145,7 @@ async def test_cancelling_the_root_cancels_all_descendants(stage: Stage) -> None
 async def test_the_session_is_usable_after_a_cancel(stage: Stage) -> None:
     gate = Gate(3)
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return "hello" if request.turn else family(request)
 
     async with stage.open(answer, tools=[gate.tool]) as session:

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from msgspec import Struct, json
 
 from mudroom import Budget, Session, TextBlock, ThinkingBlock, UserMessage
-from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 MARK = re.compile(r"<(\d+(?:\.\d+)*) (\w+) \d+>")
 EXAMPLES = 10_000 if os.environ.get("MUDROOM_LONG") else 200
@@ -64,7 +64,7 @@ class MarkingModel:
         self.count += 1
         return f"<{member.name} {kind} {self.count}>"
 
-    def answer(self, request: Request) -> Any:
+    def answer(self, request: Request) -> Answer:
         """Return the next turn of the run that sent the request."""
         member = self.members[request.prompt.split()[0]]
         if not request.tools or request.turn > len(member.acts):

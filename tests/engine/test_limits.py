@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+from collections.abc import Awaitable, Callable
 
 import pytest
-from tests.engine.conftest import Stage, block_texts
+from tests.engine.conftest import Stage, Step, block_texts
 
 from mudroom import (
     Agent,
@@ -24,11 +24,11 @@ from mudroom._core.events import ToolCallFinished, TurnFailed
 from mudroom._engine.finish import GRACE_SECONDS
 from mudroom._engine.resume import INTERRUPTED
 from mudroom.errors import UsageError
-from mudroom.models.scripted import Request, call
+from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import run_virtual
 
 
-def reading(request: Request) -> Any:
+def reading(request: Request) -> Answer:
     """Read another part each turn; give a summary when there are no tools."""
     return (
         ["so far", call("read", path="notes.txt", limit=request.turn + 1)]
@@ -37,12 +37,12 @@ def reading(request: Request) -> Any:
     )
 
 
-def while_tools(first: Any, then: Any) -> Any:
+def while_tools(first: Answer | Step, then: Answer | Step) -> Step:
     """Return a script with one answer for requests with tools and one for requests without."""
 
-    def answer(request: Request) -> Any:
-        said = first if request.tools else then
-        return said(request) if callable(said) else said
+    def answer(request: Request) -> Answer | Awaitable[Answer]:
+        line = first if request.tools else then
+        return line(request) if callable(line) else line
 
     return answer
 
@@ -54,8 +54,9 @@ async def endless() -> str:
     return "never"
 
 
-async def forever(request: Request) -> Any:
+async def forever(request: Request) -> Answer:
     await asyncio.sleep(1e6)
+    raise AssertionError("the run was not cancelled")
 
 
 async def test_max_turns_ends_with_a_summary_turn_without_tools(
@@ -164,7 +165,9 @@ def test_a_run_is_warned_once_at_ninety_percent_of_a_limit(stage: Stage) -> None
 # Budgets hold over a run and all its descendants.
 
 
-def spends(text: str, *calls: ToolCallBlock, read: int = 0, wrote: int = 0) -> Any:
+def spends(
+    text: str, *calls: ToolCallBlock, read: int = 0, wrote: int = 0
+) -> Callable[[Request], AssistantMessage]:
     """Return an answer with this usage."""
 
     def answer(request: Request) -> AssistantMessage:
@@ -223,7 +226,7 @@ async def test_a_childs_share_is_reserved_and_its_rest_released(
 ) -> None:
     saver = Agent(name="saver", budget=Budget(output_tokens=60))
 
-    async def slowly(request: Request) -> Any:
+    async def slowly(request: Request) -> Answer:
         await asyncio.sleep(0.02)
         return spends("done", wrote=1)(request)
 
@@ -246,7 +249,7 @@ async def test_a_childs_share_is_reserved_and_its_rest_released(
 async def test_children_are_counted_at_every_depth(stage: Stage) -> None:
     one = [call("task", prompt="CHILD")]
 
-    def once(request: Request) -> Any:
+    def once(request: Request) -> Answer:
         return one if "task" in request.tools and not request.turn else "done"
 
     story = {"PARENT": [one * 2, "end"], "CHILD": [once]}

@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
-from tests.engine.conftest import Stage
+from tests.engine.conftest import Stage, Step
 
 from mudroom import Effect, Reason, ToolCallBlock, tool
 from mudroom._engine.loop_detection import STOP_AFTER, WARN_AFTER
-from mudroom.models.scripted import Request, call
+from mudroom.models.scripted import Answer, Request, call
 
 Turns = Callable[[int], list[ToolCallBlock]]
 
 
-def doing(turns: Turns, end: int = 100) -> Any:
+def doing(turns: Turns, end: int = 100) -> Step:
     """Return a script that makes the calls of `turns`, and reports at the end or without tools."""
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return turns(request.turn) if request.tools and request.turn < end else "so far"
 
     return answer

@@ -2,6 +2,7 @@
 
 import json
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from mudroom.models._http import HttpClient
 from mudroom.models.anthropic import AnthropicModel
 from mudroom.models.google import GoogleModel
 from mudroom.models.openai import OpenAIModel
-from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import FakeClock
 
 words = st.text(st.sampled_from("ab \n\0\ud800é世😀"), max_size=4)
@@ -219,10 +220,10 @@ def test_s7_known_faults_of_other_programs_are_repaired(
     assert normalize_conversation(messages) == mended
 
 
-async def test_s7_call_ids_are_unique_in_the_whole_conversation(tmp_path: Any) -> None:
+async def test_s7_call_ids_are_unique_in_the_whole_conversation(tmp_path: Path) -> None:
     asked: list[Request] = []
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         asked.append(request)
         return (
             [call("todo", todos=[])]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Any
 
 import pytest
 from tests.engine.conftest import Stage, block_texts
@@ -13,19 +12,19 @@ from mudroom._core.events import RunStarted
 from mudroom._core.runs import Brief
 from mudroom._engine.child_report import REPORT_CAP
 from mudroom.errors import ModelRefused
-from mudroom.models.scripted import Request, call
+from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import run_virtual
 
 ALL = ("bash", "read", "write", "edit", "glob", "grep", "todo")
 CHILD = {"CHILD": ["done"]}
 
 
-def reading(request: Request) -> Any:
+def reading(request: Request) -> Answer:
     """Read another part each turn; give a summary when there are no tools."""
     return [call("read", path="notes.txt", limit=request.turn + 1)] if request.tools else "so far"
 
 
-def delegating(request: Request) -> Any:
+def delegating(request: Request) -> Answer:
     """Start one child if the task tool is there."""
     return (
         [call("task", prompt="CHILD")] if "task" in request.tools and not request.turn else "done"
@@ -164,7 +163,7 @@ async def test_the_depth_budget_limits_the_levels_of_children(stage: Stage) -> N
 def test_at_most_sixty_four_children_run_at_once(stage: Stage, children: int, seconds: int) -> None:
     flying = peak = 0
 
-    async def answer(request: Request) -> Any:
+    async def answer(request: Request) -> Answer:
         nonlocal flying, peak
         if request.prompt == "PARENT":
             return (
@@ -187,7 +186,7 @@ def test_at_most_sixty_four_children_run_at_once(stage: Stage, children: int, se
 
 
 def test_max_children_limits_parallel_children(stage: Stage) -> None:
-    async def answer(request: Request) -> Any:
+    async def answer(request: Request) -> Answer:
         if request.prompt == "PARENT":
             return "end" if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(6)]
         await asyncio.sleep(1)
@@ -199,7 +198,7 @@ def test_max_children_limits_parallel_children(stage: Stage) -> None:
 async def test_grandchildren_do_not_wait_for_places_of_their_parents(stage: Stage) -> None:
     two = [call("task", prompt="CHILD"), call("task", prompt="CHILD")]
 
-    def child(request: Request) -> Any:
+    def child(request: Request) -> Answer:
         return two if "task" in request.tools and not request.turn else "done"
 
     async with asyncio.timeout(5):
@@ -252,7 +251,7 @@ async def test_an_empty_report_is_marked(stage: Stage, words: str) -> None:
 async def test_a_long_report_is_cut_and_the_parent_can_read_the_whole(stage: Stage) -> None:
     long = "".join(f"finding {n}\n" for n in range(5_000))
 
-    def read_on(request: Request) -> Any:
+    def read_on(request: Request) -> Answer:
         path = request.results[0].text.partition("is in ")[2].partition("]")[0]
         return [call("read", path=path, offset=4_999, limit=1)]
 

@@ -12,13 +12,13 @@ import pytest
 from msgspec.structs import replace
 from tests.engine.conftest import Stage, block_texts
 
-from mudroom import ApprovalDecision, ApprovalRequest, Budget, Effect, ToolCallBlock, tool
+from mudroom import ApprovalDecision, ApprovalRequest, Budget, Effect, Tool, ToolCallBlock, tool
 from mudroom._engine.tool_calls import ALL_FAILED, OUTPUT_CAP
-from mudroom.models.scripted import Request, call
+from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import run_virtual
 
 
-def meeting(of: int, effect: Effect) -> Any:
+def meeting(of: int, effect: Effect) -> Tool:
     """Return a tool whose calls end when `of` calls of it run at the same time."""
     barrier = asyncio.Barrier(of)
 
@@ -32,7 +32,7 @@ def meeting(of: int, effect: Effect) -> Any:
 
 
 async def test_children_run_in_parallel(stage: Stage) -> None:
-    async def answer(request: Request) -> Any:
+    async def answer(request: Request) -> Answer:
         if request.prompt == "PARENT":
             return "end" if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(5)]
         await asyncio.sleep(1)
@@ -199,7 +199,7 @@ async def test_long_output_is_cut_and_the_whole_text_can_be_read(stage: Stage) -
     async def flood() -> str:
         return "".join(f"line {n:05} of the flood\n" for n in range(10_000))
 
-    def read_the_rest(request: Request) -> Any:
+    def read_the_rest(request: Request) -> Answer:
         path = request.results[0].text.partition("the whole is in ")[2].partition(":")[0]
         return [call("read", path=path, offset=5_001, limit=1)]
 

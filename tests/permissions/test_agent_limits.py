@@ -18,7 +18,7 @@ from mudroom._core.ports import PermissionVerdict
 from mudroom._core.runs import Brief
 from mudroom._core.tool_patterns import call_patterns, select_tools
 from mudroom._engine.task import task_tool
-from mudroom.models.scripted import Request, call
+from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
 from mudroom.tools import builtin_tools
@@ -238,7 +238,7 @@ FREE = Agent(name="free", description="d", instructions="GRAND i", tools=("bash"
 
 
 async def test_a_call_pattern_applies_to_the_agents_runs_and_all_below(play: Play) -> None:
-    def script(request: Request) -> Any:
+    def script(request: Request) -> Answer:
         step = request.results
         if "GRAND" in request.system:
             return (
@@ -275,7 +275,7 @@ async def test_glob_sees_only_what_the_agent_may_read(play: Play) -> None:
 async def test_the_tools_of_children_may_be_limited(play: Play) -> None:
     parent = Agent(name="main", instructions="PARENT i", child_tools=("bash(git:*)",))
 
-    def script(request: Request) -> Any:
+    def script(request: Request) -> Answer:
         if "PARENT i" in request.system:
             return (
                 [call("task", agent="free", prompt="go", description="d")]

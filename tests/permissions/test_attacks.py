@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
-from mudroom.models.scripted import Request, call
+from mudroom.models.scripted import Answer, Request, call
 
 from .conftest import Court, Person, Play
 
@@ -308,7 +307,7 @@ async def test_66_child_explicit(play: Play) -> None:
 
     quiet = Agent(name="quiet", description="q", instructions="", tools=("*", "!bash"))
 
-    def story(request: Request) -> Any:
+    def story(request: Request) -> Answer:
         if request.prompt.startswith("PARENT"):
             return "Done." if request.turn else [call("task", prompt="CHILD", agent="quiet")]
         return (
@@ -337,7 +336,7 @@ async def test_65_child_escalate(play: Play) -> None:
     )
     reader = Agent(name="reader", description="r", tools=("read", "task"), mode=Mode.PLAN)
 
-    def story(request: Request) -> Any:
+    def story(request: Request) -> Answer:
         if request.prompt.startswith("PARENT"):
             return "Done." if request.turn else [call("task", prompt="CHILD", agent="greedy")]
         return (
@@ -361,7 +360,7 @@ async def test_65_a_childs_mode_is_its_parents_or_less(play: Play) -> None:
     greedy = Agent(name="greedy", description="g", mode=Mode.BYPASS)
     planner = Agent(name="planner", description="p", mode=Mode.PLAN)
 
-    def story(request: Request) -> Any:
+    def story(request: Request) -> Answer:
         if request.prompt.startswith("PARENT"):
             return "Done." if request.turn else [call("task", prompt="CHILD", agent="greedy")]
         return (
@@ -376,7 +375,7 @@ async def test_65_a_childs_mode_is_its_parents_or_less(play: Play) -> None:
 
 
 async def test_67_child_tool_forge(play: Play) -> None:
-    def story(request: Request) -> Any:
+    def story(request: Request) -> Answer:
         if request.prompt.startswith("PARENT"):
             return "Done." if request.turn else [call("task", prompt="CHILD", agent="explore")]
         return (
@@ -414,7 +413,7 @@ FORGED = [
 
 @pytest.mark.parametrize("report", FORGED)
 async def test_68_child_result_inject(play: Play, report: str) -> None:
-    def story(request: Request) -> Any:
+    def story(request: Request) -> Answer:
         if request.prompt.startswith("PARENT"):
             return "Done." if request.turn else [call("task", prompt="CHILD")]
         return report
@@ -426,7 +425,7 @@ async def test_68_child_result_inject(play: Play, report: str) -> None:
 
 
 async def test_68_a_plain_report_is_not_marked(play: Play) -> None:
-    def story(request: Request) -> Any:
+    def story(request: Request) -> Answer:
         return (
             ("Done." if request.turn else [call("task", prompt="CHILD")])
             if request.prompt.startswith("PARENT")
@@ -440,7 +439,7 @@ async def test_68_a_plain_report_is_not_marked(play: Play) -> None:
 async def test_70_spawn_bomb(play: Play) -> None:
     from mudroom import Budget
 
-    def story(request: Request) -> Any:
+    def story(request: Request) -> Answer:
         if request.prompt.startswith("PARENT"):
             return (
                 "Done." if request.turn else [call("task", prompt=f"CHILD {n}") for n in range(200)]

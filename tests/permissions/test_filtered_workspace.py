@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from mudroom.errors import WorkspaceError
-from mudroom.models.scripted import Request, call
+from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.filtered_workspace import FilteredWorkspace
 from mudroom.permissions.rules import Permissions
 from mudroom.tools import builtin_tools
@@ -96,7 +95,7 @@ async def test_a_denied_file_is_not_opened(play: Play, project: Path, tool: str,
 
 
 async def test_a_denied_file_is_hidden_from_children(play: Play, project: Path) -> None:
-    def script(request: Request) -> Any:
+    def script(request: Request) -> Answer:
         if "PARENT" in request.prompt:
             return "Done." if request.results else [call("task", prompt="look", description="d")]
         return (

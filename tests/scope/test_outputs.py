@@ -14,7 +14,7 @@ import pytest
 
 from mudroom import Agent, Budget, Output, Reason, UsageError
 from mudroom._engine.structured_output import MAX_ERRORS
-from mudroom.models.scripted import Request, call
+from mudroom.models.scripted import Answer, Request, call
 
 from .conftest import Open, emit
 
@@ -122,7 +122,7 @@ async def test_c3_a_wrong_value_is_an_error_result_with_path_and_reason_and_can_
 
 
 async def test_c3_repairs_are_bounded_then_error_with_what_was_valid(scripted: Open) -> None:
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return (
             [emit("title", "T"), emit("pages", f"wrong {request.number}")]
             if request.number == 1
@@ -139,7 +139,7 @@ async def test_c3_repairs_are_bounded_then_error_with_what_was_valid(scripted: O
 
 
 async def test_c3_a_limit_leaves_the_bare_values(scripted: Open) -> None:
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return [emit("pages", 2)] if request.tools else "No title."
 
     async with scripted(answer) as (session, _):
@@ -149,7 +149,7 @@ async def test_c3_a_limit_leaves_the_bare_values(scripted: Open) -> None:
 
 
 async def test_c3_map_gives_typed_reports_in_the_order_of_the_prompts(scripted: Open) -> None:
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return "Done." if request.turn else [emit("title", request.prompt)]
 
     async with scripted(answer) as (session, _):
@@ -165,7 +165,7 @@ async def test_c3_outputs_of_a_child_reach_its_parent_model_as_json(scripted: Op
         outputs={"title": Output("t"), "n": Output(schema={"type": "integer"})},
     )
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         if "self.emitvalue" in request.tools:
             return [emit("title", "On Mud"), emit("n", 3)]
         return "Thanks." if request.turn else [call("task", prompt="Read it.", agent="reader")]

@@ -41,7 +41,7 @@ from mudroom import (
 from mudroom._core.events import RunFinished, RunStarted, ToolCallFinished, TurnStarted
 from mudroom._core.messages import Message
 from mudroom.errors import ModelRefused, UnknownName
-from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 from .conftest import Open, emit
@@ -181,7 +181,7 @@ async def test_b5_a_model_string_takes_the_place_of_the_sessions_model(scripted:
 
 
 async def test_b6_max_turns_ends_it_as_max_turns(scripted: Open) -> None:
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return (
             [call("read", file_path="paper.md", offset=request.number)]
             if request.tools
@@ -203,7 +203,7 @@ async def test_b6_max_turns_ends_it_as_max_turns(scripted: Open) -> None:
 
 
 async def test_b6_tokens_are_a_budget_too(scripted: Open) -> None:
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return (
             [call("read", file_path="paper.md", offset=request.number)]
             if request.tools
@@ -219,7 +219,7 @@ async def test_b6_tokens_are_a_budget_too(scripted: Open) -> None:
 
 
 async def test_b6_values_emitted_before_a_limit_are_kept(scripted: Open) -> None:
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return [emit("title", "On Mud")] if request.tools else "The author is not named."
 
     async with scripted(answer) as (session, _):
@@ -477,7 +477,7 @@ async def test_b12_time_is_checked_after_a_call_too(scripted: Open) -> None:
         await asyncio.sleep(0.1)
         return "late"
 
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return [call("dawdle")] if request.tools else "Late."
 
     async with scripted(answer) as (session, model):
@@ -653,7 +653,7 @@ async def test_a_scope_has_no_tool_to_start_children(scripted: Open) -> None:
 
 
 async def test_scopes_run_side_by_side(scripted: Open) -> None:
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return [emit("title", request.system.split()[5].rstrip(".")), emit("author", "A")]
 
     async with scripted(answer) as (session, model):

@@ -9,7 +9,7 @@ import msgspec
 import pydantic
 
 from mudroom import Report, Session
-from mudroom.models.scripted import Request
+from mudroom.models.scripted import Answer, Request
 
 from .conftest import Open, emit
 
@@ -45,7 +45,7 @@ async def checked(session: Session) -> None:
 async def test_c3_report_outputs_are_typed_for_the_checker_and_so_at_run_time(
     scripted: Open,
 ) -> None:
-    def answer(request: Request) -> Any:
+    def answer(request: Request) -> Answer:
         return [emit("title", "T")] if "self.emitvalue" in request.tools else "Done."
 
     async with scripted(answer) as (session, _):

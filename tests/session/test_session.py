@@ -33,7 +33,7 @@ from mudroom._core.events import (
 )
 from mudroom.errors import UnknownName
 from mudroom.journals.memory import MemoryJournal
-from mudroom.models.scripted import Request, Script, ScriptedModel, call
+from mudroom.models.scripted import Answer, Request, Script, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
 
 
@@ -207,7 +207,7 @@ class FullDisk(MemoryJournal):
 async def test_journal_error_stops_the_run_before_any_unrecorded_effect(
     apart: dict[str, Any], room: int
 ) -> None:
-    def script(request: Request) -> Any:
+    def script(request: Request) -> Answer:
         if request.prompt == "PARENT":
             return (
                 "end"
@@ -231,7 +231,7 @@ async def test_journal_error_stops_the_run_before_any_unrecorded_effect(
 
 
 async def test_the_budget_of_a_session_holds_for_each_prompt(apart: dict[str, Any]) -> None:
-    def script(request: Request) -> Any:
+    def script(request: Request) -> Answer:
         return (
             [call("read", path="notes.txt", limit=request.turn + 1)] if request.tools else "so far"
         )

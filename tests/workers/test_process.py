@@ -195,10 +195,10 @@ async def test_a_run_whose_processes_keep_dying_is_lost(tmp_path: Path) -> None:
         await asyncio.sleep(60)
         return "never"
 
-    def answer(request: Request) -> Any:
+    async def answer(request: Request) -> Answer:
         if request.prompt == "PARENT":
             return request.results[0].text if request.turn else call("task", prompt="CHILD")
-        return child(request)
+        return await child(request)
 
     model = ScriptedModel(answer)
     async with open_session(tmp_path, model) as session:
