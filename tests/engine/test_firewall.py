@@ -113,7 +113,7 @@ class MarkingModel:
         return call("bash", command=f"echo '{self.mark(member, 'shell')}'")
 
 
-async def collect_requests(root: RunScript) -> list[Request]:
+async def collect_requests(root: RunScript, worker: str = "local") -> list[Request]:
     """Return all requests of a run tree in a folder of its own."""
     with tempfile.TemporaryDirectory() as base:
         folder = Path(base, "work")
@@ -126,6 +126,7 @@ async def collect_requests(root: RunScript) -> list[Request]:
             "environ": {},
             "sandbox": "off",
             "budget": Budget(depth=3),
+            "worker": worker,
         }
         async with Session(model=model, cwd=str(folder), **options) as session:
             await session.run(f"{root.name} <{root.name} brief 0>")
@@ -145,7 +146,8 @@ def find_leaks(requests: list[Request]) -> list[str]:
     return leaks
 
 
-async def test_only_brief_and_report_pass_between_parent_and_child() -> None:
+@pytest.mark.parametrize("worker", ["local", "process:2"])
+async def test_only_brief_and_report_pass_between_parent_and_child(worker: str) -> None:
     everything = (("read", "bash", "fail"), ("write", "todo", "read"))
     grandchild = RunScript("1.2.1", everything)
     children = (
@@ -153,7 +155,7 @@ async def test_only_brief_and_report_pass_between_parent_and_child() -> None:
         RunScript("1.2", everything, (grandchild,)),
         RunScript("1.3", everything, limit=1),
     )
-    requests = await collect_requests(RunScript("1", everything, children))
+    requests = await collect_requests(RunScript("1", everything, children), worker)
     assert find_leaks(requests) == []
     seen = {
         mark
