@@ -26,8 +26,10 @@ from .conftest import KEY, Arena
 
 Listen = Callable[..., socket.socket]
 REFUSED = re.compile(
-    r"Read-only file system|Permission denied|Operation not permitted|No such file|Function not implemented|not permitted|refused|unreachable"
-    r"|cross-device|busy|No such device|Errno 30|Errno 13|Errno 1\]|Errno 2\]|Errno 38|Address family|cannot access|sandbox"
+    r"Read-only file system|Permission denied|Operation not permitted|No such file|Function not "
+    r"implemented|not permitted|refused|unreachable"
+    r"|cross-device|busy|No such device|Errno 30|Errno 13|Errno 1\]|Errno 2\]|Errno 38|Address "
+    r"family|cannot access|sandbox"
 )
 
 
@@ -41,7 +43,7 @@ def listed(folder: Path) -> list[str]:
     return sorted(os.listdir(folder))
 
 
-# --- files outside ---------------------------------------------------------------------------------------------------
+# --- files outside ---------------------------------------------------------
 
 
 async def test_01_write_outside(arena: Arena) -> None:
@@ -51,7 +53,8 @@ async def test_01_write_outside(arena: Arena) -> None:
 
 async def test_01b_append_truncate_delete_outside(arena: Arena) -> None:
     text = await arena.bash(
-        f"cd {arena.outside} 2>/dev/null; f={arena.outside}/file; echo x >> $f; truncate -s 0 $f; rm -f $f; mv $f $f.x"
+        f"cd {arena.outside} 2>/dev/null; f={arena.outside}/file; echo x >> $f; truncate -s 0 "
+        f"$f; rm -f $f; mv $f $f.x"
     )
     refused(text)
     arena.assert_untouched()
@@ -85,7 +88,8 @@ async def test_04_hardlink_out(arena: Arena) -> None:
 
 async def test_05_ssh_key(arena: Arena) -> None:
     text = await arena.bash(
-        f"cat {arena.home}/.ssh/id_ed25519; cat ~/.ssh/*; find / -name id_ed25519 -exec cat {{}} + 2>/dev/null"
+        f"cat {arena.home}/.ssh/id_ed25519; cat ~/.ssh/*; find / -name id_ed25519 -exec cat {{}} "
+        f"+ 2>/dev/null"
     )
     assert "PRIVATE-KEY" not in text
     refused(text)
@@ -110,7 +114,8 @@ async def test_06b_accounts_of_the_machine(arena: Arena) -> None:
 
 async def test_07_env_key(arena: Arena) -> None:
     text = await arena.bash(
-        "env; cat /proc/self/environ /proc/1/environ; cat /proc/$PPID/environ; strings /proc/*/environ"
+        "env; cat /proc/self/environ /proc/1/environ; cat /proc/$PPID/environ; strings "
+        "/proc/*/environ"
     )
     assert KEY not in text
     assert "OPENAI" not in text
@@ -123,7 +128,8 @@ async def test_08_parent_memory(arena: Arena) -> None:
         f"import os\nfor pid in ({os.getpid()}, os.getppid(), 1):\n"
         "    for name in ('mem', 'environ', 'maps', 'fd', 'root', 'cwd'):\n"
         "        try:\n            p = f'/proc/{pid}/{name}'\n"
-        "            print(pid, name, 'READ', os.readlink(p + '/0' * (name == 'fd'))) if name in ('fd', 'root', 'cwd') else print(pid, name, 'READ', open(p, 'rb').read(10))\n"
+        "            print(pid, name, 'READ', os.readlink(p + '/0' * (name == 'fd'))) if name in "
+        "('fd', 'root', 'cwd') else print(pid, name, 'READ', open(p, 'rb').read(10))\n"
         "        except OSError as error: print(pid, name, error)\n"
     )
     assert not re.search(rf"^{os.getpid()} \w+ READ", text, re.M), text
@@ -148,7 +154,8 @@ async def test_09b_trace_host(arena: Arena) -> None:
     try:
         text = await arena.python(
             "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
-            f"for what in (16, 0x4206):\n    print(libc.ptrace(what, {victim.pid}, 0, 0), os.strerror(ctypes.get_errno()))\n"
+            f"for what in (16, 0x4206):\n    print(libc.ptrace(what, {victim.pid}, 0, 0), "
+            f"os.strerror(ctypes.get_errno()))\n"
         )
         assert text.count("-1 ") == 2
         assert re.search(r"No such process|not permitted", text)
@@ -157,7 +164,7 @@ async def test_09b_trace_host(arena: Arena) -> None:
         victim.wait()
 
 
-# --- network and other programs --------------------------------------------------------------------------------------
+# --- network and other programs --------------------------------------------
 
 
 async def test_10_tcp_loopback(arena: Arena, listening: Listen) -> None:
@@ -172,7 +179,8 @@ async def test_10_tcp_loopback(arena: Arena, listening: Listen) -> None:
 async def test_10b_tcp_ipv6(arena: Arena, listening: Listen) -> None:
     server = listening(socket.AF_INET6, socket.SOCK_STREAM, ("::1", 0))
     text = await arena.python(
-        f"import socket\nsocket.create_connection(('::1', {server.getsockname()[1]}), 1).send(b'data')\n"
+        f"import socket\nsocket.create_connection(('::1', {server.getsockname()[1]}), "
+        f"1).send(b'data')\n"
     )
     refused(text)
     with pytest.raises(TimeoutError):
@@ -182,7 +190,8 @@ async def test_10b_tcp_ipv6(arena: Arena, listening: Listen) -> None:
 async def test_11_udp_dns(arena: Arena, listening: Listen) -> None:
     server = listening(socket.AF_INET, socket.SOCK_DGRAM, ("127.0.0.1", 0))
     text = await arena.bash(
-        f"exec 3<>/dev/udp/127.0.0.1/{server.getsockname()[1]}; echo secret >&3; getent hosts secret.example.com; echo done"
+        f"exec 3<>/dev/udp/127.0.0.1/{server.getsockname()[1]}; echo secret >&3; getent hosts "
+        f"secret.example.com; echo done"
     )
     assert "done" in text
     with pytest.raises(TimeoutError):
@@ -193,7 +202,8 @@ async def test_12_abstract_socket(arena: Arena, listening: Listen) -> None:
     server = listening(socket.AF_UNIX, socket.SOCK_STREAM, f"\0attack-{os.getpid()}")
     refused(
         await arena.python(
-            f"import socket\ns = socket.socket(socket.AF_UNIX)\ns.connect('\\0attack-{os.getpid()}')\n"
+            "import socket\ns = socket.socket(socket.AF_UNIX)\n"
+            f"s.connect('\\0attack-{os.getpid()}')\n"
         )
     )
     with pytest.raises(TimeoutError):
@@ -203,7 +213,8 @@ async def test_12_abstract_socket(arena: Arena, listening: Listen) -> None:
 async def test_13_session_bus(arena: Arena) -> None:
     """Sockets of services are not visible and cannot be reached."""
     text = await arena.bash(
-        "ls /run/dbus /run/user /var/run/docker.sock /run/systemd /tmp/.X11-unix /run/containerd 2>&1; echo looked"
+        "ls /run/dbus /run/user /var/run/docker.sock /run/systemd /tmp/.X11-unix /run/containerd "
+        "2>&1; echo looked"
     )
     assert "looked" in text
     refused(text)
@@ -228,13 +239,14 @@ async def test_14_socket_inside(
         server.accept()
 
 
-# --- protected names -------------------------------------------------------------------------------------------------
+# --- protected names -------------------------------------------------------
 
 
 async def test_15_git_hook(arena: Arena) -> None:
     refused(
         await arena.bash(
-            "printf '#!/bin/sh\\ntouch pwned\\n' > .git/hooks/pre-commit; chmod +x .git/hooks/pre-commit"
+            "printf '#!/bin/sh\\ntouch pwned\\n' > .git/hooks/pre-commit; chmod +x "
+            ".git/hooks/pre-commit"
         )
     )
     assert os.listdir(arena.root / ".git" / "hooks") == []
@@ -254,7 +266,8 @@ async def test_16b_git_config_replaced_by_rename(arena: Arena) -> None:
     before = (arena.root / ".git" / "config").read_text()
     refused(
         await arena.bash(
-            "echo '[core]' > evil; mv -f evil .git/config; cp evil .git/config; ln -sf ../evil .git/config; rm -f .git/config"
+            "echo '[core]' > evil; mv -f evil .git/config; cp evil .git/config; ln -sf ../evil "
+            ".git/config; rm -f .git/config"
         )
     )
     assert (arena.root / ".git" / "config").read_text() == before
@@ -274,7 +287,8 @@ async def test_17_git_rename(arena: Arena) -> None:
 async def test_17b_git_commondir(arena: Arena) -> None:
     """A file that makes git read its settings from elsewhere."""
     await arena.bash(
-        "mkdir -p evil/hooks; cp -r .git/objects .git/refs .git/HEAD evil/; echo '[core] fsmonitor = x' > evil/config; echo ../evil > .git/commondir"
+        "mkdir -p evil/hooks; cp -r .git/objects .git/refs .git/HEAD evil/; echo '[core] "
+        "fsmonitor = x' > evil/config; echo ../evil > .git/commondir"
     )
     assert not (arena.root / ".git" / "commondir").exists()
 
@@ -288,7 +302,8 @@ async def test_17c_the_folder_above_the_workspace(arena: Arena) -> None:
 async def test_18_agent_settings(arena: Arena) -> None:
     refused(
         await arena.bash(
-            "echo 'max_turns = 99' > .mudroom.toml; echo '{\"x\": 1}' > .vscode/tasks.json; rm -rf .vscode; echo x > .vscode/new.json"
+            "echo 'max_turns = 99' > .mudroom.toml; echo '{\"x\": 1}' > .vscode/tasks.json; rm "
+            "-rf .vscode; echo x > .vscode/new.json"
         )
     )
     assert (arena.root / ".mudroom.toml").read_text() == "max_turns = 3\n"
@@ -358,9 +373,10 @@ async def test_20_dangling_settings_link(arena: Arena) -> None:
 
 
 async def test_21_nested_repo(arena: Arena) -> None:
-    """A repository below the workspace is allowed; mudroom never runs git, so its hooks do not run."""
+    """A repository in a subfolder is allowed; mudroom never runs git, so its hooks do not run."""
     text = await arena.bash(
-        "mkdir sub; cd sub; git init -q; echo touch pwned > .git/hooks/post-commit; ls .git/hooks/post-commit"
+        "mkdir sub; cd sub; git init -q; echo touch pwned > .git/hooks/post-commit; ls "
+        ".git/hooks/post-commit"
     )
     assert ".git/hooks/post-commit" in text
 
@@ -368,8 +384,10 @@ async def test_21_nested_repo(arena: Arena) -> None:
 async def test_21b_ordinary_work_is_possible(arena: Arena) -> None:
     """An agent can commit, branch, stash and build."""
     text = await arena.bash(
-        "echo x > new.py && git add new.py && git commit -qm second && git checkout -qb topic && git stash list && git log --oneline | wc -l"
-        " && mkdir -p build/a && touch build/a/b && rm -r build && mv new.py old.py && python3 -c 'import json, ssl, sqlite3; print(1)'"
+        "echo x > new.py && git add new.py && git commit -qm second && git checkout -qb topic && "
+        "git stash list && git log --oneline | wc -l"
+        " && mkdir -p build/a && touch build/a/b && rm -r build && mv new.py old.py && python3 "
+        "-c 'import json, ssl, sqlite3; print(1)'"
     )
     assert text.split() == ["2", "1"], text
 
@@ -377,11 +395,13 @@ async def test_21b_ordinary_work_is_possible(arena: Arena) -> None:
 async def test_21c_commits_have_the_users_name(arena: Arena) -> None:
     """Only name and email of the user's git settings are visible."""
     (arena.home / ".gitconfig").write_text(
-        '[core]\n\tpager = evil\n[user]\n\tname = "Ada L"\n\temail = ada@example.org\n[alias]\n\tx = !evil\n'
+        '[core]\n\tpager = evil\n[user]\n\tname = "Ada L"\n\temail = '
+        "ada@example.org\n[alias]\n\tx = !evil\n"
     )
     arena.sandbox = arena.make_sandbox()
     text = await arena.bash(
-        "echo x > n && git add n && git commit -qm n && git log -1 --format='%an <%ae>'; git config --get alias.x; git config core.pager; true"
+        "echo x > n && git add n && git commit -qm n && git log -1 --format='%an <%ae>'; git "
+        "config --get alias.x; git config core.pager; true"
     )
     assert text == "Ada L <ada@example.org>"
 
@@ -398,12 +418,13 @@ async def test_84_a_granted_network_is_there(arena: Arena, listening: Listen) ->
     arena.assert_untouched()
 
 
-# --- privileges ------------------------------------------------------------------------------------------------------
+# --- privileges ------------------------------------------------------------
 
 
 async def test_22_remount(arena: Arena) -> None:
     text = await arena.bash(
-        "mount -o remount,rw /; mount -o remount,rw /usr; mount -t tmpfs none /usr; umount /usr; touch /usr/x /x"
+        "mount -o remount,rw /; mount -o remount,rw /usr; mount -t tmpfs none /usr; umount /usr; "
+        "touch /usr/x /x"
     )
     refused(text)
     assert not Path("/usr/x").exists() and not Path("/x").exists()
@@ -434,7 +455,8 @@ async def test_25_userns_any(arena: Arena, kind: str) -> None:
     text = await arena.python(
         "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
         f"print('unshare', libc.unshare({NAMESPACES[kind]}), os.strerror(ctypes.get_errno()))\n"
-        f"print('clone', libc.syscall(56 if os.uname().machine == 'x86_64' else 220, {NAMESPACES[kind]} | 17, 0, 0, 0, 0), os.strerror(ctypes.get_errno()))\n"
+        f"print('clone', libc.syscall(56 if os.uname().machine == 'x86_64' else 220, "
+        f"{NAMESPACES[kind]} | 17, 0, 0, 0, 0), os.strerror(ctypes.get_errno()))\n"
         "print('clone3', libc.syscall(435, 0, 0), os.strerror(ctypes.get_errno()))\n"
     )
     assert text.count("-1 Operation not permitted") == 2, text
@@ -477,7 +499,8 @@ async def test_27b_other_switches_of_the_kernel(arena: Arena, name: str) -> None
 
 async def test_28_setuid(arena: Arena) -> None:
     text = await arena.bash(
-        "grep -E 'NoNewPrivs|CapEff|CapBnd|Seccomp:' /proc/self/status; su -c id root < /dev/null; mount 2>&1 | tail -1; sudo -n id"
+        "grep -E 'NoNewPrivs|CapEff|CapBnd|Seccomp:' /proc/self/status; su -c id root < "
+        "/dev/null; mount 2>&1 | tail -1; sudo -n id"
     )
     assert re.search(r"NoNewPrivs:\s1", text)
     assert re.search(r"CapEff:\s0{16}", text)
@@ -497,7 +520,7 @@ async def test_28b_root_keeps_no_capability(arena: Arena) -> None:
     assert (arena.root / "main.py").stat().st_uid == os.geteuid()
 
 
-# --- processes -------------------------------------------------------------------------------------------------------
+# --- processes -------------------------------------------------------------
 
 
 def survivors(mark: str) -> list[str]:
@@ -545,11 +568,14 @@ async def test_29b_a_timeout_and_a_cancel_end_everything(arena: Arena) -> None:
 KILLED = """
 import asyncio, os, sys
 from mudroom.sandboxes.choose import SandboxRequest, choose_sandbox
-request = SandboxRequest(workspace=sys.argv[1], mode=sys.argv[2], state_dir=sys.argv[3], environ=os.environ)
+request = SandboxRequest(
+    workspace=sys.argv[1], mode=sys.argv[2], state_dir=sys.argv[3], environ=os.environ
+)
 box, _ = choose_sandbox(request)
 async def main():
     await box.run("true", timeout=9, sink=lambda chunk: None)
-    await box.run("echo evil > .envrc; setsid sleep 63.1234567 & echo here; sleep 63.1234567", timeout=60, sink=lambda chunk: print("here", flush=True))
+    command = "echo evil > .envrc; setsid sleep 63.1234567 & echo here; sleep 63.1234567"
+    await box.run(command, timeout=60, sink=lambda chunk: print("here", flush=True))
 asyncio.run(main())
 """
 
@@ -578,7 +604,8 @@ async def test_31_fd_inherit(arena: Arena) -> None:
     os.set_inheritable(leak, True)
     try:
         text = await arena.python(
-            "import os\nfor n in range(3, 300):\n    try: print(n, os.read(n, 100), os.readlink(f'/proc/self/fd/{n}'))\n    except OSError: pass\nprint('looked')\n"
+            "import os\nfor n in range(3, 300):\n    try: print(n, os.read(n, 100), "
+            "os.readlink(f'/proc/self/fd/{n}'))\n    except OSError: pass\nprint('looked')\n"
         )
     finally:
         os.close(leak)
@@ -603,7 +630,9 @@ SOCKETS = {
 async def test_32_33_vsock_and_odd_families(arena: Arena, family: str) -> None:
     domain, kind = SOCKETS[family]
     text = await arena.python(
-        f"import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nprint(libc.socket({domain}, {kind}, 0), os.strerror(ctypes.get_errno()))\n"
+        f"import ctypes, os\nlibc = ctypes.CDLL(None, "
+        f"use_errno=True)\nprint(libc.socket({domain}, {kind}, 0), "
+        f"os.strerror(ctypes.get_errno()))\n"
     )
     assert text.startswith("-1 Operation not permitted"), text
 
@@ -661,7 +690,8 @@ async def test_34_system_calls(arena: Arena) -> None:
     text = await arena.python(
         "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nMINUS = ctypes.c_long(-1)\n"
         f"for name, number in {numbers!r}.items():\n"
-        "    ctypes.set_errno(0)\n    print(name, libc.syscall(number, MINUS, MINUS, MINUS, MINUS, MINUS, MINUS), ctypes.get_errno())\n"
+        "    ctypes.set_errno(0)\n    print(name, libc.syscall(number, MINUS, MINUS, MINUS, "
+        "MINUS, MINUS, MINUS), ctypes.get_errno())\n"
     )
     answers = dict(re.findall(r"^(\w+) -1 (\d+)$", text, re.M))
     assert answers == {name: "38" if name.startswith("io_uring") else "1" for name in CALLS}
@@ -672,8 +702,10 @@ async def test_34b_x32_system_calls(arena: Arena) -> None:
     if os.uname().machine != "x86_64":
         pytest.skip("x86 only")
     text = await arena.python(
-        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nfor number in (165, 41, 272):\n"
-        "    print(libc.syscall(0x40000000 | number, 1, 1, 0, 0, 0), os.strerror(ctypes.get_errno()))\n"
+        "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nfor number in (165, 41, "
+        "272):\n"
+        "    print(libc.syscall(0x40000000 | number, 1, 1, 0, 0, 0), "
+        "os.strerror(ctypes.get_errno()))\n"
     )
     assert text.count("-1 Function not implemented") == 3
 
@@ -690,7 +722,8 @@ async def test_35b_killed_first_when_memory_runs_out(arena: Arena) -> None:
 @pytest.mark.gap("file as root", "36: the kernel does not count root's processes")
 async def test_36_fork_bomb(arena: Arena) -> None:
     program = (
-        "import os, time\nn = 0\ntry:\n    while n < 800:\n        if os.fork() == 0:\n            time.sleep(20); os._exit(0)\n        n += 1\n"
+        "import os, time\nn = 0\ntry:\n    while n < 800:\n        if os.fork() == 0:\n          "
+        "  time.sleep(20); os._exit(0)\n        n += 1\n"
         "except OSError as error: print(error)\nprint('made', n)\n"
     )
     text = await arena.python(program)
@@ -752,7 +785,8 @@ async def test_39_other_repo(arena: Arena) -> None:
 async def test_39b_session_files(arena: Arena) -> None:
     (arena.base / "records" / "session.db").write_text(arena.base.name + "MUD-RECORD")
     text = await arena.bash(
-        f"cat {arena.base}/records/session.db; echo x > {arena.base}/records/session.db; echo x > {arena.base}/records/sandbox.json"
+        f"cat {arena.base}/records/session.db; echo x > {arena.base}/records/session.db; echo x "
+        f"> {arena.base}/records/sandbox.json"
     )
     assert "MUD-RECORD" not in text
     refused(text)
@@ -763,10 +797,13 @@ async def test_40_tty_inject(arena: Arena) -> None:
     text = await arena.python(
         "import ctypes, fcntl, os, pty\nours, theirs = pty.openpty()\n"
         "for number in (0x5412, 0x541C, 0x100005412):\n"
-        "    libc = ctypes.CDLL(None, use_errno=True)\n    buffer = ctypes.create_string_buffer(b'x')\n"
-        "    print(libc.ioctl(theirs, ctypes.c_ulong(number), buffer), os.strerror(ctypes.get_errno()))\n"
+        "    libc = ctypes.CDLL(None, use_errno=True)\n    buffer = "
+        "ctypes.create_string_buffer(b'x')\n"
+        "    print(libc.ioctl(theirs, ctypes.c_ulong(number), buffer), "
+        "os.strerror(ctypes.get_errno()))\n"
         if arena.tier == "full"
-        else "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\nfor number in (0x5412, 0x541C, 0x100005412):\n"
+        else "import ctypes, os\nlibc = ctypes.CDLL(None, use_errno=True)\n"
+        "for number in (0x5412, 0x541C, 0x100005412):\n"
         "    print(libc.ioctl(0, ctypes.c_ulong(number), b'x'), os.strerror(ctypes.get_errno()))\n"
     )
     assert text.count("-1 Operation not permitted") == 3, text
@@ -778,7 +815,8 @@ async def test_40b_no_terminal(arena: Arena) -> None:
 
 async def test_41_terminal_escape(arena: Arena) -> None:
     text = await arena.bash(
-        "printf '\\033]52;c;ZXZpbA==\\007\\033]0;title\\007\\033]8;;http://evil\\007link\\033]8;;\\007 plain\\n'"
+        "printf '\\033]52;c;ZXZpbA==\\007\\033]0;title\\007'; "
+        "printf '\\033]8;;http://evil\\007link\\033]8;;\\007 plain\\n'"
     )
     assert "\x1b" not in text and "\x07" not in text
     assert "plain" in text
@@ -794,7 +832,7 @@ async def test_42_background_wait(arena: Arena, how: str) -> None:
     assert survivors("64.1234567") == []
 
 
-# --- the sandbox itself --------------------------------------------------------------------------------------------
+# --- the sandbox itself ----------------------------------------------------
 
 
 async def test_77_a_refusal_is_explained(arena: Arena) -> None:
@@ -804,7 +842,7 @@ async def test_77_a_refusal_is_explained(arena: Arena) -> None:
 
 
 async def test_78_without_a_sandbox_nothing_runs(arena: Arena, tmp_path: Path) -> None:
-    """A sandbox that cannot be built is an error for the model; the command is not run without it."""
+    """A sandbox that cannot be built is an error for the model; no command runs without it."""
     from mudroom.sandboxes.linux.bubblewrap import BubblewrapSandbox
 
     broken = tmp_path / "bwrap"
@@ -832,7 +870,8 @@ async def test_79_the_self_test_finds_a_broken_sandbox(arena: Arena, tmp_path: P
     os.chmod(place.name, 0o755)
     fake = Path(place.name) / "bwrap"
     fake.write_text(
-        '#!/bin/bash\necho \'{"child-pid": \'$$\'}\' >&3; read -n1 -u4; while [ "$1" != -- ]; do shift; done; shift; "$@"; echo \'{"exit-code": 0}\' >&3\n'
+        "#!/bin/bash\necho '{\"child-pid\": '$$'}' >&3; read -n1 -u4; while [ \"$1\" != -- ]; do "
+        'shift; done; shift; "$@"; echo \'{"exit-code": 0}\' >&3\n'
     )
     fake.chmod(0o755)
     box = BubblewrapSandbox(
@@ -843,7 +882,7 @@ async def test_79_the_self_test_finds_a_broken_sandbox(arena: Arena, tmp_path: P
     assert not (arena.root / "ran").exists()
 
 
-# --- the suite itself --------------------------------------------------------------------------------------
+# --- the suite itself ------------------------------------------------------
 
 OPTIONS = {
     "network": (["--unshare-net"], "10_tcp_loopback", ()),

@@ -46,24 +46,37 @@ looked = {}
 for path in ('/', '/etc', '/home', '/tmp', '/var', '/dev', '/run'):
     for name in os.listdir(path):
         whole = os.path.join(path, name)
-        looked[whole] = os.readlink(whole) if os.path.islink(whole) else oct(os.lstat(whole).st_mode)
+        mode = oct(os.lstat(whole).st_mode)
+        looked[whole] = os.readlink(whole) if os.path.islink(whole) else mode
 switches = []
 for folder, folders, files in os.walk('/proc'):
     if folder == '/proc':
-        folders[:] = [name for name in folders if not name.isdecimal() and name not in ('self', 'thread-self', 'pressure')]
-    switches += [path for name in files if not os.path.islink(path := os.path.join(folder, name)) and os.access(path, os.W_OK)]
+        links = ('self', 'thread-self', 'pressure')
+        folders[:] = [name for name in folders if not name.isdecimal() and name not in links]
+    paths = [os.path.join(folder, name) for name in files]
+    switches += [path for path in paths if not os.path.islink(path) and os.access(path, os.W_OK)]
 space = os.statvfs('/tmp')
 child = os.fork()
 if child == 0:
     os._exit(0 if ctypes.CDLL(None).unshare(0x10000000) == 0 else 1)
 nested = os.waitpid(child, 0)[1] == 0
 print('SURVEY' + json.dumps({
-    'namespaces': {name: os.readlink(f'/proc/self/ns/{name}') for name in ('user', 'pid', 'ipc', 'uts', 'net', 'cgroup', 'mnt')},
+    'namespaces': {
+        name: os.readlink(f'/proc/self/ns/{name}')
+        for name in ('user', 'pid', 'ipc', 'uts', 'net', 'cgroup', 'mnt')
+    },
     'nested': nested,
     'who': [os.getuid(), os.getgid(), os.uname().nodename, os.getcwd()],
     'session': os.getsid(0) != 0,
-    'status': [status[name].strip() for name in ('CapEff', 'CapPrm', 'CapBnd', 'CapAmb', 'NoNewPrivs', 'Seccomp')],
-    'environment': {name: value for name, value in os.environ.items() if name not in ('PWD', 'SHLVL', '_', 'LC_CTYPE')},
+    'status': [
+        status[name].strip()
+        for name in ('CapEff', 'CapPrm', 'CapBnd', 'CapAmb', 'NoNewPrivs', 'Seccomp')
+    ],
+    'environment': {
+        name: value
+        for name, value in os.environ.items()
+        if name not in ('PWD', 'SHLVL', '_', 'LC_CTYPE')
+    },
     'mounts': mounts, 'looked': looked, 'switches': switches,
     'temporary': space.f_blocks * space.f_frsize,
 }))

@@ -24,14 +24,17 @@ RIGHTS = {
     "make link": (12, "ln -s x $O/link"),
     "truncate": (14, "python3 -I -S -c 'import os; os.truncate(\"'$O'/file\", 1)'"),
 }
-"""Right -> its bit, and an attack that needs no other. Without: devices and sockets (no capability, and the filter), links into other
-folders (refused by Landlock itself), and the control of devices."""
+"""Right -> its bit, and an attack that needs no other right.
+
+Left out: devices and sockets (refused by missing capabilities and the filter), links into other
+folders (refused by Landlock itself), and the control of devices.
+"""
 
 READ, ALL = 0x000D, 0xFFFF
 
 
 @pytest.mark.skipif(landlock_version() < 3, reason="no Landlock")
-@pytest.mark.parametrize("right", RIGHTS)
+@pytest.mark.parametrize("right", RIGHTS, ids=[f"file-{right}" for right in RIGHTS])
 async def test_86_every_landlock_right_is_needed(tmp_path: Path, right: str) -> None:
     bit, attack = RIGHTS[right]
     found: list[int] = []
