@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from ..._core.ports import CommandResult
 from ...errors import WorkspaceError
 from ..environment import select_allowed
-from ..self_test import SELF_TEST_TIMEOUT, SelfTest
+from ..self_test import SelfTestedSandbox
 from ..toolchains import SYSTEM_DIRS, find_toolchains
 from .daemon.protocol import (
     ETC_PLACEHOLDER,
@@ -64,7 +64,7 @@ _ETC_TEXTS = {
 }
 
 
-class BubblewrapSandbox:
+class BubblewrapSandbox(SelfTestedSandbox):
     """Sandbox port, tier full.
 
     Arguments:
@@ -92,6 +92,7 @@ class BubblewrapSandbox:
         limits: ResourceLimits | None = None,
         keep_root_uid: bool = False,
     ) -> None:
+        super().__init__()
         self._workspace = os.path.realpath(workspace)
         self._hidden_dirs = hidden_dirs
         self._home = os.path.realpath(environ.get("HOME", "/nonexistent"))
@@ -123,7 +124,6 @@ class BubblewrapSandbox:
                 read_only_proc=_ROOT_WRITABLE if is_root and keep_root_uid else (),
             ),
         ]
-        self._self_test = SelfTest(self._run)
 
     @property
     def daemon_pid(self) -> int:
@@ -134,18 +134,8 @@ class BubblewrapSandbox:
         """End the daemon. Commands that run continue to their own end."""
         self._client.close()
 
-    async def run(
+    async def _run_isolated(
         self, command: str, *, timeout: float, sink: Callable[[bytes], None]
-    ) -> CommandResult:
-        """Run the command in the sandbox; see the port.
-
-        Raises WorkspaceError if the sandbox cannot be built or fails its self-test.
-        """
-        await self._self_test.ensure_passed()
-        return await self._run(command, sink, timeout)
-
-    async def _run(
-        self, command: str, sink: Callable[[bytes], None], timeout: float = SELF_TEST_TIMEOUT
     ) -> CommandResult:
         try:
             argv = self.build_argv(command)

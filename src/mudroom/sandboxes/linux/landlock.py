@@ -15,7 +15,7 @@ from ..._core.ports import CommandResult
 from ..._platform.scratch_dirs import ScratchDir
 from ...errors import WorkspaceError
 from ..environment import select_allowed
-from ..self_test import SELF_TEST_TIMEOUT, SelfTest
+from ..self_test import SelfTestedSandbox
 from ..toolchains import SYSTEM_DIRS, find_toolchains
 from .daemon.protocol import ResourceLimits
 from .daemon_client import DaemonClient, SandboxSetup
@@ -67,7 +67,7 @@ def landlock_version() -> int:
     return max(0, int(version))
 
 
-class LandlockSandbox:
+class LandlockSandbox(SelfTestedSandbox):
     """Sandbox port, tier file. Arguments: see BubblewrapSandbox."""
 
     tier = "file"
@@ -81,6 +81,7 @@ class LandlockSandbox:
         network: bool = False,
         limits: ResourceLimits | None = None,
     ) -> None:
+        super().__init__()
         workspace = os.path.realpath(workspace)
         home = os.path.realpath(environ.get("HOME", "/nonexistent"))
         scratch = ScratchDir()
@@ -104,24 +105,13 @@ class LandlockSandbox:
                 counts_user_threads=True,
             )
         )
-        self._self_test = SelfTest(self._run)
 
     def close(self) -> None:
         """End the daemon. Commands that run continue to their own end."""
         self._client.close()
 
-    async def run(
+    async def _run_isolated(
         self, command: str, *, timeout: float, sink: Callable[[bytes], None]
-    ) -> CommandResult:
-        """Run the command in the sandbox; see the port.
-
-        Raises WorkspaceError if the sandbox cannot be built or fails its self-test.
-        """
-        await self._self_test.ensure_passed()
-        return await self._run(command, sink, timeout)
-
-    async def _run(
-        self, command: str, sink: Callable[[bytes], None], timeout: float = SELF_TEST_TIMEOUT
     ) -> CommandResult:
         argv = ["/bin/bash", "-c", command]
         return await self._client.run(argv, self._env, timeout=timeout, sink=sink)

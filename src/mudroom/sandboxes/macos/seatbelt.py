@@ -14,7 +14,7 @@ from ..._core.ports import CommandResult
 from ..._platform.protected_names import OWN_PREFIX, PROTECTED_NAMES
 from ..._platform.scratch_dirs import ScratchDir
 from ..environment import select_allowed
-from ..self_test import SELF_TEST_TIMEOUT, SelfTest
+from ..self_test import SelfTestedSandbox
 from ..toolchains import find_toolchains
 from ..unsandboxed import Unsandboxed
 
@@ -34,7 +34,7 @@ _READABLE = (
 _GIT_SETTINGS = ("hooks", "config", "config.worktree", "commondir")
 
 
-class SeatbeltSandbox:
+class SeatbeltSandbox(SelfTestedSandbox):
     """Sandbox port, tier file on macOS. Arguments: see BubblewrapSandbox."""
 
     tier = "file"
@@ -42,6 +42,7 @@ class SeatbeltSandbox:
     def __init__(
         self, workspace: str, *, environ: Mapping[str, str], network: bool = False
     ) -> None:
+        super().__init__()
         scratch = ScratchDir()
         weakref.finalize(self, scratch.remove)
         workspace = os.path.realpath(workspace)
@@ -50,24 +51,13 @@ class SeatbeltSandbox:
         profile = build_profile(workspace, private, readable=toolchains, network=network)
         env = {"PATH": os.defpath, **select_allowed(environ), "HOME": private, "TMPDIR": private}
         self._shell = Unsandboxed(workspace, env, lambda command: build_argv(profile, command))
-        self._self_test = SelfTest(self._run)
 
     def close(self) -> None:
         """Remove the folder that marks the processes of commands."""
         self._shell.close()
 
-    async def run(
+    async def _run_isolated(
         self, command: str, *, timeout: float, sink: Callable[[bytes], None]
-    ) -> CommandResult:
-        """Run the command in the sandbox; see the port.
-
-        Raises WorkspaceError if the sandbox fails its self-test.
-        """
-        await self._self_test.ensure_passed()
-        return await self._run(command, sink, timeout)
-
-    async def _run(
-        self, command: str, sink: Callable[[bytes], None], timeout: float = SELF_TEST_TIMEOUT
     ) -> CommandResult:
         return await self._shell.run(command, timeout=timeout, sink=sink)
 
