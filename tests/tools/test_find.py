@@ -1,10 +1,11 @@
-"""glob and grep: what they find, with rg and without it, and that they end."""
+"""glob and grep: their results, and that they end."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import shutil
+import sysconfig
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,17 +13,29 @@ from typing import Any
 
 import pytest
 from tests.tools.conftest import Call, Run
+from tests.tools.python_grep import search_in_python
 
 from mudroom._core.ports import FileInfo
+from mudroom.tools import grep
 from mudroom.tools._ripgrep import InvalidPattern, find_ripgrep
 from mudroom.tools.grep import parse, search
 from mudroom.workspaces.shared import SharedWorkspace
 
-RG = shutil.which("rg") or ""
-ENGINES = [
-    pytest.param(RG, id="rg", marks=pytest.mark.skipif(not RG, reason="there is no rg")),
-    pytest.param("", id="python"),
-]
+RG = find_ripgrep("/nowhere")
+
+
+@pytest.fixture
+def slow_rg(tmp_path: Path) -> str:
+    """A program like rg that reports its first file and then never ends."""
+    program = tmp_path / "slow_rg"
+    script = """#!/bin/sh
+while [ "$1" != -- ]; do shift; done
+printf '%s\\0' "$2"
+exec sleep 60
+"""
+    program.write_text(script)
+    program.chmod(0o755)
+    return str(program)
 
 
 @pytest.fixture
@@ -132,18 +145,18 @@ SEARCHES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.skipif(not RG, reason="there is no rg")
 @pytest.mark.parametrize("given", SEARCHES, ids=str)
-async def test_rg_and_python_answer_alike(tree: Run, given: dict[str, Any]) -> None:
-    with_rg = await search(tree.workspace, parse(given), rg=RG)
-    with_python = await search(tree.workspace, parse(given), rg="")
-    assert with_rg == with_python
+async def test_results_are_those_of_a_plain_search_in_python(
+    tree: Run, given: dict[str, Any]
+) -> None:
+    arguments = parse(given)
+    result = await search(tree.workspace, arguments, rg=RG)
+    assert result == search_in_python(tree.workspace, arguments)
 
 
-@pytest.mark.parametrize("rg", ENGINES)
-async def test_grep_modes(tree: Run, rg: str) -> None:
+async def test_grep_modes(tree: Run) -> None:
     async def grep(**given: Any) -> str:
-        return (await search(tree.workspace, parse(given), rg=rg)).text
+        return (await search(tree.workspace, parse(given), rg=RG)).text
 
     assert (
         await grep(pattern="main")
@@ -166,11 +179,10 @@ async def test_grep_modes(tree: Run, rg: str) -> None:
     assert await grep(pattern="nowhere", path="src") == "(no matches in src)"
 
 
-@pytest.mark.parametrize("rg", ENGINES)
-async def test_long_lines_and_long_answers_are_cut(ctx: Run, rg: str) -> None:
+async def test_long_lines_and_long_answers_are_cut(ctx: Run) -> None:
     (ctx.root / "minified.js").write_text("needle" + "x" * 1_000_000 + "\nneedle\n")
     text = (
-        await search(ctx.workspace, parse({"pattern": "needle", "output_mode": "content"}), rg=rg)
+        await search(ctx.workspace, parse({"pattern": "needle", "output_mode": "content"}), rg=RG)
     ).text
     assert text.startswith("minified.js:1:needlexxx") and text.endswith(
         "x [line cut]\nminified.js:2:needle"
@@ -180,41 +192,44 @@ async def test_long_lines_and_long_answers_are_cut(ctx: Run, rg: str) -> None:
         await search(
             ctx.workspace,
             parse({"pattern": "hay", "output_mode": "content", "head_limit": 0}),
-            rg=rg,
+            rg=RG,
         )
     ).text
     assert len(text) < 50_000
     assert "there are more" in text
 
 
-async def test_54_a_catastrophic_pattern_ends_at_the_limit(ctx: Run) -> None:
+async def test_54_a_catastrophic_pattern_ends_soon(ctx: Run, call: Call) -> None:
     (ctx.root / "a").write_text("a" * 60 + "!\n")
+    began = time.monotonic()
+    assert (await call("grep", pattern="(a|a)*$")).text == "a"
+    assert time.monotonic() - began < 2
+
+
+async def test_a_search_ends_at_the_limit_with_its_matches_so_far(ctx: Run, slow_rg: str) -> None:
+    (ctx.root / "a").write_text("aaa\n")
+    (ctx.root / "b").write_text("aaa\n")
     before = len(os.listdir("/proc/self/fd"))
     began = time.monotonic()
-    result = await search(ctx.workspace, parse({"pattern": "(a|a)*$"}), rg="", seconds=0.5)
+    result = await search(ctx.workspace, parse({"pattern": "a"}), rg=slow_rg, seconds=0.5)
     assert time.monotonic() - began < 2
-    assert result.error
-    assert "ended after 0.5 s" in result.text
+    assert result.text.splitlines()[0] == "a"
+    assert "ended after 0.5 s: not all was searched" in result.text
     assert len(os.listdir("/proc/self/fd")) <= before + 1
 
 
-async def test_what_was_found_before_the_limit_is_given(ctx: Run) -> None:
+async def test_a_search_that_ends_without_matches_is_an_error(ctx: Run, slow_rg: str) -> None:
     (ctx.root / "a").write_text("aaa\n")
-    (ctx.root / "b").write_text("a" * 60 + "!\n")
-    result = await search(
-        ctx.workspace,
-        parse({"pattern": "(a|a)*$", "output_mode": "files_with_matches"}),
-        rg="",
-        seconds=1.0,
-    )
-    assert result.text.splitlines()[0] == "a"
-    assert "ended after 1 s: not all was searched" in result.text
+    arguments = parse({"pattern": "a", "output_mode": "count"})
+    result = await search(ctx.workspace, arguments, rg=slow_rg, seconds=0.5)
+    assert result.error
+    assert "ended after 0.5 s" in result.text
 
 
-async def test_cancelling_a_search_ends_its_process(ctx: Run) -> None:
-    (ctx.root / "a").write_text("a" * 60 + "!\n")
+async def test_cancelling_a_search_ends_its_process(ctx: Run, slow_rg: str) -> None:
+    (ctx.root / "a").write_text("aaa\n")
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(search(ctx.workspace, parse({"pattern": "(a|a)*$"}), rg=""))
+        task = group.create_task(search(ctx.workspace, parse({"pattern": "a"}), rg=slow_rg))
         await asyncio.sleep(0.3)
         began = time.monotonic()
         task.cancel()
@@ -222,8 +237,23 @@ async def test_cancelling_a_search_ends_its_process(ctx: Run) -> None:
     assert time.monotonic() - began < 1
 
 
-async def test_a_pattern_rg_does_not_know_is_tried_with_python(tree: Run, call: Call) -> None:
-    assert (await call("grep", pattern=r"(?<=def )main", path="main.py")).text == "main.py"
+@pytest.mark.parametrize("pattern", [r"(?<=def )main", r"(a)\1"])
+async def test_look_around_is_refused_with_another_way(tree: Run, call: Call, pattern: str) -> None:
+    result = await call("grep", pattern=pattern)
+    assert result.error
+    assert "grep -P in bash" in result.text
+
+
+async def test_without_ripgrep_the_result_names_another_way(
+    tree: Run, call: Call, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_nothing(root: str) -> str:
+        return ""
+
+    monkeypatch.setattr(grep, "find_ripgrep", find_nothing)
+    result = await call("grep", pattern="main")
+    assert result.error
+    assert "Search with grep in bash" in result.text
 
 
 async def test_a_pattern_nobody_knows_is_said(tree: Run, call: Call) -> None:
@@ -232,19 +262,17 @@ async def test_a_pattern_nobody_knows_is_said(tree: Run, call: Call) -> None:
     assert result.text.startswith("pattern is not a regular expression:")
 
 
-@pytest.mark.parametrize("rg", ENGINES)
-async def test_each_program_complains_of_a_bad_pattern(tree: Run, rg: str) -> None:
+async def test_a_bad_pattern_is_an_exception_of_the_search(tree: Run) -> None:
     with pytest.raises(InvalidPattern):
-        await search(tree.workspace, parse({"pattern": "(unclosed"}), rg=rg)
+        await search(tree.workspace, parse({"pattern": "(unclosed"}), rg=RG)
 
 
-@pytest.mark.parametrize("rg", ENGINES)
-async def test_many_files_are_searched_in_batches_in_order(ctx: Run, rg: str) -> None:
+async def test_many_files_are_searched_in_batches_in_order(ctx: Run) -> None:
     folder = "/".join(["f" * 200] * 5)
     (ctx.root / folder).mkdir(parents=True)
     for n in range(600):
         (ctx.root / folder / f"{n:05}").write_text("needle\n" if n % 30 == 0 else "hay\n")
-    text = (await search(ctx.workspace, parse({"pattern": "needle", "head_limit": 0}), rg=rg)).text
+    text = (await search(ctx.workspace, parse({"pattern": "needle", "head_limit": 0}), rg=RG)).text
     assert text.splitlines() == [f"{folder}/{n:05}" for n in range(0, 600, 30)]
 
 
@@ -257,10 +285,9 @@ class Swapped(SharedWorkspace):
         os.symlink("../outside", f"{self.root}/in")
 
 
-@pytest.mark.parametrize("rg", ENGINES)
 @pytest.mark.parametrize("mode", ["content", "files_with_matches", "count"])
 async def test_46_what_is_swapped_after_it_was_listed_is_not_searched(
-    tmp_path: Path, rg: str, mode: str
+    tmp_path: Path, mode: str
 ) -> None:
     for folder, text in (("root/in", "needle within\n"), ("outside", "needle OUTSIDE\n")):
         (tmp_path / folder).mkdir(parents=True)
@@ -268,14 +295,14 @@ async def test_46_what_is_swapped_after_it_was_listed_is_not_searched(
     (tmp_path / "root" / "own").write_text("needle of its own\n")
     open_before = len(os.listdir("/dev/fd"))
     result = await search(
-        Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=rg
+        Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=RG
     )
     assert "own" in result.text and "OUTSIDE" not in result.text and "in/f" not in result.text
     os.unlink(tmp_path / "root" / "in")
     os.rename(tmp_path / "root" / "was", tmp_path / "root" / "in")
     os.unlink(tmp_path / "root" / "own")
     result = await search(
-        Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=rg
+        Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=RG
     )
     assert result.text == "(no matches)", "where nothing is left to search, nothing is searched"
     assert len(os.listdir("/dev/fd")) <= open_before + 1
@@ -295,25 +322,27 @@ async def test_a_search_that_is_ended_while_files_are_opened_leaves_none_open(
     for n in range(20):
         (tmp_path / f"f{n}").write_text("needle\n")
     before = len(os.listdir("/dev/fd"))
-    await search(Slow(str(tmp_path)), parse({"pattern": "needle"}), rg="", seconds=0.1)
+    await search(Slow(str(tmp_path)), parse({"pattern": "needle"}), rg=RG, seconds=0.1)
     await asyncio.sleep(0.1)
     assert len(os.listdir("/dev/fd")) <= before + 1
 
 
-@pytest.mark.parametrize("rg", ENGINES)
-async def test_odd_names_are_found(ctx: Run, rg: str) -> None:
+async def test_odd_names_are_found(ctx: Run) -> None:
     for name in ("-e", "new\nline", "a:1:b", "spa ce", "中文"):
         (ctx.root / name).write_text("needle\n")
-    text = (await search(ctx.workspace, parse({"pattern": "needle"}), rg=rg)).text
+    text = (await search(ctx.workspace, parse({"pattern": "needle"}), rg=RG)).text
     assert text == "-e\na:1:b\nnew\nline\nspa ce\n中文"
 
 
-async def test_an_rg_in_the_workspace_is_not_run(ctx: Run) -> None:
+def test_an_rg_in_the_workspace_is_not_run(ctx: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     (ctx.root / "rg").write_text("#!/bin/sh\ntouch ran\n")
     os.chmod(ctx.root / "rg", 0o755)
-    before = os.environ["PATH"]
-    os.environ["PATH"] = str(ctx.root)
-    try:
-        assert find_ripgrep(ctx.workspace.root) == ""
-    finally:
-        os.environ["PATH"] = before
+    monkeypatch.setenv("PATH", str(ctx.root))
+    assert find_ripgrep(ctx.workspace.root) == shutil.which(
+        "rg", path=sysconfig.get_path("scripts")
+    )
+
+
+def test_ripgrep_comes_with_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert os.path.dirname(find_ripgrep("/workspace")) == sysconfig.get_path("scripts")

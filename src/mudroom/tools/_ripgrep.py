@@ -1,4 +1,4 @@
-"""Content search in another process, which a timeout can end: ripgrep, else `_grep_fallback`."""
+"""Content search with ripgrep, a process that reads open files and that a timeout can end."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ import errno
 import os
 import resource
 import shutil
-import sys
+import sysconfig
 import threading
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, closing
-from pathlib import Path
 
-import msgspec
 from msgspec import Struct
 
 from .._core.ports import LocalFiles
@@ -23,7 +21,6 @@ _BATCH = 2_000  # files opened at once, when the process may open four times as 
 _CHUNK = 1 << 16
 _WIDTH = 2_000
 _FD_FOLDER = b"/dev/fd/"
-_FALLBACK_PROGRAM = str(Path(__file__).with_name("_grep_fallback.py"))
 
 
 class SearchQuery(Struct, frozen=True, kw_only=True):
@@ -46,11 +43,19 @@ class InvalidPattern(ValueError):
 
 
 def find_ripgrep(root: str) -> str:
-    """Return the path of rg, "" when there is none; never one that lies in the workspace."""
-    path = shutil.which("rg")
-    if path is None or os.path.realpath(path).startswith(root + "/"):
-        return ""
-    return path
+    """Return the path of rg, "" when there is none.
+
+    The wheel `ripgrep` installs it beside mudroom; else it is taken from PATH. An rg elsewhere in
+    the workspace is never used: an agent may have written it.
+
+    Arguments:
+        root: folder of the workspace.
+    """
+    own = shutil.which("rg", path=sysconfig.get_path("scripts")) or ""
+    for path in (own, shutil.which("rg") or ""):
+        if path and not os.path.realpath(path).startswith(root + "/"):
+            return path
+    return own
 
 
 async def search_files(
@@ -62,7 +67,7 @@ async def search_files(
     path changes meanwhile. It ends when the iteration is closed.
 
     Arguments:
-        root: folder in which the program runs. rg: path of ripgrep; "" searches with Python.
+        root: folder in which the program runs. rg: path of ripgrep.
 
     Raises InvalidPattern.
     """
@@ -129,11 +134,9 @@ def _is_out_of_descriptors(error: WorkspaceError) -> bool:
 async def _run_program(
     query: SearchQuery, opened: Mapping[int, str], rg: str, root: str, separator: bytes
 ) -> AsyncGenerator[bytes, None]:
-    command, stdin = _command(query, opened, rg)
+    command = _command(rg, query, [f"{_FD_FOLDER.decode()}{fd}" for fd in opened])
     async with _process(command, root, opened) as program:
-        assert program.stdin and program.stdout and program.stderr
-        program.stdin.write(stdin)
-        program.stdin.close()
+        assert program.stdout and program.stderr
         rest = b""
         while chunk := await program.stdout.read(_CHUNK):
             *complete, rest = (rest + chunk).split(separator)
@@ -151,7 +154,12 @@ async def _process(
     """Start a program; it is ended when the block is left."""
     pipe = asyncio.subprocess.PIPE
     program = await asyncio.create_subprocess_exec(
-        *command, cwd=root, stdin=pipe, stdout=pipe, stderr=pipe, pass_fds=tuple(opened)
+        *command,
+        cwd=root,
+        stdin=asyncio.subprocess.DEVNULL,
+        stdout=pipe,
+        stderr=pipe,
+        pass_fds=tuple(opened),
     )
     try:
         yield program
@@ -165,16 +173,7 @@ async def _process(
             await program.wait()
 
 
-def _command(query: SearchQuery, opened: Mapping[int, str], rg: str) -> tuple[Sequence[str], bytes]:
-    """Return a command line and the bytes for its standard input."""
-    places = [f"{_FD_FOLDER.decode()}{descriptor}" for descriptor in opened]
-    if rg:
-        return _rg_command(rg, query, places), b""
-    request = {**msgspec.to_builtins(query), "files": places}
-    return [sys.executable, "-I", "-S", _FALLBACK_PROGRAM], msgspec.json.encode(request)
-
-
-def _rg_command(rg: str, query: SearchQuery, files: Sequence[str]) -> list[str]:
+def _command(rg: str, query: SearchQuery, files: Sequence[str]) -> list[str]:
     command = [rg, "--no-config", "--no-messages", "--no-ignore", "--text", "--crlf"]
     command += ["--threads=1", "--color=never", "-0", "-H"]
     if query.ignore_case:

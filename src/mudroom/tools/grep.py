@@ -95,27 +95,32 @@ def parse(sent: dict[str, object]) -> Arguments:
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
-    """Search with ripgrep if it is installed; try Python when ripgrep rejects the pattern."""
+    """Search with ripgrep."""
     rg = find_ripgrep(ctx.workspace.root)
+    if not rg:
+        return error_result("ripgrep is not installed. Search with grep in bash.")
     try:
         return await search(ctx.workspace, arguments, rg=rg)
     except InvalidPattern as error:
-        message = str(error)
-    if rg:
-        try:
-            return await search(ctx.workspace, arguments, rg="")
-        except InvalidPattern:
-            pass
-    return error_result(f"pattern is not a regular expression: {message[:500]}")
+        return error_result(_explain_pattern(str(error)))
+
+
+def _explain_pattern(message: str) -> str:
+    if "look-around" in message or "backreferences" in message:
+        return (
+            "pattern: look-around and back-references are not supported. "
+            "Use a simpler pattern, or grep -P in bash."
+        )
+    return f"pattern is not a regular expression: {message[:500]}"
 
 
 async def search(
     workspace: Workspace, arguments: Arguments, *, rg: str, seconds: float = MAX_SECONDS
 ) -> ToolResult:
-    """Search with one of the two programs.
+    """Search the chosen files.
 
     Arguments:
-        rg: path of ripgrep; "" searches with Python. seconds: time limit.
+        rg: path of ripgrep. seconds: time limit.
 
     Raises InvalidPattern.
     """

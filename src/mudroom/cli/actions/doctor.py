@@ -23,6 +23,7 @@ from ...errors import JournalError, MudroomError
 from ...journals.sqlite.reader import open_reader
 from ...models import providers
 from ...projections.safe_text import sanitize
+from ...tools._ripgrep import find_ripgrep
 from ..output.json_output import print_json
 from .list_sessions import iterate_sessions
 from .load_settings import load_settings
@@ -174,7 +175,7 @@ def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield from _check_models(environ)
     yield _check_agents()
     yield _check_sandbox(environ)
-    yield _check_program("rg", "grep runs in Python, which is slower", "Install ripgrep.")
+    yield _check_ripgrep()
     yield _check_program("git", "worktrees are unavailable", "Install git.")
 
 
@@ -291,6 +292,13 @@ def _check_sandbox(environ: Mapping[str, str]) -> Check:
         f" {detected.no_full_reason}; {detected.no_file_reason}"
     )
     return Check("sandbox", "warn", found, _INSTALL_BUBBLEWRAP)
+
+
+def _check_ripgrep() -> Check:
+    path = find_ripgrep(os.getcwd())
+    if path:
+        return Check("rg", "ok", path)
+    return Check("rg", "warn", "not found: the tool grep does not work", "Install ripgrep.")
 
 
 def _check_program(name: str, without: str, remedy: str) -> Check:
