@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
 import shutil
@@ -9,8 +10,6 @@ import socket
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from itertools import islice
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from msgspec import Struct
@@ -20,13 +19,12 @@ from ..._version import __version__
 from ...agent_files import count_by_severity
 from ...config import Settings
 from ...errors import JournalError, MudroomError
-from ...journals.sqlite.reader import open_reader
 from ...models import providers
 from ...projections.safe_text import sanitize
 from ...tools._ripgrep import find_ripgrep
 from ..output.json_output import print_json
-from .list_sessions import iterate_sessions
 from .load_settings import load_settings
+from .session_store import open_store, read_events
 
 CHECKED_SESSIONS = 20
 """Number of the newest sessions whose journals are read."""
@@ -205,29 +203,30 @@ def _check_home(home: str) -> Check:
 
 
 def _check_journals(home: str) -> Check:
-    count = 0
-    errors: list[str] = []
     try:
-        for info in islice(iterate_sessions(home), CHECKED_SESSIONS):
-            count += 1
-            if error := _read_whole_journal(info.path):
-                errors.append(error)
+        errors = asyncio.run(_read_newest_journals(home))
     except JournalError as error:
         return Check("journals", "fail", str(error))
+    count = len(errors)
+    errors = [error for error in errors if error]
     if errors:
         found = f"{len(errors)} of the last {count} sessions cannot be read: {errors[0]}"
         return Check("journals", "fail", found, "The other sessions are not affected.")
     return Check("journals", "ok", f"last {count} sessions OK" if count else "no sessions yet")
 
 
-def _read_whole_journal(path: Path) -> str:
-    """Return why a journal cannot be read to its end, "" if it can."""
-    try:
-        for _ in open_reader(path).read():
-            pass
-    except JournalError as error:
-        return str(error)
-    return ""
+async def _read_newest_journals(home: str) -> list[str]:
+    """Read journals to their ends. Return for each why it cannot be read, "" if it can."""
+    store = open_store(home)
+    errors: list[str] = []
+    for info in (await store.list())[:CHECKED_SESSIONS]:
+        try:
+            await read_events(store, info.id)
+        except JournalError as error:
+            errors.append(str(error))
+        else:
+            errors.append("")
+    return errors
 
 
 def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -13,13 +14,12 @@ import msgspec
 from ..._core.events import StoredEvent
 from ...journals.encoding import encode
 from ...journals.sqlite.private_files import write_private_file
-from ...journals.sqlite.reader import open_reader
 from ...output_filters.redaction import Redactor
 from ..output.progress import print_notice
 from ..output.session_markdown import render_session_markdown
 from ..output.text import count_noun
 from .load_settings import load_settings
-from .select_session import find_session
+from .session_store import find_session, open_store, read_events
 
 STDOUT = "-"
 
@@ -34,10 +34,10 @@ def export_session(name: str, export_format: str, target: str) -> int:
 
     Raises UnknownName, JournalError.
     """
-    reader = open_reader(find_session(load_settings(".").home, ".", name))
-    events = list(redact_events(reader.read(), Redactor(os.environ)))
+    session_id, stored = asyncio.run(_read_session(load_settings(".").home, name))
+    events = list(redact_events(stored, Redactor(os.environ)))
     if export_format == "jsonl":
-        _write_transcripts(reader.meta.session, events, "." if target == STDOUT else target)
+        _write_transcripts(session_id, events, "." if target == STDOUT else target)
         return 0
     if export_format == "md":
         data = "".join(render_session_markdown(events)).encode("utf-8", "replace")
@@ -49,6 +49,12 @@ def export_session(name: str, export_format: str, target: str) -> int:
         write_private_file(Path(target), data)
         print_notice(f"{target} ({len(data):,} bytes)")
     return 0
+
+
+async def _read_session(home: str, name: str) -> tuple[str, list[StoredEvent]]:
+    store = open_store(home)
+    session_id = await find_session(store, ".", name)
+    return session_id, await read_events(store, session_id)
 
 
 def _write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: str) -> None:

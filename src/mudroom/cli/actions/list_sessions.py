@@ -2,62 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sys
 import time
-from collections.abc import Iterator
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
-from ...errors import JournalError, UnknownName, UsageError
-from ...journals.encoding import decode
-from ...journals.sqlite import session_names
-from ...journals.sqlite.lock import writer_pid
-from ...journals.sqlite.reader import open_reader
-from ...journals.sqlite.store import SessionInfo, list_sessions
+from ..._core.events import StoredEvent
+from ...errors import UnknownName, UsageError
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize_line
-from ...projections.session_summary import SUMMARY_TAGS, SessionSummary, summarize_session
+from ...projections.session_summary import SessionSummary
 from ..output.json_output import print_json
 from ..output.progress import should_color
 from ..output.text import choose_glyphs, format_tokens, truncate
 from .load_settings import load_settings
+from .session_store import open_store, read_events, read_summary
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line if stdout is not a terminal."""
 
 
-def iterate_sessions(home: str) -> Iterator[SessionInfo]:
-    """Yield the sessions below `home`, newest first. Raises JournalError."""
-    try:
-        yield from list_sessions(home)
-    except OSError as error:
-        raise JournalError(
-            f"the sessions cannot be listed: {error.strerror}",
-            where=home,
-            remedy="Set MUDROOM_HOME to a folder of your own.",
-        ) from None
-
-
-def read_summary(info: SessionInfo) -> SessionSummary:
-    """Return the summary of a session; `error` is set if its journal cannot be read."""
-    summary = SessionSummary(id=info.id, when=info.mtime, size=info.size)
-    try:
-        reader = open_reader(info.path)
-        events = (decode(body) for _, body in reader.read_json(tags=SUMMARY_TAGS))
-        is_live = bool(writer_pid(info.path))
-        return summarize_session(replace(summary, name=reader.meta.name), events, is_live=is_live)
-    except JournalError as error:
-        return replace(summary, error=str(error))
-
-
 def print_sessions(*, as_json: bool, limit: int) -> int:
     """Print the newest sessions, at most `limit`, and return the exit code."""
     home = load_settings(".").home
-    summaries = [read_summary(info) for info in islice(iterate_sessions(home), limit)]
+    summaries = asyncio.run(_read_summaries(home, limit))
     if as_json:
         print_json([_to_json(summary) for summary in summaries])
     elif not summaries:
@@ -67,6 +39,11 @@ def print_sessions(*, as_json: bool, limit: int) -> int:
         for summary in summaries:
             print(truncate(_format_row(summary), width))
     return 0
+
+
+async def _read_summaries(home: str, limit: int) -> list[SessionSummary]:
+    store = open_store(home)
+    return [await read_summary(store, info) for info in (await store.list())[:limit]]
 
 
 def _to_json(summary: SessionSummary) -> dict[str, object]:
@@ -98,7 +75,7 @@ def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> i
     Raises UnknownName for the session or the run, JournalError if it cannot be read.
     """
     settings = load_settings(".", color="never" if no_color else None)
-    events = list(open_reader(_find_path(settings.home, name)).read())
+    events = asyncio.run(_read_session(settings.home, name))
     tree = RunTree()
     for event in events:
         tree.apply(event)
@@ -117,13 +94,14 @@ def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> i
     return 0
 
 
-def _find_path(home: str, name: str) -> Path:
+async def _read_session(home: str, name: str) -> list[StoredEvent]:
+    store = open_store(home)
     if name != "last":
-        return session_names.find_session(home, name)
-    newest = next(iterate_sessions(home), None)
-    if newest is None:
+        return await read_events(store, await store.find(name))
+    infos = await store.list()
+    if not infos:
         raise UsageError("no session is recorded yet", where=home)
-    return newest.path
+    return await read_events(store, infos[0].id)
 
 
 def _width() -> int:

@@ -26,8 +26,8 @@ async def run_one_shot(prompt: str | None, options: StartOptions) -> int:
         schema = load_json_schema(settings.json_schema)
     loaded = load_permissions(settings, options.cwd)
     async with create_session(settings, options.cwd, loaded, options.start) as session:
-        name_session(session, settings.home, options.start)
-        if notice := delete_expired_sessions(settings):
+        await name_session(session, settings.home, options.start)
+        if notice := await delete_expired_sessions(settings):
             print_notice(notice)
         reporter = RunReporter(
             session,
@@ -37,7 +37,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions) -> int:
             quiet=options.quiet,
             as_json=schema is not None,
         )
-        reporter.add_past_events(unfinished_events(session, settings.home))
+        reporter.add_past_events(await unfinished_events(session, settings.home))
         if session.unfinished_runs and not options.quiet:
             print_notice("finishing the interrupted run first")
         with handle_signals(session.cancel, exits_after=True) as signals, reporter.screen:

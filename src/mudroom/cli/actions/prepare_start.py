@@ -28,10 +28,14 @@ def prepare_start(
     """
     start = NEW_SESSION
     if any(value not in (None, False) for value in selection.values()):
-        from .select_session import select_session  # slow to import
+        import asyncio  # slow to import, as are the next ones
+
+        from .select_session import select_session
+        from .session_store import open_store
 
         require_folder(cwd)
-        start = select_session(load_home(os.environ), cwd, **selection)
+        store = open_store(load_home(os.environ))
+        start = asyncio.run(select_session(store, cwd, **selection))
         cwd = start.folder or cwd
     settings = load_settings(cwd, **flags)
     return StartOptions(settings=settings, cwd=cwd, start=start, verbose=verbose, quiet=quiet)

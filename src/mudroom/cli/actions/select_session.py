@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 import uuid
-from collections.abc import Iterator
-from itertools import islice
-from pathlib import Path
 
-from ..._core.events import SessionOpened, StoredEvent
+from ..._core.events import StoredEvent
+from ..._core.ports import SessionStore
 from ...config import Settings
-from ...errors import JournalError, UsageError
-from ...journals.sqlite import session_names
-from ...journals.sqlite.reader import open_reader, read_header
-from ...journals.sqlite.store import SessionInfo, delete_old_sessions, list_sessions, session_path
+from ...errors import UsageError
 from ...projections.safe_text import sanitize_line
+from ...projections.session_summary import SessionSummary
 from ...session import Session
 from ..output.text import count_noun, truncate
 from .session_start import SessionStart
+from .session_store import (
+    delete_older_sessions,
+    find_session,
+    last_session,
+    open_store,
+    read_events,
+    read_summary,
+    session_folder,
+    sessions_of_folder,
+)
 
 MAX_OFFERED = 20
 """Maximum number of sessions in the list that the user chooses from."""
 
 
-def select_session(
-    home: str,
+async def select_session(
+    store: SessionStore,
     cwd: str,
     *,
     resume: str | None = None,
@@ -48,75 +53,35 @@ def select_session(
         raise UsageError(
             "--continue and --resume each select a session", remedy="Use only one of them."
         )
-    path = None
+    resumed = ""
     if continue_last:
-        path = last_session(home, cwd)
+        resumed = await last_session(store, cwd)
     elif resume is not None:
-        path = find_session(home, cwd, resume)
-    if path is None and fork:
+        resumed = await (
+            find_session(store, cwd, resume) if resume else _ask_for_session(store, cwd)
+        )
+    if fork and not resumed:
         raise UsageError(
             "--fork-session needs a session to copy", remedy="Add --continue or --resume ID."
         )
-    if session_id and path is not None and not fork:
+    if session_id and resumed and not fork:
         raise UsageError(
             "--session-id is for a new session", remedy="Add --fork-session, or remove it."
         )
-    new_id = _check_new_id(session_id, home) if session_id else ""
+    new_id = await _check_new_id(session_id, store) if session_id else ""
     if name:
-        session_names.check_name(home, name, None if fork else path)
-    if path is None:
-        return SessionStart(id=new_id, name=name or "")
-    return SessionStart(
-        resume=path.stem, fork=fork, folder=session_folder(path), id=new_id, name=name or ""
-    )
+        await store.check_name(name, "" if fork else resumed)
+    folder = await session_folder(store, resumed) if resumed else ""
+    return SessionStart(resume=resumed, fork=fork, folder=folder, id=new_id, name=name or "")
 
 
-def find_session(home: str, cwd: str, name: str) -> Path:
-    """Return the file of a session.
-
-    Arguments:
-        name: a name, an id, the beginning of an id, or "last" for the last session of the folder
-            `cwd`; "" asks the user.
-
-    Raises UnknownName or UsageError.
-    """
-    if name == "last":
-        return last_session(home, cwd)
-    return session_names.find_session(home, name) if name else _ask_for_session(home, cwd)
-
-
-def last_session(home: str, cwd: str) -> Path:
-    """Return the file of the folder's last written session. Raises UsageError if there is none."""
-    info = next(sessions_of_folder(home, cwd), None)
-    if info is None:
-        raise UsageError(
-            "no session of this folder is recorded",
-            where=os.path.realpath(cwd),
-            remedy="mudroom runs lists all sessions.",
-        )
-    return info.path
-
-
-def sessions_of_folder(home: str, cwd: str) -> Iterator[SessionInfo]:
-    """Return the sessions that worked in this folder, the last written one first."""
-    folder = os.path.realpath(cwd)
-    return (info for info in list_sessions(home) if session_folder(info.path) == folder)
-
-
-def session_folder(path: Path) -> str:
-    """Return the folder that a recorded session works in, "" if its journal cannot be read."""
-    try:
-        first_event = read_header(path)[1]
-    except JournalError:
-        return ""
-    return first_event.cwd if isinstance(first_event, SessionOpened) else ""
-
-
-def delete_expired_sessions(settings: Settings) -> str:
+async def delete_expired_sessions(settings: Settings) -> str:
     """Delete sessions older than the setting retention_days; return a notice, "" for none."""
     days = settings.retention_days
-    count = delete_old_sessions(settings.home, days) if days else 0
-    if not days or not count:
+    if not days:
+        return ""
+    count = await delete_older_sessions(open_store(settings.home), days, time.time())
+    if not count:
         return ""
     return (
         f"deleted {count_noun(count, 'session')} older than {count_noun(days, 'day')}"
@@ -124,22 +89,22 @@ def delete_expired_sessions(settings: Settings) -> str:
     )
 
 
-def name_session(session: Session, home: str, start: SessionStart) -> None:
+async def name_session(session: Session, home: str, start: SessionStart) -> None:
     """Give an opened session the name that the command line asks for."""
     if start.name:
-        session_names.rename_session(home, session_path(home, session.id), start.name)
+        await open_store(home).rename(session.id, start.name)
 
 
-def unfinished_events(session: Session, home: str) -> list[StoredEvent]:
+async def unfinished_events(session: Session, home: str) -> list[StoredEvent]:
     """Return the events of the runs that were interrupted in this session."""
     roots = set(session.unfinished_runs)
     if not roots:
         return []
-    events = open_reader(session_path(home, session.id)).read()
+    events = await read_events(open_store(home), session.id)
     return [event for event in events if event.run.partition(".")[0] in roots]
 
 
-def _check_new_id(text: str, home: str) -> str:
+async def _check_new_id(text: str, store: SessionStore) -> str:
     """Return the id in its standard form. Raises UsageError if it is no UUID or is in use."""
     try:
         session_id = str(uuid.UUID(text))
@@ -147,7 +112,7 @@ def _check_new_id(text: str, home: str) -> str:
         raise UsageError(
             "--session-id must be a UUID", where=text, remedy=f"For example {uuid.uuid4()}."
         ) from None
-    if session_path(home, session_id).exists():
+    if any(info.id == session_id for info in await store.list()):
         raise UsageError(
             "a session with this id exists already",
             where=session_id,
@@ -156,19 +121,16 @@ def _check_new_id(text: str, home: str) -> str:
     return session_id
 
 
-def _ask_for_session(home: str, cwd: str) -> Path:
+async def _ask_for_session(store: SessionStore, cwd: str) -> str:
     """Let the user choose one of the last sessions of this folder."""
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError(
             "--resume needs an ID when mudroom does not run in a terminal",
             remedy="mudroom runs lists the sessions; --continue takes the last one.",
         )
-    from .list_sessions import read_summary
-
-    infos = islice(sessions_of_folder(home, cwd), MAX_OFFERED)
-    offered = [read_summary(info) for info in infos]
+    offered = await read_summaries_of_folder(store, cwd)
     if not offered:
-        return last_session(home, cwd)
+        return await last_session(store, cwd)
     for number, summary in enumerate(offered, 1):
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.when))
         title = sanitize_line(summary.name or summary.prompt)
@@ -181,4 +143,21 @@ def _ask_for_session(home: str, cwd: str) -> Path:
             f"{line!r} is not a number of the list",
             remedy=f"Choose one from 1 to {len(offered)}.",
         )
-    return session_path(home, offered[int(line) - 1].id)
+    return offered[int(line) - 1].id
+
+
+async def read_summaries_of_folder(
+    store: SessionStore, cwd: str, *, without: str = ""
+) -> list[SessionSummary]:
+    """Return the summaries of the folder's last sessions, at most MAX_OFFERED.
+
+    Arguments:
+        without: id of a session to leave out.
+    """
+    summaries: list[SessionSummary] = []
+    async for info in sessions_of_folder(store, cwd):
+        if info.id != without:
+            summaries.append(await read_summary(store, info))
+        if len(summaries) == MAX_OFFERED:
+            break
+    return summaries

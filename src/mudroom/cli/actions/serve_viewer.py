@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
 
+from ..._core.ports import SessionStore
 from ...errors import UsageError
 from ...journals.encoding import decode, encode
 from ...journals.sqlite.reader import open_reader
-from ...journals.sqlite.store import session_path
 from ...output_filters.redaction import Redactor
 from ...viewer.export import render_single_file
 from ...viewer.sources import EventPage, SessionSource, SingleSession, StoredSessions
@@ -22,9 +22,8 @@ from ..output.progress import print_notice
 from ..output.session_markdown import render_session_markdown
 from ..output.transcript_lines import render_transcript, render_tree
 from .export import STDOUT, redact_events
-from .list_sessions import iterate_sessions
 from .load_settings import load_settings
-from .select_session import find_session, sessions_of_folder
+from .session_store import find_session, open_store, sessions_of_folder
 
 
 def serve_viewer(name: str, *, foreign: str, host: str, port: int, open_browser: bool) -> int:
@@ -73,7 +72,7 @@ def render_session(home: str, session_id: str, suffix: str) -> Iterator[str]:
     if suffix == ".html":
         yield from render_single_file(_RedactedSource(StoredSessions(home)), session_id)
         return
-    stored = open_reader(session_path(home, session_id)).read()
+    stored = open_reader(open_store(home).path_of(session_id)).read()
     events = list(redact_events(stored, Redactor(os.environ)))
     if suffix == ".md":
         yield from render_session_markdown(events)
@@ -95,10 +94,16 @@ def select_source(home: str, name: str, foreign: str = "") -> tuple[SessionSourc
     """
     if foreign:
         return _load_foreign_log(name, foreign)
+    return StoredSessions(home), asyncio.run(_find_session(open_store(home), name))
+
+
+async def _find_session(store: SessionStore, name: str) -> str:
     if name:
-        return StoredSessions(home), find_session(home, ".", name).stem
-    newest = next(sessions_of_folder(home, "."), None) or next(iterate_sessions(home), None)
-    return StoredSessions(home), newest.id if newest else ""
+        return await find_session(store, ".", name)
+    async for info in sessions_of_folder(store, "."):
+        return info.id
+    infos = await store.list()
+    return infos[0].id if infos else ""
 
 
 def _load_foreign_log(path: str, program: str) -> tuple[SessionSource, str]:

@@ -7,18 +7,15 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 
 from ..._core.events import RunStarted, SessionOpened, StoredEvent
+from ..._core.ports import SessionStore
 from ..._core.runs import Report
 from ...config import Settings
 from ...errors import UsageError
-from ...journals.sqlite import session_names
-from ...journals.sqlite.lock import require_no_writer
-from ...journals.sqlite.reader import open_reader
-from ...journals.sqlite.store import SessionInfo, delete_session
 from ...pricing import calculate_cost
 from ...projections.ledger import LedgerBuilder
 from ...projections.run_tree import RunTree, RunView
@@ -27,11 +24,17 @@ from ..output.progress import print_notice
 from ..output.report import encode_answer
 from ..output.stream_json import StreamJson, encode_line
 from ..output.text import count_noun
-from .list_sessions import read_summary
 from .load_settings import load_settings
 from .one_shot import run_one_shot
-from .select_session import find_session, session_folder
 from .session_start import SessionStart, StartOptions
+from .session_store import (
+    find_session,
+    open_store,
+    read_events,
+    read_summary,
+    require_no_writer,
+    session_folder,
+)
 
 if TYPE_CHECKING:
     from ...journals.sqlite.repair import JournalCondition
@@ -60,57 +63,69 @@ def resume_session(
         raise UsageError(f"--last and {name} each name a session", remedy="Use only one of them.")
     color = "never" if no_color else None
     settings = load_settings(cwd, color=color, output_format=output_format)
-    path = find_session(settings.home, cwd, name or "last")
-    events, tree = _read_idle_session(path)
+    recorded = asyncio.run(_read_idle_session(settings.home, cwd, name or "last"))
+    tree = recorded.tree
     if any(root.report is None for root in tree.roots):
-        start = SessionStart(resume=path.stem, folder=session_folder(path))
+        start = SessionStart(resume=recorded.id, folder=recorded.folder)
         options = StartOptions(
             settings=settings, cwd=start.folder or cwd, start=start, verbose=verbose, quiet=quiet
         )
         return asyncio.run(run_one_shot(None, options))
-    report = _last_report(tree, path)
+    report = _last_report(recorded)
     if not quiet:
         print_notice("no run was interrupted; this is the last answer")
-    _print_again(path, events, tree.roots[-1], report, settings)
+    _print_again(recorded, tree.roots[-1], report, settings)
     return 0 if report.ok else 1
 
 
-def _read_idle_session(path: Path) -> tuple[list[StoredEvent], RunTree]:
+class _RecordedSession(NamedTuple):
+    """A recorded session that no process writes."""
+
+    id: str
+    folder: str
+    events: list[StoredEvent]
+    tree: RunTree
+
+
+async def _read_idle_session(home: str, cwd: str, name: str) -> _RecordedSession:
     """Read a session that no process writes. Raises JournalBusy, JournalError."""
-    require_no_writer(path)
-    events = list(open_reader(path).read())
+    store = open_store(home)
+    session_id = await find_session(store, cwd, name)
+    await require_no_writer(store, session_id)
+    events = await read_events(store, session_id)
     tree = RunTree()
     for event in events:
         tree.apply(event)
-    return events, tree
+    return _RecordedSession(session_id, await session_folder(store, session_id), events, tree)
 
 
-def _last_report(tree: RunTree, path: Path) -> Report:
+def _last_report(recorded: _RecordedSession) -> Report:
     """Return the report of the last root run. Raises UsageError if the session has no runs."""
-    if not tree.roots:
+    if not recorded.tree.roots:
         raise UsageError(
             "this session has no prompts yet",
-            where=path.stem,
-            remedy=f"Give it one: mudroom --resume {path.stem} -p PROMPT",
+            where=recorded.id,
+            remedy=f"Give it one: mudroom --resume {recorded.id} -p PROMPT",
         )
-    report = tree.roots[-1].report
+    report = recorded.tree.roots[-1].report
     assert report is not None
     return report
 
 
 def _print_again(
-    path: Path, events: Sequence[StoredEvent], root: RunView, report: Report, settings: Settings
+    recorded: _RecordedSession, root: RunView, report: Report, settings: Settings
 ) -> None:
     """Print the last answer of a session as the run itself did."""
     if settings.output_format == "text":
         sys.stdout.buffer.write(encode_answer(report))
         return
+    events = recorded.events
     opened = next(event for event in events if isinstance(event, SessionOpened))
     started = next(
         event for event in events if isinstance(event, RunStarted) and event.run == root.run_id
     )
     lines = StreamJson(
-        session=path.stem,
+        session=recorded.id,
         cwd=opened.cwd,
         model=root.model,
         tools=started.brief.tools,
@@ -137,18 +152,17 @@ def replay_session(name: str, *, quiet: bool) -> int:
     """
     from ...replay import replay
 
-    path = find_session(load_settings(".").home, ".", name)
-    events, tree = _read_idle_session(path)
-    if any(root.report is None for root in tree.roots):
+    recorded = asyncio.run(_read_idle_session(load_settings(".").home, ".", name))
+    if any(root.report is None for root in recorded.tree.roots):
         raise UsageError(
             "a run of this session was interrupted",
-            where=path.stem,
-            remedy=f"First finish it: mudroom resume {path.stem[:8]}",
+            where=recorded.id,
+            remedy=f"First finish it: mudroom resume {recorded.id[:8]}",
         )
-    report = _last_report(tree, path)
-    asyncio.run(replay(events))
+    report = _last_report(recorded)
+    asyncio.run(replay(recorded.events))
     if not quiet:
-        runs = count_noun(len(tree.runs), "run")
+        runs = count_noun(len(recorded.tree.runs), "run")
         print_notice(f"Replay matched: {runs}, every event identical.", prefix="")
     sys.stdout.buffer.write(encode_answer(report))
     return 0
@@ -156,8 +170,12 @@ def replay_session(name: str, *, quiet: bool) -> int:
 
 def rename_session(session: str, name: str) -> int:
     """Give a session a name, "" to remove it, and return the exit code."""
-    home = load_settings(".").home
-    session_names.rename_session(home, find_session(home, ".", session or "last"), name)
+
+    async def rename() -> None:
+        store = open_store(load_settings(".").home)
+        await store.rename(await find_session(store, ".", session or "last"), name)
+
+    asyncio.run(rename())
     return 0
 
 
@@ -169,26 +187,30 @@ def delete_sessions(names: Sequence[str], *, yes: bool) -> int:
 
     Raises UnknownName, or JournalBusy for a session that is open; then none is deleted.
     """
-    home = load_settings(".").home
-    paths = list(dict.fromkeys(find_session(home, ".", name) for name in names))
-    for path in paths:
-        require_no_writer(path)
-    if not yes and not _confirm_deletion(paths):
+    return asyncio.run(_delete_sessions(open_store(load_settings(".").home), names, yes=yes))
+
+
+async def _delete_sessions(store: SessionStore, names: Sequence[str], *, yes: bool) -> int:
+    session_ids = list(dict.fromkeys([await find_session(store, ".", name) for name in names]))
+    for session_id in session_ids:
+        await require_no_writer(store, session_id)
+    if not yes and not await _confirm_deletion(store, session_ids):
         print_notice("nothing was deleted")
         return 1
-    for path in paths:
-        delete_session(path)
+    for session_id in session_ids:
+        await store.delete(session_id)
     return 0
 
 
-def _confirm_deletion(paths: Sequence[Path]) -> bool:
+async def _confirm_deletion(store: SessionStore, session_ids: Sequence[str]) -> bool:
     if not sys.stdin.isatty():
         raise UsageError("deleting needs a confirmation at a terminal", remedy="Add --yes.")
-    for path in paths:
-        summary = read_summary(SessionInfo(id=path.stem, path=path, mtime=0, size=0))
-        title = sanitize_line(summary.name or summary.prompt or summary.error)
-        print(f"{path.stem}  {title}", file=sys.stderr)
-    question = f"Delete {count_noun(len(paths), 'session')} permanently? [y/N] "
+    for info in await store.list():
+        if info.id in session_ids:
+            summary = await read_summary(store, info)
+            title = sanitize_line(summary.name or summary.prompt or summary.error)
+            print(f"{info.id}  {title}", file=sys.stderr)
+    question = f"Delete {count_noun(len(session_ids), 'session')} permanently? [y/N] "
     print(question, end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -197,7 +219,7 @@ def check_journal(name: str) -> int:
     """Print the condition of a session's journal; return 1 if it is damaged, else 0."""
     from ...journals.sqlite import repair
 
-    condition = repair.check_journal(find_session(load_settings(".").home, ".", name))
+    condition = repair.check_journal(_find_file(load_settings(".").home, ".", name))
     extent = "the rest" if condition.lost else "all"
     print(f"{count_noun(condition.intact, 'record')}, {extent} intact{_describe_losses(condition)}")
     return 1 if condition.lost else 0
@@ -207,7 +229,7 @@ def repair_journal(name: str, *, cwd: str) -> int:
     """Repair the journal of a session if it is damaged, print the losses, return the exit code."""
     from ...journals.sqlite import repair
 
-    path = find_session(load_settings(cwd).home, cwd, name)
+    path = _find_file(load_settings(cwd).home, cwd, name)
     condition = repair.repair_journal(path, cwd=os.path.realpath(cwd))
     records = count_noun(condition.intact, "record")
     if condition.damaged_copy:
@@ -216,6 +238,12 @@ def repair_journal(name: str, *, cwd: str) -> int:
     else:
         print(f"{records}, all intact: nothing to repair")
     return 0
+
+
+def _find_file(home: str, cwd: str, name: str) -> Path:
+    """Return the SQLite file of a session: check and repair work on the file itself."""
+    store = open_store(home)
+    return store.path_of(asyncio.run(find_session(store, cwd, name)))
 
 
 def _describe_losses(condition: JournalCondition) -> str:

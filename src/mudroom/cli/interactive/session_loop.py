@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 from msgspec.structs import replace
 
 from ...session import Session
@@ -40,7 +38,7 @@ async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int
         conversation = Conversation(session, ui, settings, COMMANDS)
         conversation.status.mode = loaded.permissions.mode
         async with session, conversation.resources:
-            name_session(session, settings.home, start)
+            await name_session(session, settings.home, start)
             if start.resume:
                 conversation.load_history()
             conversation.status.model = session.model
@@ -64,6 +62,6 @@ async def _print_notices(conversation: Conversation, session: Session, quiet: bo
         for notice in (describe_sandbox(session, network=settings.allow_net), *session.notices):
             if notice:
                 conversation.print_text(notice, "dim")
-    deleted = await asyncio.to_thread(delete_expired_sessions, settings)
+    deleted = await delete_expired_sessions(settings)
     if deleted:
         conversation.print_text(deleted, "dim")

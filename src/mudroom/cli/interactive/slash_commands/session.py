@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import os
 import time
-from itertools import islice
 from pathlib import Path
 
 from ....errors import UsageError
-from ....journals.sqlite.store import session_path
 from ....projections.safe_text import sanitize_line
 from ....projections.session_summary import SessionSummary
-from ...actions.list_sessions import read_summary
-from ...actions.select_session import MAX_OFFERED, find_session, sessions_of_folder
+from ...actions.select_session import read_summaries_of_folder
+from ...actions.session_store import find_session, open_store
 from ...output.text import count_noun, truncate
 from ...output.tree_lines import describe_outcome
 from ..conversation import Conversation, NextStep
@@ -99,24 +96,18 @@ def _reopen(conversation: Conversation, *, model: str = "", mode: str = "") -> N
 
 async def resume(conversation: Conversation, session_id: str) -> NextStep | None:
     """Continue another session of this folder, given by id or name or chosen from a list."""
-    home = conversation.settings.home
+    store = open_store(conversation.settings.home)
     current = conversation.session
     if session_id:
-        path = find_session(home, current.cwd, session_id)
-        return None if path.stem == current.id else NextStep(resume=path.stem)
-    summaries = await asyncio.to_thread(_other_sessions, home, current.cwd, current.id)
-    items = [(item.id, _session_label(item)) for item in summaries]
+        found_id = await find_session(store, current.cwd, session_id)
+        return None if found_id == current.id else NextStep(resume=found_id)
+    summaries = await read_summaries_of_folder(store, current.cwd, without=current.id)
+    items = [(item.id, _session_label(item)) for item in summaries if item.prompts]
     if not items:
         conversation.print_text("No other session of this folder is recorded.")
         return None
     chosen = await conversation.ui.choose("Continue which session?", items)
     return NextStep(resume=chosen) if chosen else None
-
-
-def _other_sessions(home: str, cwd: str, current: str) -> list[SessionSummary]:
-    others = (info for info in sessions_of_folder(home, cwd) if info.id != current)
-    summaries = [read_summary(info) for info in islice(others, MAX_OFFERED)]
-    return [item for item in summaries if item.prompts]
 
 
 def _session_label(item: SessionSummary) -> str:
@@ -126,10 +117,7 @@ def _session_label(item: SessionSummary) -> str:
 
 async def rename(conversation: Conversation, name: str) -> None:
     """Name this session; an empty name removes the name."""
-    from ....journals.sqlite.session_names import rename_session
-
-    home = conversation.settings.home
-    rename_session(home, session_path(home, conversation.session.id), name)
+    await open_store(conversation.settings.home).rename(conversation.session.id, name)
     text = "Session name removed."
     if name:
         text = f"Session renamed to {name}. Resume it with: mudroom --resume {name!r}"
