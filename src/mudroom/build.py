@@ -19,6 +19,7 @@ from ._core.agents import Agent, WorkspaceSpec
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
 from ._core.ports import Journal
+from ._core.tools import Tool
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
 from .adapters import collect_tools, open_journal, open_sandbox, open_store, open_workspace
@@ -33,6 +34,7 @@ from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.deny_all import DenyAllApprover
 from .permissions.rules import Verdict
+from .tool_sources import SessionToolSources
 from .workers.local import LocalWorker
 
 if TYPE_CHECKING:
@@ -60,10 +62,12 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     model: str
     context_files: agent_files.ContextFiles | None = None
     notices: tuple[str, ...] = ()
+    tool_sources: SessionToolSources
 
     async def close(self) -> None:
-        """End worker processes; close the connections, the sandbox and the journal."""
+        """End worker processes; close connections, tool sources, the sandbox and the journal."""
         await self.worker.close()
+        await self.tool_sources.close()
         self.services.environments.shared.sandbox.close()
         await self.models.close()
         await self.services.journal.close()
@@ -196,7 +200,14 @@ class _Builder:
         model = self._choose_root_model(catalog.root_agent)
         if self._options.budget.usd is not None:
             pricing.require_price(model)
-        services = await self._build_services(catalog, watchers, past_events)
+        toolbox: dict[str, Tool] = {}
+        services = await self._build_services(catalog, watchers, past_events, toolbox)
+        sources = SessionToolSources(
+            self._options.tool_sources,
+            toolbox,
+            lambda name: not self._options.permissions.denies_tool(name),
+        )
+        self._notices.extend(await sources.open())
         self._notices.extend(getattr(services.journal, "notices", ()))
         return SessionResources(
             services=services,
@@ -206,6 +217,7 @@ class _Builder:
             model=model,
             context_files=catalog.context_files,
             notices=tuple(self._notices),
+            tool_sources=sources,
         )
 
     async def _build_services(
@@ -213,7 +225,9 @@ class _Builder:
         catalog: AgentCatalog,
         watchers: list[Callable[[AnyEvent], None]],
         past_events: dict[str, list[StoredEvent]],
+        toolbox: dict[str, Tool],
     ) -> SessionServices:
+        """Open the services and fill the toolbox."""
         options = self._options
         child_model = self._check_child_model()
         uses_prices = options.prices or options.budget.usd is not None
@@ -224,6 +238,9 @@ class _Builder:
         tools = collect_tools(
             options.tools, catalog.agents, catalog.skills, ask=sandbox.tier == "ask"
         )
+        for name, tool in tools.items():
+            if not options.permissions.denies_tool(name):
+                toolbox[name] = tool
         return SessionServices(
             session=options.id,
             get_model=self._models,
@@ -233,11 +250,7 @@ class _Builder:
             approver=options.approver or DenyAllApprover(),
             redact=Redactor({**os.environ, **self._environ}),
             mark_report=mark_injection,
-            toolbox={
-                name: tool
-                for name, tool in tools.items()
-                if not options.permissions.denies_tool(name)
-            },
+            toolbox=toolbox,
             agents=catalog.agents,
             spill_folder=spill_folder,
             environment_text=_describe_platform(),
@@ -341,7 +354,12 @@ def _choose_worker(
         raise UsageError(
             f"unknown worker {options.worker!r}", remedy='Use "local", "process" or "process:N".'
         )
-    if options.tools or options.workspace or not isinstance(options.sandbox, str):
+    if (
+        options.tools
+        or options.tool_sources
+        or options.workspace
+        or not isinstance(options.sandbox, str)
+    ):
         raise UsageError(
             "worker processes cannot use tool, workspace or sandbox objects of the caller",
             where="worker",

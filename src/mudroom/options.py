@@ -9,7 +9,16 @@ from msgspec import Meta, Struct
 
 from ._core.agents import Agent
 from ._core.budgets import Budget
-from ._core.ports import Approver, Hooks, Journal, Model, Sandbox, SessionStore, Workspace
+from ._core.ports import (
+    Approver,
+    Hooks,
+    Journal,
+    Model,
+    Sandbox,
+    SessionStore,
+    ToolSource,
+    Workspace,
+)
 from ._core.tools import Tool
 from .permissions.rules import Permissions
 
@@ -59,6 +68,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         store: place of all sessions instead of `home`; the session is created or resumed in it.
         approver: decides on tool calls that need confirmation; default: all are refused.
         hooks: functions that the engine calls before and after tools, children and runs.
+        tool_sources: sources of further tools, opened and closed with the session.
         sandbox: where commands run. "full" or "file" isolation, "auto" (the best that works here;
             if none works, each command needs confirmation), "off", or a Sandbox object.
         workspace: the files that file tools see, in place of the folder `cwd`.
@@ -88,6 +98,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     store: SessionStore | None = None
     approver: Approver | None = None
     hooks: Hooks | None = None
+    tool_sources: Sequence[ToolSource] = ()
     sandbox: str | Sandbox = "auto"
     workspace: Workspace | None = None
     permissions: Permissions = Permissions()

@@ -64,15 +64,15 @@ class CallContext:
 
         Raises WorkspaceError if the run has ended.
         """
-        self.run.barrier.enter(event.path)
+        self.run.control.barrier.enter(event.path)
         try:
             await self.run.recorder.record(event)
         except BaseException:
-            self.run.barrier.leave()
+            self.run.control.barrier.leave()
             raise
 
     def _after_write(self) -> None:
         run_from_any_thread(self._loop, self._leave_barrier, lambda: None)
 
     async def _leave_barrier(self) -> None:
-        self.run.barrier.leave()
+        self.run.control.barrier.leave()

@@ -70,7 +70,7 @@ class Ending(Struct, frozen=True):
 
 async def finish_run(run: RunContext, ending: Ending) -> Report:
     """End the open calls, request a summary if the reason allows one, and store the report."""
-    await run.barrier.close()
+    await run.control.barrier.close()
     summary = ""
     if ending.is_summary_requested:
         await _close_open_calls(run, NOT_RUN, refused=True)

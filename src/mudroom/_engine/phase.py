@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from enum import Enum, auto
 
+from .file_writes import WriteBarrier
+
 
 class Phase(Enum):
     """Phases of a run."""
@@ -26,12 +28,16 @@ class Phase(Enum):
 class RunControl:
     """Phase of one run and the task that executes it.
 
+    Attributes:
+        barrier: closed at the end of the run, so that no file is written after it.
+
     A cancel of the task is delivered where the task waits, so the task is only cancelled in phases
     in which its code handles that: RUNNING and SUMMARISING. What ends the run is never interrupted.
     """
 
     def __init__(self) -> None:
         self.phase = Phase.RUNNING
+        self.barrier = WriteBarrier()
         self._task: asyncio.Task[object] | None = None
 
     def attach(self, task: asyncio.Task[object]) -> None:

@@ -10,11 +10,9 @@ from typing import Any
 from .._core.events import NoteInjected
 from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report
-from .._core.tools import Tool
 from .call_batch import CallBatch, CallOutcome
 from .conversation import Conversation
 from .evidence import Evidence
-from .file_writes import WriteBarrier
 from .inbox import Inbox
 from .loop_detection import LoopDetector
 from .meters import Meter, RunTimer
@@ -28,6 +26,7 @@ class RunContext:
     """The objects of one run, each with one job.
 
     Attributes:
+        tools: tools of the brief that exist; a source may have lost some.
         memo: state of the run's tools, by tool name.
         batch: tool calls of the last answer.
     """
@@ -51,14 +50,14 @@ class RunContext:
         self.recorder = Recorder(services, brief.run_id, brief.agent.name)
         self.inbox = Inbox(self.recorder)
         self.outputs = OutputCollector(brief.agent.outputs or {})
-        self.tools: dict[str, Tool] = {name: services.toolbox[name] for name in brief.tools}
+        toolbox = services.toolbox
+        self.tools = {name: toolbox[name] for name in brief.tools if name in toolbox}
         if brief.agent.outputs is not None:
             self.tools[EMIT_TOOL] = self.outputs.tool()
         self.memo: dict[str, Any] = {}
         self.batch = CallBatch()
         self.evidence = Evidence()
         self.loop_detector = LoopDetector()
-        self.barrier = WriteBarrier()
         model = services.get_model(brief.model).start_conversation(self._request_config())
         self.conversation = Conversation(model, brief.history, brief.prompt)
 

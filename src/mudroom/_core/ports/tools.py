@@ -56,8 +56,13 @@ class ToolContext(Protocol):
 class ToolSource(Protocol):
     """A source of tools that can come and go, such as a server in another process."""
 
+    @property
+    def name(self) -> str:
+        """Name of the source, for notices."""
+        ...
+
     async def open(self) -> None:
-        """Connect to the source."""
+        """Connect to the source. Raises an exception if that is not possible."""
         ...
 
     async def list(self) -> Sequence[Tool]:
@@ -65,7 +70,7 @@ class ToolSource(Protocol):
         ...
 
     async def changed(self) -> None:
-        """Wait until the list of tools has changed."""
+        """Wait until the tools have changed since the last `list`, or `open`."""
         ...
 
     async def close(self) -> None:
