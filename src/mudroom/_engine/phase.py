@@ -26,7 +26,7 @@ class Phase(Enum):
 
 
 class RunControl:
-    """Phase of one run and the task that executes it.
+    """Phase of one run, the task that executes it, and the barrier for its file writes.
 
     Attributes:
         barrier: closed at the end of the run, so that no file is written after it.
