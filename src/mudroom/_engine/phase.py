@@ -33,6 +33,9 @@ class RunControl:
 
     A cancel of the task is delivered where the task waits, so the task is only cancelled in phases
     in which its code handles that: RUNNING and SUMMARISING. What ends the run is never interrupted.
+
+    Attributes:
+        barrier: stops the writes of the run when it ends.
     """
 
     def __init__(self) -> None:
