@@ -48,22 +48,22 @@ def model(name: str = "claude-sonnet-4-5") -> AnthropicModel:
 
 def sent(
     *messages: Message,
-    setup: RequestConfig | None = None,
+    config: RequestConfig | None = None,
     tools: bool = True,
     name: str = "claude-sonnet-4-5",
 ) -> dict[str, Any]:
-    chat = model(name).start_conversation(setup or RequestConfig(system=""))
+    conversation = model(name).start_conversation(config or RequestConfig(system=""))
     for message in messages:
-        chat.append(message)
-    return json.loads(chat.build_body(tools=tools))
+        conversation.append(message)
+    return json.loads(conversation.build_body(tools=tools))
 
 
 def blocks(message: Message) -> list[dict[str, Any]]:
     """Return one message as it is sent, without the cache mark."""
-    wired = sent(user_message("x"), message)["messages"][1:]
+    encoded = sent(user_message("x"), message)["messages"][1:]
     return [
         {key: value for key, value in block.items() if key != "cache_control"}
-        for entry in wired
+        for entry in encoded
         for block in entry["content"]
     ]
 
@@ -88,11 +88,11 @@ CONVERSATION: list[Message] = [
     AssistantMessage((TextBlock("One is there."),), wire="anthropic"),
     user_message("Thanks."),
 ]
-SETUP = RequestConfig(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
+CONFIG = RequestConfig(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
 
 
 def test_a_request_as_it_is_sent() -> None:
-    body = sent(*CONVERSATION[:3], setup=SETUP)
+    body = sent(*CONVERSATION[:3], config=CONFIG)
     assert list(body) == ["model", "max_tokens", "stream", "tools", "system", "messages"]
     assert body["stream"] is True
     assert [entry["name"] for entry in body["tools"]] == ["read", "self_emitvalue"]
@@ -125,31 +125,33 @@ def test_a_request_as_it_is_sent() -> None:
 
 
 def test_each_body_extends_the_previous_one_byte_for_byte() -> None:
-    chat, bodies = model().start_conversation(SETUP), list[bytes]()
-    head = len(chat.build_body()) - len(b"]}")
+    conversation = model().start_conversation(CONFIG)
+    bodies = list[bytes]()
+    prefix = len(conversation.build_body()) - len(b"]}")
     for message in CONVERSATION:
-        chat.append(message)
-        body = chat.build_body()
-        bodies.append(body[:head] + body[head:].replace(MARK_BYTES, b""))
+        conversation.append(message)
+        body = conversation.build_body()
+        bodies.append(body[:prefix] + body[prefix:].replace(MARK_BYTES, b""))
     for before, after in itertools.pairwise(bodies):
         assert after.startswith(before.removesuffix(b"]}"))
 
 
 def test_conversations_with_the_same_config_share_their_prefix() -> None:
-    heads = set[bytes]()
+    prefixes = set[bytes]()
     for prompt in ("one", "another"):
-        chat = model().start_conversation(
+        conversation = model().start_conversation(
             RequestConfig(system="Be brief.", tools=(tool("read"), tool("grep")))
         )
-        chat.append(user_message(prompt))
-        heads.add(chat.build_body().partition(b'"messages":[')[0])
-    assert len(heads) == 1
+        conversation.append(user_message(prompt))
+        prefixes.add(conversation.build_body().partition(b'"messages":[')[0])
+    assert len(prefixes) == 1
 
 
 def test_forbidding_calls_changes_nothing_before_the_messages_end() -> None:
-    chat = model().start_conversation(SETUP)
-    chat.append(user_message("Sum up."))
-    free, forbidden = chat.build_body(), chat.build_body(tools=False)
+    conversation = model().start_conversation(CONFIG)
+    conversation.append(user_message("Sum up."))
+    free = conversation.build_body()
+    forbidden = conversation.build_body(tools=False)
     assert forbidden == free.removesuffix(b"}") + b',"tool_choice":{"type":"none"}}'
 
 
@@ -163,7 +165,7 @@ def test_missing_tools_and_system_prompt_are_not_sent() -> None:
 
 
 def test_a_body_has_at_most_four_cache_marks() -> None:
-    assert json.dumps(sent(*CONVERSATION, setup=SETUP)).count("cache_control") == 3
+    assert json.dumps(sent(*CONVERSATION, config=CONFIG)).count("cache_control") == 3
 
 
 def test_thinking_is_sent_only_to_the_wire_that_wrote_it() -> None:
@@ -198,31 +200,29 @@ def test_results_come_before_texts() -> None:
 
 
 def test_malformed_arguments_are_sent_as_received() -> None:
-    wired = blocks(AssistantMessage((ToolCallBlock("t", "read", {}, malformed='{"path": "a'),)))
-    assert wired[0]["input"] == {"INVALID_JSON": '{"path": "a'}
+    encoded = blocks(AssistantMessage((ToolCallBlock("t", "read", {}, malformed='{"path": "a'),)))
+    assert encoded[0]["input"] == {"INVALID_JSON": '{"path": "a'}
 
 
 def test_ids_and_names_of_other_wires_are_made_legal() -> None:
-    call, result = (
-        AssistantMessage((ToolCallBlock("call|1", "self.emitvalue", {}),)),
-        UserMessage((ToolResultBlock("call|1", "", "ok"),)),
-    )
-    wired = sent(user_message("x"), call, result, setup=SETUP)["messages"]
-    assert (wired[1]["content"][0]["id"], wired[1]["content"][0]["name"]) == (
+    call = AssistantMessage((ToolCallBlock("call|1", "self.emitvalue", {}),))
+    result = UserMessage((ToolResultBlock("call|1", "", "ok"),))
+    encoded = sent(user_message("x"), call, result, config=CONFIG)["messages"]
+    assert (encoded[1]["content"][0]["id"], encoded[1]["content"][0]["name"]) == (
         "call_1",
         "self_emitvalue",
     )
-    assert wired[2]["content"][0]["tool_use_id"] == "call_1"
+    assert encoded[2]["content"][0]["tool_use_id"] == "call_1"
 
 
 def test_lone_surrogates_and_nul_are_not_sent() -> None:
-    wired = blocks(
+    encoded = blocks(
         AssistantMessage(
             (TextBlock("a\ud800b\0c"), ToolCallBlock("t", "write", {"text": "\udfff\0"}))
         )
     )
-    assert wired[0]["text"] == "a\ufffdbc"
-    assert wired[1]["input"] == {"text": "\ufffd"}
+    assert encoded[0]["text"] == "a\ufffdbc"
+    assert encoded[1]["input"] == {"text": "\ufffd"}
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ def test_lone_surrogates_and_nul_are_not_sent() -> None:
 )
 def test_only_the_sampling_a_model_accepts_is_sent(name: str, expected: dict[str, float]) -> None:
     body = sent(
-        user_message("x"), setup=RequestConfig(system="", temperature=0.5, top_p=0.9), name=name
+        user_message("x"), config=RequestConfig(system="", temperature=0.5, top_p=0.9), name=name
     )
     assert {key: body[key] for key in ("temperature", "top_p") if key in body} == expected
 
@@ -258,7 +258,7 @@ def test_only_the_sampling_a_model_accepts_is_sent(name: str, expected: dict[str
 def test_max_tokens_is_always_sent(name: str, most: int) -> None:
     assert sent(user_message("x"), name=name)["max_tokens"] == most
     assert (
-        sent(user_message("x"), name=name, setup=RequestConfig(system="", max_tokens=77))[
+        sent(user_message("x"), name=name, config=RequestConfig(system="", max_tokens=77))[
             "max_tokens"
         ]
         == 77
@@ -295,13 +295,11 @@ REPLY = wire_formats.WireAnswer(
 STREAM = b"".join(wire_formats.anthropic_stream(REPLY))
 
 
-def read(*pieces: bytes) -> tuple[AssistantMessage, list[StreamChunk]]:
-    reader, sse, chunks = (
-        AnthropicReader("asked", ToolNames(["self.emitvalue", "read"])),
-        SseParser(),
-        list[StreamChunk](),
-    )
-    for data in pieces:
+def read(*data_parts: bytes) -> tuple[AssistantMessage, list[StreamChunk]]:
+    reader = AnthropicReader("asked", ToolNames(["self.emitvalue", "read"]))
+    sse = SseParser()
+    chunks = list[StreamChunk]()
+    for data in data_parts:
         for event in sse.feed(data):
             chunks.extend(reader.feed(event))
     return reader.finish(), chunks
@@ -321,7 +319,7 @@ def test_a_recorded_answer_is_read_completely() -> None:
         "msg_1",
     )
     assert message.usage == Usage(1000, 50, 700, 200)
-    assert "".join(piece.text for piece in chunks if piece.kind == "thinking") == "Which file? 漢"
+    assert "".join(chunk.text for chunk in chunks if chunk.kind == "thinking") == "Which file? 漢"
 
 
 def test_a_stream_split_at_any_byte_gives_the_same_message() -> None:
@@ -350,7 +348,7 @@ def _tool(
     call_id: str, *partial: str, arguments: dict[str, Any] | None = None, index: int = 0
 ) -> list[dict[str, Any]]:
     block = {"type": "tool_use", "id": call_id, "name": "read", "input": arguments or {}}
-    deltas = ({"type": "input_json_delta", "partial_json": piece} for piece in partial)
+    deltas = ({"type": "input_json_delta", "partial_json": chunk} for chunk in partial)
     return [
         {"type": "content_block_start", "index": index, "content_block": block},
         *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),

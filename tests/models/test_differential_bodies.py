@@ -79,10 +79,8 @@ IMAGE = ImageBlock("image/png", b"\x89PNG of a duck", 640, 480)
 
 def corpus(wire: str) -> dict[str, tuple[RequestConfig, list[Message]]]:
     """Return conversations by name, with answers of the given wire."""
-    bare, full = (
-        RequestConfig(system="", max_tokens=1000),
-        RequestConfig(system="Be brief.", tools=TOOLS, max_tokens=1000),
-    )
+    bare = RequestConfig(system="", max_tokens=1000)
+    full = RequestConfig(system="Be brief.", tools=TOOLS, max_tokens=1000)
     look = AssistantMessage(
         (TextBlock("Let me look."), ToolCallBlock("a1", "read", {"path": "x.py", "lines": [1, 2]})),
         wire=wire,
@@ -104,15 +102,11 @@ def corpus(wire: str) -> dict[str, tuple[RequestConfig, list[Message]]]:
         ),
         wire=wire,
     )
-    bad, empty = (
-        AssistantMessage((ToolCallBlock("a1", "read", {}, malformed='{"path": "x'),), wire=wire),
-        AssistantMessage((ToolCallBlock("a1", "grep", {}),), wire=wire),
-    )
+    bad = AssistantMessage((ToolCallBlock("a1", "read", {}, malformed='{"path": "x'),), wire=wire)
+    empty = AssistantMessage((ToolCallBlock("a1", "grep", {}),), wire=wire)
     foreign = AssistantMessage((ThinkingBlock("Hm.", "other"), TextBlock("So.")), wire="elsewhere")
-    done, wrong = (
-        UserMessage((ToolResultBlock("a1", "read", "one"),)),
-        UserMessage((ToolResultBlock("a1", "read", "Error: no such file", error=True),)),
-    )
+    done = UserMessage((ToolResultBlock("a1", "read", "one"),))
+    wrong = UserMessage((ToolResultBlock("a1", "read", "Error: no such file", error=True),))
     return {
         "plain": (bare, [user_message("Hello")]),
         "system": (RequestConfig(system="Be brief.", max_tokens=1000), [user_message("Hello")]),
@@ -198,7 +192,7 @@ def anthropic_image(image: ImageBlock) -> dict[str, Any]:
 
 
 async def anthropic_sdk(
-    client: anthropic.AsyncAnthropic, setup: RequestConfig, messages: Sequence[Message]
+    client: anthropic.AsyncAnthropic, config: RequestConfig, messages: Sequence[Message]
 ) -> None:
     def blocks(message: Message) -> list[dict[str, Any]]:
         blocks: list[dict[str, Any]] = []
@@ -239,7 +233,7 @@ async def anthropic_sdk(
                     pass
         return blocks
 
-    wired = [
+    encoded = [
         {
             "role": "user" if isinstance(message, UserMessage) else "assistant",
             "content": blocks(message),
@@ -248,15 +242,15 @@ async def anthropic_sdk(
     ]
     tools = [
         ToolParam(name=tool.name, description=tool.description, input_schema=tool.parameters)
-        for tool in setup.tools
+        for tool in config.tools
     ]
     async with client.messages.stream(
         model=MODELS["anthropic"],
-        max_tokens=setup.max_tokens or 1,
-        messages=cast("list[MessageParam]", wired),
-        system=setup.system or anthropic.omit,
+        max_tokens=config.max_tokens or 1,
+        messages=cast("list[MessageParam]", encoded),
+        system=config.system or anthropic.omit,
         tools=tools or anthropic.omit,
-        extra_body=sampling(setup),  # this SDK has no arguments for sampling
+        extra_body=sampling(config),  # this SDK has no arguments for sampling
     ) as stream:
         await stream.get_final_message()
 
@@ -281,20 +275,20 @@ def openai_user_content(message: UserMessage) -> str | list[dict[str, Any]]:
 
 
 async def openai_sdk(
-    client: openai.AsyncOpenAI, setup: RequestConfig, messages: Sequence[Message]
+    client: openai.AsyncOpenAI, config: RequestConfig, messages: Sequence[Message]
 ) -> None:
-    wired: list[dict[str, Any]] = (
-        [{"role": "system", "content": setup.system}] if setup.system else []
+    encoded: list[dict[str, Any]] = (
+        [{"role": "system", "content": config.system}] if config.system else []
     )
     for message in messages:
         if isinstance(message, UserMessage):
-            wired += [
+            encoded += [
                 {"role": "tool", "tool_call_id": b.call_id, "content": b.text}
                 for b in message.content
                 if isinstance(b, ToolResultBlock)
             ]
             if content := openai_user_content(message):
-                wired.append({"role": "user", "content": content})
+                encoded.append({"role": "user", "content": content})
             continue
         entry: dict[str, Any] = {"role": "assistant"}
         if message.text:
@@ -312,22 +306,22 @@ async def openai_sdk(
                 {"id": call_id, "type": "function", "function": function}
                 for call_id, function in functions
             ]
-        wired.append(entry)
+        encoded.append(entry)
     tools = [
         {
             "type": "function",
             "function": {"name": t.name, "description": t.description, "parameters": t.parameters},
         }
-        for t in setup.tools
+        for t in config.tools
     ]
     stream = await client.chat.completions.create(
         model=MODELS["openai"],
-        messages=cast("list[ChatCompletionMessageParam]", wired),
+        messages=cast("list[ChatCompletionMessageParam]", encoded),
         tools=cast("list[ChatCompletionToolParam]", tools) or openai.omit,
-        max_tokens=setup.max_tokens,
+        max_tokens=config.max_tokens,
         stream=True,
         stream_options={"include_usage": True},
-        **sampling(setup),
+        **sampling(config),
     )
     async for _ in stream:
         pass
@@ -380,7 +374,7 @@ def google_parts(message: Message) -> list[gt.Part]:
 
 
 async def google_sdk(
-    client: genai.client.AsyncClient, setup: RequestConfig, messages: Sequence[Message]
+    client: genai.client.AsyncClient, config: RequestConfig, messages: Sequence[Message]
 ) -> None:
     contents = [
         gt.Content(
@@ -393,26 +387,26 @@ async def google_sdk(
         gt.FunctionDeclaration(
             name=t.name, description=t.description, parameters_json_schema=t.parameters
         )
-        for t in setup.tools
+        for t in config.tools
     ]
-    config = gt.GenerateContentConfig(
-        system_instruction=setup.system or None,
+    google_config = gt.GenerateContentConfig(
+        system_instruction=config.system or None,
         tools=[gt.Tool(function_declarations=declared)] if declared else None,
-        max_output_tokens=setup.max_tokens,
-        **sampling(setup),
+        max_output_tokens=config.max_tokens,
+        **sampling(config),
     )
     stream = await client.models.generate_content_stream(
-        model=MODELS["google"], contents=cast("Any", contents), config=config
+        model=MODELS["google"], contents=cast("Any", contents), config=google_config
     )
     async for _ in stream:
         pass
 
 
-def sampling(setup: RequestConfig) -> dict[str, Any]:
+def sampling(config: RequestConfig) -> dict[str, Any]:
     return {
         name: value
         for name in ("temperature", "top_p")
-        if (value := getattr(setup, name)) is not None
+        if (value := getattr(config, name)) is not None
     }
 
 
@@ -446,22 +440,25 @@ def pydantic_model(wire: str, url: str) -> PydanticModel:
 
 
 async def pydantic(
-    wire: str, model: PydanticModel, setup: RequestConfig, messages: Sequence[Message]
+    wire: str, model: PydanticModel, config: RequestConfig, messages: Sequence[Message]
 ) -> None:
     tools = [
         ToolDefinition(name=t.name, description=t.description, parameters_json_schema=t.parameters)
-        for t in setup.tools
+        for t in config.tools
     ]
     parameters = ModelRequestParameters(
         function_tools=tools,
-        instruction_parts=[pm.InstructionPart(setup.system)] if setup.system else [],
+        instruction_parts=[pm.InstructionPart(config.system)] if config.system else [],
     )
-    settings = {"max_tokens": setup.max_tokens, **sampling(setup)}
-    kept = [_pydantic_message(wire, message) for message in messages]
+    settings = {"max_tokens": config.max_tokens, **sampling(config)}
+    converted = [_pydantic_message(wire, message) for message in messages]
     async with (
         model,
         model_request_stream(
-            model, kept, model_settings=cast("Any", settings), model_request_parameters=parameters
+            model,
+            converted,
+            model_settings=cast("Any", settings),
+            model_request_parameters=parameters,
         ) as stream,
     ):
         async for _ in stream:
@@ -600,15 +597,15 @@ def without_their_preface(fields: dict[str, Any]) -> dict[str, Any]:
     blocks = fields.get("system")
     if not isinstance(blocks, list):
         return fields
-    kept = [
+    converted = [
         block
         for block in cast("list[Any]", blocks)
         if not str(block.get("text", "")).startswith("Mid-conversation system messages")
     ]
     return {
-        key: kept if key == "system" else value
+        key: converted if key == "system" else value
         for key, value in fields.items()
-        if key != "system" or kept
+        if key != "system" or converted
     }
 
 
@@ -650,25 +647,25 @@ def normal(value: Any, rules: Sequence[Rule]) -> Any:
     return value
 
 
-def ours(wire: str, setup: RequestConfig, messages: Sequence[Message]) -> dict[str, Any]:
+def our_body(wire: str, config: RequestConfig, messages: Sequence[Message]) -> dict[str, Any]:
     http = HttpClient(clock=FakeClock())
     models: dict[str, Model] = {
         "anthropic": AnthropicModel(MODELS["anthropic"], http=http),
         "openai": OpenAIModel(MODELS["openai"], http=http, base_url="http://127.0.0.1:1/v1"),
         "google": GoogleModel(MODELS["google"], http=http),
     }
-    chat: Any = models[wire].start_conversation(setup)
+    conversation: Any = models[wire].start_conversation(config)
     for message in messages:
-        chat.append(message)
-    return json.loads(chat.build_body())
+        conversation.append(message)
+    return json.loads(conversation.build_body())
 
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_our_body_equals_the_body_of_the_official_sdk(wire: str) -> None:
     async with ModelServer(lambda _: "ok") as server, CLIENTS[wire](server.url) as client:
-        for name, (setup, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():
-            await SDKS[wire](client, setup, messages)
-            assert normal(ours(wire, setup, messages), RULES[wire]) == normal(
+        for name, (config, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():
+            await SDKS[wire](client, config, messages)
+            assert normal(our_body(wire, config, messages), RULES[wire]) == normal(
                 server.requests[-1].json, RULES[wire]
             ), name
 
@@ -677,13 +674,13 @@ async def test_our_body_equals_the_body_of_the_official_sdk(wire: str) -> None:
 async def test_our_messages_equal_the_messages_of_pydantic_ai(wire: str) -> None:
     rules = RULES[wire] + PYDANTIC_RULES[wire]
     async with ModelServer(lambda _: "ok") as server, pydantic_model(wire, server.url) as model:
-        for name, (setup, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():
+        for name, (config, messages) in corpus(LOCAL_OPENAI if wire == "openai" else wire).items():
             if name == "images in results" and wire in PYDANTIC_FRAMES_RESULT_IMAGES:
                 continue
-            await pydantic(wire, model, setup, messages)
-            mine, theirs = (
+            await pydantic(wire, model, config, messages)
+            our_fields, their_fields = (
                 normal(body, rules)
-                for body in (ours(wire, setup, messages), server.requests[-1].json)
+                for body in (our_body(wire, config, messages), server.requests[-1].json)
             )
             for key in ("messages", "contents", "system", "systemInstruction", "tools"):
-                assert mine.get(key) == theirs.get(key), f"{name}: {key}"
+                assert our_fields.get(key) == their_fields.get(key), f"{name}: {key}"

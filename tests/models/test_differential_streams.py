@@ -48,7 +48,7 @@ SEAL = base64.b64encode(b"signature").decode()
 WRITERS = {"anthropic": anthropic_stream, "openai": openai_stream, "google": google_stream}
 
 
-class Seen(Struct, frozen=True):
+class ReadResult(Struct, frozen=True):
     """Result of reading a stream.
 
     Arguments:
@@ -199,18 +199,19 @@ RECORDED: list[tuple[str, str, bytes]] = [
 ]
 
 
-def ours(wire: str, data: bytes) -> Seen:
+def ours(wire: str, data: bytes) -> ReadResult:
     names = ToolNames(())
     readers: dict[str, StreamReader] = {
         "anthropic": AnthropicReader("m", names),
         "openai": OpenAIReader("m", names),
         "google": GoogleReader("m", names),
     }
-    reader, sse = readers[wire], SseParser()
+    reader = readers[wire]
+    sse = SseParser()
     for event in (*sse.feed(data), *sse.flush()):
         reader.feed(event)
     answer: AssistantMessage = reader.finish()
-    return Seen(
+    return ReadResult(
         "".join(block.text for block in answer.content if isinstance(block, ThinkingBlock)),
         answer.text,
         [(call.id, call.name, call.arguments) for call in answer.tool_calls],
@@ -222,18 +223,16 @@ def ours(wire: str, data: bytes) -> Seen:
 # --- the official SDKs
 
 
-async def anthropic_sdk(url: str) -> Seen:
+async def anthropic_sdk(url: str) -> ReadResult:
     async with anthropic.AsyncAnthropic(api_key="k", base_url=url, max_retries=0) as client:
         async with client.messages.stream(
             model="m", max_tokens=9, messages=[{"role": "user", "content": "Hi"}]
         ) as stream:
             message = await stream.get_final_message()
-    usage, thoughts = (
-        message.usage,
-        [block for block in message.content if block.type == "thinking"],
-    )
+    usage = message.usage
+    thoughts = [block for block in message.content if block.type == "thinking"]
     read = usage.cache_read_input_tokens or 0
-    return Seen(
+    return ReadResult(
         "".join(block.thinking for block in thoughts),
         "".join(block.text for block in message.content if block.type == "text"),
         [
@@ -250,17 +249,18 @@ async def anthropic_sdk(url: str) -> Seen:
     )
 
 
-async def openai_sdk(url: str) -> Seen:
+async def openai_sdk(url: str) -> ReadResult:
     async with openai.AsyncOpenAI(api_key="k", base_url=url + "/v1", max_retries=0) as client:
         async with client.chat.completions.stream(
             model="m", messages=[{"role": "user", "content": "Hi"}]
         ) as stream:
             completion = await stream.get_final_completion()
-    message, usage = completion.choices[0].message, completion.usage
+    message = completion.choices[0].message
+    usage = completion.usage
     assert usage is not None
     calls = [call.model_dump() for call in message.tool_calls or ()]
     details = usage.prompt_tokens_details
-    return Seen(
+    return ReadResult(
         (message.model_extra or {}).get("reasoning_content", ""),
         message.content or "",
         [
@@ -276,7 +276,7 @@ async def openai_sdk(url: str) -> Seen:
     )
 
 
-async def google_sdk(url: str) -> Seen:
+async def google_sdk(url: str) -> ReadResult:
     parts: list[gt.Part] = []
     usage = gt.GenerateContentResponseUsageMetadata()
     async with genai.Client(api_key="k", http_options=gt.HttpOptions(base_url=url)).aio as client:
@@ -288,7 +288,7 @@ async def google_sdk(url: str) -> Seen:
             )
             usage = chunk.usage_metadata or usage
     calls = [part.function_call for part in parts if part.function_call]
-    return Seen(
+    return ReadResult(
         "".join(part.text or "" for part in parts if part.thought),
         "".join(part.text or "" for part in parts if not part.thought),
         [(call.id or "", call.name or "", call.args or {}) for call in calls],
@@ -308,7 +308,7 @@ async def google_sdk(url: str) -> Seen:
 SDKS = {"anthropic": anthropic_sdk, "openai": openai_sdk, "google": google_sdk}
 
 
-async def pydantic(wire: str, url: str) -> Seen:
+async def pydantic(wire: str, url: str) -> ReadResult:
     model: PydanticModel
     match wire:
         case "anthropic":
@@ -333,7 +333,7 @@ async def pydantic(wire: str, url: str) -> Seen:
     signatures = [part.signature for part in thoughts if part.signature] + [
         d["thought_signature"] for d in details if "thought_signature" in d
     ]
-    return Seen(
+    return ReadResult(
         "".join(part.content for part in thoughts),
         "".join(part.content for part in answer.parts if isinstance(part, pm.TextPart)),
         [

@@ -52,14 +52,16 @@ def gemini(model: str = "gemini-2.5-flash", **options: Any) -> GoogleModel:
 
 def sent(
     *messages: Message,
-    setup: RequestConfig | None = None,
+    config: RequestConfig | None = None,
     model: str = "gemini-2.5-flash",
     tools: bool = True,
 ) -> dict[str, Any]:
-    chat = gemini(model).start_conversation(setup or RequestConfig(system="Be brief.", tools=TOOLS))
+    conversation = gemini(model).start_conversation(
+        config or RequestConfig(system="Be brief.", tools=TOOLS)
+    )
     for message in messages:
-        chat.append(message)
-    return json.loads(chat.build_body(tools=tools))
+        conversation.append(message)
+    return json.loads(conversation.build_body(tools=tools))
 
 
 def parts(message: Message, **options: Any) -> list[dict[str, Any]]:
@@ -67,10 +69,11 @@ def parts(message: Message, **options: Any) -> list[dict[str, Any]]:
 
 
 def read(*chunks: object, names: Sequence[str] = ()) -> tuple[AssistantMessage, list[StreamChunk]]:
-    reader, pieces = GoogleReader("m", ToolNames(names)), list[StreamChunk]()
+    reader = GoogleReader("m", ToolNames(names))
+    shown: list[StreamChunk] = []
     for chunk in chunks:
-        pieces += reader.feed(json.dumps(chunk).encode())
-    return reader.finish(), pieces
+        shown += reader.feed(json.dumps(chunk).encode())
+    return reader.finish(), shown
 
 
 def chunk(*parts: dict[str, Any], finish: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -87,7 +90,7 @@ def called(name: str, **fields: Any) -> dict[str, Any]:
 def test_a_body_has_system_tools_sampling_and_contents() -> None:
     body = sent(
         user_message("Hello"),
-        setup=RequestConfig(system="Be brief.", tools=TOOLS, temperature=0.5, top_p=0.9),
+        config=RequestConfig(system="Be brief.", tools=TOOLS, temperature=0.5, top_p=0.9),
     )
     assert list(body) == ["systemInstruction", "tools", "generationConfig", "contents"]
     assert body["systemInstruction"] == {"parts": [{"text": "Be brief."}]}
@@ -101,7 +104,7 @@ def test_a_body_has_system_tools_sampling_and_contents() -> None:
 def test_older_models_get_their_lower_token_limit() -> None:
     assert sent(model="gemini-2.0-flash")["generationConfig"]["maxOutputTokens"] == 8_192
     assert (
-        sent(setup=RequestConfig(system="", max_tokens=5))["generationConfig"]["maxOutputTokens"]
+        sent(config=RequestConfig(system="", max_tokens=5))["generationConfig"]["maxOutputTokens"]
         == 5
     )
 
@@ -121,7 +124,7 @@ def test_empty_messages_are_not_sent() -> None:
         UserMessage((TextBlock(""), TextBlock("\0"))),
         AssistantMessage((TextBlock(""), ThinkingBlock(""))),
         UserMessage(()),
-        setup=RequestConfig(system=""),
+        config=RequestConfig(system=""),
     )
     assert body["contents"] == []
     assert "tools" not in body
@@ -213,26 +216,30 @@ def test_the_last_turn_forbids_calls_after_the_contents() -> None:
     body = sent(user_message("x"), tools=False)
     assert list(body)[-2:] == ["contents", "toolConfig"]
     assert body["toolConfig"] == {"functionCallingConfig": {"mode": "NONE"}}
-    assert "toolConfig" not in sent(user_message("x"), setup=RequestConfig(system="s"), tools=False)
+    assert "toolConfig" not in sent(
+        user_message("x"), config=RequestConfig(system="s"), tools=False
+    )
 
 
 def test_each_body_extends_the_previous_one_and_conversations_share_the_prefix() -> None:
-    model, setup = gemini(), RequestConfig(system="Be brief.", tools=TOOLS)
-    chat, sibling = model.start_conversation(setup), model.start_conversation(setup)
+    model = gemini()
+    config = RequestConfig(system="Be brief.", tools=TOOLS)
+    conversation = model.start_conversation(config)
+    sibling = model.start_conversation(config)
     turns: list[Message] = [
         user_message("a"),
         AssistantMessage((ToolCallBlock("1", "read", {"p": 1}),)),
         UserMessage((ToolResultBlock("1", "read", "x" * 99),)),
         AssistantMessage((TextBlock("b"),)),
     ]
-    before = chat.build_body()
+    before = conversation.build_body()
     assert before == sibling.build_body()
     for message in turns:
-        chat.append(message)
-        now = chat.build_body()
+        conversation.append(message)
+        now = conversation.build_body()
         assert now.startswith(before.removesuffix(b"]}"))
         before = now
-    assert chat.build_body(tools=False).startswith(before.removesuffix(b"]}"))
+    assert conversation.build_body(tools=False).startswith(before.removesuffix(b"]}"))
 
 
 def test_texts_thoughts_and_usage_are_read() -> None:
@@ -243,7 +250,7 @@ def test_texts_thoughts_and_usage_are_read() -> None:
         "thoughtsTokenCount": 4,
         "totalTokenCount": 109,
     }
-    answer, pieces = read(
+    answer, chunks = read(
         chunk({"text": "h", "thought": True}),
         chunk({"text": "m", "thought": True}),
         chunk({"text": "Hel"}),
@@ -257,7 +264,7 @@ def test_texts_thoughts_and_usage_are_read() -> None:
         "google",
         "r1",
     )
-    assert pieces == [
+    assert chunks == [
         StreamChunk("thinking", "h"),
         StreamChunk("thinking", "m"),
         StreamChunk("text", "Hel"),
@@ -267,7 +274,7 @@ def test_texts_thoughts_and_usage_are_read() -> None:
 
 def test_calls_keep_ids_and_signatures() -> None:
     first = {**called("self_emitvalue", id="a", args={"p": 1}), "thoughtSignature": "s1"}
-    answer, pieces = read(
+    answer, chunks = read(
         chunk(first, called("read", id="b")),
         chunk({"text": ""}, finish="STOP"),
         names=["self.emitvalue"],
@@ -277,7 +284,7 @@ def test_calls_keep_ids_and_signatures() -> None:
         ToolCallBlock("b", "read", {}),
     )
     assert answer.stop_reason is StopReason.CALLS
-    assert pieces == [StreamChunk("call", '{"p":1}'), StreamChunk("call", "{}")]
+    assert chunks == [StreamChunk("call", '{"p":1}'), StreamChunk("call", "{}")]
 
 
 def test_a_call_without_id_gets_one_that_is_not_sent_back() -> None:

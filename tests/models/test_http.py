@@ -20,48 +20,52 @@ from mudroom.testing.clock import FakeClock, LoopClock, run_virtual
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 
 KEY = "sk-ant-api03-very-secret"
-ORIGIN = ProviderHints("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
+HINTS = ProviderHints("anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL")
 CALL = (TextBlock("I shall read it."), ToolCallBlock("toolu_1", "read", {"path": "a.py"}))
 
 
-class Wire:
+class ServedConversation:
     """A real conversation with a scripted server."""
 
-    def __init__(self, server: ModelServer, clock: FakeClock, chat: AnthropicConversation) -> None:
-        self.server, self.clock, self.chat = server, clock, chat
+    def __init__(
+        self, server: ModelServer, clock: FakeClock, conversation: AnthropicConversation
+    ) -> None:
+        self.server = server
+        self.clock = clock
+        self.chat = conversation
 
-    async def ask(self) -> list[StreamChunk | RetryNotice | AssistantMessage]:
+    async def read_all(self) -> list[StreamChunk | RetryNotice | AssistantMessage]:
         return [part async for part in self.chat.request_answer()]
 
     async def answer(self) -> AssistantMessage:
-        last = (await self.ask())[-1]
+        last = (await self.read_all())[-1]
         assert isinstance(last, AssistantMessage)
         return last
 
     async def retries(self) -> list[RetryNotice]:
-        return [part for part in await self.ask() if isinstance(part, RetryNotice)]
+        return [part for part in await self.read_all() if isinstance(part, RetryNotice)]
 
 
 @asynccontextmanager
-async def wire(
+async def open_conversation(
     *answers: ServerAnswer,
     url: str = "",
-    silence: float = 5.0,
-    chance: Callable[[], float] = lambda: 1.0,
-) -> AsyncGenerator[Wire]:
+    read_timeout: float = 5.0,
+    jitter: Callable[[], float] = lambda: 1.0,
+) -> AsyncGenerator[ServedConversation]:
     """Start a server that sends these replies in order and repeats the last one."""
     clock = FakeClock()
     async with AsyncExitStack() as stack:
         server = await stack.enter_async_context(
-            ModelServer(lambda asked: answers[min(asked.number, len(answers)) - 1])
+            ModelServer(lambda request: answers[min(request.number, len(answers)) - 1])
         )
-        http = HttpClient(clock=clock, hints=ORIGIN, read_timeout=silence, jitter=chance)
+        http = HttpClient(clock=clock, hints=HINTS, read_timeout=read_timeout, jitter=jitter)
         stack.push_async_callback(http.close)
-        chat = AnthropicModel(
+        conversation = AnthropicModel(
             "claude-sonnet-4-5", http=http, key=KEY, base_url=url or server.url
         ).start_conversation(RequestConfig(system="Be brief."))
-        chat.append(user_message("Read a.py."))
-        yield Wire(server, clock, chat)
+        conversation.append(user_message("Read a.py."))
+        yield ServedConversation(server, clock, conversation)
 
 
 def _error(message: str) -> bytes:
@@ -69,8 +73,8 @@ def _error(message: str) -> bytes:
 
 
 async def test_an_answer_arrives_in_chunks_and_then_as_a_message() -> None:
-    async with wire(CALL) as w:
-        parts = await w.ask()
+    async with open_conversation(CALL) as served:
+        parts = await served.read_all()
         assert (
             "".join(
                 part.text for part in parts if isinstance(part, StreamChunk) and part.kind == "text"
@@ -84,70 +88,76 @@ async def test_an_answer_arrives_in_chunks_and_then_as_a_message() -> None:
 
 @pytest.mark.parametrize("status", [408, 409, 429, 500, 502, 503, 504, 529])
 async def test_temporary_failures_are_retried(status: int) -> None:
-    async with wire(Fault(status=status, body=_error("wait")), "Done.") as w:
-        parts = await w.ask()
+    async with open_conversation(Fault(status=status, body=_error("wait")), "Done.") as served:
+        parts = await served.read_all()
         assert isinstance(parts[0], RetryNotice)
         assert (parts[0].attempt, parts[0].status) == (1, status)
         assert "wait" in parts[0].error
         assert isinstance(parts[-1], AssistantMessage)
-        assert len(w.server.requests) == 2
-        assert w.server.requests[0].body == w.server.requests[1].body
+        assert len(served.server.requests) == 2
+        assert served.server.requests[0].body == served.server.requests[1].body
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 413, 422])
 async def test_permanent_failures_are_not_retried_and_do_not_show_the_key(
     status: int,
 ) -> None:
-    async with wire(Fault(status=status, body=_error(f"no, not with {KEY}"))) as w:
+    async with open_conversation(
+        Fault(status=status, body=_error(f"no, not with {KEY}"))
+    ) as served:
         with pytest.raises(ModelRefused) as caught:
-            await w.ask()
+            await served.read_all()
         message = str(caught.value)
         assert KEY not in message
         assert "no, not with [redacted]" in message
         assert f"HTTP {status}" in message
-        assert f"{w.server.url}/v1/messages" in message
-        assert len(w.server.requests) == 1
+        assert f"{served.server.url}/v1/messages" in message
+        assert len(served.server.requests) == 1
 
 
 async def test_the_error_for_a_refused_key_names_its_variable() -> None:
-    async with wire(Fault(status=401, body=_error("invalid x-api-key"))) as w:
+    async with open_conversation(Fault(status=401, body=_error("invalid x-api-key"))) as served:
         with pytest.raises(ModelRefused, match="Check the key in ANTHROPIC_API_KEY"):
-            await w.ask()
+            await served.read_all()
 
 
 async def test_the_error_for_an_unknown_model_says_what_to_check() -> None:
-    async with wire(Fault(status=404, body=_error("model: claude-9"))) as w:
+    async with open_conversation(Fault(status=404, body=_error("model: claude-9"))) as served:
         with pytest.raises(
             ModelRefused, match=r"Check the model's name\. Check the base URL in ANTHROPIC_BASE_URL"
         ):
-            await w.ask()
+            await served.read_all()
 
 
 async def test_a_redirect_is_not_followed() -> None:
-    async with wire(Fault(status=307, headers={"Location": "http://127.0.0.1:9/elsewhere"})) as w:
+    async with open_conversation(
+        Fault(status=307, headers={"Location": "http://127.0.0.1:9/elsewhere"})
+    ) as served:
         with pytest.raises(ModelRefused, match="redirects to another address"):
-            await w.ask()
+            await served.read_all()
 
 
 @pytest.mark.parametrize("end", ["close", "reset", "eof"])
 @pytest.mark.parametrize("cut", [0, 40, 500, 900])
 async def test_a_cut_stream_is_requested_again(end: str, cut: int) -> None:
-    async with wire(Fault(CALL, cut_after=cut, end=end), CALL) as w:
-        parts = await w.ask()
+    async with open_conversation(Fault(CALL, cut_after=cut, end=end), CALL) as served:
+        parts = await served.read_all()
         assert [part.status for part in parts if isinstance(part, RetryNotice)] == [0]
         assert isinstance(parts[-1], AssistantMessage)
         assert parts[-1].content == CALL
 
 
 async def test_a_silent_stream_counts_as_a_lost_connection() -> None:
-    async with wire(Fault(CALL, cut_after=300, end="stall"), "Done.", silence=0.1) as w:
-        retries = await w.retries()
+    async with open_conversation(
+        Fault(CALL, cut_after=300, end="stall"), "Done.", read_timeout=0.1
+    ) as served:
+        retries = await served.retries()
         assert [retry.error for retry in retries] == ["anthropic sent no data for 0.1 s"]
 
 
 async def test_a_slow_stream_is_not_aborted() -> None:
-    async with wire(Fault(CALL, chunk_size=7)) as w:
-        assert (await w.answer()).content == CALL
+    async with open_conversation(Fault(CALL, chunk_size=7)) as served:
+        assert (await served.answer()).content == CALL
 
 
 async def test_an_error_inside_the_stream_is_retried_like_its_status() -> None:
@@ -155,8 +165,10 @@ async def test_an_error_inside_the_stream_is_retried_like_its_status() -> None:
         b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error",'
         b'"message":"Overloaded"}}\n\n'
     )
-    async with wire(Fault(body=overloaded, content_type="text/event-stream"), "Done.") as w:
-        retries = await w.retries()
+    async with open_conversation(
+        Fault(body=overloaded, content_type="text/event-stream"), "Done."
+    ) as served:
+        retries = await served.retries()
         assert [(retry.status, retry.error) for retry in retries] == [
             (529, "anthropic answered 529 overloaded: Overloaded")
         ]
@@ -164,9 +176,9 @@ async def test_an_error_inside_the_stream_is_retried_like_its_status() -> None:
 
 async def test_a_bad_request_inside_the_stream_is_refused() -> None:
     refused = b'data: {"type":"error","error":{"type":"invalid_request_error","message":"no"}}\n\n'
-    async with wire(Fault(body=refused, content_type="text/event-stream")) as w:
+    async with open_conversation(Fault(body=refused, content_type="text/event-stream")) as served:
         with pytest.raises(ModelRefused, match="HTTP 400"):
-            await w.ask()
+            await served.read_all()
 
 
 @pytest.mark.parametrize(
@@ -180,25 +192,25 @@ async def test_a_bad_request_inside_the_stream_is_refused() -> None:
     ],
 )
 async def test_another_protocol_is_garbled(body: bytes, kind: str) -> None:
-    async with wire(Fault(body=body, content_type=kind)) as w:
+    async with open_conversation(Fault(body=body, content_type=kind)) as served:
         with pytest.raises(ModelGarbled, match="Check the base URL in ANTHROPIC_BASE_URL"):
-            await w.ask()
-        assert len(w.server.requests) == 1
+            await served.read_all()
+        assert len(served.server.requests) == 1
 
 
 async def test_two_messages_in_one_stream_are_garbled() -> None:
     twice = b'data: {"type":"message_start","message":{"id":"a"}}\n\n' * 2
-    async with wire(Fault(body=twice, content_type="text/event-stream")) as w:
+    async with open_conversation(Fault(body=twice, content_type="text/event-stream")) as served:
         with pytest.raises(ModelGarbled, match="two messages"):
-            await w.ask()
+            await served.read_all()
 
 
 async def test_a_502_with_an_html_body_is_retried_as_502() -> None:
-    async with wire(
+    async with open_conversation(
         Fault(status=502, body=b"<html><title>Bad gateway</title>", content_type="text/html"),
         "Done.",
-    ) as w:
-        retries = await w.retries()
+    ) as served:
+        retries = await served.retries()
         assert retries[0].status == 502
         assert "an HTML page titled 'Bad gateway'" in retries[0].error
 
@@ -221,74 +233,76 @@ async def test_a_502_with_an_html_body_is_retried_as_502() -> None:
     ],
 )
 async def test_the_retry_after_header_is_obeyed(headers: dict[str, str], seconds: float) -> None:
-    async with wire(Fault(status=429, headers=headers), "Done.") as w:
-        assert [retry.delay for retry in await w.retries()] == [pytest.approx(seconds, abs=0.01)]
-        assert w.clock.monotonic() >= seconds - 0.01
+    async with open_conversation(Fault(status=429, headers=headers), "Done.") as served:
+        assert [retry.delay for retry in await served.retries()] == [
+            pytest.approx(seconds, abs=0.01)
+        ]
+        assert served.clock.monotonic() >= seconds - 0.01
 
 
 async def test_a_retry_after_longer_than_max_wait_is_reported_to_the_user() -> None:
-    async with wire(Fault(status=429, headers={"Retry-After": "3600"})) as w:
+    async with open_conversation(Fault(status=429, headers={"Retry-After": "3600"})) as served:
         for _ in range(2):
             with pytest.raises(ModelUnavailable, match="asks to wait 3600 s"):
-                await w.ask()
-        assert len(w.server.requests) == 1, "the second did not wait, and did not ask either"
+                await served.read_all()
+        assert len(served.server.requests) == 1, "the second did not wait, and did not ask either"
 
 
 async def test_delays_double_up_to_a_cap_and_end_after_eight_tries() -> None:
     delays: list[float] = []
-    async with wire(Fault(status=500, body=_error("down"))) as w:
+    async with open_conversation(Fault(status=500, body=_error("down"))) as served:
         with pytest.raises(
             ModelUnavailable, match=r"answered 500 internal error: down, tried 8 times"
         ) as caught:
-            async for part in w.chat.request_answer():
+            async for part in served.chat.request_answer():
                 assert isinstance(part, RetryNotice)
                 delays.append(part.delay)
         assert caught.value.remedy
         assert delays == [0.5, 1, 2, 4, 8, 16, 30]
-        assert len(w.server.requests) == 8
+        assert len(served.server.requests) == 8
 
 
 async def test_delays_have_jitter() -> None:
-    async with wire(Fault(status=500), "Done.", chance=lambda: 0.25) as w:
-        assert [retry.delay for retry in await w.retries()] == [0.125]
+    async with open_conversation(Fault(status=500), "Done.", jitter=lambda: 0.25) as served:
+        assert [retry.delay for retry in await served.retries()] == [0.125]
 
 
 async def test_an_unreachable_server_is_reported_after_three_tries() -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    async with wire(url=f"http://127.0.0.1:{port}") as w:
+    async with open_conversation(url=f"http://127.0.0.1:{port}") as served:
         with pytest.raises(
             ModelUnavailable, match=rf"cannot reach anthropic.*127.0.0.1:{port}.*ANTHROPIC_BASE_URL"
         ) as caught:
-            await w.ask()
-        assert len(w.clock.sleeps) == 2
+            await served.read_all()
+        assert len(served.clock.sleeps) == 2
         assert "tried 3 times" in str(caught.value)
 
 
 @pytest.mark.parametrize("url", ["nonsense", "http://", "ftp://127.0.0.1"])
 async def test_an_invalid_url_is_reported_at_once(url: str) -> None:
-    async with wire(url=url) as w:
+    async with open_conversation(url=url) as served:
         with pytest.raises(ModelError, match="is not a URL"):
-            await w.ask()
+            await served.read_all()
 
 
 async def test_closing_the_answer_ends_the_request() -> None:
-    async with wire(Fault(CALL, cut_after=700, end="stall")) as w:
-        parts = cast("AsyncGenerator[object]", w.chat.request_answer())
+    async with open_conversation(Fault(CALL, cut_after=700, end="stall")) as served:
+        parts = cast("AsyncGenerator[object]", served.chat.request_answer())
         async with aclosing(parts):
             await anext(parts)
-            assert w.server.in_flight == 1
+            assert served.server.in_flight == 1
         async with asyncio.timeout(2):
-            while w.server.in_flight:  # noqa: ASYNC110
+            while served.server.in_flight:  # noqa: ASYNC110
                 await asyncio.sleep(0.01)
 
 
 async def test_connections_are_reused() -> None:
-    async with wire("Done.") as w:
+    async with open_conversation("Done.") as served:
         for _ in range(5):
-            await w.ask()
-        session = w.chat._model.http._session
+            await served.read_all()
+        session = served.chat._model.http._session
         assert session is not None
         assert session.connector is not None
         assert (
@@ -298,36 +312,41 @@ async def test_connections_are_reused() -> None:
 
 
 async def test_a_body_of_10_mb_goes_through() -> None:
-    async with wire("Done.") as w:
-        w.chat.append(user_message("x" * 10_000_000))
-        await w.answer()
-        assert len(w.server.requests[0].body) > 10_000_000
+    async with open_conversation("Done.") as served:
+        served.chat.append(user_message("x" * 10_000_000))
+        await served.answer()
+        assert len(served.server.requests[0].body) > 10_000_000
 
 
 def test_64_children_through_a_limit_of_four_a_second_all_finish() -> None:
     async def work() -> None:
-        clock, opens, tokens, at, broken = LoopClock(), 0.0, 4.0, 0.0, 0
+        clock = LoopClock()
+        opens = 0.0
+        tokens = 4.0
+        at = 0.0
+        broken = 0
 
         def answer(_: ServerRequest) -> ServerAnswer:
             nonlocal opens, tokens, at, broken
             now = clock.monotonic()
             broken += now < opens
-            tokens, at = min(4.0, tokens + 4 * (now - at)), now
+            tokens = min(4.0, tokens + 4 * (now - at))
+            at = now
             if tokens >= 1:
                 tokens -= 1
                 return Fault("Done.", delay=0.2)
             return Fault(status=429, headers={"Retry-After": "1"}, delay=0.02)
 
         async with ModelServer(answer, record=False) as server:
-            http = HttpClient(clock=clock, hints=ORIGIN)
+            http = HttpClient(clock=clock, hints=HINTS)
             model = AnthropicModel("claude-x", http=http, key=KEY, base_url=server.url)
 
             async def child() -> None:
                 nonlocal opens
-                chat = model.start_conversation(RequestConfig(system=""))
+                conversation = model.start_conversation(RequestConfig(system=""))
                 for _ in range(2):
-                    chat.append(user_message("Go on."))
-                    async for part in chat.request_answer():
+                    conversation.append(user_message("Go on."))
+                    async for part in conversation.request_answer():
                         if isinstance(part, RetryNotice):
                             opens = (
                                 max(opens, clock.monotonic() + part.delay - 0.001)
@@ -335,7 +354,7 @@ def test_64_children_through_a_limit_of_four_a_second_all_finish() -> None:
                                 else opens
                             )
                         elif isinstance(part, AssistantMessage):
-                            chat.append(part)
+                            conversation.append(part)
 
             async with asyncio.TaskGroup() as group:
                 for _ in range(64):
@@ -348,7 +367,7 @@ def test_64_children_through_a_limit_of_four_a_second_all_finish() -> None:
 
 
 async def test_connections_reopen_after_close() -> None:
-    async with wire("Done.") as w:
-        await w.answer()
-        await w.chat._model.close()
-        assert (await w.answer()).text == "Done."
+    async with open_conversation("Done.") as served:
+        await served.answer()
+        await served.chat._model.close()
+        assert (await served.answer()).text == "Done."

@@ -50,27 +50,28 @@ TOOLS = (tool("read"), tool("self.emitvalue"))
 
 def sent(
     *messages: Message,
-    setup: RequestConfig | None = None,
+    config: RequestConfig | None = None,
     model: str = "m",
     base_url: str = LOCAL,
     tools: bool = True,
     key: str = "",
 ) -> dict[str, Any]:
-    chat = OpenAIModel(
+    conversation = OpenAIModel(
         model, http=HttpClient(clock=FakeClock()), base_url=base_url, key=key
-    ).start_conversation(setup or RequestConfig(system="Be brief.", tools=TOOLS))
+    ).start_conversation(config or RequestConfig(system="Be brief.", tools=TOOLS))
     for message in messages:
-        chat.append(message)
-    return json.loads(chat.build_body(tools=tools))
+        conversation.append(message)
+    return json.loads(conversation.build_body(tools=tools))
 
 
 def read(
     *chunks: object, names: Sequence[str] = (), model: str = "m"
 ) -> tuple[AssistantMessage, list[StreamChunk]]:
-    reader, pieces = OpenAIReader(model, ToolNames(names)), list[StreamChunk]()
+    reader = OpenAIReader(model, ToolNames(names))
+    shown: list[StreamChunk] = []
     for chunk in chunks:
-        pieces += reader.feed(chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode())
-    return reader.finish(), pieces
+        shown += reader.feed(chunk if isinstance(chunk, bytes) else json.dumps(chunk).encode())
+    return reader.finish(), shown
 
 
 def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
@@ -110,9 +111,9 @@ def test_a_tool_name_with_a_dot_survives_a_round_trip() -> None:
     names = [entry["function"]["name"] for entry in sent(user_message("x"))["tools"]]
     assert names == ["read", "self_emitvalue"]
     called = delta("tool_calls", tool_calls=[part("{}", index=0, id="a", name="self_emitvalue")])
-    answer, pieces = read(called, DONE, names=["self.emitvalue"])
+    answer, chunks = read(called, DONE, names=["self.emitvalue"])
     assert answer.tool_calls[0].name == "self.emitvalue"
-    assert pieces == [StreamChunk("call", "{}")]
+    assert chunks == [StreamChunk("call", "{}")]
 
 
 def test_empty_messages_are_not_sent() -> None:
@@ -120,7 +121,7 @@ def test_empty_messages_are_not_sent() -> None:
         UserMessage((TextBlock(""), TextBlock("\0"))),
         AssistantMessage((TextBlock(""),)),
         UserMessage(()),
-        setup=RequestConfig(system=""),
+        config=RequestConfig(system=""),
     )
     assert body["messages"] == []
     assert "tools" not in body
@@ -135,7 +136,7 @@ def test_results_become_tool_messages_before_the_text() -> None:
             ToolResultBlock("3", "read", ""),
         )
     )
-    assert sent(message, setup=RequestConfig(system=""))["messages"] == [
+    assert sent(message, config=RequestConfig(system=""))["messages"] == [
         {"role": "tool", "tool_call_id": "1", "content": "one"},
         {"role": "tool", "tool_call_id": "2", "content": "Error: no such file"},
         {"role": "tool", "tool_call_id": "3", "content": "(empty)"},
@@ -146,7 +147,7 @@ def test_results_become_tool_messages_before_the_text() -> None:
 def test_a_result_that_starts_with_error_is_not_marked_again() -> None:
     message = UserMessage((ToolResultBlock("1", "read", "Error: no such file", error=True),))
     assert (
-        sent(message, setup=RequestConfig(system=""))["messages"][0]["content"]
+        sent(message, config=RequestConfig(system=""))["messages"][0]["content"]
         == "Error: no such file"
     )
 
@@ -159,7 +160,7 @@ def test_arguments_are_sent_as_json_strings_and_malformed_ones_are_wrapped() -> 
             ToolCallBlock("2", "self.emitvalue", {}, malformed='{"a":'),
         )
     )
-    (entry,) = sent(message, setup=RequestConfig(system="", tools=TOOLS))["messages"]
+    (entry,) = sent(message, config=RequestConfig(system="", tools=TOOLS))["messages"]
     assert entry["content"] == "Look."
     functions = [call["function"] for call in entry["tool_calls"]]
     assert functions[0] == {"name": "read", "arguments": '{"path":"ä"}'}
@@ -183,7 +184,7 @@ def test_reasoning_is_sent_only_to_the_server_that_sent_it_as_reasoning_content(
     wire: str, seal: str, kept: bool
 ) -> None:
     message = AssistantMessage((ThinkingBlock("hm", seal), TextBlock("yes")), wire=wire)
-    (entry,) = sent(message, setup=RequestConfig(system=""))["messages"]
+    (entry,) = sent(message, config=RequestConfig(system=""))["messages"]
     assert entry == {
         "role": "assistant",
         "content": "yes",
@@ -199,7 +200,7 @@ def test_a_strict_server_gets_no_field_it_refuses() -> None:
             TextBlock("Go on."),
         )
     )
-    body = sent(message, setup=RequestConfig(system=""), base_url="https://api.mistral.ai/v1")
+    body = sent(message, config=RequestConfig(system=""), base_url="https://api.mistral.ai/v1")
     assert "stream_options" not in body
     assert [(entry["role"], entry["content"]) for entry in body["messages"]] == [
         ("tool", "one"),
@@ -211,7 +212,7 @@ def test_nul_and_lone_surrogates_are_not_sent() -> None:
     body = sent(
         user_message("a\0b\ud800c😀"),
         AssistantMessage((ToolCallBlock("1", "read", {"p": "\udc00\0"}),)),
-        setup=RequestConfig(system="s\ud800"),
+        config=RequestConfig(system="s\ud800"),
     )
     assert body["messages"][0]["content"] == "s\ufffd"
     assert body["messages"][1]["content"] == "ab\ufffdc😀"
@@ -225,7 +226,7 @@ def test_the_last_turn_forbids_calls_after_the_messages() -> None:
     assert list(body)[-2:] == ["messages", "tool_choice"]
     assert body["tool_choice"] == "none"
     assert "tool_choice" not in sent(
-        user_message("x"), setup=RequestConfig(system="s"), tools=False
+        user_message("x"), config=RequestConfig(system="s"), tools=False
     )
 
 
@@ -246,7 +247,7 @@ def test_openai_itself_gets_its_own_limit_and_sampling(
         user_message("x"),
         model=model,
         base_url="https://api.openai.com/v1",
-        setup=RequestConfig(system="", temperature=0.5, top_p=0.9),
+        config=RequestConfig(system="", temperature=0.5, top_p=0.9),
     )
     assert body["max_completion_tokens"] == limit
     assert ("temperature" in body) is ("top_p" in body) is sampled
@@ -254,29 +255,30 @@ def test_openai_itself_gets_its_own_limit_and_sampling(
 
 
 def test_other_servers_get_max_tokens() -> None:
-    body = sent(user_message("x"), setup=RequestConfig(system="", temperature=0.5, max_tokens=77))
+    body = sent(user_message("x"), config=RequestConfig(system="", temperature=0.5, max_tokens=77))
     assert (body["max_tokens"], body["temperature"]) == (77, 0.5)
     assert "max_completion_tokens" not in body
 
 
 def test_each_body_extends_the_previous_one_and_conversations_share_the_prefix() -> None:
     model = OpenAIModel("m", http=HttpClient(clock=FakeClock()), base_url=LOCAL)
-    setup = RequestConfig(system="Be brief.", tools=TOOLS)
-    chat, sibling = model.start_conversation(setup), model.start_conversation(setup)
+    config = RequestConfig(system="Be brief.", tools=TOOLS)
+    conversation = model.start_conversation(config)
+    sibling = model.start_conversation(config)
     turns: list[Message] = [
         user_message("a"),
         AssistantMessage((ToolCallBlock("1", "read", {"p": 1}),)),
         UserMessage((ToolResultBlock("1", "read", "x" * 99),)),
         AssistantMessage((TextBlock("b"),)),
     ]
-    before = chat.build_body()
+    before = conversation.build_body()
     assert before == sibling.build_body()
     for message in turns:
-        chat.append(message)
-        now = chat.build_body()
+        conversation.append(message)
+        now = conversation.build_body()
         assert now.startswith(before.removesuffix(b"]}"))
         before = now
-    assert chat.build_body(tools=False).startswith(before.removesuffix(b"]}"))
+    assert conversation.build_body(tools=False).startswith(before.removesuffix(b"]}"))
 
 
 def test_a_key_is_a_bearer_token_and_none_is_sent_without_one() -> None:
@@ -295,7 +297,7 @@ def test_text_and_usage_are_read() -> None:
         "completion_tokens_details": {"reasoning_tokens": 4},
     }
     last: dict[str, Any] = {"id": "c1", "choices": [], "usage": usage}
-    answer, pieces = read(
+    answer, chunks = read(
         delta(role="assistant", content=""),
         delta(content="Hel"),
         delta(content="lo"),
@@ -306,7 +308,7 @@ def test_text_and_usage_are_read() -> None:
     assert answer == AssistantMessage(
         (TextBlock("Hello"),), StopReason.END, Usage(100, 9, 64, 0, 4), "m-1", "openai", "c1"
     )
-    assert pieces == [StreamChunk("text", "Hel"), StreamChunk("text", "lo")]
+    assert chunks == [StreamChunk("text", "Hel"), StreamChunk("text", "lo")]
 
 
 def test_fragments_of_parallel_calls_are_joined_by_index() -> None:
@@ -372,9 +374,9 @@ def test_lone_surrogates_are_replaced_and_split_pairs_are_joined() -> None:
     ("key", "seal"), [("reasoning_content", "reasoning_content"), ("reasoning", "")]
 )
 def test_reasoning_is_read_under_both_field_names(key: str, seal: str) -> None:
-    answer, pieces = read(delta(**{key: "hm"}), delta("stop", content="yes"))
+    answer, chunks = read(delta(**{key: "hm"}), delta("stop", content="yes"))
     assert answer.content == (ThinkingBlock("hm", seal), TextBlock("yes"))
-    assert pieces == [StreamChunk("thinking", "hm"), StreamChunk("text", "yes")]
+    assert chunks == [StreamChunk("thinking", "hm"), StreamChunk("text", "yes")]
 
 
 def test_content_as_a_list_of_items_is_read() -> None:

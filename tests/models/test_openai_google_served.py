@@ -61,7 +61,7 @@ def tool(name: str) -> Tool:
     )
 
 
-SETUP = RequestConfig(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
+CONFIG = RequestConfig(system="Be brief.", tools=(tool("read"), tool("self.emitvalue")))
 
 
 def recorded(wire: str) -> bytes:
@@ -70,7 +70,8 @@ def recorded(wire: str) -> bytes:
 
 
 def through(wire: str, *chunks: bytes) -> AssistantMessage:
-    sse, reader = SseParser(), READERS[wire]()
+    sse = SseParser()
+    reader = READERS[wire]()
     for event in (*(event for chunk in chunks for event in sse.feed(chunk)), *sse.flush()):
         reader.feed(event)
     return reader.finish()
@@ -86,14 +87,16 @@ def expected(wire: str) -> AssistantMessage:
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_stream_split_at_any_byte_gives_the_same_answer(wire: str) -> None:
-    data, answer = recorded(wire), expected(wire)
+    data = recorded(wire)
+    answer = expected(wire)
     for at in range(len(data) + 1):
         assert through(wire, data[:at], data[at:]) == answer
 
 
 @pytest.mark.parametrize("wire", WIRES)
 def test_a_stream_cut_at_any_byte_is_never_complete(wire: str) -> None:
-    data, answer = recorded(wire), expected(wire)
+    data = recorded(wire)
+    answer = expected(wire)
     for at in range(len(data)):
         try:
             whole = through(wire, data[:at])
@@ -120,9 +123,9 @@ async def served(
 
 
 async def asked(model: Model) -> list[StreamChunk | RetryNotice | AssistantMessage]:
-    chat = model.start_conversation(SETUP)
-    chat.append(user_message("Hi"))
-    return [item async for item in chat.request_answer()]
+    conversation = model.start_conversation(CONFIG)
+    conversation.append(user_message("Hi"))
+    return [item async for item in conversation.request_answer()]
 
 
 def script(*steps: ServerAnswer) -> Callable[[ServerRequest], ServerAnswer]:
@@ -132,22 +135,22 @@ def script(*steps: ServerAnswer) -> Callable[[ServerRequest], ServerAnswer]:
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_conversation_over_several_turns(wire: str) -> None:
     async with served(wire, script(BLOCKS, "Done.")) as (server, model):
-        chat = model.start_conversation(SETUP)
-        chat.append(user_message("Hi"))
-        *pieces, answer = [item async for item in chat.request_answer()]
+        conversation = model.start_conversation(CONFIG)
+        conversation.append(user_message("Hi"))
+        *chunks, answer = [item async for item in conversation.request_answer()]
         assert isinstance(answer, AssistantMessage)
         assert answer.content == expected(wire).content
         assert (
-            "".join(p.text for p in pieces if isinstance(p, StreamChunk) and p.kind == "text")
+            "".join(p.text for p in chunks if isinstance(p, StreamChunk) and p.kind == "text")
             == "Grüße, 世界 😀"
         )
-        chat.append(answer)
-        chat.append(
+        conversation.append(answer)
+        conversation.append(
             UserMessage(
                 (ToolResultBlock("a", "read", "one"), ToolResultBlock("b", "self.emitvalue", "two"))
             )
         )
-        last = [item async for item in chat.request_answer(tools=False)][-1]
+        last = [item async for item in conversation.request_answer(tools=False)][-1]
         assert isinstance(last, AssistantMessage)
         assert last.text == "Done."
     first, second = server.requests

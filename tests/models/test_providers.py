@@ -140,7 +140,8 @@ def test_base_urls_come_from_the_environment_or_the_table() -> None:
 
 
 def test_keys_are_read_from_their_variables() -> None:
-    anthropic, google = PROVIDERS["anthropic"], PROVIDERS["google"]
+    anthropic = PROVIDERS["anthropic"]
+    google = PROVIDERS["google"]
     assert get_key(google, {"GOOGLE_API_KEY": "g"}) == "g"
     assert get_key(google, {"GOOGLE_API_KEY": "g", "GEMINI_API_KEY": "m"}) == "m"
     assert (

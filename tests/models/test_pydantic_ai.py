@@ -51,12 +51,12 @@ def tool(name: str) -> Tool:
     )
 
 
-SETUP = RequestConfig(
+CONFIG = RequestConfig(
     system="Be brief.", tools=(tool("read"), tool("self.emitvalue")), temperature=0.5
 )
 
 
-class Partner:
+class ScriptedProvider:
     """A pydantic-ai model with scripted answers: items to stream, or an error to raise."""
 
     def __init__(self, *script: list[Any] | Exception) -> None:
@@ -82,19 +82,19 @@ class Partner:
     async def ask(
         self,
         *messages: UserMessage | AssistantMessage,
-        setup: RequestConfig = SETUP,
+        config: RequestConfig = CONFIG,
         tools: bool = True,
     ) -> list[StreamChunk | RetryNotice | AssistantMessage]:
-        chat = self.model.start_conversation(setup)
+        conversation = self.model.start_conversation(config)
         for message in messages:
-            chat.append(message)
-        return [item async for item in chat.request_answer(tools=tools)]
+            conversation.append(message)
+        return [item async for item in conversation.request_answer(tools=tools)]
 
 
 async def test_texts_are_streamed_and_the_whole_answer_comes_last() -> None:
-    partner = Partner(["Hel", "lo"])
-    *pieces, answer = await partner.ask(user_message("Hi"))
-    assert pieces == [StreamChunk("text", "Hel"), StreamChunk("text", "lo")]
+    provider = ScriptedProvider(["Hel", "lo"])
+    *chunks, answer = await provider.ask(user_message("Hi"))
+    assert chunks == [StreamChunk("text", "Hel"), StreamChunk("text", "lo")]
     assert isinstance(answer, AssistantMessage)
     assert (answer.text, answer.stop_reason, answer.model, answer.wire) == (
         "Hello",
@@ -103,14 +103,14 @@ async def test_texts_are_streamed_and_the_whole_answer_comes_last() -> None:
         "library:function",
     )
     assert answer.usage.output_tokens > 0
-    assert partner.model.name == "function:f"
+    assert provider.model.name == "function:f"
 
 
 async def test_the_request_config_reaches_the_provider() -> None:
-    partner = Partner(["a"], ["b"])
-    await partner.ask(user_message("Hi"))
-    await partner.ask(user_message("Hi"), tools=False)
-    (_, first), (_, second) = partner.seen
+    provider = ScriptedProvider(["a"], ["b"])
+    await provider.ask(user_message("Hi"))
+    await provider.ask(user_message("Hi"), tools=False)
+    (_, first), (_, second) = provider.seen
     assert first.instructions == "Be brief."
     assert [declared.name for declared in first.function_tools] == ["read", "self_emitvalue"]
     settings: Any = first.model_settings
@@ -130,7 +130,7 @@ async def test_calls_have_our_tool_names_and_malformed_arguments_are_kept() -> N
         1: DeltaToolCall("self_emitvalue", '{"p"', tool_call_id="b"),
         2: DeltaToolCall("read", "", tool_call_id="c"),
     }
-    *pieces, answer = await Partner([calls]).ask(user_message("Hi"))
+    *chunks, answer = await ScriptedProvider([calls]).ask(user_message("Hi"))
     assert isinstance(answer, AssistantMessage)
     assert answer.tool_calls == (
         ToolCallBlock("a", "read", {"p": 1}),
@@ -138,11 +138,11 @@ async def test_calls_have_our_tool_names_and_malformed_arguments_are_kept() -> N
         ToolCallBlock("c", "read", {}),
     )
     assert answer.stop_reason is StopReason.CALLS
-    assert pieces == [StreamChunk("call", '{"p":1}'), StreamChunk("call", '{"p"')]
+    assert chunks == [StreamChunk("call", '{"p":1}'), StreamChunk("call", '{"p"')]
 
 
 async def test_results_and_texts_are_sent_in_one_request() -> None:
-    partner = Partner(["ok"])
+    provider = ScriptedProvider(["ok"])
     called = AssistantMessage(
         (
             TextBlock("Look."),
@@ -158,8 +158,8 @@ async def test_results_and_texts_are_sent_in_one_request() -> None:
             ToolResultBlock("b", "read", "bad", error=True),
         )
     )
-    await partner.ask(user_message("Hi"), called, results)
-    _, response, request = partner.seen[0][0]
+    await provider.ask(user_message("Hi"), called, results)
+    _, response, request = provider.seen[0][0]
     assert isinstance(response, ModelResponse)
     assert [(part.tool_name, part.args_as_dict()) for part in response.tool_calls] == [
         ("self_emitvalue", {"p": "x"}),
@@ -178,19 +178,19 @@ async def test_results_and_texts_are_sent_in_one_request() -> None:
 
 
 async def test_thinking_and_its_signature_are_sent_to_the_provider_that_wrote_them() -> None:
-    partner = Partner(
+    provider = ScriptedProvider(
         [{0: DeltaThinkingPart(content="hm")}, {0: DeltaThinkingPart(signature="s1")}],
         ["ok"],
         ["ok"],
     )
-    first, answer = await partner.ask(user_message("Hi"))
+    first, answer = await provider.ask(user_message("Hi"))
     assert first == StreamChunk("thinking", "hm")
     assert isinstance(answer, AssistantMessage)
     (thought,) = answer.content
     assert isinstance(thought, ThinkingBlock)
     assert thought.text == "hm"
-    await partner.ask(user_message("Hi"), answer)
-    response = partner.seen[1][0][1]
+    await provider.ask(user_message("Hi"), answer)
+    response = provider.seen[1][0][1]
     assert isinstance(response, ModelResponse)
     (part,) = response.parts
     assert (part.part_kind, getattr(part, "signature", ""), response.provider_name) == (
@@ -199,8 +199,8 @@ async def test_thinking_and_its_signature_are_sent_to_the_provider_that_wrote_th
         "function",
     )
     foreign = AssistantMessage((*answer.content, TextBlock("yes")), wire="anthropic")
-    await partner.ask(user_message("Hi"), foreign)
-    response = partner.seen[2][0][1]
+    await provider.ask(user_message("Hi"), foreign)
+    response = provider.seen[2][0][1]
     assert isinstance(response, ModelResponse)
     assert [part.part_kind for part in response.parts] == ["text"]
 
@@ -210,8 +210,8 @@ async def test_temporary_errors_are_retried(status: int) -> None:
     failure = ModelHTTPError(
         status, "f", {"error": {"message": "slow down"}}, headers={"Retry-After": "7"}
     )
-    partner = Partner(failure, ["ok"])
-    retry, *_, answer = await partner.ask(user_message("Hi"))
+    provider = ScriptedProvider(failure, ["ok"])
+    retry, *_, answer = await provider.ask(user_message("Hi"))
     assert isinstance(retry, RetryNotice)
     assert (retry.attempt, retry.delay, retry.status) == (1, 7.0, status)
     assert "slow down" in retry.error
@@ -219,8 +219,8 @@ async def test_temporary_errors_are_retried(status: int) -> None:
 
 
 async def test_an_incomplete_answer_is_requested_again() -> None:
-    partner = Partner(["Hel", ModelAPIError("f", "connection lost")], ["Hello"])
-    items = await partner.ask(user_message("Hi"))
+    provider = ScriptedProvider(["Hel", ModelAPIError("f", "connection lost")], ["Hello"])
+    items = await provider.ask(user_message("Hi"))
     assert [type(item) for item in items] == [
         StreamChunk,
         RetryNotice,
@@ -246,22 +246,22 @@ async def test_an_incomplete_answer_is_requested_again() -> None:
 async def test_each_error_becomes_the_right_model_error(
     error: Exception, outcome: type[ModelError], tries: int
 ) -> None:
-    partner = Partner(*[error] * 9)
+    provider = ScriptedProvider(*[error] * 9)
     with pytest.raises(outcome):
-        await partner.ask(user_message("Hi"))
-    assert len(partner.seen) == tries
+        await provider.ask(user_message("Hi"))
+    assert len(provider.seen) == tries
 
 
 async def test_pydantic_ais_test_model_works_too() -> None:
     model = PydanticAIModel(TestModel(call_tools=["read"]), clock=FakeClock())
-    chat = model.start_conversation(SETUP)
-    chat.append(user_message("Hi"))
-    answer = [item async for item in chat.request_answer()][-1]
+    conversation = model.start_conversation(CONFIG)
+    conversation.append(user_message("Hi"))
+    answer = [item async for item in conversation.request_answer()][-1]
     assert isinstance(answer, AssistantMessage)
     assert [call.name for call in answer.tool_calls] == ["read"]
-    chat.append(answer)
-    chat.append(UserMessage((ToolResultBlock(answer.tool_calls[0].id, "read", "x"),)))
-    last = [item async for item in chat.request_answer()][-1]
+    conversation.append(answer)
+    conversation.append(UserMessage((ToolResultBlock(answer.tool_calls[0].id, "read", "x"),)))
+    last = [item async for item in conversation.request_answer()][-1]
     assert isinstance(last, AssistantMessage)
     assert last.stop_reason is StopReason.END
     await model.close()
@@ -270,7 +270,7 @@ async def test_pydantic_ais_test_model_works_too() -> None:
 @pytest.mark.parametrize("name", ["nosuch:model", "bare"])
 def test_a_model_name_unknown_to_pydantic_ai_is_a_usage_error(name: str) -> None:
     with pytest.raises(UsageError, match=name):
-        PydanticAIModel(name, clock=FakeClock()).start_conversation(SETUP)
+        PydanticAIModel(name, clock=FakeClock()).start_conversation(CONFIG)
 
 
 def test_without_pydantic_ai_the_error_says_how_to_install_it() -> None:

@@ -10,70 +10,74 @@ from mudroom.models._rate_limit import RateLimited, RateLimiter
 from mudroom.testing.clock import LoopClock, run_virtual
 
 
-class Bucket:
+class TokenBucket:
     """Provider that accepts `rate` requests per second, and four at once after a pause."""
 
     def __init__(self, rate: float = 4.0) -> None:
-        self.rate, self.tokens, self.at = rate, 4.0, 0.0
+        self.rate = rate
+        self.tokens = 4.0
+        self.at = 0.0
 
     def refuses(self, now: float) -> float:
-        self.tokens, self.at = min(4.0, self.tokens + (now - self.at) * self.rate), now
+        self.tokens = min(4.0, self.tokens + (now - self.at) * self.rate)
+        self.at = now
         if self.tokens < 1:
             return 1.0
         self.tokens -= 1
         return 0.0
 
 
-class Window:
+class FixedWindow:
     """Provider that accepts four requests in each second of the clock."""
 
     def __init__(self) -> None:
-        self.second, self.count = -1, 0
+        self.second = -1
+        self.count = 0
 
     def refuses(self, now: float) -> float:
         if int(now) != self.second:
-            self.second, self.count = int(now), 0
+            self.second = int(now)
+            self.count = 0
         self.count += 1
         return self.second + 1 - now if self.count > 4 else 0.0
 
 
-class Storm:
+class LimitedRequests:
     """Children that need two answers each; counts requests and violations of the limit."""
 
-    def __init__(self, limiter: Bucket | Window, refusal: float, answer: float) -> None:
-        self.gate, self.limiter, self.refusal, self.answer = (
-            RateLimiter(LoopClock()),
-            limiter,
-            refusal,
-            answer,
-        )
+    def __init__(self, provider: TokenBucket | FixedWindow, refusal: float, answer: float) -> None:
+        self.limiter = RateLimiter(LoopClock())
+        self.provider = provider
+        self.refusal = refusal
+        self.answer = answer
         self.sent = self.broken = self.most_tries = 0
         self.closed_until = 0.0
 
-    async def request(self, chance: random.Random) -> None:
-        loop, tries = asyncio.get_running_loop(), 0
+    async def request(self, generator: random.Random) -> None:
+        loop = asyncio.get_running_loop()
+        tries = 0
         while True:
             tries += 1
             self.most_tries = max(self.most_tries, tries)
-            went = await self.gate.acquire()
+            permit = await self.limiter.acquire()
             self.sent += 1
             self.broken += loop.time() < self.closed_until
-            wait = self.limiter.refuses(loop.time())
+            wait = self.provider.refuses(loop.time())
             if not wait:
                 await asyncio.sleep(self.answer)
-                self.gate.record_accepted(went)
-                return self.gate.release(went)
+                self.limiter.record_accepted(permit)
+                return self.limiter.release(permit)
             await asyncio.sleep(self.refusal)
             self.closed_until = max(self.closed_until, loop.time() + wait)
-            self.gate.record_refused(went, wait)
-            self.gate.release(went)
-            await asyncio.sleep(max(wait, chance.random() * 0.5 * 2 ** (tries - 1)))
+            self.limiter.record_refused(permit, wait)
+            self.limiter.release(permit)
+            await asyncio.sleep(max(wait, generator.random() * 0.5 * 2 ** (tries - 1)))
 
     async def run(self, children: int) -> float:
         async def child(seed: int) -> None:
-            chance = random.Random(seed)
-            await self.request(chance)
-            await self.request(chance)
+            generator = random.Random(seed)
+            await self.request(generator)
+            await self.request(generator)
 
         async with asyncio.TaskGroup() as group:
             for seed in range(children):
@@ -85,25 +89,25 @@ class Storm:
     ("refusal", "answer"),
     [(0.001, 0.001), (0.02, 0.2), (0.05, 1.0), (0.1, 0.2), (0.2, 0.5), (0.3, 1.0)],
 )
-@pytest.mark.parametrize("limiter", [Bucket, Window])
+@pytest.mark.parametrize("provider", [TokenBucket, FixedWindow])
 def test_64_children_at_four_requests_per_second_cause_few_refusals(
-    limiter: Callable[[], Bucket | Window], refusal: float, answer: float
+    provider: Callable[[], TokenBucket | FixedWindow], refusal: float, answer: float
 ) -> None:
-    storm = Storm(limiter(), refusal, answer)
-    seconds = run_virtual(storm.run(64))
-    assert storm.sent <= 1.3 * 128
-    assert storm.broken == 0, "a request went out although Retry-After had not passed"
-    assert storm.most_tries <= 5
+    requests = LimitedRequests(provider(), refusal, answer)
+    seconds = run_virtual(requests.run(64))
+    assert requests.sent <= 1.3 * 128
+    assert requests.broken == 0, "a request went out although Retry-After had not passed"
+    assert requests.most_tries <= 5
     assert seconds <= 1.25 * 128 / 4
 
 
-async def _fan(gate: RateLimiter, children: int, turns: int) -> float:
+async def _run_children(limiter: RateLimiter, children: int, turns: int) -> float:
     async def child() -> None:
         for _ in range(turns):
-            went = await gate.acquire()
+            permit = await limiter.acquire()
             await asyncio.sleep(0.2)
-            gate.record_accepted(went)
-            gate.release(went)
+            limiter.record_accepted(permit)
+            limiter.release(permit)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(children):
@@ -120,36 +124,37 @@ def _on_virtual_time(work: Callable[[RateLimiter], Awaitable[float]]) -> float:
 
 @pytest.mark.parametrize("children", [8, 64, 500, 2000])
 def test_without_a_limit_a_burst_is_held_once_for_less_than_a_response(children: int) -> None:
-    async def family(gate: RateLimiter) -> float:
-        return -await _fan(gate, 1, 1) + await _fan(gate, children, 3)
+    async def run_family(limiter: RateLimiter) -> float:
+        return -await _run_children(limiter, 1, 1) + await _run_children(limiter, children, 3)
 
-    assert _on_virtual_time(family) <= 0.6 + 0.6 * 0.2 * (children > 8) + 1e-6
+    assert _on_virtual_time(run_family) <= 0.6 + 0.6 * 0.2 * (children > 8) + 1e-6
 
 
 def test_a_burst_of_an_accepted_size_is_not_held() -> None:
-    async def twice(gate: RateLimiter) -> float:
-        first = await _fan(gate, 200, 1)
-        return await _fan(gate, 200, 1) - first
+    async def twice(limiter: RateLimiter) -> float:
+        first = await _run_children(limiter, 200, 1)
+        return await _run_children(limiter, 200, 1) - first
 
     assert _on_virtual_time(twice) == pytest.approx(0.2)
 
 
 def test_the_rate_recovers_soon_after_a_single_refusal() -> None:
-    async def work(gate: RateLimiter) -> float:
-        went = await gate.acquire()
-        gate.record_refused(went, 1.0)
-        gate.release(went)
-        return await _fan(gate, 500, 1)
+    async def work(limiter: RateLimiter) -> float:
+        permit = await limiter.acquire()
+        limiter.record_refused(permit, 1.0)
+        limiter.release(permit)
+        return await _run_children(limiter, 500, 1)
 
     assert _on_virtual_time(work) < 10
 
 
-async def _closed_while_waiting(gate: RateLimiter) -> float:
-    first, second = await gate.acquire(), await gate.acquire()
-    gate.record_refused(first, 5.0)
-    waiting = asyncio.create_task(gate.acquire())
+async def _closed_while_waiting(limiter: RateLimiter) -> float:
+    first = await limiter.acquire()
+    second = await limiter.acquire()
+    limiter.record_refused(first, 5.0)
+    waiting = asyncio.create_task(limiter.acquire())
     await asyncio.sleep(1)
-    gate.record_refused(second, 3600.0)
+    limiter.record_refused(second, 3600.0)
     with pytest.raises(RateLimited, match="3596 s"):
         await waiting
     return asyncio.get_running_loop().time()
@@ -159,14 +164,14 @@ def test_a_wait_longer_than_max_wait_raises_rate_limited() -> None:
     assert _on_virtual_time(_closed_while_waiting) < 6
 
 
-async def _cancelled_in_the_queue(gate: RateLimiter) -> float:
-    went = await gate.acquire()
-    gate.record_refused(went, 5.0)
-    gate.release(went)
-    waiting = asyncio.create_task(gate.acquire())
+async def _cancelled_in_the_queue(limiter: RateLimiter) -> float:
+    permit = await limiter.acquire()
+    limiter.record_refused(permit, 5.0)
+    limiter.release(permit)
+    waiting = asyncio.create_task(limiter.acquire())
     await asyncio.sleep(1)
     waiting.cancel()
-    await gate.acquire()
+    await limiter.acquire()
     return asyncio.get_running_loop().time()
 
 

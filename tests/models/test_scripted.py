@@ -17,35 +17,35 @@ from mudroom.errors import ModelUnavailable
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 
 
-async def ask(chat: ModelConversation) -> AssistantMessage:
-    last = [part async for part in chat.request_answer()][-1]
+async def ask(conversation: ModelConversation) -> AssistantMessage:
+    last = [part async for part in conversation.request_answer()][-1]
     assert isinstance(last, AssistantMessage)
     return last
 
 
 def begin(model: Model, prompt: str = "Go.") -> ModelConversation:
-    chat = model.start_conversation(RequestConfig(system="Be brief."))
-    chat.append(user_message(prompt))
-    return chat
+    conversation = model.start_conversation(RequestConfig(system="Be brief."))
+    conversation.append(user_message(prompt))
+    return conversation
 
 
 async def test_answers_come_in_order() -> None:
-    chat = begin(
+    conversation = begin(
         ScriptedModel(["First.", ["Second.", call("read", path="a.py")], call("grep", pattern="x")])
     )
-    assert (await ask(chat)).content == (TextBlock("First."),)
-    second = await ask(chat)
+    assert (await ask(conversation)).content == (TextBlock("First."),)
+    second = await ask(conversation)
     assert (second.text, second.stop_reason) == ("Second.", StopReason.CALLS)
     assert [(made.name, made.arguments) for made in second.tool_calls] == [
         ("read", {"path": "a.py"})
     ]
-    assert (await ask(chat)).tool_calls[0].id not in ("", second.tool_calls[0].id)
+    assert (await ask(conversation)).tool_calls[0].id not in ("", second.tool_calls[0].id)
 
 
 async def test_a_request_after_the_last_answer_is_an_error() -> None:
-    chat = begin(ScriptedModel([]), "Do it.")
+    conversation = begin(ScriptedModel([]), "Do it.")
     with pytest.raises(AssertionError, match=r"0 answers.*request 1.*Do it\."):
-        await ask(chat)
+        await ask(conversation)
 
 
 async def test_a_script_function_receives_the_request() -> None:
@@ -56,10 +56,10 @@ async def test_a_script_function_receives_the_request() -> None:
         )
 
     model = ScriptedModel(answer)
-    chat = begin(model)
-    chat.append(await ask(chat))
-    chat.append(UserMessage((ToolResultBlock("c", "read", "content"),)))
-    assert (await ask(chat)).text == "2 1 Go. ['content']"
+    conversation = begin(model)
+    conversation.append(await ask(conversation))
+    conversation.append(UserMessage((ToolResultBlock("c", "read", "content"),)))
+    assert (await ask(conversation)).text == "2 1 Go. ['content']"
     assert [request.system for request in model.requests] == ["Be brief."] * 2
 
 

@@ -11,9 +11,9 @@ STREAM = (
 EVENTS = ['{"x": "é漢"}'.encode(), b"one\ntwo", b"last"]
 
 
-def read(pieces: list[bytes]) -> list[bytes]:
+def read(chunks: list[bytes]) -> list[bytes]:
     sse = SseParser()
-    return [event for piece in pieces for event in sse.feed(piece)] + sse.flush()
+    return [event for chunk in chunks for event in sse.feed(chunk)] + sse.flush()
 
 
 @pytest.mark.parametrize("newline", [b"\n", b"\r\n", b"\r"])

@@ -202,8 +202,10 @@ class SessionBuilder:
 
     def add_child(self, run: str, call_id: str, at: float, turns: int = 6) -> tuple[float, str]:
         """Add a child with three calls per turn; return its end time and its report."""
-        parent, n = run.split(".")[0], int(run.rpartition(".")[2])
-        area, agent = AREAS[n % len(AREAS)], ("explore", "general", "reviewer")[n % 3]
+        parent = run.split(".")[0]
+        n = int(run.rpartition(".")[2])
+        area = AREAS[n % len(AREAS)]
+        agent = ("explore", "general", "reviewer")[n % 3]
         prompt = (
             f"Read all of src/{area} and say what each file promises.\nName every "
             f"function that breaks its promise.\n{self.make_words(30)}."
@@ -218,7 +220,8 @@ class SessionBuilder:
             description=f"promises of {area} {n}",
             depth=1,
         )
-        read, now = 2_000, at
+        read = 2_000
+        now = at
         for number in range(1, turns + 1):
             calls = [
                 self.make_call(n + number + k, f"src/{area}/{self.make_words(1)}.py")
@@ -277,7 +280,8 @@ class SessionBuilder:
 
     def add_root(self, run: str, prompt: str, waves: int, wide: int, **brief: Any) -> None:
         """Add a root run that starts `waves` times `wide` children and reports at the end."""
-        start, context = self.at, 3_000
+        start = self.at
+        context = 3_000
         self.start_run(run, prompt, start, **brief)
         for number in range(1, waves + 1):
             calls = [
@@ -298,7 +302,8 @@ class SessionBuilder:
             )
             self.at += 2.2
             parts: list[tuple[float, list[StoredEvent]]] = []
-            kept, self.events = self.events, []
+            kept = self.events
+            self.events = []
             for k, call in enumerate(calls, 1):
                 begun = self.at + self.random.uniform(0, 3)
                 self.events.append(ToolCallStarted(at=self.at, run=run, turn=number, call=call))

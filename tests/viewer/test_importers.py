@@ -126,7 +126,8 @@ def parent_lines() -> Lines:
 @pytest.mark.parametrize("layout", ["folder", "described", "same file", "by its prompt"])
 def test_a_claude_session_with_a_child_is_read(tmp_path: Path, layout: str) -> None:
     rows = parent_lines().rows
-    file, folder = tmp_path / "c0ffee.jsonl", tmp_path / "c0ffee" / "subagents"
+    file = tmp_path / "c0ffee.jsonl"
+    folder = tmp_path / "c0ffee" / "subagents"
     if layout == "same file":
         rows += child_lines("Look.", "a1")
     else:
@@ -347,7 +348,8 @@ def test_a_codex_session_with_a_child_is_read(tmp_path: Path) -> None:
     session, events = read_codex_log(tmp_path)
     tree = folded(events)
     assert session == "parent-id" and list(tree.runs) == ["1", "1.2.1"]
-    root, child = tree.runs["1"], tree.runs["1.2.1"]
+    root = tree.runs["1"]
+    child = tree.runs["1.2.1"]
     assert (
         root.model == "gpt-5-codex"
         and root.usage.input_tokens == 500
@@ -381,7 +383,8 @@ def test_a_codex_session_with_a_child_is_read(tmp_path: Path) -> None:
 
 
 def test_a_codex_prompt_after_a_rollback_continues_the_remaining_run(tmp_path: Path) -> None:
-    one, two = codex_rows()[:3], codex_rows()[2:]
+    one = codex_rows()[:3]
+    two = codex_rows()[2:]
     back = {
         "timestamp": "2026-09-01T10:00:20.000Z",
         "type": "event_msg",

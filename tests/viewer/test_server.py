@@ -29,7 +29,8 @@ class Client:
     """Client of the viewer; sends its token unless other headers are passed."""
 
     def __init__(self, address: ViewerAddress, session: aiohttp.ClientSession) -> None:
-        self.address, self._session = address, session
+        self.address = address
+        self._session = session
         self.base = f"http://127.0.0.1:{address.port}"
         self.token = {"Authorization": f"Bearer {address.token}"}
 

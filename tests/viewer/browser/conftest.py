@@ -42,7 +42,8 @@ class Page:
     """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:
-        self._socket, self._number = socket, 0
+        self._socket = socket
+        self._number = 0
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self.errors: list[str] = []
         self.requested: list[str] = []

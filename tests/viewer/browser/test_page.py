@@ -434,7 +434,8 @@ async def test_a_long_pause_before_a_resume_is_shortened(page: Page) -> None:
     script.open_session()
     script.add_root("1", "What is promised?", 1, 3)
     half = len(script.events) // 2
-    died, night = script.events[half - 1].at, 36_000
+    died = script.events[half - 1].at
+    night = 36_000
     again = [replace(script.events[0], at=died + night), RunResumed(at=died + night, run="1")]
     script.events[half:] = again + [
         replace(event, at=event.at + night) for event in script.events[half:]
