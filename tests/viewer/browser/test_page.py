@@ -36,7 +36,7 @@ from .conftest import Page
 
 SCREENSHOTS = Path(__file__).parents[3] / "artefacts" / "viewer"
 
-LOADED = "app.fold && app.fold.events >= {events} && !app.frame && app.run"
+LOADED = "app.fold && app.fold.events >= {events} && app.isLoaded && !app.frame && app.run"
 
 
 @asynccontextmanager

@@ -111,8 +111,9 @@ const app = {
       return;
     }
     const ready = async () => {
-      app.isLoaded = true;
       await app.checkLive();
+      if (app.selection.session !== session) return; // another session was opened meanwhile
+      app.isLoaded = true;
       app.scheduleDraw({ seek: true });
     };
     app.feed = new Feed(session, {
