@@ -73,9 +73,9 @@ def open_store(store: SessionStore | None, home: str) -> SessionStore:
     """Return the caller's store, or the session files below the state folder."""
     if store is not None:
         return store
-    from .journals.sqlite.store import SqliteStore
+    from .journals import sessions
 
-    return SqliteStore(home)
+    return sessions.open_store(home)
 
 
 async def open_journal(options: SessionOptions, home: str) -> Journal:

@@ -81,11 +81,10 @@ class ModelRegistry:
         return self._create_http_model(provider, model)
 
     def _create_replay_model(self, name: str) -> Model:
-        from .journals.sqlite.reader import open_reader
-        from .journals.sqlite.store import find_by_id
+        from .journals.sessions import open_store
         from .models.replay_model import ReplayModel
 
-        events = list(open_reader(find_by_id(self._home, name.partition(":")[2])).read())
+        events = open_store(self._home).read_now(name.partition(":")[2])
         return ReplayModel(recorded_conversations(events), name=name)
 
     def _create_http_model(self, provider: providers.Provider, model: str) -> Model:

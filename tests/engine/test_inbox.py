@@ -20,9 +20,9 @@ from mudroom._core.events import (
 from mudroom._core.messages import TextBlock, UserMessage
 from mudroom._core.runs import InboxMessage
 from mudroom._engine.inbox import format_message
+from mudroom.journals.sqlite.folder import session_path
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
-from mudroom.journals.sqlite.store import session_path
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.projections.transcript import build_transcript
 from mudroom.testing.invariants import find_violations

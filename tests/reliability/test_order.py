@@ -22,9 +22,9 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import ToolResultBlock, UserMessage
 from mudroom.journals.memory import MemoryJournal
+from mudroom.journals.sqlite.folder import session_path
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
-from mudroom.journals.sqlite.store import session_path
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
 from mudroom.testing.invariants import find_violations

@@ -23,9 +23,9 @@ from mudroom._core.events import (
     TurnFinished,
     TurnStarted,
 )
+from mudroom.journals.sqlite.folder import session_path
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
-from mudroom.journals.sqlite.store import session_path
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.projections.transcript import build_transcript
 from mudroom.testing.invariants import find_violations

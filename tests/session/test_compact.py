@@ -16,8 +16,8 @@ from mudroom._core.events import RunFinished, RunStarted, StoredEvent
 from mudroom._engine.compaction import SUMMARY_PROMPT
 from mudroom.errors import ModelRefused
 from mudroom.journals.memory import MemoryJournal
+from mudroom.journals.sqlite.folder import session_path
 from mudroom.journals.sqlite.reader import open_reader
-from mudroom.journals.sqlite.store import find_by_id
 from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.replay import replay
 
@@ -173,4 +173,4 @@ async def test_nothing_was_said_yet(apart: dict[str, Any]) -> None:
 
 
 def recorded(apart: dict[str, Any], session: str) -> list[StoredEvent]:
-    return list(open_reader(find_by_id(apart["home"], session)).read())
+    return list(open_reader(session_path(apart["home"], session)).read())

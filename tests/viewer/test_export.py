@@ -46,9 +46,16 @@ def mudroom(home: Path, *words: str, **environ: str) -> subprocess.CompletedProc
     )
 
 
-def test_the_file_contains_every_event_and_loads_nothing() -> None:
+async def test_the_file_contains_every_event_and_loads_nothing() -> None:
     script = build_large_session()
-    page = "".join(render_single_file(SingleSession(script.session, script.events), script.session))
+    page = "".join(
+        [
+            piece
+            async for piece in render_single_file(
+                SingleSession(script.session, script.events), script.session
+            )
+        ]
+    )
     embedded = read_embedded(page)
     assert [number for number, _ in embedded["events"]] == list(
         range(1, len(script.events) + 1)
@@ -63,9 +70,16 @@ def test_the_file_contains_every_event_and_loads_nothing() -> None:
     )
 
 
-def test_hostile_text_stays_inside_its_element() -> None:
+async def test_hostile_text_stays_inside_its_element() -> None:
     script = build_hostile_session()
-    page = "".join(render_single_file(SingleSession(script.session, script.events), script.session))
+    page = "".join(
+        [
+            piece
+            async for piece in render_single_file(
+                SingleSession(script.session, script.events), script.session
+            )
+        ]
+    )
     assert "<img src=x" not in page and page.count("</script>") == page.count("<script")
     assert HOSTILE_TEXT in read_embedded(page)["events"][1][1]["brief"]["prompt"]
 

@@ -17,6 +17,7 @@ from tests.viewer.sessions import SessionBuilder, write_session
 from mudroom._core.events import NoteInjected, SessionClosed, SessionOpened
 from mudroom.errors import UsageError
 from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.testing.sample_events import every_event
 from mudroom.viewer import server
 from mudroom.viewer.server import ViewerAddress, open_viewer
@@ -86,7 +87,7 @@ async def client(tmp_path: Path) -> AsyncGenerator[Client]:
     opened = journal(tmp_path)
     await opened.append(*every_event())
     await opened.close()
-    async with open_client(StoredSessions(tmp_path)) as client:
+    async with open_client(StoredSessions(SqliteStore(tmp_path))) as client:
         yield client
 
 
@@ -149,7 +150,7 @@ async def test_a_foreign_origin_is_refused(client: Client, origin: str) -> None:
 async def test_bound_to_all_addresses_it_accepts_ip_addresses_but_no_foreign_names(
     tmp_path: Path,
 ) -> None:
-    async with open_client(StoredSessions(tmp_path), host="0.0.0.0") as client:
+    async with open_client(StoredSessions(SqliteStore(tmp_path)), host="0.0.0.0") as client:
         port = client.address.port
         assert (await client.get("/api/sessions", {**client.token, "Host": f"10.0.0.7:{port}"}))[
             0
@@ -205,7 +206,7 @@ async def test_a_session_with_several_roots_and_children_is_summarized(tmp_path:
     script.finish_run("1", script.at + 1, "Ada Bootscraper")
     script.close_session()
     await write_session(tmp_path, script)
-    async with open_client(StoredSessions(tmp_path)) as client:
+    async with open_client(StoredSessions(SqliteStore(tmp_path))) as client:
         (listed,) = await client.json("/api/sessions")
     assert (listed["reason"], listed["prompt"], listed["children"]) == (
         "GOAL",
@@ -241,7 +242,7 @@ async def test_new_events_are_streamed_at_once(tmp_path: Path) -> None:
     writer = journal(tmp_path)
     await writer.append(note("before"))
     async with (
-        open_client(StoredSessions(tmp_path)) as client,
+        open_client(StoredSessions(SqliteStore(tmp_path))) as client,
         client.live(f"/api/sessions/{SESSION}/live") as events,
     ):
         assert (await anext(events))[1]["text"] == "before"
@@ -263,6 +264,7 @@ WRITER = """
 import asyncio, sys
 from mudroom._core.events import NoteInjected
 from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.store import SqliteStore
 async def write():
     journal = SqliteJournal.open(sys.argv[1], session=sys.argv[2], create=True)
     for line in sys.stdin:
@@ -283,7 +285,7 @@ async def test_events_of_another_process_are_streamed(tmp_path: Path) -> None:
     writer.stdin.write(b"first\n")
     assert await writer.stdout.readline() == b"written\n"
     async with (
-        open_client(StoredSessions(tmp_path)) as client,
+        open_client(StoredSessions(SqliteStore(tmp_path))) as client,
         client.live(f"/api/sessions/{SESSION}/live?after=1") as events,
     ):
         assert (await client.json("/api/sessions"))[0]["state"] == "live"
@@ -314,7 +316,7 @@ async def test_a_damaged_session_is_shown_up_to_the_damage(tmp_path: Path) -> No
     with sqlite3.connect(tmp_path / "sessions" / f"{SESSION}.db") as connection:
         connection.execute("UPDATE events SET body = CAST('{}' AS BLOB) WHERE seq = 3")
     connection.close()
-    async with open_client(StoredSessions(tmp_path)) as client:
+    async with open_client(StoredSessions(SqliteStore(tmp_path))) as client:
         page = await client.json(f"/api/sessions/{SESSION}/events")
         assert [number for number, _ in page["events"]] == [1, 2] and "record 3 is damaged" in page[
             "error"
@@ -334,8 +336,8 @@ async def test_the_viewer_does_not_change_session_files(client: Client, tmp_path
 
 async def test_the_next_free_port_is_used(tmp_path: Path) -> None:
     async with (
-        open_viewer(StoredSessions(tmp_path), port=0) as first,
-        open_viewer(StoredSessions(tmp_path), port=first.port) as second,
+        open_viewer(StoredSessions(SqliteStore(tmp_path)), port=0) as first,
+        open_viewer(StoredSessions(SqliteStore(tmp_path)), port=first.port) as second,
     ):
         assert first.port < second.port < first.port + server.PORT_TRIES
         assert first.token != second.token and first.token in first.url
@@ -343,7 +345,7 @@ async def test_the_next_free_port_is_used(tmp_path: Path) -> None:
 
 async def test_a_foreign_bind_address_is_a_usage_error(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="cannot listen"):
-        async with open_viewer(StoredSessions(tmp_path), host="203.0.113.9"):
+        async with open_viewer(StoredSessions(SqliteStore(tmp_path)), host="203.0.113.9"):
             pass
 
 
@@ -361,12 +363,12 @@ async def test_the_viewer_closes_with_an_open_stream(tmp_path: Path) -> None:
 async def test_an_idle_live_stream_reads_the_session_rarely(
     tmp_path: Path,
 ) -> None:
-    source = StoredSessions(tmp_path)
+    source = StoredSessions(SqliteStore(tmp_path))
     writer = journal(tmp_path)
     await writer.append(note("x"))
     began = os.times()
     for _ in range(4):
-        source.read_change_stamp(SESSION)
+        await source.read_change_stamp(SESSION)
     ended = os.times()
     await writer.close()
     assert ended.user + ended.system - began.user - began.system < 0.05

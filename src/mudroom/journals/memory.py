@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from .._core.events import SessionOpened, StoredEvent
 from .._core.ports import SessionHeader, SessionInfo
 from .._version import __version__
-from ..errors import JournalBusy, JournalError, UnknownName
+from ..errors import JournalError, UnknownName
+from .busy import busy_error
 from .encoding import decode, encode
 from .session_names import check_name, select_session
 
@@ -131,13 +132,14 @@ class MemoryStore:
 
     async def list(self) -> Sequence[SessionInfo]:
         """Return all sessions, the last written first."""
-        infos = [
-            SessionInfo(
-                id=session, modified=record.modified, size=sum(len(body) for body in record.bodies)
-            )
-            for session, record in self._records.items()
-        ]
+        infos = [await self.read_info(session) for session in self._records]
         return sorted(infos, key=lambda info: info.modified, reverse=True)
+
+    async def read_info(self, session: str) -> SessionInfo:
+        """Return the list entry of one session. Raises UnknownName."""
+        record = self._get(session)
+        size = sum(len(body) for body in record.bodies)
+        return SessionInfo(id=session, modified=record.modified, size=size)
 
     async def read_header(self, session: str) -> SessionHeader:
         """Return the facts of one session. Raises UnknownName."""
@@ -186,4 +188,4 @@ class MemoryStore:
 
     def _require_no_writer(self, session: str, record: _Record) -> None:
         if record.has_writer:
-            raise JournalBusy("this process is writing this session", where=session)
+            raise busy_error("this process", session)

@@ -12,9 +12,6 @@ from .._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened
 SUMMARY_TYPES = (SessionOpened, RunStarted, RunFinished)
 """The event types that a summary needs; a reader may leave out all others."""
 
-SUMMARY_TAGS = tuple(str(event_type.__struct_config__.tag) for event_type in SUMMARY_TYPES)
-"""The same as tags of recorded events."""
-
 
 class SessionSummary(Struct, frozen=True, kw_only=True):
     """One session in a list.

@@ -88,7 +88,7 @@ async def check_types_filter_a_read(open_journal: OpenJournal) -> None:
     types = (NoteInjected, RunFinished)
     expected = [event for event in await read_all(journal, 2) if type(event) in types]
     assert [event async for event in journal.read(2, types=types)] == expected
-    assert len(expected) == 4
+    assert {type(event) for event in expected} == set(types)
     await journal.close()
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 from base64 import b64encode
-from collections.abc import Iterator
+from collections.abc import AsyncIterator
 from importlib.resources import files
 
 import msgspec
@@ -22,7 +22,7 @@ def load_page_files() -> dict[str, bytes]:
     return {file.name: file.read_bytes() for file in folder.iterdir()}
 
 
-def render_single_file(source: SessionSource, session: str) -> Iterator[str]:
+async def render_single_file(source: SessionSource, session: str) -> AsyncIterator[str]:
     """Yield the text of a page that contains one session.
 
     Arguments:
@@ -45,16 +45,17 @@ def render_single_file(source: SessionSource, session: str) -> Iterator[str]:
     yield head.replace("</head>", f"<style>{style}</style>\n</head>", 1)
     session_id = _escape_attribute(session)
     yield f'<script type="application/json" id="embedded" data-session="{session_id}">'
-    yield from _render_events(source, session)
+    async for piece in _render_events(source, session):
+        yield piece
     yield f"</script>\n<script>{script}</script>\n</body>{foot}"
 
 
-def _render_events(source: SessionSource, session: str) -> Iterator[str]:
+async def _render_events(source: SessionSource, session: str) -> AsyncIterator[str]:
     """Yield the events as JSON without characters that could end the script element."""
     yield '{"events":['
     error = ""
     separator = ""
-    for page in iterate_pages(source, session):
+    async for page in iterate_pages(source, session):
         for position, body in page.events:
             yield separator + _escape_json(f"[{position},{body.decode()}]")
             separator = ","

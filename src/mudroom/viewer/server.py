@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import secrets
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable
 from contextlib import asynccontextmanager, suppress
 from typing import TypeVar
 
@@ -134,11 +134,9 @@ class _Handlers:
     async def sessions(self, _: web.Request) -> web.Response:
         """Respond with the list of sessions."""
         try:
-            listed = await asyncio.to_thread(self._source.list_sessions)
-        except OSError as error:
-            raise web.HTTPInternalServerError(
-                text=f"The sessions cannot be listed: {error.strerror}\n"
-            ) from error
+            listed = await self._source.list_sessions()
+        except JournalError as error:
+            raise web.HTTPInternalServerError(text=f"{error}\n") from error
         return web.Response(body=msgspec.json.encode(listed), content_type="application/json")
 
     async def events(self, request: web.Request) -> web.Response:
@@ -185,16 +183,16 @@ class _Handlers:
         return stamp
 
     async def _read_stamp(self, request: web.Request) -> object:
-        return await _call_source(self._source.read_change_stamp, request.match_info["session"])
+        return await _translate(self._source.read_change_stamp(request.match_info["session"]))
 
     async def _read_page(self, request: web.Request, after: int) -> EventPage:
-        return await _call_source(self._source.read_page, request.match_info["session"], after)
+        return await _translate(self._source.read_page(request.match_info["session"], after))
 
 
-async def _call_source(method: Callable[..., T], *arguments: object) -> T:
-    """Call a method of the source in a thread; its errors become HTTP errors."""
+async def _translate(work: Awaitable[T]) -> T:
+    """Await a call of the source; its errors become HTTP errors."""
     try:
-        return await asyncio.to_thread(method, *arguments)
+        return await work
     except UsageError as error:
         raise web.HTTPNotFound(text=f"{error}\n") from error
     except JournalError as error:

@@ -25,6 +25,7 @@ from mudroom._core.messages import (
 )
 from mudroom._core.tools import ToolResult
 from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.projections.ledger import compute_ledger
 from mudroom.projections.run_tree import RunTree
 from mudroom.projections.transcript import build_transcript
@@ -358,7 +359,7 @@ async def test_live_events_appear(page: Page, tmp_path: Path) -> None:
     journal = SqliteJournal.open(path, session=script.session, create=True)
     half = len(script.events) // 2
     await journal.append(*script.events[:half])
-    async with open_viewer(StoredSessions(tmp_path / "home"), port=0) as address:
+    async with open_viewer(StoredSessions(SqliteStore(tmp_path / "home")), port=0) as address:
         await page.open(f"{address.url}#session={script.session}")
         await page.until(LOADED.format(events=half))
         await page.until(
@@ -467,7 +468,14 @@ async def test_an_interrupted_session_is_shown_as_unfinished_in_a_file(
     file = tmp_path / "run.html"
     half = script.events[: len(script.events) // 2]
     file.write_text(
-        "".join(render_single_file(SingleSession(script.session, half), script.session)),
+        "".join(
+            [
+                piece
+                async for piece in render_single_file(
+                    SingleSession(script.session, half), script.session
+                )
+            ]
+        ),
         encoding="utf-8",
     )
     await page.open(file.as_uri())
@@ -493,7 +501,14 @@ async def test_hostile_text_is_harmless_served_and_in_a_file(page: Page, tmp_pat
         assert "<img src=x" in "".join(await texts(page, "#body"))
     file = tmp_path / "run.html"
     file.write_text(
-        "".join(render_single_file(SingleSession(script.session, script.events), script.session)),
+        "".join(
+            [
+                piece
+                async for piece in render_single_file(
+                    SingleSession(script.session, script.events), script.session
+                )
+            ]
+        ),
         encoding="utf-8",
     )
     page.requested.clear()
@@ -531,7 +546,7 @@ async def test_images_of_results_are_shown_served_and_in_a_file(page: Page, tmp_
         assert await page.run(script_context) == expected
     file = tmp_path / "run.html"
     pieces = render_single_file(SingleSession(script.session, script.events), script.session)
-    file.write_text("".join(pieces), encoding="utf-8")
+    file.write_text("".join([piece async for piece in pieces]), encoding="utf-8")
     await page.open(file.as_uri() + "#run=1")
     await page.until(loaded)
     assert page.errors == []
@@ -541,7 +556,14 @@ async def test_a_file_needs_no_server_and_loads_nothing(page: Page, tmp_path: Pa
     script = build_large_session()
     file = tmp_path / "run.html"
     file.write_text(
-        "".join(render_single_file(SingleSession(script.session, script.events), script.session)),
+        "".join(
+            [
+                piece
+                async for piece in render_single_file(
+                    SingleSession(script.session, script.events), script.session
+                )
+            ]
+        ),
         encoding="utf-8",
     )
     await page.open(file.as_uri() + "#run=1.2.3&tab=context")
@@ -560,13 +582,13 @@ async def test_a_file_needs_no_server_and_loads_nothing(page: Page, tmp_path: Pa
 async def test_sessions_can_be_opened_and_an_empty_list_explains_how_to_start(
     page: Page, tmp_path: Path
 ) -> None:
-    async with open_viewer(StoredSessions(tmp_path / "empty"), port=0) as address:
+    async with open_viewer(StoredSessions(SqliteStore(tmp_path / "empty")), port=0) as address:
         await page.open(address.url)
         await page.until("document.querySelector('#list .empty')")
         assert "mudroom -p" in "".join(await texts(page, "#list"))
         await page.picture(SCREENSHOTS / "empty.png")
     await write_session(tmp_path / "home", build_hostile_session())
-    async with open_viewer(StoredSessions(tmp_path / "home"), port=0) as address:
+    async with open_viewer(StoredSessions(SqliteStore(tmp_path / "home")), port=0) as address:
         await page.open(address.url)
         await page.until("document.querySelector('.session')")
         await page.picture(SCREENSHOTS / "sessions.png")

@@ -130,6 +130,13 @@ class SessionStore(Protocol):
         """Return all sessions, the last written first."""
         ...
 
+    async def read_info(self, session: str) -> SessionInfo:
+        """Return the list entry of one session, by its whole id. Raises UnknownName.
+
+        It differs after each write.
+        """
+        ...
+
     async def read_header(self, session: str) -> SessionHeader:
         """Return the facts of one session, by its whole id. Raises UnknownName."""
         ...

@@ -12,8 +12,8 @@ from typing import cast
 import msgspec
 
 from ..._core.events import StoredEvent
+from ..._platform.private_files import write_private_file
 from ...journals.encoding import encode
-from ...journals.sqlite.private_files import write_private_file
 from ...output_filters.redaction import Redactor
 from ..output.progress import print_notice
 from ..output.session_markdown import render_session_markdown

@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 import webbrowser
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import quote
@@ -14,7 +14,6 @@ from urllib.parse import quote
 from ..._core.ports import SessionStore
 from ...errors import UsageError
 from ...journals.encoding import decode, encode
-from ...journals.sqlite.reader import open_reader
 from ...output_filters.redaction import Redactor
 from ...viewer.export import render_single_file
 from ...viewer.sources import EventPage, SessionSource, SingleSession, StoredSessions
@@ -23,7 +22,7 @@ from ..output.session_markdown import render_session_markdown
 from ..output.transcript_lines import render_transcript, render_tree
 from .export import STDOUT, redact_events
 from .load_settings import load_settings
-from .session_store import find_session, open_store, sessions_of_folder
+from .session_store import find_session, open_store, read_events, sessions_of_folder
 
 
 def serve_viewer(name: str, *, foreign: str, host: str, port: int, open_browser: bool) -> int:
@@ -34,7 +33,8 @@ def serve_viewer(name: str, *, foreign: str, host: str, port: int, open_browser:
         host, port: see `viewer.server.open_viewer`.
         open_browser: open a browser if this machine can show one.
     """
-    source, session_id = select_source(load_settings(".").home, name, foreign)
+    home = load_settings(".").home
+    source, session_id = asyncio.run(select_source(home, name, foreign))
     try:
         asyncio.run(_serve(source, session_id, host=host, port=port, open_browser=open_browser))
     except KeyboardInterrupt:
@@ -48,21 +48,22 @@ def export_html(name: str, target: str, *, foreign: str = "") -> int:
     Arguments:
         name, foreign: see `select_source`. target: a file, or STDOUT.
     """
-    source, session_id = select_source(load_settings(".").home, name or "last", foreign)
+    home = load_settings(".").home
+    source, session_id = asyncio.run(select_source(home, name or "last", foreign))
     pieces = render_single_file(_RedactedSource(source), session_id)
     if target == STDOUT:
-        _write(sys.stdout.buffer, pieces)
+        asyncio.run(_write(sys.stdout.buffer, pieces))
         return 0
     path = Path(target)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)  # private to the user
     with open(descriptor, "wb") as file:
-        _write(file, pieces)
+        asyncio.run(_write(file, pieces))
     size = path.stat().st_size
     print_notice(f"{path} ({size:,} bytes) shows session {session_id[:8]}; it needs no server.")
     return 0
 
 
-def render_session(home: str, session_id: str, suffix: str) -> Iterator[str]:
+async def render_session(home: str, session_id: str, suffix: str) -> AsyncIterator[str]:
     """Yield a session as text, secrets removed.
 
     Arguments:
@@ -70,19 +71,21 @@ def render_session(home: str, session_id: str, suffix: str) -> Iterator[str]:
             plain text.
     """
     if suffix == ".html":
-        yield from render_single_file(_RedactedSource(StoredSessions(home)), session_id)
+        source = _RedactedSource(StoredSessions(open_store(home)))
+        async for piece in render_single_file(source, session_id):
+            yield piece
         return
-    stored = open_reader(open_store(home).path_of(session_id)).read()
+    stored = await read_events(open_store(home), session_id)
     events = list(redact_events(stored, Redactor(os.environ)))
     if suffix == ".md":
-        yield from render_session_markdown(events)
+        yield "".join(render_session_markdown(events))
         return
     yield render_tree(events, columns=120)
     for run in dict.fromkeys(event.run for event in events if event.run and "." not in event.run):
         yield "\n" + render_transcript(events, run, full=True)
 
 
-def select_source(home: str, name: str, foreign: str = "") -> tuple[SessionSource, str]:
+async def select_source(home: str, name: str, foreign: str = "") -> tuple[SessionSource, str]:
     """Return the sessions to show, and the id of the one to open; "" opens the list.
 
     Arguments:
@@ -94,7 +97,8 @@ def select_source(home: str, name: str, foreign: str = "") -> tuple[SessionSourc
     """
     if foreign:
         return _load_foreign_log(name, foreign)
-    return StoredSessions(home), asyncio.run(_find_session(open_store(home), name))
+    store = open_store(home)
+    return StoredSessions(store), await _find_session(store, name)
 
 
 async def _find_session(store: SessionStore, name: str) -> str:
@@ -127,9 +131,9 @@ class _RedactedSource:
         self._source = source
         self._redact = Redactor(os.environ)
 
-    def read_page(self, session: str, after: int) -> EventPage:
+    async def read_page(self, session: str, after: int) -> EventPage:
         """Return the events behind position `after`, secrets removed."""
-        page = self._source.read_page(session, after)
+        page = await self._source.read_page(session, after)
         events = redact_events((decode(body) for _, body in page.events), self._redact)
         redacted = [
             (position, encode(event))
@@ -164,6 +168,6 @@ def can_open_browser(environ: Mapping[str, str], platform: str = sys.platform) -
     return any(environ.get(variable) for variable in screens)
 
 
-def _write(file: BinaryIO, pieces: Iterable[str]) -> None:
-    for piece in pieces:
+async def _write(file: BinaryIO, pieces: AsyncIterator[str]) -> None:
+    async for piece in pieces:
         file.write(piece.encode("utf-8", "replace"))

@@ -19,7 +19,7 @@ from ..._core.runs import Report
 from ..._engine.compaction import has_summary
 from ...config import Settings
 from ...errors import JournalError, MudroomError, suggest_names
-from ...journals.sqlite.store import session_path
+from ...journals.sessions import open_store
 from ...projections.ledger import LedgerBuilder, describe_ledger
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
@@ -171,9 +171,7 @@ class Conversation:
 
     def read_events(self) -> Iterable[StoredEvent]:
         """Return all recorded events of the session."""
-        from ...journals.sqlite.reader import open_reader
-
-        return open_reader(session_path(self.settings.home, self.session.id)).read()
+        return open_store(self.settings.home).read_now(self.session.id)
 
     def load_history(self) -> None:
         """Fold the recorded events of a resumed session."""

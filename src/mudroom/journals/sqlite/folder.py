@@ -3,33 +3,15 @@
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Iterator
 from contextlib import suppress
-from itertools import islice
 from pathlib import Path
 
-from msgspec import Struct
-
-from ...errors import JournalBusy, UnknownName, UsageError
+from ..._core.ports import SessionInfo
+from ...errors import JournalBusy
 from .lock import lock, unlock
 
 _SUFFIX = ".db"
 _LOG_SUFFIX = ".db-wal"
-_MAX_KNOWN = 20
-"""Most ids that an error names as similar."""
-
-
-class SessionInfo(Struct, frozen=True, kw_only=True):
-    """A session as its folder shows it.
-
-    `mtime`: last write, seconds since 1970. `size`: bytes on disk.
-    """
-
-    id: str
-    path: Path
-    mtime: float
-    size: int
 
 
 def session_path(home: str | Path, session: str) -> Path:
@@ -37,55 +19,39 @@ def session_path(home: str | Path, session: str) -> Path:
     return Path(home, "sessions", session + _SUFFIX)
 
 
-def list_sessions(home: str | Path) -> Iterator[SessionInfo]:
-    """Yield the sessions of a state folder, last written first. Empty files are skipped."""
-    folder = Path(home, "sessions")
+def list_sessions(home: str | Path) -> list[SessionInfo]:
+    """Return the sessions of a state folder, last written first. Empty files are left out."""
     stats: dict[str, os.stat_result] = {}
-    with suppress(FileNotFoundError), os.scandir(folder) as entries:
+    with suppress(FileNotFoundError), os.scandir(Path(home, "sessions")) as entries:
         for entry in entries:
             if entry.name.endswith((_SUFFIX, _LOG_SUFFIX)):
                 stats[entry.name] = entry.stat()
-    infos: list[SessionInfo] = []
-    for name, stat in stats.items():
-        if not name.endswith(_SUFFIX) or not stat.st_size:
-            continue
-        mtime, size = stat.st_mtime, stat.st_size
-        log = stats.get(name + "-wal")
-        # A reader leaves an empty log behind; its time says nothing.
-        if log and log.st_size:
-            mtime = max(mtime, log.st_mtime)
-            size += log.st_size
-        session = name.removesuffix(_SUFFIX)
-        infos.append(SessionInfo(id=session, path=folder / name, mtime=mtime, size=size))
-    return iter(sorted(infos, key=lambda info: info.mtime, reverse=True))
+    infos = [
+        _info(name.removesuffix(_SUFFIX), stat, stats.get(f"{name}-wal"))
+        for name, stat in stats.items()
+        if name.endswith(_SUFFIX) and stat.st_size
+    ]
+    return sorted(infos, key=lambda info: info.modified, reverse=True)
 
 
-def find_by_id(home: str | Path, name: str) -> Path:
-    """Return the file of the session with this id or with the only id that begins with it.
+def read_info(path: Path) -> SessionInfo:
+    """Return the list entry of one session's file. Raises FileNotFoundError."""
+    log: os.stat_result | None = None
+    with suppress(FileNotFoundError):
+        log = path.with_name(f"{path.name}-wal").stat()
+    return _info(path.stem, path.stat(), log)
 
-    Raises UnknownName if there is none, UsageError if there are several.
-    """
-    known = list(list_sessions(home))
-    matches = [info for info in known if info.id == name]
-    if name and not matches:
-        matches = [info for info in known if info.id.startswith(name)]
-    if not matches:
-        raise UnknownName("session", name, [info.id for info in islice(known, _MAX_KNOWN)])
-    if len(matches) > 1:
-        ids = ", ".join(info.id for info in matches[:5])
-        more = ", …" if len(matches) > 5 else ""
-        raise UsageError(
-            f"{len(matches)} sessions begin with {name!r}",
-            remedy=f"Write more of the id: {ids}{more}",
-        )
-    return matches[0].path
+
+def _info(session: str, file: os.stat_result, log: os.stat_result | None) -> SessionInfo:
+    # A reader leaves an empty log behind; its time says nothing.
+    if log is None or not log.st_size:
+        return SessionInfo(id=session, modified=file.st_mtime, size=file.st_size)
+    modified = max(file.st_mtime, log.st_mtime)
+    return SessionInfo(id=session, modified=modified, size=file.st_size + log.st_size)
 
 
 def delete_session(path: Path) -> None:
-    """Delete a session: its journal and its long outputs.
-
-    Raises JournalBusy while a process writes it.
-    """
+    """Delete the journal and the long outputs of a session. Raises JournalBusy."""
     import shutil  # slow to import, and rarely needed
 
     descriptor = lock(path)
@@ -95,21 +61,6 @@ def delete_session(path: Path) -> None:
         shutil.rmtree(path.parent.parent / "spills" / path.stem, ignore_errors=True)
     finally:
         unlock(path, descriptor)
-
-
-def delete_old_sessions(home: str | Path, days: float) -> int:
-    """Delete the sessions last written more than `days` days ago.
-
-    Return their number. Open sessions stay.
-    """
-    deleted = 0
-    oldest = time.time() - days * 86_400
-    for info in list_sessions(home):
-        if info.mtime < oldest:
-            with suppress(JournalBusy):
-                delete_session(info.path)
-                deleted += 1
-    return deleted
 
 
 def remove_half_created(path: Path) -> None:

@@ -22,13 +22,13 @@ from threading import Thread
 from zlib import crc32
 
 from ..._core.events import StoredEvent
+from ..._platform.private_files import make_private_folder
 from ...errors import JournalError
 from ..encoding import encode, replace_surrogates
 from .batches import read_in_batches
 from .errors import explain_write_failure, translate_errors
 from .lock import lock, unlock
 from .page_recovery import has_torn_tail
-from .private_files import make_private_folder
 from .reader import open_reader
 from .schema import JournalMeta, connect_writer
 

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ...errors import JournalBusy
+from ..busy import busy_error
 
 _ATTEMPTS = 3
 """Number of attempts to lock: `writer_pid` of another process holds a shared lock for a moment."""
@@ -18,10 +18,7 @@ _ATTEMPT_DELAY = 0.01
 
 
 def lock(path: Path) -> int:
-    """Lock a journal file for writing.
-
-    Return the descriptor of the locked file. Raises JournalBusy.
-    """
+    """Lock a journal file for writing and return the locked descriptor. Raises JournalBusy."""
     lock_path = _lock_path(path)
     attempts = _ATTEMPTS
     while True:
@@ -35,7 +32,7 @@ def lock(path: Path) -> int:
             if attempts:
                 time.sleep(_ATTEMPT_DELAY)
                 continue
-            raise _busy_error(path, pid) from None
+            raise busy_error(f"process {pid}", str(path)) from None
         if _is_file(descriptor, lock_path):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)
@@ -45,10 +42,8 @@ def lock(path: Path) -> int:
 
 
 def unlock(path: Path, descriptor: int) -> None:
-    """Release the lock.
-
-    The lock file is removed while it is locked, so that no two processes can hold one each.
-    """
+    """Release the lock."""
+    # The file is removed while it is locked: no two processes can hold one each.
     with suppress(OSError):
         _lock_path(path).unlink()
     os.close(descriptor)
@@ -67,21 +62,6 @@ def writer_pid(path: Path) -> str:
         return _read_pid(descriptor)
     finally:
         os.close(descriptor)
-
-
-def require_no_writer(path: Path) -> None:
-    """Raise JournalBusy if a process writes the journal file."""
-    if pid := writer_pid(path):
-        raise _busy_error(path, pid)
-
-
-def _busy_error(path: Path, pid: str) -> JournalBusy:
-    return JournalBusy(
-        f"process {pid} is writing this session",
-        where=str(path),
-        remedy="Wait for it or end it. --fork-session continues a copy; "
-        "mudroom show reads it meanwhile.",
-    )
 
 
 def _read_pid(descriptor: int) -> str:

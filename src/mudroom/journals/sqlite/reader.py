@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator
 from contextlib import closing
 from pathlib import Path
 from zlib import crc32
@@ -11,11 +11,11 @@ from zlib import crc32
 from ..._core.events import StoredEvent
 from ...errors import JournalDamaged
 from .. import version_1
-from ..encoding import decode, encode
+from ..encoding import decode
 from .errors import REPAIR_REMEDY, translate_errors
 from .schema import JournalMeta, connect_briefly, connect_reader, read_meta
 
-_COLUMNS = "SELECT seq, body, crc FROM events"
+_QUERY = "SELECT seq, type, body, crc FROM events WHERE seq > ? ORDER BY seq LIMIT ?"
 
 
 class SqliteReader:
@@ -32,45 +32,34 @@ class SqliteReader:
 
         Arguments:
             after: position of the last event to skip.
-            types: the wanted event types; () is all of them.
+            types: the wanted event types; () is all of them. The others are only
+                checked.
 
-        Raises JournalDamaged at the first damaged or missing one.
+        Raises JournalDamaged at the first damaged or missing event of any type.
         """
-        tags = [str(event_type.__struct_config__.tag) for event_type in types]
+        tags = {str(event_type.__struct_config__.tag) for event_type in types}
+        # Events of version 1 are stored under their old tags.
+        tags.update(old for old, new in version_1.EVENT_TAGS.items() if new in tags)
         with translate_errors(self.path), closing(connect_reader(self.path)) as connection:
             yield from self._read(connection, after, tags)
-
-    def read_json(self, *, after: int = 0, tags: Sequence[str] = ()) -> Iterator[tuple[int, bytes]]:
-        """Yield position and JSON of the events after a position.
-
-        `tags`: the wanted types; () is all.
-        """
-        with translate_errors(self.path), closing(connect_reader(self.path)) as connection:
-            last = after
-            for event in self._read(connection, after, tags):
-                last += 1
-                yield last, encode(event)
 
     def read_first(self, connection: sqlite3.Connection) -> StoredEvent | None:
         """Return the first event, None if there is none."""
         return next(self._read(connection, 0, (), limit=1), None)
 
     def _read(
-        self, connection: sqlite3.Connection, after: int, tags: Sequence[str], limit: int = -1
+        self, connection: sqlite3.Connection, after: int, tags: Collection[str], limit: int = -1
     ) -> Generator[StoredEvent]:
-        # Events of version 1 are stored under their old tags.
-        tags = [*tags, *(old for old, new in version_1.EVENT_TAGS.items() if new in tags)]
-        type_filter = f" AND type IN ({', '.join('?' * len(tags))})" if tags else ""
-        query = f"{_COLUMNS} WHERE seq > ?{type_filter} ORDER BY seq LIMIT ?"
         last = after
         try:
-            for seq, body, crc in connection.execute(query, (after, *tags, limit)):
-                if not tags and seq != last + 1:
+            for seq, tag, body, crc in connection.execute(_QUERY, (after, limit)):
+                if seq != last + 1:
                     raise self._damage(f"record {last + 1} is missing")
                 if not isinstance(body, bytes) or crc32(body) != crc:
                     raise self._damage(f"record {seq} is damaged")
-                yield self._decode(seq, body)
                 last = seq
+                if not tags or tag in tags:
+                    yield self._decode(seq, body)
         except sqlite3.DatabaseError as error:
             raise self._damage(f"a record after {last} cannot be read: {error}") from error
 

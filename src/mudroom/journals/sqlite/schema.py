@@ -14,11 +14,11 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from ..._platform.private_files import make_private_file
 from ..._version import __version__
 from ...errors import JournalDamaged, JournalError, JournalNewer
 from .errors import REPAIR_REMEDY, translate_errors
 from .folder import remove_half_created
-from .private_files import make_private_file
 
 SCHEMA_VERSION = 2
 """Version of the tables and of the events in them. `version_1` reads events of version 1."""

@@ -7,35 +7,17 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
-from ..._core.events import SessionOpened
-from ..._core.ports import SessionHeader
-from ..._core.ports import SessionInfo as StoredSession
+from ..._core.events import SessionOpened, StoredEvent
+from ..._core.ports import SessionHeader, SessionInfo
 from ...errors import JournalError, UnknownName
 from ..session_names import check_name, select_session
 from .errors import translate_errors
-from .folder import (
-    SessionInfo,
-    delete_old_sessions,
-    delete_session,
-    find_by_id,
-    list_sessions,
-    session_path,
-)
+from .folder import delete_session, list_sessions, read_info, session_path
 from .journal import SqliteJournal
 from .lock import writer_pid
 from .read_only import ReadOnlyJournal
 from .reader import open_reader, read_header
 from .schema import write_name
-
-__all__ = [
-    "SessionInfo",
-    "SqliteStore",
-    "delete_old_sessions",
-    "delete_session",
-    "find_by_id",
-    "list_sessions",
-    "session_path",
-]
 
 
 class SqliteStore:
@@ -77,10 +59,13 @@ class SqliteStore:
             return ReadOnlyJournal(await asyncio.to_thread(open_reader, path))
         return await asyncio.to_thread(SqliteJournal.open, path, session=session, create=False)
 
-    async def list(self) -> Sequence[StoredSession]:
+    async def list(self) -> Sequence[SessionInfo]:
         """Return all sessions, the last written first, without opening them."""
-        files = await asyncio.to_thread(self._list_files)
-        return [StoredSession(id=file.id, modified=file.mtime, size=file.size) for file in files]
+        return await asyncio.to_thread(self._list)
+
+    async def read_info(self, session: str) -> SessionInfo:
+        """Return the list entry of one session. Raises UnknownName."""
+        return await asyncio.to_thread(read_info, self._existing_path(session))
 
     async def read_header(self, session: str) -> SessionHeader:
         """Return the facts of one session. Raises UnknownName, JournalDamaged, JournalNewer."""
@@ -116,22 +101,26 @@ class SqliteStore:
         pid = await asyncio.to_thread(writer_pid, self.path_of(session))
         return f"process {pid}" if pid else ""
 
+    def read_now(self, text: str) -> Sequence[StoredEvent]:
+        """Return all events of the session that `find` finds. Blocks while it reads."""
+        return list(open_reader(self.path_of(self._find(text))).read())
+
     def _find(self, text: str) -> str:
-        return select_session(text, [file.id for file in self._list_files()], self._names())
+        return select_session(text, [info.id for info in self._list()], self._names())
 
     def _names(self) -> Iterator[tuple[str, str]]:
-        for file in self._list_files():
+        for info in self._list():
             # A damaged file has no name and hides no other one.
             with suppress(JournalError):
-                if name := read_header(file.path)[0].name:
-                    yield name, file.id
+                if name := read_header(self.path_of(info.id))[0].name:
+                    yield name, info.id
 
-    def _list_files(self) -> Sequence[SessionInfo]:
+    def _list(self) -> Sequence[SessionInfo]:
         with translate_errors(self.home):
-            return list(list_sessions(self.home))
+            return list_sessions(self.home)
 
     def _existing_path(self, session: str) -> Path:
         path = self.path_of(session)
         if not path.exists():
-            raise UnknownName("session", session, [file.id for file in self._list_files()])
+            raise UnknownName("session", session, [info.id for info in self._list()])
         return path

@@ -73,12 +73,13 @@ async def view(conversation: Conversation, _: str) -> None:
     """Serve the run viewer until the session ends, and open it in a browser if there is one."""
     import webbrowser
 
+    from ....journals.sessions import open_store
     from ....viewer.server import open_viewer
     from ....viewer.sources import StoredSessions
     from ...actions.serve_viewer import can_open_browser
 
     viewer = await conversation.resources.enter_async_context(
-        open_viewer(StoredSessions(conversation.settings.home))
+        open_viewer(StoredSessions(open_store(conversation.settings.home)))
     )
     url = f"{viewer.url}#session={conversation.session.id}"
     conversation.print_text("Viewer running until this session ends:")

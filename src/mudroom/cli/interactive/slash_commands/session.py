@@ -155,7 +155,8 @@ async def export(conversation: Conversation, file: str) -> None:
     path = Path(session.cwd, os.path.expanduser(file or f"mudroom-{session.id[:8]}.txt"))
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with open(descriptor, "w", encoding="utf-8", errors="replace") as target:
-        target.writelines(render_session(conversation.settings.home, session.id, path.suffix))
+        async for piece in render_session(conversation.settings.home, session.id, path.suffix):
+            target.write(piece)
     conversation.print_text(f"Written: {path}")
 
 

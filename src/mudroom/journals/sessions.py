@@ -1,0 +1,56 @@
+"""Functions for every session store, and the choice of the default store."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import TYPE_CHECKING
+
+from msgspec.structs import replace
+
+from .._core.events import StoredEvent
+from .._core.ports import SessionInfo, SessionStore
+from ..errors import JournalError
+from ..projections.session_summary import SUMMARY_TYPES, SessionSummary, summarize_session
+from .busy import busy_error
+
+if TYPE_CHECKING:
+    from .sqlite.store import SqliteStore
+
+
+def open_store(home: str) -> SqliteStore:
+    """Return the store of the session files below a state folder."""
+    from .sqlite.store import SqliteStore
+
+    return SqliteStore(home)
+
+
+async def read_events(
+    store: SessionStore, session: str, types: Collection[type[StoredEvent]] = ()
+) -> list[StoredEvent]:
+    """Return the events of a session, by its whole id. `types`: the wanted types; () is all.
+
+    Raises UnknownName, JournalError.
+    """
+    journal = await store.open(session, read_only=True)
+    try:
+        return [event async for event in journal.read(types=types)]
+    finally:
+        await journal.close()
+
+
+async def read_summary(store: SessionStore, info: SessionInfo) -> SessionSummary:
+    """Return the summary of a session; `error` is set if its journal cannot be read."""
+    summary = SessionSummary(id=info.id, when=info.modified, size=info.size)
+    try:
+        summary = replace(summary, name=(await store.read_header(info.id)).name)
+        events = await read_events(store, info.id, SUMMARY_TYPES)
+    except JournalError as error:
+        return replace(summary, error=str(error))
+    is_live = bool(await store.find_writer(info.id))
+    return summarize_session(summary, events, is_live=is_live)
+
+
+async def require_no_writer(store: SessionStore, session: str) -> None:
+    """Raise JournalBusy if a process writes the session."""
+    if writer := await store.find_writer(session):
+        raise busy_error(writer, session)
