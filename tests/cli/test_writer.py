@@ -12,12 +12,14 @@ from inline_snapshot import snapshot
 from mudroom._core.events import (
     AnyEvent,
     Delta,
+    MessageDelivered,
+    MessageSent,
     ModelCallRetried,
     StoredEvent,
     TurnFinished,
 )
 from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
-from mudroom._core.runs import Reason
+from mudroom._core.runs import InboxMessage, Reason
 from mudroom.cli.interactive.mentions import MentionOffers, expand_mentions, mention_before
 from mudroom.cli.interactive.paste import PasteStore
 from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
@@ -101,6 +103,16 @@ def test_a_report_that_was_not_streamed_is_written_at_the_end() -> None:
     assert write_events([partial]) == "partial\n\n"
     done = run_finished("1", text="said")
     assert write_events([*stream_answer("said"), done]) == "said\n\n"
+
+
+def test_a_message_is_written_once_when_it_is_sent() -> None:
+    sent = MessageSent(at=1, run="1", message=InboxMessage("m1", "mind\x1b[2J the gap"))
+    delivered = MessageDelivered(at=2, run="1", text="mind the gap", origin="user", message_id="m1")
+    to_child = MessageSent(at=3, run="1.1.1", message=InboxMessage("m2", "hurry"))
+    from_child = MessageSent(at=4, run="1", message=InboxMessage("m3", "ready", "1.1.1"))
+    assert write_events([sent, delivered, to_child, from_child]) == (
+        "  → mind the gap\n  → message from 1.1.1: ready\n"
+    )
 
 
 def test_tool_calls_of_every_kind() -> None:

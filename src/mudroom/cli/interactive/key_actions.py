@@ -10,6 +10,7 @@ from prompt_toolkit.buffer import Buffer
 
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.scrollback import Scrollback
+from ..output.text import Line, wrap
 from .line_queue import LineQueue
 from .panel import Panel
 from .paste import PasteStore
@@ -268,7 +269,8 @@ class KeyActions:
             self._redraw()
 
     def _print(self, text: str) -> None:
-        self._scrollback.write_lines([(text, "dim")])
+        lines: list[Line] = [[(part, "dim")] for part in wrap(text, self._scrollback.columns() - 1)]
+        self._scrollback.write_lines(*lines)
 
     def _child_name(self, conversation: Conversation, run_id: str) -> str:
         return f"{sanitize_line(conversation.tree.runs[run_id].agent)}#{run_id}"

@@ -6,13 +6,14 @@ from collections import Counter
 
 from ..._core.events import (
     AnyEvent,
-    NoteInjected,
+    MessageSent,
     RunFinished,
     ToolCallFinished,
     ToolCallStarted,
     TurnFinished,
 )
 from ..._core.messages import ToolCallBlock
+from ..._core.runs import InboxMessage
 from ..._core.tool_names import canonical_tool_name
 from ..._core.tools import ToolResult
 from ...projections.run_tree import RunState, RunTree, RunView
@@ -63,9 +64,8 @@ class ScrollbackWriter:
                 self._calls[event.call.id] = event.call
             case ToolCallFinished():
                 self._write_call(event)
-            case NoteInjected(origin="user" | "parent"):
-                text = f"  {self._scrollback.glyphs.arrow}{sanitize(event.text)}"
-                self._scrollback.write_lines([(text, "cyan")])
+            case MessageSent():
+                self._write_message(event.message)
             case RunFinished():
                 self._has_call_above = False
             case _:
@@ -89,6 +89,11 @@ class ScrollbackWriter:
 
     def _mark_cut_off(self) -> None:
         self._scrollback.write_lines([("(the answer was cut off here)", "yellow")], [("", "")])
+
+    def _write_message(self, message: InboxMessage) -> None:
+        sender = "" if message.sender == "user" else f"message from {message.sender}: "
+        text = f"  {self._scrollback.glyphs.arrow}{sanitize(sender + message.text)}"
+        self._scrollback.write_lines([(text, "cyan")])
 
     def _start_counting(self, event: TurnFinished) -> None:
         """Count the tasks of an answer if there are too many to list."""
