@@ -50,7 +50,8 @@ class RootCommand(click.Command):
         with formatter.section("Examples"):
             formatter.write_text("\b\n" + "\n".join(EXAMPLES))
         with formatter.section("Options"):
-            records = [parameter.get_help_record(ctx) for parameter in self.params]
+            options = [item for item in self.params if isinstance(item, click.Option)]
+            records = [option.get_help_record(ctx) for option in options]
             formatter.write_dl([record for record in records if record])
         with formatter.section("Commands"):
             formatter.write_dl(

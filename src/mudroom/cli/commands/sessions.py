@@ -89,7 +89,7 @@ def resume(
 @click.argument("session", metavar="ID")
 @click.argument("name")
 def rename(session: str, name: str) -> int:
-    """Give a session a name for --resume; an empty NAME ("") removes it."""
+    """Give a session a name for --resume; "" removes it."""
     from ..actions.session_maintenance import rename_session
 
     return rename_session(session, name)
@@ -154,7 +154,7 @@ def export(session: str, export_format: str, html: str | None, target: str) -> i
 @click.argument("file", metavar="FILE")
 @click.argument("session", required=False, default="last", metavar="[ID]")
 def record(file: str, session: str) -> int:
-    """Write a session to FILE as a fixture for tests (secrets removed).
+    """Write a session to FILE as a test fixture (secrets removed).
 
     In a test, mudroom.testing.load_replay_model("FILE") is a model that gives the recorded answers
     offline. Short for export --format fixture.
@@ -168,7 +168,7 @@ def record(file: str, session: str) -> int:
 @click.argument("session", metavar="ID")
 @quiet_option
 def replay(session: str, quiet: bool) -> int:
-    """Replay a recorded session without calling the model or running tools.
+    """Replay a session without calling the model or running tools.
 
     Each event must be equal to the recorded one; the first difference is shown and the exit
     code is 1. To use recorded answers with live tools: --model replay:ID.

@@ -19,7 +19,7 @@ def models(as_json: bool) -> int:
 @click.command(context_settings=CONTEXT_SETTINGS)
 @json_option
 def doctor(as_json: bool) -> int:
-    """Check what mudroom needs on this machine, and say how to fix what is missing."""
+    """Check this machine and say how to fix what is missing."""
     from ..actions.doctor import print_checks
 
     return print_checks(as_json=as_json)
@@ -52,7 +52,7 @@ def init(cwd: str) -> int:
 @click.group(context_settings=CONTEXT_SETTINGS, invoke_without_command=True)
 @click.pass_context
 def config(ctx: click.Context) -> int | None:
-    """Show settings and where they come from, or change your user config."""
+    """Show settings and their origins, or change your user config."""
     return None if ctx.invoked_subcommand else ctx.invoke(get, name=None)
 
 

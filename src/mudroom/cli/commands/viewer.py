@@ -43,7 +43,7 @@ from ._options import CONTEXT_SETTINGS
 def view(
     session: str, foreign: str | None, port: int, host: str, open_browser: bool, target: str | None
 ) -> int:
-    """Show runs in a browser: tree, timeline, transcript, contexts, ledger.
+    """Show runs in a browser: tree, timeline, transcripts, ledger.
 
     RUN is an id from `mudroom runs` or the beginning of one; the default is the last one.
     """
