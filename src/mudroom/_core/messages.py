@@ -42,7 +42,7 @@ class ImageBlock(Struct, frozen=True, tag="image", omit_defaults=True):
 
     @property
     def placeholder(self) -> str:
-        """Text that stands for the image, such as "[image: image/png, 640x480, 12 KB]"."""
+        """Text that stands for the image, such as `[image: image/png, 640x480, 12 KB]`."""
         facts = [self.media_type]
         if self.width and self.height:
             facts.append(f"{self.width}x{self.height}")
