@@ -15,7 +15,7 @@ class Sample(NamedTuple):
     path: str
     text: str | bytes
     used: bool = True
-    said: str = ""
+    expected: str = ""
 
 
 def head(*lines: str, body: str = "You do one thing well.") -> str:
@@ -144,7 +144,7 @@ _GOOD: list[Sample] = [
     Sample(
         ".qwen/agents/approval.md",
         head(*BASE, "approvalMode: auto-edit"),
-        said="4: note: never gets more permissions than its parent",
+        expected="4: note: never gets more permissions than its parent",
     ),
     Sample(".goose/agents/plain.md", head("name: plain", "description: Plain.", "model: gpt-5")),
     Sample(".agents/agents/ours.md", head("description: Named by its file.")),
@@ -174,32 +174,32 @@ _NOTED: list[Sample] = [
     Sample(
         CLAUDE.format("renamed"),
         head("name: Code Reviewer", "description: R."),
-        said="2: note: 'code-reviewer'",
+        expected="2: note: 'code-reviewer'",
     ),
     Sample(
         CLAUDE.format("color"),
         head(*BASE, "color: red", "effort: high"),
-        said="4: note: 'color'; 5: note: 'effort'",
+        expected="4: note: 'color'; 5: note: 'effort'",
     ),
     Sample(
         CLAUDE.format("hooks"),
         head(*BASE, "hooks:", "  PreToolUse: []", "memory: user"),
-        said="4: note: 'hooks'; 6: note: 'memory'",
+        expected="4: note: 'hooks'; 6: note: 'memory'",
     ),
     Sample(
         CLAUDE.format("bypass"),
         head(*BASE, "permissionMode: bypassPermissions"),
-        said="4: note: never gets more permissions than its parent",
+        expected="4: note: never gets more permissions than its parent",
     ),
     Sample(
         CLAUDE.format("unknown"),
         head(*BASE, "colour: red"),
-        said="4: warning: unknown key 'colour'",
+        expected="4: warning: unknown key 'colour'",
     ),
     Sample(
         CLAUDE.format("unknown-tool"),
         head(*BASE, "tools: Read, WebSearch"),
-        said="4: warning: unknown tool 'WebSearch'",
+        expected="4: warning: unknown tool 'WebSearch'",
     ),
     Sample(
         CLAUDE.format("limited-tool"),
@@ -209,110 +209,112 @@ _NOTED: list[Sample] = [
         CLAUDE.format("limited-wrong"),
         head(*BASE, "tools: Read, Bash(git:* push)"),
         used=False,
-        said="4: error: is not a tool pattern",
+        expected="4: error: is not a tool pattern",
     ),
     Sample(
         CLAUDE.format("colon"),
         head("name: colon", "description: Use this: when asked."),
-        said="3: warning: quotes",
+        expected="3: warning: quotes",
     ),
     Sample(
         CLAUDE.format("twice"),
         head(*BASE, "model: opus", "model: haiku"),
-        said="5: warning: appears twice",
+        expected="5: warning: appears twice",
     ),
     Sample(
         CLAUDE.format("wordy"),
         head("name: wordy", "description: " + "w" * 3_000),
-        said="3: warning: 2,000 are used",
+        expected="3: warning: 2,000 are used",
     ),
     Sample(
-        CLAUDE.format("bad-turns"), head(*BASE, "maxTurns: many"), said="4: warning: whole number"
+        CLAUDE.format("bad-turns"),
+        head(*BASE, "maxTurns: many"),
+        expected="4: warning: whole number",
     ),
     Sample(
         CLAUDE.format("no-turns"),
         head(*BASE, "maxTurns: 0"),
-        said="4: warning: whole number of at least 1",
+        expected="4: warning: whole number of at least 1",
     ),
     Sample(
         CLAUDE.format("bad-model"),
         head(*BASE, "model: [a, b]"),
-        said="4: warning: model is not a text",
+        expected="4: warning: model is not a text",
     ),
     Sample(
         CLAUDE.format("bad-skill"),
         head(*BASE, "skills: [nothing]"),
-        said="4: warning: unknown skill 'nothing'",
+        expected="4: warning: unknown skill 'nothing'",
     ),
     Sample(
         CLAUDE.format("tagged"),
         head(*BASE, "color: !!python/object:os.system ls"),
-        said="4: note: 'color'",
+        expected="4: note: 'color'",
     ),
     Sample(
         ".gemini/agents/hot.md",
         head("name: hot", "description: H.", "temperature: 9"),
-        said="4: warning: number from 0 to 2",
+        expected="4: warning: number from 0 to 2",
     ),
     Sample(
         ".gemini/agents/servers.md",
         head("name: servers", "description: S.", "mcp_servers: {}"),
-        said="4: note: 'mcp_servers'",
+        expected="4: note: 'mcp_servers'",
     ),
     Sample(
         ".opencode/agents/ask.md",
         head("description: A.", "permission:", "  bash: ask"),
-        said="3: note: the session decides when to ask",
+        expected="3: note: the session decides when to ask",
     ),
     Sample(
         ".opencode/agents/part.md",
         head("description: A.", "permission:", "  bash: {'git *': allow, '*': deny}"),
-        said="3: warning: are not supported",
+        expected="3: warning: are not supported",
     ),
     Sample(
         ".opencode/agents/but.md",
         head("description: A.", "permission:", "  bash: {'*': ask, 'rm *': deny}"),
-        said="3: note: to ask",
+        expected="3: note: to ask",
     ),
     Sample(
         ".opencode/agents/provider.md",
         head("description: A.", "reasoningEffort: high"),
-        said="3: warning: unknown key",
+        expected="3: warning: unknown key",
     ),
     Sample(
         ".codex/agents/nick.toml",
         'name="n"\ndescription="d"\ndeveloper_instructions="x"\nnickname_candidates=["a"]\n',
-        said="4: note: nickname",
+        expected="4: note: nickname",
     ),
     Sample(
         ".qwen/agents/more.md",
         head(*BASE, "runConfig:", "  max_hops: 2"),
-        said="4: warning: unknown key 'max_hops'",
+        expected="4: warning: unknown key 'max_hops'",
     ),
     Sample(
         ".agents/agents/context-wrong.md",
         head(*BASE, "context: some"),
-        said="4: warning: 'some' is not one of",
+        expected="4: warning: 'some' is not one of",
     ),
     Sample(
         ".agents/agents/outputs-wrong.md",
         head(*BASE, "outputs: {n: 3}"),
-        said="4: warning: neither a description nor a JSON Schema",
+        expected="4: warning: neither a description nor a JSON Schema",
     ),
     Sample(
         ".agents/agents/far.md",
         head(*BASE, "outputs: {n: {$ref: 'http://127.0.0.1:1/x'}}"),
-        said="4: warning: not a JSON Schema",
+        expected="4: warning: not a JSON Schema",
     ),
     Sample(
         ".agents/agents/passwd.md",
         head(*BASE, "outputs: {n: {$ref: 'file:///etc/passwd'}}"),
-        said="4: warning: Retrieval is disabled",
+        expected="4: warning: Retrieval is disabled",
     ),
     Sample(
         ".agents/agents/outputs-schema.md",
         head(*BASE, "outputs: {n: {type: nothing}}"),
-        said="4: warning: n is not a JSON Schema",
+        expected="4: warning: n is not a JSON Schema",
     ),
 ]
 
@@ -502,7 +504,7 @@ _SKILLS: list[Sample] = [
     Sample(
         ".agents/skills/tools/SKILL.md",
         head("name: tools", "description: F.", "allowed-tools: Read"),
-        said="4: note: 'allowed-tools'",
+        expected="4: note: 'allowed-tools'",
     ),
     Sample(
         ".agents/skills/quiet/SKILL.md",
@@ -515,68 +517,70 @@ _SKILLS: list[Sample] = [
     Sample(
         ".agents/skills/fork/SKILL.md",
         head("name: fork", "description: F.", "context: fork"),
-        said="4: note: 'context'",
+        expected="4: note: 'context'",
     ),
     Sample(
         ".agents/skills/other/SKILL.md",
         head("name: another", "description: A."),
-        said="2: warning: differs from its folder's",
+        expected="2: warning: differs from its folder's",
     ),
     Sample(
         ".agents/skills/caps/SKILL.md",
         head("name: Caps Lock", "description: C."),
-        said="2: warning: hyphens",
+        expected="2: warning: hyphens",
     ),
     Sample(
         ".agents/skills/double/SKILL.md",
         head("name: double--x", "description: C."),
-        said="2: warning: hyphens",
+        expected="2: warning: hyphens",
     ),
-    Sample(".agents/skills/nameless/SKILL.md", head("description: N."), said="1: warning: no name"),
+    Sample(
+        ".agents/skills/nameless/SKILL.md", head("description: N."), expected="1: warning: no name"
+    ),
     Sample(
         ".agents/skills/number/SKILL.md",
         head("name: 5", "description: N."),
-        said="2: warning: name is not a text",
+        expected="2: warning: name is not a text",
     ),
     Sample(
         ".agents/skills/wordy/SKILL.md",
         head("name: wordy", "description: " + "w" * 2_000),
-        said="3: warning: 2,000 characters",
+        expected="3: warning: 2,000 characters",
     ),
     Sample(
         ".agents/skills/picky/SKILL.md",
         head("name: picky", "description: P.", "compatibility: " + "c" * 600),
-        said="4: warning: 500",
+        expected="4: warning: 500",
     ),
     Sample(
         ".agents/skills/meta/SKILL.md",
         head("name: meta", "description: M.", "metadata: 3"),
-        said="4: warning: metadata is not a map",
+        expected="4: warning: metadata is not a map",
     ),
     Sample(
         ".agents/skills/meta2/SKILL.md",
         head("name: meta2", "description: M.", "metadata: {v: 3}"),
-        said="4: warning: map of texts",
+        expected="4: warning: map of texts",
     ),
     Sample(
         ".agents/skills/free/SKILL.md",
         head("name: free", "description: F.", "license: [MIT]"),
-        said="4: warning: license is not a text",
+        expected="4: warning: license is not a text",
     ),
     Sample(
         ".agents/skills/odd/SKILL.md",
         head("name: odd", "description: O.", "mood: good"),
-        said="4: warning: unknown key 'mood'",
+        expected="4: warning: unknown key 'mood'",
     ),
     Sample(
         ".agents/skills/colon/SKILL.md",
         head("name: colon", "description: Use: now"),
-        said="3: warning: quotes",
+        expected="3: warning: quotes",
     ),
     Sample(
         ".agents/skills/shell/SKILL.md",
         head("name: shell", "description: S.", body="a\n!`date` now"),
-        said="6: note: not run",
+        expected="6: note: not run",
     ),
     Sample(".agents/skills/mute/SKILL.md", head("name: mute"), False, "1: error: no description"),
     Sample(

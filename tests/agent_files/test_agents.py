@@ -1,4 +1,4 @@
-"""What each tool's keys become, which file goes first, and how sessions use what was found."""
+"""Keys of all programs, precedence of files, and sessions that use agent files."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def sample(path: str) -> Sample:
         (".agents/agents/context.md", {"context": "none", "child_tools": ("read",)}),
     ],
 )
-def test_c11_each_tools_keys_mean_what_they_mean_there(
+def test_c11_keys_have_the_meaning_of_their_program(
     write: Write, path: str, wanted: dict[str, Any]
 ) -> None:
     text = sample(path).text
@@ -147,11 +147,11 @@ def test_c11_plan_and_explore_cannot_change_anything() -> None:
         assert not set(load_builtin_agent(name).tools or ()) & {"bash", "write", "edit", "task"}
 
 
-def test_the_tools_that_are_always_known_are_those_there_are() -> None:
+def test_the_known_tools_are_those_of_a_session() -> None:
     assert set(KNOWN_TOOLS) == {*built_in_tools(), "task", "skill"}
 
 
-def test_c11_nearest_folder_first_then_kinds_in_order_then_the_person(
+def test_c11_the_nearest_folder_takes_precedence_and_the_home_comes_last(
     write: Write, tmp_path: Path
 ) -> None:
     def put(path: str) -> None:
@@ -181,12 +181,12 @@ def test_c11_nearest_folder_first_then_kinds_in_order_then_the_person(
         (tmp_path / first).unlink()
 
 
-def test_c11_folders_above_the_repository_are_not_looked_into(write: Write, tmp_path: Path) -> None:
+def test_c11_folders_above_the_repository_are_not_searched(write: Write, tmp_path: Path) -> None:
     write(".claude/agents/outer.md", head("name: outer", "description: o"))
     assert load_agent_files(str(tmp_path / "project"), home="", tools=KNOWN_TOOLS).agents == ()
 
 
-def test_c11_where_nothing_lies_nothing_is_read(tmp_path: Path) -> None:
+def test_c11_without_files_nothing_is_loaded(tmp_path: Path) -> None:
     found = load_agent_files(str(tmp_path), home=str(tmp_path / "nowhere"), tools=KNOWN_TOOLS)
     assert (found.agents, found.skills, found.diagnostics) == ((), {}, ())
 
@@ -204,7 +204,7 @@ def test_c11_where_nothing_lies_nothing_is_read(tmp_path: Path) -> None:
         ((), ""),
     ],
 )
-def test_c10_patterns_choose_and_take_away(patterns: tuple[str, ...] | None, wanted: str) -> None:
+def test_c10_patterns_include_and_exclude(patterns: tuple[str, ...] | None, wanted: str) -> None:
     assert select_tools(["bash", "read", "task", "mcp__a__b"], patterns) == tuple(wanted.split())
 
 
@@ -304,7 +304,7 @@ async def test_c11_task_lists_agents_and_an_unknown_one_is_an_error_with_the_nea
     assert "Did you mean reviewer" in result.text
 
 
-async def test_c11_any_agent_can_be_the_root(write: Write, tmp_path: Path) -> None:
+async def test_c11_any_agent_can_be_the_root_agent(write: Write, tmp_path: Path) -> None:
     write(
         "project/.opencode/agents/main.md",
         head("description: Talks.", "mode: primary", "tools: {'*': false, read: true}"),
@@ -326,7 +326,7 @@ async def test_c11_any_agent_can_be_the_root(write: Write, tmp_path: Path) -> No
             pass
 
 
-async def test_c11_an_agent_may_call_only_whom_its_file_allows_with_the_tools_it_allows() -> None:
+async def test_c11_an_agent_calls_only_the_children_and_tools_it_allows() -> None:
     root = Agent(
         name="boss", instructions="Boss.", children=("plan",), child_tools=("read", "bash")
     )
@@ -350,9 +350,7 @@ async def test_c11_an_agent_may_call_only_whom_its_file_allows_with_the_tools_it
     assert next(request.tools for request in model.requests if request.prompt == "b") == ("read",)
 
 
-async def test_c10_an_agent_whose_file_says_plan_or_read_only_changes_nothing(
-    write: Write, tmp_path: Path
-) -> None:
+async def test_c10_a_read_only_agent_changes_nothing(write: Write, tmp_path: Path) -> None:
     write(
         "project/.claude/agents/p.md",
         head("name: planner", "description: Plans.", "permissionMode: plan"),

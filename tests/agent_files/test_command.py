@@ -17,7 +17,7 @@ from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerReques
 
 
 class Done(NamedTuple):
-    """How it ended."""
+    """Exit code and output of a command."""
 
     code: int
     out: str
@@ -25,7 +25,7 @@ class Done(NamedTuple):
 
 
 class Project:
-    """A folder with a command line in it that knows nothing of this machine's user."""
+    """A project folder whose command line does not see this machine's user."""
 
     def __init__(self, base: Path) -> None:
         self.folder, self.home = base / "project", base / "person"
@@ -67,7 +67,7 @@ def project(tmp_path: Path) -> Project:
     return Project(tmp_path)
 
 
-async def test_agents_lists_what_there_is_and_where(project: Project) -> None:
+async def test_agents_lists_agents_and_skills_with_paths(project: Project) -> None:
     path = project.write(
         ".claude/agents/r.md", head("name: reviewer", "description: Reviews.", "mood: good")
     )
@@ -96,7 +96,7 @@ async def test_agents_lists_what_there_is_and_where(project: Project) -> None:
     assert listed["findings"][0]["line"] == 4
 
 
-async def test_agents_show_says_how_one_would_run(project: Project) -> None:
+async def test_agents_show_prints_how_an_agent_would_run(project: Project) -> None:
     path = project.write(
         ".claude/agents/r.md",
         head("name: Code Reviewer", "description: R.", "tools: Read", "maxTurns: 5"),
@@ -110,7 +110,7 @@ async def test_agents_show_says_how_one_would_run(project: Project) -> None:
     assert "unknown agent 'revewer'" in unknown.err
 
 
-async def test_agents_new_writes_a_file_that_is_right_and_never_over_one(project: Project) -> None:
+async def test_agents_new_writes_a_valid_file_and_overwrites_none(project: Project) -> None:
     made = await project("agents", "new", "My Helper")
     assert made.code == 0
     assert (project.folder / made.out.strip()).is_file()
@@ -121,7 +121,7 @@ async def test_agents_new_writes_a_file_that_is_right_and_never_over_one(project
     assert "exists already" in again.err
 
 
-async def test_agents_check_says_path_and_line_and_fails_for_files_that_cannot_be_used(
+async def test_agents_check_prints_path_and_line_and_fails_on_errors(
     project: Project,
 ) -> None:
     project.write(".claude/agents/a.md", head("name: a", "description: A.", "tools: 5"))
@@ -137,13 +137,13 @@ async def test_agents_check_says_path_and_line_and_fails_for_files_that_cannot_b
     assert (await project("agents", "check", "nowhere")).code == 2
 
 
-async def test_doctor_counts_what_is_wrong_and_says_where(project: Project) -> None:
+async def test_doctor_counts_errors_and_names_the_first(project: Project) -> None:
     path = project.write(".gemini/agents/g.md", head("name: g"))
     shown = await project("doctor")
     assert f"1 error, the first: {path}:1: error: no description" in shown.out
 
 
-async def test_agent_and_agents_choose_who_takes_the_prompt(project: Project) -> None:
+async def test_agent_and_agents_choose_the_root_agent(project: Project) -> None:
     project.write(
         ".claude/agents/r.md", head("name: reviewer", "description: Reviews.", body="FROM-FILE")
     )
@@ -167,7 +167,7 @@ async def test_agent_and_agents_choose_who_takes_the_prompt(project: Project) ->
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ("{", "not JSON"),
         ("[]", "expected a JSON object"),
@@ -175,13 +175,13 @@ async def test_agent_and_agents_choose_who_takes_the_prompt(project: Project) ->
         ('{"a": {"prompt": "p"}}', "no description"),
     ],
 )
-async def test_agents_that_cannot_be_used_are_wrong_usage(
-    project: Project, given: str, said: str
+async def test_invalid_inline_agents_are_usage_errors(
+    project: Project, given: str, expected: str
 ) -> None:
     done = await project("-p", "x", "--model", "offline", "--agents", given)
     assert done.code == 2
     assert "--agents" in done.err
-    assert said in done.err
+    assert expected in done.err
 
 
 async def test_c3_json_schema_fills_structured_output(project: Project) -> None:

@@ -40,9 +40,7 @@ def texts(context: ContextFiles) -> list[str]:
     return [file.text for file in context.files]
 
 
-def test_the_chain_goes_from_the_person_and_the_root_down_to_the_folder(
-    write: Write, tmp_path: Path
-) -> None:
+def test_files_come_from_the_home_then_from_the_root_down(write: Write, tmp_path: Path) -> None:
     for path in (
         "repo/a/b/AGENTS.md",
         "repo/AGENTS.md",
@@ -70,9 +68,7 @@ def test_the_chain_goes_from_the_person_and_the_root_down_to_the_folder(
     )
 
 
-def test_override_takes_the_place_of_agents_and_gemini_counts_where_neither_is(
-    write: Write, tmp_path: Path
-) -> None:
+def test_override_replaces_agents_and_gemini_is_a_last_resort(write: Write, tmp_path: Path) -> None:
     write("repo/AGENTS.override.md", "override")
     write("repo/AGENTS.md", "agents")
     write("repo/CLAUDE.md", "claude")
@@ -82,7 +78,7 @@ def test_override_takes_the_place_of_agents_and_gemini_counts_where_neither_is(
     assert texts(chain(tmp_path)) == ["override", "claude", "local", "gemini alone"]
 
 
-def test_duplicates_links_and_mere_imports_are_dropped(write: Write, tmp_path: Path) -> None:
+def test_duplicates_and_links_are_dropped(write: Write, tmp_path: Path) -> None:
     write("repo/AGENTS.md", "same")
     write("repo/CLAUDE.md", "@AGENTS.md")
     write("repo/a/AGENTS.md", "same\n")
@@ -107,9 +103,7 @@ def test_imports_are_put_in_place_but_not_in_code(write: Write, tmp_path: Path) 
     ]
 
 
-def test_imports_are_relative_to_their_file_five_deep_and_never_in_a_circle(
-    write: Write, tmp_path: Path
-) -> None:
+def test_imports_are_relative_bounded_and_never_circular(write: Write, tmp_path: Path) -> None:
     for n in range(8):
         write(f"repo/d{'/d' * n}/f.md", f"{n} @d/f.md")
     write("repo/AGENTS.md", "@d/f.md")
@@ -147,7 +141,7 @@ def test_a_context_file_that_is_a_link_out_of_the_repository_is_not_read(
     assert "leads out of" in context.diagnostics[0].text
 
 
-def test_the_persons_file_imports_within_its_own_folder(write: Write, tmp_path: Path) -> None:
+def test_a_personal_file_imports_within_its_own_folder(write: Write, tmp_path: Path) -> None:
     write("home/.claude/me.md", "ME")
     write("home/.ssh/key.md", "SECRET")
     write("home/.claude/CLAUDE.md", "@me.md @~/.claude/me.md @~/.ssh/key.md @../.ssh/key.md")
@@ -155,9 +149,7 @@ def test_the_persons_file_imports_within_its_own_folder(write: Write, tmp_path: 
     assert texts(context) == ["ME  @~/.ssh/key.md @../.ssh/key.md"]
 
 
-def test_what_has_no_room_is_cut_from_the_farthest_first_and_said(
-    write: Write, tmp_path: Path
-) -> None:
+def test_the_outermost_files_are_cut_first_with_a_diagnostic(write: Write, tmp_path: Path) -> None:
     write("home/.agents/AGENTS.md", "far " * 100)
     write("repo/AGENTS.md", "mid " * 100)
     write("repo/a/AGENTS.md", "near " * 100)
@@ -176,7 +168,9 @@ def test_what_has_no_room_is_cut_from_the_farthest_first_and_said(
 
 
 @pytest.mark.parametrize("data", [b"\0\0", b"\xff\xfe\xfa", b"x" * 1_100_000])
-def test_what_is_no_text_is_a_finding(write: Write, tmp_path: Path, data: bytes) -> None:
+def test_a_file_that_is_not_text_has_a_diagnostic(
+    write: Write, tmp_path: Path, data: bytes
+) -> None:
     write("repo/AGENTS.md", "").write_bytes(data)
     context = chain(tmp_path)
     assert context.to_prompt() == ""
@@ -187,7 +181,7 @@ def test_what_is_no_text_is_a_finding(write: Write, tmp_path: Path, data: bytes)
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(text=st.text(alphabet="@ab./~`\n #-md", max_size=80) | st.text(max_size=80))
-def test_any_text_is_taken_and_no_import_of_it_leaves_the_repository(
+def test_no_import_in_any_text_leaves_the_repository(
     write: Write, tmp_path: Path, text: str
 ) -> None:
     write("b.md", "SECRET")
@@ -232,5 +226,5 @@ def test_code_is_between_equal_runs_of_backticks(
     assert texts(chain(tmp_path)) == [wanted]
 
 
-def test_where_there_is_nothing_there_is_no_text(write: Write, tmp_path: Path) -> None:
+def test_without_files_the_prompt_is_empty(write: Write, tmp_path: Path) -> None:
     assert chain(tmp_path).to_prompt() == ""

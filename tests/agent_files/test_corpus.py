@@ -31,19 +31,19 @@ def laid(folder: Path, samples: Iterable[Sample]) -> None:
 
 
 def check(findings: Iterable[Diagnostic], sample: Sample, folder: Path) -> None:
-    told = [f"{finding.line}: {finding.severity}: {finding.text}" for finding in findings]
+    messages = [f"{finding.line}: {finding.severity}: {finding.text}" for finding in findings]
     lines = (folder / sample.path).read_bytes().count(b"\n") + 2
     for finding in findings:
         assert finding.path == str(folder / sample.path)
         assert 1 <= finding.line <= lines
-    for wanted in filter(None, sample.said.split("; ")):
+    for wanted in filter(None, sample.expected.split("; ")):
         *place, part = (
             wanted.split(": ", 2) if wanted[0].isdigit() else ["", *wanted.split(": ", 1)]
         )
         pattern = ": ".join(place).lstrip(": ")
-        assert any(pattern in line and part in line for line in told), (wanted, told)
-    if not sample.said:
-        assert told == []
+        assert any(pattern in line and part in line for line in messages), (wanted, messages)
+    if not sample.expected:
+        assert messages == []
 
 
 def test_c11_the_corpus_has_more_than_a_hundred_files() -> None:
@@ -51,7 +51,7 @@ def test_c11_the_corpus_has_more_than_a_hundred_files() -> None:
 
 
 @pytest.mark.parametrize("sample", AGENTS, ids=lambda sample: sample.path)
-def test_c11_an_agent_file_is_used_or_its_fault_is_named(tmp_path: Path, sample: Sample) -> None:
+def test_c11_an_agent_file_is_used_or_has_a_diagnostic(tmp_path: Path, sample: Sample) -> None:
     laid(tmp_path, [sample])
     found = agent_files.load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
     assert len(found.agents) + len(found.main_agents) == sample.used
@@ -59,14 +59,14 @@ def test_c11_an_agent_file_is_used_or_its_fault_is_named(tmp_path: Path, sample:
 
 
 @pytest.mark.parametrize("sample", SKILLS, ids=lambda sample: sample.path)
-def test_c11_a_skill_is_used_or_its_fault_is_named(tmp_path: Path, sample: Sample) -> None:
+def test_c11_a_skill_is_used_or_has_a_diagnostic(tmp_path: Path, sample: Sample) -> None:
     laid(tmp_path, [sample])
     found = agent_files.load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
     assert len(found.skills) == sample.used
     check(found.diagnostics, sample, tmp_path)
 
 
-def test_c11_all_of_them_together_leave_every_path_and_line(tmp_path: Path) -> None:
+def test_c11_all_files_together_have_paths_and_lines(tmp_path: Path) -> None:
     laid(tmp_path, [*AGENTS, *SKILLS])
     found = agent_files.load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
     assert len(found.agents) > 20
@@ -82,7 +82,7 @@ def test_c11_all_of_them_together_leave_every_path_and_line(tmp_path: Path) -> N
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 @given(text=st.text(max_size=300))
-def test_c11_any_head_is_read_or_refused(text: str) -> None:
+def test_c11_any_frontmatter_is_read_or_refused(text: str) -> None:
     notes = FileDiagnostics("x.md")
     read = parse_document(f"---\n{text}\n---\nbody", notes)
     assert read is not None or notes.items or text.split("\n")[0].rstrip() == "---"
@@ -93,7 +93,7 @@ YAML = st.text(alphabet="ab:-[]{}'\"|>&*!#?,\n \t%@`1.~", max_size=120)
 
 @settings(max_examples=500, deadline=None)
 @given(text=YAML)
-def test_c11_anything_like_yaml_is_read_or_refused_with_a_line_inside_the_file(text: str) -> None:
+def test_c11_any_yaml_is_read_or_refused_with_a_line_of_the_file(text: str) -> None:
     notes = FileDiagnostics("x.md")
     parse_document(f"---\n{text}\n---\nbody", notes)
     for finding in notes.items:
@@ -117,7 +117,7 @@ KEYS = st.sampled_from(KNOWN.split())
 
 @settings(max_examples=400, deadline=None)
 @given(keys=st.dictionaries(KEYS, VALUES, max_size=8))
-def test_c11_any_value_of_any_key_is_taken_or_named(keys: dict[str, object]) -> None:
+def test_c11_any_value_of_any_key_is_accepted_or_reported(keys: dict[str, object]) -> None:
     agent, draft = agent_files.parse_agent_keys(keys, "x", "--agents", KNOWN_TOOLS)
     assert (
         agent is not None
@@ -128,7 +128,7 @@ def test_c11_any_value_of_any_key_is_taken_or_named(keys: dict[str, object]) -> 
 
 @settings(max_examples=100, deadline=None)
 @given(keys=st.dictionaries(KEYS, VALUES, max_size=8))
-def test_c11_whatever_limits_tools_and_is_not_understood_costs_the_file(
+def test_c11_an_invalid_limit_of_tools_makes_the_file_unusable(
     keys: dict[str, object],
 ) -> None:
     agent, _ = agent_files.parse_agent_keys(
@@ -140,7 +140,7 @@ def test_c11_whatever_limits_tools_and_is_not_understood_costs_the_file(
     assert agent is None
 
 
-def test_c11_files_that_are_no_files(tmp_path: Path) -> None:
+def test_c11_special_files_are_refused(tmp_path: Path) -> None:
     folder = tmp_path / ".claude" / "agents"
     folder.mkdir(parents=True)
     (tmp_path / ".git").mkdir()
@@ -153,9 +153,9 @@ def test_c11_files_that_are_no_files(tmp_path: Path) -> None:
     (folder / "locked.md").write_text(head("name: x", "description: y"))
     (folder / "locked.md").chmod(0)
     found = agent_files.load_agent_files(str(tmp_path), home="", tools=KNOWN_TOOLS)
-    told = {Path(finding.path).name: finding.text for finding in found.diagnostics}
-    assert "leads out of" in told["out.md"]
-    assert "cannot be read" in told["gone.md"]
-    assert "not a regular file" in told["pipe.md"]
-    assert "self.md" in told
-    assert set(told) - {"locked.md"} == {"self.md", "gone.md", "out.md", "pipe.md"}
+    messages = {Path(finding.path).name: finding.text for finding in found.diagnostics}
+    assert "leads out of" in messages["out.md"]
+    assert "cannot be read" in messages["gone.md"]
+    assert "not a regular file" in messages["pipe.md"]
+    assert "self.md" in messages
+    assert set(messages) - {"locked.md"} == {"self.md", "gone.md", "out.md", "pipe.md"}

@@ -45,7 +45,7 @@ def opened(project: Path, model: ScriptedModel, **more: Any) -> Session:
     )
 
 
-async def test_a17_names_are_in_the_tools_text_bodies_come_when_asked_for_and_files_can_be_read(
+async def test_a17_the_tool_lists_skills_and_loads_their_text(
     project: Path,
 ) -> None:
     folder = project.parent / "home" / ".claude" / "skills" / "pdf"
@@ -102,7 +102,7 @@ async def test_a17_an_unknown_skill_is_an_error_with_the_nearest(project: Path) 
     assert "pdf" in result.text
 
 
-async def test_a17_hidden_skills_are_not_told_of(project: Path) -> None:
+async def test_a17_hidden_skills_are_not_listed(project: Path) -> None:
     path = project.parent / "home" / ".claude" / "skills" / "pdf" / "SKILL.md"
     path.write_text(head("name: pdf", "description: d", "disable-model-invocation: true"))
     async with opened(project, ScriptedModel([])) as session:
@@ -119,7 +119,7 @@ async def test_a17_an_agents_skills_are_loaded_from_the_start(project: Path) -> 
     assert "See guide.md." in model.requests[0].system
 
 
-def test_a17_a_projects_skill_goes_before_the_persons(project: Path) -> None:
+def test_a17_a_projects_skill_takes_precedence(project: Path) -> None:
     file = project / ".agents" / "skills" / "pdf" / "SKILL.md"
     file.parent.mkdir(parents=True)
     file.write_text(head("name: pdf", "description: The project's."))
@@ -141,7 +141,7 @@ def test_a17_a_projects_skill_goes_before_the_persons(project: Path) -> None:
         ("Take $1, costs $1.50.", "a b", "Take b, costs $1.50."),
     ],
 )
-def test_a17_places_are_filled_once_and_nothing_is_run(
+def test_a17_placeholders_are_filled_once_and_nothing_is_run(
     tmp_path: Path, body: str, arguments: str, wanted: str
 ) -> None:
     path = tmp_path / "s" / "SKILL.md"
@@ -152,7 +152,7 @@ def test_a17_places_are_filled_once_and_nothing_is_run(
     assert skill.load_text(arguments) == wanted
 
 
-def test_a17_a_skill_that_has_gone_is_an_empty_text(tmp_path: Path) -> None:
+def test_a17_a_removed_skill_has_an_empty_text(tmp_path: Path) -> None:
     path = tmp_path / "s" / "SKILL.md"
     path.parent.mkdir()
     path.write_text(head("name: s", "description: d"))
@@ -169,7 +169,7 @@ def test_a17_a_skill_that_has_gone_is_an_empty_text(tmp_path: Path) -> None:
     body=st.text(alphabet="${}CLAUDE_SKILL_DIR ARGUMENTS[]0123456789!`\n", max_size=80),
     arguments=st.text(max_size=20),
 )
-def test_a17_any_body_and_any_arguments_are_taken(
+def test_a17_any_body_and_any_arguments_are_accepted(
     tmp_path: Path, body: str, arguments: str
 ) -> None:
     path = tmp_path / "s" / "SKILL.md"

@@ -1,4 +1,4 @@
-"""A run for tools to work for: real files, real processes."""
+"""Fixtures for tools: a run with real files and real processes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Call = Callable[..., Awaitable[ToolResult]]
 
 
 class Run:
-    """What a tool may touch."""
+    """The port ToolContext."""
 
     def __init__(self, folder: Path) -> None:
         (folder / "root").mkdir()
@@ -42,7 +42,7 @@ def ctx(tmp_path: Path) -> Run:
 
 @pytest.fixture
 def call(ctx: Run) -> Call:
-    """Call a built-in tool as the engine does: other spellings first, errors as results."""
+    """Call a built-in tool as the engine does: with argument aliases, and errors as results."""
     tools = builtin_tools()
 
     async def call(name: str, /, **given: Any) -> ToolResult:

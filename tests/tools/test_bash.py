@@ -1,4 +1,4 @@
-"""bash: what comes back of a command, however long, odd or stubborn it is."""
+"""The bash tool: results of commands with any output."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def test_each_call_starts_in_the_workspace(ctx: Run, call: Call) -> None:
     assert (await call("bash", command="pwd; echo $X.")).text == f"{ctx.root}\n."
 
 
-async def test_a_timeout_says_so_and_keeps_what_came(call: Call) -> None:
+async def test_a_timeout_keeps_the_output_so_far(call: Call) -> None:
     result = await call("bash", command="echo before; sleep 30", timeout=1)
     assert result.text == "before\n[timed out after 1 s; all its processes were ended]"
     assert result.error
@@ -45,7 +45,7 @@ async def test_timeouts_are_milliseconds_and_one_second_at_least(
     assert least <= time.monotonic() - began < least + 1.5
 
 
-async def test_42_a_background_process_does_not_hold_the_call(call: Call) -> None:
+async def test_42_a_background_process_does_not_delay_the_result(call: Call) -> None:
     began = time.monotonic()
     assert (await call("bash", command="sleep 30 & echo started")).text == "started"
     assert time.monotonic() - began < 1
@@ -59,7 +59,7 @@ async def test_short_output_makes_no_file(ctx: Run, call: Call) -> None:
 
 
 @pytest.mark.parametrize("lines", [12_000, 200_000])
-async def test_long_output_is_head_and_tail_and_a_whole_file(
+async def test_long_output_is_cut_and_kept_whole_in_a_file(
     ctx: Run, call: Call, lines: int
 ) -> None:
     result = await call("bash", command=f"seq 1 {lines}; exit 1")
@@ -84,7 +84,7 @@ async def test_long_output_in_wide_characters_is_not_cut_too_early(call: Call) -
     assert result.text.count("\n") == 899
 
 
-async def test_what_only_a_terminal_understands_is_removed(call: Call) -> None:
+async def test_terminal_escapes_are_removed(call: Call) -> None:
     result = await call(
         "bash",
         command=r"printf 'a\033[1;31mred\033[0m\033]0;title\007\033]8;;http://x\033\\link\0\b\rnext\r\n'",
@@ -92,7 +92,7 @@ async def test_what_only_a_terminal_understands_is_removed(call: Call) -> None:
     assert result.text == "aredlink\nnext"
 
 
-async def test_any_bytes_become_text_that_can_be_sent(call: Call) -> None:
+async def test_any_bytes_become_valid_text(call: Call) -> None:
     result = await call(
         "bash",
         command=r"for n in $(seq 0 255); do printf \\x$(printf %02x $n); done; "
@@ -103,18 +103,18 @@ async def test_any_bytes_become_text_that_can_be_sent(call: Call) -> None:
     assert not set(result.text) & set("\0\x1b\x07\x9b")
 
 
-async def test_an_unfinished_escape_swallows_nothing(call: Call) -> None:
+async def test_text_after_an_unfinished_escape_is_kept(call: Call) -> None:
     assert "kept" in (await call("bash", command=r"printf '\033]0; kept'")).text
 
 
-async def test_a_full_disk_is_told_and_the_command_goes_on(ctx: Run, call: Call) -> None:
+async def test_a_full_disk_is_reported_and_the_command_continues(ctx: Run, call: Call) -> None:
     ctx.spill_path = lambda name: "/dev/full"
     result = await call("bash", command="seq 1 200000; echo end")
     assert result.text.endswith("end")
     assert "it ends early: No space left on device" in result.text
 
 
-async def test_too_long_a_command_is_refused_with_a_way_out(call: Call) -> None:
+async def test_a_long_command_is_refused_with_a_remedy(call: Call) -> None:
     assert "write it to a file" in (await call("bash", command="echo " + "x" * 130_000)).text
 
 

@@ -1,4 +1,4 @@
-"""read, write and edit on real files."""
+"""The tools read, write and edit on real files."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ async def test_read_numbers_lines_and_reports_the_file(ctx: Run, call: Call) -> 
     assert (await call("read", path=f"{ctx.root}/a.py")).reads == ("a.py",)
 
 
-async def test_read_stops_and_says_how_to_go_on(ctx: Run, call: Call) -> None:
+async def test_read_names_the_next_offset(ctx: Run, call: Call) -> None:
     (ctx.root / "a").write_text("".join(f"{n}\n" for n in range(1, 5001)))
     whole = (await call("read", file_path="a")).text.splitlines()
     assert whole[1999:] == ["2000\t2000", "(lines 1-2000 of 5,000; continue with offset=2001)"]
@@ -28,7 +28,7 @@ async def test_read_stops_and_says_how_to_go_on(ctx: Run, call: Call) -> None:
     assert (await call("read", file_path="a", offset=5000)).text == "5000\t5000"
 
 
-async def test_empty_and_past_the_end_are_two_notices(ctx: Run, call: Call) -> None:
+async def test_an_empty_file_and_an_offset_past_the_end_have_notices(ctx: Run, call: Call) -> None:
     (ctx.root / "empty").write_text("")
     (ctx.root / "short").write_text("one\ntwo")
     assert (await call("read", file_path="empty")).text == "(empty is empty)"
@@ -45,7 +45,7 @@ async def test_long_lines_are_cut_and_the_rest_of_the_file_is_read(ctx: Run, cal
     assert rows[2] == "3\t" + "z" * 2_000 + " [line cut]"
 
 
-async def test_what_read_gives_is_bounded(ctx: Run, call: Call) -> None:
+async def test_the_result_of_read_is_bounded(ctx: Run, call: Call) -> None:
     (ctx.root / "a").write_text(("x" * 1_900 + "\n") * 3_000)
     text = (await call("read", file_path="a")).text
     assert len(text) <= 50_000
@@ -62,9 +62,7 @@ async def test_what_read_gives_is_bounded(ctx: Run, call: Call) -> None:
         (b"ab\0cd", "binary file"),
     ],
 )
-async def test_binary_files_are_named_not_shown(
-    ctx: Run, call: Call, data: bytes, kind: str
-) -> None:
+async def test_binary_files_are_described(ctx: Run, call: Call, data: bytes, kind: str) -> None:
     (ctx.root / "a").write_bytes(data)
     result = await call("read", file_path="a")
     assert result.error
@@ -86,7 +84,7 @@ async def test_encodings(ctx: Run, call: Call, data: bytes, shown: str) -> None:
     assert (await call("read", file_path="a")).text == shown
 
 
-async def test_read_text_can_always_be_sent(ctx: Run, call: Call) -> None:
+async def test_the_result_of_read_is_valid_text(ctx: Run, call: Call) -> None:
     (ctx.root / "a").write_bytes(b"text\n" * 2_000 + bytes(range(256)))
     text = (await call("read", file_path="a", offset=1990)).text
     assert text.encode() and "\0" not in text
@@ -108,14 +106,14 @@ async def test_48_a_sparse_file_of_50_gb_is_bounded(ctx: Run, call: Call) -> Non
         assert (await call("edit", file_path="text", old_string="line", new_string="x")).error
 
 
-async def test_a_folder_is_not_read_but_how_to_list_it_is_said(ctx: Run, call: Call) -> None:
+async def test_reading_a_folder_names_the_tool_that_lists_it(ctx: Run, call: Call) -> None:
     (ctx.root / "src").mkdir()
     result = await call("read", file_path="src")
     assert result.error
     assert result.text == "src is a folder. List it with glob: pattern '*', path 'src'."
 
 
-async def test_paths_outside_are_refused_with_what_to_do(call: Call) -> None:
+async def test_paths_outside_are_refused_with_a_remedy(call: Call) -> None:
     for name, given in (
         ("read", {}),
         ("write", {"content": "x"}),
@@ -134,7 +132,7 @@ async def test_a_spill_file_is_read_with_offset_and_limit(ctx: Run, call: Call) 
     ).text.startswith("2\ttwo\n")
 
 
-async def test_write_says_created_and_overwrote(ctx: Run, call: Call) -> None:
+async def test_write_tells_created_from_overwritten(ctx: Run, call: Call) -> None:
     made = await call("write", file_path="a/b/c.py", content="one\ntwo\n")
     assert (made.text, made.changes) == ("created a/b/c.py (2 lines)", ("a/b/c.py",))
     assert (await call("write", path="a/b/c.py", text="one")).text == "overwrote a/b/c.py (1 line)"
@@ -163,7 +161,7 @@ async def test_edit_replaces_one_exact_place(ctx: Run, call: Call) -> None:
     assert (ctx.root / "a").read_text() == "one\n2\nthree\n"
 
 
-async def test_edit_wants_a_unique_place_and_names_the_lines(ctx: Run, call: Call) -> None:
+async def test_edit_of_an_ambiguous_text_names_the_lines(ctx: Run, call: Call) -> None:
     (ctx.root / "a").write_text("x\ny\nx\n")
     result = await call("edit", file_path="a", old_string="x", new_string="z")
     assert result.error
@@ -175,14 +173,16 @@ async def test_edit_wants_a_unique_place_and_names_the_lines(ctx: Run, call: Cal
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "said"),
+    ("old", "new", "expected"),
     [("", "x", "old_string: is empty"), ("x", "x", "new_string: is the same as old_string")],
 )
 async def test_edit_refuses_what_changes_nothing(
-    ctx: Run, call: Call, old: str, new: str, said: str
+    ctx: Run, call: Call, old: str, new: str, expected: str
 ) -> None:
     (ctx.root / "a").write_text("x")
-    assert (await call("edit", file_path="a", old_string=old, new_string=new)).text.startswith(said)
+    assert (await call("edit", file_path="a", old_string=old, new_string=new)).text.startswith(
+        expected
+    )
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ async def test_edit_keeps_the_mode(ctx: Run, call: Call) -> None:
     assert stat.S_IMODE(os.stat(ctx.root / "a").st_mode) == 0o711
 
 
-async def test_edit_takes_line_numbers_off_when_every_line_has_one(ctx: Run, call: Call) -> None:
+async def test_edit_removes_line_numbers_when_every_line_has_one(ctx: Run, call: Call) -> None:
     (ctx.root / "a").write_text("def f():\n\treturn 1\n")
     await call(
         "edit",
@@ -227,7 +227,7 @@ async def test_edit_takes_line_numbers_off_when_every_line_has_one(ctx: Run, cal
 
 
 @pytest.mark.parametrize(
-    ("old", "said"),
+    ("old", "expected"),
     [
         (
             "def f():\n        return 1",
@@ -240,14 +240,14 @@ async def test_edit_takes_line_numbers_off_when_every_line_has_one(ctx: Run, cal
         ("@@@ !!! ???", "Nothing in it is similar"),
     ],
 )
-async def test_edit_says_what_differs(ctx: Run, call: Call, old: str, said: str) -> None:
+async def test_edit_shows_similar_lines(ctx: Run, call: Call, old: str, expected: str) -> None:
     (ctx.root / "a").write_text("import os\n\ndef f():\n    return 1\n")
     result = await call("edit", file_path="a", old_string=old, new_string="x")
     assert result.error
-    assert said in result.text
+    assert expected in result.text
 
 
-async def test_edit_says_what_differs_in_bounded_time(ctx: Run, call: Call) -> None:
+async def test_edit_finds_similar_lines_in_bounded_time(ctx: Run, call: Call) -> None:
     (ctx.root / "a").write_text("".join(f"{n} {'abc' * 100}\n" for n in range(50_000)))
     async with asyncio.timeout(10):
         result = await call(
@@ -260,7 +260,7 @@ async def test_edit_says_what_differs_in_bounded_time(ctx: Run, call: Call) -> N
     assert len(result.text) < 10_000
 
 
-async def test_edits_of_one_file_at_the_same_time_all_land(ctx: Run, call: Call) -> None:
+async def test_parallel_edits_of_one_file_are_all_kept(ctx: Run, call: Call) -> None:
     (ctx.root / "a").write_text("".join(f"<{n}>\n" for n in range(30)))
     given: list[dict[str, Any]] = [
         {

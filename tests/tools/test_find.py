@@ -1,4 +1,4 @@
-"""glob and grep: their results, and that they end."""
+"""The tools glob and grep: results and time limits."""
 
 from __future__ import annotations
 
@@ -75,16 +75,14 @@ async def test_glob_looks_below_a_path(tree: Run, call: Call) -> None:
     assert (await call("glob", pattern=f"{tree.root}/src/**/*.ts")).text == "src/deep/b.ts"
 
 
-async def test_glob_that_finds_nothing_says_where_there_would_be_something(
-    tree: Run, call: Call
-) -> None:
+async def test_glob_without_matches_suggests_a_deeper_pattern(tree: Run, call: Call) -> None:
     assert (
         await call("glob", pattern="*.ts")
     ).text == "(no files match *.ts; **/*.ts would match 1)"
     assert (await call("glob", pattern="*.zig", path="src")).text == "(no files match *.zig in src)"
 
 
-async def test_glob_gives_a_hundred_and_says_how_many_there_are(ctx: Run, call: Call) -> None:
+async def test_glob_lists_a_hundred_files_and_counts_all(ctx: Run, call: Call) -> None:
     for n in range(150):
         (ctx.root / f"{n:03}").write_text("")
     rows = (await call("glob", pattern="*")).text.splitlines()
@@ -93,7 +91,7 @@ async def test_glob_gives_a_hundred_and_says_how_many_there_are(ctx: Run, call: 
 
 
 @pytest.mark.parametrize("pattern", ["../*", "**/../../*", "/etc/*", "/**"])
-async def test_49_glob_does_not_climb_out(tree: Run, call: Call, pattern: str) -> None:
+async def test_49_glob_does_not_leave_the_workspace(tree: Run, call: Call, pattern: str) -> None:
     os.symlink("/etc", tree.root / "etc")
     result = await call("glob", pattern=pattern)
     assert result.error
@@ -256,7 +254,7 @@ async def test_without_ripgrep_the_result_names_another_way(
     assert "Search with grep in bash" in result.text
 
 
-async def test_a_pattern_nobody_knows_is_said(tree: Run, call: Call) -> None:
+async def test_an_invalid_pattern_is_an_error(tree: Run, call: Call) -> None:
     result = await call("grep", pattern="(unclosed")
     assert result.error
     assert result.text.startswith("pattern is not a regular expression:")
@@ -277,7 +275,7 @@ async def test_many_files_are_searched_in_batches_in_order(ctx: Run) -> None:
 
 
 class Swapped(SharedWorkspace):
-    """One in which a folder becomes a link that leads out as soon as its files are listed."""
+    """A workspace in which a folder becomes a link out as soon as its files are listed."""
 
     def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
         yield from super().walk(path, ignored=ignored)
@@ -309,7 +307,7 @@ async def test_46_what_is_swapped_after_it_was_listed_is_not_searched(
 
 
 class Slow(SharedWorkspace):
-    """One in which opening a file takes time."""
+    """A workspace in which opening a file takes 20 ms."""
 
     def open(self, path: str) -> int:
         time.sleep(0.02)

@@ -1,4 +1,4 @@
-"""Tools made of functions and of declarations."""
+"""Tools made from functions and from declarations."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mudroom.tools.function import declare_tool, tool
 
 @dataclass
 class Point:
-    """Where something is."""
+    """A place."""
 
     x: int
     y: int = 0
@@ -53,7 +53,7 @@ async def use(made: Tool, ctx: Any, **given: Any) -> ToolResult:
     return await made.run(ctx, made.parse(given))
 
 
-def test_the_decorated_name_is_a_tool() -> None:
+def test_a_decorated_function_is_a_tool() -> None:
     assert isinstance(weather, Tool)
     assert (weather.name, weather.description, weather.effect) == (
         "weather",
@@ -90,7 +90,7 @@ def test_types_become_a_schema_without_references() -> None:
     assert drawn.parameters["required"] == ["at", "kind", "sizes"]
 
 
-async def test_arguments_arrive_as_their_types_and_values_go_back_as_json(ctx: Run) -> None:
+async def test_arguments_are_converted_and_results_are_json(ctx: Run) -> None:
     assert (await use(weather, ctx, city="Köln", days="3")).text == "Köln 3"
     result = await use(drawn, ctx, at={"x": 1}, kind="dot", sizes=[1, 2.5], options=[{"name": "n"}])
     assert (
@@ -100,20 +100,20 @@ async def test_arguments_arrive_as_their_types_and_values_go_back_as_json(ctx: R
 
 
 @pytest.mark.parametrize(
-    ("given", "said"),
+    ("given", "expected"),
     [
         ({}, "city: required; expected string"),
         ({"city": 1}, "city: is integer; expected string"),
         ({"city": "a", "when": 1}, "when: unknown; the arguments are city, days"),
     ],
 )
-def test_wrong_arguments_are_named(given: dict[str, Any], said: str) -> None:
+def test_wrong_arguments_are_named(given: dict[str, Any], expected: str) -> None:
     with pytest.raises(ValueError) as caught:
         weather.parse(given)
-    assert str(caught.value) == said
+    assert str(caught.value) == expected
 
 
-async def test_the_context_is_given_and_not_offered(ctx: Run) -> None:
+async def test_the_context_is_passed_but_not_in_the_schema(ctx: Run) -> None:
     @tool
     def where(ctx: ToolContext, name: str) -> str:
         return f"{ctx.workspace.root}/{name}"
@@ -131,7 +131,7 @@ async def test_a_plain_function_runs_in_a_thread(ctx: Run) -> None:
     assert (await use(thread, ctx)).text == "False"
 
 
-async def test_results_are_kept_and_nothing_is_said(ctx: Run) -> None:
+async def test_a_tool_result_is_returned_unchanged_and_none_has_a_text(ctx: Run) -> None:
     given = ToolResult("x", error=True)
 
     @tool
@@ -154,7 +154,7 @@ async def test_a_mutable_default_belongs_to_one_call(ctx: Run) -> None:
     assert [(await use(grow, ctx)).text for _ in range(2)] == ["[1]", "[1]"]
 
 
-def test_a_function_no_model_can_call_is_refused() -> None:
+def test_a_function_without_a_schema_is_refused() -> None:
     def stars(*args: int) -> str:
         return ""
 
@@ -181,21 +181,21 @@ async def test_a_declared_tool_checks_arguments_and_calls_its_handler(ctx: Run) 
     made = declare_tool("double", "Double it.", SCHEMA, double)
     assert made.parameters is SCHEMA
     assert (await use(made, ctx, n=4)).text == "8"
-    for given, said in (
+    for given, expected in (
         ({"n": 0}, "n: 0 is less than the minimum of 1"),
         ({}, 'arguments: "n" is a required property'),
     ):
         with pytest.raises(ValueError) as caught:
             made.parse(given)
-        assert str(caught.value) == said
+        assert str(caught.value) == expected
 
 
-async def test_a_declared_tool_without_a_handler_says_so(ctx: Run) -> None:
+async def test_a_declared_tool_without_a_handler_is_an_error(ctx: Run) -> None:
     result = await use(declare_tool("ghost", "", SCHEMA), ctx, n=1)
     assert result.error
     assert result.text == "ghost has no implementation here. Do without it."
 
 
-def test_a_declaration_that_is_no_schema_is_refused() -> None:
+def test_a_declaration_with_an_invalid_schema_is_refused() -> None:
     with pytest.raises(UsageError, match="the parameters of tool 'bad' are not a JSON Schema"):
         declare_tool("bad", "", {"type": "nonsense"})

@@ -1,4 +1,4 @@
-"""Path patterns: what they match, and that none takes long."""
+"""Glob patterns: matches, and no pattern that takes long."""
 
 from __future__ import annotations
 

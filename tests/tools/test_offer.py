@@ -1,4 +1,4 @@
-"""What the built-in tools offer a model: names, schemas, size."""
+"""Names, schemas and sizes of the built-in tools, as a model sees them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def test_the_seven_tools_come_in_order() -> None:
     assert list(builtin_tools()) == ["bash", "read", "write", "edit", "glob", "grep", "todo"]
 
 
-def test_what_the_model_reads_of_them_is_small() -> None:
+def test_schemas_and_texts_are_small() -> None:
     offered = [
         {"name": tool.name, "description": tool.description, "parameters": tool.parameters}
         for tool in builtin_tools().values()
@@ -24,7 +24,7 @@ def test_what_the_model_reads_of_them_is_small() -> None:
 
 
 @pytest.mark.parametrize("name", builtin_tools())
-def test_schemas_hold_nothing_a_model_need_not_read(name: str) -> None:
+def test_schemas_hold_no_noise(name: str) -> None:
     tool = builtin_tools()[name]
     text = json.dumps(tool.parameters)
     assert tool.parameters["type"] == "object"
@@ -60,7 +60,7 @@ def test_one_file_has_one_key(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "given", "said"),
+    ("name", "given", "expected"),
     [
         ("read", {}, "file_path: required; expected string"),
         ("read", {"file_path": 5}, "file_path: is integer; expected string"),
@@ -95,12 +95,12 @@ def test_one_file_has_one_key(name: str) -> None:
         ("bash", {"command": "a\0b"}, "command: contains a NUL character; leave it out"),
     ],
 )
-def test_what_is_wrong_with_arguments_is_said_with_its_place(
-    name: str, given: dict[str, object], said: str
+def test_wrong_arguments_are_reported_with_their_place(
+    name: str, given: dict[str, object], expected: str
 ) -> None:
     with pytest.raises(ValueError) as caught:
         builtin_tools()[name].parse(given)
-    assert str(caught.value) == said
+    assert str(caught.value) == expected
 
 
 def test_arguments_are_read_leniently() -> None:

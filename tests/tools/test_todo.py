@@ -1,4 +1,4 @@
-"""todo: a checked list, and a reminder when it is forgotten."""
+"""The todo tool: checks of the list, and the reminder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ async def test_other_spellings_of_an_item(call: Call) -> None:
 
 
 @pytest.mark.parametrize(
-    ("todos", "said"),
+    ("todos", "expected"),
     [
         ([{"content": "a", "status": "in_progress"}] * 2, "more than one is in_progress"),
         ([{"content": "a", "status": "pending"}] * 21, "has 21 items; combine some, 20 at most"),
@@ -41,29 +41,29 @@ async def test_other_spellings_of_an_item(call: Call) -> None:
         (["a"], "todos[0]: is string; expected object"),
     ],
 )
-async def test_a_bad_list_is_refused(ctx: Run, call: Call, todos: list[Any], said: str) -> None:
+async def test_a_bad_list_is_refused(ctx: Run, call: Call, todos: list[Any], expected: str) -> None:
     result = await call("todo", todos=todos)
     assert result.error
-    assert said in result.text
+    assert expected in result.text
     assert "todo" not in ctx.memo
 
 
-async def test_a_forgotten_list_is_remembered_every_third_turn(ctx: Run, call: Call) -> None:
+async def test_a_reminder_comes_every_third_turn(ctx: Run, call: Call) -> None:
     assert TODO.remind is not None
     assert TODO.remind(ctx) is None
     await call("todo", todos=PLAN)
-    said: list[int] = []
+    expected: list[int] = []
     for ctx.turn in range(1, 11):
         if TODO.remind(ctx):
-            said.append(ctx.turn)
-    assert said == [4, 7, 10]
+            expected.append(ctx.turn)
+    assert expected == [4, 7, 10]
     ctx.turn = 11
     await call("todo", todos=PLAN)
     ctx.turn = 13
     assert TODO.remind(ctx) is None
 
 
-async def test_a_finished_list_is_not_remembered(ctx: Run, call: Call) -> None:
+async def test_a_finished_list_needs_no_reminder(ctx: Run, call: Call) -> None:
     await call("todo", todos=PLAN[:1])
     ctx.turn = 9
     assert TODO.remind is not None and TODO.remind(ctx) is None

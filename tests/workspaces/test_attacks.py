@@ -186,7 +186,7 @@ def test_49_walk_does_not_follow_links(space: SharedWorkspace, outside: Path) ->
 
 
 @pytest.mark.parametrize("path", ["", "a\0b", "in/key\0.txt", "\ud800"])
-def test_a_path_no_system_takes_is_refused_with_a_word(space: SharedWorkspace, path: str) -> None:
+def test_an_invalid_path_is_refused(space: SharedWorkspace, path: str) -> None:
     for act in acts(space):
         with pytest.raises(WorkspaceError):
             act(path)

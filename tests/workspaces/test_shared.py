@@ -59,14 +59,14 @@ def test_a_missing_root_is_an_error_with_a_remedy(tmp_path: Path) -> None:
         SharedWorkspace(str(tmp_path / "none"))
 
 
-def test_replace_makes_folders_and_says_what_is_new(space: SharedWorkspace) -> None:
+def test_write_creates_folders_and_tells_new_files(space: SharedWorkspace) -> None:
     assert space.write("a/b/c.txt", b"one") is True
     assert space.write("a/b/c.txt", b"two") is False
     assert text(space, "a/b/c.txt") == "two"
     assert os.listdir(f"{space.root}/a/b") == ["c.txt"]
 
 
-def test_replace_keeps_the_mode_unless_told_another(space: SharedWorkspace) -> None:
+def test_write_keeps_the_mode_unless_another_is_passed(space: SharedWorkspace) -> None:
     space.write("run.sh", b"#!/bin/sh\n", mode=0o755)
     space.write("run.sh", b"#!/bin/bash\n")
     assert stat.S_IMODE(space.stat("run.sh").mode) == 0o755
@@ -83,7 +83,7 @@ def test_a_new_file_has_the_mode_the_umask_gives(space: SharedWorkspace) -> None
     assert stat.S_IMODE(space.stat("new").mode) == 0o640
 
 
-def test_readers_see_the_old_or_the_new_whole(space: SharedWorkspace) -> None:
+def test_readers_see_the_old_or_the_new_file(space: SharedWorkspace) -> None:
     old, new = b"a" * 100_000, b"b" * 100_000
     space.write("file", old)
     stop = threading.Event()
@@ -103,7 +103,7 @@ def test_readers_see_the_old_or_the_new_whole(space: SharedWorkspace) -> None:
     assert seen <= {old.decode(), new.decode()}
 
 
-def test_a_replace_that_fails_leaves_nothing_behind(space: SharedWorkspace) -> None:
+def test_a_failed_write_leaves_nothing_behind(space: SharedWorkspace) -> None:
     os.mkdir(f"{space.root}/folder")
     with pytest.raises(WorkspaceError, match="is a folder"):
         space.write("folder", b"x")
@@ -128,7 +128,7 @@ def test_the_root_itself_is_a_folder(space: SharedWorkspace) -> None:
         space.write(".", b"")
 
 
-def test_a_missing_file_says_so(space: SharedWorkspace) -> None:
+def test_a_missing_file_is_an_error_with_a_remedy(space: SharedWorkspace) -> None:
     with pytest.raises(WorkspaceError, match=r"nix\.py does not exist\. Check the spelling"):
         space.open("nix.py")
 
@@ -204,7 +204,7 @@ def test_walk_lists_what_git_lists(tmp_path: Path) -> None:
     ]
 
 
-def test_walk_goes_on_past_a_folder_that_may_not_be_read(space: SharedWorkspace) -> None:
+def test_walk_skips_an_unreadable_folder(space: SharedWorkspace) -> None:
     space.write("a/x", b"")
     space.write("b", b"")
     os.chmod(f"{space.root}/a", 0)
@@ -229,7 +229,7 @@ def test_no_descriptor_is_left_open(space: SharedWorkspace) -> None:
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_the_descriptor_goes_with_the_workspace(tmp_path: Path) -> None:
+def test_the_descriptor_is_closed_with_the_workspace(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd"))
     for _ in range(20):
         SharedWorkspace(str(tmp_path))
