@@ -22,9 +22,16 @@ from mudroom import (
     UsageError,
     tool,
 )
-from mudroom._core.events import RunFinished, RunStarted, ToolCallFinished, ToolCallStarted
+from mudroom._core.events import (
+    RunFinished,
+    RunStarted,
+    StoredEvent,
+    ToolCallFinished,
+    ToolCallStarted,
+)
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest, Hooks, ToolHookDecision
 from mudroom._core.runs import Brief
+from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions
 from mudroom.workers.process.worker import ProcessWorker
@@ -156,6 +163,26 @@ def count_messages(request: Request) -> Answer:
         if isinstance(block, TextBlock)
     ]
     return f"read {sum('look at b.txt' in text for text in texts)} time"
+
+
+async def test_what_a_lost_process_has_sent_is_stored_before_its_run_starts_again(
+    tmp_path: Path,
+) -> None:
+    class SlowJournal(MemoryJournal):
+        async def append(self, *events: StoredEvent) -> int:
+            if any(isinstance(event, RunFinished) and event.run == "1.1.1" for event in events):
+                os.kill(worker_pids(session)[0], signal.SIGKILL)
+                await asyncio.sleep(0.5)
+            return await super().append(*events)
+
+    journal = SlowJournal()
+    model = parent_and_child(lambda _: "done")
+    async with open_session(tmp_path, model, journal=journal) as session:
+        report = await session.run("PARENT")
+        events = [event async for event in journal.read()]
+    assert report.text == "done"
+    ends = [event for event in events if isinstance(event, RunFinished) and event.run == "1.1.1"]
+    assert len(ends) == 1
 
 
 async def test_a_message_reaches_a_run_in_a_worker_process_once(tmp_path: Path) -> None:

@@ -141,6 +141,7 @@ class ProcessHost:
         self._services = services
         self._runs: dict[str, HostedRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
+        self._appends: set[asyncio.Task[None]] = set()
         self._channel: Channel[ToSession] | None = None
         self._process: asyncio.subprocess.Process | None = None
         self._bridge: ModelBridge | None = None
@@ -203,6 +204,7 @@ class ProcessHost:
             except TimeoutError:
                 self._process.kill()
                 await self._process.wait()
+        await asyncio.gather(*self._appends)
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -236,6 +238,8 @@ class ProcessHost:
         self.is_lost = True
         if self._bridge is not None:
             self._bridge.close()
+        # What the process has sent is stored first: a run starts again from all of it.
+        await asyncio.gather(*self._appends)
         for run in self._runs.values():
             if run.report is not None and not run.report.done():
                 run.report.set_exception(ProcessLost())
@@ -245,7 +249,9 @@ class ProcessHost:
 
     def _handle(self, message: ToSession) -> None:
         if isinstance(message, Append):
-            self._keep(self._append(message))
+            task = asyncio.create_task(self._append(message))
+            self._appends.add(task)
+            task.add_done_callback(self._appends.discard)
         elif isinstance(message, Approve):
             self._keep(self._decide(message))
         elif isinstance(message, CallHook):
