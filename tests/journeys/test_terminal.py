@@ -348,7 +348,7 @@ async def test_an_answer_is_rendered_on_a_terminal_and_unchanged_in_a_pipe(
             return [
                 ToolCallBlock("t", "task", {"prompt": "CHILD look", "description": "look around"})
             ]
-        return Fault(MARKDOWN, chunk_size=120, pause=0.03) if "task" in asked.tools else "seen"
+        return Fault(MARKDOWN, chunk_size=120, pause=0.08) if "task" in asked.tools else "seen"
 
     async with ModelServer(slowly) as server:
         async with mudroom.at_terminal("-p", "go", *MODEL, url=server.url) as screen:
