@@ -64,7 +64,7 @@ class ModelRegistry:
             from mudroom_offline.model import OfflineModel
 
             return OfflineModel(pace=read_offline_pace(self._environ), sleep=self._clock.sleep)
-        if provider.wire == "pydantic-ai":
+        if provider.wire == "library":
             from .models.pydantic_ai import PydanticAIModel
 
             return PydanticAIModel(
@@ -164,7 +164,7 @@ def read_offline_pace(environ: Mapping[str, str]) -> float:
 
 def is_usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
     """Return True if the provider needs no key, has one, or has another address in `environ`."""
-    if provider.wire in ("offline", "pydantic-ai"):
+    if provider.wire in ("offline", "library"):
         return True
     has_own_url = providers.get_base_url(provider, environ) != provider.base_url
     return provider.is_local or has_own_url or providers.has_key(provider, environ)

@@ -26,7 +26,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     Arguments:
         name: as in "provider:model".
         aliases: other names for it.
-        wire: "anthropic", "openai", "google", "pydantic-ai", "offline" or "scripted".
+        wire: "anthropic", "openai", "google", "library" (pydantic-ai), "offline" or "scripted".
         base_url: its default address; "" if the wire knows it.
         key_vars: environment variables of its key; the first that is set counts.
         token_vars: environment variables of a bearer token instead of a key.
@@ -194,7 +194,7 @@ _TABLE = (
     _local("llamacpp", "http://127.0.0.1:8080/v1", "llama.cpp"),
     Provider(name="offline", wire="offline", default_model="offline", is_local=True),
     Provider(name="scripted", wire="scripted", default_model="model", is_local=True),
-    *(Provider(name=name, wire="pydantic-ai") for name in _VIA_PYDANTIC_AI),
+    *(Provider(name=name, wire="library") for name in _VIA_PYDANTIC_AI),
 )
 PROVIDERS: Mapping[str, Provider] = {provider.name: provider for provider in _TABLE}
 _BY_ANY_NAME = {
