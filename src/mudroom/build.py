@@ -34,7 +34,7 @@ from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.deny_all import DenyAllApprover
 from .permissions.rules import Verdict
-from .tool_sources import SessionToolSources
+from .tools._sources import SessionToolSources
 from .workers.local import LocalWorker
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ SHARED_LIMITS = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS, Limit.TOTAL_TOKENS, Li
 """Limits that descendants spend from, too; a child's share of them is reserved in its parent."""
 
 WARNING_FRACTION = 0.9
-"""Used fraction of a limit at which the run is told that the limit is near."""
+"""Used fraction of a limit at which a note warns the run."""
 
 
 class Account(Protocol):

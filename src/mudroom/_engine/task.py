@@ -89,7 +89,7 @@ def narrow_tools(
 def _parse(arguments: dict[str, Any]) -> TaskArguments:
     parsed = msgspec.convert(arguments, TaskArguments, strict=False)
     if not parsed.prompt.strip():
-        raise ValueError("prompt: empty; say what the child shall do")
+        raise ValueError("prompt: empty; say what the child must do")
     if parsed.max_turns is not None and parsed.max_turns < 1:
         raise ValueError("max_turns: at least 1")
     return parsed

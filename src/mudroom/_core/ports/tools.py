@@ -1,4 +1,4 @@
-"""Tool ports: what a tool may use of the run that called it."""
+"""Tool ports: the context of a tool call, and sources of tools."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .environment import Sandbox, Workspace
 
 
 class ToolContext(Protocol):
-    """What a tool may use of the run that called it.
+    """The parts of a run that a tool may use.
 
     Example:
         @tool

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 
-from ._core.ports import ToolSource
-from ._core.tools import Tool
+from .._core.ports import ToolSource
+from .._core.tools import Tool
 
 
 class SessionToolSources:
