@@ -100,6 +100,8 @@ async def test_models_lists_providers_and_their_keys(mudroom: Mudroom) -> None:
     plain = await mudroom("models", env={"ANTHROPIC_API_KEY": ""})
     assert "With the extra mudroom[providers]: alibaba, azure, " in plain.out
     assert plain.code == 0 and "OPENAI_API_KEY" in plain.out and "offline" in plain.out
+    *_, last = plain.out.splitlines()
+    assert plain.out.count("bedrock") == 1 and "mudroom[providers]" in last and "bedrock" in last
 
 
 async def test_the_offline_model_is_the_default_without_a_key(mudroom: Mudroom) -> None:

@@ -30,6 +30,8 @@ CHECKED_SESSIONS = 20
 """Number of the newest sessions whose journals are read."""
 
 STATE_LABELS = {"ok": "ok  ", "warn": "note", "fail": "FAIL"}
+_EXTRA_WIRE = "pydantic-ai"
+"""Wire of the providers that need the extra mudroom[providers]."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MIN_FREE_BYTES = 100e6
 _INSTALL_BUBBLEWRAP = "Install bubblewrap (apt install bubblewrap, dnf install bubblewrap)."
@@ -91,12 +93,12 @@ def print_providers(*, as_json: bool) -> int:
         print_json({"model": model, "providers": rows})
         return 0
     print(f"Model: {model} ({settings.origin('model')})")
-    own_rows = [row for row in rows if row.wire != "library"]
+    own_rows = [row for row in rows if row.wire != _EXTRA_WIRE]
     for row in sorted(own_rows, key=lambda row: not row.found):
         state = f"found {row.by}".rstrip() if row.found else f"set {row.wanted}"
         line = f"{row.provider:<11} {row.wire:<9} {state:<26} {row.model}{_reachable_text(row)}"
         print(sanitize(line))
-    others = ", ".join(row.provider for row in rows if row.wire == "library")
+    others = ", ".join(row.provider for row in rows if row.wire == _EXTRA_WIRE)
     print(f"With the extra mudroom[providers]: {others}")
     return 0
 
