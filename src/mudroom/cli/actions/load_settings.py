@@ -1,11 +1,14 @@
-"""Settings of a command line, from files, environment and flags."""
+"""Settings and start options of a command line, from files, environment and flags."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
+from typing import Any
 
 from ... import config
 from ...errors import UsageError
+from .session_start import NEW_SESSION, StartOptions
 
 
 def load_settings(cwd: str, **flags: object) -> config.Settings:
@@ -25,3 +28,33 @@ def require_folder(cwd: str) -> None:
             where=cwd,
             remedy="Name a folder with -C.",
         )
+
+
+def prepare_start(
+    cwd: str,
+    selection: Mapping[str, Any],
+    flags: Mapping[str, object],
+    *,
+    verbose: bool,
+    quiet: bool,
+) -> StartOptions:
+    """Select the session, load the settings of its folder, and return all start options.
+
+    Arguments:
+        cwd: folder of the command line; a resumed session has its own.
+        selection: flags that select a session, as for `select_session`.
+        flags: settings given as flags.
+    """
+    start = NEW_SESSION
+    if any(value not in (None, False) for value in selection.values()):
+        import asyncio  # slow to import, as are the next ones
+
+        from .select_session import select_session
+        from .session_store import open_store
+
+        require_folder(cwd)
+        store = open_store(config.load_home(os.environ))
+        start = asyncio.run(select_session(store, cwd, **selection))
+        cwd = start.folder or cwd
+    settings = load_settings(cwd, **flags)
+    return StartOptions(settings=settings, cwd=cwd, start=start, verbose=verbose, quiet=quiet)

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from msgspec import Struct
 
-from ...config import Settings, load_home
-from .load_settings import load_settings, require_folder
+from ...config import Settings
 
 
 class SessionArguments(TypedDict):
@@ -58,33 +55,3 @@ class StartOptions(Struct, frozen=True, kw_only=True):
     start: SessionStart = NEW_SESSION
     verbose: bool = False
     quiet: bool = False
-
-
-def prepare_start(
-    cwd: str,
-    selection: Mapping[str, Any],
-    flags: Mapping[str, object],
-    *,
-    verbose: bool,
-    quiet: bool,
-) -> StartOptions:
-    """Select the session, load the settings of its folder, and return all start options.
-
-    Arguments:
-        cwd: folder of the command line; a resumed session has its own.
-        selection: flags that select a session, as for `select_session`.
-        flags: settings given as flags.
-    """
-    start = NEW_SESSION
-    if any(value not in (None, False) for value in selection.values()):
-        import asyncio  # slow to import, as are the next ones
-
-        from .select_session import select_session
-        from .session_store import open_store
-
-        require_folder(cwd)
-        store = open_store(load_home(os.environ))
-        start = asyncio.run(select_session(store, cwd, **selection))
-        cwd = start.folder or cwd
-    settings = load_settings(cwd, **flags)
-    return StartOptions(settings=settings, cwd=cwd, start=start, verbose=verbose, quiet=quiet)

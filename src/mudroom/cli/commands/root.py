@@ -258,7 +258,7 @@ def root_command(
         flags["permission_mode"] = "bypassPermissions"
     flags["color"] = "never" if no_color else None
     flags["screen"] = "plain" if screen_reader else None
-    from ..actions.session_start import prepare_start
+    from ..actions.load_settings import prepare_start
 
     options = prepare_start(cwd, selection, flags, verbose=verbose, quiet=quiet)
     one_shot = print_prompt is not None or prompt == "-" or flags["output_format"] is not None
