@@ -29,10 +29,10 @@ from .scope import (
     OutputObject,
     PromptConfig,
     RunConfig,
-    ScopeRuntime,
     SubAgentScope,
     ToolConfig,
 )
+from .scope.subagent import ScopeRuntime
 from .session_runner import OutputSpec, SessionRunner
 
 P = ParamSpec("P")

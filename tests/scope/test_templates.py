@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mudroom import ContextState, UsageError
-from mudroom.scope import fill_template
+from mudroom.scope.config import fill_template
 
 KEYS = st.from_regex(r"[A-Za-z_]\w{0,8}", fullmatch=True)
 HOSTILE = st.one_of(

@@ -20,7 +20,7 @@ def permissions(ctx: click.Context) -> int | None:
     """Show the permission mode and the rules of this folder."""
     if ctx.invoked_subcommand:
         return None
-    from ..actions.explain_permission import print_permissions
+    from ..actions.permissions import print_permissions
 
     return print_permissions()
 
@@ -43,7 +43,7 @@ def explain(
     command: str, tool: str, cwd: str, headless: bool, as_json: bool, **flags: object
 ) -> int:
     """Explain whether a command would be allowed, and by which rule."""
-    from ..actions.explain_permission import explain_call
+    from ..actions.permissions import explain_call
 
     return explain_call(
         command, tool=tool, cwd=cwd, can_ask=not headless, as_json=as_json, flags=flags
@@ -60,7 +60,7 @@ def trust(ctx: click.Context) -> int | None:
 @trust.command(name="list", context_settings=CONTEXT_SETTINGS)
 def list_() -> int:
     """List the trusted folders (the default)."""
-    from ..actions.trust_folders import print_trusted
+    from ..actions.permissions import print_trusted
 
     return print_trusted()
 
@@ -69,7 +69,7 @@ def list_() -> int:
 @click.argument("folder", default=".")
 def add(folder: str) -> int:
     """Trust a folder and all below it: its agent files get the rights they ask for."""
-    from ..actions.trust_folders import add_trusted
+    from ..actions.permissions import add_trusted
 
     return add_trusted(folder)
 
@@ -78,7 +78,7 @@ def add(folder: str) -> int:
 @click.argument("folder", default=".")
 def remove(folder: str) -> int:
     """Stop trusting a folder."""
-    from ..actions.trust_folders import remove_trusted
+    from ..actions.permissions import remove_trusted
 
     return remove_trusted(folder)
 

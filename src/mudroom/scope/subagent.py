@@ -15,40 +15,27 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from ._core.agents import Agent, Output
-from ._core.budgets import Budget
-from ._core.events import AnyEvent, ToolCallStarted, TurnFinished
-from ._core.messages import AssistantMessage, Message, TextBlock, user_message
-from ._core.ports import Workspace
-from ._core.runs import Reason, Report
-from ._core.tool_names import canonical_tool_name
-from ._core.tools import Tool
-from ._engine.structured_output import EMIT_TOOL
-from .errors import ModelError, UnknownName, UsageError
-from .scope_config import (
+from .._core.agents import Agent, Output
+from .._core.budgets import Budget
+from .._core.events import AnyEvent, ToolCallStarted, TurnFinished
+from .._core.messages import AssistantMessage, Message, TextBlock, user_message
+from .._core.ports import Workspace
+from .._core.runs import Reason, Report
+from .._core.tool_names import canonical_tool_name
+from .._core.tools import Tool
+from .._engine.structured_output import EMIT_TOOL
+from ..errors import ModelError, UnknownName, UsageError
+from ..tools.function import declare_tool
+from .config import (
     ContextState,
     ModelConfig,
     OutputConfig,
     OutputObject,
     PromptConfig,
     RunConfig,
-    SubagentTerminateMode,
     ToolConfig,
     fill_template,
 )
-from .tools.function import declare_tool
-
-__all__ = [
-    "ContextState",
-    "ModelConfig",
-    "OutputConfig",
-    "OutputObject",
-    "PromptConfig",
-    "RunConfig",
-    "SubAgentScope",
-    "SubagentTerminateMode",
-    "ToolConfig",
-]
 
 log = logging.getLogger("mudroom")
 

@@ -1,4 +1,4 @@
-"""`mudroom permissions`: the rules of a folder, and what they decide about one call."""
+"""`mudroom permissions` and `mudroom trust`: rules, decisions, and trusted folders."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ from ..._core.ports import PermissionVerdict
 from ..._core.tool_names import canonical_tool_name
 from ..._core.tools import Tool, ToolCategory
 from ...adapters import collect_tools
+from ...errors import UsageError
+from ...permissions import trust
 from ...permissions.policy import RulePolicy
 from ...projections.safe_text import sanitize_line
 from ...tools import builtin_tools
@@ -78,3 +80,27 @@ def _find_tool(name: str) -> Tool:
     # A tool that the session does not have, such as web_fetch: rules match its address.
     unknown = declare_tool(name, "", {"type": "object"})
     return replace(unknown, category=ToolCategory.NETWORK, rule_argument="url")
+
+
+def print_trusted() -> int:
+    """Print the trusted folders and return the exit code."""
+    print("\n".join(trust.load_trusted(load_settings(".").home)) or "no folder is trusted")
+    return 0
+
+
+def add_trusted(folder: str) -> int:
+    """Trust a folder and all below it, and return the exit code."""
+    print(f"trusted: {trust.trust_folder(load_settings('.').home, folder)}")
+    return 0
+
+
+def remove_trusted(folder: str) -> int:
+    """Stop trusting a folder and return the exit code. Raises UsageError if it is not trusted."""
+    if not trust.untrust_folder(load_settings(".").home, folder):
+        raise UsageError(
+            "this folder is not in the list of trusted folders",
+            where=os.path.realpath(folder),
+            remedy="mudroom trust shows the list.",
+        )
+    print(f"no longer trusted: {os.path.realpath(folder)}")
+    return 0

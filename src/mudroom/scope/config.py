@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from ._core.messages import Message
-from ._core.runs import Reason, Report
-from ._core.tools import Tool
-from .errors import UsageError
+from .._core.messages import Message
+from .._core.runs import Reason, Report
+from .._core.tools import Tool
+from ..errors import UsageError
 
 SubagentTerminateMode = Reason
 """Reason why a scope ended: ERROR, TIMEOUT, GOAL, MAX_TURNS, CANCELLED, BUDGET or LOOP.
