@@ -1,7 +1,7 @@
 # `make demo` runs the main job, `make test` the tests. Both install what they need.
 .DEFAULT_GOAL := help
 PY := .venv/bin/python
-.PHONY: help demo install dev test check docs format lock bench reliability clean attacks
+.PHONY: help demo install dev test check docs format lock bench reliability mutants clean attacks
 
 help: ## list the targets
 	@grep -E '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 12
@@ -37,6 +37,10 @@ bench: dev ## measure, side by side with a bare loop
 
 reliability: dev ## run the long fault tests and print their figures (one to two hours)
 	MUDROOM_LONG=1 $(PY) -m pytest tests/reliability tests/engine/test_firewall.py
+
+mutants: dev ## run the tests of a module on mutants of it: make mutants MODULE=src/... TESTS=tests/... (minutes to hours)
+	$(PY) -m pip install -q mutmut
+	$(PY) scripts/mutants $(MODULE) $(TESTS)
 
 lock: ## write requirements/*.txt from pyproject.toml
 	scripts/lock

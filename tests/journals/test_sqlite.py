@@ -250,25 +250,22 @@ async def test_a_loop_that_ended_without_closing_harms_nobody(tmp_path: Path) ->
     assert next(open_reader(tmp_path / "s1.db").read()) == _told(0)
 
 
-async def test_a_durable_record_takes_little_time(tmp_path: Path) -> None:
-    journal, times = (
-        SqliteJournal.open(tmp_path / "s1.db", session="s1", create=True),
-        list[float](),
-    )
+async def test_appends_of_many_tasks_share_commits(tmp_path: Path) -> None:
+    journal = SqliteJournal.open(tmp_path / "s1.db", session="s1", create=True)
+    statements: list[str] = []
+    journal._connection.set_trace_callback(statements.append)
 
     async def produce() -> None:
         for n in range(50):
-            before = time.perf_counter()
             await journal.append(_told(n, "x" * 400))
-            times.append(time.perf_counter() - before)
 
     async with asyncio.TaskGroup() as group:
         for _ in range(20):
             group.create_task(produce())
     await journal.close()
-    assert (
-        sorted(times)[len(times) // 2] < 0.05
-    )  # the aim is 0.002; a busy machine may not fail the suite
+    # 1,000 appends of 20 tasks: 50 commits if all tasks wait for the same one.
+    commits = [statement for statement in statements if statement.startswith("INSERT")]
+    assert len(commits) < 250
 
 
 async def test_a_glance_sees_meta_and_first_event_and_leaves_nothing_behind(tmp_path: Path) -> None:

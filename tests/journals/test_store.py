@@ -1,14 +1,12 @@
 """SQLite store: the conformance suite, and the behaviour of a folder of files."""
 
 import asyncio
-import time
 from pathlib import Path
 
 import pytest
 
 from mudroom._core.events import NoteInjected, SessionOpened
 from mudroom.errors import JournalDamaged, JournalError, UnknownName
-from mudroom.journals.sqlite.reader import open_reader
 from mudroom.journals.sqlite.store import SqliteStore
 from mudroom.testing.journal_conformance import read_all
 from mudroom.testing.store_conformance import CHECKS, Check
@@ -97,28 +95,23 @@ async def test_a_damaged_journal_gives_its_events_up_to_the_damage(tmp_path: Pat
     assert times == list(range(1, 500))
 
 
-async def test_reading_a_long_journal_does_not_block_the_event_loop(tmp_path: Path) -> None:
+async def test_the_event_loop_runs_while_a_long_journal_is_read(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path)
     await create(store, ID, notes=20_000)
     journal = await store.open(ID, read_only=True)
-    began = time.perf_counter()
-    assert sum(1 for _ in open_reader(store.path_of(ID)).read()) == 20_001
-    blocking = time.perf_counter() - began
-    longest = 0.0
-    done = asyncio.Event()
+    turns = 0
 
-    async def measure() -> None:
-        nonlocal longest
-        while not done.is_set():
-            due = time.perf_counter() + 0.001
-            await asyncio.sleep(0.001)
-            longest = max(longest, time.perf_counter() - due)
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
 
-    measuring = asyncio.create_task(measure())
+    counting = asyncio.create_task(count_turns())
     assert len(await read_all(journal)) == 20_001
-    done.set()
-    await measuring
-    assert longest < max(blocking / 2, 0.05), "one step of the loop took as long as the whole read"
+    counting.cancel()
+    # 20,001 events are 79 batches; the loop runs at least once for each.
+    assert turns > 50
 
 
 async def test_a_read_that_is_not_finished_releases_the_file(tmp_path: Path) -> None:

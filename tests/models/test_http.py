@@ -1,6 +1,7 @@
 """Tests of the HTTP client: each failure of a provider ends in a retry or in one typed error."""
 
 import asyncio
+import json
 import socket
 from collections.abc import AsyncGenerator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
@@ -115,10 +116,34 @@ async def test_permanent_failures_are_not_retried_and_do_not_show_the_key(
         assert len(served.server.requests) == 1
 
 
-async def test_the_error_for_a_refused_key_names_its_variable() -> None:
-    async with open_conversation(Fault(status=401, body=_error("invalid x-api-key"))) as served:
-        with pytest.raises(ModelRefused, match="Check the key in ANTHROPIC_API_KEY"):
+@pytest.mark.parametrize(("status", "is_key_error"), [(401, True), (402, False), (403, True)])
+async def test_the_error_for_a_refused_key_names_its_variable(
+    status: int, is_key_error: bool
+) -> None:
+    async with open_conversation(Fault(status=status, body=_error("refused"))) as served:
+        with pytest.raises(ModelRefused) as caught:
             await served.read_all()
+    assert ("Check the key in ANTHROPIC_API_KEY" in str(caught.value)) is is_key_error
+
+
+async def test_an_error_event_in_a_stream_has_the_status_of_its_type() -> None:
+    statuses = {
+        "authentication_error": "Check the key in ANTHROPIC_API_KEY",
+        "permission_error": "Check the key in ANTHROPIC_API_KEY",
+        "not_found_error": "Check the model's name",
+        "request_too_large": "too large",
+        "billing_error": "HTTP 402",
+        "invalid_request_error": "HTTP 400",
+    }
+    for error_type, text in statuses.items():
+        data = json.dumps({"type": "error", "error": {"type": error_type, "message": "no"}})
+        body = f"event: error\ndata: {data}\n\n".encode()
+        fault = Fault(body=body, content_type="text/event-stream")
+        async with open_conversation(fault) as served:
+            with pytest.raises(ModelRefused) as caught:
+                await served.read_all()
+        assert text in str(caught.value)
+        assert ("Check the key" in str(caught.value)) is ("Check the key" in text)
 
 
 async def test_the_error_for_an_unknown_model_says_what_to_check() -> None:

@@ -49,9 +49,8 @@ def test_many_children_in_one_process(tmp_path: Path, figure: Figure) -> None:
     )
     nothing_is_left(found)
     assert found["peak_mb"] < 1_000
-    assert found["lag_p99_ms"] < 100 or not LONG, (
-        "the short form shares its processors with other tests"
-    )
+    # The short form shares its processors with other tests.
+    assert found["lag_p99_ms"] < (100 if LONG else 500)
 
 
 @pytest.mark.timeout(3_000)

@@ -43,8 +43,14 @@ def test_s3_a_sweep_takes_what_a_dead_process_left(tmp_path: Path) -> None:
     )
     (tmp_path / f".mudroom-unfinished-{dead}-00ff").touch()
     (tmp_path / f".mudroom-unfinished-{os.getpid()}-00ff").touch()
+    (tmp_path / "notes.txt").touch()
+    (tmp_path / f"notes-{dead}-00ff").touch()
     SharedWorkspace(str(tmp_path)).remove_unfinished("a.txt")
-    assert [path.name for path in tmp_path.iterdir()] == [f".mudroom-unfinished-{os.getpid()}-00ff"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        f".mudroom-unfinished-{os.getpid()}-00ff",
+        f"notes-{dead}-00ff",
+        "notes.txt",
+    ]
 
 
 def test_what_is_there_for_a_moment_is_no_wall_of_a_sandbox() -> None:
