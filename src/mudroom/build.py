@@ -22,10 +22,18 @@ from ._core.ports import Journal
 from ._core.tools import Tool
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
-from .adapters import collect_tools, open_journal, open_sandbox, open_store, open_workspace
+from .adapters import (
+    EnvironmentFactory,
+    SessionEnvironments,
+    collect_tools,
+    make_environment,
+    open_journal,
+    open_sandbox,
+    open_store,
+    open_workspace,
+)
 from .agent_catalog import AgentCatalog, AgentSources, load_catalog
 from .conversation_state import select_finished
-from .environments import EnvironmentFactory, SessionEnvironments, make_environment
 from .errors import JournalDamaged, UsageError
 from .model_registry import ModelRegistry, is_usable, read_offline_pace
 from .models import providers

@@ -13,8 +13,7 @@ from ._core.agents import WorkspaceSpec
 from ._core.events import StoredEvent
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
-from .adapters import collect_tools
-from .environments import EnvironmentFactory, SessionEnvironments
+from .adapters import EnvironmentFactory, SessionEnvironments, collect_tools
 from .model_registry import ModelRegistry
 from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection

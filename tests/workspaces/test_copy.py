@@ -13,7 +13,7 @@ from tests.workspaces.remote import RemoteWorkspace
 from mudroom import Agent, Budget, Report, Session
 from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
 from mudroom._core.ports import Environment
-from mudroom.environments import SessionEnvironments
+from mudroom.adapters import SessionEnvironments
 from mudroom.errors import UsageError, WorkspaceError
 from mudroom.models.scripted import Request, ScriptedModel, call
 from mudroom.workspaces import copy
