@@ -337,6 +337,15 @@ async def test_twenty_columns_are_enough_for_the_live_tree(mudroom: Mudroom) -> 
     assert tree and max(len(line.rstrip("\r")) for line in tree) <= 20
 
 
+def remove_erased_rows(output: str) -> str:
+    """Return the output of a live tree without the rows that it drew and erased."""
+    text, *rest = re.split(r"\x1b\[(\d+)A\r\x1b\[J", output)
+    for count, more in zip(rest[::2], rest[1::2], strict=True):
+        rows = text.split("\n")
+        text = "\n".join([*rows[: -1 - int(count)], more])
+    return text
+
+
 MARKDOWN = "# A *finding*\n\nIt is **bold**.\n\n```python\nx = 1\n```\n\nThe end."
 
 
@@ -355,7 +364,7 @@ async def test_an_answer_is_rendered_on_a_terminal_and_unchanged_in_a_pipe(
             at = await screen.expect("It is")
             assert "The end" not in screen.seen[at:], "the beginning is printed before the end"
             assert await screen.end() == 0
-        shown = re.sub(r"\x1b\[[0-9;]*m", "", screen.seen)
+        shown = re.sub(r"\x1b\[[0-9;]*m", "", remove_erased_rows(screen.seen))
         assert "**" not in shown and "```" not in shown and "The end." in shown
         assert (
             shown.rindex("└─ general  look around")
