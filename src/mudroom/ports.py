@@ -1,7 +1,7 @@
 """Ports: the Protocols that adapters of your own fulfil, and the values that cross them.
 
-`Session` accepts a Model, Journal, Approver, Sandbox or Workspace of your own. The suites of
-`mudroom.testing` check an adapter.
+`Session` accepts a Model, Journal, SessionStore, Approver, Hooks, ToolSource, Sandbox or Workspace
+of your own. The suites of `mudroom.testing` check an adapter.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from ._core.ports import (
     Approver,
     Clock,
     CommandResult,
+    Environment,
+    Environments,
     FileInfo,
     Hooks,
     Journal,
@@ -25,6 +27,9 @@ from ._core.ports import (
     RetryNotice,
     RunHandle,
     Sandbox,
+    SessionHeader,
+    SessionInfo,
+    SessionStore,
     StreamChunk,
     Toolbox,
     ToolContext,
@@ -42,6 +47,8 @@ __all__ = [
     "Brief",
     "Clock",
     "CommandResult",
+    "Environment",
+    "Environments",
     "FileInfo",
     "Grant",
     "Hooks",
@@ -55,6 +62,9 @@ __all__ = [
     "RetryNotice",
     "RunHandle",
     "Sandbox",
+    "SessionHeader",
+    "SessionInfo",
+    "SessionStore",
     "StopReason",
     "StreamChunk",
     "ToolContext",
