@@ -30,7 +30,7 @@ CHECKED_SESSIONS = 20
 """Number of the newest sessions whose journals are read."""
 
 STATE_LABELS = {"ok": "ok  ", "warn": "note", "fail": "FAIL"}
-_EXTRA_WIRE = "pydantic-ai"
+_EXTRA_WIRE = "library"
 """Wire of the providers that need the extra mudroom[providers]."""
 _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _MIN_FREE_BYTES = 100e6
