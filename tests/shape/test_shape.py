@@ -27,8 +27,6 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
 MAX_ATTRIBUTES = 16
 MAX_FOLDER_FILES = 24
-MAX_CORE_LINES = 5_000
-"""Lines of `_core` and `_engine`: what is a port, a tool or a screen lies elsewhere."""
 MAX_PACKED_ASSIGNMENTS = 1.0
 """For 1,000 lines."""
 MAX_VAGUE_NAMES = 3.0
@@ -142,11 +140,6 @@ def test_functions_are_small(path: Path) -> None:
     for node in ast.walk(TREES[path]):
         if isinstance(node, Function):
             assert count_body_lines(node) <= MAX_FUNCTION_LINES, f"{node.name}: name its steps"
-
-
-def test_core_and_engine_are_small() -> None:
-    core = [path for path in FILES if {"_core", "_engine"} & set(path.parts)]
-    assert sum(TEXTS[path].count("\n") for path in core) <= MAX_CORE_LINES
 
 
 def test_classes_have_few_attributes() -> None:

@@ -23,9 +23,9 @@ class Mode(StrEnum):
     PLAN = "plan"
     """Allows reading only."""
     DONT_ASK = "dontAsk"
-    """Allows reading and what a rule allows; denies what other modes ask."""
+    """Allows reading and what a rule allows; denies all calls that need an approval."""
     DEFAULT = "default"
-    """Asks the user before changes; where no user can be asked, allows them inside the sandbox."""
+    """Asks the user before changes; without a user to ask, allows changes inside the sandbox."""
     ACCEPT_EDITS = "acceptEdits"
     """Allows edits, and commands inside a sandbox, without asking."""
     BYPASS = "bypassPermissions"
@@ -45,7 +45,7 @@ class WorkspaceKind(StrEnum):
     COPY = "copy"
     """A copy of a folder, removed when the run ends."""
     FOLDER = "folder"
-    """An existing copy, which belongs to a run above."""
+    """A copy that an ancestor of the run made and still uses."""
 
 
 class WorkspaceSpec(Struct, frozen=True, omit_defaults=True):
@@ -88,13 +88,13 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         children: names or patterns of agents that its `task` tool may call. None means all.
         child_tools: patterns of tools that these children may use at most. None means all.
         model: "inherit" or a model string.
-        budget: limits of one run; the caller decides fields that are None.
+        budget: limits of one run; the caller fills fields that are None.
         temperature: sampling, 0 to 2. top_p: sampling, 0 to 1. None means the provider's default.
-        outputs: values that a run must emit, by name. None: it cannot emit; {}: it may emit
-            anything.
+        outputs: values that a run must emit, by name. With None it cannot emit values; with {}
+            it may emit any value under any name.
         environment: true adds date, platform and folder to the system prompt.
         context: context files in the system prompt, if the session reads them: "none", "project",
-            or "full" (also the user's own).
+            or "full" (those of the project and of the user).
         mode: permission mode, never wider than the parent's; None means the parent's.
         workspace: SHARED works in the caller's workspace. COPY works in a copy of it, which is
             removed with the run: only its report remains.

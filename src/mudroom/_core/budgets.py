@@ -24,8 +24,8 @@ class Budget(Struct, frozen=True, omit_defaults=True):
     """Limits of a run and all its descendants; None means no limit.
 
     Arguments:
-        turns: model calls of the run itself, without the last one that asks for a summary.
-        seconds: wall-clock time of the run, without the time in which the user is asked.
+        turns: model calls of the run itself; the call that asks for a summary at the end is extra.
+        seconds: wall-clock time of the run, without waiting for approvals.
         input_tokens, output_tokens, total_tokens: tokens of the run and all its descendants.
         usd: US dollars of the run and all its descendants; needs a model with a known price.
         children: runs started below this one, at any depth.

@@ -98,8 +98,8 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
     """A model call begins.
 
     Arguments:
-        grace: set on the last turn, which has no tools and asks for a summary: the reason of the
-            run's end.
+        grace: None, except on the turn that asks for a summary at the end: the reason why the
+            run ends. That turn has no tools.
     """
 
     grace: Reason | None = None

@@ -109,7 +109,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         files_read, files_changed: paths relative to the workspace as the engine saw them, each
             once, in order.
         run_id: key of the transcript in the journal.
-        spill: path of the whole text if a parent received only a part.
+        spill: path of a file with the whole text if the parent received only a part, else "".
         error: cause of the reason ERROR.
 
     Example:

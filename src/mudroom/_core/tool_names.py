@@ -1,4 +1,4 @@
-"""Names of tools in other programs, and our names for them."""
+"""Names of tools in other programs, mapped to the names that mudroom uses."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in ali
 
 
 def canonical_tool_name(name: str) -> str:
-    """Return our name of a tool that another program calls `name`; an unknown name unchanged.
+    """Return mudroom's name for another program's tool. Return an unknown name unchanged.
 
     The table is in `docs/tools.md`: Claude Code, Gemini CLI, opencode, Codex, kimi-cli, deepagents.
     """

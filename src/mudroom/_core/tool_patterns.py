@@ -24,7 +24,7 @@ class ToolPattern(Struct, frozen=True):
 
     Arguments:
         text: the pattern as written.
-        tool: our name of the tool, or a name with `*`.
+        tool: mudroom's name of the tool, or a name with `*`.
         written_name: the name as written; a tool may have exactly this name.
         calls: text in the brackets, "" for all calls.
         has_brackets: true if the pattern is about single calls.
@@ -78,15 +78,15 @@ def parse_tool_pattern(text: str) -> ToolPattern:
 
 
 def parse_tool_patterns(texts: Iterable[str] | None) -> tuple[ToolPattern, ...]:
-    """Parse the patterns of an agent; None is no pattern."""
+    """Parse the patterns of an agent; None gives an empty tuple."""
     return tuple(map(parse_tool_pattern, texts or ()))
 
 
 def select_tools(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[str, ...]:
     """Return the names that a pattern includes and none excludes; all names if `patterns` is None.
 
-    `bash(git:*)` includes the tool; `!bash(git push:*)` does not exclude it. The policy judges the
-    calls.
+    `bash(git:*)` includes the tool bash; `!bash(git push:*)` does not exclude it. The permission
+    policy decides which calls are allowed.
     """
     if patterns is None:
         return tuple(names)
@@ -104,7 +104,7 @@ def select_tools(names: Iterable[str], patterns: Iterable[str] | None) -> tuple[
 def call_patterns(patterns: Iterable[str] | None) -> tuple[str, ...]:
     """Return the patterns with brackets, which limit single calls.
 
-    Leaves out patterns that include some calls of a tool that another pattern includes whole.
+    Leaves out `read(a.txt)` if another pattern, such as `read`, includes all calls of the tool.
     """
     parsed = parse_tool_patterns(patterns)
     whole = [pattern for pattern in parsed if not pattern.has_brackets and not pattern.is_excluded]

@@ -12,7 +12,7 @@ from .messages import ImageBlock
 
 
 class Effect(StrEnum):
-    """Kinds of tools by effect: which calls may run again after an interruption, which in parallel.
+    """Kinds of tools by effect: decides which calls may run again after a crash or in parallel.
 
     Example:
         @tool(effect=Effect.PURE)
@@ -98,12 +98,12 @@ class Tool(Struct, frozen=True, kw_only=True):
         run: takes a ToolContext and the parsed arguments, returns a ToolResult. An exception
             becomes an error result for the model.
         effect: see Effect.
-        key: returns the file or other thing that a call works on, or None, from the parsed
-            arguments.
+        key: takes the parsed arguments, returns the file or other thing that the call works on,
+            or None.
         argument_aliases: other names of arguments, each with its name in `parameters`.
         needs_confirmation: a user must approve each call.
         remind: takes a ToolContext, returns a note to add to the results of a turn, or None.
-        category: see ToolCategory; None means READ for a pure tool, otherwise unknown effects.
+        category: see ToolCategory; None means READ for a pure tool, else no category.
         path_argument: name of the argument that is a path; permission rules match it. An empty
             value means the workspace.
         is_search: true if the tool reads all files below its path.

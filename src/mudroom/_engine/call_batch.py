@@ -31,8 +31,8 @@ class CallBatch:
     """Tool calls of the last answer. Outcomes stay here when the run is cut off between two calls.
 
     Attributes:
-        started: calls that an earlier process started, with the file write that it announced, if
-            any.
+        started: ids of calls that an earlier process started, each with the file write that was
+            recorded for it, or None.
     """
 
     def __init__(self, calls: Sequence[ToolCallBlock] = ()) -> None:

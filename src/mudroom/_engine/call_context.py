@@ -1,4 +1,4 @@
-"""CallContext: what a tool may use while it works on one call."""
+"""CallContext: the parts of a run that a tool may use during one call."""
 
 from __future__ import annotations
 

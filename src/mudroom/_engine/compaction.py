@@ -1,4 +1,4 @@
-"""Compaction of a session: its own model summarises the conversation in a run of its own.
+"""Compaction of a session: a separate run of its model summarises the conversation.
 
 Later runs continue from the summary. The journal keeps the whole conversation.
 """
@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from .._core.runs import Brief, Reason, Report
 
 SUMMARY_PROMPT = (
-    "Summarise this conversation, so that somebody who knows only your summary can go on with the "
-    "work. Call no tools. Say in this order: what was asked for, in the words it was asked in; "
+    "Summarise this conversation, so that a reader who knows only your summary can continue the "
+    "work. Call no tools. Say in this order: what was asked for, in the user's words; "
     "what was done and found, with the names of files, functions and commands; what was decided "
     "and why; what failed; what is left to do, and the next step. Leave out what no longer matters."
 )

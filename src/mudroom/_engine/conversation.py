@@ -78,9 +78,9 @@ class Conversation:
         self.last_text = self.answer_text or self.last_text
 
     def with_unique_call_ids(self, message: AssistantMessage, turn: int) -> AssistantMessage:
-        """Return the message with call ids that are not empty and new in this conversation.
+        """Return the message with call ids that are not empty and not used in this conversation.
 
-        Providers have sent empty and repeated ids.
+        Some providers send empty or repeated ids.
         """
         ids = [wire_safe_id(call) for call in message.tool_calls]
         if all(ids) and len(set(ids)) == len(ids) and self._used_call_ids.isdisjoint(ids):

@@ -1,4 +1,4 @@
-"""Evidence of a run: its tool calls, and the files it read and changed, as the engine saw them."""
+"""Evidence of a run: the tool calls, read files and changed files that the engine saw."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .call_batch import CallOutcome
 
 
 class Evidence:
-    """Counts of one run. Files are relative to the workspace, each once, in order."""
+    """Counts of one run. Paths are relative to the workspace, each once, in order of first use."""
 
     def __init__(self) -> None:
         self.calls: dict[str, int] = {}

@@ -54,10 +54,10 @@ _LIMIT_REASONS = _EXPLANATIONS.keys() - {Reason.CANCELLED}
 
 
 class Ending(Struct, frozen=True):
-    """End of a run, before its report.
+    """Why a run ends; `finish_run` makes the report from it.
 
     Arguments:
-        error: what went wrong, or "".
+        error: description of the failure, or "".
         fault: exception of an adapter that ended the run.
         is_summary_requested: true if an earlier process requested the summary already.
     """
@@ -94,7 +94,7 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
 def _allows_summary(run: RunContext, ending: Ending) -> bool:
     """Return whether the run may give a summary.
 
-    It may after a limit, unless the model itself hangs, and after `wrap_up`.
+    True after a limit, unless the model does not answer, and after `wrap_up`.
     """
     if run.control.phase is Phase.CANCELLING:
         return False

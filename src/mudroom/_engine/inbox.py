@@ -1,4 +1,4 @@
-"""Inbox of a run: messages that are stored before they are read, and read exactly once (S11)."""
+"""Inbox of a run: each message is stored before it is read, and read exactly once."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ class Inbox:
 
 
 def format_message(message: InboxMessage) -> str:
-    """Return the text as the model reads it. Only messages of the user have no frame."""
+    """Return the text as the model reads it: in `<message>` tags unless the user sent it."""
     if message.sender == "user":
         return message.text
     return f'<message from="{message.sender}">\n{message.text}\n</message>'

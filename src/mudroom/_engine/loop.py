@@ -26,9 +26,8 @@ NEAR_LIMIT = (
 async def execute(run: RunContext) -> Report:
     """Execute a run to its end and return its report.
 
-    What happens inside the run becomes the reason of the report. Two things are raised:
-    JournalError, at once; and another fault of an adapter, out of a root run, after its report is
-    stored.
+    A failure inside the run becomes the reason of the report. Raises JournalError at once. In a
+    root run, raises any other exception of an adapter after the report is stored.
     """
     ending = await _run_to_ending(run)
     run.control.end()
@@ -55,7 +54,7 @@ async def _run_to_ending(run: RunContext) -> Ending:
         return Ending(Reason.CANCELLED)
     except JournalError:
         raise
-    except Exception as error:  # noqa: BLE001  whatever it is, the run must have an end (S10)
+    except Exception as error:  # noqa: BLE001  after any exception the run must end (S10)
         return Ending(Reason.ERROR, f"{type(error).__name__}: {error}", error)
 
 
@@ -85,7 +84,7 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
     """Take turns until the run is done or a limit is exceeded.
 
     Arguments:
-        pending: an answer that an earlier process received but did not finish to handle.
+        pending: an answer that an earlier process received and did not handle completely.
     """
     while True:
         if pending is None:
@@ -102,7 +101,7 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
 
 
 async def _continues_by_hook(run: RunContext, ending: Ending) -> bool:
-    """Return whether a run at its goal takes another turn: for the note of a hook, or a message."""
+    """Return whether a hook's note or a new message keeps a run going that reached its goal."""
     hooks = run.services.hooks
     if hooks is None or ending.reason is not Reason.GOAL:
         return False
@@ -113,7 +112,7 @@ async def _continues_by_hook(run: RunContext, ending: Ending) -> bool:
 
 
 def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]) -> Ending | None:
-    """Return how the run ends after this turn; None if it continues."""
+    """Return the ending of the run if it ends after this turn, None if it continues."""
     if answer.tool_calls:
         if run.outputs.is_complete:
             return Ending(Reason.GOAL)

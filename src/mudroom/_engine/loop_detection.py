@@ -27,14 +27,18 @@ Turn = tuple[object, ...]
 class LoopDetector:
     """History of the last turns of one run.
 
-    A turn is its tool calls with their results, so polling with changing results is no loop.
+    Two turns are equal if their tool calls and the results are equal; so polling with changing
+    results is no loop.
     """
 
     def __init__(self) -> None:
         self._turns: deque[Turn] = deque(maxlen=2 * STOP_AFTER)
 
     def add_turn(self, message: AssistantMessage, outcomes: Iterable[CallOutcome]) -> int:
-        """Add a turn and return how often in a row it, or the last pair, has come; 1 if new."""
+        """Add a turn and return how many times in a row it, or the last pair of turns, came.
+
+        1 means that it is new.
+        """
         texts: Mapping[str, str] = {outcome.call_id: outcome.result.text for outcome in outcomes}
         calls = tuple(
             (call.name, json.encode(call.arguments), hash(texts[call.id]))

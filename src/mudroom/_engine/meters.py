@@ -1,4 +1,4 @@
-"""Meters: the spending and the time of runs, held against the limits of a run and its ancestors."""
+"""Meters: compare spending and time of a run with the limits of the run and its ancestors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,8 @@ class Meter:
     """Tokens, money, turns and children of one run.
 
     Tokens, money and children are added to every ancestor, too, so a limit of an ancestor holds
-    for all runs below it. What a child is granted is reserved in its parent until `release`.
+    for all runs below it. The amounts granted to a child stay reserved in its parent until
+    `release`.
     """
 
     def __init__(self, budget: Budget, parent: Account | None = None) -> None:
@@ -252,7 +253,7 @@ class Meters:
 
 
 class RunTimer:
-    """Age of a run in seconds, without the time in which the user is asked, and its deadline."""
+    """Age of a run in seconds, without waiting for approvals, and the deadline of the run."""
 
     def __init__(self, clock: Clock, meter: Meter) -> None:
         self._clock = clock
@@ -281,7 +282,7 @@ class RunTimer:
 
     @contextmanager
     def bind(self, deadline: asyncio.Timeout) -> Generator[None]:
-        """Move the deadline by each pause inside the `with` block."""
+        """Move the deadline later by the length of each pause inside the `with` block."""
         self._deadline = deadline
         try:
             yield

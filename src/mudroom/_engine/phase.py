@@ -12,11 +12,11 @@ class Phase(Enum):
     """Phases of a run."""
 
     RUNNING = auto()
-    """Takes turns, or waits for a place."""
+    """Takes turns, or waits because too many children run."""
     WRAPPING_UP = auto()
     """Stops its current work, then gives a summary."""
     ENDING = auto()
-    """Has ended for a reason of its own and may still give a summary."""
+    """Has its reason, without a stop from outside, and may still give a summary."""
     SUMMARISING = auto()
     """Requests the summary."""
     CANCELLING = auto()
@@ -28,14 +28,11 @@ class Phase(Enum):
 class RunControl:
     """Phase of one run, the task that executes it, and the barrier for its file writes.
 
+    The task is cancelled only in the phases RUNNING and SUMMARISING, because only their code
+    handles a cancel. The steps that end a run are never interrupted.
+
     Attributes:
         barrier: closed at the end of the run, so that no file is written after it.
-
-    A cancel of the task is delivered where the task waits, so the task is only cancelled in phases
-    in which its code handles that: RUNNING and SUMMARISING. What ends the run is never interrupted.
-
-    Attributes:
-        barrier: stops the writes of the run when it ends.
     """
 
     def __init__(self) -> None:

@@ -41,7 +41,7 @@ class Recorder:
     async def record(self, *events: StoredEvent) -> None:
         """Store events and those kept by `record_later`; then show them.
 
-        When this task is cancelled, the journal stores them nevertheless; the next `record` shows
+        If the calling task is cancelled, the journal still stores them; the next `record` shows
         them.
         """
         unsaved = [*self._unsaved, *events]

@@ -1,4 +1,4 @@
-"""Replay check: a run tree executed again without model and effects must give the same events."""
+"""Replay check: runs a recorded session again, without model and effects, and compares events."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class RecordedEvents:
 
     Arguments:
         events: the recorded events.
-        timeless: returns a text without measured times.
+        timeless: takes a text, returns it without measured times.
     """
 
     def __init__(self, events: Sequence[StoredEvent], timeless: Callable[[str], str]) -> None:

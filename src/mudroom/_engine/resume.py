@@ -1,4 +1,4 @@
-"""Resume: restore a run from its events, and find out what its interrupted tool calls did."""
+"""Resume: restores a run from its events and checks the effects of interrupted tool calls."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class Resumption(Struct, frozen=True):
     """The point at which a run starts or continues.
 
     Arguments:
-        pending_answer: an answer whose tool calls are not all finished, or that no turn followed.
-        summary_reason: set if the summary was requested: the reason of the run's end.
+        pending_answer: the last answer, if tool calls of it are open or no turn followed it.
+        summary_reason: the reason why the run ends, if the summary was requested already.
     """
 
     pending_answer: AssistantMessage | None = None
@@ -197,7 +197,7 @@ def _worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredE
 
 
 async def _restore_memo(run: RunContext, tool: Tool, calls: Iterable[ToolCallBlock]) -> None:
-    """Run a pure tool on its last arguments again, so that its memo is restored."""
+    """Restore the memo of a pure tool: run it again with the arguments of its last call."""
     own_calls = [call for call in calls if call.name == tool.name]
     if not own_calls:
         return

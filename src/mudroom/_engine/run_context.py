@@ -97,7 +97,7 @@ class RunContext:
                 self.conversation.queue_text(text)
 
     def close_batch(self) -> list[CallOutcome]:
-        """Queue the results of the last answer's calls, count them as evidence and return them."""
+        """Queue the results of the batch, count them as evidence, and return the outcomes."""
         outcomes = self.batch.outcomes()
         self.conversation.queue_results([outcome.to_block() for outcome in outcomes])
         self.evidence.add(outcomes)

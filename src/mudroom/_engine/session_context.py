@@ -25,7 +25,7 @@ from .meters import Meters
 
 
 class SingleEnvironment:
-    """The port Environments with one environment for all runs, whatever their brief says."""
+    """The port Environments with one environment for all runs; ignores the spec."""
 
     def __init__(self, shared: Environment) -> None:
         self.shared = shared
@@ -49,7 +49,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         context_texts: text of the context files, by the value of `Agent.context`.
         child_model: model string of children whose agent says "inherit"; "" means their parent's.
         child_budget: limits of children where agent and call set none.
-        compute_price: US dollars of a model's tokens, None if unknown. None: prices are off.
+        compute_price: takes model string and usage, returns US dollars or None if the price is
+            unknown. With None prices are off.
         redact: removes secrets from tool results.
         mark_report: marks a child's report that looks like a prompt injection.
         past_events: events of runs that an earlier process left unfinished, by run id.

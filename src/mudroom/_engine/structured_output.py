@@ -12,13 +12,13 @@ from .._core.agents import Output
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 
 EMIT_TOOL = "self.emitvalue"
-"""Name of the tool (seed 004).
+"""Name of the tool that emits a value.
 
-Wires that do not allow the dot send another name and map it back.
+Model protocols that do not allow the dot send another name and map it back.
 """
 
 MAX_ERRORS = 3
-"""Number of wrong values after which a further one ends the run."""
+"""Maximum number of values that do not fit their schema; one more ends the run."""
 
 
 class Emission(Struct, frozen=True, forbid_unknown_fields=True):
@@ -68,7 +68,7 @@ class OutputCollector:
         names = ", ".join(self.missing)
         return (
             f"You have stopped calling tools but have not emitted these required outputs: {names}. "
-            f"Call {EMIT_TOOL} for each of them now, from what you know; "
+            f"Call {EMIT_TOOL} for each of them now, with what you know; "
             "work on first if something is still needed."
         )
 

@@ -31,7 +31,7 @@ _DESCRIPTION = (
 )
 
 _MAX_DESCRIPTION = 60
-"""Characters of the prompt that serve as description where the call gives none."""
+"""Maximum characters of the prompt's first line, the description if the call has none."""
 
 _COPY_NOTE = (
     "\n\n[The child worked in a copy of the folder, which is removed. Nothing is changed here.]"

@@ -26,13 +26,13 @@ _SPILL_NOTICE_CHARACTERS = 400
 """Characters of OUTPUT_CAP reserved for the notice between head and tail."""
 
 QUICK_SECONDS = 1.0
-"""Limit up to which results of pure tools are stored with the next record, slower ones at once.
+"""Duration up to which a pure call is quick: its result is stored with the next record.
 
-After a crash the quick call runs again (S3).
+Slower results are stored at once. After a crash a quick call may run again (S3).
 """
 
 ALL_LANES = "*"
-"""Key of a call that may change anything."""
+"""Lane of a call that may change anything: it runs alone among calls with an effect."""
 
 ALL_FAILED = (
     "All tool calls of this turn failed. Read the errors, find the cause, and try another way."
@@ -122,9 +122,9 @@ def _refuse(call: ToolCallBlock, tool: Tool | None, text: str) -> PreparedCall:
 
 
 def _lane(prepared: PreparedCall) -> str | None:
-    """Return the key that a call shares with those it must not run beside.
+    """Return the lane of a call: calls of one lane run one after another.
 
-    None means that it may always run.
+    None means that the call may run in parallel with all others.
     """
     tool = prepared.tool
     if tool is None or prepared.refusal or tool.effect is Effect.PURE:
@@ -150,7 +150,7 @@ class CallScheduler:
         self._last: dict[str, asyncio.Event] = {}
 
     def reserve(self, lane: str | None) -> Slot:
-        """Return the slot of the next call. `lane`: its key, ALL_LANES, or None."""
+        """Return the slot of the next call; see `_lane`."""
         if lane is None:
             return Slot()
         done = asyncio.Event()
@@ -284,7 +284,7 @@ def _explain_denial(name: str, verdict: PermissionVerdict, decision: ApprovalDec
 async def _ask_approver(
     run: RunContext, prepared: PreparedCall, verdict: PermissionVerdict
 ) -> ApprovalDecision:
-    """Ask the approver; the clocks of the run and its ancestors stand still meanwhile."""
+    """Ask the approver, with the clocks of the run and its ancestors stopped."""
     request = ApprovalRequest(
         run.brief.run_id,
         run.brief.agent.name,
@@ -300,7 +300,7 @@ async def _ask_approver(
 
 
 async def _act(context: CallContext, prepared: PreparedCall) -> ToolResult:
-    """Run the tool. What it raises becomes an error result, but for a cancel of the run."""
+    """Run the tool. An exception becomes an error result, except a cancel of the run."""
     assert prepared.tool is not None
     name = prepared.tool.name
     try:

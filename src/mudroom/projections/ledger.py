@@ -1,4 +1,4 @@
-"""Ledger: how much text the children read, how much came back, and what that saved the parent."""
+"""Ledger: size of the text that children read, that came back, and that the parent saved."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class TextSum:
 
 
 class LedgerBuilder:
-    """Sums of a ledger, kept while events arrive. Texts are not kept."""
+    """Sums of a ledger, updated with each event. It keeps no texts."""
 
     def __init__(self) -> None:
         self._children: set[str] = set()

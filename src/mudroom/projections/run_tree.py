@@ -27,7 +27,7 @@ from .._core.tool_names import canonical_tool_name
 from .safe_text import describe_call, sanitize_line
 
 TAIL_LENGTH = 400
-"""Most characters kept of an answer that is streaming."""
+"""Maximum characters kept of the end of an answer that is streaming."""
 
 _STOPPED = {Reason.TIMEOUT, Reason.MAX_TURNS, Reason.CANCELLED, Reason.BUDGET, Reason.LOOP}
 

@@ -7,7 +7,7 @@ import re
 from .._core.messages import ToolCallBlock
 
 ACTION_LENGTH = 160
-"""Most characters of a run's last action."""
+"""Maximum characters of the line that describes a run's last action."""
 
 _CONTROL_SEQUENCES = re.compile(
     r"\x1b\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves

@@ -21,8 +21,8 @@ class SessionSummary(Struct, frozen=True, kw_only=True):
         size: bytes on disk.
         name: given by the user, "" for none.
         folder: working folder.
-        model, prompt: of the first root run.
-        reason: of the last root run; "" if it has not finished.
+        model, prompt: model string and prompt of the first root run.
+        reason: why the last root run ended; "" if it has not finished.
         prompts: number of root runs.
         children: number of child runs.
         tokens: input and output tokens of all finished runs.

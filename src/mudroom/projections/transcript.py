@@ -36,7 +36,7 @@ def build_transcript(events: Iterable[StoredEvent], run_id: str) -> tuple[Messag
 
 
 def to_result_block(event: ToolCallFinished) -> ToolResultBlock:
-    """Return what the model reads of a finished tool call."""
+    """Return the result of a finished tool call as the model reads it."""
     result = event.result
     return ToolResultBlock(
         event.call_id, event.name, result.text, result.error, images=result.images
@@ -51,8 +51,8 @@ class TranscriptBuilder:
     at most one user message: the results of its tool calls in the order of the calls, then the
     notes injected before the next model call, one text block each. Notes injected before the first
     model call join the prompt. While a tool call of the last answer has no result, that answer
-    stays last. Of two results of one call the first counts. Failed and repeated model calls leave
-    no trace.
+    stays the last message. If a call has two results, the first counts. Failed and repeated model
+    calls leave no trace.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Ports: Protocols for everything the engine needs from outside, one module per theme.
+"""Ports: Protocols for everything that the engine needs from outside, one module per subject.
 
 Each port has one folder of adapters; `mudroom.testing` has a public fake of each.
 """

@@ -12,7 +12,7 @@ class CommandResult(Struct, frozen=True):
     """End of a command.
 
     Arguments:
-        code: exit code; negative: number of the signal.
+        code: exit code; a negative value is minus the number of the signal that ended it.
         timed_out: true if the timeout ended the command.
     """
 
@@ -33,8 +33,8 @@ class Sandbox(Protocol):
     ) -> CommandResult:
         """Run a bash command in the workspace.
 
-        Returns when the command's own process ends, or after the timeout; all descendants are
-        killed first. A cancel kills them, too.
+        Returns when the process of the command ends, or after the timeout. Before it returns, it
+        kills all descendants of the process; a cancel kills them, too.
 
         Arguments:
             timeout: seconds.

@@ -60,7 +60,7 @@ class Hooks:
         """Receive the report of a child."""
 
     async def before_finish(self, brief: Brief, text: str) -> str:
-        """Return a note with which the run continues, or "" to let it end. `text`: final answer."""
+        """Return a note to continue the run with, or "" to let it end. `text`: the final answer."""
         return ""
 
     async def before_compaction(self, brief: Brief) -> str:

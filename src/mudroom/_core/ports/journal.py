@@ -104,7 +104,7 @@ class SessionHeader(Struct, frozen=True, kw_only=True):
 
 
 class SessionStore(Protocol):
-    """Place of the journals of many sessions. A session has one writer at a time.
+    """Store of many sessions, with one journal each. A session has one writer at a time.
 
     All methods raise JournalError if the store cannot be read or written.
     """

@@ -29,7 +29,7 @@ class RequestConfig(Struct, frozen=True, kw_only=True):
 
 
 class StreamChunk(Struct, frozen=True):
-    """A part of a streamed answer. `kind`: "text", "thinking", "call", or "" for a sign of life."""
+    """A part of a streamed answer. `kind`: "text", "thinking", "call", or "" (no text yet)."""
 
     kind: str
     text: str

@@ -1,9 +1,9 @@
 """Worker port: starts runs, in this process, in other processes, or in a cluster.
 
-All that crosses the port can be serialised with msgspec: Brief, Grant, InboxMessage
-and Report. A worker in
-another process needs these services of the session's process: append to the journal, past events of
-a run, approval requests, charges to the run's account, and live events for the watchers.
+All values that cross the port can be serialised with msgspec: Brief, Grant, InboxMessage and
+Report. A worker in another process needs these services of the session's process: append to the
+journal, past events of a run, approval requests, charges to the run's account, and live events for
+the watchers.
 """
 
 from __future__ import annotations

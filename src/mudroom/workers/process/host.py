@@ -45,7 +45,7 @@ class ProcessLost(Exception):
 
 
 class HostedRun:
-    """What the session's process keeps of a run in a worker process.
+    """State of a run in a worker process, kept by the session's process.
 
     Attributes:
         recorded: stored events of the run and of the runs below it, by run id.
@@ -89,7 +89,7 @@ class HostedRun:
         self.meter.add_usage(charge.usage, charge.usd, charge.children)
 
     def refund(self) -> None:
-        """Take back all charges: the run starts again and charges its past itself."""
+        """Take back all charges: another process continues the run and charges its past again."""
         negative = Usage(*(-amount for amount in msgspec.structs.astuple(self._usage)))
         self.meter.add_usage(negative, -self._usd, -self._children)
         self._usage = Usage()
@@ -98,7 +98,7 @@ class HostedRun:
         self._charges = 0
 
     def account_state(self) -> AccountState:
-        """Return what the ancestors of the run still allow."""
+        """Return the amounts that the ancestors of the run still allow."""
         shared: list[SharedLimit] = []
         left: dict[Limit, float] = {}
         children_left: int | None = None
@@ -170,7 +170,7 @@ class ProcessHost:
         Arguments:
             on_start: called when the process has received the run.
 
-        Raises ProcessLost when the process ends first, and what the run raises.
+        Raises ProcessLost if the process ends first, and the exceptions of the run.
         """
         self._runs[hosted.run_id] = hosted
         hosted.report = asyncio.get_running_loop().create_future()
@@ -238,7 +238,7 @@ class ProcessHost:
         self.is_lost = True
         if self._bridge is not None:
             self._bridge.close()
-        # What the process has sent is stored first: a run starts again from all of it.
+        # First store all events that the process has sent: a run continues from them.
         await asyncio.gather(*self._appends)
         for run in self._runs.values():
             if run.report is not None and not run.report.done():

@@ -23,7 +23,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
         home: folder of the session files.
         user_home: the user's home folder, for permission rules.
         environ: variables with keys and addresses; None: those of the process.
-        sandbox, allow_net, can_ask: as the session chose its sandbox.
+        sandbox, allow_net, can_ask: the choices with which the session opened its sandbox.
         permissions: a Permissions value, encoded.
         skills: a mapping of skill names to skills, encoded.
         bridged_models: names of models that the session's process calls for its workers.
@@ -62,7 +62,7 @@ class ErrorInfo(Struct, frozen=True):
 
     @classmethod
     def of(cls, error: BaseException) -> ErrorInfo:
-        """Describe an exception; one from elsewhere becomes a MudroomError with its class name."""
+        """Describe an exception; any other class becomes a MudroomError that names the class."""
         if isinstance(error, errors.MudroomError):
             return cls(type(error).__name__, error.message, error.where, error.remedy)
         return cls("MudroomError", f"{type(error).__name__}: {error}")
@@ -84,7 +84,7 @@ class ToolSpec(Struct, frozen=True):
 
 
 class SharedLimit(Struct, frozen=True):
-    """A limit of an ancestor that descendants spend from, too."""
+    """A limit of an ancestor, with the amount that it and its descendants have spent."""
 
     limit: Limit
     most: float
@@ -92,14 +92,14 @@ class SharedLimit(Struct, frozen=True):
 
 
 class AccountState(Struct, frozen=True, tag=True):
-    """What the ancestors of a run still allow.
+    """Amounts that the ancestors of a run still allow.
 
     Arguments:
         shared: limits of all ancestors.
         left: what is left of each shared limit, without amounts reserved for others.
         children_left: children that may still start; None means no limit.
-        most_children: the limit that leaves so many.
-        charges: charges of the worker process that are included.
+        most_children: the limit that `children_left` comes from.
+        charges: number of charges of the worker process that the amounts include.
     """
 
     account: str

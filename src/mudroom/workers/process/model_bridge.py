@@ -89,7 +89,7 @@ class ModelBridge:
 
 
 def _offer_tool(spec: ToolSpec) -> Tool:
-    """Return a tool that a model can be told about; it runs in the worker process."""
+    """Return a tool for the model's request; its calls run in the worker process."""
 
     async def refuse(_: Any, __: Any) -> ToolResult:
         return ToolResult(f"{spec.name} runs in the worker process", error=True)

@@ -1,4 +1,4 @@
-"""Services of a run in a worker process that the session's process performs."""
+"""Ports for runs in a worker process; each sends its calls to the session's process."""
 
 from __future__ import annotations
 
@@ -137,7 +137,7 @@ class RemoteApprover:
 class RemoteAccount:
     """The engine's Account for the ancestors of a run, which live in the session's process.
 
-    Charges that the session's process has not confirmed yet are added to its last state.
+    To the last state that it received it adds the charges that this state does not include.
     """
 
     def __init__(self, link: SessionLink, state: AccountState) -> None:

@@ -30,7 +30,7 @@ class RunServer:
     """Runs of one worker process.
 
     Arguments:
-        services: services of the runs; `past_events` must be the dict passed as `past_events`.
+        services: services of the runs; `services.past_events` is the argument `past_events`.
         past_events: events of runs that continue here; filled before each run starts.
     """
 

@@ -22,7 +22,7 @@ from .host import HostedRun, ProcessHost, ProcessLost
 from .messages import Cancel, SendMessage, WorkerConfig, WrapUp
 
 MAX_STARTS = 3
-"""Worker processes that may end while they execute a run, before its reason is LOST."""
+"""Attempts to execute a run, each in another process; when the last one dies, the run is LOST."""
 
 
 class RemoteRunHandle:
@@ -41,7 +41,7 @@ class RemoteRunHandle:
         self._task = task
 
     def bind(self, host: ProcessHost, hosted: HostedRun) -> None:
-        """Set the process that executes the run, and repeat to it how the run is to be stopped."""
+        """Set the process that executes the run, and send it the earlier stop requests."""
         self._host = host
         self._hosted = hosted
         hosted.on_begin = self._repeat_messages
@@ -91,7 +91,7 @@ class RemoteRunHandle:
 
     @property
     def is_cancelled(self) -> bool:
-        """True when the run is to be stopped without a summary."""
+        """True if a cancel of the run was requested."""
         return any(isinstance(order, Cancel) for order in self._orders)
 
     def _is_ending(self) -> bool:
@@ -108,7 +108,7 @@ class RemoteRunHandle:
 
 
 class DescendantHandle:
-    """Handle of a run that a run in a worker process started. Only its parent gets its report."""
+    """Handle of a run whose parent is in a worker process. Only the parent gets the report."""
 
     def __init__(self, run_id: str, host: ProcessHost) -> None:
         self.run_id = run_id
@@ -146,7 +146,7 @@ class ProcessWorker:
 
     Arguments:
         services: services of the session.
-        config: what a worker process needs to build its services.
+        config: facts from which a worker process builds its services.
         command: command line of a worker process.
         processes: number of worker processes; 0 means one per processor.
     """
