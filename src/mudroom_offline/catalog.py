@@ -1,4 +1,4 @@
-"""The tables in `data/`: frameworks, languages, build tools, and the words of requests."""
+"""The tables in `data/`. The head of each TOML file explains its fields."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import re
 import tomllib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 
 class Framework(Struct, frozen=True):
-    """How to recognise one testing framework. The head of `frameworks.toml` explains the fields."""
+    """How to recognise one testing framework."""
 
     name: str
     language: str
@@ -28,7 +28,7 @@ class Framework(Struct, frozen=True):
 
 
 class Language(Struct, frozen=True):
-    """How the files of one programming language look. `languages.toml` explains the fields."""
+    """How the files of one programming language look."""
 
     name: str
     suffixes: tuple[str, ...]
@@ -43,87 +43,80 @@ class Language(Struct, frozen=True):
 
 
 class OutlineRules(Struct, frozen=True):
-    """How to read the comment mark, types and functions of a source file."""
+    """How to read the purpose and the names that a source file defines."""
 
     suffixes: tuple[str, ...] = ()
-    comment: str = ""
+    purpose: str = ""
     types: str = ""
     functions: str = ""
-
-
-@cache
-def frameworks() -> tuple[Framework, ...]:
-    """Return all testing frameworks that the model knows."""
-    return msgspec.convert(_load("frameworks")["framework"], tuple[Framework, ...])
-
-
-@cache
-def languages() -> dict[str, Language]:
-    """Return all programming languages by name."""
-    rows = msgspec.convert(_load("languages")["language"], tuple[Language, ...])
-    return {language.name: language for language in rows}
-
-
-@cache
-def outline_rules() -> dict[str, OutlineRules]:
-    """Return the rules for reading a source file, by suffix without a dot."""
-    rows = msgspec.convert(_load("languages")["outline"], tuple[OutlineRules, ...])
-    return {suffix: rules for rules in rows for suffix in rules.suffixes}
-
-
-@cache
-def build_tools() -> dict[str, dict[str, str]]:
-    """Return package managers, build tools and build backends: aspect -> name -> pattern."""
-    return _load("build_tools")
-
-
-@cache
-def words(name: str) -> tuple[str, ...]:
-    """Return one list of `words.toml`."""
-    return tuple(_load("words")[name].split())
-
-
-@cache
-def translations() -> dict[str, str]:
-    """Return the Chinese texts of answers by their English text."""
-    return _load("chinese")
-
-
-@cache
-def intents() -> dict[str, re.Pattern[str]]:
-    """Return the pattern of each kind of request, in the order in which they are tried."""
-    return {row["name"]: _any_of(row["patterns"]) for row in _load("intents")["intent"]}
-
-
-@cache
-def phrase(name: str) -> re.Pattern[str]:
-    """Return the pattern of one list of `intents.toml`, for example "delegate"."""
-    return _any_of(_load("intents")[name])
-
-
-def _any_of(patterns: list[str]) -> re.Pattern[str]:
-    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
-
-
-@cache
-def _load(name: str) -> dict[str, Any]:
-    text = Path(__file__).with_name("data").joinpath(f"{name}.toml").read_text("utf-8")
-    return tomllib.loads(text)
+    tests: str = ""
+    definition: str = ""
+    is_source: bool = True
 
 
 class ManifestFormat(Struct, frozen=True):
-    """How to read one kind of manifest. The head of `manifests.toml` explains the fields."""
+    """How to read one kind of manifest."""
 
     name: str
     format: str
     project: tuple[str, ...] = ()
     runtime: tuple[str, ...] = ()
     development: tuple[str, ...] = ()
+    tools: tuple[str, ...] = ()
     dependency: str = ""
     comment: str = ""
 
 
+class DemoFunction(Struct, frozen=True):
+    """A function that the model can write, and its cases: arguments and the expected value."""
+
+    name: str
+    source: str
+    cases: tuple[tuple[list[Any], Any], ...]
+
+
+Row = TypeVar("Row")
+
+
 @cache
-def manifest_formats() -> tuple[ManifestFormat, ...]:
-    """Return all kinds of manifest."""
-    return msgspec.convert(_load("manifests")["manifest"], tuple[ManifestFormat, ...])
+def load_data(name: str) -> dict[str, Any]:
+    """Return one file of `data/`."""
+    text = Path(__file__).with_name("data").joinpath(f"{name}.toml").read_text("utf-8")
+    return tomllib.loads(text)
+
+
+@cache
+def load_rows(file: str, table: str, row: type[Row]) -> tuple[Row, ...]:
+    """Return one array of tables of a file of `data/`."""
+    return msgspec.convert(load_data(file)[table], tuple[row, ...])
+
+
+@cache
+def outline_rules(path: str) -> OutlineRules:
+    """Return the rules for reading a file, by its suffix."""
+    suffix = path.rpartition(".")[2].lower()
+    rows = load_rows("languages", "outline", OutlineRules)
+    return next((row for row in rows if suffix in row.suffixes), OutlineRules())
+
+
+@cache
+def words(name: str) -> tuple[str, ...]:
+    """Return one list of `words.toml`."""
+    return tuple(load_data("words")[name].split())
+
+
+@cache
+def phrase(name: str) -> re.Pattern[str]:
+    """Return the pattern of one list of `intents.toml`, for example "delegate"."""
+    return join_patterns(load_data("intents")[name])
+
+
+@cache
+def intents() -> dict[str, re.Pattern[str]]:
+    """Return the pattern of each kind of request, in the order in which they are tried."""
+    return {row["name"]: join_patterns(row["patterns"]) for row in load_data("intents")["intent"]}
+
+
+def join_patterns(patterns: list[str]) -> re.Pattern[str]:
+    """Return a pattern that matches any of the patterns, letter case ignored."""
+    return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)

@@ -1,117 +1,80 @@
-"""What one source file is for: its own first words, then the names it defines."""
+"""Description of one source file: its own first words, then the names it defines."""
 
 from __future__ import annotations
 
-import ast
 import re
 
-from .catalog import OutlineRules, outline_rules
+from .catalog import load_data, outline_rules
 from .plans import Translator
 from .tool_output import FileText
 
 _LENGTH = 170
 _MOST_NAMES = 6
 _HEAD_LINES = 40
-_PROSE = ("md", "markdown", "mdx", "rst")
-_NOISE = re.compile(
-    r"(?i)copyright|licen[sc]e|spdx|all rights reserved|eslint|@flow|use strict|prettier"
-    r"|coding[:=]|generated (?:by|file|code)|do not edit|^\W*$|^!|pylint|type: ignore|ruff:|noqa"
-    r"|@ts-|^\s*(?:author|version|since|package|file)\s*:|go:build|^\+build|pragma once"
-    r"|frozen_string|-\*-|vim:|^region|^@"
-)
-_BLOCK_COMMENT = re.compile(
-    r"(?s)\A(?:\s*(?:<\?php|<script[^>]*>|['\"]use \w+['\"];?|//[^\n]*|package [\w.]+;?"
-    r"|/\*(?:(?!\*/).)*(?:[Cc]opyright|[Ll]icen[sc]e)(?:(?!\*/).)*\*/))*\s*/\*+(.*?)\*/"
-)
-_TEST_TITLE = re.compile(
-    r"""(?m)^[ \t]*(?:it|test|describe|scenario|specify)(?:\.\w+)?\s*\(?\s*(['"`])(.+?)\1"""
-)
+_COMMENT = re.compile(r"^\s*(?:#+(?=\s|$)|//+!?|/\*+!?|\*+/?|--+)\s*(.*?)\s*(?:\*/)?$")
 
 
 def describe_file(file: FileText, say: Translator) -> str:
     """Return one line that says what a file is for and what it defines."""
-    if file.error:
-        return say("not readable: {error}", error=file.error)[:_LENGTH]
-    text = file.text
-    if not text.strip():
+    if file.problem and not file.lines:
+        return say("not readable: {error}", error=file.problem)[:_LENGTH]
+    if not file.text.strip():
         return say("Empty file.")
-    suffix = file.path.rpartition(".")[2].lower()
-    rules = outline_rules().get(suffix, OutlineRules())
-    purpose = _find_purpose(suffix, rules, text)[:_LENGTH]
-    details = "; ".join(_list_names(suffix, rules, text, say))
-    if purpose and purpose[-1] not in ".!?。!?:":
+    purpose = _find_purpose(file)[:_LENGTH]
+    if purpose and purpose[-1] not in ".!?。！？:：":
         purpose += "."
+    details = "; ".join(_list_names(file, say))
     room = _LENGTH - len(purpose)
     if len(details) > room:
         details = f"{details[:room].rpartition(',')[0]}, …" if room > 40 else ""
-    line = f"{purpose} {details}".strip()
     count = len(file.lines)
-    return line or say("{count} lines, no definitions.", count=count)
+    line = f"{purpose} {details}".strip() or say("{count} lines, no definitions.", count=count)
+    return f"{line} ({file.problem})" if file.problem else line
 
 
-def _find_purpose(suffix: str, rules: OutlineRules, text: str) -> str:
+def _find_purpose(file: FileText) -> str:
     """Return the first sentence that the file says about itself, "" if it says nothing."""
-    if suffix in ("py", "pyi"):
-        return _first_sentence(_module_docstring(text)) or _head_comment("#", text)
-    if suffix in _PROSE:
-        heading = re.search(r"(?m)^#\s+(.+?)\s*#*$|^(\S.*)\n={3,}\s*$", text)
-        if heading:
-            return heading[1] or heading[2]
-        return next(line.strip() for line in text.split("\n") if line.strip())
-    if suffix in ("ex", "exs"):
-        match = re.search(r'(?s)@moduledoc\s+(?:~S)?"""\s*\n(.*?)"""', text)
-        if match:
-            return _first_sentence(match[1])
-    if rules.comment in ("//", "/*"):
-        match = _BLOCK_COMMENT.match(text[:6000])
-        words = re.sub(r"(?m)^[ \t]*\*+ ?", "", match[1]).strip() if match else ""
-        lines = words.split("\n\n")[0].split("\n")
-        if words and not any(map(_NOISE.search, lines)):
-            return _first_sentence(" ".join(lines))
-    return _head_comment(rules.comment or "#", text)
+    rules = outline_rules(file.path)
+    if rules.purpose and (match := re.search(rules.purpose, file.text)):
+        return _first_sentence(next(filter(None, match.groups()), ""))
+    return _first_sentence(_find_head_comment(file.text))
 
 
-def _module_docstring(text: str) -> str:
-    try:
-        return ast.get_docstring(ast.parse(text)) or ""
-    except (SyntaxError, ValueError, RecursionError):
-        return ""
-
-
-def _head_comment(mark: str, text: str) -> str:
-    """Return the first sentence of the first comment lines that are not a licence or a setting."""
-    words: list[str] = []
-    for line in text.split("\n")[:_HEAD_LINES]:
-        bare = line.strip()
-        comment = bare.lstrip(mark + "!/ ")
-        if bare.startswith(mark) and not bare.startswith("#!") and not _NOISE.search(comment):
-            words.append(comment)
-        elif words or (bare and not bare.startswith((mark, "#!", "<?", "package ", "/*", "*"))):
-            break
-    return _first_sentence(" ".join(words))
+def _find_head_comment(text: str) -> str:
+    """Return the first comment that is not a licence or a setting and has only such before it."""
+    outline = load_data("outline")
+    words = ""
+    for line in [*text.split("\n")[:_HEAD_LINES], ""]:
+        comment = _COMMENT.match(line)
+        if comment and comment[1]:
+            words += f"{comment[1]} "
+            continue
+        if words and not re.search(outline["noise"], words):
+            return words
+        words = ""
+        if line.strip() and not comment and not re.match(outline["preamble"], line):
+            return ""
+    return ""
 
 
 def _first_sentence(text: str) -> str:
     paragraph = re.sub(r"\s+", " ", text.strip().split("\n\n")[0]).strip()
-    match = re.match(r".*?[.!?。!?](?=\s|$)", paragraph)
+    match = re.match(r".*?[.!?。！？](?=\s|$)", paragraph)
     return match[0] if match else paragraph
 
 
-def _list_names(suffix: str, rules: OutlineRules, text: str, say: Translator) -> list[str]:
+def _list_names(file: FileText, say: Translator) -> list[str]:
     """Return phrases that list types, functions and tests; names with a leading _ are left out."""
-    types = _find_names(rules.types, text)
-    functions = _find_names(rules.functions, text)
+    rules = outline_rules(file.path)
+    functions = _find_names(rules.functions, file.text)
     tests = [name for name in functions if name.lower().startswith("test")]
-    titles = [f"“{match[2]}”" for match in _TEST_TITLE.finditer(text)] if not functions else []
-    public = [name for name in functions if name not in tests and not name.startswith("_")]
-    label = say("sections ") if suffix in _PROSE else say("classes ")
-    if suffix in ("toml", "ini", "cfg", "yaml", "yml", "json"):
-        label = say("sections ")
+    tests += [f"“{title}”" for title in _find_names(rules.tests, file.text)]
+    public = [name for name in functions if name not in tests]
+    label = say("classes ") if rules.is_source else say("sections ")
     phrases = [
-        _format_names(label, types, say),
+        _format_names(label, _find_names(rules.types, file.text), say),
         _format_names(say("functions "), public, say),
-        _format_names(say("{tests_count} tests: ", tests_count=len(tests)), tests, say),
-        _format_names(say("{titles_count} tests: ", titles_count=len(titles)), titles, say),
+        _format_names(say("{count} tests: ", count=len(tests)), tests, say),
     ]
     return [phrase for phrase in phrases if phrase]
 
@@ -119,9 +82,9 @@ def _list_names(suffix: str, rules: OutlineRules, text: str, say: Translator) ->
 def _find_names(pattern: str, text: str) -> list[str]:
     if not pattern:
         return []
-    groups = (match.groups() for match in re.finditer(pattern, text))
-    names = (next((name for name in row if name), "") for row in groups)
-    return [name for name in dict.fromkeys(names) if name]
+    matches = re.finditer(pattern, text)
+    names = (next(filter(None, match.groups()), "_") for match in matches)
+    return list(dict.fromkeys(name for name in names if not name.startswith("_")))
 
 
 def _format_names(label: str, names: list[str], say: Translator) -> str:

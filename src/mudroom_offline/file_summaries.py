@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from .children import ChildPrompt, list_problems, run_children, split_batches
+from .children import ChildPrompt, join_answers, run_children, split_batches
 from .file_outline import describe_file
-from .plans import (
-    CannotAnswer,
-    Context,
-    Plan,
-    Request,
-    Steps,
-    StopEarly,
-    Translator,
-    combine,
-)
-from .requests import (
-    find_exclusions,
-    find_listed_files,
-    find_named_files,
-    find_patterns,
-    find_scopes,
-    source_suffixes,
-)
+from .plans import CannotAnswer, Context, Plan, Request, Steps, StopEarly, Translator, combine
+from .project_survey import describe_problems
+from .requests import ALL_SOURCE, find_files, find_patterns
 from .tool_output import (
+    LIST_LIMIT,
     FileText,
+    Listing,
     format_table,
-    is_own_file,
     list_files,
     parse_table,
     read_files,
@@ -36,109 +22,90 @@ _BATCH = 20
 
 
 def summarize(request: Request, context: Context) -> Plan:
-    """Read the files in this run and describe each in one line."""
-    context.require("read", "glob")
-    files = yield from _find_files(request)
-    return (yield from _summarize_files(request, files, context))
-
-
-def summarize_with_children(request: Request, context: Context) -> Plan:
-    """List the files here and let children read them, one batch each. A few files are read here."""
+    """Describe each file in one line; read a few files here, and let children read more."""
+    can_delegate = "task" in context.tools
+    context.require("glob", *([] if can_delegate else ["read"]))
     say = context.say
-    context.require("glob")
-    files = yield from _find_files(request)
-    is_small = len(files) <= _READ_DIRECTLY and "read" in context.tools
-    if not files or (is_small and not request.delegate):
-        return (yield from _summarize_files(request, files, context))
-    work: list[ChildPrompt] = []
+    listing = yield from _list_files(request)
+    problem = describe_problems([listing.problem], say)
+    if not listing.rows:
+        return combine([say("No file matches."), problem])
+    if len(listing.rows) > LIST_LIMIT:
+        problem = combine([problem, say("Empty files are left out of a list this long.")])
+    is_small = len(listing.rows) <= _READ_DIRECTLY and not request.delegate
+    if can_delegate and not (is_small and "read" in context.tools):
+        answer = yield from _summarize_with_children(listing.rows, context)
+    else:
+        answer = yield from _summarize_here(listing.rows, say)
+    return combine([answer, problem])
+
+
+def _list_files(request: Request) -> Steps[Listing]:
+    """Return the files of a list, or all that match the patterns, or the single files named."""
+    names = find_files(request.text)
+    patterns = find_patterns(request.text)
+    if names and (not patterns or "\n- " in request.text):
+        return Listing(names)
+    return (yield from list_files(request, patterns or [ALL_SOURCE], own_only=not patterns))
+
+
+def _summarize_with_children(files: list[str], context: Context) -> Plan:
+    """Let children read the files, one batch each, and merge their tables."""
+    say = context.say
     question = say("Read these files and summarise what each one does, in a table:")
+    work: list[ChildPrompt] = []
     for batch in split_batches(files):
         listed = "\n".join(f"- {path}" for path in batch)
-        title = say("Summarise {batch_count} files", batch_count=len(batch))
+        title = say("Summarise {count} files", count=len(batch))
         folder = batch[0].rpartition("/")[0]
         if folder and all(path.startswith(f"{folder}/") for path in batch):
             title = say("{title} in {folder}", title=title, folder=folder)
         work.append(ChildPrompt(f"{question}\n{listed}", title))
-    reports = yield from run_children(work, context)
-    texts = [report.text for report in reports]
-    return combine([_merge_tables(texts, request, say), *list_problems(reports)])
+    answers = yield from run_children(work, context)
+    rows: dict[str, str] = {}
+    for answer in answers:
+        rows |= parse_table(answer.text)
+    if not rows:
+        raise CannotAnswer(join_answers(answers))
+    summaries = {path: rows[f"`{path}`"] for path in files if f"`{path}`" in rows}
+    missing = [path for path in files if path not in summaries]
+    problems = "\n".join(filter(None, (answer.problem for answer in answers)))
+    return combine([_format(summaries, say), _describe_missing(missing, say), problems])
 
 
-def _summarize_files(request: Request, files: list[str], context: Context) -> Plan:
-    say = context.say
-    if not files:
-        patterns = say.join([f"`{pattern}`" for pattern in find_patterns(request.text)[:3]])
-        return say("No file matches {patterns}.", patterns=patterns)
-    texts = yield from _read_until_stopped(files)
-    rows = [(f"`{path}`", describe_file(file, say)) for path, file in texts.items()]
-    left = len(files) - len(rows)
-    note = say("Not read, because the run was stopped: {left} files.", left=left)
-    table = format_table(_table_head(say), rows)
-    return combine([_lead(request, len(files), say), table, note if left else ""])
-
-
-def _find_files(
-    request: Request,
-) -> Steps[list[str]]:
-    """Return the files a request names: a list, single files, or all that match its patterns."""
-    listed = find_listed_files(request.text)
-    if listed:
-        return listed
-    patterns = find_patterns(request.text)
-    scopes = find_scopes(request.text) or [""]
-    excluded = tuple(find_exclusions(request.text))
-    files: list[str] = []
-    for pattern in patterns:
-        for scope in [""] if "/" in pattern.removeprefix("**/") else scopes:
-            files += yield from list_files(pattern, scope)
-    if not files:
-        return find_named_files(request.text)
-    wants_all = len(patterns) == len(source_suffixes())
-    return [
-        path
-        for path in dict.fromkeys(files)
-        if not (excluded and path.startswith(excluded)) and (is_own_file(path) or not wants_all)
-    ]
-
-
-def _read_until_stopped(
-    files: list[str],
-) -> Steps[dict[str, FileText]]:
-    """Read the files in batches. When the run is stopped, return what was read until then."""
+def _summarize_here(files: list[str], say: Translator) -> Plan:
+    """Read the files in batches. When the run is stopped, describe those read until then."""
     texts: dict[str, FileText] = {}
     for start in range(0, len(files), _BATCH):
         try:
             texts |= yield from read_files(files[start : start + _BATCH])
         except StopEarly:
             break
-    return texts
+    rows = [(f"`{path}`", describe_file(file, say)) for path, file in texts.items()]
+    lead = say("Summary of {count} files:", count=len(rows))
+    table = format_table(_table_head(say), rows)
+    return combine([lead, table, _describe_missing(files[len(rows) :], say)])
 
 
-def _lead(request: Request, count: int, say: Translator) -> str:
-    patterns = find_patterns(request.text)
-    if find_listed_files(request.text) or not patterns:
-        return say("Summary of {count} files:", count=count)
-    kinds = say.join([f"`{pattern.removeprefix('**/')}`" for pattern in patterns[:3]])
-    if len(patterns) > 3:
-        kinds = say("source")
-    english = f"all {count} {kinds} files" if count > 1 else f"the one {kinds} file"
-    return say("Here is a summary of {english}:", english=english, count=count, kinds=kinds)
-
-
-def _merge_tables(texts: list[str], request: Request, say: Translator) -> str:
-    """Return the tables of several children as one summary with a heading for each folder."""
-    rows = {row[0].strip("`"): row[1] for text in texts for row in parse_table(text, 2)}
-    if not rows:
-        raise CannotAnswer("\n\n".join(texts))
+def _format(summaries: dict[str, str], say: Translator) -> str:
+    """Return the summaries with a heading for each folder."""
     folders: dict[str, list[tuple[str, str]]] = {}
-    for path in sorted(rows, key=lambda path: ("/" in path, path.rpartition("/")[0], path)):
+    for path, summary in summaries.items():
         folder, _, name = path.rpartition("/")
-        folders.setdefault(folder, []).append((f"`{name}`", rows[path]))
-    parts = [_lead(request, len(rows), say)]
+        folders.setdefault(folder, []).append((f"`{name}`", summary))
+    parts = [say("Summary of {count} files:", count=len(summaries))]
     for folder, entries in folders.items():
         heading = f"{folder}/" if folder else say("Top level")
         parts.append(f"## {heading}\n{format_table(_table_head(say), entries)}")
     return combine(parts)
+
+
+def _describe_missing(files: list[str], say: Translator) -> str:
+    if not files:
+        return ""
+    return say(
+        "Not summarised: {count} files ({files}).", count=len(files), files=say.join_files(files)
+    )
 
 
 def _table_head(say: Translator) -> tuple[str, str]:

@@ -2,65 +2,50 @@
 
 from __future__ import annotations
 
-import re
+from .plans import Context, Plan, Request, combine, plan_call
+from .project_survey import describe_problems
+from .requests import find_patterns
+from .tool_output import format_table, keep_covered, parse_listing
 
-from .plans import Context, Plan, Request, plan_call
-from .requests import find_exclusions, find_patterns, find_scopes, source_suffixes
-from .tool_output import format_table, is_cut
-
-_ROW = re.compile(r"^(.+):(\d+)$")
 _LIMIT = 100_000
-
-
-def find_kinds(text: str) -> list[str]:
-    """Return the suffixes a request names, with dots; empty for all."""
-    suffixes = [p.rpartition("*.")[2] for p in find_patterns(text) if "*." in p]
-    return [] if len(suffixes) >= len(source_suffixes()) else [f".{s}" for s in suffixes]
 
 
 def count_lines(request: Request, context: Context) -> Plan:
     """Count with a pattern that matches every line: its counts are the lines of each file."""
     context.require("grep")
-    scopes = [scope.rstrip("/") for scope in find_scopes(request.text)] or [None]
-    globs = [f"*{kind}" for kind in find_kinds(request.text)] or [None]
+    say = context.say
     outputs = yield [
         plan_call(
-            "grep", pattern="^", path=scope, glob=glob, output_mode="count", head_limit=_LIMIT
+            "grep",
+            pattern="^",
+            path=scope.rstrip("/") or None,
+            glob=glob,
+            output_mode="count",
+            head_limit=_LIMIT,
         )
-        for scope in scopes
-        for glob in globs
+        for scope in request.scopes or ("",)
+        for glob in find_patterns(request.text) or [None]
     ]
-    excluded = tuple(find_exclusions(request.text))
-    lines: dict[str, int] = {}
-    for output in outputs:
-        for row in output.text.split("\n"):
-            match = _ROW.match(row)
-            if match and not (excluded and match[1].startswith(excluded)):
-                lines[match[1]] = int(match[2])
-    is_partial = any(is_cut(output) and "[" in output.text for output in outputs)
-    if not lines:
-        return context.say("There are no such files.")
-    return _describe(lines, is_partial, context)
-
-
-def _describe(lines: dict[str, int], is_partial: bool, context: Context) -> str:
-    say = context.say
+    listings = [parse_listing(output) for output in outputs]
+    rows = {row for listing in listings for row in keep_covered(request, listing.rows)}
+    problem = describe_problems([listing.problem for listing in listings], say)
     by_kind: dict[str, list[int]] = {}
-    for path, count in lines.items():
+    for row in rows:
+        path, _, count = row.rpartition(":")
         name = path.rpartition("/")[2]
         suffix = name.rpartition(".")[2] if "." in name[1:] else ""
-        kind = f"`.{suffix}`" if suffix else say("(no suffix)")
-        by_kind.setdefault(kind, []).append(count)
-    ordered = sorted(by_kind.items(), key=lambda item: (-sum(item[1]), item[0]))
-    rows = [(kind, f"{len(counts):,}", f"{sum(counts):,}") for kind, counts in ordered]
-    rows.append((say("**Total**"), f"{len(lines):,}", f"{sum(lines.values()):,}"))
-    at_least = say("at least ") if is_partial else ""
-    total = sum(lines.values())
+        by_kind.setdefault(f"`.{suffix}`" if suffix else say("(no suffix)"), []).append(int(count))
+    if not rows:
+        return combine([say("No text file with content matches."), problem])
+    table = sorted(by_kind.items(), key=lambda item: (-sum(item[1]), item[0]))
+    cells = [(kind, f"{len(counts):,}", f"{sum(counts):,}") for kind, counts in table]
+    total = f"{sum(map(sum, by_kind.values())):,}"
+    cells.append((say("**Total**"), f"{len(rows):,}", total))
     lead = say(
-        "There are {at_least}{lines_count:,} files with {total:,} lines (empty files not counted):",
-        at_least=at_least,
-        lines_count=len(lines),
+        "There are {at_least}{count:,} files with {total} lines (empty files not counted):",
+        at_least=say("at least ") if problem else "",
+        count=len(rows),
         total=total,
     )
     head = (say("Kind"), say("Files"), say("Lines"))
-    return f"{lead}\n\n{format_table(head, rows)}"
+    return combine([lead, format_table(head, cells), problem])

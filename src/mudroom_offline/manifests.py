@@ -8,16 +8,16 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from fnmatch import fnmatchcase
 from typing import Any, cast
 
 from msgspec import Struct, field
 
-from .catalog import ManifestFormat, manifest_formats
+from .catalog import ManifestFormat, load_rows
 
 _REQUIREMENT = re.compile(
-    r"^\s*([A-Za-z0-9][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?\s*((?:[<>=!~^]=?=?\s*[\w.*+!-]+\s*,?\s*)*)"
+    r"^\s*(?:[\w-]+:\s+)?([A-Za-z][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?\s*((?:[<>=!~^]=?=?\s*[\w.*+!-]+\s*,?\s*)*)"
 )
-_TEST_SCRIPT = re.compile(r"(?:pre|post)?(?:test|unit|e2e|ci|bench|coverage)")
 
 
 class Dependency(Struct, frozen=True):
@@ -42,75 +42,101 @@ def is_manifest(path: str) -> bool:
     return _find_format(path) is not None
 
 
-def is_pinned_list(path: str) -> bool:
-    """Return True for a list of pinned requirements, which may be very long."""
-    return path.endswith(".txt")
-
-
 def parse_manifest(path: str, text: str) -> Manifest:
     """Read a manifest. A broken one declares nothing."""
     manifest = Manifest(path)
     rules = _find_format(path)
     if rules is None:
         return manifest
+    if rules.format == "text":
+        _read_text(text, rules, manifest)
+        return manifest
     try:
-        _READERS[rules.format](text, rules, manifest)
-    except (ValueError, TypeError, AttributeError, KeyError, SyntaxError, configparser.Error):
+        _read_data(_LOADERS[rules.format](text), rules, manifest)
+    except (ValueError, SyntaxError, RecursionError, configparser.Error):
         manifest.dependencies.clear()
     return manifest
 
 
 def _find_format(path: str) -> ManifestFormat | None:
-    for rules in manifest_formats():
+    for rules in load_rows("manifests", "manifest", ManifestFormat):
         if re.search(rf"(?:^|/)(?:{rules.name})$", path):
             return rules
     return None
 
 
-def _read_toml(text: str, rules: ManifestFormat, manifest: Manifest) -> None:
-    data = tomllib.loads(text)
-    _read_keys(data, rules, manifest)
-    tools = [f"[tool.{name}]" for name in data.get("tool", {})]
-    backend = str(data.get("build-system", {}).get("build-backend", ""))
-    manifest.tools = " ".join([*tools, backend])
+def _load_ini(text: str) -> dict[str, Any]:
+    """Return section -> key -> list of lines."""
+    parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
+    parser.read_string(text)
+    return {
+        section: {key: (value or "").split("\n") for key, value in parser.items(section)}
+        for section in parser.sections()
+    }
 
 
-def _read_json(text: str, rules: ManifestFormat, manifest: Manifest) -> None:
-    data = cast("dict[str, Any]", json.loads(text))
-    _read_keys(data, rules, manifest)
-    scripts = cast("dict[str, Any]", data.get("scripts") or {})
-    commands = [str(command) for name, command in scripts.items() if _TEST_SCRIPT.match(name)]
-    manifest.tools = " ".join([*commands, *(f"[{name}]" for name in data)])
+def _load_python(text: str) -> dict[str, Any]:
+    """Return keyword -> literal of the call `setup(...)`. The file is parsed, never run."""
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setup"):
+            return {k.arg: _read_literal(k.value) for k in node.keywords if k.arg}
+    return {}
 
 
-def _read_keys(data: dict[str, Any], rules: ManifestFormat, manifest: Manifest) -> None:
-    for path in rules.project:
-        names = [value for value in _values_at(data, path) if isinstance(value, str)]
-        manifest.project = manifest.project or next(iter(names), "")
+def _read_literal(node: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(node)
+    except ValueError:
+        return None
+
+
+_LOADERS = {
+    "toml": tomllib.loads,
+    "json": json.loads,
+    "ini": _load_ini,
+    "python": _load_python,
+    "lines": str.splitlines,
+}
+
+
+def _read_data(data: Any, rules: ManifestFormat, manifest: Manifest) -> None:
+    names = [_first_text(value) for path in rules.project for value in _values_at(data, path)]
+    manifest.project = next(filter(None, names), "")
     for paths, is_dev in ((rules.runtime, False), (rules.development, True)):
         for path in paths:
             for value in _values_at(data, path):
                 manifest.dependencies += _dependencies_in(value, is_dev)
+    for path in rules.tools:
+        for value in _values_at(data, path):
+            if isinstance(value, dict):
+                manifest.tools += "".join(f"[{name}] " for name in cast("dict[str, Any]", value))
+            else:
+                manifest.tools += f"{value} "
 
 
 def _values_at(data: Any, path: str) -> Iterator[Any]:
-    """Yield the values at a path of keys; "*" stands for every key."""
+    """Yield the values at a path of keys with slashes between them; "*" stands for any letters."""
+    key, _, rest = path.partition("/")
     if not path:
         yield data
-        return
-    key, _, rest = path.partition(".")
-    if isinstance(data, dict):
-        table = cast("dict[str, Any]", data)
-        for name in table if key == "*" else (key,):
-            if name in table:
-                yield from _values_at(table[name], rest)
+    elif isinstance(data, dict):
+        for name, value in cast("dict[str, Any]", data).items():
+            if fnmatchcase(name, key):
+                yield from _values_at(value, rest)
+
+
+def _first_text(value: Any) -> str:
+    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+    return next((item for item in items if isinstance(item, str)), "")
 
 
 def _dependencies_in(value: Any, is_dev: bool) -> Iterator[Dependency]:
     if isinstance(value, list):
         for line in cast("list[Any]", value):
-            if isinstance(line, str):
-                yield from _parse_requirement(line, is_dev)
+            match = _REQUIREMENT.match(line) if isinstance(line, str) else None
+            if match:
+                version = re.sub(r"\s+", "", match[2]).rstrip(",")
+                yield Dependency(match[1].lower(), version, is_dev)
     elif isinstance(value, dict):
         for name, constraint in cast("dict[str, Any]", value).items():
             if isinstance(constraint, dict):
@@ -120,79 +146,15 @@ def _dependencies_in(value: Any, is_dev: bool) -> Iterator[Dependency]:
                 yield Dependency(name, version, is_dev)
 
 
-def _parse_requirement(line: str, is_dev: bool) -> Iterator[Dependency]:
-    match = _REQUIREMENT.match(line.partition(";")[0].partition(" #")[0])
-    if match:
-        version = re.sub(r"\s+", "", match[2]).rstrip(",")
-        yield Dependency(match[1].lower(), version, is_dev)
-
-
-def _read_requirements(text: str, _: ManifestFormat, manifest: Manifest) -> None:
-    is_dev = not re.search(r"(?:^|/)requirements\.txt$", manifest.path)
-    for line in text.split("\n"):
-        if re.match(r"\s*[A-Za-z]", line):
-            manifest.dependencies += _parse_requirement(line, is_dev)
-
-
-def _read_ini(text: str, _: ManifestFormat, manifest: Manifest) -> None:
-    parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
-    parser.read_string(text)
-    manifest.project = parser.get("metadata", "name", fallback="")
-    for section in parser.sections():
-        manifest.tools += f"[{section}] {parser.get(section, 'commands', fallback='')} "
-        is_extra = section == "options.extras_require"
-        for key, value in parser.items(section):
-            if is_extra or key in ("deps", "install_requires", "tests_require"):
-                for line in (value or "").split("\n"):
-                    bare = re.sub(r"^[\w-]+:\s+", "", line.strip())
-                    if bare[:1].isalpha():
-                        manifest.dependencies += _parse_requirement(bare, key != "install_requires")
-
-
-def _read_python(text: str, _: ManifestFormat, manifest: Manifest) -> None:
-    """Read the literal arguments of `setup(...)`. The file is parsed, never run."""
-    tree = ast.parse(text)
-    if re.search(r"(?m)^(?:import|from) nox\b", text):
-        manifest.tools = "[tool.nox]"
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith(".install"):
-            _add_literals(node, manifest, is_dev=True)
-        if not (isinstance(node, ast.keyword) and node.arg):
-            continue
-        if node.arg == "name" and isinstance(node.value, ast.Constant):
-            manifest.project = str(node.value.value)
-        if node.arg in ("install_requires", "tests_require", "extras_require"):
-            _add_literals(node.value, manifest, is_dev=node.arg != "install_requires")
-
-
-def _add_literals(node: ast.AST, manifest: Manifest, *, is_dev: bool) -> None:
-    """Add the requirements that are literal strings below a node; keys of dictionaries are not."""
-    keys = [key for part in ast.walk(node) if isinstance(part, ast.Dict) for key in part.keys]
-    for part in ast.walk(node):
-        if isinstance(part, ast.Constant) and part not in keys:
-            manifest.dependencies += _parse_requirement(str(part.value), is_dev)
-
-
 def _read_text(text: str, rules: ManifestFormat, manifest: Manifest) -> None:
     bare = re.sub(rules.comment, "", text) if rules.comment else text
-    is_dev = re.compile("|".join(rules.development)) if rules.development else None
     for match in re.finditer(rules.dependency, bare):
         groups = match.groupdict()
         if groups["n"]:
             version = (groups.get("v") or "").strip()
-            dev = bool(is_dev and is_dev.search(match[0]))
-            manifest.dependencies.append(Dependency(groups["n"], version, dev))
+            is_dev = any(re.search(pattern, match[0]) for pattern in rules.development)
+            manifest.dependencies.append(Dependency(groups["n"], version, is_dev))
     for pattern in rules.project:
         named = re.search(pattern, bare)
         manifest.project = named[1] if named else ""
     manifest.tools = bare
-
-
-_READERS = {
-    "toml": _read_toml,
-    "json": _read_json,
-    "requirements": _read_requirements,
-    "ini": _read_ini,
-    "python": _read_python,
-    "text": _read_text,
-}

@@ -30,8 +30,17 @@ from .plans import (
 from .requests import is_chinese, parse_requests
 from .router import start_plan
 
-_MAX_PARTS = 20
 _SUMMARY_HEAD = SUMMARY_PROMPT.partition(",")[0]
+_NO_RESULT = CallOutput("no result", is_error=True)
+_ABILITIES = """\
+The offline model follows rules and did not understand this. It can:
+- find which testing framework a project uses, or its dependencies and build tools
+- summarise files: "read all .py files and summarize what each one does"
+- find where something is defined or used: "where is `parse_config` defined?"
+- count files and lines by kind
+- write one demo module and check it: "create a new module, then verify it from here"
+- do any of these with subtasks.
+"""
 
 
 class Step(Struct, frozen=True):
@@ -54,28 +63,15 @@ def find_next_step(
     say = Translator(is_chinese(prompt))
     requests, unsupported = parse_requests(prompt)
     if not requests:
-        raise CannotAnswer(describe_abilities(say))
+        raise CannotAnswer(say(_ABILITIES))
     context = Context(frozenset(tool.name for tool in config.tools), say, _find_reader(config))
     plan = _run_in_order(requests, unsupported, context)
     step = _replay(plan, outputs)
     if isinstance(step, str):
         return Step(text=step)
     if not allow_calls:
-        return Step(text=_stop_plan(plan, say))
+        return Step(text=_stop_plan(plan))
     return Step(tool_calls=_with_ids(step, messages, prompt))
-
-
-def describe_abilities(say: Translator) -> str:
-    """Return the list of requests that the rules cover."""
-    return say(
-        "The offline model follows rules and did not understand this. It can:\n"
-        "- find which testing framework a project uses, or its dependencies and build tools\n"
-        '- summarise files: "read all .py files and summarize what each one does"\n'
-        '- find where something is defined or used: "where is `parse_config` defined?"\n'
-        "- count files and lines by kind\n"
-        '- write one demo module and check it: "create a new module, then verify it from here"\n'
-        "- do any of these with subtasks.\n"
-    )
 
 
 def count_characters(message: Message) -> int:
@@ -99,13 +95,13 @@ def _run_in_order(requests: list[Request], unsupported: list[str], context: Cont
         except CannotAnswer as error:
             refusals.append(str(error))
         except StopEarly:
-            return combine([*parts, _stopped_text(say)])
+            return combine([*parts, say("Stopped before all was done.")])
     if not parts:
         raise CannotAnswer("\n".join(refusals))
-    refusals += [
-        say("Not done, no rule of the offline model covers it: “{part}”.", part=part)
-        for part in unsupported
-    ]
+    for part in unsupported:
+        refusals.append(
+            say("Not done, no rule of the offline model covers it: “{part}”.", part=part)
+        )
     return combine([*parts, *refusals])
 
 
@@ -114,27 +110,20 @@ def _replay(plan: Plan, outputs: list[list[CallOutput]]) -> list[PlannedCall] | 
     try:
         step = next(plan)
         for turn in outputs:
-            missing = [CallOutput("no result", is_error=True)] * (len(step) - len(turn))
-            step = plan.send([*turn, *missing][: len(step)])
-        while not step:
-            step = plan.send([])
+            missing = len(step) - len(turn)
+            step = plan.send([*turn, *[_NO_RESULT] * missing][: len(step)])
     except StopIteration as end:
         return end.value
     return step
 
 
-def _stop_plan(plan: Plan, say: Translator) -> str:
+def _stop_plan(plan: Plan) -> str:
     """Return the answer of a plan that may make no further call."""
-    for _ in range(_MAX_PARTS):
+    while True:
         try:
             plan.throw(StopEarly())
         except StopIteration as end:
             return end.value
-    return _stopped_text(say)
-
-
-def _stopped_text(say: Translator) -> str:
-    return say("Stopped before there was anything to report.")
 
 
 def _split(messages: list[Message]) -> tuple[str, list[list[CallOutput]]]:
@@ -154,18 +143,16 @@ def _split(messages: list[Message]) -> tuple[str, list[list[CallOutput]]]:
                 texts.clear()
                 turns.clear()
             continue
-        results = {b.call_id: b for b in message.content if isinstance(b, ToolResultBlock)}
+        results = {
+            block.call_id: CallOutput(block.text, block.error)
+            for block in message.content
+            if isinstance(block, ToolResultBlock)
+        }
         if results and turns:
-            turns[-1] = [_output_of(results.get(call_id)) for call_id in call_ids]
+            turns[-1] = [results.get(call_id, _NO_RESULT) for call_id in call_ids]
         elif not turns:
             texts.append(_text_of(message))
     return "\n".join(texts), turns
-
-
-def _output_of(result: ToolResultBlock | None) -> CallOutput:
-    if result is None:
-        return CallOutput("no result", is_error=True)
-    return CallOutput(result.text, result.error)
 
 
 def _with_ids(
@@ -191,27 +178,20 @@ def _find_reader(config: RequestConfig) -> str:
 
 def _summarize_conversation(messages: list[Message]) -> str:
     """Return prompts and answers of a conversation. An earlier summary is kept as it is."""
-    parts: list[str] = []
-    prompt = ""
-    answer = ""
+    exchanges: list[tuple[str, str]] = []
     for message in messages:
         if isinstance(message, AssistantMessage):
-            answer = message.text or answer
-            continue
-        text = _text_of(message)
-        if text and answer:
-            parts.append(_format_exchange(prompt, answer))
-            prompt = ""
-            answer = ""
-        prompt = prompt or text
-    parts.append(_format_exchange(prompt, answer or "(nothing)"))
-    return "\n\n".join(parts)
+            prompt, answer = exchanges.pop() if exchanges else ("", "")
+            exchanges.append((prompt, message.text or answer))
+        elif text := _text_of(message):
+            exchanges.append((text, ""))
+    return "\n\n".join(_format_exchange(*exchange) for exchange in exchanges)
 
 
 def _format_exchange(prompt: str, answer: str) -> str:
     if prompt.startswith(_SUMMARY_HEAD):
         return answer
-    return f"Asked: {prompt}\n\nAnswered: {answer}"
+    return f"Asked: {prompt}\n\nAnswered: {answer or '(nothing)'}"
 
 
 def _text_of(message: Message) -> str:

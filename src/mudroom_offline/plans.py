@@ -6,12 +6,12 @@ are in the message list, so the same messages always lead to the same next step.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from typing import Any, TypeVar
 
 from msgspec import Struct
 
-from .catalog import translations
+from .catalog import load_data
 
 
 class PlannedCall(Struct, frozen=True):
@@ -35,11 +35,16 @@ class Translator(Struct, frozen=True):
 
     def __call__(self, text: str, **values: object) -> str:
         """Return an English text in the language of the request, with its {names} replaced."""
-        return (translations().get(text, text) if self.is_chinese else text).format(**values)
+        return (load_data("chinese").get(text, text) if self.is_chinese else text).format(**values)
 
-    def join(self, items: list[str]) -> str:
+    def join(self, items: Iterable[str]) -> str:
         """Return a list as running text."""
         return ("、" if self.is_chinese else ", ").join(items)
+
+    def join_files(self, paths: Iterable[str]) -> str:
+        """Return the first three paths in backticks."""
+        unique = [f"`{path}`" for path in dict.fromkeys(paths)]
+        return self.join([*unique[:3], "…"] if len(unique) > 3 else unique)
 
 
 class Context(Struct, frozen=True):
@@ -57,11 +62,10 @@ class Context(Struct, frozen=True):
 
     def require(self, *names: str) -> None:
         """Raise CannotAnswer when one of the tools is not offered."""
-        missing = [f"`{name}`" for name in names if name not in self.tools]
+        missing = self.say.join(f"`{name}`" for name in names if name not in self.tools)
         if missing:
-            listed = self.say.join(missing)
             raise CannotAnswer(
-                self.say("This cannot be done here: no {listed} tool is offered.", listed=listed)
+                self.say("This cannot be done here: no {listed} tool is offered.", listed=missing)
             )
 
 
@@ -72,11 +76,15 @@ class Request(Struct, frozen=True):
         kind: name of an intent in `intents.toml`.
         text: the part of the prompt that asks for it.
         delegate: True when the user wants child runs to do it.
+        scopes: folders to look in, each with a slash at its end; empty for everything.
+        excluded: folders to leave out, each with a slash at its end.
     """
 
     kind: str
     text: str
     delegate: bool = False
+    scopes: tuple[str, ...] = ()
+    excluded: tuple[str, ...] = ()
 
 
 class StopEarly(Exception):
@@ -97,6 +105,6 @@ def plan_call(tool: str, **arguments: Any) -> PlannedCall:
     return PlannedCall(tool, {k: v for k, v in arguments.items() if v is not None})
 
 
-def combine(parts: list[str]) -> str:
+def combine(parts: Iterable[str]) -> str:
     """Join the parts of an answer that are not empty."""
     return "\n\n".join(part.strip() for part in parts if part.strip())

@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
-import re
-
-from . import file_summaries, line_counts, module_demo, symbol_search, technology_stack
-from . import testing_frameworks as testing
-from .children import ChildPrompt, list_problems, run_children
+from .children import ChildAnswer, ChildPrompt, join_answers, run_children
+from .file_summaries import summarize
+from .line_counts import count_lines
+from .module_demo import create_module
 from .plans import CannotAnswer, Context, Plan, Request, combine
 from .project_survey import find_projects
-from .requests import find_exclusions, find_scopes
+from .symbol_search import find_symbol
+from .technology_stack import find_stack
+from .testing_frameworks import find_frameworks
 
-_DIRECT_PLANS = {
-    "tests": testing.find_frameworks,
-    "stack": technology_stack.find_stack,
-    "summarise": file_summaries.summarize,
-    "find": symbol_search.find_symbol,
-    "count": line_counts.count_lines,
+_PLANS = {
+    "create": create_module,
+    "tests": find_frameworks,
+    "stack": find_stack,
+    "summarise": summarize,
+    "find": find_symbol,
+    "count": count_lines,
+}
+_TITLES = {
+    "tests": "Find the testing framework",
+    "stack": "Analyse the technology stack",
+    "find": "Find definition and uses",
+    "count": "Count files and lines",
 }
 
 
@@ -25,81 +33,48 @@ def start_plan(request: Request, context: Context) -> Plan:
 
     Work that reads much goes to children when `task` is offered.
     """
-    if request.kind == "create":
-        return module_demo.create_module(request, context)
-    if "task" in context.tools:
-        if request.kind == "tests" and "glob" in context.tools and not find_scopes(request.text):
+    if "task" in context.tools and request.kind in _TITLES:
+        if request.kind == "tests" and not (request.scopes or request.excluded):
             return _one_child_per_project(context)
-        if request.kind == "summarise":
-            return file_summaries.summarize_with_children(request, context)
         if request.kind in ("tests", "stack") or request.delegate:
             return _one_child(request, context)
-    return _DIRECT_PLANS[request.kind](request, context)
+    return _PLANS[request.kind](request, context)
 
 
 def _one_child_per_project(context: Context) -> Plan:
     """Look for testing frameworks with one child for each project of the repository."""
+    context.require("glob")
     say = context.say
     projects = yield from find_projects()
-    work: list[ChildPrompt] = []
     question = say("Find which testing framework this project uses")
+    work: list[ChildPrompt] = []
     for project in projects:
+        title = say("Find the testing framework")
+        limit = ""
         if project:
-            limit = say(", looking only under {folders}", folders=project)
             title = say("Testing framework in {project}", project=project)
-        else:
-            others = projects[1:]
-            limit = _leaving_out(others, context)
-            title = say("Find the testing framework")
+            limit = say(", looking only under {folder}", folder=project)
+        elif projects[1:]:
+            limit = say(", leaving out {folders}", folders=say.join(projects[1:]))
         work.append(ChildPrompt(f"{question}{limit}.", title))
-    reports = yield from run_children(work, context)
-    if not any(report.text for report in reports):
-        raise CannotAnswer("\n".join(list_problems(reports)))
-    if len(reports) == 1:
-        return combine([reports[0].text, *list_problems(reports)])
+    answers = yield from run_children(work, context)
+    if len(answers) == 1 or not any(answer.text for answer in answers):
+        return _require_text(answers)
     sections = [
-        f"## `{project or './'}`\n\n{report.text}"
-        for project, report in zip(projects, reports, strict=True)
-        if report.text
+        f"## `{project or './'}`\n\n{join_answers([answer])}"
+        for project, answer in zip(projects, answers, strict=True)
     ]
-    return combine([*sections, *list_problems(reports)])
+    return combine(sections)
 
 
 def _one_child(request: Request, context: Context) -> Plan:
-    """Give the whole question to one child, without the words that ask for a child."""
-    say = context.say
-    prompt, title = _child_question(request, context)
-    scopes = find_scopes(request.text)
-    if scopes and request.kind != "find":
-        prompt += say(", looking only under {folders}", folders=say.join(scopes))
-    if request.kind != "find":
-        prompt += _leaving_out(find_exclusions(request.text), context)
-    reports = yield from run_children([ChildPrompt(prompt + ".", title)], context)
-    if not reports[0].text:
-        raise CannotAnswer(reports[0].problem)
-    return combine([reports[0].text, *list_problems(reports)])
+    """Give the request as it is to one child, which has no children of its own."""
+    title = context.say(_TITLES[request.kind])
+    answers = yield from run_children([ChildPrompt(request.text.strip(), title)], context)
+    return _require_text(answers)
 
 
-def _leaving_out(folders: list[str], context: Context) -> str:
-    if not folders:
-        return ""
-    return context.say(", leaving out {folders}", folders=context.say.join(folders))
-
-
-def _child_question(request: Request, context: Context) -> tuple[str, str]:
-    """Return prompt and title for the child that answers a request."""
-    say = context.say
-    if request.kind == "tests":
-        prompt = say("Find which testing framework this project uses")
-        return prompt, say("Find the testing framework")
-    if request.kind == "stack":
-        prompt = say("Find the technology stack of this project: dependencies, build tools")
-        return prompt, say("Analyse the technology stack")
-    if request.kind == "count":
-        kinds = " ".join(line_counts.find_kinds(request.text))
-        prompt = f"{say('Count the lines of code and files by kind')} {kinds}".strip()
-        return prompt, say("Count files and lines")
-    names = ", ".join(f"`{name}`" for name in symbol_search.find_symbols(request.text))
-    wanted = names or re.sub(r"\s+", " ", request.text)
-    prompt = say("Find where {wanted} is defined and used", wanted=wanted)
-    return prompt, say("Find definition and uses")
+def _require_text(answers: list[ChildAnswer]) -> str:
+    if not any(answer.text for answer in answers):
+        raise CannotAnswer(join_answers(answers))
+    return join_answers(answers)

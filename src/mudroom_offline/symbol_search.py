@@ -4,33 +4,19 @@ from __future__ import annotations
 
 import re
 
-from .catalog import words
+from .catalog import outline_rules, words
 from .plans import CannotAnswer, Context, Plan, Request, combine, plan_call
-from .requests import find_scopes
-from .tool_output import is_cut
+from .project_survey import describe_problems
+from .tool_output import Listing, keep_covered, parse_listing
 
 _COMMON_WORDS = frozenset(words("common_words"))
 _QUOTED = re.compile(r"[`'\"“‘「]([^`'\"”’」\s]+)[`'\"”’」]")
-_WORD = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_]\w*)*[?!]?")
+_WORD = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_]\w*)*")
 _IDENTIFIER_LIKE = re.compile(r"_|\d|\.|::|[a-z][A-Z]|^[A-Z]\w*[a-z]")
-_INTRODUCED = re.compile(
-    r"(?i)\b(?:function|class|method|variable|constant|symbol|type|struct)s? (\w+)"
-)
-_MATCH = re.compile(r"^(.+?):(\d+):(.*)$")
+_ROW = re.compile(r"(.+?):(\d+):(.*)")
 _MOST_ROWS = 60
+_SEARCH_LIMIT = 400
 _MOST_NAMES = 3
-_PROSE = (".md", ".rst", ".txt")
-_DEFINITION = (
-    r"\b(?:def|class|function\*?|fn|func|struct|enum|trait|interface|type|module|defmodule|defp|fun"
-    r"|object|record|namespace|macro_rules!|typedef|protocol)"
-    r"\s+(?:\([^)]*\)\s*)?(?:self\.|[\w:]+::)?NAME\b"
-    r"|^\s*(?:export\s+)?(?:default\s+)?(?:pub\s+)?(?:const|let|var|val|static|final)\s+(?:mut\s+)?"
-    r"(?:[\w<>\[\]]+\s+)?NAME\b"
-    r"|^(?:[A-Za-z_]\w*\.)?NAME\s*(?::[^=()]+)?:?=[^=]"
-    r"|^\s*(?:(?:public|private|protected|static|async|final|override|virtual|inline|extern"
-    r"|unsigned|const)\s+)+[\w<>\[\],*&.\s]*?\bNAME\s*\("
-    r"|^#\s*define\s+NAME\b|^[\w:*&<>]+[\s*&]+NAME\s*\([^;]*\)\s*\{?\s*$"
-)
 
 
 def find_symbols(text: str) -> list[str]:
@@ -38,72 +24,77 @@ def find_symbols(text: str) -> list[str]:
     quoted = _QUOTED.findall(text)
     if quoted:
         return list(dict.fromkeys(name.rstrip("()") for name in quoted))
-    introduced = _INTRODUCED.search(text)
-    if introduced and introduced[1].lower() not in _COMMON_WORDS:
-        return [introduced[1]]
     candidates = _WORD.findall(re.sub(r"[\w./-]*/[\w./-]*", " ", text))
-    names = [word.rstrip("?!") for word in candidates]
-    names = [name for name in names if name.lower() not in _COMMON_WORDS]
+    names = [name for name in candidates if name.lower() not in _COMMON_WORDS]
     identifiers = [name for name in names if _IDENTIFIER_LIKE.search(name)]
     return list(dict.fromkeys(identifiers or names[-1:]))
 
 
 def find_symbol(request: Request, context: Context) -> Plan:
-    """Search for a name and separate definitions from uses by the form of the lines."""
+    """Search for each name and separate definitions from uses by the form of the lines."""
     context.require("grep")
     names = find_symbols(request.text)[:_MOST_NAMES]
     if not names:
         raise CannotAnswer(context.say("Which name? Put it in backticks: `name`."))
-    scope = (find_scopes(request.text) or [""])[0].rstrip("/") or None
+    scopes = request.scopes or ("",)
     outputs = yield [
         plan_call(
-            "grep", pattern=_as_pattern(name), path=scope, output_mode="content", head_limit=400
+            "grep",
+            pattern=_whole_word(name),
+            path=scope.rstrip("/") or None,
+            output_mode="content",
+            head_limit=_SEARCH_LIMIT,
         )
         for name in names
+        for scope in scopes
     ]
+    listings = [parse_listing(output) for output in outputs]
     parts: list[str] = []
-    for name, output in zip(names, outputs, strict=True):
-        matches = [m for m in map(_MATCH.match, output.text.split("\n")) if m]
-        if not matches and output.is_error:
-            raise CannotAnswer(output.text.strip())
-        parts.append(_describe(name, matches, bool(matches) and is_cut(output), context))
+    for number, name in enumerate(names):
+        mine = listings[number * len(scopes) : (number + 1) * len(scopes)]
+        parts.append(_describe(name, mine, request, context))
     return combine(parts)
 
 
-def _describe(name: str, matches: list[re.Match[str]], is_partial: bool, context: Context) -> str:
+def _describe(name: str, listings: list[Listing], request: Request, context: Context) -> str:
     say = context.say
+    rows = [row for listing in listings for row in keep_covered(request, listing.rows)]
+    matches = [match for row in rows if (match := _ROW.fullmatch(row))]
+    problem = describe_problems([listing.problem for listing in listings], say)
     if not matches:
-        return say("`{name}` was not found in any file.", name=name)
-    plain = re.split(r"\.|::", name)[-1]
-    definition = re.compile(_DEFINITION.replace("NAME", re.escape(plain)))
-    defined = [m for m in matches if definition.search(m[3]) and not m[1].endswith(_PROSE)]
-    used = [m for m in matches if m not in defined]
+        return combine([say("`{name}` was not found in the files searched.", name=name), problem])
+    defined = [match for match in matches if _is_definition(name, match)]
+    used = [match for match in matches if match not in defined]
     if defined:
         parts = [say("`{name}` is defined in:", name=name) + "\n" + _format(defined)]
     else:
-        parts = [say("No definition of `{name}` was found.", name=name)]
-    if not used:
-        return combine([*parts, say("It is used nowhere else.")])
-    files = len({m[1] for m in used})
-    at_least = say("at least ") if is_partial else ""
-    lead = say(
-        "It is used in {at_least}{used_count} lines of {files} files:",
-        at_least=at_least,
-        used_count=len(used),
-        files=files,
-    )
-    parts.append(f"{lead}\n{_format(used)}")
-    if len(used) > _MOST_ROWS:
-        more = len(used) - _MOST_ROWS
-        parts.append(say("… and {more} more lines.", more=more))
-    return combine(parts)
+        parts = [say("No definition of `{name}` was recognised.", name=name)]
+    if used:
+        lead = say(
+            "It is used in {at_least}{count} lines of {files} files:",
+            at_least=say("at least ") if problem else "",
+            count=len(used),
+            files=len({match[1] for match in used}),
+        )
+        left = len(used) - _MOST_ROWS
+        more = say("… and {left} more.", left=left) if left > 0 else ""
+        parts += [f"{lead}\n{_format(used)}", more]
+    else:
+        parts.append(say("No other line names it."))
+    return combine([*parts, problem])
 
 
-def _as_pattern(name: str) -> str:
+def _is_definition(name: str, match: re.Match[str]) -> bool:
+    pattern = outline_rules(match[1]).definition
+    plain = re.escape(re.split(r"\.|::|#", name)[-1])
+    return bool(pattern) and bool(re.search(pattern.replace("NAME", plain), match[3]))
+
+
+def _whole_word(name: str) -> str:
     """Return a pattern for the whole word that ripgrep and Python both understand."""
     left = r"\b" if re.match(r"\w", name) else ""
     right = r"\b" if re.search(r"\w$", name) else ""
-    return left + re.escape(name).replace(r"\-", "-").replace("\\ ", " ") + right
+    return left + re.escape(name).replace(r"\-", "-") + right
 
 
 def _format(matches: list[re.Match[str]]) -> str:

@@ -4,97 +4,67 @@ from __future__ import annotations
 
 import re
 
-from .catalog import build_tools
+import msgspec
+
+from .catalog import load_data
 from .plans import Context, Plan, Request, Translator, combine
 from .project_survey import Project, survey_project
-from .requests import find_exclusions, find_scopes
 from .tool_output import format_table
 
-_MOST_ROWS = 25
-_NAMED_FILES = 3
+_MOST_ROWS = 40
 
 
 def find_stack(request: Request, context: Context) -> Plan:
     """Read the manifests of the project, or of each folder that the request names."""
     context.require("read", "grep", "glob")
-    excluded = find_exclusions(request.text)
-    scopes = find_scopes(request.text) or [""]
     parts: list[str] = []
-    for scope in scopes:
-        project = yield from survey_project(scope, excluded)
-        heading = f"### {scope}\n" if len(scopes) > 1 else ""
-        parts.append(heading + _describe(project, context.say))
+    for scope in request.scopes or ("",):
+        folder = msgspec.structs.replace(request, scopes=(scope,) if scope else ())
+        project = yield from survey_project(folder)
+        heading = f"### {scope}\n" if len(request.scopes) > 1 else ""
+        parts.append(heading + _describe_tools(project, context.say))
+        parts.append(_describe_dependencies(project, context.say))
+        parts.append(project.describe_problems(context.say))
     return combine(parts)
 
 
-def _describe(project: Project, say: Translator) -> str:
+def _describe_tools(project: Project, say: Translator) -> str:
     rows: list[tuple[str, ...]] = []
-    for language in project.find_languages():
-        count = sum(path.endswith(language.suffixes) for path in project.files)
+    for language, count in project.find_languages():
         if count:
-            files = say("{count} files", count=count)
-            rows.append((say("Language"), language.name, files))
-    for aspect, tools in build_tools().items():
-        label = say(aspect.capitalize())
+            rows.append((say("Language"), language.name, say("{count} files", count=count)))
+    for aspect, tools in load_data("build_tools").items():
         for name, pattern in tools.items():
             evidence = _find_tool(aspect, pattern, project)
             if evidence:
-                rows.append((label, name, _format_files(evidence)))
+                rows.append((say(aspect.capitalize()), name, say.join_files(evidence)))
     if not rows:
         return say("No source files and no manifests were found.")
     head = (say("Aspect"), say("Name"), say("Evidence"))
-    lead = say("The technology stack:")
-    return combine([lead, format_table(head, rows), _describe_dependencies(project, say)])
+    return combine([say("The technology stack:"), format_table(head, rows)])
 
 
 def _find_tool(aspect: str, pattern: str, project: Project) -> list[str]:
     """Return the files that show that a tool is used."""
-    if aspect != "build backend":
-        return [p for p in project.files if re.fullmatch(pattern, p.rpartition("/")[2])]
-    return [
-        manifest.path
-        for manifest in project.manifests
-        if manifest.path.endswith("pyproject.toml") and pattern in manifest.tools.split(" ")[-1]
-    ]
+    if aspect == "build backend":
+        python = [m for m in project.manifests if m.path.endswith("pyproject.toml")]
+        return [m.path for m in python if re.search(pattern, m.tools.rpartition("]")[2])]
+    return [path for path in project.files if re.fullmatch(pattern, path.rpartition("/")[2])]
 
 
 def _describe_dependencies(project: Project, say: Translator) -> str:
     own_names = {manifest.project.lower() for manifest in project.manifests}
-    sources = {m.path.removesuffix(".in") for m in project.manifests if m.path.endswith(".in")}
-    runtime: dict[str, tuple[str, str]] = {}
-    development: dict[str, tuple[str, str]] = {}
-    for manifest in project.manifests:
-        if manifest.path.removesuffix(".txt") in sources:
-            continue  # a lock file of the list beside it
-        for dependency in manifest.dependencies:
-            if dependency.name.lower() not in own_names:
-                table = development if dependency.is_dev else runtime
-                table.setdefault(dependency.name, (dependency.version, manifest.path))
-    development = {name: row for name, row in development.items() if name not in runtime}
-    if not runtime and not development:
-        return say("No dependencies are declared.")
-    extra = say("Development and optional dependencies")
-    return combine(
-        [
-            _format_dependencies(say("Dependencies"), runtime, say),
-            _format_dependencies(extra, development, say),
-        ]
-    )
-
-
-def _format_dependencies(title: str, table: dict[str, tuple[str, str]], say: Translator) -> str:
-    if not table:
-        return ""
-    rows = [
-        (name, version or say("any"), f"`{path}`")
-        for name, (version, path) in list(table.items())[:_MOST_ROWS]
-    ]
-    head = (say("Name"), say("Version"), say("Declared in"))
-    left = len(table) - len(rows)
-    more = say("… and {left} more.", left=left) if left else ""
-    return combine([f"**{title}** ({len(table)})", format_table(head, rows), more])
-
-
-def _format_files(paths: list[str]) -> str:
-    shown = ", ".join(f"`{path}`" for path in paths[:_NAMED_FILES])
-    return f"{shown}, …" if len(paths) > _NAMED_FILES else shown
+    rows: dict[str, tuple[str, ...]] = {}
+    for is_dev in (False, True):
+        purpose = say("development or optional") if is_dev else say("to run")
+        for manifest in project.manifests:
+            for item in manifest.dependencies:
+                if item.is_dev is is_dev and item.name.lower() not in own_names:
+                    cells = (item.name, item.version or say("any"), purpose, f"`{manifest.path}`")
+                    rows.setdefault(item.name, cells)
+    if not rows:
+        return say("No manifest that this model can read declares dependencies.")
+    head = (say("Dependency"), say("Version"), say("Needed"), say("Declared in"))
+    left = len(rows) - _MOST_ROWS
+    more = say("… and {left} more.", left=left) if left > 0 else ""
+    return combine([format_table(head, list(rows.values())[:_MOST_ROWS]), more])

@@ -5,35 +5,27 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatch
 
+import msgspec
 from msgspec import Struct, field
 
-from .catalog import Framework, Language, frameworks
-from .plans import (
-    Context,
-    Plan,
-    Request,
-    Steps,
-    Translator,
-    combine,
-    plan_call,
-)
+from .catalog import Framework, Language, load_rows
+from .plans import Context, Plan, Request, Steps, Translator, combine, plan_call
 from .project_survey import Project, survey_project
-from .requests import find_exclusions, find_scopes
-from .tool_output import format_table, is_own_file, parse_paths
+from .tool_output import format_table, is_own_file, keep_covered, parse_listing
 
-_HEAD = ("Framework", "Version", "Role")
-_NAMED_FILES = 3
 _THIS_PROJECT = "this project itself"
 _KINDS = ("framework", "e2e", "library", "runner", "benchmark")
+_MAIN_KINDS = ("framework", "e2e")
+_SEARCH_LIMIT = 500
 
 
 class Evidence(Struct):
     """A framework and where it was seen.
 
     Arguments:
-        declared: manifests that name it. configured: files that configure it.
-        used: test files that use it. plain: how many of them import no framework.
-        runs: name of the framework whose tests it runs.
+        declared: manifests that name it.
+        configured: files that configure it.
+        used: test files that use it.
     """
 
     framework: Framework
@@ -41,105 +33,63 @@ class Evidence(Struct):
     declared: list[str] = field(default_factory=list[str])
     configured: list[str] = field(default_factory=list[str])
     used: list[str] = field(default_factory=list[str])
-    plain: int = 0
-    runs: str = ""
 
     @property
     def is_active(self) -> bool:
-        """True when the framework is used, not only declared."""
-        is_set_up = bool(self.configured or self.declared)
-        return bool(self.used) or (self.framework.kind == "runner" and is_set_up)
+        """True when the framework is used or configured, not only declared."""
+        return bool(self.used or self.configured)
 
 
 def find_frameworks(request: Request, context: Context) -> Plan:
     """Find the frameworks of the project, or of each folder that the request names."""
     context.require("read", "grep", "glob")
-    excluded = find_exclusions(request.text)
-    scopes = find_scopes(request.text) or [""]
     parts: list[str] = []
-    for scope in scopes:
-        project = yield from survey_project(scope, excluded)
-        yield from _search_imports(project, scope, excluded)
-        heading = f"### {scope}\n" if len(scopes) > 1 else ""
-        parts.append(heading + _describe(project, context.say, scope))
+    for scope in request.scopes or ("",):
+        folder = msgspec.structs.replace(request, scopes=(scope,) if scope else ())
+        project = yield from survey_project(folder)
+        languages = [language for language, _ in project.find_languages()]
+        matches = yield from _search_imports(languages, project, folder)
+        heading = f"### {scope}\n" if len(request.scopes) > 1 else ""
+        place = f"`{scope}`" if scope else context.say("The project")
+        answer = _describe(languages, project, matches, place, context.say)
+        parts += [heading + answer, project.describe_problems(context.say)]
     return combine(parts)
 
 
-def _search_imports(project: Project, scope: str, excluded: list[str]) -> Steps[None]:
-    """Search for the imports of every framework of the languages that are here."""
-    here = project.find_languages()
-    names = {language.name for language in here}
-    searched = [f for f in frameworks() if f.language in names and f.imports]
-    plain = [language for language in here if language.plain_test]
-    patterns = [(f.imports, f.files) for f in searched]
-    patterns += [(language.plain_test, language.plain_test_files) for language in plain]
-    if not patterns:
-        return
+def _search_imports(
+    languages: list[Language], project: Project, request: Request
+) -> Steps[dict[str, list[str]]]:
+    """Return the files that import each framework, and by language name the plain test files."""
+    names = [language.name for language in languages]
+    searches = {
+        framework.name: (framework.imports, framework.files)
+        for framework in load_rows("frameworks", "framework", Framework)
+        if framework.language in names and framework.imports
+    }
+    searches |= {x.name: (x.plain_test, x.plain_test_files) for x in languages if x.plain_test}
+    if not searches:
+        return {}
+    scope = next(iter(request.scopes), "")
     outputs = yield [
         plan_call(
             "grep",
             pattern=pattern,
             path=scope.rstrip("/") or None,
             glob=files[0] if len(files) == 1 else None,
-            output_mode="files_with_matches",
-            head_limit=500,
+            head_limit=_SEARCH_LIMIT,
         )
-        for pattern, files in patterns
+        for pattern, files in searches.values()
     ]
-    own = [
-        [p for p in parse_paths(o) if is_own_file(p, scope) and not p.startswith(tuple(excluded))]
-        for o in outputs
-    ]
-    for framework, paths in zip(searched, own, strict=False):
-        project.matches[framework.name] = paths
-    for language, paths in zip(plain, own[len(searched) :], strict=True):
-        project.plain_tests[language.name] = [p for p in paths if _is_plain_test(p, language)]
-
-
-def _is_plain_test(path: str, language: Language) -> bool:
-    if not (re.search(language.test_path, path) and path.endswith(language.suffixes)):
-        return False
-    return language.name != "Python" or _matches_any(path, language.plain_test_files)
-
-
-def _collect_evidence(project: Project) -> list[Evidence]:
-    """Return the evidence for all frameworks, by language.
-
-    Used ones first, only declared ones last.
-    """
-    rows: list[Evidence] = []
-    for language in project.find_languages():
-        known = [f for f in frameworks() if f.language == language.name]
-        candidates = [_find_evidence(framework, language, project) for framework in known]
-        _assign_plain_tests(candidates, project.plain_tests.get(language.name, []))
-        _assign_runner(candidates)
-        seen = [row for row in candidates if row.used or row.declared or row.configured]
-        rows += sorted(seen, key=_rank)
-    return rows
-
-
-def _find_evidence(framework: Framework, language: Language, project: Project) -> Evidence:
-    row = Evidence(framework)
-    for manifest in filter(
-        lambda manifest: language.has_manifest(manifest.path), project.manifests
-    ):
-        if manifest.project.lower() in framework.packages:
-            row.version = _THIS_PROJECT
-            row.configured = [manifest.path]
-        for dependency in manifest.dependencies:
-            if dependency.name in framework.packages:
-                row.version = row.version or dependency.version
-                if manifest.path not in row.declared:
-                    row.declared.append(manifest.path)
-        if framework.tool and re.search(framework.tool, manifest.tools):
-            row.configured.append(manifest.path)
-    if framework.config:
-        row.configured += [path for path in project.files if re.search(framework.config, path)]
-    for path in project.matches.get(framework.name, []):
-        is_test = re.search(language.test_path, path) or framework.kind in ("runner", "benchmark")
-        if is_test and _matches_any(path, framework.files):
-            row.used.append(path)
-    return row
+    matches: dict[str, list[str]] = {}
+    for (name, (_, files)), output in zip(searches.items(), outputs, strict=True):
+        listing = parse_listing(output)
+        project.problems.append(listing.problem)
+        matches[name] = [
+            path
+            for path in keep_covered(request, listing.rows)
+            if is_own_file(path, scope) and _matches_any(path, files)
+        ]
+    return matches
 
 
 def _matches_any(path: str, globs: tuple[str, ...]) -> bool:
@@ -147,140 +97,107 @@ def _matches_any(path: str, globs: tuple[str, ...]) -> bool:
     return any(fnmatch(name, glob.rpartition("/")[2]) for glob in globs)
 
 
-def _assign_plain_tests(rows: list[Evidence], plain: list[str]) -> None:
-    """Give test files that import nothing to the framework that is declared, configured or used."""
-    explicit = {p for row in rows if row.framework.kind in ("framework", "e2e") for p in row.used}
+def _describe(
+    languages: list[Language],
+    project: Project,
+    matches: dict[str, list[str]],
+    place: str,
+    say: Translator,
+) -> str:
+    rows: list[Evidence] = []
+    notes: list[str] = []
+    for language in languages:
+        found = [
+            _find_evidence(framework, language, project, matches.get(framework.name, []))
+            for framework in load_rows("frameworks", "framework", Framework)
+            if framework.language == language.name
+        ]
+        tests = [path for path in matches.get(language.name, []) if _is_test(path, language)]
+        plain = _assign_plain_tests(found, tests)
+        if plain:
+            text = "{count} {name} test files name no framework: {files}."
+            files = say.join_files(plain)
+            notes.append(say(text, count=len(plain), name=language.name, files=files))
+        seen = [row for row in found if row.is_active or row.declared]
+        rows += sorted(seen, key=_rank)
+    rows.sort(key=lambda row: not row.is_active)
+    main = [r for r in rows if r.is_active and r.framework.kind in _MAIN_KINDS]
+    names = say.join(f"**{row.framework.name}**" for row in main)
+    lead = say("{place} uses {names}.", place=place, names=names)
+    if not main:
+        lead = say(
+            "{place} shows **no testing framework** that this model knows: no test file uses one.",
+            place=place,
+        )
+    cells = [(f"**{r.framework.name}**", _version(r, say), _describe_role(r, say)) for r in rows]
+    head = (say("Framework"), say("Version"), say("Role"))
+    return combine([lead, format_table(head, cells) if cells else "", "\n".join(notes)])
+
+
+def _is_test(path: str, language: Language) -> bool:
+    return bool(re.search(language.test_path, path)) and path.endswith(language.suffixes)
+
+
+def _find_evidence(
+    framework: Framework, language: Language, project: Project, matches: list[str]
+) -> Evidence:
+    row = Evidence(framework)
+    for manifest in project.manifests:
+        if not language.has_manifest(manifest.path):
+            continue
+        if manifest.project.lower() in framework.packages:
+            row.version = _THIS_PROJECT
+            row.configured.append(manifest.path)
+        for dependency in manifest.dependencies:
+            if dependency.name in framework.packages:
+                row.version = row.version or dependency.version
+                row.declared.append(manifest.path)
+        if framework.tool and re.search(framework.tool, manifest.tools):
+            row.configured.append(manifest.path)
+    if framework.config:
+        row.configured += [path for path in project.files if re.search(framework.config, path)]
+    is_test_code = framework.kind not in ("runner", "benchmark")
+    row.used = [p for p in matches if not is_test_code or re.search(language.test_path, p)]
+    return row
+
+
+def _assign_plain_tests(rows: list[Evidence], plain: list[str]) -> list[str]:
+    """Give tests that import no framework to the one set up to run them; return what is left."""
+    explicit = {p for row in rows if row.framework.kind in _MAIN_KINDS for p in row.used}
     free = [path for path in plain if path not in explicit]
-    takers = [
-        row
-        for row in rows
-        if row.framework.runs_plain_tests and (row.declared or row.configured or row.used)
+    runners = [
+        row for row in rows if row.framework.runs_plain_tests and (row.declared or row.is_active)
     ]
-    if not takers and rows and rows[0].framework.language == "Python":
-        takers = [row for row in rows if row.framework.runs_plain_tests]
-    takers.sort(key=lambda row: (not row.configured, not row.declared, -len(row.used)))
-    if takers and free:
-        takers[0].used += free
-        takers[0].plain = len(free)
-
-
-def _assign_runner(rows: list[Evidence]) -> None:
-    """Let a Python framework that no test names run the tests of the framework in the library."""
-    bundled = [row for row in rows if row.framework.bundled_with and row.used]
-    for row in rows:
-        is_idle = row.framework.runs_plain_tests and not row.used
-        is_python = row.framework.language == "Python"
-        if is_idle and is_python and bundled and (row.declared or row.configured):
-            row.used = list(bundled[0].used)
-            row.runs = bundled[0].framework.name
+    if not runners:
+        return free
+    best = min(runners, key=lambda row: (not row.configured, not row.declared, -len(row.used)))
+    best.used += free
+    return []
 
 
 def _rank(row: Evidence) -> tuple[int, bool, int]:
-    kind = _KINDS.index(row.framework.kind) if row.is_active else len(_KINDS)
-    is_sure = bool((row.declared or row.configured) and row.used)
-    return kind, not is_sure, -len(row.used)
+    is_sure = bool(row.declared or row.configured)
+    return _KINDS.index(row.framework.kind), not is_sure, -len(row.used)
 
 
-def _describe(project: Project, say: Translator, scope: str) -> str:
-    rows = _collect_evidence(project)
-    main = [row for row in rows if row.is_active and row.framework.kind in ("framework", "e2e")]
-    place = f"`{scope}`" if scope else say("The project")
-    if main:
-        names = say.join([f"**{row.framework.name}**" for row in main])
-        lead = say("{place} uses {names}.", place=place, names=names)
-    else:
-        lead = say(
-            "{place} uses **no testing framework** that this model knows: no test file uses one.",
-            place=place,
-        )
-    table = [
-        (f"**{row.framework.name}**", _format_version(row, say), _format_role(row, rows, say))
-        for row in rows
-    ]
-    notes = _list_gaps(project, main, say)
-    return combine([lead, format_table(_HEAD, table) if table else "", "\n".join(notes)])
-
-
-def _list_gaps(project: Project, main: list[Evidence], say: Translator) -> list[str]:
-    """Return a note for each language with a manifest or plain tests, but without a framework."""
-    served = {row.framework.language for row in main}
-    notes: list[str] = []
-    for language in project.find_languages():
-        manifests = [path for path in project.files if language.has_manifest(path)]
-        if served and manifests and language.name not in served:
-            top = min(manifests, key=lambda path: (path.count("/"), path))
-            folder = f"{top.rpartition('/')[0]}/"
-            notes.append(
-                say(
-                    "`{folder}` has no {name} testing framework configured.",
-                    folder=folder,
-                    name=language.name,
-                )
-            )
-        count = len(project.plain_tests.get(language.name, []))
-        if count and language.name not in served:
-            notes.append(
-                say(
-                    "{count} {name} test files name no framework, and none is declared.",
-                    count=count,
-                    name=language.name,
-                )
-            )
-    return notes
-
-
-def _format_version(row: Evidence, say: Translator) -> str:
+def _version(row: Evidence, say: Translator) -> str:
     if row.version == _THIS_PROJECT:
         return say(_THIS_PROJECT)
     undeclared = say("any") if row.declared else say("not declared")
     return row.version or row.framework.bundled_with or undeclared
 
 
-def _format_role(row: Evidence, rows: list[Evidence], say: Translator) -> str:
-    active = [other for other in rows if other.is_active]
-    peers = [
-        other
-        for other in active
-        if other.framework.kind == "framework"
-        and other.framework.language == row.framework.language
-    ]
-    role = {
-        "framework": say("Primary") if row in peers[:1] else say("Secondary"),
-        "e2e": say("End-to-end tests"),
-        "library": say("Library beside it"),
-        "runner": say("Runner"),
-        "benchmark": say("Benchmarks"),
-    }[row.framework.kind]
+def _describe_role(row: Evidence, say: Translator) -> str:
+    declared = say.join_files(row.declared)
     if not row.is_active:
-        role = say("Declared only")
-    if len({other.framework.language for other in active}) > 1:
-        role += f" ({row.framework.language})"
-    reasons = [_format_use(row, say)]
-    if row.declared:
-        reasons.append(say("declared in ") + _format_files(row.declared))
-    elif row.configured:
-        reasons.append(say("configured in ") + _format_files(row.configured))
-    return f"{role} — {'; '.join(reason for reason in reasons if reason)}"
-
-
-def _format_use(row: Evidence, say: Translator) -> str:
-    if not row.used:
-        return "" if row.is_active else say("no test file uses it")
-    count = len(row.used)
-    files = _format_files(row.used)
-    if row.runs:
-        return say(
-            "runs the {count} {runs} test files ({files})", count=count, runs=row.runs, files=files
+        return say("Declared only, in {files}; no test file uses it", files=declared)
+    if row.used:
+        count = len(row.used)
+        plural = "s" if count > 1 else ""
+        files = say.join_files(row.used)
+        role = say(
+            "Used in {count} file{plural} ({files})", count=count, plural=plural, files=files
         )
-    if row.plain == count and not row.declared and not row.configured:
-        return say(
-            "likely: {count} files of plain test functions ({files})", count=count, files=files
-        )
-    plural = "s" if count > 1 else ""
-    return say("used in {count} file{plural} ({files})", count=count, plural=plural, files=files)
-
-
-def _format_files(paths: list[str]) -> str:
-    unique = list(dict.fromkeys(paths))
-    shown = ", ".join(f"`{path}`" for path in unique[:_NAMED_FILES])
-    return f"{shown}, …" if len(unique) > _NAMED_FILES else shown
+    else:
+        role = say("Configured in {files}", files=say.join_files(row.configured))
+    return role + (say("; declared in {files}", files=declared) if row.declared else "")

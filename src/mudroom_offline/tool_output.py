@@ -1,7 +1,4 @@
-"""Parsers for what tools return.
-
-Numbered lines of `read`, lists of `glob` and `grep`; Markdown tables.
-"""
+"""Files as the tools return them: numbered lines of `read`, lists of `glob` and `grep`; tables."""
 
 from __future__ import annotations
 
@@ -11,87 +8,80 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from .catalog import words
-from .plans import CallOutput, Steps, plan_call
+from .plans import CallOutput, Request, Steps, plan_call
+
+LIST_LIMIT = 100
+"""Paths that `glob` returns at most."""
 
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
 _IS_CUT = re.compile(r"(?i)offset|more|truncat|cut|first|limit|omitted|continue")
-_NOTICE = re.compile(r"(?i)[\[(<…]|(no (files?|match|result)|found \d+|not found|showing )")
 _FILES_PER_TURN = 20
 _MAX_PAGES = 12
-_GLOB_LIMIT = 100
 _FOREIGN_FOLDERS = frozenset(words("foreign_folders"))
 
 
 class FileText(Struct):
-    """A file as read so far. `lines` is by line number; `has_more` says that lines are missing."""
+    """A file as read so far. `lines` is by line number; `problem` says why not all is here."""
 
     path: str
     lines: dict[int, str]
-    error: str = ""
-    has_more: bool = False
+    problem: str = ""
 
     @property
     def text(self) -> str:
         """The known lines, in order."""
         return "\n".join(self.lines[number] for number in sorted(self.lines))
 
-    def add_page(self, output: CallOutput) -> None:
-        """Add the lines of one `read` result."""
+    def add_page(self, output: CallOutput) -> bool:
+        """Add the lines of one `read` result. Return True when there are more."""
         before = len(self.lines)
         notices: list[str] = []
         for row in output.text.split("\n"):
             if match := _NUMBERED.match(row):
                 self.lines[int(match[1])] = match[2]
             elif row.strip():
-                notices.append(row)
+                notices.append(row.strip())
         if output.is_error and not before:
-            self.error = output.text.strip().split("\n")[0]
-        grew = len(self.lines) > before
-        self.has_more = grew and (
-            self.next_line() <= max(self.lines) or any(map(_IS_CUT.search, notices))
-        )
-
-    def next_line(self) -> int:
-        """Return the number of the first line that is missing."""
-        return next(n for n in range(1, len(self.lines) + 2) if n not in self.lines)
+            self.problem = notices[0] if notices else "error"
+        return len(self.lines) > before and any(map(_IS_CUT.search, notices))
 
 
-def read_files(
-    paths: Iterable[str],
-) -> Steps[dict[str, FileText]]:
+class Listing(Struct):
+    """The rows of a result of `glob` or `grep`; `problem` says why some are missing."""
+
+    rows: list[str]
+    problem: str = ""
+
+
+def read_files(paths: Iterable[str]) -> Steps[dict[str, FileText]]:
     """Read whole files, several per turn, long ones page by page."""
     files = {path: FileText(path, {}) for path in paths}
     waiting = list(files)
-    while waiting:
-        batch = waiting[:_FILES_PER_TURN]
-        waiting = waiting[_FILES_PER_TURN:]
+    for start in range(0, len(waiting), _FILES_PER_TURN):
+        batch = waiting[start : start + _FILES_PER_TURN]
         for page in range(_MAX_PAGES):
             outputs = yield [
-                plan_call("read", file_path=p, offset=files[p].next_line() if page else None)
+                plan_call("read", file_path=p, offset=max(files[p].lines) + 1 if page else None)
                 for p in batch
             ]
-            for path, output in zip(batch, outputs, strict=True):
-                files[path].add_page(output)
-            batch = [path for path in batch if files[path].has_more]
+            results = zip(batch, outputs, strict=True)
+            batch = [path for path, output in results if files[path].add_page(output)]
             if not batch:
                 break
+        for path in batch:
+            files[path].problem = "too long to be read whole"
     return files
 
 
-def parse_paths(output: CallOutput) -> list[str]:
-    """Return the paths in a result of `glob`, or of `grep` that lists files."""
+def parse_listing(output: CallOutput) -> Listing:
+    """Return the rows of a list without the note in parentheses that may stand at its end."""
+    rows = [row.strip().removeprefix("./") for row in output.text.split("\n") if row.strip()]
     if output.is_error:
-        return []
-    rows = [row.strip() for row in output.text.split("\n")]
-    return [row.removeprefix("./") for row in rows if row and not _NOTICE.match(row)]
-
-
-def is_cut(output: CallOutput) -> bool:
-    """Return True when a list says that it is not complete."""
-    if len(parse_paths(output)) >= _GLOB_LIMIT:
-        return True
-    rows = [row.strip() for row in output.text.split("\n") if row.strip()]
-    return any(row[0] in "[(…" and _IS_CUT.search(row) for row in rows)
+        return Listing([], rows[0] if rows else "error")
+    if rows and rows[-1].startswith("(") and rows[-1].endswith(")"):
+        note = rows.pop().strip("()")
+        return Listing(rows, "" if note.startswith("no ") else note)
+    return Listing(rows)
 
 
 def is_own_file(path: str, scope: str = "") -> bool:
@@ -100,25 +90,38 @@ def is_own_file(path: str, scope: str = "") -> bool:
     return not any(part in _FOREIGN_FOLDERS for part in inside.split("/")[:-1])
 
 
-def list_files(pattern: str, scope: str = "") -> Steps[list[str]]:
-    """Return all files that match a glob, sorted by folder.
+def list_files(request: Request, patterns: Iterable[str], *, own_only: bool) -> Steps[Listing]:
+    """List the files that match a glob in the folders of the request, sorted by folder.
 
-    `grep` lists them when `glob` is cut.
+    `grep` lists text files that are not empty when `glob` returns only a part.
     """
-    folder = scope.rstrip("/") or None
-    output = (yield [plan_call("glob", pattern=pattern, path=folder)])[0]
-    paths = set(parse_paths(output))
-    if is_cut(output):
-        listing = plan_call(
-            "grep",
-            pattern=".",
-            path=folder,
-            glob=pattern.removeprefix("**/"),
-            output_mode="files_with_matches",
-            head_limit=20_000,
-        )
-        paths |= set(parse_paths((yield [listing])[0]))
-    return sorted(paths, key=lambda path: ("/" in path, path.rpartition("/")[0], path))
+    queries = [
+        (pattern, scope.rstrip("/") or None)
+        for pattern in patterns
+        for scope in request.scopes or ("",)
+    ]
+    outputs = yield [plan_call("glob", pattern=pattern, path=path) for pattern, path in queries]
+    listings = [parse_listing(output) for output in outputs]
+    cut = [query for query, listing in zip(queries, listings, strict=True) if listing.problem]
+    if cut:
+        searches = [
+            plan_call("grep", pattern="^", glob=pattern, path=path, head_limit=20_000)
+            for pattern, path in cut
+        ]
+        complete = [listing for listing in listings if not listing.problem]
+        partial = [Listing(listing.rows) for listing in listings if listing.problem]
+        listings = [*complete, *partial, *map(parse_listing, (yield searches))]
+    paths = {path for listing in listings for path in keep_covered(request, listing.rows)}
+    if own_only:
+        scopes = request.scopes or ("",)
+        paths = {p for p in paths if any(is_own_file(p, s) for s in scopes if p.startswith(s))}
+    ordered = sorted(paths, key=lambda path: ("/" in path, path.rpartition("/")[0], path))
+    return Listing(ordered, "; ".join({x.problem: "" for x in listings if x.problem}))
+
+
+def keep_covered(request: Request, paths: list[str]) -> list[str]:
+    """Return the paths that are not in a folder the request leaves out."""
+    return [path for path in paths if not path.startswith(request.excluded)]
 
 
 def format_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
@@ -130,17 +133,15 @@ def format_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
     return "\n".join(lines)
 
 
-def parse_table(text: str, columns: int) -> list[tuple[str, ...]]:
-    """Return the rows of all tables with this number of columns, without their heads."""
-    rows: list[tuple[str, ...]] = []
+def parse_table(text: str) -> dict[str, str]:
+    """Return the rows of all tables with two columns, without their heads."""
+    rows: list[tuple[str, str]] = []
     for line in text.split("\n"):
-        if not line.startswith("|"):
-            continue
         cells = [c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) != columns:
+        if len(cells) != 2:
             continue
-        if set("".join(cells)) <= set("-: "):
+        if set(cells[0] + cells[1]) <= {"-"}:
             rows = rows[:-1]
         else:
-            rows.append(tuple(cells))
-    return rows
+            rows.append((cells[0], cells[1]))
+    return dict(rows)

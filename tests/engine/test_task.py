@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 from tests.engine.conftest import Stage, block_texts
@@ -10,7 +11,7 @@ from tests.engine.conftest import Stage, block_texts
 from mudroom import Agent, Budget, Effect, Output, Reason, tool
 from mudroom._core.events import RunStarted
 from mudroom._core.runs import Brief
-from mudroom._engine.child_report import REPORT_CAP
+from mudroom._engine.child_report import REPORT_CAP, ParsedReport, parse_report
 from mudroom.errors import ModelRefused
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import run_virtual
@@ -263,6 +264,28 @@ async def test_a_long_report_is_cut_and_the_parent_can_read_the_whole(stage: Sta
         and "[evidence: " in report.text
     )
     assert "finding 4998" in rest.text and not rest.error
+    parsed = parse_report(report.text)
+    assert parsed.text == long[:REPORT_CAP] and not parsed.warning
+    assert Path(parsed.spill).read_text() == long.strip()
+
+
+@pytest.mark.parametrize("text", ["It is pytest.", "One:\n\n[evidence] none\n| a | b |", ""])
+async def test_a_formatted_report_can_be_parsed(stage: Stage, text: str) -> None:
+    await stage.run({"PARENT": [[call("task", prompt="CHILD")], "end"], "CHILD": [text]})
+    assert parse_report(stage.results[0].text) == ParsedReport(text)
+
+
+async def test_the_warning_of_a_formatted_report_can_be_parsed(stage: Stage) -> None:
+    await stage.run(
+        {"PARENT": [[call("task", prompt="CHILD", max_turns=2)], "end"], "CHILD": [reading]}
+    )
+    parsed = parse_report(stage.results[0].text)
+    assert parsed.text == stage.reports["1.1.1"].text
+    assert parsed.warning == stage.results[0].text.partition("\n")[0].strip("[]")
+
+
+def test_a_text_that_is_no_report_is_not_parsed() -> None:
+    assert parse_report("plain\ntext") == ParsedReport("plain\ntext")
 
 
 async def test_a_reason_other_than_goal_is_stated_first(stage: Stage) -> None:

@@ -133,7 +133,7 @@ TREES: dict[str, tuple[dict[str, str], list[str], str]] = {
             "tests/test_a.py": PYTEST,
         },
         ["pytest", "nox"],
-        "any",
+        "not declared",
     ),
     "behave": (
         {
@@ -449,7 +449,7 @@ async def test_finds_the_framework(ask: Ask, name: str) -> None:
     rows = found(report.text)
     assert list(rows) == expected, report.text
     assert version in {v for v, _ in rows.values()}, report.text
-    assert rows[expected[0]][1].startswith(("Primary", "End-to-end")), report.text
+    assert rows[expected[0]][1].startswith(("Used in", "Configured in")), report.text
     assert report.ok
 
 
@@ -532,8 +532,8 @@ async def test_unittest_classes_run_by_pytest(ask: Ask) -> None:
     }
     rows = found((await ask(tree, QUESTION)).text)
     assert list(rows) == ["pytest", "unittest"]
-    assert "runs the 2 unittest test files" in rows["pytest"][1]
-    assert rows["unittest"][1].startswith("Secondary")
+    assert rows["pytest"][1].startswith("Configured in `pyproject.toml`")
+    assert rows["unittest"][1].startswith("Used in 2 files")
 
 
 async def test_the_lesson_s_example_two_frameworks_and_a_web_folder_without_one(ask: Ask) -> None:
@@ -546,8 +546,8 @@ async def test_the_lesson_s_example_two_frameworks_and_a_web_folder_without_one(
     tree |= {"web/package.json": npm(next="1"), "web/src/app.ts": "export {};\n"}
     report = await ask(tree, "Use a subtask to find what testing framework this project uses")
     rows = found(report.text)
-    assert rows["pytest"][0] == "==9.0.2" and rows["pytest"][1].startswith("Primary")
-    assert rows["unittest"][0] == "stdlib" and rows["unittest"][1].startswith("Secondary")
+    assert rows["pytest"][0] == "==9.0.2" and rows["pytest"][1].startswith("Used in 2 files")
+    assert rows["unittest"][0] == "stdlib" and rows["unittest"][1].startswith("Used in 1 file")
     assert "`web/`" in report.text and "no testing framework" in report.text
     assert report.calls["task"] == 2
 
@@ -557,7 +557,7 @@ async def test_answers_in_chinese(ask: Ask) -> None:
         {"pyproject.toml": pyproject("pytest>=8"), "tests/test_a.py": PYTEST},
         "用子任务找出这个项目用的测试框架是什么",
     )
-    assert "该项目使用 **pytest**" in report.text and "主要" in report.text
+    assert "该项目使用 **pytest**" in report.text and "用于 1 个文件" in report.text
     assert report.calls["task"] == 1
 
 

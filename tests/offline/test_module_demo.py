@@ -59,11 +59,18 @@ async def test_the_path_in_the_request_is_used(ask: Ask, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("prompt", "reason"),
     [
-        ("Create a module with frobnicate and slugify", "cannot write frobnicate"),
-        ("Create a module with the function frobnicate", "cannot write frobnicate"),
-        ("Create a JavaScript module with slugify", "writes Python only"),
-        ("Do not create a new module", "not a plain instruction"),
-        ("How would you create a new module?", "not a plain instruction"),
+        ("Create a module with frobnicate and slugify", "cannot do “frobnicate”"),
+        ("Create a module with the function frobnicate", "cannot do “frobnicate”"),
+        ("Create a JavaScript module with slugify", "cannot do “JavaScript”"),
+        ("Create a new module at a.js", "cannot do “js”"),
+        ("Create a new module that parses CSV files", "cannot do “that parses CSV”"),
+        ("Create a new module, but do not verify it", "plain instruction"),
+        ("If the tests fail, create a new module", "plain instruction"),
+        ("Create a new module?", "plain instruction"),
+        ("写一个包含 add、subtract 函数的 JavaScript 模块", "JavaScript"),
+        ("Do not create a new module", "It can:"),
+        ("How would you create a new module?", "It can:"),
+        ("不要创建新模块", "它可以"),
     ],
 )
 async def test_nothing_is_written_for(ask: Ask, tmp_path: Path, prompt: str, reason: str) -> None:

@@ -41,7 +41,7 @@ async def test_finds_where_something_is_defined_and_used(ask: Ask) -> None:
 
 @pytest.mark.parametrize("prompt", ["parseConfig 在哪里定义?", "用子任务查找 `parseConfig` 的定义"])
 async def test_finds_a_definition_in_chinese(ask: Ask, prompt: str) -> None:
-    assert "定义于:\n- `lib/c.js:1`" in (await ask(CODE, prompt)).text
+    assert "定义于：\n- `lib/c.js:1`" in (await ask(CODE, prompt)).text
 
 
 async def test_tells_a_conversation_in_short() -> None:
@@ -181,7 +181,7 @@ async def test_a_go_project_with_many_packages(ask: Ask) -> None:
             f'package p{n}\n\nimport (\n\t"testing"\n)\n\nfunc TestJob{n}(t *testing.T) {{}}\n'
         )
     report = await ask(tree, "find the testing framework, then summarise all .go files in pkg/p3/ ")
-    assert "**testing**" in report.text and "used in 30 files" in report.text
+    assert "**testing**" in report.text and "Used in 30 files" in report.text
     assert "**Testify** | v1.9.0 | Declared only" in report.text
     assert "Package p3 does job 3." in report.text
 
@@ -258,7 +258,7 @@ async def test_without_calls_it_tells_what_it_has() -> None:
         user_message("You have used up your turns."),
         tools=False,
     )
-    assert not two.tool_calls and "Not read" in two.text
+    assert not two.tool_calls and "Not summarised: 1 files" in two.text
 
 
 async def test_a_second_prompt_is_answered_for_itself() -> None:

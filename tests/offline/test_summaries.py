@@ -147,7 +147,7 @@ PACKAGE = {
 async def test_a_parent_cuts_twenty_five_files_for_five_children_and_merges(ask: Ask) -> None:
     report = await ask(PACKAGE, "Delegate: read all .py files and summarize what each one does")
     assert report.calls["task"] == 5 and "read" not in report.calls
-    assert report.ok and "all 25 `*.py` files" in report.text
+    assert report.ok and "Summary of 25 files" in report.text
     for n in range(24):
         assert f"| `m{n}.py` | Does job {n}. functions job_{n} |" in report.text
     assert "## Top level" in report.text and "## src/pkg/part2/" in report.text
@@ -156,13 +156,15 @@ async def test_a_parent_cuts_twenty_five_files_for_five_children_and_merges(ask:
 async def test_the_same_in_chinese(ask: Ask) -> None:
     report = await ask(PACKAGE, "委派:读取所有 .py 文件并总结每个文件的作用")
     assert report.calls["task"] == 5
-    assert "全部 25 个" in report.text and "| `m7.py` | Does job 7. 函数 job_7 |" in report.text
+    assert (
+        "25 个文件的摘要" in report.text and "| `m7.py` | Does job 7. 函数 job_7 |" in report.text
+    )
 
 
 async def test_more_files_than_glob_lists_are_all_summarised(ask: Ask) -> None:
     tree = {f"lib/{n % 7}/m{n}.py": f'"""Does job {n}."""\n' for n in range(130)}
     report = await ask(tree, "Summarise all .py files")
-    assert "all 130" in report.text
+    assert "Summary of 130 files" in report.text
     assert all(f"Does job {n}." in report.text for n in range(130))
 
 

@@ -1,10 +1,12 @@
-"""Report of a child as its parent's model reads it."""
+"""Report of a child as its parent's model reads it: the formatter and its inverse."""
 
 from __future__ import annotations
 
 import os
+import re
 
 import msgspec
+from msgspec import Struct
 
 from .._core.runs import Reason, Report
 from .call_context import CallContext
@@ -15,6 +17,23 @@ REPORT_CAP = 8_000
 NO_SUMMARY = "(no summary)"
 
 _MAX_LISTED_FILES = 5
+_WARNING = re.compile(rf"\[((?:{'|'.join(Reason)}): .*; what follows is .*)\]")
+_CUT = re.compile(r"\[… cut: the whole report, [\d,]+ characters, is in (.+)\]")
+_EVIDENCE = re.compile(r"\[evidence: .*\]")
+
+
+class ParsedReport(Struct, frozen=True):
+    """The parts of a formatted report.
+
+    Arguments:
+        text: text and outputs, "" when there is no summary.
+        warning: the warning line without its brackets, "" when the child reached its goal.
+        spill: path of the whole text, "" when `text` is not cut.
+    """
+
+    text: str
+    warning: str = ""
+    spill: str = ""
 
 
 def format_report(context: CallContext, report: Report) -> tuple[str, str]:
@@ -38,6 +57,23 @@ def format_report(context: CallContext, report: Report) -> tuple[str, str]:
     if report.reason is not Reason.GOAL:
         lines.insert(0, _warning_line(report))
     return "\n".join(lines), spill
+
+
+def parse_report(text: str) -> ParsedReport:
+    """Return the parts of a text that `format_report` made; any other text is returned whole."""
+    lines = text.strip().split("\n")
+    warning = ""
+    spill = ""
+    if match := _WARNING.fullmatch(lines[0]):
+        warning = match[1]
+        lines = lines[1:]
+    if lines and _EVIDENCE.fullmatch(lines[-1]):
+        lines = lines[:-1]
+        if lines and (match := _CUT.fullmatch(lines[-1])):
+            spill = match[1]
+            lines = lines[:-1]
+    whole = "\n".join(lines)
+    return ParsedReport("" if whole == NO_SUMMARY else whole, warning, spill)
 
 
 def _warning_line(report: Report) -> str:
