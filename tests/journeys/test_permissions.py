@@ -68,7 +68,7 @@ async def test_a_command_allowed_for_the_session_is_not_asked_again(
         run_in_child("echo x >> made", "echo x >> made", "echo y >> other")
     ) as server:
         await start_and_prompt(tmux, server)
-        await tmux.expect("echo x >> made", "▸ 1. yes", "2. yes, and for this session")
+        await tmux.expect("echo x >> made", "▸ 1. yes", "2. yes, also for the rest of this session")
         await tmux.press("2")
         await tmux.expect("echo y >> other", "Allow general to do this?")
         assert (mudroom.project / "made").read_text() == "x\nx\n", (

@@ -33,7 +33,7 @@ DOUBTS = {
     "[ -v x ]": "the test -v is not judged",
     "[ $x = y ]": "an expansion without quotes inside [ ]",
     "([ -v)": "- inside a test is not judged",
-    "! e>\x0bcho ''": "words behind a redirect",
+    "! e>\x0bcho ''": "words after a redirect",
     "ls 3<>a": "ERROR as a target is not judged",
     "cat <<<) '[ ';''": "a here-string was not understood",
     "cat <<E$x\na\n": "a here-document was not understood",

@@ -12,9 +12,9 @@ from .processes import list_pids, read_environ
 from .scratch_dirs import SCRATCH_NAME, default_base, open_abandoned, remove_dir
 
 _MAX_DIRS = 64
-"""Folders that are removed at once."""
+"""Maximum number of folders that one clean-up removes."""
 _MAX_ROUNDS = 8
-"""Searches for processes of a folder. A search may miss a process that is just being started."""
+"""Maximum number of searches for processes of a folder: one may miss a process that just starts."""
 _ROUND_DELAY = 0.02
 """Seconds between two searches. A process shows its own environment only after `exec`."""
 _SECOND_PASS_DELAY = 0.2

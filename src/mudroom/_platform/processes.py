@@ -29,7 +29,7 @@ class Process(NamedTuple):
 
     @property
     def is_dead(self) -> bool:
-        """Whether the process has ended; it may still wait to be reaped."""
+        """True if the process has ended; it may still wait to be reaped."""
         return self.state in "ZX"
 
 

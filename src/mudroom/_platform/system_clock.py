@@ -1,4 +1,4 @@
-"""Clock of this machine: the port Clock outside of tests."""
+"""Clock of this machine: implements the port Clock."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ MAX_TOTAL_BYTES = 32 << 10
 MAX_IMPORT_DEPTH = 5
 """Levels of files that import one another."""
 MAX_IMPORTS_TRIED = 1_000
-"""Words that look like imports and are checked, in one file with its imports."""
+"""Maximum number of possible imports that are checked in one file and its imports."""
 
 _IMPORT = re.compile(r"(?<![\w`@/.])@([^\s`'\"<>]+)")
 _FENCE = re.compile(r"\s*(`{3,}|~{3,})")
@@ -79,7 +79,7 @@ def load_context_files(folder: str, *, home: str, max_bytes: int = MAX_TOTAL_BYT
 
 
 def _find_files(folder: str, home: str) -> Iterator[tuple[str, str, bool]]:
-    """Yield path, folder that imports must stay in, and if it is personal; outermost first."""
+    """Yield (path, folder that imports must stay in, is_personal), outermost first."""
     if home:
         for name in (".agents/AGENTS.md", ".claude/CLAUDE.md"):
             path = os.path.join(home, name)

@@ -142,7 +142,7 @@ def _is_allowed(name: str, value: Any, diagnostics: FileDiagnostics, line: int) 
     if by_call is not None and by_call.get("*") == "deny" and not denies_all:
         diagnostics.add_warning(
             line,
-            f"permission of {name}: calls allowed of a denied tool are not supported, "
+            f"permission of {name}: allowing single calls of a denied tool is not supported, "
             "so the agent does not get the tool",
         )
         denies_all = True

@@ -39,7 +39,7 @@ class _ChildLog(Struct):
         agent_id: its id.
         rows: its messages.
         meta: its metadata file, {} if there is none.
-        is_placed: the call that started it is known, or given up.
+        is_placed: the child has its place below another run.
     """
 
     agent_id: str

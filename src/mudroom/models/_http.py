@@ -141,8 +141,9 @@ class HttpClient:
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
         """Post `body` and yield the chunks of the answer, then the whole message.
 
-        Yields a RetryNotice before each wait: it voids all chunks so far. A chunk without a kind
-        only shows that the stream is alive. Close the generator (`aclosing`) to end the request.
+        Yields a RetryNotice before each wait; all chunks before it are then invalid. A chunk
+        without a kind only shows that the stream is alive. Close the generator (`aclosing`) to end
+        the request.
         Raises ModelRefused, ModelUnavailable, ModelGarbled.
 
         Arguments:

@@ -1,7 +1,7 @@
 """Rate limiter for one provider.
 
-Without a limit in sight every request is sent at once. There is one exception, the burst hold: if
-many more requests wait for a response than the provider has accepted at once before, the rest of
+While no limit is known, every request is sent immediately. There is one exception, the burst hold:
+if many more requests wait for a response than the provider has accepted at once before, the rest of
 the burst waits until the first ones are answered, or would have been refused by now.
 
 A refusal (HTTP 429, 529) changes to limited mode: requests are sent one at a time, at a rate. The
@@ -38,7 +38,7 @@ from msgspec import Struct
 from .._core.ports import Clock
 
 _ALWAYS_ALLOWED_UNANSWERED = 8
-"""Number of unanswered requests that is never held back as a burst."""
+"""Up to this number of unanswered requests, no burst is held back."""
 _BURST_HOLD_FACTOR = 0.6
 """Length of a burst hold, as a multiple of the fastest response time so far."""
 _MAX_BURST_HOLD = 1.0

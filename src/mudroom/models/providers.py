@@ -16,7 +16,7 @@ _IMAGE_MODELS = re.compile(
     r"kimi-latest|llama-4|qwen[\w.]*-vl"
     r")"
 )
-"""Model families that accept images, at whichever provider. A name may have a prefix, such as
+"""Model families that accept images, at any provider. A name may have a prefix, such as
 "openai/" or "us.anthropic."."""
 
 

@@ -13,7 +13,7 @@ MARKER = (
 
 @lru_cache(maxsize=1)
 def _patterns() -> dict[str, re.Pattern[str]]:
-    """Return what a report may look like, and its pattern. Compiled only when first needed."""
+    """Return (description, pattern) of each suspicious shape. Compiled only when first needed."""
     return {
         "tags of a system or a conversation": re.compile(
             r"</?\s*(?:system|assistant|user|human|developer|instructions?|im_start|im_end|admin)"

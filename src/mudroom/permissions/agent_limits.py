@@ -41,7 +41,7 @@ def make_deny_rules(texts: tuple[str, ...]) -> Iterator[Rule]:
 
 
 class AgentLimit:
-    """Calls that one agent allows, for the tools it has only in part.
+    """Call patterns of one agent. A tool with patterns may make only the calls that match one.
 
     Arguments:
         texts: see Agent.call_patterns.

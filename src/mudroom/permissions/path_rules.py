@@ -54,7 +54,7 @@ class PathContext(Struct, frozen=True):
         """Return whether the path and its target lie in the workspace.
 
         Arguments:
-            folders: folders of the workspace; the path must lie inside relative to each of them.
+            folders: possible working folders; relative to each, the path must lie inside.
         """
         if ".." in path.split("/"):
             return False

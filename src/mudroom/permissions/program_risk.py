@@ -1,4 +1,4 @@
-"""Risk of single commands: they may run or write something that their name does not tell."""
+"""Risk of single commands: programs or files that they may run or write unexpectedly."""
 
 from __future__ import annotations
 

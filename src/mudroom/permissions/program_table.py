@@ -48,7 +48,7 @@ RUNNERS = SHELLS | word_set(
 )
 """Programs that run their own arguments."""
 PACKAGE_RUNNERS = word_set("npx uvx pipx uv")
-"""Runners that a rule allows together with what they run."""
+"""Runners for which an allow rule also allows the program that they run."""
 TEXT_RUNNERS = (
     RUNNERS
     | INTERPRETERS

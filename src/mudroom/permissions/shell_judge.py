@@ -1,4 +1,4 @@
-"""Judge of shell commands: every simple command, every redirect, and every doubt of the parser."""
+"""Judge of shell commands: finds a verdict for each simple command, redirect and doubt."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .shell_words import Redirect, Script, SimpleCommand, Word
 MAX_SHELL_DEPTH = 4
 """Levels of shells within shells that are judged."""
 MAX_FOLDERS = 16
-"""Folders a command may change to before it is doubted."""
+"""Maximum number of folders that a command line may change to."""
 _DEVICE_FILES = re.compile(r"/dev/(null|stdout|stderr|fd/\d+|tty)")
 _DECLARATIONS = {"export", "local", "readonly", "declare", "typeset"}
 _COMMAND_SEPARATORS = re.compile(r"[;&|\n(){}`]|\$\(")
@@ -53,7 +53,7 @@ class CommandJudge:
         self._file_rules = [
             rule for rule in rules if rule.spec and matcher.rule_access(rule) is not None
         ]
-        # With a deny or ask rule, a command that cannot be read is asked: the rule may be about it.
+        # If True, a command that cannot be parsed needs approval: a rule may be about it.
         self._has_restrictions = bool(
             self._command_rules[Verdict.DENY] or self._command_rules[Verdict.ASK]
         ) or any(rule.verdict != Verdict.ALLOW for rule in self._file_rules)
@@ -309,7 +309,7 @@ def _spellings(words: Sequence[Word]) -> set[str]:
 
 
 def _variable_risk(command: SimpleCommand) -> str:
-    """Return why the variables that a command sets forbid to allow it by its name, "" if none."""
+    """Return why a command with these variables cannot be allowed by name, "" if it can."""
     for name in command.variables:
         if not is_safe_variable(name, exported=bool(command.words)):
             return f"it sets {name}, which may change what is run"

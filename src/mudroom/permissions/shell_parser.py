@@ -1,4 +1,4 @@
-"""Parser of bash commands: every simple command, and every doubt that these may not be all."""
+"""Parser of bash commands: lists all simple commands, and doubts that the list is complete."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tree_sitter import Node, Parser
 
 MAX_LENGTH = 10_000
-"""Characters of a command that is judged; a longer one is doubted."""
+"""Maximum characters of a command that is judged."""
 
 _BLANK = re.compile(rb"(?:[ \t]|\\\n)*")
 _RESERVED = word_set(
@@ -215,7 +215,7 @@ class _CommandReader(RedirectReader):
             self._extend_last_command(text, arguments, redirects)
             return
         if arguments:
-            self.doubt("words behind a redirect")
+            self.doubt("words after a redirect")
         self.commands.append(SimpleCommand(text, redirects=tuple(redirects)))
 
     def _extend_last_command(

@@ -41,7 +41,7 @@ class Redirect(Struct, frozen=True):
 
     @property
     def writes_file(self) -> bool:
-        """Whether the redirect opens a file for writing."""
+        """True if the redirect opens a file for writing."""
         if ">" not in self.operator:
             return False
         if self.operator.endswith(">&") and self.target is not None:

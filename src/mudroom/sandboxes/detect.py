@@ -55,7 +55,7 @@ class Detected(Struct, frozen=True):
 
     @property
     def weakness(self) -> str:
-        """What tier full lacks on this machine, "" if nothing."""
+        """Weakness of tier full on this machine, "" for none."""
         if not self.no_other_user_reason:
             return ""
         return f"commands keep root's user id, because {self.no_other_user_reason}"

@@ -43,5 +43,5 @@ def make_quiet(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def select_allowed(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return only the variables that tools need to find themselves, with pagers turned off."""
+    """Return only the variables that programs need to work, with pagers turned off."""
     return {name: value for name, value in environ.items() if _ALLOWED.fullmatch(name)} | _QUIET

@@ -1,4 +1,4 @@
-"""Folders outside the system's that hold development tools."""
+"""Folders with development tools outside the system folders."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ _IN_HOME = """
 def find_toolchains(environ: Mapping[str, str], home: str) -> list[str]:
     """Return the tool folders that exist: the known ones in the home folder, and this Python's.
 
-    Folders inside the system's or inside each other are left out, and so is the home folder itself.
+    Folders inside the system folders or inside each other are left out, and so is the home folder
+    itself.
     """
     candidates = [os.path.join(home, name) for name in _IN_HOME.split()]
     candidates += [

@@ -1,4 +1,4 @@
-"""Tier off: commands run with the user's rights, but end in time and leave no process behind."""
+"""Tier off: commands run with the user's rights. They have a time limit and leave no processes."""
 
 from __future__ import annotations
 

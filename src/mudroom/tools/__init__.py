@@ -1,7 +1,8 @@
 """The built-in tools: one module per tool, with the text for the model in a .md file beside it.
 
 To add a tool, write its module with the Tool as a constant in capitals (`READ` in read.py), its
-text, and add the name to BUILTIN_TOOLS. Permissions and screens read its facts from the Tool.
+text, and add the name to BUILTIN_TOOLS. Permissions and screens read all facts about a tool from
+this constant.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ def builtin_tools() -> dict[str, Tool]:
 
 
 def find_builtin_tool(name: str) -> Tool | None:
-    """Return the built-in tool that this or another program calls `name`, None if there is none."""
+    """Return the built-in tool of this name, None if there is none.
+
+    The name may also be another program's name for the tool.
+    """
     name = canonical_tool_name(name)
     return _load(name) if name in BUILTIN_TOOLS else None
 

@@ -20,7 +20,7 @@ class RedactingStream:
         self._pending = bytearray()
 
     def feed(self, chunk: bytes) -> bytes:
-        """Add a chunk and return the redacted bytes that are complete."""
+        """Add a chunk and return the redacted bytes that no later chunk can change."""
         self._pending += chunk
         if len(self._pending) < 4 * LONGEST_SECRET:
             return b""

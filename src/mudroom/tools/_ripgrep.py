@@ -17,7 +17,7 @@ from msgspec import Struct
 from .._core.ports import LocalFiles
 from ..errors import WorkspaceError
 
-_BATCH = 2_000  # files opened at once, when the process may open four times as many
+_BATCH = 2_000  # files open at a time, if the process may open at least four times as many
 _CHUNK = 1 << 16
 _WIDTH = 2_000
 _FD_FOLDER = b"/dev/fd/"

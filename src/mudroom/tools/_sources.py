@@ -1,4 +1,4 @@
-"""Tool sources of a session: their tools join the toolbox while the sources have them."""
+"""Tool sources of a session: the toolbox contains their tools as long as they offer them."""
 
 from __future__ import annotations
 

@@ -14,9 +14,9 @@ from ._schema import build_parser, build_schema, load_description
 from ._text_files import preview_result
 
 MAX_CHARACTERS = 50_000
-"""Characters of output the model gets: of a longer output the first and the last half of this."""
+"""Characters of output for the model. Of longer output it gets the first and the last part."""
 MAX_SPILL_BYTES = 256 << 20
-"""Bytes of output kept in a file."""
+"""Maximum bytes of output that are kept in a file."""
 
 _HALF = MAX_CHARACTERS // 2 - 250
 _HALF_BYTES = 4 * _HALF  # half of the output takes at most this many bytes in UTF-8
@@ -91,7 +91,7 @@ def _ending(finished: CommandResult, timeout: float) -> str:
 
 
 class CommandOutput:
-    """The output of a command: head and tail in memory; a file as soon as memory drops some."""
+    """The output of a command: head and tail in memory; long output is written to a file, too."""
 
     def __init__(self, ctx: ToolContext) -> None:
         self.size = 0
@@ -143,7 +143,7 @@ class CommandOutput:
             self._file = None
 
     def _open_spill(self) -> None:
-        """Open the file and write all output so far: memory has dropped nothing yet."""
+        """Open the file and write all output so far, while memory still holds all of it."""
         self.spill = self._ctx.spill_path("bash")
         self._file = open(self.spill, "wb", buffering=0)  # noqa: SIM115  open until `close`
         self._spill(bytes(self._head + self._tail))

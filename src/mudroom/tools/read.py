@@ -27,14 +27,14 @@ from ._text_files import (
 MAX_LINES = 2_000
 """Lines of one call when the model sends no limit."""
 MAX_LINE_CHARACTERS = 2_000
-_MAX_CHARACTERS = 48_000  # of one call; the engine cuts the middle out of more than 50,000
+_MAX_CHARACTERS = 48_000  # of one call; the engine shortens results over 50,000
 _LINE_OVERHEAD = 8  # characters of a line's number, tab and end
 _HEAD = 8_192
 _MAX_WIDE_BYTES = 16 << 20  # a file in UTF-16 or UTF-32 is loaded whole, up to this size
 _MAX_COUNTED_BYTES = 64 << 20  # the lines of a larger file are not counted
 _MAX_SKIPPED_BYTES = 1 << 30  # bytes that are skipped to find the first line
 _SMALL_FILE = 40_000  # bytes of a file whose lines all fit into one call
-_NO_THREAD = 1 << 18  # bytes of a file that is read on the event loop: a thread costs more
+_NO_THREAD = 1 << 18  # bytes; a smaller file is read without a thread, which is faster
 
 
 class Arguments(Struct, frozen=True):
@@ -88,7 +88,7 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 
 def _read_start(workspace: Workspace, path: str) -> bytes | ToolResult:
-    """Read more than is read on the event loop; return an error result for a folder."""
+    """Read _NO_THREAD bytes and one more; return an error result for a folder."""
     try:
         return workspace.read(path, 0, _NO_THREAD + 1)
     except WorkspaceError:
@@ -188,7 +188,7 @@ def _format(path: str, part: LineRange, first: int) -> ToolResult:
 
 
 def _streamed_lines(file: BinaryIO, first: int, count: int, size: int) -> LineRange:
-    """Read lines of a UTF-8 file, or one with a few other bytes, as a stream."""
+    """Read lines of a UTF-8 file as a stream; the file may contain a few invalid bytes."""
     skipped = _skip_lines(file, first - 1)
     if skipped is None:
         return LineRange((), first, None, has_more=False)
@@ -233,7 +233,7 @@ def _read_line(file: BinaryIO) -> bytes:
 
 
 def _count_rest(file: BinaryIO, seen: int, size: int) -> tuple[int | None, bool]:
-    """Return the lines of the whole file, None when it is too large, and if any follow."""
+    """Return the number of lines of the file, None if it is too large, and whether any follow."""
     if size > _MAX_COUNTED_BYTES:
         return None, bool(file.read(1))
     total = seen

@@ -34,8 +34,7 @@ def copied_folder(source: Workspace, stop: threading.Event) -> Generator[str]:
     Arguments:
         stop: set from another thread to give up copying.
 
-    Raises WorkspaceError if the folder is too large, or the
-    copy cannot be written.
+    Raises WorkspaceError if the folder is too large, or the copy cannot be written.
     """
     try:
         with ScratchDir() as scratch:

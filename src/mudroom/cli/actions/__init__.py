@@ -1,1 +1,1 @@
-"""The work behind the commands, without click."""
+"""Actions: what each command does, without click."""

@@ -19,13 +19,13 @@ _TEMPLATE = """\
 name: {name}
 description: when to use this agent (the only text that its caller reads)
 tools: read, glob, grep
-# model: inherit            a model of its own
+# model: inherit            the model of its caller, or a model string
 # budget: {{turns: 20}}       also seconds, children, depth and input_, output_, total_tokens
 # outputs: {{answer: what it must emit}}
-# skills: []                loaded from the start
-# context: full             of AGENTS.md and the like: none, project, or full
+# skills: []                skills that are loaded from the start
+# context: full             context files (AGENTS.md) that it gets: none, project or full
 ---
-You are a focused agent that does one piece of work for a colleague: say here which, and how.
+You are a focused agent that does one piece of work. (Describe here which work, and how to do it.)
 No one can answer questions: never ask for clarification, work with what you have.
 End with a clear, self-contained summary of findings: only this last message is read.
 """

@@ -41,7 +41,7 @@ class Check(Struct, frozen=True):
     """The result of one check.
 
     Arguments:
-        name: subject of the check. state: "ok", "warn" (it works without) or "fail".
+        name: subject of the check. state: "ok", "warn" (mudroom works without it) or "fail".
         found: the result in words. remedy: what to do about it, "" for nothing.
     """
 
@@ -176,7 +176,7 @@ def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield _check_agents()
     yield _check_sandbox(environ)
     yield _check_ripgrep()
-    yield _check_program("git", "worktrees are unavailable", "Install git.")
+    yield _check_program("git", "agents cannot run git commands", "Install git.")
 
 
 def _check_settings(environ: Mapping[str, str]) -> Check:
@@ -188,7 +188,7 @@ def _check_settings(environ: Mapping[str, str]) -> Check:
     if not settings.origins:
         return Check("settings", "ok", f"{path} (nothing set)")
     origins = ", ".join(f"{name} from {origin}" for name, origin in settings.origins.items())
-    return Check("settings", "ok", f"{path} {origins}")
+    return Check("settings", "ok", f"{path} ({origins})")
 
 
 def _check_home(home: str) -> Check:
@@ -197,8 +197,8 @@ def _check_home(home: str) -> Check:
         with tempfile.TemporaryFile(dir=home) as file:
             file.write(b"x")
     except OSError as error:
-        found = f"{home} cannot be written: {error.strerror}"
-        return Check("home", "fail", found, "Set MUDROOM_HOME to a folder that you can write.")
+        result = f"{home} cannot be written: {error.strerror}"
+        return Check("home", "fail", result, "Set MUDROOM_HOME to a folder that you can write.")
     free_bytes = shutil.disk_usage(home).free
     state = "ok" if free_bytes > _MIN_FREE_BYTES else "warn"
     return Check("home", state, f"{home}, {free_bytes / 1e9:.1f} GB free")
@@ -212,8 +212,8 @@ def _check_journals(home: str) -> Check:
     count = len(errors)
     errors = [error for error in errors if error]
     if errors:
-        found = f"{len(errors)} of the last {count} sessions cannot be read: {errors[0]}"
-        return Check("journals", "fail", found, "The other sessions are not affected.")
+        result = f"{len(errors)} of the last {count} sessions cannot be read: {errors[0]}"
+        return Check("journals", "fail", result, "The other sessions are not affected.")
     return Check("journals", "ok", f"last {count} sessions OK" if count else "no sessions yet")
 
 
@@ -262,11 +262,11 @@ def _check_agents() -> Check:
     loaded = load_agent_files(".")
     problems = [finding for finding in findings if finding.severity != "note"]
     agent_count = len(loaded.agents) + len(loaded.main_agents)
-    counts = f"{agent_count} agents and {len(loaded.skills)} skills in files"
+    counts = f"{agent_count} agents and {len(loaded.skills)} skills from files"
     if not problems:
         return Check("agents", "ok", counts)
-    found = f"{counts}; {count_by_severity(findings)}, the first: {problems[0]}"
-    return Check("agents", "warn", found, "mudroom agents check lists them all.")
+    result = f"{counts}; {count_by_severity(findings)}, the first: {problems[0]}"
+    return Check("agents", "warn", result, "mudroom agents check lists them all.")
 
 
 def _check_sandbox(environ: Mapping[str, str]) -> Check:
@@ -274,25 +274,25 @@ def _check_sandbox(environ: Mapping[str, str]) -> Check:
 
     detected = detect.run_probes(detect.find_bwrap(environ, os.getcwd()))
     if detected.weakness:
-        found = f"full, but {detected.weakness}"
-        return Check("sandbox", "warn", found, "Run mudroom as a user other than root.")
+        result = f"full, but {detected.weakness}"
+        return Check("sandbox", "warn", result, "Run mudroom as a user other than root.")
     if detected.tier == "full":
-        found = (
-            "full: commands see the workspace and, read-only, the system; no network"
+        result = (
+            "full: commands can use the workspace and read the system; no network"
             f" ({detected.bwrap})"
         )
-        return Check("sandbox", "ok", found)
+        return Check("sandbox", "ok", result)
     if detected.tier == "file":
-        found = (
-            "file: Landlock and a system call filter limit commands, not namespaces:"
-            f" {detected.no_full_reason}"
+        result = (
+            "file: Landlock and a system call filter limit commands; the stronger sandbox full does"
+            f" not work: {detected.no_full_reason}"
         )
-        return Check("sandbox", "warn", found, _INSTALL_BUBBLEWRAP)
-    found = (
-        "none: each command must be confirmed, and no command runs where no user can be asked:"
-        f" {detected.no_full_reason}; {detected.no_file_reason}"
+        return Check("sandbox", "warn", result, _INSTALL_BUBBLEWRAP)
+    result = (
+        "none: you must confirm each command; without a user to ask, no command runs"
+        f" (full: {detected.no_full_reason}; file: {detected.no_file_reason})"
     )
-    return Check("sandbox", "warn", found, _INSTALL_BUBBLEWRAP)
+    return Check("sandbox", "warn", result, _INSTALL_BUBBLEWRAP)
 
 
 def _check_ripgrep() -> Check:

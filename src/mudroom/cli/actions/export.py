@@ -30,7 +30,7 @@ def export_session(name: str, export_format: str, target: str) -> int:
     Arguments:
         name: id, beginning of an id, name, or "last" for the last session of this folder.
         export_format: "jsonl", "md" or "fixture".
-        target: a folder for "jsonl", else a file; STDOUT means this folder, or stdout.
+        target: a folder for "jsonl", else a file; STDOUT is the current folder or standard output.
 
     Raises UnknownName, JournalError.
     """

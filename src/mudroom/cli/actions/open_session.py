@@ -28,7 +28,7 @@ def create_session(
 
     Arguments:
         approver: asks the user about tool calls. model: replaces the one of the settings.
-        prices: state costs whatever the output format is.
+        prices: report costs in every output format.
 
     Other arguments as for `session_options`.
     """

@@ -74,7 +74,7 @@ def _read_pipe(stdin: IO[Any] | None, timeout: float | None, warn: Callable[[str
             return _read_all(descriptor)
         warn(
             f"no input on stdin within {timeout:.0f} s; continuing without it"
-            " (a last argument - waits for it)"
+            ' (add "-" after the prompt to wait for it)'
         )
     except OSError as error:
         warn(f"stdin cannot be read ({error.strerror}); continuing without it")

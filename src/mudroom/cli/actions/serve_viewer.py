@@ -132,7 +132,7 @@ class _RedactedSource:
         self._redact = Redactor(os.environ)
 
     async def read_page(self, session: str, after: int) -> EventPage:
-        """Return the events behind position `after`, secrets removed."""
+        """Return the events after position `after`, secrets removed."""
         page = await self._source.read_page(session, after)
         events = redact_events((decode(body) for _, body in page.events), self._redact)
         redacted = [

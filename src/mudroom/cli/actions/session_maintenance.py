@@ -220,8 +220,8 @@ def check_journal(name: str) -> int:
     from ...journals.sqlite import repair
 
     condition = repair.check_journal(_find_file(load_settings(".").home, ".", name))
-    extent = "the rest" if condition.lost else "all"
-    print(f"{count_noun(condition.intact, 'record')}, {extent} intact{_describe_losses(condition)}")
+    extent = "" if condition.lost else ", all"
+    print(f"{count_noun(condition.intact, 'record')}{extent} intact{_describe_losses(condition)}")
     return 1 if condition.lost else 0
 
 

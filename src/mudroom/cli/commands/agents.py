@@ -8,7 +8,7 @@ from ._options import CONTEXT_SETTINGS, folder_option, json_option
 
 
 @click.group(invoke_without_command=True, context_settings=CONTEXT_SETTINGS)
-@folder_option("Look from this folder.")
+@folder_option("Work in this folder.")
 @click.pass_context
 def agents(ctx: click.Context, cwd: str) -> int | None:
     """List agents and skills; show, create or check their files."""

@@ -33,7 +33,7 @@ def permissions(ctx: click.Context) -> int | None:
     metavar="NAME",
     help="A tool other than bash; COMMAND is then its file, agent or address.",
 )
-@folder_option("In this folder.")
+@folder_option("Use the rules of this folder.")
 @allowed_tools_option("Assume that this flag is given.")
 @disallowed_tools_option("Assume that this flag is given.")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Assume this mode.")

@@ -1,6 +1,6 @@
 """The command without a name and its flags, the `help` command, and the table of all commands.
 
-Slow imports happen inside the commands: start-up time is a feature.
+Slow imports happen inside the commands, so that mudroom starts quickly.
 """
 
 from __future__ import annotations
@@ -280,7 +280,7 @@ def is_interactive() -> bool:
 def _parse_prompt(words: tuple[str, ...], print_prompt: str | None) -> tuple[str | None, bool]:
     """Return the prompt on the command line and whether to wait for stdin.
 
-    The prompt is None if there is none. A lone "-" behind a prompt means: wait for stdin.
+    The prompt is None if there is none. A lone "-" after a prompt means: wait for stdin.
     """
     prompts = list(words)
     if print_prompt is not None and print_prompt != PRINT_WITHOUT_PROMPT:

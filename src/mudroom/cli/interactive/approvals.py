@@ -30,7 +30,7 @@ _AGENT_PATHS = (
 """Files and folders of a project that can configure agents."""
 
 YES, SESSION, NO = "yes", "session", "no"
-_OPTIONS = [(YES, "yes"), (SESSION, "yes, and for this session"), (NO, "no")]
+_OPTIONS = [(YES, "yes"), (SESSION, "yes, also for the rest of this session"), (NO, "no")]
 _LONG_GAP = re.compile(r" {24,}|\n{5,}")
 
 

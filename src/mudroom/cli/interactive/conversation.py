@@ -83,7 +83,7 @@ class UI(QuestionUI, AbstractAsyncContextManager["UI"], Protocol):
 
     @property
     def prints_child_lines(self) -> bool:
-        """True if the UI prints a line for each child run, so that the writer must not."""
+        """True if the UI prints a line for each child run; the scrollback then shows none."""
         ...
 
     def attach(self, conversation: Conversation) -> None:
@@ -122,16 +122,16 @@ class Conversation:
     """One session, shown in a UI.
 
     Arguments:
-        opened: the session; it may be entered later.
+        session: may be opened after this object is created.
         commands: slash commands by name, the slash included.
 
-    `resources` is entered together with the session; what is added to it is closed with it.
+    `resources` closes with the session; commands add context managers to it.
     """
 
     def __init__(
-        self, opened: Session, ui: UI, settings: Settings, commands: Mapping[str, SlashCommand]
+        self, session: Session, ui: UI, settings: Settings, commands: Mapping[str, SlashCommand]
     ) -> None:
-        self.session = opened
+        self.session = session
         self.ui = ui
         self.settings = settings
         self.commands = commands
@@ -147,7 +147,7 @@ class Conversation:
         self.resources = AsyncExitStack()
         self._shell_outputs: list[str] = []
         self._shell: asyncio.Task[str] | None = None
-        opened.watch(self._apply)
+        session.watch(self._apply)
 
     def _apply(self, event: AnyEvent) -> None:
         for fold in (self.tree, self.ledger_builder, self.status, self.writer, self.ui):

@@ -26,13 +26,13 @@ def run_prompt_ui(options: StartOptions, *, first: str = "") -> int:
     from .typeahead import hold_input
 
     with hold_input(options.settings.screen != "plain" and supports_cursor(sys.stdin)) as early:
-        import asyncio  # slow to import: keys typed meanwhile are held
+        import asyncio  # slow to import: keys typed meanwhile are kept
 
         return asyncio.run(_start_prompt(options, first, early))
 
 
 async def _start_prompt(options: StartOptions, first: str, early: str) -> int:
-    """Run the prompt. `early`: text typed before it was there."""
+    """Run the prompt. `early`: text typed before the prompt was drawn."""
     ui = _create_ui(options)
     wide = ui.scrollback.columns() >= MIN_COLUMNS_FOR_HINT
     hint = "   Type /help for commands, ? for shortcuts" if wide else ""

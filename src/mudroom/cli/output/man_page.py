@@ -29,7 +29,7 @@ _TAIL = """\
 Your settings; \\fBmudroom config\\fR shows them.
 .TP
 \\fI.mudroom.toml\\fR
-Limits of a project, lower than yours."""
+Limits of a project; they can only be lower than yours."""
 
 
 def render_man_page(root_command: click.Command, commands: Mapping[str, click.Command]) -> str:

@@ -33,7 +33,7 @@ class StandardOutput:
         on_closed: called once when stdout takes no more data.
     """
 
-    def __init__(self, on_closed: Callable[[], object] = bool) -> None:
+    def __init__(self, on_closed: Callable[[], object] = lambda: None) -> None:
         self._on_closed = on_closed
         self._is_open = True
         self.error = ""
@@ -58,7 +58,7 @@ class ExitCodeRule:
 
     def __init__(self) -> None:
         self._is_transient = False
-        """The last failure of the root run may pass by itself."""
+        """True if a later try may succeed after the last failure of the root run."""
 
     def apply(self, event: AnyEvent) -> None:
         """Take in the next event."""
@@ -102,7 +102,7 @@ class RunReporter:
         self._ledger = LedgerBuilder()
         self._exit_code_rule = ExitCodeRule()
         streams_json = self._format == "stream-json"
-        self._output = StandardOutput(session.cancel if streams_json else bool)
+        self._output = StandardOutput(session.cancel) if streams_json else StandardOutput()
         plain = settings.screen == "plain" or (streams_json and sys.stdout.isatty())
         self.screen = ProgressScreen(settings.color, verbose=verbose, quiet=quiet, plain=plain)
         self._answer: AnswerStream | None = None

@@ -21,8 +21,8 @@ def handle_signals(stop: Callable[[], bool], *, exits_after: bool = False) -> Ge
 
     Arguments:
         stop: stops the run. If it returns False, there is no run and the process ends at once.
-        exits_after: the process ends after the block. After a first signal, a later signal still
-            ends the process with the exit code of the first.
+        exits_after: the process ends soon after the block. If a signal came inside the block, a
+            signal after the block ends the process at once, with the exit code of the first.
     """
     loop = asyncio.get_running_loop()
     received: list[int] = []

@@ -146,7 +146,7 @@ def fit_with_figures(
     in_brackets: bool = False,
     min_columns: int = 12,
 ) -> tuple[str, str]:
-    """Fit a text and the figures behind it into `columns`; return (text, figures).
+    """Fit a text and the figures after it into `columns`; return (text, figures).
 
     Arguments:
         in_brackets: put the figures in brackets.

@@ -74,8 +74,9 @@ class BubblewrapSandbox(SelfTestedSandbox):
         environ: the variables from which those for commands are selected.
         network: whether commands reach it.
         hidden_dirs: further folders of the workspace that no command sees.
-        keep_root_uid: if this is root, commands keep root's user id, because the workspace cannot
-            be mapped to another user. If False, a failure to map it is an error and nothing runs.
+        keep_root_uid: if this process runs as root, commands keep root's user id, because the
+            workspace cannot be mapped to another user. If False, a failure to map it is an error
+            and nothing runs.
     """
 
     tier = "full"

@@ -34,8 +34,8 @@ ETC_FILES = [
     "debian_version",
     "locale.alias",
 ]
-"""With ETC_DIRS all of /etc that commands see: what programs need to start. No accounts, and
-nothing about other hosts or the machine's own services."""
+"""Entries of /etc that commands see, besides ETC_DIRS: those that programs need to start. They tell
+nothing about accounts, other hosts or the services of this machine."""
 
 _SECRET_DIRS = [
     ".ssh",

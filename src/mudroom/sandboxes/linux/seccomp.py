@@ -85,7 +85,7 @@ HIDDEN_CALLS = {
     "io_uring_register": (427, 427),
     "clone3": (435, 435),
 }
-"""Calls that seem not to exist, so that programs use older ones whose arguments can be checked."""
+"""Calls that fail as unknown, so that programs use older ones whose arguments can be checked."""
 
 _X86_ONLY = {"iopl": 172, "ioperm": 173, "modify_ldt": 154}
 _CHECKED_CALLS = {

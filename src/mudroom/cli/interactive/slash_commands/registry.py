@@ -55,7 +55,7 @@ COMMAND_HELP = (
     CommandHelp("/tasks", "", "list all runs of this session", info.tasks),
     CommandHelp("/resume", "[ID]", "continue another session of this folder", session.resume),
     CommandHelp("/rename", "[NAME]", "rename this session", session.rename),
-    CommandHelp("/rewind", "[N]", "go back to before an earlier prompt", session.rewind),
+    CommandHelp("/rewind", "[N]", "remove an earlier prompt and all after it", session.rewind),
     CommandHelp(
         "/export",
         "[FILE]",

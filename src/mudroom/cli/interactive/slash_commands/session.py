@@ -67,7 +67,7 @@ async def mode(conversation: Conversation, name: str) -> NextStep | None:
     """Change the permission mode. Without a name, list the modes; "next" takes the next one."""
     current = conversation.status.mode
     if not name:
-        description = MODE_DESCRIPTIONS.get(current, "see mudroom permissions")
+        description = MODE_DESCRIPTIONS.get(current, "explained by mudroom permissions")
         conversation.print_text(f"{current}: {description}")
         conversation.ui.scrollback.write_table(MODE_DESCRIPTIONS.items())
         return None
