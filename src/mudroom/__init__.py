@@ -1,4 +1,4 @@
-"""mudroom: split a big task into small ones, each in a clean context of its own.
+"""mudroom: splits a big task into small ones and runs each one in a clean context.
 
     import asyncio
     from mudroom import Session
@@ -74,7 +74,7 @@ _NAMES_BY_MODULE = {
     "permissions.rules": "Permissions",
     "projections.ledger": "Ledger",
     "run_stream": "RunStream",
-    # Names of the door `mudroom.scope`; they can be imported from here as well.
+    # Names of the public module `mudroom.scope`; they can be imported from here, too.
     "scope": (
         "ContextState ModelConfig OutputConfig OutputObject PromptConfig RunConfig SubAgentScope "
         "SubagentTerminateMode ToolConfig"

@@ -31,7 +31,11 @@ def collect_tools(
     *,
     ask: bool,
 ) -> dict[str, Tool]:
-    """Return built-in tools and the caller's, by name. `ask`: commands need confirmation."""
+    """Return the built-in tools and those of the caller, by name.
+
+    Arguments:
+        own: tools of the caller. ask: true if each command needs confirmation.
+    """
     tools = {**builtin_tools(), "task": task_tool(agents)}
     if ask:
         for name, tool in tools.items():
@@ -157,11 +161,11 @@ def make_environment(
 
 
 OpenCopy = Callable[[str, str], Environment]
-"""(absolute path of a copy, path of the original folder) -> environment."""
+"""Function that opens a copy: takes its absolute path and the path of the original folder."""
 
 
 class SessionEnvironments:
-    """The port Environments.
+    """The port Environments for one session.
 
     Arguments:
         shared: the environment of the session; its owner closes it.
@@ -197,7 +201,7 @@ class SessionEnvironments:
     def _prepare(
         self, spec: WorkspaceSpec, open_copy: OpenCopy, stack: ExitStack, stop: threading.Event
     ) -> Environment:
-        """Copy the folder if the run gets a copy of its own, and open it."""
+        """Copy the folder if the spec asks for a new copy, and open the environment."""
         folder = spec.root
         shared = self.shared.workspace
         if spec.kind is WorkspaceKind.COPY:
@@ -213,7 +217,7 @@ class SessionEnvironments:
 async def _finish_in_thread(
     work: Coroutine[Any, Any, Environment], stop: threading.Event
 ) -> Environment:
-    """Wait for work in a thread, also when cancelled: the thread must not go on alone."""
+    """Wait for work in a thread. When cancelled, stop the work and wait for the thread to end."""
     task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)

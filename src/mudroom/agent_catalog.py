@@ -1,6 +1,6 @@
-"""Agents of a session.
+"""Agents of a session: built-in ones, those of agent files and those of the caller.
 
-Built in, from files and from the caller, with the context of their prompts.
+The catalog also holds skills and the texts of context files for system prompts.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ class AgentCatalog(Struct, frozen=True, kw_only=True):
     """The agents and skills of a session.
 
     Arguments:
-        root_agent: runs the prompts.
-        agents: run tasks, by name.
+        root_agent: agent that runs the prompts.
+        agents: agents that run tasks, by name.
         context_texts: text of the context files for system prompts, by value of `Agent.context`.
     """
 
@@ -36,7 +36,7 @@ class AgentCatalog(Struct, frozen=True, kw_only=True):
 
 
 class AgentSources(Struct, frozen=True, kw_only=True):
-    """Places where agents come from.
+    """Sources of the agents of a session.
 
     Arguments:
         root_agent: the agent that runs the prompts, or its name; "" is the built-in one.
@@ -45,7 +45,8 @@ class AgentSources(Struct, frozen=True, kw_only=True):
         use_files: read agent files, skills and context files.
         trusted: give agents of the project folder the rights that their files ask for.
         user_home: folder of the user's own files, "" for none.
-        explain_unavailable: returns why a model cannot be used here, "" if it can.
+        explain_unavailable: takes a model string, returns the reason why the model cannot be used
+            here, "" if it can.
     """
 
     root_agent: str | Agent

@@ -1,6 +1,7 @@
-"""Build the services of a session from its options: the only module that chooses adapters.
+"""Builder of a session's services: chooses the adapters that the options ask for.
 
-Model adapters are chosen in `model_registry.py`. `replay.py` builds the services of a replay.
+`model_registry.py` chooses model adapters, `worker_services.py` those of a worker process,
+`replay.py` those of a replay.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ OFFLINE_NOTICE = (
 
 
 class SessionResources(Struct, frozen=True, kw_only=True):
-    """Everything an open session uses, and must close.
+    """Everything that an open session uses and must close.
 
     Arguments:
         model: model string of the root agent.
@@ -127,7 +128,7 @@ async def use_recorded_options(options: SessionOptions) -> SessionOptions:
 async def copy_journal(options: SessionOptions, journal: Journal) -> None:
     """Copy the record of the resumed session into the journal of its fork.
 
-    Runs that another process is executing at this moment are left out.
+    While another process writes that session, unfinished runs are left out.
     """
     session, events = await _read_recorded(options)
     if await open_store(options.store, _find_home(options)).find_writer(session):
@@ -188,7 +189,7 @@ async def _read_recorded(options: SessionOptions) -> tuple[str, list[StoredEvent
 
 
 class _Builder:
-    """The choices for one session, made from its options."""
+    """Builder for one session: its options, and the facts that several steps need."""
 
     def __init__(self, options: SessionOptions) -> None:
         self._options = options
@@ -284,7 +285,7 @@ class _Builder:
         )
 
     def _explain_unavailable(self, model: str) -> str:
-        """Return why this model cannot be used here; "" if it can."""
+        """Return the reason why a model cannot be used here, "" if it can."""
         try:
             provider = providers.PROVIDERS[providers.parse_model_name(model)[0]]
         except UsageError as error:
@@ -306,12 +307,15 @@ class _Builder:
         notice = OFFLINE_NOTICE
         pace = read_offline_pace(self._environ)
         if pace:
-            notice += f" It writes {pace:g} tokens a second, as $MUDROOM_OFFLINE_PACE says."
+            notice += f" It writes {pace:g} tokens per second, as $MUDROOM_OFFLINE_PACE says."
         self._notices.append(notice)
         return "offline"
 
     def _check_child_model(self) -> str:
-        """Return the model string of children, "" for that of their parent. Raises UsageError."""
+        """Return the model string of children, "" for the model of their parent.
+
+        Raises UsageError if there is no such model.
+        """
         if self._options.child_model == "inherit":
             return ""
         self._models(self._options.child_model)

@@ -30,15 +30,14 @@ PositiveFloat = Annotated[float, Meta(gt=0, le=1e12)]
 
 
 class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Settings of one command line. Those of `SharedOptions` are session options as well.
+    """Settings of one command line. Fields that `SessionOptions` has, too, become session options.
 
-    A field that has the name of a field of `SessionOptions` is passed on by that name.
 
     Arguments:
         model: model string, or "auto" for the first provider that has a key.
-        max_turns: most model calls for a prompt; None is no limit.
+        max_turns: maximum number of model calls for a prompt; None means no limit.
         max_minutes, max_tokens, max_budget_usd: limits of a prompt and of all runs below it. None
-            is no limit. max_tokens counts input and output together.
+            means no limit. max_tokens counts input and output together.
         agent: name of the agent that runs the prompts; "" is the built-in one.
         agents: more agents, as JSON.
         json_schema: JSON Schema of the answer, as JSON or as a path.
@@ -49,7 +48,7 @@ class Settings(SharedOptions, frozen=True, kw_only=True, forbid_unknown_fields=T
         permission_mode: one of PERMISSION_MODES; "" uses the mode of the settings files.
         allowed_tools, disallowed_tools: rules, separated by commas.
         trust: trust the files of this folder in this session only.
-        retention_days: days a session is kept after its last event; None is without limit.
+        retention_days: days that a session is kept after its last event; None keeps it forever.
         origins: name of a setting -> file, variable or flag it comes from. Defaults are left out.
     """
 
@@ -93,7 +92,7 @@ PROJECT_SETTINGS = (
     "child_turns",
     "max_children",
 )
-"""Settings that a project file may lower. The file may come from a repository of strangers."""
+"""Settings that a project file may lower. The file may come from an untrusted repository."""
 
 _CHOICES = {
     "output_format": OUTPUT_FORMATS,
@@ -202,7 +201,13 @@ def find_user_file(environ: Mapping[str, str]) -> Path:
 
 
 def _user_folder(environ: Mapping[str, str], variable: str, below_home: str, function: str) -> str:
-    """Return mudroom's folder of one kind. `function`: of platformdirs, for other systems."""
+    """Return mudroom's folder of one kind.
+
+    Arguments:
+        variable: environment variable that names the parent folder.
+        below_home: parent folder on Linux without that variable, relative to HOME.
+        function: name of the platformdirs function for other systems.
+    """
     if base := environ.get(variable):
         return os.path.join(base, "mudroom")
     user = environ.get("HOME")

@@ -21,7 +21,7 @@ class ConversationRun(Struct, frozen=True):
 
     Arguments:
         continues: id of the root run before it; "" for the first.
-        compacts: it summarises the runs before it, which the model no longer sees.
+        compacts: true if it summarises the runs before it, which the model no longer sees.
         messages: its prompt, answers and tool results.
     """
 
@@ -31,7 +31,7 @@ class ConversationRun(Struct, frozen=True):
 
 
 class ConversationState:
-    """The state of a conversation, kept up to date from events; the journal is read only once.
+    """The state of a conversation, updated with each event; the journal is read only once.
 
     Attributes:
         run_count: root runs so far. Numbers are not used again.
@@ -90,7 +90,7 @@ class ConversationState:
         return replace(brief, history=self._messages_until(brief.continues))
 
     def start_run(self, brief: Brief) -> None:
-        """Collect the messages of this root run from now on; those before a crash are added."""
+        """Collect the messages of a root run from now on, after those from before a crash."""
         if brief.depth == 0 and brief.continues == self.latest_run:
             self.latest_run = brief.run_id
         self._current_run = brief.run_id

@@ -26,7 +26,7 @@ class MudroomError(Exception):
 
     Arguments:
         message: what went wrong.
-        where: the file, run or argument it is about, or "".
+        where: the file, run or argument that the error is about, or "".
         remedy: what to do, or "".
 
     Example:
@@ -65,7 +65,7 @@ class UsageError(MudroomError):
 
 
 class UnknownName(UsageError):
-    """No thing of this kind has the name; the remedy suggests similar names.
+    """Nothing of this kind has the name; the remedy suggests similar names.
 
     Arguments:
         kind: "tool", "agent", "model" or "session".

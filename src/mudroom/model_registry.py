@@ -151,19 +151,19 @@ class ModelRegistry:
 
 
 def read_offline_pace(environ: Mapping[str, str]) -> float:
-    """Return how many tokens a second the offline model writes; 0 is without limit."""
+    """Return the speed of the offline model in tokens per second; 0 means no limit."""
     try:
         return max(0.0, float(environ.get("MUDROOM_OFFLINE_PACE") or 0))
     except ValueError:
         raise UsageError(
-            "the value must be a number of tokens a second",
+            "the value must be a number of tokens per second",
             where="$MUDROOM_OFFLINE_PACE",
             remedy="For example 100.",
         ) from None
 
 
 def is_usable(provider: providers.Provider, environ: Mapping[str, str]) -> bool:
-    """Return True if the provider needs no key, has one, or has another address in `environ`."""
+    """Return whether the provider can be used: no key needed, a key set, or an own address set."""
     if provider.wire in ("offline", "library"):
         return True
     has_own_url = providers.get_base_url(provider, environ) != provider.base_url

@@ -1,4 +1,4 @@
-"""Options of a session: one struct from command line and settings files to `build.py`."""
+"""Options of a session, as `Session` takes them and `build.py` uses them."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ PositiveInt = Annotated[int, Meta(ge=1)]
 
 
 class SharedOptions(Struct, frozen=True, kw_only=True):
-    """Options that a program and a settings file state in the same way.
+    """Options that are the same in a program and in a settings file.
 
-    `SessionOptions` and `config.Settings` both inherit them, so a new one is declared once, here.
+    `SessionOptions` and `config.Settings` inherit them, so each is declared only once.
 
     Arguments:
         child_model: model string of children whose agent says "inherit"; "inherit" is the
             model of the parent.
-        child_turns: most model calls of a child when its agent and its caller set no limit.
+        child_turns: maximum model calls of a child if its agent and its caller set no limit.
         max_children: children that run at the same time; more wait.
         allow_net: let commands reach the network.
         home: folder of the session files; default: `$MUDROOM_HOME`, else the user's state folder.
@@ -76,10 +76,10 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             refuse what needs confirmation.
         trusted: give agents of the folder the rights that their files ask for; else they only read.
         environ: variables with keys and addresses; default: those of this process.
-        resume: id of a recorded session to continue, or the first characters of it. Its folder
-            and model are used again.
+        resume: id of a recorded session to continue, the first characters of the id, or its name.
+            Its folder and model are used again.
         fork: continue a copy of that session under a new id and leave the original unchanged.
-        prices: state costs in US dollars in reports. A budget in dollars turns it on.
+        prices: reports state costs in US dollars. A budget in dollars also turns this on.
         id: UUID of a new session or of a fork; default: a random one.
 
     Example:

@@ -1,4 +1,4 @@
-"""Types of outputs: turn a type or schema of the caller into named outputs, and values back."""
+"""Output types: convert a type or schema to named outputs, and emitted values to the type."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ T = TypeVar("T")
 
 
 class OutputType(msgspec.Struct, Generic[T], frozen=True):
-    """Named outputs, and a function that makes a T of the emitted values."""
+    """Named outputs, and a function that converts the emitted values to a T."""
 
     outputs: dict[str, Output]
     convert: Callable[[dict[str, Any]], T]
 
     def convert_report(self, report: Report[Any]) -> Report[T]:
-        """Replace the outputs by a T if the reason is GOAL; else leave the valid values."""
+        """Replace the outputs with a T if the reason is GOAL, else return the report unchanged."""
         if not report.ok:
             return report
         return msgspec.structs.replace(report, outputs=self.convert(report.outputs))
@@ -71,7 +71,7 @@ def _parse_mapping(requested: Mapping[str, Any]) -> OutputType[dict[str, Any]]:
 
 
 def _check_schema(name: str, schema: dict[str, Any]) -> None:
-    """Raise UsageError if this is no JSON Schema. References to other documents are not loaded."""
+    """Raise UsageError if this is not a JSON Schema. Load no references to other documents."""
     import jsonschema_rs
 
     try:

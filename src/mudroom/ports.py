@@ -1,7 +1,7 @@
-"""Ports: the Protocols that adapters of your own fulfil, and the values that cross them.
+"""Ports: Protocols that your own adapters implement, and the values that cross them.
 
-`Session` accepts a Model, Journal, SessionStore, Approver, Hooks, ToolSource, Sandbox or Workspace
-of your own. The suites of `mudroom.testing` check an adapter.
+`Session` accepts your own Model, Journal, SessionStore, Approver, Hooks, ToolSource, Sandbox or
+Workspace. The suites of `mudroom.testing` check an adapter.
 """
 
 from __future__ import annotations

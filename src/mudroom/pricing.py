@@ -1,4 +1,4 @@
-"""Prices and context sizes of models, from the package `genai-prices`, which is imported on use."""
+"""Prices and context sizes of models, from the package `genai-prices` (imported on first use)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _PROVIDER_IDS = {
     "fireworks": "fireworks",
     "moonshotai": "moonshotai",
 }
-"""Our provider name -> the one of genai-prices, where they differ."""
+"""Provider name in mudroom -> provider id in genai-prices, where they may differ."""
 
 
 def calculate_cost(model: str, usage: Usage) -> float | None:
@@ -63,7 +63,7 @@ def context_window(model: str) -> int | None:
 
 
 def require_price(model: str) -> None:
-    """Check that a budget in dollars can be kept. Raises UsageError if the price is unknown."""
+    """Raise UsageError if the price of a model is unknown, so that no budget in dollars works."""
     if calculate_cost(model, Usage(1, 1)) is None:
         raise UsageError(
             f"the price of {model} is not known",

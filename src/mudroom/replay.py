@@ -32,7 +32,7 @@ from .tools import builtin_tools
 from .workers.local import LocalWorker
 
 UNLIMITED = 1 << 20
-"""Children at the same time: the record decides, not the worker."""
+"""Maximum of children at the same time: the replay must not wait where the record did not."""
 
 MAX_ERROR_LENGTH = 2_000
 
@@ -102,7 +102,7 @@ def _find_session_id(events: Sequence[StoredEvent]) -> str:
 
 
 def _recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
-    """Return the built-in tools, and a stand-in for each other tool that a run had."""
+    """Return each tool that a run had: the built-in one, or a stand-in."""
     names = {
         name for event in events if isinstance(event, RunStarted) for name in event.brief.tools
     }

@@ -1,4 +1,4 @@
-"""The session: open it, run prompts, hand out tasks, close it."""
+"""The session: opens, runs prompts and tasks, closes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ P = ParamSpec("P")
 def _takes_options(
     struct: Callable[P, SessionOptions],
 ) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
-    """Give a function with `**options` the parameters of SessionOptions, for tools and readers."""
+    """Give a function with `**options` the signature of SessionOptions, for editors and help."""
 
     def decorate(function: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
         options = signature(struct).parameters.values()
@@ -170,8 +170,9 @@ class Session:
         """Give the root agent its next prompt in the conversation. Prompts run one at a time.
 
         Arguments:
-            outputs: values it must emit: name -> description, a JSON Schema, or a dataclass,
-                TypedDict, msgspec or pydantic type. The report has a value of that type.
+            outputs: values that the run must emit: name -> description, a JSON Schema, or a
+                dataclass, TypedDict, msgspec or pydantic type. The report has a value of that
+                type.
         """
         return await self._require_open().run_prompt(prompt, outputs, self.budget)
 
@@ -188,12 +189,12 @@ class Session:
         return RunStream(lambda watcher: runner.run_prompt(prompt, outputs, self.budget, watcher))
 
     async def compact(self, focus: str = "") -> Report:
-        """Replace the conversation by a summary that its model writes; the journal keeps all of it.
+        """Replace the conversation with a summary by its model. The journal keeps all messages.
 
         Nothing changes unless the reason of the report is GOAL, or `recovered` is true.
 
         Arguments:
-            focus: what the summary must not lose.
+            focus: facts or topics that the summary must keep.
 
         Raises UsageError before the first prompt.
         """
@@ -257,12 +258,12 @@ class Session:
     ) -> OutputObject:
         """Create a SubAgentScope, run it, and return its output.
 
-        A failure of the model is the `terminate_reason` ERROR here.
+        A failure of the model is not raised: `terminate_reason` is ERROR.
 
         Arguments:
-            context: values for the `${key}` places of the system prompt.
+            context: values for the placeholders `${key}` of the system prompt.
 
-        Raises what `SubAgentScope.create` raises.
+        Raises the errors of `SubAgentScope.create` and `SubAgentScope.run`.
         """
         scope = await SubAgentScope.create(
             name,
@@ -278,7 +279,7 @@ class Session:
 
     @property
     def unfinished_runs(self) -> tuple[str, ...]:
-        """Ids of root runs that a crash interrupted; `resume_unfinished` brings them to an end."""
+        """Ids of root runs that a crash interrupted; `resume_unfinished` completes them."""
         return self._conversation.unfinished_runs
 
     async def resume_unfinished(self) -> Report | None:
@@ -289,7 +290,7 @@ class Session:
         return await self._require_open().resume_unfinished()
 
     def send(self, run_id: str, message: str) -> bool:
-        """Send a message to a running run: it reads it with its next tool results.
+        """Send a message to a running run, whose model reads it with the next tool results.
 
         Return False if it is not running.
         """
@@ -297,9 +298,9 @@ class Session:
         return handle is not None and handle.send(InboxMessage(uuid.uuid4().hex, message))
 
     def wrap_up(self, run_id: str) -> bool:
-        """Ask a running run to stop and report what it has; its reason is CANCELLED, recovered.
+        """Ask a running run to stop and summarise its work.
 
-        Return False if it is not running.
+        Its report has the reason CANCELLED and `recovered`. Return False if it is not running.
         """
         handle = self._find_run(run_id)
         return handle is not None and handle.wrap_up()

@@ -1,4 +1,4 @@
-"""Starts the root runs of a session: prompts of the conversation, tasks beside it, scopes."""
+"""SessionRunner: starts the runs without a parent: prompts, tasks and scopes of a session."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .output_types import parse_output_type
 from .permissions.deny_all import DenyAllApprover
 
 OutputSpec = type[Outputs] | Mapping[str, Any] | None
-"""Values a run must emit: a type, name -> description, or a JSON Schema. None: no values."""
+"""Values that a run must emit: a type, name -> description, or a JSON Schema. None: no values."""
 
 
 class SessionRunner:
     """The runs of one open session.
 
     Arguments:
-        watchers: called with each event, also by the runs; the session adds and removes them.
+        watchers: called with each event; the same list as in the services of the runs.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class SessionRunner:
         return output_type.convert_report(report) if output_type else report
 
     async def compact(self, focus: str, budget: Budget) -> Report:
-        """Replace the conversation by a summary; see `Session.compact`."""
+        """Replace the conversation with a summary; see `Session.compact`."""
         async with self._prompt_lock:
             await self._resume_unfinished()
             if not self._conversation.latest_run:
@@ -236,7 +236,7 @@ class SessionRunner:
 
 def _check_prompt(prompt: str) -> None:
     if not prompt.strip():
-        raise UsageError("the prompt is empty", remedy="Say what is to be done.")
+        raise UsageError("the prompt is empty", remedy="Write what the agent should do.")
 
 
 def _filter_events(run_id: str, watcher: Callable[[AnyEvent], None]) -> Callable[[AnyEvent], None]:

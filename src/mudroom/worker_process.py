@@ -1,7 +1,7 @@
 """Program of a worker process: `python -m mudroom.worker_process SOCKET`.
 
-It reads its config from the socket, builds the services of its runs, and executes the runs it is
-given until the session's process closes the socket.
+It reads its config from the socket, builds services, and executes the runs that the session's
+process sends, until that process closes the socket.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ async def serve(connection: socket.socket) -> None:
 def main() -> None:
     """Serve the socket whose number is the first argument, then exit at once.
 
-    Runs that are still going have lost their session: nothing they do may be recorded any more.
+    Runs that have not ended are abandoned: their session is closed and cannot record them.
     """
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection = socket.socket(fileno=int(sys.argv[1]))

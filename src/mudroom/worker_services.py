@@ -1,4 +1,4 @@
-"""Services on both sides of a worker process."""
+"""Worker processes: the worker that the session uses, and the services inside a worker process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Messages to a run: stored before they are read, read exactly once, also after a crash (S11)."""
+"""Messages to a run: stored before they are read, read exactly once, also after a crash."""
 
 from __future__ import annotations
 

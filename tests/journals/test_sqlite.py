@@ -155,7 +155,7 @@ async def test_a_file_that_is_no_journal(tmp_path: Path, content: bytes) -> None
 
 async def test_a_database_of_another_program(tmp_path: Path) -> None:
     _spoil(tmp_path / "s1.db", "CREATE TABLE events (seq)")
-    with pytest.raises(JournalDamaged, match="no journal of mudroom"):
+    with pytest.raises(JournalDamaged, match="not a journal of mudroom"):
         open_reader(tmp_path / "s1.db")
 
 

@@ -6,7 +6,7 @@ from ..errors import JournalBusy
 
 
 def busy_error(writer: str, where: str) -> JournalBusy:
-    """Return the error. `writer`: description of the process that writes the session."""
+    """Return a JournalBusy. `writer`: description of the process that writes the session."""
     return JournalBusy(
         f"{writer} is writing this session",
         where=where,

@@ -1,4 +1,4 @@
-"""Journals in memory: for tests, and for sessions that are not kept."""
+"""Journal and session store in memory: for tests, and for sessions that are not kept."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .session_names import check_name, select_session
 
 
 class _Record:
-    """The events of one session, encoded as a file would hold them."""
+    """The events of one session, encoded as in a file."""
 
     def __init__(self) -> None:
         self.bodies: list[bytes] = []
@@ -102,7 +102,7 @@ class MemoryJournal:
             await appended.wait()
 
     async def close(self) -> None:
-        """End appending. Recorded events can still be read."""
+        """Refuse further appends. Recorded events can still be read."""
         if self._is_open and not self._is_read_only:
             self._record.has_writer = False
         self._is_open = False
@@ -154,7 +154,7 @@ class MemoryStore:
         )
 
     async def find(self, text: str) -> str:
-        """Return the id that an id, the beginning of one, or a name stands for."""
+        """Return the id of the session with this id, unique beginning of an id, or name."""
         ids = [info.id for info in await self.list()]
         return select_session(text, ids, self._names())
 

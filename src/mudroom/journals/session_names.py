@@ -9,11 +9,11 @@ from ..errors import UnknownName, UsageError
 _ID_CHARACTERS = frozenset("0123456789abcdef-")
 _MAX_LENGTH = 80
 _MAX_SUGGESTED = 20
-"""Most ids that an error names."""
+"""Maximum number of ids that an error names."""
 
 
 def select_session(text: str, ids: Sequence[str], names: Iterable[tuple[str, str]]) -> str:
-    """Return the id that a text stands for: an id, the unique beginning of one, or a name.
+    """Return the id of the session with this id, unique beginning of an id, or name.
 
     Arguments:
         ids: all ids, the last written first.

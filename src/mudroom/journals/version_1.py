@@ -2,7 +2,7 @@
 
 Version 2 renamed event and block tags, the field `stop` of answers and the origin "person" of
 notes. Events of version 2 pass unchanged, so a reader that does not know the version of an event
-can use this for all.
+can call `upgrade` on all events.
 """
 
 from __future__ import annotations

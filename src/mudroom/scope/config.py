@@ -24,7 +24,7 @@ _PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
 
 
 class ContextState:
-    """Values for the `${key}` places of a system prompt.
+    """Values for the placeholders `${key}` of a system prompt.
 
     Example:
         ContextState(doc_path="paper.md").get("doc_path")
@@ -47,10 +47,10 @@ class ContextState:
 
 
 class PromptConfig(Struct, frozen=True, kw_only=True):
-    """The task of a scope. Exactly one field must be set, else the run raises UsageError.
+    """The task of a scope. Exactly one field must be set; otherwise the run raises UsageError.
 
     Arguments:
-        system_prompt: text with `${key}` places, filled from the ContextState.
+        system_prompt: text with placeholders `${key}`, filled from the ContextState.
         initial_messages: messages, or dicts with "role" ("user", "assistant") and "content".
 
     Example:
@@ -115,7 +115,7 @@ class ToolConfig(Struct, frozen=True, kw_only=True):
 
 
 class OutputConfig(Struct, frozen=True, kw_only=True):
-    """Values that a scope must emit: name -> description. Empty: it may emit any, or none.
+    """Values that a scope must emit: name -> description. If empty, it may emit any values.
 
     Example:
         OutputConfig(outputs={"title": "the document's title", "author": "its author"})
@@ -129,8 +129,8 @@ class OutputObject(Struct, kw_only=True):
 
     Arguments:
         emitted_vars: name -> value; includes values that were emitted before a limit was reached.
-        terminate_reason: reason why the run ended; ERROR before it ran.
-        report: the complete report of the run; None before it ran.
+        terminate_reason: reason why the run ended; ERROR until then.
+        report: the complete report of the run; None until it has ended.
 
     Example:
         wanted = OutputConfig(outputs={"title": "the document's title"})
@@ -145,7 +145,7 @@ class OutputObject(Struct, kw_only=True):
 
 
 def fill_template(text: str, context: ContextState) -> str:
-    """Replace each `${key}` by the value of the context, once: values are not expanded again.
+    """Replace each `${key}` with its value; `${...}` inside a value stays as it is.
 
     Raises UsageError that names every key without a value.
     """

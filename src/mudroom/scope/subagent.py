@@ -40,10 +40,10 @@ from .config import (
 log = logging.getLogger("mudroom")
 
 MAX_LISTED_FILES = 200
-"""Files listed in the environment context at most."""
+"""Maximum number of files in the environment message."""
 
 MAX_SHOWN_ARGUMENTS = 250
-"""Characters of the arguments of a tool call that `on_message` gets."""
+"""Maximum characters of a tool call's arguments that `on_message` gets."""
 
 _RULES = """\
 Important Rules:
@@ -53,7 +53,7 @@ Important Rules:
 
 
 class RunScope(Protocol):
-    """Runs an agent with its own tools; no one can confirm a tool call."""
+    """Runs an agent with its own tools; calls that need confirmation are denied."""
 
     def __call__(
         self,
@@ -164,7 +164,7 @@ class SubAgentScope:
         """Run to the end and set `output`.
 
         Raises UsageError for a wrong PromptConfig or missing context values, before any model
-        call; ModelError when a model call fails finally. `terminate_reason` is ERROR then.
+        call; ModelError when a model call fails finally; `terminate_reason` is then ERROR.
         """
         output = await self.run(context)
         if output.report and output.terminate_reason is Reason.ERROR:

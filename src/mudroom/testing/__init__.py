@@ -2,13 +2,13 @@
 
     ScriptedModel, Answer, Request, call   a model that answers as a test prescribes
     load_replay_model                      a recorded session as the model of a test
-    ModelServer, Fault, ServerRequest      a model server on loopback: three wire formats, every
-        known fault
+    ModelServer, Fault, ServerRequest      a model server on loopback with three wire formats, and
+                                           faults that it produces
     FakeClock, run_virtual                 time that passes without waiting
     MemoryJournal, MemoryStore             a journal and a session store in memory
 
-The suites for adapters are modules of their own: `mudroom.testing.journal_conformance`,
-    `store_conformance` and `invariants`.
+Suites for adapters are in `mudroom.testing.journal_conformance`, `store_conformance`,
+`workspace_conformance` and `worker_conformance`; `invariants` checks a record.
 """
 
 from __future__ import annotations

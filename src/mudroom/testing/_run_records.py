@@ -45,14 +45,14 @@ class CallRecord:
 
     @property
     def is_interrupted(self) -> bool:
-        """Return True if the result only says that the call was interrupted."""
+        """True if the result only says that the call was interrupted."""
         return self.result is not None and self.result.error and self.result.text == INTERRUPTED
 
 
 class ActiveTime:
     """Seconds in which a run or a run below it was active.
 
-    Time between two processes does not count.
+    The time between a crash and the resume does not count.
     """
 
     def __init__(self, at: float) -> None:
@@ -77,8 +77,8 @@ class RunRecord:
 
     Attributes:
         processes: number of processes that worked on the run.
-        turn: number of the current turn. turn_is_open: its answer is missing.
-        in_grace: the current turn is the grace turn.
+        turn: number of the current turn. turn_is_open: true while its answer is missing.
+        in_grace: true in the grace turn, the last one, which asks for a summary.
         answered: numbers of the turns with an answer. counted_turns: the same without the grace
             turn.
         requested: ids of the calls in the last answer. used_ids: ids of all calls.

@@ -1,7 +1,4 @@
-"""Time for tests.
-
-A clock that moves only on sleep, and an event loop whose time jumps while it is idle.
-"""
+"""Time for tests: a clock that moves only on sleep, and an event loop with virtual time."""
 
 from __future__ import annotations
 
@@ -83,7 +80,7 @@ class _JumpingSelector(selectors.DefaultSelector):
 class VirtualLoop(asyncio.SelectorEventLoop):
     """Event loop in which sleeps and timeouts take no real time.
 
-    Sockets to servers in the same loop work: time jumps only while they are silent.
+    Sockets to servers in the same loop work: time jumps only while no data arrives.
     Work in threads does not stop virtual time.
     """
 

@@ -1,7 +1,4 @@
-"""Builders of events for tests.
-
-Short calls with defaults for everything a test does not look at.
-"""
+"""Builders of events for tests, with defaults for all fields that a test does not need."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recorded sessions as models of tests: offline, the same answers every time."""
+"""Recorded sessions as models for tests: they work offline and always give the same answers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def load_replay_model(path: str | Path) -> ReplayModel:
     """Load a recorded session and return a model that gives its answers.
 
     Arguments:
-        path: a file of one event per line, as `mudroom export --format fixture` writes it.
+        path: a file with one event per line, as `mudroom export --format fixture` writes it.
 
     A request that differs from the recorded one raises ModelRefused with the difference.
 

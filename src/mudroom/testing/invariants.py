@@ -31,10 +31,10 @@ from ._run_records import CallRecord, RunRecord, Violation, conversation_errors
 __all__ = ["Violation", "find_violations"]
 
 _MAX_UNDER = 0.1
-"""Seconds by which a report's time may be less than the time of its events."""
+"""Seconds by which the time in a report may be less than the time of its events."""
 
 _MAX_OVER = 1.0
-"""Seconds that a report's time may exceed the time of its events, per process of the run."""
+"""Seconds by which the time in a report may exceed the time of its events, per process."""
 
 
 def find_violations(
@@ -51,8 +51,8 @@ def find_violations(
         effects: command -> how often it really ran, for the calls of effectful tools; None skips
             this check.
         effectful: names of the tools whose calls run at most once.
-        ended: the session came to its end, so every run must have a reason.
-        timed: the session ran in real time, so the times of its events must agree with its reports.
+        ended: true if the session has ended, so every run must have a reason.
+        timed: true if the session ran in real time, so event times must agree with the reports.
     """
     checker = _SessionChecker(effectful, timed=timed)
     for event in events:
@@ -96,7 +96,7 @@ class _SessionChecker:
         match event:
             case RunResumed():
                 run.processes += 1
-                # A grace turn without an answer is asked for again.
+                # A resumed run requests an unanswered grace turn again.
                 run.in_grace = run.in_grace and not run.turn_is_open
                 run.turn_is_open = False
             case TurnStarted():
@@ -122,7 +122,7 @@ class _SessionChecker:
     def _check_turn_started(self, run: RunRecord, event: TurnStarted) -> None:
         turn = event.turn
         if run.turn_is_open:
-            self._report("S2", event, f"turn {turn} began while turn {run.turn} was under way")
+            self._report("S2", event, f"turn {turn} began before turn {run.turn} ended")
         if turn in run.answered or turn < run.turn:
             self._report("S2", event, f"turn {turn} was requested after turn {run.turn}")
         if run.in_grace:
@@ -137,7 +137,7 @@ class _SessionChecker:
 
     def _check_turn_finished(self, run: RunRecord, event: TurnFinished) -> None:
         if event.turn in run.answered:
-            self._report("S2", event, f"the answer of turn {event.turn} was bought twice")
+            self._report("S2", event, f"the answer of turn {event.turn} was requested twice")
         elif not run.turn_is_open or event.turn != run.turn:
             self._report("S2", event, f"an answer of turn {event.turn}, which was not requested")
         run.answered.add(event.turn)
@@ -185,7 +185,7 @@ class _SessionChecker:
         budget = run.brief.budget
         run.report = event
         if run.turn_is_open:
-            self._report("S10", event, f"it ended while turn {run.turn} was under way")
+            self._report("S10", event, f"it ended before turn {run.turn} ended")
         answered = len(run.answered)
         if report.turns < answered:
             problem = f"its report counts {report.turns} turns, the record {answered}"
@@ -268,10 +268,10 @@ class _SessionChecker:
             problem = f"call {call_id} was answered with the report of run {delivered_run}"
             yield Violation("S4", run_id, problem)
         elif text not in call.result.text:
-            yield Violation("S4", run_id, "its parent got another text than its report")
+            yield Violation("S4", run_id, "its parent got a text that differs from its report")
 
     def check_effects(self, effects: Mapping[str, int]) -> Iterator[Violation]:
-        """Yield the differences between what really ran and the record."""
+        """Yield the differences between the commands that ran and the record."""
         intended: Counter[str] = Counter()
         succeeded: Counter[str] = Counter()
         for run in self.runs.values():

@@ -4,8 +4,8 @@
     async def test_journal(check, tmp_path):
         await check(lambda: open_my_journal(tmp_path))
 
-A check opens one new, empty journal, and closes it. `count_appends_until_failure` is for adapters
-that can be made to fail.
+A check opens one new, empty journal, and closes it. `count_appends_until_failure` is for tests that
+make a journal fail.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ async def read_all(journal: Journal, after: int = 0) -> list[StoredEvent]:
 
 
 async def check_every_type_is_read_as_appended(open_journal: OpenJournal) -> None:
-    """Every stored event type keeps all its fields."""
+    """Check that every stored event type keeps all its fields."""
     events = every_event()
     assert {type(event) for event in events} == set(get_args(StoredEvent))
     journal = await open_journal()
@@ -69,7 +69,7 @@ async def check_events_are_readable_when_append_returns(open_journal: OpenJourna
 
 
 async def check_positions_count_from_one(open_journal: OpenJournal) -> None:
-    """Append returns the position of its last event; a read starts after any position."""
+    """Check that append returns the position of its last event, and a read starts after any."""
     journal = await open_journal()
     assert await journal.append() == 0
     assert await journal.append(_note(1)) == 1
@@ -157,7 +157,7 @@ async def check_followers_see_each_new_event(open_journal: OpenJournal) -> None:
 
 
 async def check_any_text_is_kept(open_journal: OpenJournal) -> None:
-    """Every character is kept, except lone surrogates, which become U+FFFD."""
+    """Check that every character is kept, except lone surrogates, which become U+FFFD."""
     texts = {
         "": "",
         "\0\x01\x1f\x7f\x80\u2028\ufeff\uffff": "\0\x01\x1f\x7f\x80\u2028\ufeff\uffff",
@@ -176,7 +176,7 @@ async def check_any_text_is_kept(open_journal: OpenJournal) -> None:
 
 
 async def check_any_arguments_are_kept(open_journal: OpenJournal) -> None:
-    """Unusual values in arguments and in a tool's detail are kept, or stored as their `repr`."""
+    """Check that unusual values in arguments and details are kept, or stored as their `repr`."""
     number = {"n": 2**70, "f": 1e-300}
     arguments: dict[str, Any] = {"\udc80": ["\ud800", number], "empty": {}, "none": None}
     stored_arguments: dict[str, Any] = {"\ufffd": ["\ufffd", number], "empty": {}, "none": None}
@@ -220,7 +220,7 @@ async def check_later_changes_of_a_value_are_not_stored(open_journal: OpenJourna
 
 
 async def check_deltas_are_refused(open_journal: OpenJournal) -> None:
-    """Check that a delta is refused with all events of its append; the journal stays usable."""
+    """Check that an append with a Delta stores nothing, and the journal stays usable."""
     journal = await open_journal()
     delta: Any = Delta(at=1, kind="text", text="…")
     await _expect_refusal(journal, _note(1), delta)
@@ -230,7 +230,7 @@ async def check_deltas_are_refused(open_journal: OpenJournal) -> None:
 
 
 async def check_close_finishes_pending_appends(open_journal: OpenJournal) -> None:
-    """Close waits for pending appends, may be repeated, and ends appending."""
+    """Check that close waits for pending appends, can be repeated, and refuses later appends."""
     journal = await open_journal()
     waiting = [asyncio.ensure_future(journal.append(_note(n))) for n in range(20)]
     await asyncio.sleep(0)
@@ -287,10 +287,9 @@ async def count_appends_until_failure(
     """Append until the journal fails, and check that every later append fails too.
 
     Arguments:
-        journal: fails before `at_most` appends of `size` characters each.
+        journal: must fail before `at_most` appends of `size` characters each.
 
-    Return the number of appends that succeeded. The next reader must find the events of all of them
-    and no other.
+    Returns the number of appends that succeeded. A later reader must find exactly their events.
     """
     stored = 0
     try:

@@ -1,7 +1,7 @@
-"""Scripted model server on loopback: three wire formats, and every fault that real servers show.
+"""Scripted model server on loopback: three wire formats, and the faults of real servers.
 
-`python -m mudroom.testing.model_server --help` runs one in a process of its own, with a script for
-a parent and its children.
+`python -m mudroom.testing.model_server` runs one as a program, with a script for a parent and its
+children; see `--help`.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ class ServerRequest:
 
 
 class Fault(msgspec.Struct, frozen=True):
-    """An answer that is wrong in some way.
+    """A faulty answer, or one with its own status, headers, timing or usage.
 
     Arguments:
         blocks: the answer before it is damaged.
@@ -124,9 +124,8 @@ class Fault(msgspec.Struct, frozen=True):
         headers: additional headers, such as Retry-After.
         body: bytes to send instead of the blocks. content_type: its type.
         cut_after: number of bytes of a stream to send before it ends.
-        end: how a cut stream ends: "close" closes the connection, "reset" sends a TCP reset, "eof"
-            ends the response
-            regularly, "stall" keeps the connection open and silent.
+        end: end of a cut stream: "close" closes the connection, "reset" sends a TCP reset, "eof"
+            ends the response normally, "stall" keeps the connection open and silent.
         chunk_size: bytes per write. pause: seconds after each write.
         delay: seconds before the first byte.
         stop_reason, usage: values to report; None derives them from the blocks.
@@ -290,7 +289,7 @@ def _wire_answer(request: ServerRequest, fault: Fault) -> WireAnswer:
         blocks = tuple(fault.blocks)
     has_calls = any(isinstance(block, ToolCallBlock) for block in blocks)
     stop_reason = fault.stop_reason or (StopReason.CALLS if has_calls else StopReason.END)
-    # About four bytes a token.
+    # Estimate: four characters per token.
     written = max(1, sum(len(str(block)) for block in blocks) // 4)
     usage = fault.usage or Usage(len(request.body) // 4, written)
     return WireAnswer(blocks, request.model, f"msg_{request.number}", usage, stop_reason)
@@ -316,12 +315,12 @@ def family_script(
 ) -> Script:
     """Return a script for a parent and its children.
 
-    The parent, which has the tool `task`, starts all children at once. Each child reads a file some
-    times, then reports.
+    The parent, which has the tool `task`, starts all children at once. Each child reads a file
+    `turns` times, then reports.
 
     Arguments:
         children: number of children.
-        turns: how often a child reads `file`.
+        turns: number of times that a child reads `file`.
         characters: length of each final answer.
     """
     sentence = "All is well here. "

@@ -1,7 +1,4 @@
-"""Provider faults.
-
-Every way an answer can be wrong, for each wire format, with the outcome a run must have.
-"""
+"""Provider faults: faulty answers in each wire format, with the outcome that a run must have."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ _STREAMS = {
     "google": wire_formats.google_stream,
 }
 _PLACEHOLDER = "~"
-"""Stands in a written stream where a test puts other bytes."""
+"""Text in a stream that a case replaces with other bytes."""
 
 _NOT_THE_PROTOCOL = "does not speak the protocol"
 
@@ -37,7 +34,7 @@ class FaultCase(Struct, frozen=True):
         reason: expected reason of the run.
         error: expected part of the report's error.
         requests: expected number of requests; None if it is not fixed.
-        text: expected start of the run's text when its reason is GOAL.
+        text: expected beginning of the report's text if the reason is GOAL.
     """
 
     answers: Sequence[ServerAnswer]

@@ -1,4 +1,4 @@
-"""Worker for tests that serialises everything that crosses the port."""
+"""Worker for tests: serialises all values that cross the port."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 
 
 class SerializingWorker:
-    """Worker that encodes and decodes everything that crosses the port, then uses another worker.
+    """Worker that encodes and decodes all values, then passes them to another worker.
 
     It proves that a worker in another process is possible. `attach` sets the other worker, which
-    should start its children here.
+    should start its children through this one.
     """
 
     def __init__(self) -> None:

@@ -4,7 +4,7 @@
     async def test_store(check, tmp_path):
         await check(lambda: MyStore(tmp_path))
 
-A check opens one new, empty store. Two stores that `open_store` gives need not share sessions.
+A check opens one new, empty store. Two stores from `open_store` need not share sessions.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Checks that real providers make.
+"""Checks of a request as real providers make them (promise S7).
 
-A check of a request's conversation, and a server script that answers 400 (promise S7).
+`strict_script` wraps a server script so that it answers invalid conversations with HTTP 400.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def find_refusals(request: ServerRequest) -> list[str]:
     try:
         json.dumps(json.loads(request.body.decode()), ensure_ascii=False).encode()
     except (ValueError, UnicodeError) as error:
-        return [f"the body is no JSON in UTF-8: {error}"]
+        return [f"the body is not JSON in UTF-8: {error}"]
     if b"\\u0000" in request.body:
         return ["a null character"]
     turns = list(_READERS[request.dialect](request.messages))
@@ -56,7 +56,7 @@ def _pairing_errors(turns: list[_Turn]) -> Iterator[str]:
     open_calls: list[str] = []
     used: set[str] = set()
     if not turns or turns[0].role != "user":
-        yield "the first message is not the user's"
+        yield "the first message is not from the user"
     for turn in turns:
         if turn.results != open_calls:
             yield f"results of {turn.results} for calls {open_calls}"

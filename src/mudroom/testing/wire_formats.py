@@ -1,4 +1,4 @@
-"""Wire formats of three providers, as a server writes them: one answer, streamed or whole."""
+"""Wire formats of three providers: functions that encode one answer, streamed or whole."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _CHUNK = 24
 
 
 class WireAnswer(msgspec.Struct, frozen=True):
-    """One answer, independent of a provider. `id` must differ between the answers of a server."""
+    """One answer, independent of a provider. Each answer of a server needs another `id`."""
 
     blocks: tuple[Block, ...]
     model: str

@@ -1,13 +1,13 @@
-"""Behaviour that every worker must have. Tests of an adapter run each of `CHECKS`:
+"""Conformance suite for workers. The tests of an adapter run each of `CHECKS` against it:
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     async def test_worker(check, tmp_path):
         await check(open_my_worker, tmp_path)
 
 `open_my_worker` takes SessionServices and returns an async context manager with the worker. A
-worker in another process cannot use these services there; it imports `conformance_model` and
-`conformance_tools` of `worker_stage`, and calls back for journal, approvals, charges, hooks and
-live events.
+worker in another process cannot use these objects there. It imports `conformance_model` and
+`conformance_tools` from `worker_stage`, and asks the session's process for journal, approvals,
+charges, hooks and live events.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class _FailingJournal(MemoryJournal):
 
 
 async def returns_the_stored_report(open_worker: OpenWorker, folder: Path) -> None:
-    """Check that the report of the handle is the one that the journal has."""
+    """Check that the handle and the journal have the same report."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         handle = stage.start(worker, "ANSWER")
@@ -66,7 +66,7 @@ async def returns_the_stored_report(open_worker: OpenWorker, folder: Path) -> No
 
 
 async def shows_stored_events_and_deltas(open_worker: OpenWorker, folder: Path) -> None:
-    """Watchers receive every stored event once, in its order, and streamed text."""
+    """Check that watchers receive every stored event once, in order, and streamed text."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         await stage.start(worker, "PARENT").report()
@@ -78,7 +78,7 @@ async def shows_stored_events_and_deltas(open_worker: OpenWorker, folder: Path) 
 
 
 async def runs_children_and_charges_them(open_worker: OpenWorker, folder: Path) -> None:
-    """Children report to their parent, and their tokens and number are charged to its account."""
+    """Check that children report to their parent, and its account is charged for them."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         report = await stage.start(worker, "PARENT").report()
@@ -102,7 +102,7 @@ async def holds_children_to_their_parents_budget(open_worker: OpenWorker, folder
 
 
 async def finds_runs_only_while_they_run(open_worker: OpenWorker, folder: Path) -> None:
-    """`find` returns handles of runs at every depth, and None before and after."""
+    """Check that `find` returns running runs at every depth, and None before and after."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         assert worker.find("1") is None
@@ -157,7 +157,7 @@ async def wraps_up_with_a_summary(open_worker: OpenWorker, folder: Path) -> None
 
 
 async def cancels_when_its_waiter_is_cancelled(open_worker: OpenWorker, folder: Path) -> None:
-    """When the task that waits for a report is cancelled, the run has ended before it returns."""
+    """Check that a cancel of the task that waits for a report ends the run before it returns."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         waiter = asyncio.create_task(stage.start(worker, "PARENT_WAIT").report())
@@ -221,7 +221,7 @@ async def resumes_an_unfinished_run(open_worker: OpenWorker, folder: Path) -> No
 
 
 async def raises_a_failed_journal(open_worker: OpenWorker, folder: Path) -> None:
-    """When the journal cannot be written, waiting for the report raises JournalError."""
+    """Check that waiting for the report raises JournalError if the journal fails."""
     stage = WorkerStage(folder, journal=_FailingJournal())
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
         try:

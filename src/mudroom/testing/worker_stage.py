@@ -30,7 +30,7 @@ from ..models.scripted import Answer, Request, ScriptedModel, call
 from ..workspaces.shared import SharedWorkspace
 
 _POLL_SECONDS = 0.005
-"""Seconds between two looks at something that another process may change."""
+"""Seconds between two checks of a condition that another process may change."""
 
 _AGENTS = {"general": Agent(name="general", description="does any work")}
 
@@ -134,7 +134,7 @@ class _AskPolicy:
 
 
 class WorkerStage:
-    """Services, journal and events of one check.
+    """Services, journal and events of one check, in a folder for its files.
 
     Attributes:
         events: all events that the watchers received, in order.

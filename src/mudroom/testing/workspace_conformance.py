@@ -1,4 +1,4 @@
-"""Conformance suite for workspaces. An adapter's tests run each of `CHECKS` with its own opener:
+"""Conformance suite for workspaces. The tests of an adapter run each of `CHECKS` against it:
 
     @pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
     def test_workspace(check, tmp_path):
@@ -35,7 +35,7 @@ def read_returns_what_was_written(open_workspace: OpenWorkspace) -> None:
 
 
 def write_tells_new_files_from_old_ones(open_workspace: OpenWorkspace) -> None:
-    """`write` returns True for a new file, and replaces the whole of an old one."""
+    """Check that `write` returns True for a new file, and replaces an old one completely."""
     workspace = open_workspace()
     assert workspace.write("new", b"a longer text") is True
     assert workspace.write("new", b"short") is False
@@ -77,7 +77,7 @@ def readers_see_the_old_or_the_new_file(open_workspace: OpenWorkspace) -> None:
 
 
 def paths_have_one_form(open_workspace: OpenWorkspace) -> None:
-    """Absolute and relative paths of one file are located alike."""
+    """Check that all paths of one file are located as the same relative path."""
     workspace = open_workspace()
     assert os.path.isabs(workspace.root)
     paths = ("a/b", "./a/b", "a/./b", "a/c/../b", f"{workspace.root}/a/b")
@@ -86,7 +86,7 @@ def paths_have_one_form(open_workspace: OpenWorkspace) -> None:
 
 
 def paths_outside_are_refused(open_workspace: OpenWorkspace) -> None:
-    """No method accepts a path outside, or one that no file system has."""
+    """Check that no method accepts a path outside the workspace, or an impossible path."""
     workspace = open_workspace()
     for path in ("../x", "/etc/passwd", "a/../../x", f"{workspace.root}-other/x", "", "a\0b"):
         _refuses(lambda path=path: workspace.locate(path))
@@ -98,7 +98,7 @@ def paths_outside_are_refused(open_workspace: OpenWorkspace) -> None:
 
 
 def protected_files_are_not_written(open_workspace: OpenWorkspace) -> None:
-    """Check that settings that the user's own programs act on are neither written nor removed."""
+    """Check that files that control other programs of the user are not written or removed."""
     workspace = open_workspace()
     for path in (".git/config", ".bashrc", "sub/.vscode/tasks.json"):
         _refuses(lambda path=path: workspace.write(path, b"x"))
@@ -106,7 +106,7 @@ def protected_files_are_not_written(open_workspace: OpenWorkspace) -> None:
 
 
 def stat_tells_files_from_folders(open_workspace: OpenWorkspace) -> None:
-    """`stat` returns size, type and path; it refuses what does not exist."""
+    """Check that `stat` returns size, type and path, and refuses a missing file."""
     workspace = open_workspace()
     workspace.write("folder/file", b"12345")
     file = workspace.stat("./folder/file")
@@ -142,7 +142,7 @@ def remove_removes_one_file(open_workspace: OpenWorkspace) -> None:
 
 
 def walk_lists_sorted_files(open_workspace: OpenWorkspace) -> None:
-    """`walk` yields the files below a folder, or the file itself, sorted."""
+    """Check that `walk` yields the files below a folder, or the file itself, sorted."""
     workspace = open_workspace()
     for path in ("b/2", "b/1", "a", "c/d/e"):
         workspace.write(path, path.encode())
@@ -153,7 +153,7 @@ def walk_lists_sorted_files(open_workspace: OpenWorkspace) -> None:
 
 
 def walk_leaves_out_what_git_ignores(open_workspace: OpenWorkspace) -> None:
-    """`walk` follows .gitignore files unless asked for all files."""
+    """Check that `walk` leaves out ignored files unless asked for all files."""
     workspace = open_workspace()
     workspace.write(".gitignore", b"*.log\n/build/\n!keep.log\n")
     workspace.write("sub/.gitignore", b"local\n")
@@ -202,4 +202,3 @@ CHECKS: tuple[Check, ...] = (
     walk_leaves_out_what_git_ignores,
     open_files_hold_the_same_bytes,
 )
-"""All checks."""

@@ -1,7 +1,4 @@
-"""Reading in batches.
-
-A blocking iterator of events, advanced in a thread, as an asynchronous one.
-"""
+"""Reading in batches: turns a blocking generator of events into an asynchronous iterator."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from ...errors import JournalDamaged, JournalError
 
 REPAIR_REMEDY = (
-    "The file is unchanged. `mudroom journal repair` makes a new one of all that can be read."
+    "The file is unchanged. `mudroom journal repair` writes a new one with all readable records."
 )
 
 _DAMAGE_CODES = (

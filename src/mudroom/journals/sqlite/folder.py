@@ -43,7 +43,7 @@ def read_info(path: Path) -> SessionInfo:
 
 
 def _info(session: str, file: os.stat_result, log: os.stat_result | None) -> SessionInfo:
-    # A reader leaves an empty log behind; its time says nothing.
+    # A reader leaves an empty log, so the time of an empty log is not that of a write.
     if log is None or not log.st_size:
         return SessionInfo(id=session, modified=file.st_mtime, size=file.st_size)
     modified = max(file.st_mtime, log.st_mtime)
@@ -76,7 +76,7 @@ def remove_half_created(path: Path) -> None:
         if name == path.name:
             continue
         other = path.with_name(name)
-        # Busy: another process is creating it at this moment.
+        # JournalBusy: another process is creating it at this moment.
         with suppress(JournalBusy):
             descriptor = lock(other)
             other.with_name(f"{name}.new").unlink(missing_ok=True)

@@ -4,8 +4,8 @@ An append returns when its events are in the file and synced. Appends that come 
 the next one (group commit), so a hundred children that write at the same time need few syncs.
 `schema` describes the tables.
 
-Beside the file are SQLite's own -wal and -shm, and `<file>.lock` with the writer's process id while
-there is one.
+Beside the file are SQLite's -wal and -shm files, and while the journal has a writer `<file>.lock`
+with its process id.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ TORN_TAIL_NOTICE = (
 )
 
 _ROWS_PER_STATEMENT = 32
-"""Most rows of one INSERT. The connection caches one compiled statement for each number of rows."""
+"""Maximum rows of one INSERT. The connection caches one compiled statement per number of rows."""
 
 _WAKEUPS_PER_TURN = 64
-"""Most waiters woken in one turn of the event loop. More would delay all other tasks."""
+"""Maximum waiters woken in one iteration of the event loop. More would delay other tasks."""
 
 _Row = tuple[int, str, str, bytes, int]
 _Failure = tuple[str, str]
@@ -53,7 +53,7 @@ class SqliteJournal:
 
     It belongs to the event loop of its first append.
 
-    `notices`: what the user should know about the state of the file.
+    `notices`: messages for the user about the state of the file.
     """
 
     def __init__(

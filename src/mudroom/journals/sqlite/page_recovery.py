@@ -1,4 +1,4 @@
-"""Recovery of records from the raw pages of a SQLite file that SQLite cannot read any more.
+"""Recovery of records from the raw pages of a file that SQLite can no longer read.
 
 The rows of a table are in leaf pages; a long row continues in a chain of overflow pages. A record
 counts only if its checksum is right, so no other bytes are mistaken for one. Format:

@@ -13,7 +13,7 @@ from .batches import read_in_batches
 from .reader import SqliteReader
 
 _POLL_SECONDS = 0.25
-"""Seconds between two looks for events that another process has appended."""
+"""Seconds between two polls for events that another process has appended."""
 
 
 class ReadOnlyJournal:

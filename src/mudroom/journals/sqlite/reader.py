@@ -1,4 +1,4 @@
-"""Reader of a journal file, also beside its writer and on a read-only disk. All functions block."""
+"""Reader of a journal file: works beside its writer and on a read-only disk. Functions block."""
 
 from __future__ import annotations
 

@@ -61,12 +61,12 @@ def check_journal(path: Path) -> JournalCondition:
 
 
 def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
-    """Replace a damaged journal by a new file with all intact records.
+    """Replace a damaged journal with a new file that has all intact records.
 
     The damaged file is kept beside it.
 
-    A run that was active and may have lost a record ends with the reason LOST. A run without its
-    beginning gets a placeholder for it. An intact journal stays as it is.
+    An active root run that may have lost a record ends with the reason LOST. A run whose start is
+    lost gets a placeholder for it. An intact journal stays unchanged.
 
     Arguments:
         cwd: the session's folder, used if its record is lost.
@@ -84,7 +84,7 @@ def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
         new.unlink(missing_ok=True)
         _write(new, meta, _complete(events, condition.lost, meta.session, cwd))
         copy = _free_copy_path(path)
-        # The log first: until the main file is renamed, the journal is still the damaged one.
+        # Rename the log first: after a crash between the two, the damaged file is still in place.
         for suffix in ("-wal", ""):
             source = path.with_name(path.name + suffix)
             if source.exists():
@@ -123,7 +123,7 @@ def _find_gaps(events: Mapping[int, StoredEvent], last: int) -> tuple[tuple[int,
         if seq > previous + 1:
             gaps.append((previous + 1, seq - 1))
         previous = seq
-    # The reader failed, so something is lost, if only the meta table.
+    # The reader failed, so something is lost, even if it is only the meta table.
     return tuple(gaps) or ((1, 1),)
 
 
@@ -138,10 +138,10 @@ def _read_meta(path: Path) -> JournalMeta:
 def _complete(
     recovered: Mapping[int, StoredEvent], gaps: Sequence[tuple[int, int]], session: str, cwd: str
 ) -> list[StoredEvent]:
-    """Return the events with the missing ones that readers need.
+    """Return the events, with added ones where readers need a lost one.
 
-    These are the beginning of the session and of every run, and an end for active root runs with a
-    gap.
+    Adds the start of the session and of each run, and the end of each active root run that may have
+    lost a record.
     """
     events: list[StoredEvent] = []
     starts: dict[str, int] = {}

@@ -110,14 +110,14 @@ def read_meta(connection: sqlite3.Connection, path: Path, session: str = "") -> 
     """Check that a file is a journal of a known schema, and return its facts.
 
     Arguments:
-        session: the id it must hold; "" accepts any.
+        session: the id that the file must have; "" accepts any.
 
     Raises JournalDamaged, JournalNewer, JournalError.
     """
     where = str(path)
     schema = connection.execute("PRAGMA user_version").fetchone()[0]
     if connection.execute("PRAGMA application_id").fetchone()[0] != _APPLICATION_ID:
-        raise JournalDamaged("this is no journal of mudroom", where=where, remedy=REPAIR_REMEDY)
+        raise JournalDamaged("this is not a journal of mudroom", where=where, remedy=REPAIR_REMEDY)
     if schema > SCHEMA_VERSION:
         raise JournalNewer(
             f"the journal has schema {schema}; this program knows {SCHEMA_VERSION}",
@@ -167,9 +167,9 @@ def _require_file(path: Path) -> None:
 
 
 def _create(path: Path, session: str) -> None:
-    """Create a journal file.
+    """Create a journal file under a temporary name, and rename it when it is complete.
 
-    It gets its name when it is complete, so a crash leaves no partial journal.
+    So a crash leaves no partial journal.
     """
     if path.exists():
         raise FileExistsError(17, "File exists", str(path))
@@ -206,9 +206,9 @@ def _write_schema(connection: sqlite3.Connection, session: str) -> None:
 
 
 def _upgrade_schema(connection: sqlite3.Connection) -> None:
-    """Make a file of version 1 one of the current version.
+    """Mark a file of version 1 as one of the current version.
 
-    Its events stay as they are; new ones are of this version.
+    Its events stay unchanged; new events have the current version.
     """
     if connection.execute("PRAGMA user_version").fetchone()[0] != 1:
         return

@@ -33,7 +33,7 @@ class SqliteStore:
     def path_of(self, session: str) -> Path:
         """Return the path of a session's file, which may not exist.
 
-        Raises UnknownName if the id is no file name.
+        Raises UnknownName if the id is not a valid file name.
         """
         if not session or "/" in session:
             raise UnknownName("session", session, ())
@@ -79,7 +79,7 @@ class SqliteStore:
         )
 
     async def find(self, text: str) -> str:
-        """Return the id that an id, the beginning of one, or a name stands for."""
+        """Return the id of the session with this id, unique beginning of an id, or name."""
         return await asyncio.to_thread(self._find, text)
 
     async def check_name(self, name: str, session: str = "") -> None:
@@ -110,7 +110,7 @@ class SqliteStore:
 
     def _names(self) -> Iterator[tuple[str, str]]:
         for info in self._list():
-            # A damaged file has no name and hides no other one.
+            # Skip a damaged file: its name cannot be read, and other sessions must stay reachable.
             with suppress(JournalError):
                 if name := read_header(self.path_of(info.id))[0].name:
                     yield name, info.id
