@@ -104,7 +104,7 @@ class _Reader:
         """Read the main thread: each prompt of the user starts a root run.
 
         Each row names the row it follows. After the user went back in the conversation, a row
-        follows an earlier one than the last, and the rows in between lead nowhere.
+        follows an earlier row than the last one; no row follows the rows in between.
         """
         agent_by_call = _map_calls_to_agents(rows)
         run_by_row: dict[str, RunBuilder] = {}

@@ -41,7 +41,7 @@ def make_deny_rules(texts: tuple[str, ...]) -> Iterator[Rule]:
 
 
 class AgentLimit:
-    """Call patterns of one agent. A tool with patterns may make only the calls that match one.
+    """Limit of one agent: of a tool with call patterns, it may make only calls that match one.
 
     Arguments:
         texts: see Agent.call_patterns.

@@ -36,7 +36,7 @@ _KINDS = {
 
 
 class RulePolicy:
-    """Policy port.
+    """Policy of a session: implements the port Policy.
 
     Arguments:
         workspace, user_home: absolute paths.
@@ -80,9 +80,9 @@ class RulePolicy:
         limits = collect_limits(brief)
         if not limits:
             return self.decide(tool, arguments, mode)
-        narrowed, agents = self._narrow_to(limits)
-        for agent in agents:
-            if refusal := agent.find_refusal(tool, arguments):
+        narrowed, agent_limits = self._narrow_to(limits)
+        for agent_limit in agent_limits:
+            if refusal := agent_limit.find_refusal(tool, arguments):
                 return refusal
         return narrowed.decide(tool, arguments, mode)
 
@@ -91,7 +91,7 @@ class RulePolicy:
         limits = collect_limits(brief)
         if not limits and not self.read_denials:
             return workspace
-        narrowed, agents = self._narrow_to(limits)
+        narrowed, agent_limits = self._narrow_to(limits)
         reader = self._matcher.tools.get(tool)
 
         def find_refusal(path: str) -> str:
@@ -100,13 +100,13 @@ class RulePolicy:
                     return f"a rule denies it: {rule}"
             if reader is None:
                 return ""
-            refusals = (agent.find_read_refusal(reader, path) for agent in agents)
+            refusals = (limit.find_read_refusal(reader, path) for limit in agent_limits)
             return next(filter(None, refusals), "")
 
         return FilteredWorkspace(workspace, find_refusal)
 
     def _narrow_to(self, limits: ToolLimits) -> tuple[RulePolicy, list[AgentLimit]]:
-        """Return this policy with the agents' deny rules added, and the calls each agent allows."""
+        """Return this policy with the agents' deny rules added, and the limit of each agent."""
         if limits not in self._narrowed:
             denials = tuple(rule for patterns in limits for rule in make_deny_rules(patterns))
             policy = RulePolicy(
@@ -116,8 +116,8 @@ class RulePolicy:
                 tools=self._matcher.tools,
                 tier=self._tier,
             )
-            agents = [AgentLimit(patterns, self._matcher) for patterns in limits]
-            self._narrowed[limits] = (policy, agents)
+            agent_limits = [AgentLimit(patterns, self._matcher) for patterns in limits]
+            self._narrowed[limits] = (policy, agent_limits)
         return self._narrowed[limits]
 
     def decide(self, tool: Tool, arguments: Mapping[str, Any], mode: Mode) -> PermissionVerdict:
@@ -139,7 +139,7 @@ class RulePolicy:
         command = str(arguments.get(tool.rule_argument, ""))
         findings = self._command_judge(tool).judge(command)
         if tool.needs_confirmation:
-            why = "without a sandbox each command is confirmed"
+            why = "without a sandbox each command needs a confirmation"
             findings.append(CallFinding(Verdict.ASK, CallKind.RUN, why))
         return findings
 

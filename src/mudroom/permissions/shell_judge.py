@@ -177,7 +177,7 @@ class CommandJudge:
             return self._match_literal_rule(command) or _undecided(risk, command)
         is_declaration = len(words) == 1 and words[0].value in _DECLARATIONS
         if not words or (is_declaration and command.variables):
-            return _allowed_read("it only sets a variable of its own", command)
+            return _allowed_read("it only sets shell variables", command)
         inner = strip_wrappers(words)
         name = program_name(inner)
         may_read = self._allow_reading or name in FILELESS_PROGRAMS | {"cd"}

@@ -31,7 +31,7 @@ class SharedWorkspace:
         copied_from: the folder that the files were copied from. Absolute paths in it are accepted;
             they mean the files here.
         kernel: True requires openat2, False the step-by-step walk that follows no links;
-            None chooses.
+            None uses openat2 if the kernel has it.
 
     Raises WorkspaceError when the folder cannot be opened.
     """
@@ -316,7 +316,7 @@ def _check_writable(path: str, folder: int, name: str, mode: int) -> None:
 
 
 def _is_inside(path: str, folder: str) -> bool:
-    """Compare whole names, so that proj-secret is not inside proj."""
+    """Return whether a path lies in a folder. Whole names count: proj-secret is not inside proj."""
     return path == folder or path.startswith(folder.rstrip("/") + "/")
 
 
@@ -328,7 +328,7 @@ def _stat_entry(folder: int, name: str) -> os.stat_result | None:
 
 
 def _stat_dir_entry(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Return None for a file that was removed after it was listed."""
+    """Return facts about a file, None if it was removed after it was listed."""
     try:
         return entry.stat(follow_symlinks=False)
     except OSError:
@@ -336,7 +336,7 @@ def _stat_dir_entry(entry: os.DirEntry[str]) -> os.stat_result | None:
 
 
 def _open_subfolder(folder: int, name: str) -> int | None:
-    """Return None for a folder that is unreadable, removed or now a link."""
+    """Return a descriptor, None for a folder that is unreadable, removed or now a link."""
     try:
         return os.open(name, _FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
     except OSError:

@@ -246,7 +246,7 @@ async def test_the_ledger_tab_shows_the_chart(page: Page) -> None:
     async with opened_page(page, script, "&tab=ledger"):
         claims = await texts(page, ".claim")
         assert (
-            "stayed outside" in claims[0]
+            "stayed out of the parent" in claims[0]
             and "200 children" in claims[0]
             and "came back" in claims[1]
             and "as much" in claims[2]

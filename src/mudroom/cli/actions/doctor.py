@@ -186,7 +186,7 @@ def _check_settings(environ: Mapping[str, str]) -> Check:
         return Check("settings", "fail", str(error), "Fix or remove that line.")
     path = config.find_user_file(environ)
     if not settings.origins:
-        return Check("settings", "ok", f"{path} (nothing set)")
+        return Check("settings", "ok", f"{path} (no settings)")
     origins = ", ".join(f"{name} from {origin}" for name, origin in settings.origins.items())
     return Check("settings", "ok", f"{path} ({origins})")
 

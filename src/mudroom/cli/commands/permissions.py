@@ -68,7 +68,10 @@ def list_() -> int:
 @trust.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("folder", default=".")
 def add(folder: str) -> int:
-    """Trust a folder and all below it: its agent files get the rights they ask for."""
+    """Trust a folder and all folders below it.
+
+    The agent files in them get the rights that they ask for.
+    """
     from ..actions.permissions import add_trusted
 
     return add_trusted(folder)

@@ -53,7 +53,7 @@ def show(session: str, run_id: str | None, no_color: bool) -> int:
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @click.argument("session", required=False, metavar="[ID]")
-@click.option("--last", is_flag=True, help="The last session of this folder (the default).")
+@click.option("--last", is_flag=True, help="Choose the last session of this folder (the default).")
 @folder_option("Folder of the session.")
 @format_option
 @verbose_option
@@ -127,7 +127,7 @@ def delete(sessions: tuple[str, ...], yes: bool) -> int:
     "target",
     default="-",
     metavar="DIR|FILE",
-    help="Target; a folder for jsonl. Default: this folder, or stdout.",
+    help="File to write, or a folder for jsonl (default: stdout; this folder for jsonl).",
 )
 def export(session: str, export_format: str, html: str | None, target: str) -> int:
     """Export a session (secrets removed).
@@ -157,7 +157,7 @@ def record(file: str, session: str) -> int:
     """Write a session to FILE as a test fixture (secrets removed).
 
     In a test, mudroom.testing.load_replay_model("FILE") is a model that gives the recorded answers
-    offline. Short for export --format fixture.
+    offline. The same as export --format fixture.
     """
     from ..actions.export import export_session
 

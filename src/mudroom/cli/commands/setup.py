@@ -10,7 +10,7 @@ from ._options import CONTEXT_SETTINGS, folder_option, json_option
 @click.command(context_settings=CONTEXT_SETTINGS)
 @json_option
 def models(as_json: bool) -> int:
-    """List providers, and which have a key or an address set."""
+    """List providers and show which are set up (key or address)."""
     from ..actions.doctor import print_providers
 
     return print_providers(as_json=as_json)

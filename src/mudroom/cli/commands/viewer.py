@@ -13,7 +13,7 @@ from ._options import CONTEXT_SETTINGS
     "--from",
     "foreign",
     type=click.Choice(["claude", "codex"]),
-    help="RUN is the path of a session log of this program.",
+    help="Show a session log of this program; RUN is its path.",
 )
 @click.option(
     "--port",
@@ -26,7 +26,7 @@ from ._options import CONTEXT_SETTINGS
     "--host",
     default="127.0.0.1",
     show_default=True,
-    help="Address to bind. Only the token protects it.",
+    help="Address to listen on. Only the token in the URL protects it.",
 )
 @click.option(
     "--open/--no-open",
@@ -38,7 +38,7 @@ from ._options import CONTEXT_SETTINGS
     "--export",
     "target",
     metavar="FILE",
-    help="Write the page with this session to FILE and start no server; - is stdout.",
+    help="Write a page with this session to FILE and start no server; - is stdout.",
 )
 def view(
     session: str, foreign: str | None, port: int, host: str, open_browser: bool, target: str | None

@@ -104,7 +104,7 @@ class Panel:
         self.message_target = ""
         self._queue = queue
         self._glyphs = glyphs
-        self._shown: list[str] = []
+        self._shown_run_ids: list[str] = []
         self._live_events: dict[str, list[StoredEvent]] = {}
 
     @property
@@ -174,17 +174,19 @@ class Panel:
             self.choice.index = (self.choice.index + step) % len(self.choice.items)
         elif self.pager:
             self.pager.lines_from_end -= step
-        elif self._shown:
-            if self.selected in self._shown:
-                index = self._shown.index(self.selected) + step
+        elif self._shown_run_ids:
+            if self.selected in self._shown_run_ids:
+                index = self._shown_run_ids.index(self.selected) + step
             else:
-                index = len(self._shown) - 1 if step < 0 else 0
-            self.selected = self._shown[index] if 0 <= index < len(self._shown) else ""
+                index = len(self._shown_run_ids) - 1 if step < 0 else 0
+            self.selected = (
+                self._shown_run_ids[index] if 0 <= index < len(self._shown_run_ids) else ""
+            )
 
     @property
     def has_selectable_child(self) -> bool:
         """True if there is a child run to select."""
-        return bool(self._shown) and self.choice is None
+        return bool(self._shown_run_ids) and self.choice is None
 
     def lines(self, columns: int, height: int) -> list[Line]:
         """Return all lines: at most `height` of them, each at most `columns` wide."""
@@ -197,7 +199,7 @@ class Panel:
             return [title, *self.pager.lines(columns, max(1, room - 1), self._glyphs), *queued]
         conversation = self.conversation
         if not (conversation and conversation.is_busy and conversation.tree.roots):
-            self._shown = []
+            self._shown_run_ids = []
             return queued
         tree = self._tree_lines(conversation.tree, columns, room)
         pending = self._pending_lines(conversation.pending_text, columns, room - len(tree))
@@ -206,7 +208,7 @@ class Panel:
     def _tree_lines(self, tree: RunTree, columns: int, height: int) -> list[Line]:
         root = tree.roots[-1]
         if root.report:
-            self._shown = []
+            self._shown_run_ids = []
             return []
         style = TreeStyle(
             columns=columns,
@@ -216,7 +218,7 @@ class Panel:
             glyphs=self._glyphs,
         )
         rows = format_tree_by_run(tree, root, style)[:height]
-        self._shown = list(dict.fromkeys(run for run, _ in rows[1:] if run))
+        self._shown_run_ids = list(dict.fromkeys(run for run, _ in rows[1:] if run))
         return [line for _, line in rows]
 
     def _pending_lines(self, text: str, columns: int, height: int) -> list[Line]:

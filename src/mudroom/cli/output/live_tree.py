@@ -56,7 +56,7 @@ class LiveTree:
         size: Callable[[], tuple[int, int]] | None = None,
     ) -> None:
         self.tree = tree
-        self.pending: Callable[[], str] = str
+        self.pending: Callable[[], str] = lambda: ""
         self._stream = stream
         self._color = color
         self._now = now

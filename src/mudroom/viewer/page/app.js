@@ -4,7 +4,7 @@
 const TABS = {
   transcript: "Transcript",
   context: "Context at this step",
-  ledger: "What stayed, what came back",
+  ledger: "Ledger: with and without children",
 };
 const KEY_HELP = [
   ["↑ ↓", "previous, next run"],
@@ -99,8 +99,8 @@ const app = {
     app.showError("");
     $("list").hidden = true;
     $("main").hidden = false;
-    const events = (some) => {
-      for (const [number, event] of some) app.fold.apply(number, event);
+    const events = (pairs) => {
+      for (const [number, event] of pairs) app.fold.apply(number, event);
       if (app.isLoaded) app.setLive(!app.embedded && !app.fold.closed);
       app.scheduleDraw(app.isLoaded ? {} : { seek: true });
     };
@@ -221,12 +221,12 @@ const app = {
       items = [{ pane: "empty", words: "Nothing in this run matches the filter." }];
     const moved = tab !== app.tab || (tab !== "ledger" && run !== app.run);
     Object.assign(app, { shown: items, stamp, tab, run });
-    const found = item || app.selection.turn || app.selection.call;
+    const target = item || app.selection.turn || app.selection.call;
     app.reader.set(items, {
       follow: app.live && !moved,
-      top: moved || (tab === "transcript" && seek && !found),
+      top: moved || (tab === "transcript" && seek && !target),
     });
-    if (tab === "transcript" && (moved || seek) && found)
+    if (tab === "transcript" && (moved || seek) && target)
       app.reader.show(item ? items.indexOf(item) : findItemIndex(items, app.selection));
     for (const [each, node] of app.reader.nodes)
       if (!each.pane) node.classList.toggle("chosen", each === item || isSelected(each));

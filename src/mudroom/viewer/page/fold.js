@@ -89,7 +89,7 @@ class Fold {
     if (!parent && !run.depth) this.#markAbandonedRuns(run);
   }
 
-  /** Mark the root runs that the user went back before, so that no later run continues them. */
+  /** Mark the root runs that no later run continues, because the user rewound the conversation. */
   #markAbandonedRuns(last) {
     const kept = new Set();
     for (let run = last; run && !kept.has(run); run = this.runs.get(run.continues)) kept.add(run);
@@ -133,7 +133,7 @@ const createRun = (brief, at) => ({
   spans: [],
   marks: [],
   step: null, // item of the current turn
-  left: false, // a root run that the conversation does not continue
+  left: false, // true for a root run that no later run continues
   version: 0,
 });
 
@@ -350,7 +350,7 @@ const countResult = (fold, run, item) => {
 const runTitle = (run) =>
   run.brief.compacts ? "summary of the conversation" : (run.depth && run.description) || run.prompt;
 
-/** Return true if the conversation does not continue a run's root run. */
+/** Return true if the conversation does not continue after a run's root run. */
 const isAbandoned = (fold, run) => fold.runs.get(run.id.split(".")[0])?.left ?? false;
 
 /** Return the state of a run; a run of a session that is not written any more is unfinished. */

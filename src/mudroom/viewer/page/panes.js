@@ -183,14 +183,14 @@ const drawContextBlock = (item) => {
   );
 };
 
-/** Return the items of the tab "What stayed, what came back". */
+/** Return the items of the ledger's tab. */
 const ledgerItems = (fold) => {
-  const book = computeLedger(fold);
-  if (!book.children)
+  const ledger = computeLedger(fold);
+  if (!ledger.children)
     return [
       {
         pane: "empty",
-        words: `No child ran: everything that was read is in one context, ${formatTokens(book.parent)} tokens at its largest.`,
+        words: `No child ran: everything that was read is in one context, ${formatTokens(ledger.parent)} tokens at its largest.`,
       },
     ];
   const children = [...fold.runs.values()]
@@ -198,12 +198,12 @@ const ledgerItems = (fold) => {
     .sort((a, b) => b.taken.bytes - a.taken.bytes);
   const most = Math.max(1, children[0].taken.bytes);
   return [
-    { pane: "picture", fold, book, version: fold.last },
+    { pane: "picture", fold, ledger, version: fold.last },
     ...children.map((run) => ({ pane: "share", run, most, version: run.version })),
   ];
 };
 
-const drawLedger = ({ fold, book }) =>
+const drawLedger = ({ fold, ledger }) =>
   h(
     "div",
     { class: "picture" },
@@ -212,35 +212,35 @@ const drawLedger = ({ fold, book }) =>
       { class: "claims" },
       drawClaim(
         "stayed",
-        `~${formatTokens(book.taken)}`,
-        "stayed outside",
-        `${formatCount(book.takenLines)} lines, ${formatBytes(book.takenBytes)} read by ${book.children === 1 ? "1 child" : `${formatCount(book.children)} children`}`,
+        `~${formatTokens(ledger.taken)}`,
+        "stayed out of the parent",
+        `${formatCount(ledger.takenLines)} lines, ${formatBytes(ledger.takenBytes)} read by ${ledger.children === 1 ? "1 child" : `${formatCount(ledger.children)} children`}`,
       ),
       drawClaim(
         "came",
-        `~${formatTokens(book.returned)}`,
+        `~${formatTokens(ledger.returned)}`,
         "came back",
-        `${formatCount(book.returnedLines)} lines, ${formatBytes(book.returnedBytes)} of reports`,
+        `${formatCount(ledger.returnedLines)} lines, ${formatBytes(ledger.returnedBytes)} of reports`,
       ),
-      book.parent > 0 &&
+      ledger.parent > 0 &&
         drawClaim(
           "parent",
-          formatTokens(book.parent),
+          formatTokens(ledger.parent),
           "in the parent's context",
-          `without children about ${formatTokens(book.without)}: ${(book.without / Math.max(1, book.parent)).toFixed(1)}× as much`,
+          `without children about ${formatTokens(ledger.without)}: ${(ledger.without / Math.max(1, ledger.parent)).toFixed(1)}× as much`,
         ),
     ),
     computeGrowth(fold).length > 0 && drawGrowthChart(computeGrowth(fold)),
     h(
       "p",
       { class: "note" },
-      `Figures with ~ are estimates (bytes / 3.5); a context's size is what its provider counted. The children's own model calls read and wrote ${formatTokens(book.childTokens)} tokens.`,
+      `Figures with ~ are estimates (bytes / 3.5); a context's size is what its provider counted. The children's own model calls read and wrote ${formatTokens(ledger.childTokens)} tokens.`,
     ),
     h(
       "div",
       { class: "sharehead" },
       h("span", null, "child"),
-      h("span", null, "took in"),
+      h("span", null, "read"),
       h("span", null, "came back"),
     ),
   );

@@ -260,7 +260,7 @@ const drawRunHead = (fold, run) =>
           {
             class: "badge left",
             title:
-              "The conversation does not continue this run: the user went back before it, or it failed to summarize the conversation",
+              "The conversation does not continue after this run: the user rewound it, or it was a summary that failed",
           },
           "abandoned",
         ),

@@ -26,7 +26,7 @@ class Waterfall {
     new ResizeObserver(() => this.redraw()).observe(this.rows);
   }
 
-  /** Draw the fold. */
+  /** Draw all runs of a fold. */
   draw() {
     const { fold } = app;
     const length = this.scale?.length;

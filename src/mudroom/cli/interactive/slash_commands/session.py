@@ -125,7 +125,7 @@ async def rename(conversation: Conversation, name: str) -> None:
 
 
 async def rewind(conversation: Conversation, number: str) -> None:
-    """Take the conversation back to before an earlier prompt; files are not changed."""
+    """Remove an earlier prompt and all after it from the conversation; files are not changed."""
     runs = [run for run in conversation.tree.roots if run.report]
     titles = {run.run_id: sanitize_line(run.title) for run in reversed(runs)}
     if not titles:
