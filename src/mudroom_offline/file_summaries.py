@@ -13,7 +13,6 @@ from .tool_output import (
     Listing,
     format_table,
     list_files,
-    parse_table,
     read_files,
 )
 
@@ -62,15 +61,11 @@ def _summarize_with_children(files: list[str], context: Context) -> Plan:
             title = say("{title} in {folder}", title=title, folder=folder)
         work.append(ChildPrompt(f"{question}\n{listed}", title))
     answers = yield from run_children(work, context)
-    rows: dict[str, str] = {}
-    for answer in answers:
-        rows |= parse_table(answer.text)
+    rows = [row for answer in answers for row in answer.text.split("\n") if row[:3] == "| `"]
     if not rows:
         raise CannotAnswer(join_answers(answers))
-    summaries = {path: rows[f"`{path}`"] for path in files if f"`{path}`" in rows}
-    missing = [path for path in files if path not in summaries]
     problems = "\n".join(filter(None, (answer.problem for answer in answers)))
-    return combine([_format(summaries, say), _describe_missing(missing, say), problems])
+    return combine([_format(rows, files, say), problems])
 
 
 def _summarize_here(files: list[str], say: Translator) -> Plan:
@@ -81,32 +76,17 @@ def _summarize_here(files: list[str], say: Translator) -> Plan:
             texts |= yield from read_files(files[start : start + _BATCH])
         except StopEarly:
             break
-    rows = [(f"`{path}`", describe_file(file, say)) for path, file in texts.items()]
+    table = format_table((), [(f"`{p}`", describe_file(f, say)) for p, f in texts.items()])
+    return _format(table.split("\n")[2:], files, say)
+
+
+def _format(rows: list[str], files: list[str], say: Translator) -> str:
+    """Return one table of rows that are already formatted, and the files without a row."""
     lead = say("Summary of {count} files:", count=len(rows))
-    table = format_table(_table_head(say), rows)
-    return combine([lead, table, _describe_missing(files[len(rows) :], say)])
-
-
-def _format(summaries: dict[str, str], say: Translator) -> str:
-    """Return the summaries with a heading for each folder."""
-    folders: dict[str, list[tuple[str, str]]] = {}
-    for path, summary in summaries.items():
-        folder, _, name = path.rpartition("/")
-        folders.setdefault(folder, []).append((f"`{name}`", summary))
-    parts = [say("Summary of {count} files:", count=len(summaries))]
-    for folder, entries in folders.items():
-        heading = f"{folder}/" if folder else say("Top level")
-        parts.append(f"## {heading}\n{format_table(_table_head(say), entries)}")
-    return combine(parts)
-
-
-def _describe_missing(files: list[str], say: Translator) -> str:
-    if not files:
-        return ""
-    return say(
-        "Not summarised: {count} files ({files}).", count=len(files), files=say.join_files(files)
+    table = [format_table((say("File"), say("Summary")), []), *rows]
+    text = "\n".join(table)
+    left = [path for path in files if f"| `{path}` |" not in text]
+    note = say(
+        "Not summarised: {count} files ({files}).", count=len(left), files=say.join_files(left)
     )
-
-
-def _table_head(say: Translator) -> tuple[str, str]:
-    return say("File"), say("Summary")
+    return combine([lead, text, note if left else ""])

@@ -18,12 +18,11 @@ def count_lines(request: Request, context: Context) -> Plan:
         plan_call(
             "grep",
             pattern="^",
-            path=scope.rstrip("/") or None,
+            path=request.folder,
             glob=glob,
             output_mode="count",
             head_limit=_LIMIT,
         )
-        for scope in request.scopes or ("",)
         for glob in find_patterns(request.text) or [None]
     ]
     listings = [parse_listing(output) for output in outputs]

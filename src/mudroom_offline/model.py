@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import msgspec
+
 from mudroom._core.messages import AssistantMessage, Message, StopReason, TextBlock, Usage
 from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom.errors import ModelRefused
 
-from .next_step import Step, count_characters, find_next_step
+from .next_step import count_characters, find_next_step
 from .plans import CannotAnswer
 
 _CHUNK = 400
@@ -81,23 +83,21 @@ class RuleConversation:
             step = find_next_step(self._config, self._messages, allow_calls=tools)
         except CannotAnswer as error:
             raise ModelRefused(str(error), remedy=_REMEDY) from None
-        for start in range(0, len(step.text), self._chunk):
-            piece = step.text[start : start + self._chunk]
+        text = step if isinstance(step, str) else ""
+        for start in range(0, len(text), self._chunk):
+            piece = text[start : start + self._chunk]
             await self._wait(len(piece))
             yield StreamChunk("text", piece)
-        message = self._build_message(step)
-        if step.tool_calls:
+        message = AssistantMessage(
+            (TextBlock(step),) if isinstance(step, str) else step,
+            stop_reason=StopReason.END if isinstance(step, str) else StopReason.CALLS,
+            model="rules",
+            wire="offline",
+        )
+        if message.tool_calls:
             await self._wait(count_characters(message))
-        yield message
-
-    def _build_message(self, step: Step) -> AssistantMessage:
-        content = step.tool_calls or (TextBlock(step.text),)
-        stop_reason = StopReason.CALLS if step.tool_calls else StopReason.END
-        draft = AssistantMessage(content, stop_reason=stop_reason, model="rules", wire="offline")
         usage = Usage(
             input_tokens=-(-self._characters // 4),
-            output_tokens=-(-count_characters(draft) // 4),
+            output_tokens=-(-count_characters(message) // 4),
         )
-        return AssistantMessage(
-            content, stop_reason=stop_reason, usage=usage, model="rules", wire="offline"
-        )
+        yield msgspec.structs.replace(message, usage=usage)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import zlib
 
-from msgspec import Struct
-
 from mudroom._core.messages import (
     AssistantMessage,
     Message,
@@ -43,22 +41,15 @@ The offline model follows rules and did not understand this. It can:
 """
 
 
-class Step(Struct, frozen=True):
-    """The next answer: text, or tool calls."""
-
-    text: str = ""
-    tool_calls: tuple[ToolCallBlock, ...] = ()
-
-
 def find_next_step(
     config: RequestConfig, messages: list[Message], *, allow_calls: bool = True
-) -> Step:
-    """Return the next answer of a conversation; text only when calls are not allowed.
+) -> str | tuple[ToolCallBlock, ...]:
+    """Return the text or the tool calls of the next answer; text when calls are not allowed.
 
     Raises CannotAnswer when no part of the prompt is understood.
     """
     if _text_of(messages[-1]).startswith(_SUMMARY_HEAD):
-        return Step(text=_summarize_conversation(messages[:-1]))
+        return _summarize_conversation(messages[:-1])
     prompt, outputs = _split(messages)
     say = Translator(is_chinese(prompt))
     requests, unsupported = parse_requests(prompt)
@@ -68,10 +59,8 @@ def find_next_step(
     plan = _run_in_order(requests, unsupported, context)
     step = _replay(plan, outputs)
     if isinstance(step, str):
-        return Step(text=step)
-    if not allow_calls:
-        return Step(text=_stop_plan(plan))
-    return Step(tool_calls=_with_ids(step, messages, prompt))
+        return step
+    return _with_ids(step, messages, prompt) if allow_calls else _stop_plan(plan)
 
 
 def count_characters(message: Message) -> int:
@@ -185,13 +174,12 @@ def _summarize_conversation(messages: list[Message]) -> str:
             exchanges.append((prompt, message.text or answer))
         elif text := _text_of(message):
             exchanges.append((text, ""))
-    return "\n\n".join(_format_exchange(*exchange) for exchange in exchanges)
-
-
-def _format_exchange(prompt: str, answer: str) -> str:
-    if prompt.startswith(_SUMMARY_HEAD):
-        return answer
-    return f"Asked: {prompt}\n\nAnswered: {answer or '(nothing)'}"
+    return "\n\n".join(
+        answer
+        if prompt.startswith(_SUMMARY_HEAD)
+        else f"Asked: {prompt}\n\nAnswered: {answer or '(nothing)'}"
+        for prompt, answer in exchanges
+    )
 
 
 def _text_of(message: Message) -> str:

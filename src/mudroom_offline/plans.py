@@ -86,6 +86,16 @@ class Request(Struct, frozen=True):
     scopes: tuple[str, ...] = ()
     excluded: tuple[str, ...] = ()
 
+    @property
+    def scope(self) -> str:
+        """The one folder to look in, "" for everything; a plan starts with one."""
+        return next(iter(self.scopes), "")
+
+    @property
+    def folder(self) -> str | None:
+        """The folder as the `path` of a tool call."""
+        return self.scope.rstrip("/") or None
+
 
 class StopEarly(Exception):
     """Thrown into a plan when no further call is allowed. The plan returns what it has."""

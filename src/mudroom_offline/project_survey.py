@@ -39,10 +39,6 @@ class Project(Struct):
         ]
         return sorted(present, key=lambda row: -row[1])
 
-    def describe_problems(self, say: Translator) -> str:
-        """Return a note that not everything was searched, "" when it was."""
-        return describe_problems(self.problems, say)
-
 
 def describe_problems(problems: list[str], say: Translator) -> str:
     """Return a note that not everything was searched, "" when there is no problem."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from .children import ChildAnswer, ChildPrompt, join_answers, run_children
 from .file_summaries import summarize
 from .line_counts import count_lines
@@ -38,7 +40,18 @@ def start_plan(request: Request, context: Context) -> Plan:
             return _one_child_per_project(context)
         if request.kind in ("tests", "stack") or request.delegate:
             return _one_child(request, context)
-    return _PLANS[request.kind](request, context)
+    return _answer_here(request, context)
+
+
+def _answer_here(request: Request, context: Context) -> Plan:
+    """Run the plan once for each folder that the request names."""
+    if len(request.scopes) <= 1:
+        return (yield from _PLANS[request.kind](request, context))
+    parts: list[str] = []
+    for scope in request.scopes:
+        folder = msgspec.structs.replace(request, scopes=(scope,))
+        parts += [f"## {scope}", (yield from _PLANS[request.kind](folder, context))]
+    return combine(parts)
 
 
 def _one_child_per_project(context: Context) -> Plan:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from .catalog import outline_rules, words
-from .plans import CannotAnswer, Context, Plan, Request, combine, plan_call
+from .plans import CannotAnswer, Context, Plan, Request, Translator, combine, plan_call
 from .project_survey import describe_problems
 from .tool_output import Listing, keep_covered, parse_listing
 
@@ -36,31 +36,26 @@ def find_symbol(request: Request, context: Context) -> Plan:
     names = find_symbols(request.text)[:_MOST_NAMES]
     if not names:
         raise CannotAnswer(context.say("Which name? Put it in backticks: `name`."))
-    scopes = request.scopes or ("",)
     outputs = yield [
         plan_call(
             "grep",
             pattern=_whole_word(name),
-            path=scope.rstrip("/") or None,
+            path=request.folder,
             output_mode="content",
             head_limit=_SEARCH_LIMIT,
         )
         for name in names
-        for scope in scopes
     ]
-    listings = [parse_listing(output) for output in outputs]
-    parts: list[str] = []
-    for number, name in enumerate(names):
-        mine = listings[number * len(scopes) : (number + 1) * len(scopes)]
-        parts.append(_describe(name, mine, request, context))
-    return combine(parts)
+    return combine(
+        _describe(name, parse_listing(output), request, context.say)
+        for name, output in zip(names, outputs, strict=True)
+    )
 
 
-def _describe(name: str, listings: list[Listing], request: Request, context: Context) -> str:
-    say = context.say
-    rows = [row for listing in listings for row in keep_covered(request, listing.rows)]
+def _describe(name: str, listing: Listing, request: Request, say: Translator) -> str:
+    rows = keep_covered(request, listing.rows)
     matches = [match for row in rows if (match := _ROW.fullmatch(row))]
-    problem = describe_problems([listing.problem for listing in listings], say)
+    problem = describe_problems([listing.problem], say)
     if not matches:
         return combine([say("`{name}` was not found in the files searched.", name=name), problem])
     defined = [match for match in matches if _is_definition(name, match)]

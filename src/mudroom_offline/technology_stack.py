@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import re
 
-import msgspec
-
 from .catalog import load_data
 from .plans import Context, Plan, Request, Translator, combine
-from .project_survey import Project, survey_project
+from .project_survey import Project, describe_problems, survey_project
 from .tool_output import format_table
 
 _MOST_ROWS = 40
 
 
 def find_stack(request: Request, context: Context) -> Plan:
-    """Read the manifests of the project, or of each folder that the request names."""
+    """Read the manifests of the project, or of the folder that the request names."""
     context.require("read", "grep", "glob")
-    parts: list[str] = []
-    for scope in request.scopes or ("",):
-        folder = msgspec.structs.replace(request, scopes=(scope,) if scope else ())
-        project = yield from survey_project(folder)
-        heading = f"### {scope}\n" if len(request.scopes) > 1 else ""
-        parts.append(heading + _describe_tools(project, context.say))
-        parts.append(_describe_dependencies(project, context.say))
-        parts.append(project.describe_problems(context.say))
-    return combine(parts)
+    project = yield from survey_project(request)
+    tools = _describe_tools(project, context.say)
+    dependencies = _describe_dependencies(project, context.say)
+    return combine([tools, dependencies, describe_problems(project.problems, context.say)])
 
 
 def _describe_tools(project: Project, say: Translator) -> str:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from fnmatch import fnmatch
 
-import msgspec
 from msgspec import Struct, field
 
 from .catalog import Framework, Language, load_rows
 from .plans import Context, Plan, Request, Steps, Translator, combine, plan_call
-from .project_survey import Project, survey_project
+from .project_survey import Project, describe_problems, survey_project
 from .tool_output import format_table, is_own_file, keep_covered, parse_listing
 
 _THIS_PROJECT = "this project itself"
@@ -41,19 +40,14 @@ class Evidence(Struct):
 
 
 def find_frameworks(request: Request, context: Context) -> Plan:
-    """Find the frameworks of the project, or of each folder that the request names."""
+    """Find the frameworks of the project, or of the folder that the request names."""
     context.require("read", "grep", "glob")
-    parts: list[str] = []
-    for scope in request.scopes or ("",):
-        folder = msgspec.structs.replace(request, scopes=(scope,) if scope else ())
-        project = yield from survey_project(folder)
-        languages = [language for language, _ in project.find_languages()]
-        matches = yield from _search_imports(languages, project, folder)
-        heading = f"### {scope}\n" if len(request.scopes) > 1 else ""
-        place = f"`{scope}`" if scope else context.say("The project")
-        answer = _describe(languages, project, matches, place, context.say)
-        parts += [heading + answer, project.describe_problems(context.say)]
-    return combine(parts)
+    project = yield from survey_project(request)
+    languages = [language for language, _ in project.find_languages()]
+    matches = yield from _search_imports(languages, project, request)
+    place = f"`{request.scope}`" if request.scope else context.say("The project")
+    answer = _describe(languages, project, matches, place, context.say)
+    return combine([answer, describe_problems(project.problems, context.say)])
 
 
 def _search_imports(
@@ -69,12 +63,11 @@ def _search_imports(
     searches |= {x.name: (x.plain_test, x.plain_test_files) for x in languages if x.plain_test}
     if not searches:
         return {}
-    scope = next(iter(request.scopes), "")
     outputs = yield [
         plan_call(
             "grep",
             pattern=pattern,
-            path=scope.rstrip("/") or None,
+            path=request.folder,
             glob=files[0] if len(files) == 1 else None,
             head_limit=_SEARCH_LIMIT,
         )
@@ -87,7 +80,7 @@ def _search_imports(
         matches[name] = [
             path
             for path in keep_covered(request, listing.rows)
-            if is_own_file(path, scope) and _matches_any(path, files)
+            if is_own_file(path, request.scope) and _matches_any(path, files)
         ]
     return matches
 

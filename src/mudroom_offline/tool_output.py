@@ -90,36 +90,30 @@ def is_own_file(path: str, scope: str = "") -> bool:
     return not any(part in _FOREIGN_FOLDERS for part in inside.split("/")[:-1])
 
 
-def list_files(request: Request, patterns: Iterable[str], *, own_only: bool) -> Steps[Listing]:
-    """List the files that match a glob in the folders of the request, sorted by folder.
+def list_files(request: Request, patterns: list[str], *, own_only: bool) -> Steps[Listing]:
+    """List the files that match a glob in the folder of the request, sorted by folder.
 
     `grep` lists text files that are not empty when `glob` returns only a part.
     """
-    queries = [
-        (pattern, scope.rstrip("/") or None)
-        for pattern in patterns
-        for scope in request.scopes or ("",)
-    ]
-    outputs = yield [plan_call("glob", pattern=pattern, path=path) for pattern, path in queries]
+    path = request.folder
+    outputs = yield [plan_call("glob", pattern=pattern, path=path) for pattern in patterns]
     listings = [parse_listing(output) for output in outputs]
-    cut = [query for query, listing in zip(queries, listings, strict=True) if listing.problem]
-    if cut:
-        searches = [
+    rows = {row for listing in listings for row in listing.rows}
+    if any(listing.problem for listing in listings):
+        outputs = yield [
             plan_call("grep", pattern="^", glob=pattern, path=path, head_limit=20_000)
-            for pattern, path in cut
+            for pattern in patterns
         ]
-        complete = [listing for listing in listings if not listing.problem]
-        partial = [Listing(listing.rows) for listing in listings if listing.problem]
-        listings = [*complete, *partial, *map(parse_listing, (yield searches))]
-    paths = {path for listing in listings for path in keep_covered(request, listing.rows)}
-    if own_only:
-        scopes = request.scopes or ("",)
-        paths = {p for p in paths if any(is_own_file(p, s) for s in scopes if p.startswith(s))}
-    ordered = sorted(paths, key=lambda path: ("/" in path, path.rpartition("/")[0], path))
-    return Listing(ordered, "; ".join({x.problem: "" for x in listings if x.problem}))
+        listings = [parse_listing(output) for output in outputs]
+        rows.update(row for listing in listings for row in listing.rows)
+    paths = [
+        p for p in keep_covered(request, rows) if not own_only or is_own_file(p, request.scope)
+    ]
+    paths.sort(key=lambda path: ("/" in path, path.rpartition("/")[0], path))
+    return Listing(paths, "; ".join({x.problem: "" for x in listings if x.problem}))
 
 
-def keep_covered(request: Request, paths: list[str]) -> list[str]:
+def keep_covered(request: Request, paths: Iterable[str]) -> list[str]:
     """Return the paths that are not in a folder the request leaves out."""
     return [path for path in paths if not path.startswith(request.excluded)]
 
@@ -131,17 +125,3 @@ def format_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
         cells = [cell.replace("|", "\\|").replace("\n", " ") for cell in row]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def parse_table(text: str) -> dict[str, str]:
-    """Return the rows of all tables with two columns, without their heads."""
-    rows: list[tuple[str, str]] = []
-    for line in text.split("\n"):
-        cells = [c.strip().replace("\\|", "|") for c in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if len(cells) != 2:
-            continue
-        if set(cells[0] + cells[1]) <= {"-"}:
-            rows = rows[:-1]
-        else:
-            rows.append((cells[0], cells[1]))
-    return dict(rows)

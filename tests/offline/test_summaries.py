@@ -149,15 +149,18 @@ async def test_a_parent_cuts_twenty_five_files_for_five_children_and_merges(ask:
     assert report.calls["task"] == 5 and "read" not in report.calls
     assert report.ok and "Summary of 25 files" in report.text
     for n in range(24):
-        assert f"| `m{n}.py` | Does job {n}. functions job_{n} |" in report.text
-    assert "## Top level" in report.text and "## src/pkg/part2/" in report.text
+        row = f"| `src/pkg/part{n // 8}/m{n}.py` | Does job {n}. functions job_{n} |"
+        assert row in report.text
+    assert "| `setup.py` | Installs. |" in report.text
 
 
 async def test_the_same_in_chinese(ask: Ask) -> None:
     report = await ask(PACKAGE, "委派:读取所有 .py 文件并总结每个文件的作用")
     assert report.calls["task"] == 5
     assert (
-        "25 个文件的摘要" in report.text and "| `m7.py` | Does job 7. 函数 job_7 |" in report.text
+        "25 个文件的摘要" in report.text
+        and "| `src/pkg/part0/m7.py` | Does job 7. 函数 job_7 |" in report.text
+        and "| `src/pkg/part0/m7.py` | Does job 7. 函数 job_7 |" in report.text
     )
 
 
