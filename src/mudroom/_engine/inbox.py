@@ -21,7 +21,7 @@ class Inbox:
         self._unread: dict[str, InboxMessage] = {}
         self._known_ids: set[str] = set()
         self._writes: set[asyncio.Task[None]] = set()
-        self._arrival = asyncio.Event()
+        self._arrival: asyncio.Event | None = None
 
     @property
     def has_unread(self) -> bool:
@@ -35,10 +35,12 @@ class Inbox:
         self.restore(message)
         self._recorder.record_later(self._recorder.event(MessageSent, message=message), show=True)
         self._writes.add(asyncio.create_task(self._recorder.record()))
-        self._arrival.set()
+        if self._arrival is not None:
+            self._arrival.set()
 
     async def wait(self) -> None:
         """Wait until a message is unread."""
+        self._arrival = asyncio.Event()
         while not self._unread:
             self._arrival.clear()
             await self._arrival.wait()

@@ -43,8 +43,8 @@ async def _run_to_ending(run: RunContext) -> Ending:
         if resumption.summary_reason is not None:
             return Ending(resumption.summary_reason, is_summary_requested=True)
         async with asyncio.timeout(run.timer.time_left) as deadline:
-            with run.timer.bind(deadline):
-                return await run_turns(run, resumption.pending_answer)
+            run.timer.deadline = deadline
+            return await run_turns(run, resumption.pending_answer)
     except TimeoutError as error:
         return Ending(Reason.TIMEOUT, str(error))
     except ModelError as error:
@@ -56,6 +56,8 @@ async def _run_to_ending(run: RunContext) -> Ending:
         raise
     except Exception as error:  # noqa: BLE001  after any exception the run must end (S10)
         return Ending(Reason.ERROR, f"{type(error).__name__}: {error}", error)
+    finally:
+        run.timer.deadline = None
 
 
 async def start_or_resume(run: RunContext) -> Resumption:

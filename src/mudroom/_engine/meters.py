@@ -253,7 +253,11 @@ class Meters:
 
 
 class RunTimer:
-    """Age of a run in seconds, without waiting for approvals, and the deadline of the run."""
+    """Age of a run in seconds, without waiting for approvals, and the deadline of the run.
+
+    Attributes:
+        deadline: timeout of the run while it takes turns; each pause moves it later.
+    """
 
     def __init__(self, clock: Clock, meter: Meter) -> None:
         self._clock = clock
@@ -261,7 +265,7 @@ class RunTimer:
         self._started_at = clock.monotonic()
         self._paused_at: float | None = None
         self._pauses = 0
-        self._deadline: asyncio.Timeout | None = None
+        self.deadline: asyncio.Timeout | None = None
         meter.on_pause = self._set_paused
 
     @property
@@ -280,15 +284,6 @@ class RunTimer:
         """Add the seconds that the run worked before a resume."""
         self._started_at -= seconds
 
-    @contextmanager
-    def bind(self, deadline: asyncio.Timeout) -> Generator[None]:
-        """Move the deadline later by the length of each pause inside the `with` block."""
-        self._deadline = deadline
-        try:
-            yield
-        finally:
-            self._deadline = None
-
     def _set_paused(self, paused: bool) -> None:
         self._pauses += 1 if paused else -1
         if paused and self._pauses == 1:
@@ -297,7 +292,7 @@ class RunTimer:
             self._started_at += self._clock.monotonic() - self._paused_at
             self._paused_at = None
         left = self.time_left
-        deadline = self._deadline
+        deadline = self.deadline
         if left is None or deadline is None or deadline.expired():
             return
         loop = asyncio.get_running_loop()

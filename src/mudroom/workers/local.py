@@ -18,7 +18,7 @@ from .._core.agents import WorkspaceKind
 from .._core.budgets import Grant
 from .._core.events import RunStarted
 from .._core.messages import Usage
-from .._core.ports import Worker
+from .._core.ports import Environment, Worker
 from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._engine.loop import execute
 from .._engine.meters import Meter
@@ -69,7 +69,7 @@ class LocalRunHandle:
         is_cancelled = False
         while not self._task.done():
             try:
-                await asyncio.wait((self._task,))
+                await _wait_until_done(self._task)
             except asyncio.CancelledError:
                 is_cancelled = True
                 self.cancel()
@@ -81,6 +81,21 @@ class LocalRunHandle:
             outputs: dict[str, Any] = {}
             return Report(text="", reason=Reason.CANCELLED, run_id=self.run_id, outputs=outputs)
         return self._task.result()
+
+
+async def _wait_until_done(task: asyncio.Task[Report]) -> None:
+    """Wait for the end of a task; like `asyncio.wait` for one task, with less memory per run."""
+    done = asyncio.get_running_loop().create_future()
+
+    def finish(_: object) -> None:
+        if not done.done():
+            done.set_result(None)
+
+    task.add_done_callback(finish)
+    try:
+        await done
+    finally:
+        task.remove_done_callback(finish)
 
 
 class _Pool:
@@ -155,19 +170,26 @@ class LocalWorker:
             brief = replace(past[0].brief, history=brief.history)
             # The age of a resumed run counts from its first start, and so does its time limit.
             meter.set_limits(brief.budget)
+        environments = self._services.environments
+        if brief.workspace.kind is WorkspaceKind.SHARED:
+            # Most runs: without a context manager, a run takes less memory.
+            handle.run = self._make_run(brief, meter, control, environments.shared)
+            return await execute(handle.run)
         async with AsyncExitStack() as stack:
             try:
-                environment = await stack.enter_async_context(
-                    self._services.environments.open(brief.workspace)
-                )
+                opening = environments.open(brief.workspace)
+                environment = await stack.enter_async_context(opening)
             except MudroomError as error:
                 return _failed_report(brief, str(error))
-            handle.run = RunContext(
-                brief, meter, self._services, self._child_worker, control, environment
-            )
+            handle.run = self._make_run(brief, meter, control, environment)
             if past and brief.workspace.kind is WorkspaceKind.COPY:
                 handle.run.add_note(LOST_COPY)
             return await execute(handle.run)
+
+    def _make_run(
+        self, brief: Brief, meter: Meter, control: RunControl, environment: Environment
+    ) -> RunContext:
+        return RunContext(brief, meter, self._services, self._child_worker, control, environment)
 
     def _charge_past_run(self, meter: Meter, report: Report) -> None:
         prefix = f"{report.run_id}."
