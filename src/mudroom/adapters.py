@@ -225,5 +225,5 @@ async def _finish_in_thread(
         stop.set()
         await asyncio.wait((task,))
         if not task.cancelled():
-            task.exception()  # asyncio complains about an exception that is never read
+            task.exception()  # read it, or asyncio logs it as never retrieved
         raise

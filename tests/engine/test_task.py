@@ -196,7 +196,7 @@ def test_max_children_limits_parallel_children(stage: Stage) -> None:
     assert run_virtual(stage.run(answer, max_children=2)).seconds == pytest.approx(3, abs=0.1)
 
 
-async def test_grandchildren_do_not_wait_for_places_of_their_parents(stage: Stage) -> None:
+async def test_grandchildren_do_not_wait_for_slots_of_their_parents(stage: Stage) -> None:
     two = [call("task", prompt="CHILD"), call("task", prompt="CHILD")]
 
     def child(request: Request) -> Answer:

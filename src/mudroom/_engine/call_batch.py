@@ -41,7 +41,7 @@ class CallBatch:
         self._outcomes: dict[str, CallOutcome] = {}
 
     def restore_start(self, call: ToolCallBlock) -> None:
-        """Mark a call as started, with the arguments that it was started with."""
+        """Mark a call as started, with its recorded arguments; a hook may have changed them."""
         self.started.setdefault(call.id)
         self.calls = [call if call.id == other.id else other for other in self.calls]
 

@@ -83,7 +83,7 @@ class RecordedWorkspace:
 
 
 class WriteBarrier:
-    """Writes of one run in other threads.
+    """Counter of the file writes of one run, which run in other threads.
 
     After `close` no write starts; `close` waits for running ones (S8).
     """
@@ -133,9 +133,10 @@ def run_from_any_thread(
     coroutine: Callable[[], Coroutine[Any, Any, None]],
     on_loop: Callable[[], None],
 ) -> None:
-    """Run a coroutine on the loop and wait for it.
+    """Run a coroutine on the loop from another thread, and wait for it.
 
-    In the loop's own thread call `on_loop` instead.
+    Arguments:
+        on_loop: called instead if this is the thread of the loop, which must not wait.
     """
     try:
         current = asyncio.get_running_loop()

@@ -1,6 +1,6 @@
 """Normalisation: a conversation that every provider accepts (S7).
 
-One result per call, unique call ids, no empty block. The wires clean the text itself.
+One result per call, unique call ids, no empty block. The model adapters clean the text in blocks.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def _merge_user_blocks(
     """Return the next user message; None if it would be empty.
 
     Arguments:
-        open_calls: calls that need a result, each with the id that its result has.
+        open_calls: calls that need a result, each with its old id, which the result still has.
     """
     results_by_id: dict[str, list[ToolResultBlock]] = {}
     for block in reversed(blocks):
@@ -96,7 +96,7 @@ def _merge_user_blocks(
 def _with_unique_ids(
     content: Sequence[AssistantBlock], ids: set[str]
 ) -> tuple[tuple[AssistantBlock, ...], list[tuple[str, ToolCallBlock]]]:
-    """Return the blocks with call ids new in the conversation, and the calls by their old ids."""
+    """Return the blocks with unused call ids, and pairs of old id and renamed call."""
     blocks: list[AssistantBlock] = []
     calls: list[tuple[str, ToolCallBlock]] = []
     for block in content:
@@ -109,7 +109,7 @@ def _with_unique_ids(
 
 
 def _reserve_id(call_id: str, ids: set[str]) -> str:
-    """Return an id that is new as wires write it, and add it to `ids`."""
+    """Return an id that is unused also in the characters that wires accept; add it to `ids`."""
     while (wire_id := re.sub(r"[^A-Za-z0-9_-]", "_", call_id)) in ids:
         call_id += "_"
     ids.add(wire_id)

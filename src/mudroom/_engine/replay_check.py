@@ -48,7 +48,7 @@ class ReplayDiverged(MudroomError):
 
 
 _NOT_COMPARED = (FileWriteIntended, MessageSent, RunResumed, ModelCallRetried)
-"""Events of the outside world; in a replay they are missing or come at another time."""
+"""Event types that depend on the outside world: a replay lacks them or has them elsewhere."""
 
 
 class RecordedEvents:
@@ -56,12 +56,12 @@ class RecordedEvents:
 
     Arguments:
         events: the recorded events.
-        timeless: takes a text, returns it without measured times.
+        remove_times: takes a text, returns it without measured times.
     """
 
-    def __init__(self, events: Sequence[StoredEvent], timeless: Callable[[str], str]) -> None:
+    def __init__(self, events: Sequence[StoredEvent], remove_times: Callable[[str], str]) -> None:
         self._events = events
-        self._timeless = timeless
+        self._remove_times = remove_times
         self._appended = 0
         self._expected: dict[tuple[str, ...], list[StoredEvent]] = {}
         for event in events:
@@ -118,7 +118,7 @@ class RecordedEvents:
         for name in ("files_read", "files_changed"):
             if name in report:
                 report[name] = sorted(report[name])
-        return self._timeless(msgspec.json.encode(fields, order="deterministic").decode())
+        return self._remove_times(msgspec.json.encode(fields, order="deterministic").decode())
 
 
 class RecordedOutcomes:
@@ -294,9 +294,9 @@ def _join_transcripts(runs: Sequence[str], events: Sequence[StoredEvent]) -> tup
 
 
 def _order_key(event: Event) -> tuple[str, ...]:
-    """Return a key; events with the same key have a fixed order.
+    """Return the key of an event. Only events with the same key have a fixed order.
 
-    Calls of one turn have no order among them.
+    Tool calls have separate keys, because calls of one turn may run in parallel.
     """
     if isinstance(event, ToolCallStarted):
         return event.run, "started", event.call.id

@@ -68,7 +68,7 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
 
 
 class _Restorer:
-    """State of a run between two of its events.
+    """Applies the events of a run, one by one, to its RunContext.
 
     Attributes:
         calls: started tool calls by id.

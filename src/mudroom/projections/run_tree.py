@@ -183,27 +183,27 @@ def _discard_stream(run: RunView) -> None:
     run.pending_retry = None
 
 
-def _turn_started(run: RunView, event: TurnStarted) -> None:
+def _apply_turn_started(run: RunView, event: TurnStarted) -> None:
     run.turn = event.turn
     _discard_stream(run)
 
 
-def _delta(run: RunView, event: Delta) -> None:
+def _apply_delta(run: RunView, event: Delta) -> None:
     run.pending_retry = None
     if event.kind == "text":
         run.streamed_tail = (run.streamed_tail + event.text)[-TAIL_LENGTH:]
 
 
-def _retried(run: RunView, event: ModelCallRetried) -> None:
+def _apply_retried(run: RunView, event: ModelCallRetried) -> None:
     run.streamed_tail = ""
     run.pending_retry = event
 
 
-def _turn_finished(run: RunView, _: TurnFinished) -> None:
+def _apply_turn_finished(run: RunView, _: TurnFinished) -> None:
     _discard_stream(run)
 
 
-def _turn_failed(run: RunView, event: TurnFailed) -> None:
+def _apply_turn_failed(run: RunView, event: TurnFailed) -> None:
     _discard_stream(run)
     run.error = sanitize_line(event.error, TAIL_LENGTH)
 
@@ -214,20 +214,20 @@ def _working_state(run: RunView) -> RunState:
     return RunState.RUNNING
 
 
-def _call_started(run: RunView, event: ToolCallStarted) -> None:
+def _apply_call_started(run: RunView, event: ToolCallStarted) -> None:
     run.open_calls[event.call.id] = canonical_tool_name(event.call.name)
     run.state = _working_state(run)
     run.last_action = describe_call(event.call)
 
 
-def _call_finished(run: RunView, event: ToolCallFinished) -> None:
+def _apply_call_finished(run: RunView, event: ToolCallFinished) -> None:
     run.open_calls.pop(event.call_id, None)
     run.state = _working_state(run)
     run.tool_call_count += not event.refused
     run.failed_calls += event.result.error
 
 
-def _run_finished(run: RunView, event: RunFinished) -> None:
+def _apply_run_finished(run: RunView, event: RunFinished) -> None:
     run.report = event.report
     run.finished_at = event.at
     if event.report.reason is Reason.GOAL:
@@ -242,12 +242,12 @@ def _run_finished(run: RunView, event: RunFinished) -> None:
 
 
 _HANDLERS: dict[type[Any], Callable[[RunView, Any], None]] = {
-    TurnStarted: _turn_started,
-    Delta: _delta,
-    ModelCallRetried: _retried,
-    TurnFinished: _turn_finished,
-    TurnFailed: _turn_failed,
-    ToolCallStarted: _call_started,
-    ToolCallFinished: _call_finished,
-    RunFinished: _run_finished,
+    TurnStarted: _apply_turn_started,
+    Delta: _apply_delta,
+    ModelCallRetried: _apply_retried,
+    TurnFinished: _apply_turn_finished,
+    TurnFailed: _apply_turn_failed,
+    ToolCallStarted: _apply_call_started,
+    ToolCallFinished: _apply_call_finished,
+    RunFinished: _apply_run_finished,
 }

@@ -1,7 +1,7 @@
 """Worker of this process: each run is one asyncio task.
 
-A limit per depth of the run tree bounds the children that run at once, so no run waits for its own
-child.
+Each depth of the run tree has its own limit of children that run at once. So a run never occupies
+the slot that its own child waits for.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class LocalRunHandle:
         self._control.attach(task)
 
     def send(self, message: InboxMessage) -> bool:
-        """Send a message to the run. Return False if it waits for a place or is ending."""
+        """Send a message to the run. Return False if it waits for a slot or is ending."""
         if self.run is None or self._control.phase is not Phase.RUNNING:
             return False
         self.run.inbox.put(message)
@@ -75,7 +75,7 @@ class LocalRunHandle:
                 self.cancel()
         if is_cancelled:
             if not self._task.cancelled():
-                self._task.exception()  # asyncio complains about an exception that is never read
+                self._task.exception()  # read it, or asyncio logs it as never retrieved
             raise asyncio.CancelledError
         if self._task.cancelled():  # before the run began
             outputs: dict[str, Any] = {}
@@ -99,10 +99,10 @@ async def _wait_until_done(task: asyncio.Task[Report]) -> None:
 
 
 class _Pool:
-    """Running runs and free places, shared by workers with different services."""
+    """Handles of running runs, and slots for children, shared by workers."""
 
     def __init__(self, max_children: int) -> None:
-        self.places: dict[int, asyncio.Semaphore] = defaultdict(
+        self.slots: dict[int, asyncio.Semaphore] = defaultdict(
             partial(asyncio.Semaphore, max_children)
         )
         self.handles: dict[str, LocalRunHandle] = {}
@@ -130,7 +130,7 @@ class LocalWorker:
         self._pool = pool or _Pool(max_children)
 
     def with_services(self, services: SessionServices) -> LocalWorker:
-        """Return a worker with other services that shares the places and handles of this one."""
+        """Return a worker with other services that shares the slots and handles of this one."""
         return LocalWorker(services, pool=self._pool)
 
     def find(self, run_id: str) -> LocalRunHandle | None:
@@ -138,7 +138,7 @@ class LocalWorker:
         return self._pool.handles.get(run_id)
 
     def start(self, brief: Brief, grant: Grant) -> LocalRunHandle:
-        """Start a run, after waiting for a place if it is a child."""
+        """Start a run; a child waits for a slot first."""
         control = RunControl()
         handle = LocalRunHandle(brief.run_id, control)
         task = asyncio.create_task(self._execute(handle, brief, grant, control))
@@ -155,7 +155,7 @@ class LocalWorker:
     ) -> Report:
         if brief.depth == 0:
             return await self._run(handle, brief, grant, control)
-        async with self._pool.places[brief.depth]:
+        async with self._pool.slots[brief.depth]:
             return await self._run(handle, brief, grant, control)
 
     async def _run(

@@ -54,7 +54,7 @@ class ToolContext(Protocol):
 
 
 class ToolSource(Protocol):
-    """A source of tools that can come and go, such as a server in another process."""
+    """A source of tools that can change, such as a server in another process."""
 
     @property
     def name(self) -> str:

@@ -15,7 +15,7 @@ from ..runs import Brief, InboxMessage, Report
 
 
 class RunHandle(Protocol):
-    """The caller's end of a run."""
+    """Handle with which a caller controls one run."""
 
     @property
     def run_id(self) -> str:
@@ -35,7 +35,7 @@ class RunHandle(Protocol):
         ...
 
     def cancel(self) -> bool:
-        """Stop the run and all runs below it. Return False if that is done already."""
+        """Stop the run and all runs below it. Return False if it was cancelled or has ended."""
         ...
 
     async def report(self) -> Report:

@@ -225,9 +225,9 @@ class ProcessHost:
             self._channel = await Channel[ToSession].open(own_end, ToSession)
             self._bridge = ModelBridge(self._services.get_model, self._channel)
             self._channel.send(self._config)
-            self._keep(self._serve(self._channel))
+            self._start_task(self._serve(self._channel))
 
-    def _keep(self, work: Any) -> None:
+    def _start_task(self, work: Any) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -253,16 +253,16 @@ class ProcessHost:
             self._appends.add(task)
             task.add_done_callback(self._appends.discard)
         elif isinstance(message, Approve):
-            self._keep(self._decide(message))
+            self._start_task(self._decide(message))
         elif isinstance(message, CallHook):
-            self._keep(self._call_hook(message))
+            self._start_task(self._call_hook(message))
         elif isinstance(message, ModelMessage):
             assert self._bridge is not None
             self._bridge.handle(message)
         else:
-            self._note(message)
+            self._handle_notification(message)
 
-    def _note(self, message: Show | Charge | Pause | RunEnded) -> None:
+    def _handle_notification(self, message: Show | Charge | Pause | RunEnded) -> None:
         """Handle a message that has no answer."""
         if isinstance(message, Show):
             for watch in self._services.watchers:

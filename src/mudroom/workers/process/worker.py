@@ -162,7 +162,7 @@ class ProcessWorker:
         self._config = config
         self._command = command
         self._local = LocalWorker(services, config.max_children, child_worker=self)
-        self._places: dict[int, asyncio.Semaphore] = defaultdict(
+        self._slots: dict[int, asyncio.Semaphore] = defaultdict(
             partial(asyncio.Semaphore, config.max_children)
         )
         self._hosts = [self._new_host() for _ in range(processes or os.cpu_count() or 1)]
@@ -188,7 +188,7 @@ class ProcessWorker:
         return None
 
     def start(self, brief: Brief, grant: Grant) -> RunHandle:
-        """Start a run; a child waits for a place first."""
+        """Start a run; a child waits for a slot first."""
         past = self._services.past_events
         if brief.depth == 0 or finished_report(past.get(brief.run_id, ())):
             return self._local.start(brief, grant)
@@ -204,7 +204,7 @@ class ProcessWorker:
         await asyncio.gather(*(host.close() for host in self._hosts))
 
     async def _execute(self, handle: RemoteRunHandle, brief: Brief, grant: Grant) -> Report[Any]:
-        async with self._places[brief.depth]:
+        async with self._slots[brief.depth]:
             meter = self._services.meters.get(grant)
             hosted = HostedRun(brief, meter, self._past_of(brief.run_id))
             for _ in range(MAX_STARTS):
