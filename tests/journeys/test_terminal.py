@@ -222,9 +222,11 @@ async def test_rewind_to_before_a_prompt(tmux: Tmux) -> None:
         await tmux.press("Escape")
         await asyncio.sleep(0.4)
         await tmux.press("Escape")
-        await tmux.expect("Rewind to before which prompt?", "1. second thing", "2. first thing")
+        await tmux.expect(
+            "Remove which prompt and all after it?", "1. second thing", "2. first thing"
+        )
         await tmux.press("Enter")
-        await tmux.expect("Rewound to before prompt 2")
+        await tmux.expect("Removed prompt 2 and all after it")
         await tmux.press("Enter")
         await tmux.expect("answer 3")
         body = server.requests[-1].body.decode()

@@ -423,7 +423,7 @@ async def test_a_compaction_run_has_its_title_and_replaces_the_history(page: Pag
             "summary of the conversation",
             "And what is tested?",
         ]
-        assert await page.run("app.fold.roots.every(run => !run.left)")
+        assert await page.run("app.fold.roots.every(run => !run.abandoned)")
         prompts = await page.run(
             "app.shown.filter(item => item.block?.kind === 'prompt').map(item => item.block.text)"
         )

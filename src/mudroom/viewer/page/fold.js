@@ -94,8 +94,9 @@ class Fold {
     const kept = new Set();
     for (let run = last; run && !kept.has(run); run = this.runs.get(run.continues)) kept.add(run);
     for (const run of this.roots) {
-      const left = !run.depth && !kept.has(run);
-      if (left !== run.left) Object.assign(run, { left, version: run.version + 1 });
+      const abandoned = !run.depth && !kept.has(run);
+      if (abandoned !== run.abandoned)
+        Object.assign(run, { abandoned, version: run.version + 1 });
     }
   }
 }
@@ -133,7 +134,7 @@ const createRun = (brief, at) => ({
   spans: [],
   marks: [],
   step: null, // item of the current turn
-  left: false, // true for a root run that no later run continues
+  abandoned: false, // true for a root run that no later run continues
   version: 0,
 });
 
@@ -351,7 +352,7 @@ const runTitle = (run) =>
   run.brief.compacts ? "summary of the conversation" : (run.depth && run.description) || run.prompt;
 
 /** Return true if the conversation does not continue after a run's root run. */
-const isAbandoned = (fold, run) => fold.runs.get(run.id.split(".")[0])?.left ?? false;
+const isAbandoned = (fold, run) => fold.runs.get(run.id.split(".")[0])?.abandoned ?? false;
 
 /** Return the state of a run; a run of a session that is not written any more is unfinished. */
 const displayState = (run, live) => (!run.report && !live ? "unfinished" : run.state);

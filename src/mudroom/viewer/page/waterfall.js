@@ -115,7 +115,7 @@ class Waterfall {
     const { run, depth } = row;
     const chosen = run.id === app.selection.run;
     const fold = run.children.length > 0;
-    const left = isAbandoned(app.fold, run);
+    const abandoned = isAbandoned(app.fold, run);
     const figures = [
       run.tools ? plural(run.tools, "tool") : "",
       `${formatTokens(totalTokens(run.usage))}${totalTokens(run.below) ? ` +${formatTokens(totalTokens(run.below))}` : ""}`,
@@ -128,7 +128,7 @@ class Waterfall {
     const node = h(
       "div",
       {
-        class: `row${chosen ? " chosen" : ""}${left ? " left" : ""}`,
+        class: `row${chosen ? " chosen" : ""}${abandoned ? " left" : ""}`,
         id: `row-${run.id}`,
         role: "treeitem",
         "aria-level": depth + 1,
@@ -175,7 +175,7 @@ class Waterfall {
                 { class: "retried" },
                 run.retries === 1 ? "1 retry" : `${run.retries} retries`,
               ),
-            run.left && h("span", { class: "behind" }, "abandoned"),
+            run.abandoned && h("span", { class: "behind" }, "abandoned"),
           ),
         ),
       ),

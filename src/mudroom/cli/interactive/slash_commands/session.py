@@ -75,7 +75,7 @@ async def mode(conversation: Conversation, name: str) -> NextStep | None:
         name = _mode_after(current)
     if name not in MODE_DESCRIPTIONS:
         modes = ", ".join(MODE_DESCRIPTIONS)
-        raise UsageError(f"no such mode: {name}", remedy=f"There are {modes}.")
+        raise UsageError(f"no such mode: {name}", remedy=f"The modes are {modes}.")
     conversation.print_text(f"mode {name}: {MODE_DESCRIPTIONS[name]}", "dim")
     return _reopen(conversation, mode=name)
 
@@ -132,19 +132,21 @@ async def rewind(conversation: Conversation, number: str) -> None:
         conversation.print_text("There is no earlier prompt to rewind to.")
         return
     chosen = number or await conversation.ui.choose(
-        "Rewind to before which prompt? Files are not restored.", list(titles.items())
+        "Remove which prompt and all after it? Files are not restored.", list(titles.items())
     )
     if not chosen:
         return
     if chosen not in titles:
         raise UsageError(
             f"no prompt has the number {chosen}",
-            remedy=f"There are {', '.join(reversed(titles))}.",
+            remedy=f"The prompts are {', '.join(reversed(titles))}.",
         )
     conversation.session.rewind(chosen)
     run = conversation.tree.runs[chosen]
     conversation.ui.prefill("" if run.description else run.prompt)
-    conversation.print_text(f"Rewound to before prompt {chosen}. Files were not changed.", "dim")
+    conversation.print_text(
+        f"Removed prompt {chosen} and all after it. Files were not changed.", "dim"
+    )
 
 
 async def export(conversation: Conversation, file: str) -> None:
@@ -180,5 +182,7 @@ def print_recap(conversation: Conversation) -> None:
     for run in conversation.tree.roots:
         title = truncate(f"> {sanitize_line(run.title)}", conversation.ui.scrollback.columns() - 1)
         conversation.print_text(title, "bold")
-        outcome = describe_outcome(run) or "interrupted; it is finished before your next prompt"
+        outcome = (
+            describe_outcome(run) or "interrupted; this run is finished before your next prompt"
+        )
         conversation.print_text(f"  {outcome}", "dim")
