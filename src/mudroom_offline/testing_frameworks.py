@@ -145,7 +145,8 @@ def _find_evidence(
             if dependency.name in framework.packages:
                 row.version = row.version or dependency.version
                 row.declared.append(manifest.path)
-        if framework.tool and re.search(framework.tool, manifest.tools):
+        is_own = manifest.path in project.files
+        if is_own and framework.tool and re.search(framework.tool, manifest.tools):
             row.configured.append(manifest.path)
     if framework.config:
         row.configured += [path for path in project.files if re.search(framework.config, path)]
