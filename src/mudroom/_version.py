@@ -1,3 +1,3 @@
-"""The version, in one place."""
+"""Version of mudroom."""
 
 __version__ = "0.1.0"

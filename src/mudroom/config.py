@@ -280,7 +280,7 @@ def _validate(key: str, value: Any, origin: str, *, is_text: bool = False) -> An
     """Return a value in the type of its setting. Raises UsageError.
 
     Arguments:
-        is_text: the value comes from a place that has only text.
+        is_text: true if the source has only text, such as a flag or a variable.
     """
     if isinstance(value, str):
         value = value.strip()

@@ -65,7 +65,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
         agent_files: read agent files, skills and context files (AGENTS.md, CLAUDE.md, ...) of the
             folder and of the user's HOME in `environ`.
         journal: "sqlite" (a file below `home`), "memory", or a Journal object.
-        store: place of all sessions instead of `home`; the session is created or resumed in it.
+        store: session store to create or resume the session in, instead of the files in `home`.
         approver: decides on tool calls that need confirmation; default: all are refused.
         hooks: functions that the engine calls before and after tools, children and runs.
         tool_sources: sources of further tools, opened and closed with the session.

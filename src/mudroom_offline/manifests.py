@@ -16,7 +16,8 @@ from msgspec import Struct, field
 from .catalog import ManifestFormat, load_rows
 
 _REQUIREMENT = re.compile(
-    r"^\s*(?:[\w-]+:\s+)?([A-Za-z][\w.-]*)\s*(?:\[[^\]]*\])?\s*\(?\s*((?:[<>=!~^]=?=?\s*[\w.*+!-]+\s*,?\s*)*)"
+    r"^\s*(?:[\w-]+:\s+)?([A-Za-z][\w.-]*)\s*(?:\[[^\]]*\])?\s*"
+    r"\(?\s*((?:[<>=!~^]=?=?\s*[\w.*+!-]+\s*,?\s*)*)"
 )
 
 

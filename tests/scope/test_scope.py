@@ -63,7 +63,7 @@ def words(message: Message) -> str:
     return "\n".join(block.text for block in message.content if isinstance(block, TextBlock))
 
 
-def test_b1_create_takes_the_configs_in_the_seeds_order_and_is_awaitable() -> None:
+def test_create_is_a_coroutine_and_takes_the_configs_in_order() -> None:
     parameters = list(inspect.signature(SubAgentScope.create).parameters)
     assert parameters[:5] == [
         "name",
@@ -76,7 +76,7 @@ def test_b1_create_takes_the_configs_in_the_seeds_order_and_is_awaitable() -> No
     assert inspect.iscoroutinefunction(SubAgentScope.create)
 
 
-def test_b1_every_name_is_exported_from_mudroom() -> None:
+def test_every_scope_name_is_exported_from_mudroom() -> None:
     names = (
         "SubAgentScope ContextState PromptConfig ModelConfig RunConfig ToolConfig OutputConfig "
         "OutputObject SubagentTerminateMode"
@@ -86,7 +86,7 @@ def test_b1_every_name_is_exported_from_mudroom() -> None:
         assert getattr(mudroom, name) is getattr(mudroom.scope, name)
 
 
-async def test_b1_the_whole_example_of_the_seed_works(scripted: Open) -> None:
+async def test_the_complete_example_works(scripted: Open) -> None:
     heard: list[str] = []
     script = [
         [call("read", file_path="paper.md")],
@@ -109,13 +109,13 @@ async def test_b1_the_whole_example_of_the_seed_works(scripted: Open) -> None:
     assert model.requests[0].tools == ("read", "grep", "self.emitvalue")
 
 
-async def test_b2_the_terminate_modes_are_the_seeds_four_and_honest_others(scripted: Open) -> None:
+async def test_terminate_modes_include_goal_error_timeout_and_max_turns(scripted: Open) -> None:
     assert {"ERROR", "TIMEOUT", "GOAL", "MAX_TURNS", "CANCELLED", "BUDGET", "LOOP"} <= {
         mode.value for mode in SubagentTerminateMode
     }
 
 
-async def test_b3_output_holds_emitted_vars_terminate_reason_and_the_whole_report(
+async def test_output_holds_emitted_vars_terminate_reason_and_the_whole_report(
     scripted: Open,
 ) -> None:
     async with scripted([[emit("title", "T"), emit("author", "A")]]) as (session, _):
@@ -138,7 +138,7 @@ async def test_b3_output_holds_emitted_vars_terminate_reason_and_the_whole_repor
 @pytest.mark.parametrize(
     ("given", "said"), [({}, "neither"), ({"system_prompt": "a", "initial_messages": []}, "both")]
 )
-async def test_b4_exactly_one_of_system_prompt_and_initial_messages(
+async def test_exactly_one_of_system_prompt_and_initial_messages(
     scripted: Open, given: dict[str, Any], said: str
 ) -> None:
     async with scripted([]) as (session, model):
@@ -151,7 +151,7 @@ async def test_b4_exactly_one_of_system_prompt_and_initial_messages(
     assert not model.requests
 
 
-async def test_b5_model_config_sets_temperature_and_top_p_and_inherits_the_model(
+async def test_model_config_sets_temperature_and_top_p_and_inherits_the_model(
     scripted: Open,
 ) -> None:
     def answer(asked: ServerRequest) -> ServerAnswer:
@@ -170,7 +170,7 @@ async def test_b5_model_config_sets_temperature_and_top_p_and_inherits_the_model
     assert (body["model"], body["temperature"], body["top_p"]) == ("m-1", 0.2, 0.9)
 
 
-async def test_b5_a_model_string_takes_the_place_of_the_sessions_model(scripted: Open) -> None:
+async def test_a_model_string_replaces_the_model_of_the_session(scripted: Open) -> None:
     async with scripted([]) as (session, _):
         config = ModelConfig(model="nobody:knows")
         scope = await SubAgentScope.create(
@@ -180,7 +180,7 @@ async def test_b5_a_model_string_takes_the_place_of_the_sessions_model(scripted:
             await scope.run_non_interactive(ContextState())
 
 
-async def test_b6_max_turns_ends_it_as_max_turns(scripted: Open) -> None:
+async def test_max_turns_ends_it_as_max_turns(scripted: Open) -> None:
     def answer(request: Request) -> Answer:
         return (
             [call("read", file_path="paper.md", offset=request.number)]
@@ -202,7 +202,7 @@ async def test_b6_max_turns_ends_it_as_max_turns(scripted: Open) -> None:
     assert len([request for request in model.requests if request.tools]) == 2
 
 
-async def test_b6_tokens_are_a_budget_too(scripted: Open) -> None:
+async def test_tokens_are_a_budget_too(scripted: Open) -> None:
     def answer(request: Request) -> Answer:
         return (
             [call("read", file_path="paper.md", offset=request.number)]
@@ -218,7 +218,7 @@ async def test_b6_tokens_are_a_budget_too(scripted: Open) -> None:
     assert scope.output.terminate_reason is Reason.BUDGET
 
 
-async def test_b6_values_emitted_before_a_limit_are_kept(scripted: Open) -> None:
+async def test_values_emitted_before_a_limit_are_kept(scripted: Open) -> None:
     def answer(request: Request) -> Answer:
         return [emit("title", "On Mud")] if request.tools else "The author is not named."
 
@@ -229,14 +229,14 @@ async def test_b6_values_emitted_before_a_limit_are_kept(scripted: Open) -> None
     assert scope.output.terminate_reason is Reason.MAX_TURNS
 
 
-async def test_b7_an_unknown_tool_is_an_error_that_lists_the_known_ones(scripted: Open) -> None:
+async def test_an_unknown_tool_is_an_error_that_lists_the_known_ones(scripted: Open) -> None:
     async with scripted([]) as (session, _):
         with pytest.raises(UnknownName, match="unknown tool 'warp'") as raised:
             await scope_of(session, tool_config=ToolConfig(tools=["warp"]))
     assert {"read", "bash", "grep"} <= set(raised.value.known)
 
 
-async def test_b7_tools_are_named_as_other_systems_do_or_given_or_declared(scripted: Open) -> None:
+async def test_tools_may_be_names_of_other_systems_objects_or_declarations(scripted: Open) -> None:
     @tool
     def double(n: int) -> int:
         "Twice a number."
@@ -271,13 +271,13 @@ async def test_b7_tools_are_named_as_other_systems_do_or_given_or_declared(scrip
     assert "n:" in results[3].text
 
 
-async def test_b7_without_a_tool_config_it_has_no_tools(scripted: Open) -> None:
+async def test_without_a_tool_config_it_has_no_tools(scripted: Open) -> None:
     async with scripted(["Done."]) as (session, model):
         await (await scope_of(session)).run_non_interactive(HERE)
     assert model.requests[0].tools == ()
 
 
-async def test_b8_an_undeclared_name_is_an_error_that_lists_the_declared_ones(
+async def test_an_undeclared_name_is_an_error_that_lists_the_declared_ones(
     scripted: Open,
 ) -> None:
     script = [[emit("titel", "x")], [emit("title", "T"), emit("author", "A")]]
@@ -291,7 +291,7 @@ async def test_b8_an_undeclared_name_is_an_error_that_lists_the_declared_ones(
     assert scope.output.emitted_vars == {"title": "T", "author": "A"}
 
 
-async def test_b8_with_no_outputs_declared_anything_may_be_emitted(scripted: Open) -> None:
+async def test_with_no_outputs_declared_anything_may_be_emitted(scripted: Open) -> None:
     async with scripted([[emit("whatever", "x")], "Done."]) as (session, _):
         scope = await scope_of(session, output_config=OutputConfig())
         await scope.run_non_interactive(HERE)
@@ -299,7 +299,7 @@ async def test_b8_with_no_outputs_declared_anything_may_be_emitted(scripted: Ope
     assert scope.output.terminate_reason is Reason.GOAL
 
 
-async def test_b8_emitting_twice_overwrites(scripted: Open) -> None:
+async def test_emitting_twice_overwrites(scripted: Open) -> None:
     script = [[emit("title", "first")], [emit("title", "second"), emit("author", "A")]]
     async with scripted(script) as (session, _):
         scope = await scope_of(session, output_config=OUTPUTS)
@@ -307,7 +307,7 @@ async def test_b8_emitting_twice_overwrites(scripted: Open) -> None:
     assert scope.output.emitted_vars["title"] == "second"
 
 
-async def test_b8_the_dot_is_mapped_on_the_wire_and_back(scripted: Open, tmp_path: Path) -> None:
+async def test_the_dot_is_mapped_on_the_wire_and_back(scripted: Open, tmp_path: Path) -> None:
     def answer(asked: ServerRequest) -> ServerAnswer:
         wire = asked.tools[-1]
         return (
@@ -333,7 +333,7 @@ async def test_b8_the_dot_is_mapped_on_the_wire_and_back(scripted: Open, tmp_pat
     assert scope.output.emitted_vars == {"title": "T"}
 
 
-async def test_b9_missing_keys_are_named_before_any_model_call(scripted: Open) -> None:
+async def test_missing_keys_are_named_before_any_model_call(scripted: Open) -> None:
     async with scripted([]) as (session, model):
         scope = await scope_of(session, PromptConfig(system_prompt="${a} ${doc_path} ${b} ${a}"))
         with pytest.raises(
@@ -344,7 +344,7 @@ async def test_b9_missing_keys_are_named_before_any_model_call(scripted: Open) -
     assert scope.output.terminate_reason is Reason.ERROR
 
 
-async def test_b9_context_state_gets_sets_and_lists_keys(scripted: Open) -> None:
+async def test_context_state_gets_sets_and_lists_keys(scripted: Open) -> None:
     state = ContextState(doc_path="old")
     state.set("doc_path", "new.md")
     state.set("n", 3)
@@ -373,7 +373,7 @@ def confirming(**parameters: Any) -> Tool:
     )
 
 
-async def test_b10_a_tool_that_needs_confirmation_is_refused_at_creation(scripted: Open) -> None:
+async def test_a_tool_that_needs_confirmation_is_refused_at_creation(scripted: Open) -> None:
     message = (
         'Tool "launch" requires user confirmation and cannot be used in a non-interactive subagent.'
     )
@@ -384,7 +384,7 @@ async def test_b10_a_tool_that_needs_confirmation_is_refused_at_creation(scripte
             assert str(raised.value) == message
 
 
-async def test_b10_tool_with_required_parameters_gets_a_warning_and_is_denied_when_it_asks(
+async def test_tool_with_required_parameters_gets_a_warning_and_is_denied_when_it_asks(
     scripted: Open, caplog: pytest.LogCaptureFixture
 ) -> None:
     script = [[call("launch", code="0")], "I could not."]
@@ -403,7 +403,7 @@ async def test_b10_tool_with_required_parameters_gets_a_warning_and_is_denied_wh
     assert "not allowed" in model.requests[1].results[0].text
 
 
-async def test_b10_nobody_is_asked_even_where_the_session_has_somebody(scripted: Open) -> None:
+async def test_the_approver_of_the_session_is_not_asked(scripted: Open) -> None:
     class Yes:
         async def decide(self, question: mudroom.ApprovalRequest) -> mudroom.ApprovalDecision:
             raise AssertionError("asked")
@@ -416,7 +416,7 @@ async def test_b10_nobody_is_asked_even_where_the_session_has_somebody(scripted:
     assert model.requests[1].results[0].error
 
 
-async def test_b11_the_history_begins_with_the_environment_and_its_answer(scripted: Open) -> None:
+async def test_the_history_begins_with_the_environment_and_its_answer(scripted: Open) -> None:
     async with scripted(["Done."]) as (session, model):
         await (await scope_of(session)).run_non_interactive(HERE)
         folder = session.cwd
@@ -427,7 +427,7 @@ async def test_b11_the_history_begins_with_the_environment_and_its_answer(script
     assert words(third) == "Get Started!"
 
 
-async def test_b11_initial_messages_come_after_the_environment(scripted: Open) -> None:
+async def test_initial_messages_come_after_the_environment(scripted: Open) -> None:
     given = [
         {"role": "user", "content": "Q"},
         {"role": "assistant", "content": "A"},
@@ -449,7 +449,7 @@ async def test_b11_initial_messages_come_after_the_environment(scripted: Open) -
     assert model.requests[0].system == ""
 
 
-async def test_b11_a_wrong_initial_message_is_named(scripted: Open) -> None:
+async def test_a_wrong_initial_message_is_named(scripted: Open) -> None:
     async with scripted([]) as (session, _):
         scope = await scope_of(
             session, PromptConfig(initial_messages=[{"role": "king", "content": "Q"}])
@@ -458,7 +458,7 @@ async def test_b11_a_wrong_initial_message_is_named(scripted: Open) -> None:
             await scope.run_non_interactive(ContextState())
 
 
-async def test_b12_the_time_limit_cancels_a_call_that_hangs(scripted: Open) -> None:
+async def test_the_time_limit_cancels_a_call_that_hangs(scripted: Open) -> None:
     async def hang(_: Request) -> str:
         await asyncio.sleep(60)
         return "never"
@@ -470,7 +470,7 @@ async def test_b12_the_time_limit_cancels_a_call_that_hangs(scripted: Open) -> N
     assert scope.output.terminate_reason is Reason.TIMEOUT
 
 
-async def test_b12_time_is_checked_after_a_call_too(scripted: Open) -> None:
+async def test_time_is_checked_after_a_call_too(scripted: Open) -> None:
     @tool
     async def dawdle() -> str:
         "Take a while."
@@ -491,7 +491,7 @@ async def test_b12_time_is_checked_after_a_call_too(scripted: Open) -> None:
     assert len([request for request in model.requests if request.tools]) == 1
 
 
-async def test_b12_a_cancelled_scope_says_so(scripted: Open) -> None:
+async def test_a_cancelled_scope_has_the_reason_cancelled(scripted: Open) -> None:
     async def hang(_: Request) -> str:
         await asyncio.sleep(60)
         return "never"
@@ -508,7 +508,7 @@ async def test_b12_a_cancelled_scope_says_so(scripted: Open) -> None:
     assert scope.output.terminate_reason is Reason.CANCELLED
 
 
-async def test_b12_a_model_call_that_fails_for_good_raises_and_leaves_error(scripted: Open) -> None:
+async def test_a_model_call_that_fails_for_good_raises_and_leaves_error(scripted: Open) -> None:
     async with scripted([ModelRefused("bad key")]) as (session, _):
         scope = await scope_of(session)
         with pytest.raises(ModelError, match="bad key"):
@@ -516,7 +516,7 @@ async def test_b12_a_model_call_that_fails_for_good_raises_and_leaves_error(scri
     assert scope.output.terminate_reason is Reason.ERROR
 
 
-async def test_b13_when_all_calls_failed_the_model_is_told_to_try_another_way(
+async def test_when_all_calls_failed_the_model_is_told_to_try_another_way(
     scripted: Open,
 ) -> None:
     async with scripted([[call("read", file_path="none.md")], "Done."]) as (session, model):
@@ -526,7 +526,7 @@ async def test_b13_when_all_calls_failed_the_model_is_told_to_try_another_way(
     assert "All tool calls of this turn failed" in words(model.requests[1].messages[-1])
 
 
-async def test_b14_all_emitted_is_goal_at_once_without_another_model_call(scripted: Open) -> None:
+async def test_all_emitted_is_goal_at_once_without_another_model_call(scripted: Open) -> None:
     async with scripted([[emit("title", "T"), emit("author", "A")]]) as (session, model):
         scope = await scope_of(session, output_config=OUTPUTS)
         await scope.run_non_interactive(HERE)
@@ -534,7 +534,7 @@ async def test_b14_all_emitted_is_goal_at_once_without_another_model_call(script
     assert len(model.requests) == 1
 
 
-async def test_b14_a_model_that_stops_with_outputs_missing_is_nudged_by_their_names(
+async def test_a_model_that_stops_with_outputs_missing_is_reminded_of_their_names(
     scripted: Open,
 ) -> None:
     async with scripted(["I am done.", [emit("title", "T")], "Now?", [emit("author", "A")]]) as (
@@ -548,7 +548,7 @@ async def test_b14_a_model_that_stops_with_outputs_missing_is_nudged_by_their_na
     assert scope.output.terminate_reason is Reason.GOAL
 
 
-async def test_b14_without_outputs_a_model_that_calls_nothing_has_reached_its_goal(
+async def test_without_outputs_a_model_that_calls_nothing_has_reached_its_goal(
     scripted: Open,
 ) -> None:
     async with scripted(["Done."]) as (session, _):
@@ -559,7 +559,7 @@ async def test_b14_without_outputs_a_model_that_calls_nothing_has_reached_its_go
     assert scope.output.report.text == "Done."
 
 
-async def test_b15_the_system_prompt_gets_the_output_rules_and_the_non_interactive_rules(
+async def test_the_system_prompt_gets_the_output_rules_and_the_non_interactive_rules(
     scripted: Open,
 ) -> None:
     async with scripted([[emit("title", "T"), emit("author", "A")]]) as (session, model):
@@ -576,7 +576,7 @@ async def test_b15_the_system_prompt_gets_the_output_rules_and_the_non_interacti
         assert part in system
 
 
-async def test_b16_prompt_id_is_session_subagent_turn_on_every_event(scripted: Open) -> None:
+async def test_prompt_id_is_session_subagent_turn_on_every_event(scripted: Open) -> None:
     events: list[AnyEvent] = []
     script = [[call("read", file_path="paper.md")], [emit("title", "T"), emit("author", "A")]]
     async with scripted(script) as (session, _):
@@ -594,7 +594,7 @@ async def test_b16_prompt_id_is_session_subagent_turn_on_every_event(scripted: O
     assert calls == ["1", "2", "2"]
 
 
-async def test_b17_it_is_a_face_of_the_one_loop_in_the_sessions_journal_and_budget(
+async def test_a_scope_uses_the_loop_and_the_journal_of_the_session(
     scripted: Open,
 ) -> None:
     events: list[AnyEvent] = []
@@ -611,7 +611,7 @@ async def test_b17_it_is_a_face_of_the_one_loop_in_the_sessions_journal_and_budg
     assert report.text == "The root's."
 
 
-async def test_b17_nothing_of_the_conversation_reaches_a_scope_nor_the_other_way(
+async def test_conversation_and_scope_do_not_see_each_other(
     scripted: Open,
 ) -> None:
     async with scripted(["SECRET-ANSWER", "Done.", "Bye."]) as (session, model):
@@ -622,7 +622,7 @@ async def test_b17_nothing_of_the_conversation_reaches_a_scope_nor_the_other_way
     assert "Get Started" not in str(model.requests[2].messages)
 
 
-async def test_b12_on_message_gets_each_text_and_each_tool_line(scripted: Open) -> None:
+async def test_on_message_gets_each_text_and_each_tool_line(scripted: Open) -> None:
     heard: list[str] = []
     long = "x" * 400
     script = [["Looking.", call("grep", pattern=long)], "Done."]

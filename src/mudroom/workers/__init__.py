@@ -1,1 +1,1 @@
-"""Workers: adapters of the Worker port, one module per place where runs are executed."""
+"""Workers: adapters of the Worker port, for this process and for worker processes."""
