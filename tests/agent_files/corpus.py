@@ -269,7 +269,7 @@ _NOTED: list[Sample] = [
     Sample(
         ".opencode/agents/part.md",
         head("description: A.", "permission:", "  bash: {'git *': allow, '*': deny}"),
-        expected="3: warning: are not supported",
+        expected="3: warning: is not supported",
     ),
     Sample(
         ".opencode/agents/but.md",

@@ -1,4 +1,4 @@
-"""Trusted folders, and settings files: a project can only narrow."""
+"""Trusted folders, and settings files: a project can only add restrictions."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_the_users_settings_apply_in_full_a_projects_only_narrow(tmp_path: Path)
         ("ask", "edit", ""),
     ]
     assert found.mode is Mode.ACCEPT_EDITS
-    assert sum("a project can only narrow" in note for note in found.notes) == 2
+    assert sum("a project can only add restrictions" in note for note in found.notes) == 2
     assert any("may not set the permission mode bypassPermissions" in note for note in found.notes)
     assert found.rules[2].origin == f"{project}/.claude/settings.json:7"
 

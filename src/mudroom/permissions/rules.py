@@ -98,7 +98,7 @@ def parse_rule(text: str, verdict: Verdict, *, origin: str = "", base: str = "")
     pattern = parse_tool_pattern(text)
     if pattern.tool == "bash" and ":*" in pattern.calls[:-2]:
         raise UsageError(
-            f"in {text!r} :* is not at the end",
+            f"':*' is not at the end of {text!r}",
             where=origin,
             remedy="Write * there, or move :* to the end.",
         )

@@ -1,6 +1,6 @@
 """Permission rules of settings files.
 
-The user's file applies in full. The files of a project can only narrow.
+The user's file applies in full. The files of a project can only add restrictions.
 """
 
 from __future__ import annotations
@@ -110,7 +110,8 @@ def _rules(
                 notes.append(str(error))
     if ignored:
         notes.append(
-            f"{ignored} allow rules of this folder are not used: a project can only narrow ({path})"
+            f"{ignored} allow rules of this folder are not used:"
+            f" a project can only add restrictions ({path})"
         )
 
 

@@ -133,14 +133,14 @@ def find_linked_git(workspace: str) -> list[str]:
     pointer = _read_text(os.path.join(workspace, ".git"), 4096)
     if not pointer:
         return []
-    own = os.path.realpath(os.path.join(workspace, pointer.removeprefix("gitdir:").strip()))
-    back = _read_text(os.path.join(own, "gitdir"), 4096)
-    common_name = _read_text(os.path.join(own, "commondir"), 4096)
-    if not back or not common_name:
+    git_folder = os.path.realpath(os.path.join(workspace, pointer.removeprefix("gitdir:").strip()))
+    back_pointer = _read_text(os.path.join(git_folder, "gitdir"), 4096)
+    common_name = _read_text(os.path.join(git_folder, "commondir"), 4096)
+    if not back_pointer or not common_name:
         return []
-    common = os.path.realpath(os.path.join(own, common_name.strip()))
-    points_back = os.path.realpath(back.strip()) == os.path.join(workspace, ".git")
-    return [common] if points_back and own.startswith(common + "/worktrees/") else []
+    common = os.path.realpath(os.path.join(git_folder, common_name.strip()))
+    points_back = os.path.realpath(back_pointer.strip()) == os.path.join(workspace, ".git")
+    return [common] if points_back and git_folder.startswith(common + "/worktrees/") else []
 
 
 def _read_text(path: str, limit: int) -> str:

@@ -114,7 +114,7 @@ class Waterfall {
   #drawRow(row) {
     const { run, depth } = row;
     const chosen = run.id === app.selection.run;
-    const fold = run.children.length > 0;
+    const hasChildren = run.children.length > 0;
     const abandoned = isAbandoned(app.fold, run);
     const figures = [
       run.tools ? plural(run.tools, "tool") : "",
@@ -133,13 +133,13 @@ class Waterfall {
         role: "treeitem",
         "aria-level": depth + 1,
         "aria-selected": String(chosen),
-        "aria-expanded": fold ? String(!this.collapsed.has(run.id)) : null,
+        "aria-expanded": hasChildren ? String(!this.collapsed.has(run.id)) : null,
         "data-run": run.id,
       },
       h(
         "div",
         { class: "cell", style: { "--depth": String(depth) } },
-        fold
+        hasChildren
           ? h(
               "button",
               {
