@@ -19,7 +19,7 @@ The import reads and prints nothing. A name is loaded when it is first used.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ._version import __version__ as __version__
 
@@ -122,7 +122,7 @@ __all__ = [  # noqa: RUF022  (by theme)
 ]
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     module = _MODULES.get(name)
     if module is None:
         raise AttributeError(f"module 'mudroom' has no attribute {name!r}")

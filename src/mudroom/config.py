@@ -276,7 +276,7 @@ def _unknown_setting(key: str, name: str, allowed: tuple[str, ...], origin: str)
     return UsageError(f"unknown setting {key!r}", where=origin, remedy=suggest_names(name, allowed))
 
 
-def _validate(key: str, value: Any, origin: str, *, is_text: bool = False) -> Any:
+def _validate(key: str, value: object, origin: str, *, is_text: bool = False) -> object:
     """Return a value in the type of its setting. Raises UsageError.
 
     Arguments:
@@ -298,9 +298,9 @@ def _validate(key: str, value: Any, origin: str, *, is_text: bool = False) -> An
     return os.path.abspath(os.path.expanduser(checked)) if key == "home" else checked
 
 
-def _find_kind(annotation: Any) -> type:
+def _find_kind(annotation: object) -> type:
     """Return the key of _EXPECTED that an annotation contains, as int in `PositiveInt | None`."""
-    if annotation in _EXPECTED:
+    if isinstance(annotation, type) and annotation in _EXPECTED:
         return annotation
     return next(_find_kind(part) for part in get_args(annotation))
 

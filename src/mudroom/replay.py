@@ -6,7 +6,7 @@ The adapters of a replay are chosen here; those of a session in `build.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 from ._core.agents import WorkspaceSpec
 from ._core.budgets import Budget
@@ -111,7 +111,7 @@ def _recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
 
 
 def _make_stand_in(name: str) -> Tool:
-    async def fail(context: object, arguments: object) -> Any:
+    async def fail(context: object, arguments: object) -> NoReturn:
         raise ReplayDiverged(f"{name} has no recorded result")
 
     return Tool(name=name, description="", parameters={"type": "object"}, parse=dict, run=fail)

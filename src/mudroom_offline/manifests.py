@@ -84,7 +84,7 @@ def _load_python(text: str) -> dict[str, Any]:
     return {}
 
 
-def _read_literal(node: ast.expr) -> Any:
+def _read_literal(node: ast.expr) -> object:
     try:
         return ast.literal_eval(node)
     except ValueError:
@@ -100,7 +100,7 @@ _LOADERS = {
 }
 
 
-def _read_data(data: Any, rules: ManifestFormat, manifest: Manifest) -> None:
+def _read_data(data: object, rules: ManifestFormat, manifest: Manifest) -> None:
     names = [_first_text(value) for path in rules.project for value in _values_at(data, path)]
     manifest.project = next(filter(None, names), "")
     for paths, is_dev in ((rules.runtime, False), (rules.development, True)):
@@ -110,38 +110,38 @@ def _read_data(data: Any, rules: ManifestFormat, manifest: Manifest) -> None:
     for path in rules.tools:
         for value in _values_at(data, path):
             if isinstance(value, dict):
-                manifest.tools += "".join(f"[{name}] " for name in cast("dict[str, Any]", value))
+                manifest.tools += "".join(f"[{name}] " for name in cast("dict[str, object]", value))
             else:
                 manifest.tools += f"{value} "
 
 
-def _values_at(data: Any, path: str) -> Iterator[Any]:
+def _values_at(data: object, path: str) -> Iterator[object]:
     """Yield the values at a path of keys with slashes between them; "*" stands for any letters."""
     key, _, rest = path.partition("/")
     if not path:
         yield data
     elif isinstance(data, dict):
-        for name, value in cast("dict[str, Any]", data).items():
+        for name, value in cast("dict[str, object]", data).items():
             if fnmatchcase(name, key):
                 yield from _values_at(value, rest)
 
 
-def _first_text(value: Any) -> str:
-    items = cast("list[Any]", value) if isinstance(value, list) else [value]
+def _first_text(value: object) -> str:
+    items = cast("list[object]", value) if isinstance(value, list) else [value]
     return next((item for item in items if isinstance(item, str)), "")
 
 
-def _dependencies_in(value: Any, is_dev: bool) -> Iterator[Dependency]:
+def _dependencies_in(value: object, is_dev: bool) -> Iterator[Dependency]:
     if isinstance(value, list):
-        for line in cast("list[Any]", value):
+        for line in cast("list[object]", value):
             match = _REQUIREMENT.match(line) if isinstance(line, str) else None
             if match:
                 version = re.sub(r"\s+", "", match[2]).rstrip(",")
                 yield Dependency(match[1].lower(), version, is_dev)
     elif isinstance(value, dict):
-        for name, constraint in cast("dict[str, Any]", value).items():
+        for name, constraint in cast("dict[str, object]", value).items():
             if isinstance(constraint, dict):
-                constraint = cast("dict[str, Any]", constraint).get("version", "")
+                constraint = cast("dict[str, object]", constraint).get("version", "")
             version = constraint if isinstance(constraint, str) and constraint != "*" else ""
             if name != "python":
                 yield Dependency(name, version, is_dev)

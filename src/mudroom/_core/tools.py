@@ -73,7 +73,7 @@ class ToolResult(Struct, frozen=True, omit_defaults=True):
     images: tuple[ImageBlock, ...] = ()
 
 
-def _no_key(_: Any) -> str | None:
+def _no_key(_: object) -> str | None:
     return None
 
 

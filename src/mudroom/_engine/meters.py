@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from .._core.budgets import Budget, Grant, Limit
 from .._core.messages import Usage
 from .._core.ports import Clock
+
+_Number = TypeVar("_Number", int, float)
 
 SHARED_LIMITS = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS, Limit.TOTAL_TOKENS, Limit.USD)
 """Limits that descendants spend from, too; a child's share of them is reserved in its parent."""
@@ -303,7 +305,7 @@ def _used_fraction(spent: float, most: float) -> float:
     return spent / most if most > 0 else 1.0
 
 
-def _smaller(first: float | int | None, second: float | int | None) -> Any:
+def _smaller(first: _Number | None, second: _Number | None) -> _Number | None:
     if first is None:
         return second
     return first if second is None else min(first, second)

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from .._core.agents import Output
+from .._core.json_values import JsonValue
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 
 EMIT_TOOL = "self.emitvalue"
@@ -25,7 +26,7 @@ class Emission(Struct, frozen=True, forbid_unknown_fields=True):
     """Arguments of the emit tool."""
 
     emit_variable_name: str
-    emit_variable_value: Any
+    emit_variable_value: JsonValue
 
 
 class OutputCollector:
@@ -72,7 +73,7 @@ class OutputCollector:
             "work on first if something is still needed."
         )
 
-    def emit(self, name: str, value: Any) -> ToolResult:
+    def emit(self, name: str, value: JsonValue) -> ToolResult:
         """Check and store a value; it replaces an earlier one of the same name."""
         if self._expected and name not in self._expected:
             declared = ", ".join(self._expected)
@@ -106,14 +107,17 @@ class OutputCollector:
                 "required": ["emit_variable_name", "emit_variable_value"],
             },
             parse=_parse,
-            run=_run,
+            run=self._run,
             effect=Effect.KEYED,
             category=ToolCategory.AGENT,
             key=lambda emission: f"emit {emission.emit_variable_name}",
         )
 
+    async def _run(self, _: object, emission: Emission) -> ToolResult:
+        return self.emit(emission.emit_variable_name, emission.emit_variable_value)
 
-def _check_schema(schema: dict[str, Any], value: Any) -> str:
+
+def _check_schema(schema: dict[str, Any], value: JsonValue) -> str:
     """Return the first error of a value, "" if it fits the schema."""
     import jsonschema_rs
 
@@ -134,7 +138,3 @@ def _parse(arguments: dict[str, Any]) -> Emission:
     if not isinstance(name, str):
         raise ValueError("emit_variable_name: expected a string")
     return Emission(name, arguments["emit_variable_value"])
-
-
-async def _run(context: Any, emission: Emission) -> ToolResult:
-    return context.run.outputs.emit(emission.emit_variable_name, emission.emit_variable_value)

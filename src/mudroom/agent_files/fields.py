@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
-from typing import Any, cast
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
 
 from msgspec import Struct
 
 from .._core.agents import Agent, Mode, Output, WorkspaceKind
 from .._core.budgets import Budget
+from .._core.json_values import JsonValue
 from . import tools_field
 from .diagnostics import FileDiagnostics
 from .frontmatter import Entry
@@ -83,59 +84,59 @@ def fold_name(name: str) -> str:
     return "".join(letter for letter in name.lower() if letter.isalnum())
 
 
-def _read_text(value: Any) -> str:
+def _read_text(value: JsonValue) -> str:
     if not isinstance(value, str) or not value.strip():
         raise ValueError("is not a text")
     return value.strip()
 
 
-def _read_number(value: Any, low: float, high: float) -> float:
+def _read_number(value: JsonValue, low: float, high: float) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
         raise ValueError(f"is not a number from {low:g} to {high:g}")
     return value
 
 
-def _read_minutes(value: Any) -> float:
+def _read_minutes(value: JsonValue) -> float:
     return _read_number(value, 0.001, 1e6) * 60
 
 
-def _read_count(value: Any, low: int = 1) -> int:
+def _read_count(value: JsonValue, low: int = 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < low:
         raise ValueError(f"is not a whole number of at least {low}")
     return value
 
 
-def _read_bool(value: Any) -> bool:
+def _read_bool(value: JsonValue) -> bool:
     if not isinstance(value, bool):
         raise ValueError("is neither true nor false")
     return value
 
 
-def _read_map(value: Any) -> dict[str, Any]:
+def _read_map(value: JsonValue) -> dict[str, JsonValue]:
     if not isinstance(value, dict):
         raise ValueError("is not a map")
-    return cast("dict[str, Any]", value)
+    return value
 
 
-FieldHandler = Callable[[AgentDraft, Any, int], None]
+FieldHandler = Callable[[AgentDraft, JsonValue, int], None]
 """(draft, value, line) -> None. Stores the value in the draft. Raises ValueError."""
 
 
-def _agent_field(name: str, read: Callable[[Any], Any]) -> FieldHandler:
-    def handle(draft: AgentDraft, value: Any, line: int) -> None:
+def _agent_field(name: str, read: Callable[[JsonValue], object]) -> FieldHandler:
+    def handle(draft: AgentDraft, value: JsonValue, line: int) -> None:
         draft.fields[name] = read(value)
 
     return handle
 
 
-def _budget_field(name: str, read: Callable[[Any], Any]) -> FieldHandler:
-    def handle(draft: AgentDraft, value: Any, line: int) -> None:
+def _budget_field(name: str, read: Callable[[JsonValue], object]) -> FieldHandler:
+    def handle(draft: AgentDraft, value: JsonValue, line: int) -> None:
         draft.budget_fields[name] = read(value)
 
     return handle
 
 
-def _handle_name(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_name(draft: AgentDraft, value: JsonValue, line: int) -> None:
     name = normalize_name(_read_text(value))
     if not name:
         raise ValueError(f"{value!r} contains no letter")
@@ -144,7 +145,7 @@ def _handle_name(draft: AgentDraft, value: Any, line: int) -> None:
     draft.fields["name"] = name
 
 
-def _handle_description(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_description(draft: AgentDraft, value: JsonValue, line: int) -> None:
     text = " ".join(_read_text(value).split())
     if len(text) > MAX_DESCRIPTION:
         draft.diagnostics.add_warning(
@@ -155,13 +156,13 @@ def _handle_description(draft: AgentDraft, value: Any, line: int) -> None:
     draft.fields["description"] = text[:MAX_DESCRIPTION]
 
 
-def _handle_model(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_model(draft: AgentDraft, value: JsonValue, line: int) -> None:
     model = _read_text(value)
     is_inherited = model.lower() in ("inherit", "auto", "default")
     draft.fields["model"] = "inherit" if is_inherited else model
 
 
-def _handle_tools(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_tools(draft: AgentDraft, value: JsonValue, line: int) -> None:
     allowed = tools_field.parse_allowed(value, draft.known_tools, draft.diagnostics, line)
     draft.tools = allowed.tools
     if allowed.agents is not None:
@@ -172,13 +173,13 @@ def _handle_tools(draft: AgentDraft, value: Any, line: int) -> None:
         raise ValueError("names no tool that exists")
 
 
-def _handle_denied_tools(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_denied_tools(draft: AgentDraft, value: JsonValue, line: int) -> None:
     draft.denied_tools += tools_field.parse_denied(
         value, draft.known_tools, draft.diagnostics, line
     )
 
 
-def _handle_permission(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_permission(draft: AgentDraft, value: JsonValue, line: int) -> None:
     permission = tools_field.parse_permission(value, draft.diagnostics, line)
     draft.denied_tools += tuple(tool for tool in permission.tools if tool.startswith("!"))
     allowed = tuple(tool for tool in permission.tools if not tool.startswith("!"))
@@ -188,7 +189,7 @@ def _handle_permission(draft: AgentDraft, value: Any, line: int) -> None:
         draft.fields["children"] = permission.agents
 
 
-def _handle_permission_mode(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_permission_mode(draft: AgentDraft, value: JsonValue, line: int) -> None:
     mode = _MODES.get(_read_text(value))
     if mode is None:
         raise ValueError(f"{value!r} is not one of {', '.join(Mode)}")
@@ -205,7 +206,7 @@ def _set_mode(draft: AgentDraft, mode: Mode) -> None:
         draft.denied_tools += ("!write", "!edit")
 
 
-def _handle_sandbox_mode(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_sandbox_mode(draft: AgentDraft, value: JsonValue, line: int) -> None:
     mode = _read_text(value)
     if mode == "read-only":
         _set_mode(draft, Mode.PLAN)
@@ -213,12 +214,12 @@ def _handle_sandbox_mode(draft: AgentDraft, value: Any, line: int) -> None:
         raise ValueError(f"{mode!r} is not one of read-only, workspace-write, danger-full-access")
 
 
-def _handle_child_tools(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_child_tools(draft: AgentDraft, value: JsonValue, line: int) -> None:
     allowed = tools_field.parse_allowed(value, draft.known_tools, draft.diagnostics, line)
     draft.fields["child_tools"] = allowed.tools
 
 
-def _handle_budget(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_budget(draft: AgentDraft, value: JsonValue, line: int) -> None:
     for key, amount in _read_map(value).items():
         try:
             if key == "minutes":
@@ -235,34 +236,34 @@ def _handle_budget(draft: AgentDraft, value: Any, line: int) -> None:
             raise ValueError(f"{key} {problem}") from None
 
 
-def _handle_skills(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_skills(draft: AgentDraft, value: JsonValue, line: int) -> None:
     draft.skills = tuple(tools_field.parse_names(value))
 
 
-def _handle_context(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_context(draft: AgentDraft, value: JsonValue, line: int) -> None:
     if value not in ("none", "project", "full"):
         raise ValueError(f"{value!r} is not one of none, project, full")
     draft.fields["context"] = value
 
 
-def _handle_workspace(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_workspace(draft: AgentDraft, value: JsonValue, line: int) -> None:
     if value not in (WorkspaceKind.SHARED, WorkspaceKind.COPY):
         raise ValueError(f"{value!r} is not one of shared, copy")
     draft.fields["workspace"] = WorkspaceKind(value)
 
 
-def _handle_mode(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_mode(draft: AgentDraft, value: JsonValue, line: int) -> None:
     if value not in ("primary", "subagent", "all"):
         raise ValueError(f"{value!r} is not one of primary, subagent, all")
     draft.is_main = value == "primary"
 
 
-def _handle_disabled(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_disabled(draft: AgentDraft, value: JsonValue, line: int) -> None:
     if _read_bool(value):
         draft.unused_reason = "it is disabled"
 
 
-def _handle_kind(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_kind(draft: AgentDraft, value: JsonValue, line: int) -> None:
     if value != "local":
         draft.unused_reason = f"agents of kind {value!r} are not supported"
 
@@ -270,7 +271,7 @@ def _handle_kind(draft: AgentDraft, value: Any, line: int) -> None:
 def _nested(handlers: Mapping[str, FieldHandler]) -> FieldHandler:
     """Return a handler of a map whose keys have handlers of their own."""
 
-    def handle(draft: AgentDraft, value: Any, line: int) -> None:
+    def handle(draft: AgentDraft, value: JsonValue, line: int) -> None:
         for key, inner in _read_map(value).items():
             if key in handlers:
                 handlers[key](draft, inner, line)
@@ -280,22 +281,23 @@ def _nested(handlers: Mapping[str, FieldHandler]) -> FieldHandler:
     return handle
 
 
-def _handle_outputs(draft: AgentDraft, value: Any, line: int) -> None:
+def _handle_outputs(draft: AgentDraft, value: JsonValue, line: int) -> None:
     if isinstance(value, list):
         value = dict.fromkeys(tools_field.parse_names(value), "")
     by_name = _read_map(value)
-    required: Iterable[Any] = by_name
-    if isinstance(by_name.get("properties"), dict):
+    required: Collection[JsonValue] = by_name
+    properties = by_name.get("properties")
+    if isinstance(properties, dict):
         listed = by_name.get("required")
-        required = cast("list[Any]", listed) if isinstance(listed, list) else []
-        by_name = by_name["properties"]
+        required = listed if isinstance(listed, list) else []
+        by_name = properties
     outputs: dict[str, Output] = {}
     for name, output in by_name.items():
         if isinstance(output, str):
             description = output
-            schema: dict[str, Any] = {}
+            schema: dict[str, JsonValue] = {}
         elif isinstance(output, dict):
-            schema = cast("dict[str, Any]", output)
+            schema = output
             description = str(schema.get("description", ""))
             _check_schema(name, schema)
         else:
@@ -304,7 +306,7 @@ def _handle_outputs(draft: AgentDraft, value: Any, line: int) -> None:
     draft.fields["outputs"] = outputs
 
 
-def _check_schema(name: str, schema: dict[str, Any]) -> None:
+def _check_schema(name: str, schema: dict[str, JsonValue]) -> None:
     if not schema:
         return
     import jsonschema_rs

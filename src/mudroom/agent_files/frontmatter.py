@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from msgspec import Struct, json
 
+from .._core.json_values import JsonValue
 from .diagnostics import FileDiagnostics
+
+if TYPE_CHECKING:
+    from yaml import Event
 
 MAX_DEPTH = 20
 """Levels of lists and maps."""
@@ -24,7 +28,7 @@ MAX_CHARACTERS = 64 << 10
 class Entry(Struct, frozen=True):
     """The value of a key, and its line in the file."""
 
-    value: Any
+    value: JsonValue
     line: int
 
 
@@ -116,16 +120,16 @@ def _convert_error(error: Exception) -> _InvalidFrontmatter:
 def _read_entries(text: str, diagnostics: FileDiagnostics, first_line: int) -> dict[str, Entry]:
     import yaml
 
-    events: Any = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    events: Iterator[Event] = yaml.parse(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     entries: dict[str, Entry] = {}
-    event: Any = next(events)
+    event = next(events)
     while isinstance(event, (yaml.StreamStartEvent, yaml.DocumentStartEvent)):
         event = next(events)
     if isinstance(event, yaml.StreamEndEvent):
         return entries
     if not isinstance(event, yaml.MappingStartEvent):
         raise _InvalidFrontmatter(
-            event.start_mark.line, "the frontmatter is not a list of `key: value` lines"
+            _line_of(event), "the frontmatter is not a list of `key: value` lines"
         )
     for key, value, line in _read_pairs(events, 1):
         if key in entries:
@@ -136,23 +140,28 @@ def _read_entries(text: str, diagnostics: FileDiagnostics, first_line: int) -> d
     return entries
 
 
-def _read_pairs(events: Any, depth: int) -> Iterator[tuple[str, Any, int]]:
+def _read_pairs(events: Iterator[Event], depth: int) -> Iterator[tuple[str, JsonValue, int]]:
     """Yield keys, values and lines up to the end of a mapping whose start was read."""
     import yaml
 
     for event in events:
         if isinstance(event, yaml.MappingEndEvent):
             return
-        line = event.start_mark.line
+        line = _line_of(event)
         if not isinstance(event, yaml.ScalarEvent):
             raise _InvalidFrontmatter(line, "a key is not a text")
         yield event.value, _read_value(next(events), events, depth), line
 
 
-def _read_value(event: Any, events: Any, depth: int) -> Any:
+def _line_of(event: Event) -> int:
+    """Return the line of an event, from 0. Every event of a parsed text has a mark."""
+    return event.start_mark.line if event.start_mark else 0
+
+
+def _read_value(event: Event, events: Iterator[Event], depth: int) -> JsonValue:
     import yaml
 
-    line = event.start_mark.line
+    line = _line_of(event)
     if isinstance(event, yaml.ScalarEvent):
         return _convert_scalar(event.value) if event.implicit[0] else event.value
     if isinstance(event, yaml.AliasEvent):
@@ -161,7 +170,7 @@ def _read_value(event: Any, events: Any, depth: int) -> Any:
         raise _InvalidFrontmatter(line, f"more than {MAX_DEPTH} levels deep")
     if isinstance(event, yaml.MappingStartEvent):
         return {key: value for key, value, _ in _read_pairs(events, depth + 1)}
-    items: list[Any] = []
+    items: list[JsonValue] = []
     for item in events:
         if isinstance(item, yaml.SequenceEndEvent):
             break
@@ -174,7 +183,7 @@ _NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]{1,3})?")
 _CONSTANTS = {"": None, "~": None, "null": None, "true": True, "false": False}
 
 
-def _convert_scalar(text: str) -> Any:
+def _convert_scalar(text: str) -> JsonValue:
     if text.lower() in _CONSTANTS:
         return _CONSTANTS[text.lower()]
     if _INTEGER.fullmatch(text):

@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
-from typing import Any, cast
 
 from msgspec import Struct
 
+from .._core.json_values import JsonValue
 from .diagnostics import Diagnostic, FileDiagnostics
 from .frontmatter import Document, Entry, parse_document
 from .locations import SKILL_LOCATIONS, find_locations
@@ -196,10 +196,10 @@ def _check_keys(entries: dict[str, Entry], diagnostics: FileDiagnostics) -> None
             diagnostics.add_warning(entries[key].line, f"{key} is not a text")
 
 
-def _is_text_map(value: Any) -> bool:
+def _is_text_map(value: JsonValue) -> bool:
     if not isinstance(value, dict):
         return False
-    return all(isinstance(text, str) for text in cast("dict[str, Any]", value).values())
+    return all(isinstance(text, str) for text in value.values())
 
 
 def _read_text(

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from typing import Any, cast
+from typing import cast
 
 from msgspec import Struct
 
+from .._core.json_values import JsonValue
 from .._core.tool_names import canonical_tool_name
 from .._core.tool_patterns import parse_tool_pattern
 from .diagnostics import FileDiagnostics
@@ -32,19 +33,19 @@ class ToolsField(Struct, frozen=True):
     agents: tuple[str, ...] | None = None
 
 
-def parse_names(value: Any) -> list[str]:
+def parse_names(value: JsonValue) -> list[str]:
     """Return the names of a list, or of a text with commas. Raises ValueError for others."""
     if value is None:
         return []
     if isinstance(value, str):
         return [name.strip() for name in _LIST_ITEM.findall(value) if name.strip()]
-    if isinstance(value, list) and all(isinstance(name, str) for name in cast("list[Any]", value)):
+    if isinstance(value, list) and all(isinstance(name, str) for name in value):
         return [name.strip() for name in cast("list[str]", value) if name.strip()]
     raise ValueError("is not a list of names")
 
 
 def parse_allowed(
-    value: Any, known: Collection[str], diagnostics: FileDiagnostics, line: int
+    value: JsonValue, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> ToolsField:
     """Parse allowed tools: a list, a text with commas, or a map of names to true and false.
 
@@ -53,8 +54,8 @@ def parse_allowed(
 
     Raises ValueError when the value cannot be understood.
     """
-    if isinstance(value, Mapping):
-        return _parse_map(cast("Mapping[str, Any]", value), known, diagnostics, line)
+    if isinstance(value, dict):
+        return _parse_map(value, known, diagnostics, line)
     tools: dict[str, None] = {}
     agents: tuple[str, ...] | None = None
     for name in parse_names(value):
@@ -68,7 +69,7 @@ def parse_allowed(
 
 
 def parse_denied(
-    value: Any, known: Collection[str], diagnostics: FileDiagnostics, line: int
+    value: JsonValue, known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> tuple[str, ...]:
     """Parse denied tools and calls; return excluding patterns. Raises ValueError."""
     return tuple(
@@ -76,19 +77,18 @@ def parse_denied(
     )
 
 
-def parse_permission(value: Any, diagnostics: FileDiagnostics, line: int) -> ToolsField:
+def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) -> ToolsField:
     """Parse opencode's `permission`: a map of tools to allow, ask, deny, or to a map of calls.
 
     Returns excluding patterns or, when "*" is denied, the allowed tools. Raises ValueError.
     """
     if value in _VERDICTS:
         value = {"*": value}
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         raise ValueError("is not a map of tools to allow, ask or deny")
-    permission = cast("Mapping[str, Any]", value)
     allowed = {
         canonical_tool_name(name): _is_allowed(name, verdict, diagnostics, line)
-        for name, verdict in permission.items()
+        for name, verdict in value.items()
     }
     if "edit" in allowed:
         allowed.setdefault("write", allowed["edit"])
@@ -96,10 +96,10 @@ def parse_permission(value: Any, diagnostics: FileDiagnostics, line: int) -> Too
         tools = tuple(f"!{tool}" for tool, is_allowed in allowed.items() if not is_allowed)
     else:
         tools = tuple(tool for tool, is_allowed in allowed.items() if is_allowed) or ("!*",)
-    return ToolsField((*tools, *_denied_calls(permission)), _allowed_agents(permission))
+    return ToolsField((*tools, *_denied_calls(value)), _allowed_agents(value))
 
 
-def _allowed_agents(permission: Mapping[str, Any]) -> tuple[str, ...] | None:
+def _allowed_agents(permission: Mapping[str, JsonValue]) -> tuple[str, ...] | None:
     verdicts = _call_verdicts(permission.get("task"))
     if verdicts is None:
         return None
@@ -110,7 +110,7 @@ def _allowed_agents(permission: Mapping[str, Any]) -> tuple[str, ...] | None:
     return ("*", *(f"!{name}" for name, verdict in verdicts.items() if verdict == "deny"))
 
 
-def _denied_calls(permission: Mapping[str, Any]) -> Iterator[str]:
+def _denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
     """Yield excluding patterns for single calls of tools that are not denied whole."""
     for name, verdict in permission.items():
         tool = canonical_tool_name(name)
@@ -124,12 +124,12 @@ def _denied_calls(permission: Mapping[str, Any]) -> Iterator[str]:
         )
 
 
-def _call_verdicts(value: Any) -> Mapping[str, Any] | None:
+def _call_verdicts(value: JsonValue) -> Mapping[str, JsonValue] | None:
     """Return the map of calls to verdicts, None when there is one verdict for all calls."""
-    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else None
+    return value if isinstance(value, dict) else None
 
 
-def _is_allowed(name: str, value: Any, diagnostics: FileDiagnostics, line: int) -> bool:
+def _is_allowed(name: str, value: JsonValue, diagnostics: FileDiagnostics, line: int) -> bool:
     """Return whether the agent gets a tool. Raises ValueError for an unknown verdict."""
     by_call = _call_verdicts(value)
     verdicts = [value] if by_call is None else list(by_call.values())
@@ -191,7 +191,7 @@ def resolve_tool_name(
 
 
 def _parse_map(
-    value: Mapping[str, Any], known: Collection[str], diagnostics: FileDiagnostics, line: int
+    value: Mapping[str, JsonValue], known: Collection[str], diagnostics: FileDiagnostics, line: int
 ) -> ToolsField:
     if not all(isinstance(is_allowed, bool) for is_allowed in value.values()):
         raise ValueError("is not a map of names to true and false")

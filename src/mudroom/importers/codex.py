@@ -203,7 +203,7 @@ def _join_command(command: list[Any]) -> str:
     return shlex.join(argv)
 
 
-def _parse_output(output: Any) -> tuple[str, bool]:
+def _parse_output(output: object) -> tuple[str, bool]:
     """Return the text of an output and whether the call failed.
 
     The output is a text, an object, or an object as JSON.

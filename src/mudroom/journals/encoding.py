@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import cast
 
 import msgspec
 
@@ -26,7 +26,7 @@ def encode(event: StoredEvent) -> bytes:
     try:
         return _encoder.encode(event)
     except UnicodeEncodeError:
-        return _encoder.encode(replace_surrogates(msgspec.to_builtins(event, enc_hook=repr)))
+        return _encoder.encode(_clean_value(msgspec.to_builtins(event, enc_hook=repr)))
     except RecursionError as error:
         message = "an event nests too deeply to be recorded"
         raise JournalError(message, where=f"run {event.run}") from error
@@ -40,18 +40,23 @@ def decode(body: bytes) -> StoredEvent:
         raise ValueError(str(error)) from error
 
 
-def replace_surrogates(value: Any) -> Any:
-    """Return the value with text that UTF-8 can hold, at any depth of dicts, lists and tuples.
+def replace_surrogates(text: str) -> str:
+    """Return the text in a form that UTF-8 can hold.
 
     Surrogate pairs become one character; lone surrogates become U+FFFD.
     """
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+def _clean_value(value: object) -> object:
+    """Replace surrogates at any depth of dicts, lists and tuples; a tuple becomes a list."""
     if isinstance(value, str):
-        if value.isascii():
-            return value
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        return replace_surrogates(value)
     if isinstance(value, dict):
-        pairs = cast("dict[Any, Any]", value).items()
-        return {replace_surrogates(key): replace_surrogates(item) for key, item in pairs}
+        pairs = cast("dict[object, object]", value).items()
+        return {_clean_value(key): _clean_value(item) for key, item in pairs}
     if isinstance(value, list | tuple):
-        return [replace_surrogates(item) for item in cast("list[Any]", value)]
+        return [_clean_value(item) for item in cast("list[object]", value)]
     return value

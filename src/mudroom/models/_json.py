@@ -68,16 +68,19 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
     except msgspec.DecodeError:
         return {}, clean(text)
     if isinstance(value, dict):
-        return _clean_value(cast("dict[str, Any]", value)), ""
+        return _clean_mapping(cast("dict[str, object]", value)), ""
     return {}, clean(text)
 
 
-def _clean_value(value: Any) -> Any:
+def _clean_value(value: object) -> object:
     if isinstance(value, str):
         return clean(value)
     if isinstance(value, Mapping):
-        items = cast("Mapping[Any, Any]", value).items()
-        return {clean(str(key)): _clean_value(item) for key, item in items}
+        return _clean_mapping(cast("Mapping[object, object]", value))
     if isinstance(value, list | tuple):
-        return [_clean_value(item) for item in cast("list[Any]", value)]
+        return [_clean_value(item) for item in cast("list[object]", value)]
     return value
+
+
+def _clean_mapping(mapping: Mapping[Any, object]) -> dict[str, object]:
+    return {clean(str(key)): _clean_value(item) for key, item in mapping.items()}

@@ -33,11 +33,11 @@ class ContextState:
     def __init__(self, **values: Any) -> None:
         self._values = dict(values)
 
-    def get(self, key: str) -> Any:
+    def get(self, key: str) -> object:
         """Return the value, None if there is none."""
         return self._values.get(key)
 
-    def set(self, key: str, value: Any) -> None:
+    def set(self, key: str, value: object) -> None:
         """Set a value."""
         self._values[key] = value
 

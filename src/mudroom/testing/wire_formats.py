@@ -284,7 +284,7 @@ _GOOGLE_STOP = {
 }
 
 
-def _data(value: Any) -> bytes:
+def _data(value: dict[str, Any]) -> bytes:
     return b"data: %b\n\n" % _encode(value)
 
 

@@ -18,6 +18,7 @@ from .._core.ports import (
     Environment,
     PermissionVerdict,
     RunHandle,
+    ToolContext,
     Worker,
     Workspace,
 )
@@ -82,7 +83,7 @@ def conformance_tools() -> dict[str, Tool]:
     return {tool.name: tool for tool in tools}
 
 
-async def _wait(context: Any, arguments: object) -> ToolResult:
+async def _wait(context: ToolContext, arguments: object) -> ToolResult:
     """Create the file `reached-<run id>`, then wait for the file `open`."""
     folder = Path(context.workspace.root)
     (folder / f"reached-{context.run_id}").touch()
@@ -91,11 +92,11 @@ async def _wait(context: Any, arguments: object) -> ToolResult:
     return ToolResult("waited")
 
 
-async def _count(context: Any, arguments: object) -> ToolResult:
+async def _count(context: ToolContext, arguments: object) -> ToolResult:
     return ToolResult(f"turn {context.turn}")
 
 
-async def _confirm(context: Any, arguments: object) -> ToolResult:
+async def _confirm(context: ToolContext, arguments: object) -> ToolResult:
     return ToolResult("confirmed")
 
 

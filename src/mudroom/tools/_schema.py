@@ -9,6 +9,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from .._core.json_values import JsonValue
+
 T = TypeVar("T")
 
 _OMITTED_KEYS = {"title", "default", "additionalProperties", "$defs"}
@@ -70,17 +72,26 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
     return parse
 
 
-def _compact(node: Any, definitions: dict[str, Any], parents: tuple[str, ...]) -> Any:
+def _compact_value(
+    node: JsonValue, definitions: dict[str, Any], parents: tuple[str, ...]
+) -> JsonValue:
+    """Compact the schemas in a value of a schema."""
+    if isinstance(node, list):
+        return [_compact_value(item, definitions, parents) for item in node]
+    if isinstance(node, dict):
+        return _compact(node, definitions, parents)
+    return node
+
+
+def _compact(
+    schema: dict[str, Any], definitions: dict[str, Any], parents: tuple[str, ...]
+) -> dict[str, Any]:
     """Remove from a schema what a model need not read.
 
     Arguments:
-        parents: names of the types that are being expanded around this node.
+        parents: names of the types that are being expanded around this schema.
     """
-    if isinstance(node, list):
-        return [_compact(item, definitions, parents) for item in cast(list[Any], node)]
-    if not isinstance(node, dict):
-        return node
-    schema = _without_null(cast(dict[str, Any], node))
+    schema = _without_null(schema)
     if "$ref" in schema:
         return _expand_type(schema["$ref"].rsplit("/", 1)[1], definitions, parents)
     compact: dict[str, Any] = {}
@@ -91,12 +102,12 @@ def _compact(node: Any, definitions: dict[str, Any], parents: tuple[str, ...]) -
             continue
         if key == "properties":
             compact[key] = {
-                name: _compact(inner, definitions, parents) for name, inner in value.items()
+                name: _compact_value(inner, definitions, parents) for name, inner in value.items()
             }
         elif key in ("enum", "required"):
             compact[key] = value
         else:
-            compact[key] = _compact(value, definitions, parents)
+            compact[key] = _compact_value(value, definitions, parents)
     return compact
 
 
@@ -121,7 +132,7 @@ def _expand_type(
     return compact
 
 
-def _decode_json_text(value: Any, schema: dict[str, Any]) -> Any:
+def _decode_json_text(value: JsonValue, schema: dict[str, Any]) -> JsonValue:
     """Decode a list or object that the model sent as a JSON text."""
     if isinstance(value, str) and schema.get("type") in ("array", "object"):
         try:

@@ -151,7 +151,7 @@ def _type_hints(function: ToolFunction) -> dict[str, Any]:
         ) from error
 
 
-def _with_description(hint: Any) -> Any:
+def _with_description(hint: object) -> object:
     """Convert `Annotated[T, "description"]` to msgspec's form."""
     if typing.get_origin(hint) is not Annotated:
         return hint
@@ -161,10 +161,11 @@ def _with_description(hint: Any) -> Any:
     return inner
 
 
-def _default(value: Any) -> Any:
+def _default(value: object) -> object:
     """Give each call its own copy of a mutable default."""
     if isinstance(value, (list, dict, set)):
-        return msgspec.field(default_factory=cast(Any, value).copy)
+        mutable = cast("list[object] | dict[object, object] | set[object]", value)
+        return msgspec.field(default_factory=mutable.copy)
     return value
 
 
@@ -182,14 +183,14 @@ def _make_run(
     return run
 
 
-async def _call(function: ToolFunction, /, *args: Any, **kwargs: Any) -> Any:
+async def _call(function: ToolFunction, /, *args: Any, **kwargs: Any) -> object:
     if inspect.iscoroutinefunction(function):
         return await function(*args, **kwargs)
     value = await asyncio.to_thread(function, *args, **kwargs)
     return await value if inspect.isawaitable(value) else value
 
 
-def _to_result(value: Any) -> ToolResult:
+def _to_result(value: object) -> ToolResult:
     """Convert a function's return value. Raises TypeError for a value that JSON cannot hold."""
     if isinstance(value, ToolResult):
         return value

@@ -6,6 +6,7 @@ from typing import Any, Literal, cast
 
 from msgspec import Struct
 
+from .._core.json_values import JsonValue
 from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ._schema import build_parser, build_schema, load_description
@@ -40,7 +41,7 @@ def parse(sent: dict[str, Any]) -> Arguments:
     """Check the list: its length, no empty content, at most one item in progress."""
     todos = sent.get("todos")
     if isinstance(todos, list):
-        sent = {**sent, "todos": [_normalize(item) for item in cast(list[Any], todos)]}
+        sent = {**sent, "todos": [_normalize(item) for item in cast(list[JsonValue], todos)]}
     arguments = _parse(sent)
     if len(arguments.todos) > MAX_ITEMS:
         raise ValueError(
@@ -54,14 +55,13 @@ def parse(sent: dict[str, Any]) -> Arguments:
     return arguments
 
 
-def _normalize(item: Any) -> Any:
+def _normalize(item: JsonValue) -> JsonValue:
     """Accept the item format of other systems: {id, text, status}."""
     if not isinstance(item, dict):
         return item
-    fields = cast(dict[str, Any], item)
     return {
         "content" if key == "text" else key: value
-        for key, value in fields.items()
+        for key, value in item.items()
         if key not in _IGNORED_FIELDS
     }
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from typing import Any, Generic, TypeVar, cast
+from types import UnionType
+from typing import Generic, TypeVar, cast
 
 import msgspec
 
@@ -22,7 +23,7 @@ class Channel(Generic[Received]):
     """
 
     def __init__(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, received: Any
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, received: UnionType
     ) -> None:
         self._reader = reader
         self._writer = writer
@@ -30,7 +31,7 @@ class Channel(Generic[Received]):
         self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(received)
 
     @classmethod
-    async def open(cls, connection: socket.socket, received: Any) -> Channel[Received]:
+    async def open(cls, connection: socket.socket, received: UnionType) -> Channel[Received]:
         """Open a channel on a connected socket."""
         reader, writer = await asyncio.open_unix_connection(sock=connection, limit=_READ_LIMIT)
         return cls(reader, writer, received)
@@ -62,15 +63,13 @@ class Channel(Generic[Received]):
             return
 
 
-def _replace_surrogates(value: Any) -> Any:
+def _replace_surrogates(value: object) -> object:
     """Return a value with every lone surrogate in its texts replaced by "?"."""
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode("utf-8")
     if isinstance(value, dict):
-        return {  # pyright: ignore[reportUnknownVariableType]
-            _replace_surrogates(key): _replace_surrogates(item)
-            for key, item in value.items()  # pyright: ignore[reportUnknownVariableType]
-        }
+        pairs = cast("dict[object, object]", value).items()
+        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in pairs}
     if isinstance(value, list | tuple):
-        return [_replace_surrogates(item) for item in cast("list[Any]", value)]
+        return [_replace_surrogates(item) for item in cast("list[object]", value)]
     return value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 import msgspec
@@ -227,7 +227,7 @@ class ProcessHost:
             self._channel.send(self._config)
             self._start_task(self._serve(self._channel))
 
-    def _start_task(self, work: Any) -> None:
+    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
         task: asyncio.Task[None] = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
 
 from ..._core.messages import AssistantMessage
 from ..._core.ports import Model, ModelConversation, RequestConfig, RetryNotice
@@ -91,7 +90,7 @@ class ModelBridge:
 def _offer_tool(spec: ToolSpec) -> Tool:
     """Return a tool for the model's request; its calls run in the worker process."""
 
-    async def refuse(_: Any, __: Any) -> ToolResult:
+    async def refuse(_: object, __: object) -> ToolResult:
         return ToolResult(f"{spec.name} runs in the worker process", error=True)
 
     return Tool(

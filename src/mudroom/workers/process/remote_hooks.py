@@ -13,6 +13,7 @@ from ..._core.tools import ToolResult
 from .messages import CallHook
 from .remote_services import SessionLink
 
+_decode = msgspec.msgpack.decode
 _ARGUMENTS: dict[str, Any] = {
     "on_prompt": tuple[Brief],
     "before_tool": tuple[Brief, ToolCallBlock],
@@ -26,7 +27,7 @@ _ARGUMENTS: dict[str, Any] = {
 
 async def call_hook(hooks: Hooks, message: CallHook) -> bytes:
     """Call a hook of the session and return its encoded result."""
-    arguments = msgspec.msgpack.decode(message.arguments, type=_ARGUMENTS[message.name])
+    arguments = _decode(message.arguments, type=_ARGUMENTS[message.name])
     return msgspec.msgpack.encode(await getattr(hooks, message.name)(*arguments))
 
 
@@ -38,37 +39,38 @@ class RemoteHooks(Hooks):
 
     async def on_prompt(self, brief: Brief) -> str:
         """Call the hook in the session's process."""
-        return await self._call("on_prompt", str, brief)
+        return _decode(await self._call("on_prompt", brief), type=str)
 
     async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
         """Call the hook in the session's process."""
-        return await self._call("before_tool", ToolHookDecision | None, brief, call)
+        return _decode(await self._call("before_tool", brief, call), type=ToolHookDecision | None)
 
     async def after_tool(
         self, brief: Brief, call: ToolCallBlock, result: ToolResult
     ) -> ToolResult | None:
         """Call the hook in the session's process."""
-        return await self._call("after_tool", ToolResult | None, brief, call, result)
+        return _decode(await self._call("after_tool", brief, call, result), type=ToolResult | None)
 
     async def on_child_start(self, parent: Brief, child: Brief) -> str:
         """Call the hook in the session's process."""
-        return await self._call("on_child_start", str, parent, child)
+        return _decode(await self._call("on_child_start", parent, child), type=str)
 
     async def on_child_end(self, parent: Brief, child: Brief, report: Report) -> None:
         """Call the hook in the session's process."""
-        await self._call("on_child_end", None, parent, child, report)
+        _decode(await self._call("on_child_end", parent, child, report), type=None)
 
     async def before_finish(self, brief: Brief, text: str) -> str:
         """Call the hook in the session's process."""
-        return await self._call("before_finish", str, brief, text)
+        return _decode(await self._call("before_finish", brief, text), type=str)
 
     async def before_compaction(self, brief: Brief) -> str:
         """Call the hook in the session's process."""
-        return await self._call("before_compaction", str, brief)
+        return _decode(await self._call("before_compaction", brief), type=str)
 
-    async def _call(self, name: str, result: Any, *arguments: Any) -> Any:
+    async def _call(self, name: str, *arguments: object) -> bytes:
+        """Call a hook in the session's process and return its encoded result."""
         encoded = msgspec.msgpack.encode(arguments)
         answer = await self._link.request(CallHook(self._link.next_id(), name, encoded))
         if answer.error is not None:
             raise answer.error.to_exception()
-        return msgspec.msgpack.decode(answer.result, type=result)
+        return answer.result
