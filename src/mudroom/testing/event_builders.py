@@ -50,7 +50,7 @@ def run_started(
         budget=budget,
         parent=parent,
         description=description,
-        depth=run.count(".") if depth is None else depth,
+        depth=run.count(".") // 2 if depth is None else depth,
         continues=continues,
         compacts=compacts,
         history=history,
