@@ -171,7 +171,7 @@ async def test_the_folder_of_a_killed_daemon_is_removed(
     (folder,) = Path("/tmp").glob(f"mudroom-{pid}-*")
     os.kill(pid, signal.SIGKILL)
     async with asyncio.timeout(10):
-        while folder.exists():  # noqa: ASYNC110  the kernel ends the daemon's processes
+        while folder.exists():
             remove_orphans("/tmp")
             await asyncio.sleep(0.05)
 
