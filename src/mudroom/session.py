@@ -118,6 +118,7 @@ class Session:
     async def __aexit__(self, *_: object) -> None:
         runner = self._require_open()
         try:
+            await runner.resources.worker.close()
             await runner.record(SessionClosed(at=runner.resources.services.clock.now()))
         finally:
             self._runner = None

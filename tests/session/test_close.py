@@ -1,11 +1,15 @@
-"""A closed session leaves no process behind."""
+"""A closed session leaves no run and no process behind."""
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
-from mudroom import Session
-from mudroom.testing import ScriptedModel, call
+import pytest
+
+from mudroom import AnyEvent, Reason, Session
+from mudroom.events import RunFinished, ToolCallStarted
+from mudroom.testing import Answer, Request, ScriptedModel, call
 
 
 def children() -> set[str]:
@@ -22,3 +26,34 @@ async def test_what_starts_commands_ends_with_the_session(tmp_path: Path) -> Non
         report = await session.run("say hello")
     assert report.calls == {"bash": 1} and not report.failed
     assert children() <= before
+
+
+@pytest.mark.parametrize("worker", ["local", "process:1"])
+async def test_closing_a_session_cancels_runs_that_still_work(worker: str, tmp_path: Path) -> None:
+    started = asyncio.Event()
+    reports: dict[str, Reason] = {}
+
+    def watch(event: AnyEvent) -> None:
+        if isinstance(event, ToolCallStarted) and event.run == "1.1.1":
+            started.set()
+        if isinstance(event, RunFinished):
+            reports[event.run] = event.report.reason
+
+    def answer(request: Request) -> Answer:
+        if request.prompt == "P":
+            return call("task", prompt="CHILD")
+        return call("bash", command="sleep 60")
+
+    session = Session(
+        model=ScriptedModel(answer),
+        cwd=str(tmp_path),
+        home=str(tmp_path / "home"),
+        sandbox="off",
+        worker=worker,
+    )
+    async with session:
+        session.watch(watch)
+        task = asyncio.create_task(session.run("P"))
+        await asyncio.wait_for(started.wait(), 20)
+    assert reports == {"1.1.1": Reason.CANCELLED, "1": Reason.CANCELLED}
+    await asyncio.gather(task, return_exceptions=True)

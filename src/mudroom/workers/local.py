@@ -63,6 +63,11 @@ class LocalRunHandle:
         """Stop the run and all runs below it."""
         return self._control.cancel()
 
+    async def wait(self) -> None:
+        """Wait for the end of the run."""
+        assert self._task is not None
+        await _wait_until_done(self._task)
+
     async def report(self) -> Report:
         """Wait for the end of the run and return its report."""
         assert self._task is not None
@@ -148,7 +153,11 @@ class LocalWorker:
         return handle
 
     async def close(self) -> None:
-        """Do nothing: runs of this process end with their session."""
+        """Cancel the runs that still work and wait until they have ended."""
+        handles = list(self._pool.handles.values())
+        for handle in handles:
+            handle.cancel()
+        await asyncio.gather(*(handle.wait() for handle in handles))
 
     async def _execute(
         self, handle: LocalRunHandle, brief: Brief, grant: Grant, control: RunControl

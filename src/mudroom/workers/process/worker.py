@@ -75,6 +75,11 @@ class RemoteRunHandle:
         """Stop the run and all runs below it. Return False if that is done already."""
         return self._order(Cancel(self.run_id))
 
+    async def wait(self) -> None:
+        """Wait for the end of the run."""
+        assert self._task is not None
+        await asyncio.wait((self._task,))
+
     async def report(self) -> Report[Any]:
         """Wait for the end of the run and return its report; see the port."""
         assert self._task is not None
@@ -200,7 +205,12 @@ class ProcessWorker:
         return handle
 
     async def close(self) -> None:
-        """End all worker processes."""
+        """Cancel the runs that still work, wait for their end, and end all worker processes."""
+        handles = list(self._handles.values())
+        for handle in handles:
+            handle.cancel()
+        await asyncio.gather(*(handle.wait() for handle in handles))
+        await self._local.close()
         await asyncio.gather(*(host.close() for host in self._hosts))
 
     async def _execute(self, handle: RemoteRunHandle, brief: Brief, grant: Grant) -> Report[Any]:
