@@ -288,8 +288,10 @@ async def test_the_full_result_and_the_export(tmux: Tmux, mudroom: Mudroom) -> N
         assert "139\n    140" in (mudroom.project / "talk.txt").read_text()
         for name, holds in (("talk.md", "Call of `bash`"), ("talk.html", "<!doctype html>")):
             await tmux.say(f"/export {name}")
-            await tmux.expect(f"{name}\n")
-            assert holds in (mudroom.project / name).read_text()
+            page = mudroom.project / name
+            async with asyncio.timeout(20):
+                while not (page.exists() and holds in page.read_text()):
+                    await asyncio.sleep(0.05)
         await tmux.say("/export talk.txt")
         await tmux.expect("File exists")
 
