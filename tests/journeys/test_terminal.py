@@ -290,7 +290,7 @@ async def test_the_full_result_and_the_export(tmux: Tmux, mudroom: Mudroom) -> N
             await tmux.say(f"/export {name}")
             page = mudroom.project / name
             async with asyncio.timeout(20):
-                while not (page.exists() and holds in page.read_text()):
+                while not (page.exists() and holds in page.read_text()):  # noqa: ASYNC110  another process writes it
                     await asyncio.sleep(0.05)
         await tmux.say("/export talk.txt")
         await tmux.expect("File exists")
