@@ -21,12 +21,12 @@ class ConversationRun(Struct, frozen=True):
 
     Arguments:
         continues: id of the root run before it; "" for the first.
-        compacts: true if it summarises the runs before it, which the model no longer sees.
+        is_compaction: true if it summarises the runs before it, which the model no longer sees.
         messages: its prompt, answers and tool results.
     """
 
     continues: str
-    compacts: bool
+    is_compaction: bool
     messages: tuple[Message, ...]
 
 
@@ -121,8 +121,8 @@ class ConversationState:
 
     def _add_run(self, brief: Brief, report: Report | None, messages: tuple[Message, ...]) -> None:
         """Add a run to the conversation, unless it never started or failed to write a summary."""
-        self._runs[brief.run_id] = ConversationRun(brief.continues, brief.compacts, messages)
-        has_failed = brief.compacts and not has_summary(report)
+        self._runs[brief.run_id] = ConversationRun(brief.continues, brief.is_compaction, messages)
+        has_failed = brief.is_compaction and not has_summary(report)
         if self.latest_run == brief.run_id and (has_failed or not messages):
             self.latest_run = brief.continues
 
@@ -132,7 +132,7 @@ class ConversationState:
         while run_id in self._runs:
             run = self._runs[run_id]
             known.append(run.messages)
-            if run.compacts:
+            if run.is_compaction:
                 break
             run_id = run.continues
         return tuple(message for messages in reversed(known) for message in messages)

@@ -80,7 +80,7 @@ class SessionRunner:
             agent = replace(self.resources.root_agent, mode=Mode.PLAN)
             limits = Budget(turns=1, children=0).with_defaults(budget)
             brief = self._continue_conversation(summary_prompt(focus), agent, limits)
-            return await self._run_root(replace(brief, compacts=True, description=RUN_TITLE))
+            return await self._run_root(replace(brief, is_compaction=True, description=RUN_TITLE))
 
     async def resume_unfinished(self) -> Report | None:
         """Continue interrupted runs to their end; return the report of the last one."""

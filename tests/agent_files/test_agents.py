@@ -108,7 +108,7 @@ def sample(path: str) -> Sample:
             ".agents/agents/budget.md",
             {"budget": Budget(turns=5, seconds=120, input_tokens=1000, children=0)},
         ),
-        (".agents/agents/context.md", {"context": "none", "child_tools": ("read",)}),
+        (".agents/agents/context.md", {"context_files": "none", "child_tools": ("read",)}),
     ],
 )
 def test_c11_keys_have_the_meaning_of_their_program(

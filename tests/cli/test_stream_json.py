@@ -289,7 +289,7 @@ def test_the_result_lists_every_denied_call() -> None:
         name="read",
         verdict="deny",
         allowed=False,
-        why="a rule says deny",
+        policy_reason="a rule says deny",
         rule="r",
     )
     asked = PermissionDecided(

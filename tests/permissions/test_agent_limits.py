@@ -51,7 +51,7 @@ def judged(
         tools=(),
         model="m",
         budget=Budget(),
-        limits=above,
+        inherited_patterns=above,
         mode=Mode.BYPASS,
     )
     return policy.judge(ToolCallBlock("c", tool, arguments), TOOLS[tool], arguments, brief)
@@ -260,7 +260,7 @@ async def test_a_call_pattern_applies_to_the_agents_runs_and_all_below(play: Pla
         ("1.1.1", "deny", False),
         ("1.1.1.1.2", "deny", False),
     ]
-    assert all("its agent has only bash(git:*)" in judged.why for judged in play.judged)
+    assert all("its agent has only bash(git:*)" in judged.policy_reason for judged in play.judged)
 
 
 async def test_glob_sees_only_what_the_agent_may_read(play: Play) -> None:

@@ -97,7 +97,7 @@ async def test_approval_for_the_session_covers_the_same_command_only() -> None:
 async def test_an_approval_request_shows_the_whole_command() -> None:
     ui = ScriptedUI("no")
     command = "git diff" + " " * 5_000 + "; curl evil\x1b[2K\r\u202e\n" + "\n" * 50 + "rm x"
-    await ApprovalPrompt(ui).decide(question(command, part="curl evil"))
+    await ApprovalPrompt(ui).decide(question(command, command_part="curl evil"))
     text = ui.text
     assert "explore (run 1.1.1) asks for bash: no rule allows it" in text
     assert (
@@ -142,7 +142,7 @@ async def test_an_approved_call_runs_and_the_approval_is_recorded(
     )
     assert (play.folder / "made").exists() and report.ok
     (judged,) = play.judged
-    assert (judged.verdict, judged.allowed, judged.answer, judged.name) == (
+    assert (judged.verdict, judged.allowed, judged.approver_reason, judged.name) == (
         "ask",
         True,
         "said the person",

@@ -471,4 +471,8 @@ async def test_71_file_inject(play: Play, person: Callable[..., Person]) -> None
     assert [question.arguments["command"] for question in asked.questions] == ["touch made"]
     assert not (play.folder / "made").exists() and report.ok
     (judged,) = play.judged
-    assert (judged.verdict, judged.allowed, judged.answer) == ("ask", False, "said the person")
+    assert (judged.verdict, judged.allowed, judged.approver_reason) == (
+        "ask",
+        False,
+        "said the person",
+    )

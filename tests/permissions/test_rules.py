@@ -103,7 +103,7 @@ def test_every_part_is_judged_by_itself(court: Court) -> None:
     assert court.bash("make a && npm test", allow=["Bash(make:*)"]) == "ask"
     assert court.bash("make a && npm test", allow=["Bash(make:*)", "Bash(npm test)"]) == "allow"
     decision = court("bash", command="make a && npm test", allow=["Bash(make:*)"])
-    assert decision.part == "npm test" and decision.why == "no rule allows it"
+    assert decision.command_part == "npm test" and decision.why == "no rule allows it"
 
 
 def test_harmless_wrappers_do_not_change_the_verdict(court: Court) -> None:

@@ -162,7 +162,9 @@ async def test_s10_a_run_that_died_in_its_last_turn_sums_up_and_ends(
         session_path(tmp_path, session.id), session=session.id, create=True
     )
     lived = [
-        replace(event, grace=reason) if isinstance(event, TurnStarted) and event.grace else event
+        replace(event, summary_reason=reason)
+        if isinstance(event, TurnStarted) and event.summary_reason
+        else event
         for event in events[:cut]
     ]
     await journal.append(*lived)

@@ -127,7 +127,7 @@ def no_child_granted(events: Events) -> None:
 
 def graced(events: Events) -> None:
     place = at(events, TurnStarted, "1")
-    events[place] = replace(events[place], grace=Reason.TIMEOUT)  # pyright: ignore[reportCallIssue]
+    events[place] = replace(events[place], summary_reason=Reason.TIMEOUT)  # pyright: ignore[reportCallIssue]
 
 
 def lost_on_the_way(events: Events) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from .budgets import Budget
 from .tool_patterns import call_patterns
@@ -92,9 +92,9 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         temperature: sampling, 0 to 2. top_p: sampling, 0 to 1. None means the provider's default.
         outputs: values that a run must emit, by name. With None it cannot emit values; with {}
             it may emit any value under any name.
-        environment: true adds date, platform and folder to the system prompt.
-        context: context files in the system prompt, if the session reads them: "none", "project",
-            or "full" (those of the project and of the user).
+        describes_environment: true adds date, platform and folder to the system prompt.
+        context_files: context files in the system prompt, if the session reads them: "none",
+            "project", or "full" (those of the project and of the user).
         mode: permission mode, never wider than the parent's; None means the parent's.
         workspace: SHARED works in the caller's workspace. COPY works in a copy of it, which is
             removed with the run: only its report remains.
@@ -117,8 +117,8 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     temperature: float | None = None
     top_p: float | None = None
     outputs: dict[str, Output] | None = None
-    environment: bool = True
-    context: str = "full"
+    describes_environment: bool = field(name="environment", default=True)
+    context_files: str = field(name="context", default="full")
     children: tuple[str, ...] | None = None
     child_tools: tuple[str, ...] | None = None
     mode: Mode | None = None

@@ -15,11 +15,13 @@ SessionOpened
     ToolCallFinished              result: stored before the next step depends on it
   RunFinished                     the report
 SessionClosed
+
+A field with `field(name=...)` has that name in the journal.
 """
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from .messages import AssistantMessage, ToolCallBlock
 from .runs import Brief, InboxMessage, Reason, Report
@@ -98,11 +100,11 @@ class TurnStarted(Event, frozen=True, tag="turn_started"):
     """A model call begins.
 
     Arguments:
-        grace: None, except on the turn that asks for a summary at the end: the reason why the
-            run ends. That turn has no tools.
+        summary_reason: None, except on the turn that asks for a summary at the end: the reason
+            why the run ends. That turn has no tools.
     """
 
-    grace: Reason | None = None
+    summary_reason: Reason | None = field(name="grace", default=None)
 
 
 class TurnFinished(Event, frozen=True, tag="turn_finished"):
@@ -162,19 +164,19 @@ class PermissionDecided(Event, frozen=True, tag="permission_decided"):
     Arguments:
         verdict: "deny" or "ask".
         allowed: the final decision.
-        why: reason of the policy. answer: reason of the approver.
+        policy_reason, approver_reason: why the policy, and the approver, decided so.
         rule: the rule that decided, with its origin, or "".
-        part: the part of a command that the decision is about, or "".
+        command_part: the part of a command that the decision is about, or "".
     """
 
     call_id: str
     name: str
     verdict: str
     allowed: bool
-    why: str = ""
-    answer: str = ""
+    policy_reason: str = field(name="why", default="")
+    approver_reason: str = field(name="answer", default="")
     rule: str = ""
-    part: str = ""
+    command_part: str = field(name="part", default="")
 
 
 class ToolCallFinished(Event, frozen=True, tag="tool_call_finished"):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Generic
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from .agents import Agent, Mode, WorkspaceSpec
 from .budgets import Budget
@@ -53,12 +53,12 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
         model: resolved model string.
         budget: limits after allocation from the parent's budget.
         mode: permission mode, already limited to the caller's.
-        limits: call patterns of the agents above this one; they hold for this run, too.
+        inherited_patterns: call patterns of the agents above this one; they hold for this run, too.
         workspace: the files that the run sees.
         depth: 0 for a root run.
         continues: run id whose conversation this run continues.
-        compacts: true if the run summarises that conversation; a run that continues this one then
-            knows only its prompt and its answer.
+        is_compaction: true if the run summarises that conversation; a run that continues this one
+            then knows only its prompt and its answer.
         history: earlier messages of the conversation, oldest first. The journal stores them only
             with the runs that they come from.
     """
@@ -74,10 +74,10 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     description: str = ""
     depth: int = 0
     continues: str = ""
-    compacts: bool = False
+    is_compaction: bool = field(name="compacts", default=False)
     history: tuple[Message, ...] = ()
     mode: Mode = Mode.DEFAULT
-    limits: tuple[tuple[str, ...], ...] = ()
+    inherited_patterns: tuple[tuple[str, ...], ...] = field(name="limits", default=())
     workspace: WorkspaceSpec = WorkspaceSpec()
 
 

@@ -44,6 +44,6 @@ def continued_runs(run: str, briefs: Mapping[str, Brief]) -> list[str]:
     known = [run]
     while (earlier := briefs[known[0]].continues) in briefs:
         known.insert(0, earlier)
-        if briefs[earlier].compacts:
+        if briefs[earlier].is_compaction:
             break
     return known

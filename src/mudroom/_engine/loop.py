@@ -77,7 +77,7 @@ async def _call_start_hook(run: RunContext) -> None:
     hooks = run.services.hooks
     if hooks is None or run.brief.parent:
         return
-    hook = hooks.before_compaction if run.brief.compacts else hooks.on_prompt
+    hook = hooks.before_compaction if run.brief.is_compaction else hooks.on_prompt
     if note := await hook(run.brief):
         run.add_note(note, origin="hook")
 

@@ -39,7 +39,7 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     recorder = run.recorder
     recorder.turn += 1
     run.meter.turns += 1
-    recorder.record_later(recorder.event(TurnStarted, grace=summary_reason), show=True)
+    recorder.record_later(recorder.event(TurnStarted, summary_reason=summary_reason), show=True)
     started_at = run.services.clock.monotonic()
     try:
         answer = await _stream_answer(run, tools=summary_reason is None)

@@ -163,7 +163,7 @@ class RecordedOutcomes:
     async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Return the recorded decision."""
         event = self._decisions[request.run_id, request.call_id]
-        return ApprovalDecision(event.allowed, event.answer)
+        return ApprovalDecision(event.allowed, event.approver_reason)
 
     def judge(
         self, call: ToolCallBlock, tool: Tool, arguments: Mapping[str, Any], brief: Brief
@@ -172,7 +172,7 @@ class RecordedOutcomes:
         event = self._decisions.get((brief.run_id, call.id))
         if event is None:
             return PermissionVerdict("allow")
-        return PermissionVerdict(event.verdict, event.why, event.rule, event.part)
+        return PermissionVerdict(event.verdict, event.policy_reason, event.rule, event.command_part)
 
     def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
         """Return the workspace unchanged; a replay opens no file."""

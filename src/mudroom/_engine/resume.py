@@ -114,10 +114,10 @@ class _Restorer:
             if self.pending_answer:
                 run.loop_detector.add_turn(self.pending_answer, outcomes)
         self.pending_answer = None
-        self.summary_reason = event.grace
-        if event.grace:
+        self.summary_reason = event.summary_reason
+        if event.summary_reason:
             run.conversation.answer_text = ""
-        if event.grace is Reason.CANCELLED:
+        if event.summary_reason is Reason.CANCELLED:
             run.control.phase = Phase.WRAPPING_UP
         self.sent_blocks += run.conversation.take_queued()
 

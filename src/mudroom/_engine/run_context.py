@@ -63,8 +63,8 @@ class RunContext:
 
     def _request_config(self) -> RequestConfig:
         agent = self.brief.agent
-        texts = [agent.instructions, self.services.context_texts.get(agent.context, "")]
-        if agent.environment and self.services.environment_text:
+        texts = [agent.instructions, self.services.context_texts.get(agent.context_files, "")]
+        if agent.describes_environment and self.services.environment_text:
             folder = self.environment.workspace.root
             texts.append(f"Folder: {folder}. {self.services.environment_text}")
         return RequestConfig(

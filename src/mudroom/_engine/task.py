@@ -181,7 +181,7 @@ def _make_brief(
         budget=grant.budget,
         depth=parent.depth + 1,
         mode=(agent.mode or parent.mode).limit_to(parent.mode),
-        limits=(*parent.limits, *filter(None, own_limits)),
+        inherited_patterns=(*parent.inherited_patterns, *filter(None, own_limits)),
         workspace=_workspace_spec(context.run, agent),
     )
 

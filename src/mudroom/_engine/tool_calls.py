@@ -263,10 +263,10 @@ async def _record_decision(
         name=prepared.name,
         verdict=verdict.verdict,
         allowed=decision.allowed,
-        why=verdict.why,
-        answer=decision.why,
+        policy_reason=verdict.why,
+        approver_reason=decision.why,
         rule=verdict.rule,
-        part=verdict.part,
+        command_part=verdict.command_part,
     )
     await run.recorder.record(event)
 
@@ -275,8 +275,8 @@ def _explain_denial(name: str, verdict: PermissionVerdict, decision: ApprovalDec
     reasons = [verdict.why, verdict.rule]
     if verdict.verdict == "ask":
         reasons.insert(0, decision.why or "the user said no")
-    if verdict.part:
-        reasons.append(f"in: {verdict.part[:_MAX_QUOTED_ARGUMENTS]}")
+    if verdict.command_part:
+        reasons.append(f"in: {verdict.command_part[:_MAX_QUOTED_ARGUMENTS]}")
     why = "; ".join(filter(None, reasons))
     return f"{name} was not allowed: {why}. Find another way, or do without."
 
@@ -292,7 +292,7 @@ async def _ask_approver(
         prepared.checked_arguments,
         verdict.why,
         prepared.call.id,
-        verdict.part,
+        verdict.command_part,
         prepared.tool.category if prepared.tool else None,
     )
     with run.meter.pause():

@@ -243,7 +243,7 @@ def _handle_skills(draft: AgentDraft, value: JsonValue, line: int) -> None:
 def _handle_context(draft: AgentDraft, value: JsonValue, line: int) -> None:
     if value not in ("none", "project", "full"):
         raise ValueError(f"{value!r} is not one of none, project, full")
-    draft.fields["context"] = value
+    draft.fields["context_files"] = value
 
 
 def _handle_workspace(draft: AgentDraft, value: JsonValue, line: int) -> None:

@@ -26,7 +26,7 @@ LIMIT_ORIGIN = "its agent's tools"
 def collect_limits(brief: Brief) -> ToolLimits:
     """Return the call patterns that apply to a run."""
     own = brief.agent.call_patterns if brief.agent.tools else ()
-    return (*brief.limits, own) if own else brief.limits
+    return (*brief.inherited_patterns, own) if own else brief.inherited_patterns
 
 
 def make_deny_rules(texts: tuple[str, ...]) -> Iterator[Rule]:
@@ -86,7 +86,7 @@ class AgentLimit:
         for finding in judge.judge(command):
             if finding.verdict != Verdict.ALLOW:
                 why = f"{_explain(tool.name, rules)}; {finding.why}"
-                return PermissionVerdict(Verdict.DENY, why, part=finding.command)
+                return PermissionVerdict(Verdict.DENY, why, command_part=finding.command)
         return None
 
     def find_read_refusal(self, tool: Tool, path: str) -> str:

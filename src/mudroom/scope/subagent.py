@@ -155,8 +155,8 @@ class SubAgentScope:
             top_p=model_config.top_p,
             budget=_to_budget(run_config),
             outputs=outputs,
-            environment=False,
-            context="none",
+            describes_environment=False,
+            context_files="none",
         )
         return cls(runtime, agent, prompt_config, tools, on_message)
 

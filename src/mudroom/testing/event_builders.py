@@ -34,7 +34,7 @@ def run_started(
     description: str = "",
     depth: int | None = None,
     continues: str = "",
-    compacts: bool = False,
+    is_compaction: bool = False,
     history: tuple[Message, ...] = (),
     call_id: str = "",
     budget: Budget = Budget(),  # noqa: B008  (immutable)
@@ -52,7 +52,7 @@ def run_started(
         description=description,
         depth=run.count(".") // 2 if depth is None else depth,
         continues=continues,
-        compacts=compacts,
+        is_compaction=is_compaction,
         history=history,
         call_id=call_id,
     )

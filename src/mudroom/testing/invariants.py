@@ -132,7 +132,7 @@ class _SessionChecker:
             self._report("S7", event, f"turn {turn} began without a result for call {call_id}")
         run.turn = turn
         run.turn_is_open = True
-        run.in_grace = event.grace is not None
+        run.in_grace = event.summary_reason is not None
         run.requested = set()
 
     def _check_turn_finished(self, run: RunRecord, event: TurnFinished) -> None:

@@ -69,7 +69,7 @@ _BRIEF = Brief(
         budget=Budget(turns=30),
         temperature=0.2,
         top_p=0.9,
-        environment=False,
+        describes_environment=False,
         outputs={"count": Output("How many.", {"type": "integer", "minimum": 0}, True)},
     ),
     prompt="Find the tests.\r\n\tHow many are there? 🦀",
@@ -161,7 +161,7 @@ def _input_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
 
 def _turn_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
     return (
-        TurnStarted(**stamp, grace=Reason.MAX_TURNS),
+        TurnStarted(**stamp, summary_reason=Reason.MAX_TURNS),
         ModelCallRetried(**stamp, attempt=1, delay=0.5, status=529, error="overloaded"),
         TurnFailed(**stamp, error="connection lost", transient=True),
         TurnFinished(**stamp, message=_ANSWER, seconds=0.75),
@@ -176,10 +176,10 @@ def _call_events(stamp: _Stamp) -> tuple[StoredEvent, ...]:
             name="read",
             verdict="ask",
             allowed=True,
-            why="no rule allows it",
-            answer="once",
+            policy_reason="no rule allows it",
+            approver_reason="once",
             rule="ask read(.env) (flag)",
-            part="cat .env",
+            command_part="cat .env",
         ),
         ToolCallStarted(**stamp, call=_CALL),
         FileWriteIntended(**stamp, call_id="toolu_1", path="src/b.py", after="e3b0c442", before=""),

@@ -412,7 +412,7 @@ async def test_a_compaction_run_has_its_title_and_replaces_the_history(page: Pag
     script.open_session()
     script.add_root("1", "What is promised?", 1, 1)
     script.add_root(
-        "2", "Summarise this conversation, so that …", 0, 0, continues="1", compacts=True
+        "2", "Summarise this conversation, so that …", 0, 0, continues="1", is_compaction=True
     )
     script.add_root("3", "And what is tested?", 1, 1, continues="2")
     script.close_session()

@@ -18,7 +18,7 @@ class ApprovalRequest(Struct, frozen=True):
 
     Arguments:
         why: reason why it must be confirmed.
-        part: the part of a command that the request is about, or "".
+        command_part: the part of a command that the request is about, or "".
         category: kind of the tool, see Tool.category.
 
     Example:
@@ -31,7 +31,7 @@ class ApprovalRequest(Struct, frozen=True):
     arguments: dict[str, Any]
     why: str
     call_id: str = ""
-    part: str = ""
+    command_part: str = ""
     category: ToolCategory | None = None
 
 
@@ -70,13 +70,13 @@ class PermissionVerdict(Struct, frozen=True):
         verdict: "allow", "ask" or "deny".
         why: one sentence for the model, the user and the journal.
         rule: the rule that decided, with its origin, or "".
-        part: the part of a command that the verdict is about, or "".
+        command_part: the part of a command that the verdict is about, or "".
     """
 
     verdict: str
     why: str = ""
     rule: str = ""
-    part: str = ""
+    command_part: str = ""
 
 
 class Policy(Protocol):

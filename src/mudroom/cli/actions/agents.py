@@ -127,7 +127,7 @@ def _facts(agent: Agent, path: str) -> Iterator[tuple[str, str]]:
     yield "budget", ", ".join(texts) or "the budget of its caller"
     if agent.outputs is not None:
         yield "outputs", ", ".join(agent.outputs) or "any"
-    yield "context", agent.context
+    yield "context", agent.context_files
 
 
 def create_agent_file(cwd: str, name: str) -> int:

@@ -70,7 +70,7 @@ def _print_decision(decision: PermissionVerdict, parts: Iterable[PermissionVerdi
         print(f"  by {decision.rule}")
     for part in parts:
         rule = f", by {part.rule}" if part.rule else ""
-        print(f"  {part.verdict:5}  {sanitize_line(part.part, 60)}: {part.why}{rule}")
+        print(f"  {part.verdict:5}  {sanitize_line(part.command_part, 60)}: {part.why}{rule}")
 
 
 def _find_tool(name: str) -> Tool:

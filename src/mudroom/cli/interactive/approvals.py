@@ -113,8 +113,8 @@ def format_request(question: ApprovalRequest) -> list[tuple[str, str]]:
     else:
         call = _format_arguments(question.arguments)
     lines += [(f"  {line}", "bold") for line in escape_hidden(call).split("\n")]
-    if question.part and question.part.strip() != call.strip():
-        lines.append((f"  needs approval: {escape_hidden(question.part)}", "dim"))
+    if question.command_part and question.command_part.strip() != call.strip():
+        lines.append((f"  needs approval: {escape_hidden(question.command_part)}", "dim"))
     return lines
 
 

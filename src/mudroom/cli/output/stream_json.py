@@ -219,7 +219,7 @@ class StreamJson:
                     "tool_name": call.name,
                     "tool_use_id": call.id,
                     "tool_input": call.arguments,
-                    "why": event.answer or event.why,
+                    "why": event.approver_reason or event.policy_reason,
                     "rule": event.rule,
                     **(_child_fields(run.brief) if run.brief.depth else {}),
                 }
