@@ -14,6 +14,9 @@ from .models import providers
 
 if TYPE_CHECKING:
     from .models._http import HttpClient
+    from .models.anthropic import AnthropicModel
+    from .models.google import GoogleModel
+    from .models.openai import OpenAIModel
 
 
 class ModelRegistry:
@@ -96,46 +99,15 @@ class ModelRegistry:
                 where=f"model {name}",
                 remedy=f"Set {variables}, or use --model offline.",
             )
-        http = self._get_connection(provider)
-        key = providers.get_key(provider, self._environ)
-        url = providers.get_base_url(provider, self._environ)
-        headers = providers.get_headers(provider, self._environ)
-        takes_images = providers.takes_images(provider, model)
-        if provider.wire == "anthropic":
-            from .models.anthropic import AnthropicModel
-
-            return AnthropicModel(
-                model,
-                http=http,
-                key=key,
-                auth_token=providers.get_token(provider, self._environ),
-                base_url=url,
-                headers=headers,
-                name=name,
-                takes_images=takes_images,
-            )
-        if provider.wire == "google":
-            from .models.google import GoogleModel
-
-            return GoogleModel(
-                model,
-                http=http,
-                key=key,
-                base_url=url,
-                headers=headers,
-                name=name,
-                takes_images=takes_images,
-            )
-        from .models.openai import OpenAIModel
-
-        return OpenAIModel(
+        model_class = _load_wire(provider.wire)
+        return model_class(
             model,
-            http=http,
-            key=key,
-            base_url=url,
-            headers=headers,
+            http=self._get_connection(provider),
+            key=providers.get_key(provider, self._environ),
+            base_url=providers.get_base_url(provider, self._environ),
+            headers=providers.get_headers(provider, self._environ),
             name=name,
-            takes_images=takes_images,
+            takes_images=providers.takes_images(provider, model),
         )
 
     def _get_connection(self, provider: providers.Provider) -> HttpClient:
@@ -148,6 +120,21 @@ class ModelRegistry:
             hints = ProviderHints(provider.name, key_variable, url_variable)
             self._connections[provider.name] = HttpClient(clock=self._clock, hints=hints)
         return self._connections[provider.name]
+
+
+def _load_wire(wire: str) -> type[AnthropicModel | GoogleModel | OpenAIModel]:
+    """Import the model class of a wire; only the wires in use are imported."""
+    if wire == "anthropic":
+        from .models.anthropic import AnthropicModel
+
+        return AnthropicModel
+    if wire == "google":
+        from .models.google import GoogleModel
+
+        return GoogleModel
+    from .models.openai import OpenAIModel
+
+    return OpenAIModel
 
 
 def read_offline_pace(environ: Mapping[str, str]) -> float:

@@ -273,11 +273,10 @@ def test_a_base_url_may_end_in_v1() -> None:
         )
 
 
-def test_an_auth_token_is_sent_as_bearer_token() -> None:
+def test_additional_headers_are_sent() -> None:
     headers = AnthropicModel(
-        "m", http=HttpClient(clock=FakeClock()), auth_token="t", headers={"x-more": "1"}
+        "m", http=HttpClient(clock=FakeClock()), headers={"x-more": "1"}
     ).headers
-    assert headers["Authorization"] == "Bearer t"
     assert headers["x-more"] == "1"
     assert "x-api-key" not in headers
 

@@ -10,7 +10,6 @@ from mudroom.models.providers import (
     get_base_url,
     get_headers,
     get_key,
-    get_token,
     parse_model_name,
 )
 
@@ -148,10 +147,17 @@ def test_keys_are_read_from_their_variables() -> None:
         get_key(anthropic, {"ANTHROPIC_API_KEY": "a", "MUDROOM_ANTHROPIC_API_KEY": "ours"})
         == "ours"
     )
-    assert get_token(anthropic, {"ANTHROPIC_AUTH_TOKEN": "t"}) == "t"
     assert find_key_variable(google, {"GOOGLE_API_KEY": "g"}) == "GOOGLE_API_KEY"
     assert find_key_variable(anthropic, {}) == "ANTHROPIC_API_KEY"
     assert find_key_variable(PROVIDERS["ollama"], {}) == ""
+
+
+def test_a_bearer_token_is_a_header() -> None:
+    anthropic = PROVIDERS["anthropic"]
+    token = {"ANTHROPIC_AUTH_TOKEN": "t"}
+    assert get_headers(anthropic, token) == {"Authorization": "Bearer t"}
+    custom = {"ANTHROPIC_CUSTOM_HEADERS": "Authorization: Bearer other"}
+    assert get_headers(anthropic, token | custom) == {"Authorization": "Bearer other"}
 
 
 def test_custom_headers_are_lines_of_name_and_value() -> None:

@@ -21,6 +21,7 @@ from ..errors import ModelGarbled
 from ._http import StreamCut, StreamError
 from ._json import clean, make_decoder, parse_arguments
 from ._tool_names import ToolNames
+from ._wire import resolve_stop_reason
 
 WIRE = "anthropic"
 
@@ -184,12 +185,9 @@ class AnthropicReader:
         blocks = (self._blocks[index].finish(self._names) for index in sorted(self._blocks))
         content = _with_unique_ids([block for block in blocks if block is not None])
         stop_reason = _STOP_REASONS.get(self._stop or "end_turn", StopReason.OTHER)
-        has_calls = any(isinstance(block, ToolCallBlock) for block in content)
-        if stop_reason is StopReason.END and has_calls:
-            stop_reason = StopReason.CALLS
         return AssistantMessage(
             content,
-            stop_reason,
+            resolve_stop_reason(stop_reason, content),
             _to_usage(self._counts),
             self._start.model or self._model,
             WIRE,

@@ -21,6 +21,7 @@ from ..errors import ModelGarbled
 from ._http import StreamCut, StreamError
 from ._json import clean, encode, make_decoder, parse_arguments
 from ._tool_names import ToolNames
+from ._wire import resolve_stop_reason
 
 WIRE = "google"
 OWN_ID_PREFIX = "mudroom_"
@@ -147,12 +148,9 @@ class GoogleReader:
         )
         default = StopReason.OTHER if content else StopReason.REFUSAL
         stop_reason = _STOP_REASONS.get(self._finish_reason, default)
-        has_calls = any(isinstance(block, ToolCallBlock) for block in content)
-        if stop_reason is StopReason.END and has_calls:
-            stop_reason = StopReason.CALLS
         return AssistantMessage(
             content,
-            stop_reason=stop_reason,
+            stop_reason=resolve_stop_reason(stop_reason, content),
             usage=self._usage,
             model=self._model,
             wire=WIRE,

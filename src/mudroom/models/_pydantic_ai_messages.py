@@ -23,6 +23,7 @@ from .._core.ports import StreamChunk
 from ._http import StreamCut
 from ._json import clean, encode, parse_arguments
 from ._tool_names import ToolNames
+from ._wire import resolve_stop_reason
 
 if TYPE_CHECKING:
     from pydantic_ai import messages as pm
@@ -152,12 +153,9 @@ def convert_answer(response: pm.ModelResponse, names: ToolNames, wire: str) -> A
         raise StreamCut
     content = tuple(_convert_parts(response.parts, names))
     stop_reason = _STOP_REASONS.get(response.finish_reason or "stop", StopReason.OTHER)
-    has_calls = any(isinstance(block, ToolCallBlock) for block in content)
-    if stop_reason is StopReason.END and has_calls:
-        stop_reason = StopReason.CALLS
     return AssistantMessage(
         content,
-        stop_reason=stop_reason,
+        stop_reason=resolve_stop_reason(stop_reason, content),
         usage=_convert_usage(response.usage),
         model=response.model_name or "",
         wire=wire,

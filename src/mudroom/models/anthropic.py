@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from .._core.messages import (
@@ -16,14 +16,13 @@ from .._core.messages import (
     ToolResultBlock,
     UserMessage,
 )
-from .._core.ports import RequestConfig, RetryNotice, StreamChunk
+from .._core.ports import RequestConfig
 from .._core.tools import Tool
 from ._anthropic_stream import WIRE, AnthropicReader
 from ._http import HttpClient
-from ._images import replace_images
 from ._json import clean, encode
-from ._request_prefix import PrefixCache
 from ._tool_names import ILLEGAL_CHARACTERS, ToolNames
+from ._wire import WireConversation, WireModel
 
 BASE_URL = "https://api.anthropic.com"
 _API_VERSION = "2023-06-01"
@@ -46,19 +45,20 @@ _DEFAULT_MAX_TOKENS = {
 must fit beside it. (0, 0) is any other model."""
 
 
-class AnthropicModel:
+class AnthropicModel(WireModel):
     """A model behind the Messages API.
 
     Arguments:
         model: the name the server knows it by.
         http: connections and rate limiter of this provider.
         key: sent as `x-api-key`.
-        auth_token: sent as bearer token.
         base_url: the URL before `/v1/messages`.
         headers: additional headers.
         name: the model string; "anthropic:MODEL" by default.
         takes_images: the model accepts images; otherwise it gets placeholders.
     """
+
+    TOOLS_OFF = b'"tool_choice":{"type":"none"}'
 
     def __init__(
         self,
@@ -66,106 +66,77 @@ class AnthropicModel:
         *,
         http: HttpClient,
         key: str = "",
-        auth_token: str = "",
         base_url: str = BASE_URL,
         headers: Mapping[str, str] | None = None,
         name: str | None = None,
         takes_images: bool = True,
     ) -> None:
-        self.model = model
-        self.http = http
-        self.takes_images = takes_images
-        self.name = name or f"anthropic:{model}"
-        self.url = base_url.rstrip("/").removesuffix("/v1") + "/v1/messages"
-        self.headers = {"Content-Type": "application/json", "anthropic-version": _API_VERSION}
+        own_headers = {"anthropic-version": _API_VERSION}
         if key:
-            self.headers["x-api-key"] = key
-        if auth_token:
-            self.headers["Authorization"] = f"Bearer {auth_token}"
-        self.headers.update(headers or {})
-        self.prefixes = PrefixCache(lambda config, names: _encode_prefix(model, config, names))
+            own_headers["x-api-key"] = key
+        super().__init__(
+            model,
+            http=http,
+            url=base_url.rstrip("/").removesuffix("/v1") + "/v1/messages",
+            headers=own_headers | dict(headers or {}),
+            name=name or f"anthropic:{model}",
+            takes_images=takes_images,
+        )
 
     def start_conversation(self, config: RequestConfig) -> AnthropicConversation:
         """Start a conversation; sends no request."""
         return AnthropicConversation(self, config)
 
-    async def close(self) -> None:
-        """Close all connections."""
-        await self.http.close()
+    def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
+        """Return the body up to the "[" of its messages."""
+        fields: dict[str, Any] = {
+            "model": self.model,
+            "max_tokens": config.max_tokens or _default_max_tokens(self.model),
+            "stream": True,
+            **_sampling(self.model, config),
+        }
+        if config.tools:
+            tools = [_encode_tool(tool, names) for tool in config.tools]
+            tools[-1] |= _CACHE_MARK
+            fields["tools"] = tools
+        system = clean(config.system)
+        if system.strip():
+            fields["system"] = [{**_encode_text(system), **_CACHE_MARK}]
+        return encode(fields)[:-1] + b',"messages":['
 
-
-class AnthropicConversation:
-    """One conversation: a fixed prefix and the bytes of its messages, each encoded once.
-
-    The last message carries a cache mark, so that the provider caches all before it.
-    """
-
-    def __init__(self, model: AnthropicModel, config: RequestConfig) -> None:
-        self._model = model
-        self._prefix = model.prefixes.get(config)
-        self._earlier = bytearray()
-        self._last = b""
-        self._is_last_markable = False
-
-    def append(self, message: Message) -> None:
-        """Append a message; a message without sendable content is ignored."""
+    def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
+        """Return a message of the API; none if it has no sendable content."""
         if isinstance(message, UserMessage):
-            role = b"user"
-            if not self._model.takes_images:
-                message = replace_images(message)
+            role = "user"
             blocks = _encode_user_message(message)
         else:
-            role = b"assistant"
-            blocks = _encode_assistant_message(message, self._prefix.names)
-        if not blocks:
-            return
-        if self._last:
-            self._earlier += self._last + b","
-        self._last = b'{"role":"%b","content":%b}' % (role, encode(blocks))
-        self._is_last_markable = blocks[-1]["type"] not in _UNMARKABLE_BLOCKS
+            role = "assistant"
+            blocks = _encode_assistant_message(message, names)
+        return [{"role": role, "content": blocks}] if blocks else []
 
-    def request_answer(
-        self, *, tools: bool = True
-    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """Request the next answer. Raises ModelError."""
-        model = self._model
-        names = self._prefix.names
-        return model.http.stream_answer(
-            model.url,
-            model.headers,
-            self.build_body(tools=tools),
-            lambda: AnthropicReader(model.model, names),
-        )
+    def make_reader(self, names: ToolNames) -> AnthropicReader:
+        """Return a reader for one answer."""
+        return AnthropicReader(self.model, names)
+
+
+class AnthropicConversation(WireConversation):
+    """A conversation with a cache mark on its last message, so that all before it is cached."""
+
+    _is_last_markable = False
 
     def build_body(self, *, tools: bool = True) -> bytes:
         """Return the request body."""
-        end = b"]}"
-        if not tools and self._prefix.has_tools:
-            end = b'],"tool_choice":{"type":"none"}}'
-        last = memoryview(self._last)
         if not self._is_last_markable:
-            return b"".join((self._prefix.data, self._earlier, last, end))
-        # The mark belongs into the last block: before the closing "}]}" of the message.
-        return b"".join(
-            (self._prefix.data, self._earlier, last[:-3], _CACHE_MARK_JSON, last[-3:], end)
-        )
+            return super().build_body(tools=tools)
+        # The mark belongs into the last block: before the closing "}]}" of the last message.
+        messages = memoryview(self._messages)
+        end = self._end(tools=tools)
+        return b"".join((self._prefix.data, messages[:-3], _CACHE_MARK_JSON, messages[-3:], end))
 
-
-def _encode_prefix(model: str, config: RequestConfig, names: ToolNames) -> bytes:
-    fields: dict[str, Any] = {
-        "model": model,
-        "max_tokens": config.max_tokens or _default_max_tokens(model),
-        "stream": True,
-        **_sampling(model, config),
-    }
-    if config.tools:
-        tools = [_encode_tool(tool, names) for tool in config.tools]
-        tools[-1] |= _CACHE_MARK
-        fields["tools"] = tools
-    system = clean(config.system)
-    if system.strip():
-        fields["system"] = [{**_encode_text(system), **_CACHE_MARK}]
-    return encode(fields)[:-1] + b',"messages":['
+    def append_entry(self, entry: dict[str, Any]) -> None:
+        """Append a message of the API."""
+        super().append_entry(entry)
+        self._is_last_markable = entry["content"][-1]["type"] not in _UNMARKABLE_BLOCKS
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

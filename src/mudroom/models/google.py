@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 from urllib.parse import quote
 
@@ -16,14 +16,14 @@ from .._core.messages import (
     ToolResultBlock,
     UserMessage,
 )
-from .._core.ports import RequestConfig, RetryNotice, StreamChunk
+from .._core.ports import RequestConfig
 from .._core.tools import Tool
 from ._google_stream import OWN_ID_PREFIX, WIRE, GoogleReader
 from ._http import HttpClient
-from ._images import image_label, replace_images
+from ._images import image_label
 from ._json import clean, encode
-from ._request_prefix import PrefixCache
 from ._tool_names import ToolNames
+from ._wire import WireModel
 
 BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 
@@ -32,7 +32,7 @@ _NO_SIGNATURE = "skip_thought_signature_validator"
 Without it, it refuses such a call."""
 
 
-class GoogleModel:
+class GoogleModel(WireModel):
     """A model behind generateContent.
 
     Arguments:
@@ -45,6 +45,8 @@ class GoogleModel:
         takes_images: the model accepts images; otherwise it gets placeholders.
     """
 
+    TOOLS_OFF = b'"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}'
+
     def __init__(
         self,
         model: str,
@@ -56,91 +58,49 @@ class GoogleModel:
         name: str | None = None,
         takes_images: bool = True,
     ) -> None:
-        self.model = model.removeprefix("models/")
-        self.http = http
-        self.takes_images = takes_images
-        self.name = name or f"google:{self.model}"
-        self.url = (
-            f"{base_url.rstrip('/')}/models/{quote(self.model)}:streamGenerateContent?alt=sse"
+        model = model.removeprefix("models/")
+        own_headers = {"x-goog-api-key": key} if key else {}
+        super().__init__(
+            model,
+            http=http,
+            url=f"{base_url.rstrip('/')}/models/{quote(model)}:streamGenerateContent?alt=sse",
+            headers=own_headers | dict(headers or {}),
+            name=name or f"google:{model}",
+            takes_images=takes_images,
         )
-        self.headers = {"Content-Type": "application/json"}
-        if key:
-            self.headers["x-goog-api-key"] = key
-        self.headers.update(headers or {})
-        self.prefixes = PrefixCache(lambda config, names: _encode_prefix(self.model, config, names))
 
-    def start_conversation(self, config: RequestConfig) -> GoogleConversation:
-        """Start a conversation; sends no request."""
-        return GoogleConversation(self, config)
+    def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
+        """Return the body up to the "[" of its contents."""
+        fields: dict[str, Any] = {}
+        if system := clean(config.system):
+            fields["systemInstruction"] = {"parts": [{"text": system}]}
+        if config.tools:
+            declarations = [_encode_tool(tool, names) for tool in config.tools]
+            fields["tools"] = [{"functionDeclarations": declarations}]
+        sampling = {
+            "maxOutputTokens": config.max_tokens or _default_max_tokens(self.model),
+            "temperature": config.temperature,
+            "topP": config.top_p,
+        }
+        fields["generationConfig"] = {
+            key: value for key, value in sampling.items() if value is not None
+        }
+        return encode(fields)[:-1] + b',"contents":['
 
-    async def close(self) -> None:
-        """Close all connections."""
-        await self.http.close()
-
-
-class GoogleConversation:
-    """One conversation: a fixed prefix and the bytes of its contents, each encoded once."""
-
-    def __init__(self, model: GoogleModel, config: RequestConfig) -> None:
-        self._model = model
-        self._prefix = model.prefixes.get(config)
-        self._contents = bytearray()
-
-    def append(self, message: Message) -> None:
-        """Append a message; a message without sendable content is ignored."""
-        names = self._prefix.names
+    def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
+        """Return a content of the API; none if the message has no sendable content."""
         if isinstance(message, UserMessage):
             role = "user"
-            if not self._model.takes_images:
-                message = replace_images(message)
             parts = list(_encode_user_message(message, names))
         else:
             role = "model"
-            needs_signature = self._model.model.startswith("gemini-3")
+            needs_signature = self.model.startswith("gemini-3")
             parts = list(_encode_assistant_message(message, names, needs_signature=needs_signature))
-        if not parts:
-            return
-        if self._contents:
-            self._contents += b","
-        self._contents += encode({"role": role, "parts": parts})
+        return [{"role": role, "parts": parts}] if parts else []
 
-    def request_answer(
-        self, *, tools: bool = True
-    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """Request the next answer. Raises ModelError."""
-        model = self._model
-        names = self._prefix.names
-        return model.http.stream_answer(
-            model.url,
-            model.headers,
-            self.build_body(tools=tools),
-            lambda: GoogleReader(model.model, names),
-        )
-
-    def build_body(self, *, tools: bool = True) -> bytes:
-        """Return the request body."""
-        end = b"]}"
-        if not tools and self._prefix.has_tools:
-            end = b'],"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}'
-        return b"".join((self._prefix.data, self._contents, end))
-
-
-def _encode_prefix(model: str, config: RequestConfig, names: ToolNames) -> bytes:
-    fields: dict[str, Any] = {}
-    if system := clean(config.system):
-        fields["systemInstruction"] = {"parts": [{"text": system}]}
-    if config.tools:
-        declarations = [_encode_tool(tool, names) for tool in config.tools]
-        fields["tools"] = [{"functionDeclarations": declarations}]
-    sampling = {
-        "maxOutputTokens": config.max_tokens or _default_max_tokens(model),
-        "temperature": config.temperature,
-        "topP": config.top_p,
-    }
-    fields["generationConfig"] = {
-        key: value for key, value in sampling.items() if value is not None
-    }
-    return encode(fields)[:-1] + b',"contents":['
+    def make_reader(self, names: ToolNames) -> GoogleReader:
+        """Return a reader for one answer."""
+        return GoogleReader(self.model, names)
 
 
 def _default_max_tokens(model: str) -> int:

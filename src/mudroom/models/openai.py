@@ -6,7 +6,7 @@ Examples are Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, DeepSeek and Mistra
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,19 +20,19 @@ from .._core.messages import (
     ToolResultBlock,
     UserMessage,
 )
-from .._core.ports import RequestConfig, RetryNotice, StreamChunk
+from .._core.ports import RequestConfig
 from .._core.tools import Tool
 from ._http import HttpClient
-from ._images import data_url, has_images, image_label, replace_images
+from ._images import data_url, has_images, image_label
 from ._json import clean, encode
 from ._openai_stream import REASONING_FIELD, WIRE, OpenAIReader
-from ._request_prefix import PrefixCache
 from ._tool_names import ToolNames
+from ._wire import WireConversation, WireModel
 
 BASE_URL = "https://api.openai.com/v1"
 
 
-class OpenAIModel:
+class OpenAIModel(WireModel):
     """A model behind Chat Completions.
 
     Each server is a wire of its own, because the reasoning field of one server is an unknown field
@@ -52,6 +52,8 @@ class OpenAIModel:
         is_strict: the server (Mistral's) refuses what other servers ignore.
     """
 
+    TOOLS_OFF = b'"tool_choice":"none"'
+
     def __init__(
         self,
         model: str,
@@ -63,90 +65,50 @@ class OpenAIModel:
         name: str | None = None,
         takes_images: bool = True,
     ) -> None:
-        self.model = model
-        self.http = http
-        self.takes_images = takes_images
-        self.name = name or f"openai:{model}"
-        self.url = base_url.rstrip("/") + "/chat/completions"
+        own_headers = {"Authorization": f"Bearer {key}"} if key else {}
+        super().__init__(
+            model,
+            http=http,
+            url=base_url.rstrip("/") + "/chat/completions",
+            headers=own_headers | dict(headers or {}),
+            name=name or f"openai:{model}",
+            takes_images=takes_images,
+        )
         host = urlsplit(self.url).netloc.rpartition("@")[2]
         self.is_openai = host == "api.openai.com"
         self.is_strict = host == "api.mistral.ai"
         self.wire = WIRE if self.is_openai else f"{WIRE}:{host}"
-        self.headers = {"Content-Type": "application/json"}
-        if key:
-            self.headers["Authorization"] = f"Bearer {key}"
-        self.headers.update(headers or {})
-        self.prefixes = PrefixCache(lambda config, names: _encode_prefix(self, config, names))
 
-    def start_conversation(self, config: RequestConfig) -> OpenAIConversation:
-        """Start a conversation; sends no request."""
-        return OpenAIConversation(self, config)
-
-    async def close(self) -> None:
-        """Close all connections."""
-        await self.http.close()
-
-
-class OpenAIConversation:
-    """One conversation: a fixed prefix and the bytes of its messages, each encoded once."""
-
-    def __init__(self, model: OpenAIModel, config: RequestConfig) -> None:
-        self._model = model
-        self._prefix = model.prefixes.get(config)
-        self._messages = bytearray()
+    def start_conversation(self, config: RequestConfig) -> WireConversation:
+        """Start a conversation, with the system prompt as its first message."""
+        conversation = WireConversation(self, config)
         if system := clean(config.system):
-            self._append_encoded({"role": "system", "content": system})
+            conversation.append_entry({"role": "system", "content": system})
+        return conversation
 
-    def append(self, message: Message) -> None:
-        """Append a message; a message without sendable content is ignored."""
-        model = self._model
+    def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
+        """Return the body up to the "[" of its messages."""
+        fields: dict[str, Any] = {"model": self.model, "stream": True}
+        if not self.is_strict:
+            fields["stream_options"] = {"include_usage": True}
+        max_tokens = config.max_tokens or _default_max_tokens(self)
+        fields["max_completion_tokens" if self.is_openai else "max_tokens"] = max_tokens
+        if not (self.is_openai and _is_reasoning_model(self.model)):
+            sampling = {"temperature": config.temperature, "top_p": config.top_p}
+            fields |= {key: value for key, value in sampling.items() if value is not None}
+        if config.tools:
+            fields["tools"] = [_encode_tool(tool, names) for tool in config.tools]
+        return encode(fields)[:-1] + b',"messages":['
+
+    def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
+        """Return the API's messages for a message."""
         if isinstance(message, UserMessage):
-            if not model.takes_images:
-                message = replace_images(message)
-            entries = _encode_user_message(message, merge_text=model.is_strict)
-        else:
-            entries = _encode_assistant_message(message, self._prefix.names, model.wire)
-        for entry in entries:
-            self._append_encoded(entry)
+            return _encode_user_message(message, merge_text=self.is_strict)
+        return _encode_assistant_message(message, names, self.wire)
 
-    def request_answer(
-        self, *, tools: bool = True
-    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """Request the next answer. Raises ModelError."""
-        model = self._model
-        names = self._prefix.names
-        return model.http.stream_answer(
-            model.url,
-            model.headers,
-            self.build_body(tools=tools),
-            lambda: OpenAIReader(model.model, names, model.wire),
-        )
-
-    def build_body(self, *, tools: bool = True) -> bytes:
-        """Return the request body."""
-        end = b"]}"
-        if not tools and self._prefix.has_tools:
-            end = b'],"tool_choice":"none"}'
-        return b"".join((self._prefix.data, self._messages, end))
-
-    def _append_encoded(self, entry: dict[str, Any]) -> None:
-        if self._messages:
-            self._messages += b","
-        self._messages += encode(entry)
-
-
-def _encode_prefix(model: OpenAIModel, config: RequestConfig, names: ToolNames) -> bytes:
-    fields: dict[str, Any] = {"model": model.model, "stream": True}
-    if not model.is_strict:
-        fields["stream_options"] = {"include_usage": True}
-    max_tokens = config.max_tokens or _default_max_tokens(model)
-    fields["max_completion_tokens" if model.is_openai else "max_tokens"] = max_tokens
-    if not (model.is_openai and _is_reasoning_model(model.model)):
-        sampling = {"temperature": config.temperature, "top_p": config.top_p}
-        fields |= {key: value for key, value in sampling.items() if value is not None}
-    if config.tools:
-        fields["tools"] = [_encode_tool(tool, names) for tool in config.tools]
-    return encode(fields)[:-1] + b',"messages":['
+    def make_reader(self, names: ToolNames) -> OpenAIReader:
+        """Return a reader for one answer."""
+        return OpenAIReader(self.model, names, self.wire)
 
 
 def _is_reasoning_model(model: str) -> bool:

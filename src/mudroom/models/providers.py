@@ -282,11 +282,6 @@ def get_key(provider: Provider, environ: Mapping[str, str]) -> str:
     return _first_value(environ, provider.key_vars)
 
 
-def get_token(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Return the provider's bearer token, "" if there is none."""
-    return _first_value(environ, provider.token_vars)
-
-
 def find_key_variable(provider: Provider, environ: Mapping[str, str]) -> str:
     """Return the variable that holds the provider's key, or the first that could; "" for none."""
     names = provider.key_vars + provider.token_vars
@@ -308,8 +303,9 @@ def get_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
 
 
 def get_headers(provider: Provider, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the provider's additional headers, from lines of "Name: value"."""
-    headers: dict[str, str] = {}
+    """Return the provider's bearer token and additional headers, from lines of "Name: value"."""
+    token = _first_value(environ, provider.token_vars)
+    headers = {"Authorization": f"Bearer {token}"} if token else {}
     for line in _first_value(environ, provider.header_vars).splitlines():
         name, separator, value = line.partition(":")
         if separator:

@@ -1,0 +1,165 @@
+"""Models behind HTTP: the part that is the same for all wires."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator, Iterable, Mapping
+from typing import Any
+
+from msgspec import Struct
+
+from .._core.messages import (
+    AssistantMessage,
+    Message,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    UserMessage,
+)
+from .._core.ports import RequestConfig, RetryNotice, StreamChunk
+from ._http import HttpClient, StreamReader
+from ._images import replace_images
+from ._json import encode
+from ._tool_names import ToolNames
+
+_MAX_CACHED_PREFIXES = 32
+
+
+class RequestPrefix(Struct, frozen=True):
+    """The bytes that start each request of a conversation, and its tool names on the wire."""
+
+    data: bytes
+    names: ToolNames
+    config: RequestConfig
+
+
+class WireModel(ABC):
+    """Base of the models that mudroom speaks to over HTTP.
+
+    Arguments:
+        model: the name the server knows it by.
+        http: connections and rate limiter of this provider.
+        url: the address of the requests.
+        headers: additional headers, after those of the wire.
+        name: the model string, "provider:model".
+        takes_images: the model accepts images; otherwise it gets placeholders.
+
+    Attributes:
+        TOOLS_OFF: the field that forbids tool calls, as JSON.
+    """
+
+    TOOLS_OFF: bytes
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        http: HttpClient,
+        url: str,
+        headers: Mapping[str, str],
+        name: str,
+        takes_images: bool,
+    ) -> None:
+        self.model = model
+        self.http = http
+        self.url = url
+        self.headers = {"Content-Type": "application/json", **headers}
+        self.name = name
+        self.takes_images = takes_images
+        self._prefixes: dict[object, RequestPrefix] = {}
+
+    def start_conversation(self, config: RequestConfig) -> WireConversation:
+        """Start a conversation; sends no request."""
+        return WireConversation(self, config)
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.http.close()
+
+    def get_prefix(self, config: RequestConfig) -> RequestPrefix:
+        """Return the prefix of a config, which all runs of an agent share.
+
+        The latest prefixes are cached. Tools are compared by identity: a cached prefix keeps its
+        tools alive, so an id cannot be reused while it is in the cache.
+        """
+        key = (
+            config.system,
+            tuple(map(id, config.tools)),
+            config.temperature,
+            config.top_p,
+            config.max_tokens,
+        )
+        prefix = self._prefixes.get(key)
+        if prefix is None:
+            if len(self._prefixes) >= _MAX_CACHED_PREFIXES:
+                oldest = next(iter(self._prefixes))
+                del self._prefixes[oldest]
+            names = ToolNames(tool.name for tool in config.tools)
+            prefix = RequestPrefix(self.encode_prefix(config, names), names, config)
+            self._prefixes[key] = prefix
+        return prefix
+
+    @abstractmethod
+    def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
+        """Return the body up to the "[" of its messages."""
+
+    @abstractmethod
+    def encode_message(self, message: Message, names: ToolNames) -> Iterable[dict[str, Any]]:
+        """Return a message as the wire has it; nothing if it has no sendable content."""
+
+    @abstractmethod
+    def make_reader(self, names: ToolNames) -> StreamReader:
+        """Return a reader for one answer."""
+
+
+class WireConversation:
+    """One conversation: a fixed prefix and the bytes of its messages, each encoded once."""
+
+    def __init__(self, model: WireModel, config: RequestConfig) -> None:
+        self._model = model
+        self._prefix = model.get_prefix(config)
+        self._messages = bytearray()
+
+    def append(self, message: Message) -> None:
+        """Append a message; a message without sendable content is ignored."""
+        if isinstance(message, UserMessage) and not self._model.takes_images:
+            message = replace_images(message)
+        for entry in self._model.encode_message(message, self._prefix.names):
+            self.append_entry(entry)
+
+    def request_answer(
+        self, *, tools: bool = True
+    ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
+        """Request the next answer. Raises ModelError."""
+        model = self._model
+        return model.http.stream_answer(
+            model.url,
+            model.headers,
+            self.build_body(tools=tools),
+            lambda: model.make_reader(self._prefix.names),
+        )
+
+    def build_body(self, *, tools: bool = True) -> bytes:
+        """Return the request body."""
+        return b"".join((self._prefix.data, self._messages, self._end(tools=tools)))
+
+    def _end(self, *, tools: bool) -> bytes:
+        if tools or not self._prefix.config.tools:
+            return b"]}"
+        return b"],%b}" % self._model.TOOLS_OFF
+
+    def append_entry(self, entry: dict[str, Any]) -> None:
+        """Append a message of the wire."""
+        if self._messages:
+            self._messages += b","
+        self._messages += encode(entry)
+
+
+def resolve_stop_reason(
+    stop_reason: StopReason, content: Iterable[TextBlock | ThinkingBlock | ToolCallBlock]
+) -> StopReason:
+    """Return CALLS in place of END when the answer has tool calls: some servers mix them up."""
+    if stop_reason is StopReason.END and any(isinstance(b, ToolCallBlock) for b in content):
+        return StopReason.CALLS
+    return stop_reason
