@@ -51,11 +51,11 @@ class Budget(Struct, frozen=True, omit_defaults=True):
 
 
 class Grant(Struct, frozen=True):
-    """The right of a run to spend: its limits, and the account that pays.
+    """The right of a run to spend, within limits.
 
     Arguments:
-        account: run id; the session's process holds the meter.
+        run_id: the run; the session's process holds its meter.
     """
 
-    account: str
+    run_id: str
     budget: Budget

@@ -20,7 +20,7 @@ WARNING_FRACTION = 0.9
 """Used fraction of a limit at which a note warns the run."""
 
 
-class Account(Protocol):
+class ParentMeter(Protocol):
     """The part of a meter that the meters below it use. It may be a proxy in another process."""
 
     def add_usage(self, usage: Usage, usd: float | None, children: int = 0) -> None:
@@ -52,7 +52,7 @@ class Meter:
     `release`.
     """
 
-    def __init__(self, budget: Budget, parent: Account | None = None) -> None:
+    def __init__(self, budget: Budget, parent: ParentMeter | None = None) -> None:
         self.parent = parent
         self.set_limits(budget)
         self.turns = 0
@@ -227,13 +227,13 @@ class Meters:
     def __init__(self) -> None:
         self._meters: dict[str, Meter] = {}
 
-    def open(self, run_id: str, budget: Budget, account: Account | None = None) -> Grant:
+    def open(self, run_id: str, budget: Budget, parent: ParentMeter | None = None) -> Grant:
         """Open a meter for a run without a parent in this process.
 
         Arguments:
-            account: pays for the run, too, if its ancestors are in another process.
+            parent: charged for the run, too, if its ancestors are in another process.
         """
-        self._meters[run_id] = Meter(budget, account)
+        self._meters[run_id] = Meter(budget, parent)
         return Grant(run_id, budget)
 
     def allocate(self, parent: Meter, run_id: str, requested: Budget, seconds: float) -> Grant:
@@ -244,11 +244,11 @@ class Meters:
 
     def get(self, grant: Grant) -> Meter:
         """Return the meter of a grant."""
-        return self._meters[grant.account]
+        return self._meters[grant.run_id]
 
     def close(self, grant: Grant) -> Meter:
         """Remove and return the meter of a run that ended, and release what it reserved."""
-        meter = self._meters.pop(grant.account)
+        meter = self._meters.pop(grant.run_id)
         if isinstance(meter.parent, Meter):
             meter.parent.release(meter)
         return meter

@@ -170,7 +170,7 @@ def _make_brief(
     own_limits = (parent.agent.call_patterns, call_patterns(parent.agent.child_tools))
     first_line = arguments.prompt.strip().splitlines()[0]
     return Brief(
-        run_id=grant.account,
+        run_id=grant.run_id,
         parent=parent.run_id,
         call_id=context.call.id if context.call else "",
         agent=agent,

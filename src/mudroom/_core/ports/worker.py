@@ -2,7 +2,7 @@
 
 All values that cross the port can be serialised with msgspec: Brief, Grant, InboxMessage and
 Report. A worker in another process needs these services of the session's process: append to the
-journal, past events of a run, approval requests, charges to the run's account, and live events for
+journal, past events of a run, approval requests, charges to the run's meter, and live events for
 the watchers.
 """
 

@@ -3,9 +3,10 @@
     session's process                         worker process (one of N)
     -----------------                         -------------------------
     ProcessWorker  (worker.py)                worker_process.py   reads the config, builds services
-      ProcessHost  (host.py)   <--channel-->  serve.py            runs LocalWorker
+      ProcessHandle       <--channel-->       serve.py            runs LocalWorker
+      (process_handle.py)                       remote_services.py:
         journal, approver,                      RemoteJournal, RemoteApprover,
-        meters, bridged models                  RemoteAccount, RemoteModel  (remote_services.py)
+        meters, bridged models                  RemoteParentMeter, RemoteModel
 
 The process of the session stays the only writer of the journal and holds all meters. A channel is
 a socket pair that carries msgpack frames (channel.py, messages.py). When a worker process dies, its

@@ -91,7 +91,7 @@ class SharedLimit(Struct, frozen=True):
     spent: float
 
 
-class AccountState(Struct, frozen=True, tag=True):
+class ParentMeterState(Struct, frozen=True, tag=True):
     """Amounts that the ancestors of a run still allow.
 
     Arguments:
@@ -102,7 +102,7 @@ class AccountState(Struct, frozen=True, tag=True):
         charges: number of charges of the worker process that the amounts include.
     """
 
-    account: str
+    run_id: str
     shared: tuple[SharedLimit, ...] = ()
     left: dict[Limit, float] = {}
     children_left: int | None = None
@@ -122,7 +122,7 @@ class StartRun(Struct, frozen=True, tag=True):
 
     brief: Brief
     grant: Grant
-    account: AccountState
+    parent_meter: ParentMeterState
     past: dict[str, list[StoredEvent]] = {}
 
 
@@ -145,22 +145,22 @@ class Cancel(Struct, frozen=True, tag=True):
     run_id: str
 
 
-class Appended(Struct, frozen=True, tag=True):
-    """Answer to `Append`. `position`: position of the last event in the journal."""
+class AppendReply(Struct, frozen=True, tag=True):
+    """Answer to `AppendEvents`. `position`: position of the last event in the journal."""
 
     id: int
     error: ErrorInfo | None = None
     position: int = 0
 
 
-class Decided(Struct, frozen=True, tag=True):
-    """Answer to `Approve`."""
+class ApprovalReply(Struct, frozen=True, tag=True):
+    """Answer to `RequestApproval`."""
 
     id: int
     decision: ApprovalDecision
 
 
-class HookReturned(Struct, frozen=True, tag=True):
+class HookReply(Struct, frozen=True, tag=True):
     """Answer to `CallHook`: the encoded result, or the exception of the hook."""
 
     id: int
@@ -183,31 +183,31 @@ ToWorker = (
     | SendMessage
     | WrapUp
     | Cancel
-    | Appended
-    | Decided
-    | HookReturned
+    | AppendReply
+    | ApprovalReply
+    | HookReply
     | ModelItem
-    | AccountState
+    | ParentMeterState
 )
 
 
 # From a worker process to the session's process.
 
 
-class Append(Struct, frozen=True, tag=True):
+class AppendEvents(Struct, frozen=True, tag=True):
     """Append events to the journal."""
 
     id: int
     events: list[StoredEvent]
 
 
-class Show(Struct, frozen=True, tag=True):
+class ShowEvent(Struct, frozen=True, tag=True):
     """Show an event to the watchers of the session."""
 
     event: AnyEvent
 
 
-class Approve(Struct, frozen=True, tag=True):
+class RequestApproval(Struct, frozen=True, tag=True):
     """Decide an approval request."""
 
     id: int
@@ -225,7 +225,7 @@ class CallHook(Struct, frozen=True, tag=True):
 class Charge(Struct, frozen=True, tag=True):
     """Add what a run and its descendants spent."""
 
-    account: str
+    run_id: str
     usage: Usage
     usd: float | None
     children: int
@@ -234,7 +234,7 @@ class Charge(Struct, frozen=True, tag=True):
 class Pause(Struct, frozen=True, tag=True):
     """Stop or restart the clocks of the ancestors of a run."""
 
-    account: str
+    run_id: str
     paused: bool
 
 
@@ -277,7 +277,7 @@ class ModelForget(Struct, frozen=True, tag=True):
     conversations: list[int]
 
 
-class RunEnded(Struct, frozen=True, tag=True):
+class RunReply(Struct, frozen=True, tag=True):
     """A run has ended with a report, or with an exception."""
 
     run_id: str
@@ -286,9 +286,9 @@ class RunEnded(Struct, frozen=True, tag=True):
 
 
 ToSession = (
-    Append
-    | Show
-    | Approve
+    AppendEvents
+    | ShowEvent
+    | RequestApproval
     | CallHook
     | Charge
     | Pause
@@ -297,5 +297,5 @@ ToSession = (
     | ModelRequest
     | ModelCancel
     | ModelForget
-    | RunEnded
+    | RunReply
 )

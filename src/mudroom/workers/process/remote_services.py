@@ -20,22 +20,22 @@ from ..._core.ports import (
 )
 from .channel import Channel
 from .messages import (
-    AccountState,
-    Append,
-    Appended,
-    Approve,
+    AppendEvents,
+    AppendReply,
+    ApprovalReply,
     CallHook,
     Charge,
-    Decided,
-    HookReturned,
+    HookReply,
     ModelAppend,
     ModelCancel,
     ModelForget,
     ModelItem,
     ModelRequest,
     ModelStart,
+    ParentMeterState,
     Pause,
-    Show,
+    RequestApproval,
+    ShowEvent,
     ToolSpec,
     ToWorker,
 )
@@ -55,12 +55,12 @@ class SessionLink:
         return next(self._ids)
 
     @overload
-    def request(self, message: Append) -> asyncio.Future[Appended]: ...
+    def request(self, message: AppendEvents) -> asyncio.Future[AppendReply]: ...
     @overload
-    def request(self, message: Approve) -> asyncio.Future[Decided]: ...
+    def request(self, message: RequestApproval) -> asyncio.Future[ApprovalReply]: ...
     @overload
-    def request(self, message: CallHook) -> asyncio.Future[HookReturned]: ...
-    def request(self, message: Append | Approve | CallHook) -> asyncio.Future[Any]:
+    def request(self, message: CallHook) -> asyncio.Future[HookReply]: ...
+    def request(self, message: AppendEvents | RequestApproval | CallHook) -> asyncio.Future[Any]:
         """Send a request and return the future of its answer."""
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._answers[message.id] = future
@@ -78,7 +78,7 @@ class SessionLink:
         """Receive no further item of a model request."""
         self._streams.pop(request_id, None)
 
-    def handle(self, message: Appended | Decided | HookReturned | ModelItem) -> None:
+    def handle(self, message: AppendReply | ApprovalReply | HookReply | ModelItem) -> None:
         """Hand an answer to the call that waits for it."""
         if isinstance(message, ModelItem):
             queue = self._streams.get(message.id)
@@ -91,7 +91,7 @@ class SessionLink:
 
     def show(self, event: AnyEvent) -> None:
         """Show an event to the watchers of the session."""
-        self.channel.send(Show(event))
+        self.channel.send(ShowEvent(event))
 
 
 class RemoteJournal:
@@ -102,7 +102,7 @@ class RemoteJournal:
 
     async def append(self, *events: StoredEvent) -> int:
         """Append events in order. Return the position of the last one. Raises JournalError."""
-        answer = await self._link.request(Append(self._link.next_id(), list(events)))
+        answer = await self._link.request(AppendEvents(self._link.next_id(), list(events)))
         if answer.error is not None:
             raise answer.error.to_exception()
         return answer.position
@@ -130,23 +130,23 @@ class RemoteApprover:
 
     async def decide(self, request: ApprovalRequest, /) -> ApprovalDecision:
         """Have the session's approver decide."""
-        answer = await self._link.request(Approve(self._link.next_id(), request))
+        answer = await self._link.request(RequestApproval(self._link.next_id(), request))
         return answer.decision
 
 
-class RemoteAccount:
-    """The engine's Account for the ancestors of a run, which live in the session's process.
+class RemoteParentMeter:
+    """Parent meter of a run whose ancestors live in the session's process.
 
     To the last state that it received it adds the charges that this state does not include.
     """
 
-    def __init__(self, link: SessionLink, state: AccountState) -> None:
+    def __init__(self, link: SessionLink, state: ParentMeterState) -> None:
         self._link = link
         self._state = state
         self._sent = 0
         self._unconfirmed: deque[Charge] = deque()
 
-    def update(self, state: AccountState) -> None:
+    def update(self, state: ParentMeterState) -> None:
         """Replace the state of the ancestors."""
         self._state = state
         while self._unconfirmed and self._sent - len(self._unconfirmed) < state.charges:
@@ -154,7 +154,7 @@ class RemoteAccount:
 
     def add_usage(self, usage: Usage, usd: float | None, children: int = 0) -> None:
         """Charge what a run spent."""
-        charge = Charge(self._state.account, usage, usd, children)
+        charge = Charge(self._state.run_id, usage, usd, children)
         self._sent += 1
         self._unconfirmed.append(charge)
         self._link.channel.send(charge)
@@ -181,7 +181,7 @@ class RemoteAccount:
 
     def set_paused(self, paused: bool) -> None:
         """Stop or restart the clocks of the ancestors."""
-        self._link.channel.send(Pause(self._state.account, paused))
+        self._link.channel.send(Pause(self._state.run_id, paused))
 
     def _unconfirmed_amount(self, limit: Limit) -> float:
         if limit is Limit.USD:

@@ -10,20 +10,20 @@ from ..._engine.session_context import SessionServices
 from ..local import LocalWorker
 from .channel import Channel
 from .messages import (
-    AccountState,
-    Appended,
+    AppendReply,
+    ApprovalReply,
     Cancel,
-    Decided,
     ErrorInfo,
-    HookReturned,
+    HookReply,
     ModelItem,
-    RunEnded,
+    ParentMeterState,
+    RunReply,
     SendMessage,
     StartRun,
     ToWorker,
     WrapUp,
 )
-from .remote_services import RemoteAccount, SessionLink
+from .remote_services import RemoteParentMeter, SessionLink
 
 
 class RunServer:
@@ -45,7 +45,7 @@ class RunServer:
         self._services = services
         self._past_events = past_events
         self._worker = LocalWorker(services, max_children)
-        self._accounts: dict[str, RemoteAccount] = {}
+        self._parent_meters: dict[str, RemoteParentMeter] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def serve(self, channel: Channel[ToWorker]) -> None:
@@ -54,11 +54,11 @@ class RunServer:
             self._handle(message)
 
     def _handle(self, message: ToWorker) -> None:
-        if isinstance(message, Appended | Decided | HookReturned | ModelItem):
+        if isinstance(message, AppendReply | ApprovalReply | HookReply | ModelItem):
             self._link.handle(message)
-        elif isinstance(message, AccountState):
-            if account := self._accounts.get(message.account):
-                account.update(message)
+        elif isinstance(message, ParentMeterState):
+            if parent_meter := self._parent_meters.get(message.run_id):
+                parent_meter.update(message)
         elif isinstance(message, StartRun):
             self._start(message)
         elif handle := self._worker.find(message.run_id):
@@ -71,10 +71,10 @@ class RunServer:
 
     def _start(self, message: StartRun) -> None:
         run_id = message.brief.run_id
-        account = RemoteAccount(self._link, message.account)
-        self._accounts[run_id] = account
+        parent_meter = RemoteParentMeter(self._link, message.parent_meter)
+        self._parent_meters[run_id] = parent_meter
         self._past_events.update(message.past)
-        self._services.meters.open(run_id, message.grant.budget, account)
+        self._services.meters.open(run_id, message.grant.budget, parent_meter)
         handle = self._worker.start(message.brief, message.grant)
         task = asyncio.create_task(self._report(handle, message))
         self._tasks.add(task)
@@ -82,12 +82,12 @@ class RunServer:
 
     async def _report(self, handle: RunHandle, message: StartRun) -> None:
         try:
-            ended = RunEnded(handle.run_id, await handle.report())
+            ended = RunReply(handle.run_id, await handle.report())
         except Exception as error:  # noqa: BLE001  the session's process raises it again
-            ended = RunEnded(handle.run_id, error=ErrorInfo.of(error))
+            ended = RunReply(handle.run_id, error=ErrorInfo.of(error))
         finally:
             self._services.meters.close(message.grant)
-            del self._accounts[handle.run_id]
+            del self._parent_meters[handle.run_id]
             for past_run in message.past:
                 self._past_events.pop(past_run, None)
         self._link.channel.send(ended)

@@ -18,8 +18,8 @@ from ..._core.runs import Brief, InboxMessage, Reason, Report
 from ..._engine.resume import finished_report
 from ..._engine.session_context import SessionServices
 from ..local import LocalWorker
-from .host import HostedRun, ProcessHost, ProcessLost
 from .messages import Cancel, SendMessage, WorkerConfig, WrapUp
+from .process_handle import AssignedRun, ProcessHandle, ProcessLost
 
 MAX_STARTS = 3
 """Attempts to execute a run, each in another process; when the last one dies, the run is LOST."""
@@ -30,8 +30,8 @@ class RemoteRunHandle:
 
     def __init__(self, run_id: str) -> None:
         self.run_id = run_id
-        self._host: ProcessHost | None = None
-        self._hosted: HostedRun | None = None
+        self._process: ProcessHandle | None = None
+        self._assigned: AssignedRun | None = None
         self._messages: list[InboxMessage] = []
         self._task: asyncio.Task[Report[Any]] | None = None
         self._orders: list[msgspec.Struct] = []
@@ -40,32 +40,32 @@ class RemoteRunHandle:
         """Set the task that waits for the run."""
         self._task = task
 
-    def bind(self, host: ProcessHost, hosted: HostedRun) -> None:
+    def bind(self, process: ProcessHandle, assigned: AssignedRun) -> None:
         """Set the process that executes the run, and send it the earlier stop requests."""
-        self._host = host
-        self._hosted = hosted
-        hosted.on_begin = self._repeat_messages
+        self._process = process
+        self._assigned = assigned
+        assigned.on_begin = self._repeat_messages
         for order in self._orders:
-            host.send(order)
+            process.send(order)
 
     def send(self, message: InboxMessage) -> bool:
         """Send a message to the run. Return False if it has not begun or is ending."""
-        if self._host is None or self._hosted is None or self._is_ending():
+        if self._process is None or self._assigned is None or self._is_ending():
             return False
-        if self.run_id not in self._hosted.live:
+        if self.run_id not in self._assigned.live:
             return False
         self._messages.append(message)
-        self._host.send(SendMessage(self.run_id, message))
+        self._process.send(SendMessage(self.run_id, message))
         return True
 
     def _repeat_messages(self) -> None:
         """Send the messages again that a lost process had not stored."""
-        assert self._host is not None and self._hosted is not None
-        events = self._hosted.recorded.get(self.run_id, [])
+        assert self._process is not None and self._assigned is not None
+        events = self._assigned.recorded.get(self.run_id, [])
         stored = {event.message.id for event in events if isinstance(event, MessageSent)}
         for message in self._messages:
             if message.id not in stored:
-                self._host.send(SendMessage(self.run_id, message))
+                self._process.send(SendMessage(self.run_id, message))
 
     def wrap_up(self) -> bool:
         """Stop the current work and have the run summarise it. Return False if it is ending."""
@@ -107,17 +107,17 @@ class RemoteRunHandle:
         if is_repeated or self.is_cancelled or (self._task is not None and self._task.done()):
             return False
         self._orders.append(order)
-        if self._host is not None:
-            self._host.send(order)
+        if self._process is not None:
+            self._process.send(order)
         return True
 
 
 class DescendantHandle:
     """Handle of a run whose parent is in a worker process. Only the parent gets the report."""
 
-    def __init__(self, run_id: str, host: ProcessHost) -> None:
+    def __init__(self, run_id: str, process: ProcessHandle) -> None:
         self.run_id = run_id
-        self._host = host
+        self._process = process
 
     def send(self, message: InboxMessage) -> bool:
         """Send a message to the run."""
@@ -136,10 +136,10 @@ class DescendantHandle:
         raise RuntimeError(f"run {self.run_id} reports to its parent in a worker process")
 
     def _send(self, message: msgspec.Struct) -> bool:
-        hosted = self._host.find(self.run_id)
-        if hosted is None or self.run_id not in hosted.live:
+        assigned = self._process.find(self.run_id)
+        if assigned is None or self.run_id not in assigned.live:
             return False
-        self._host.send(message)
+        self._process.send(message)
         return True
 
 
@@ -170,13 +170,13 @@ class ProcessWorker:
         self._slots: dict[int, asyncio.Semaphore] = defaultdict(
             partial(asyncio.Semaphore, config.max_children)
         )
-        self._hosts = [self._new_host() for _ in range(processes or os.cpu_count() or 1)]
+        self._processes = [self._make_process() for _ in range(processes or os.cpu_count() or 1)]
         self._handles: dict[str, RemoteRunHandle] = {}
 
     @property
     def pids(self) -> tuple[int, ...]:
         """Ids of the worker processes that have started."""
-        return tuple(host.pid for host in self._hosts if host.pid is not None)
+        return tuple(process.pid for process in self._processes if process.pid is not None)
 
     def with_services(self, services: SessionServices) -> LocalWorker:
         """Return a worker of this process with other services."""
@@ -186,10 +186,10 @@ class ProcessWorker:
         """Return the handle of a run that has started and not ended."""
         if handle := self._handles.get(run_id) or self._local.find(run_id):
             return handle
-        for host in self._hosts:
-            hosted = host.find(run_id)
-            if hosted is not None and run_id in hosted.live:
-                return DescendantHandle(run_id, host)
+        for process in self._processes:
+            assigned = process.find(run_id)
+            if assigned is not None and run_id in assigned.live:
+                return DescendantHandle(run_id, process)
         return None
 
     def start(self, brief: Brief, grant: Grant) -> RunHandle:
@@ -211,20 +211,22 @@ class ProcessWorker:
             handle.cancel()
         await asyncio.gather(*(handle.wait() for handle in handles))
         await self._local.close()
-        await asyncio.gather(*(host.close() for host in self._hosts))
+        await asyncio.gather(*(process.close() for process in self._processes))
 
     async def _execute(self, handle: RemoteRunHandle, brief: Brief, grant: Grant) -> Report[Any]:
         async with self._slots[brief.depth]:
             meter = self._services.meters.get(grant)
-            hosted = HostedRun(brief, meter, self._past_of(brief.run_id))
+            assigned = AssignedRun(brief, meter, self._past_of(brief.run_id))
             for _ in range(MAX_STARTS):
-                host = self._choose_host()
+                process = self._choose_process()
                 try:
-                    return await host.run(hosted, brief, grant, partial(handle.bind, host, hosted))
+                    return await process.run(
+                        assigned, brief, grant, partial(handle.bind, process, assigned)
+                    )
                 except ProcessLost:
-                    hosted.live.clear()
-                    hosted.refund()
-            return await self._record_lost(brief, hosted)
+                    assigned.live.clear()
+                    assigned.refund()
+            return await self._record_lost(brief, assigned)
 
     def _past_of(self, run_id: str) -> dict[str, list[StoredEvent]]:
         return {
@@ -233,17 +235,17 @@ class ProcessWorker:
             if run == run_id or run.startswith(f"{run_id}.")
         }
 
-    def _choose_host(self) -> ProcessHost:
-        """Return the host with the fewest runs; a lost one is replaced first."""
-        for position, host in enumerate(self._hosts):
-            if host.is_lost:
-                self._hosts[position] = self._new_host()
-        return min(self._hosts, key=lambda host: host.load)
+    def _choose_process(self) -> ProcessHandle:
+        """Return the process with the fewest runs; a lost one is replaced first."""
+        for position, process in enumerate(self._processes):
+            if process.is_lost:
+                self._processes[position] = self._make_process()
+        return min(self._processes, key=lambda process: process.load)
 
-    def _new_host(self) -> ProcessHost:
-        return ProcessHost(self._command, self._config, self._services)
+    def _make_process(self) -> ProcessHandle:
+        return ProcessHandle(self._command, self._config, self._services)
 
-    async def _record_lost(self, brief: Brief, hosted: HostedRun) -> Report[Any]:
+    async def _record_lost(self, brief: Brief, assigned: AssignedRun) -> Report[Any]:
         outputs: dict[str, Any] = {}
         report = Report(
             text="",
@@ -254,7 +256,7 @@ class ProcessWorker:
             outputs=outputs,
             error=f"{MAX_STARTS} worker processes ended while they executed this run",
         )
-        if hosted.recorded.get(brief.run_id):
+        if assigned.recorded.get(brief.run_id):
             now = self._services.clock.now()
             await self._services.journal.append(
                 RunFinished(at=now, run=brief.run_id, report=report)

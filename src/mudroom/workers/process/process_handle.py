@@ -17,19 +17,19 @@ from ..._engine.meters import SHARED_LIMITS, Meter
 from ..._engine.session_context import SessionServices
 from .channel import Channel
 from .messages import (
-    AccountState,
-    Append,
-    Appended,
-    Approve,
+    AppendEvents,
+    AppendReply,
+    ApprovalReply,
     CallHook,
     Charge,
-    Decided,
     ErrorInfo,
-    HookReturned,
+    HookReply,
+    ParentMeterState,
     Pause,
-    RunEnded,
+    RequestApproval,
+    RunReply,
     SharedLimit,
-    Show,
+    ShowEvent,
     StartRun,
     ToSession,
     WorkerConfig,
@@ -44,7 +44,7 @@ class ProcessLost(Exception):
     """The worker process ended while it executed a run."""
 
 
-class HostedRun:
+class AssignedRun:
     """State of a run in a worker process, kept by the session's process.
 
     Attributes:
@@ -97,7 +97,7 @@ class HostedRun:
         self._children = 0
         self._charges = 0
 
-    def account_state(self) -> AccountState:
+    def parent_meter_state(self) -> ParentMeterState:
         """Return the amounts that the ancestors of the run still allow."""
         shared: list[SharedLimit] = []
         left: dict[Limit, float] = {}
@@ -121,12 +121,12 @@ class HostedRun:
                     children_left = free
                     most_children = most
             ancestor = ancestor.parent
-        return AccountState(
+        return ParentMeterState(
             self.run_id, tuple(shared), left, children_left, most_children, self._charges
         )
 
 
-class ProcessHost:
+class ProcessHandle:
     """Starts one worker process, gives it runs, and serves its requests.
 
     Arguments:
@@ -139,7 +139,7 @@ class ProcessHost:
         self._command = command
         self._config = config
         self._services = services
-        self._runs: dict[str, HostedRun] = {}
+        self._runs: dict[str, AssignedRun] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._appends: set[asyncio.Task[None]] = set()
         self._channel: Channel[ToSession] | None = None
@@ -160,7 +160,7 @@ class ProcessHost:
 
     async def run(
         self,
-        hosted: HostedRun,
+        assigned: AssignedRun,
         brief: Brief,
         grant: Grant,
         on_start: Callable[[], None],
@@ -172,19 +172,19 @@ class ProcessHost:
 
         Raises ProcessLost if the process ends first, and the exceptions of the run.
         """
-        self._runs[hosted.run_id] = hosted
-        hosted.report = asyncio.get_running_loop().create_future()
+        self._runs[assigned.run_id] = assigned
+        assigned.report = asyncio.get_running_loop().create_future()
         try:
             await self._start()
             if self.is_lost:
                 raise ProcessLost
-            self.send(StartRun(brief, grant, hosted.account_state(), hosted.recorded))
+            self.send(StartRun(brief, grant, assigned.parent_meter_state(), assigned.recorded))
             on_start()
-            return await hosted.report
+            return await assigned.report
         finally:
-            del self._runs[hosted.run_id]
+            del self._runs[assigned.run_id]
 
-    def find(self, run_id: str) -> HostedRun | None:
+    def find(self, run_id: str) -> AssignedRun | None:
         """Return the run of this process that has the id, or that is above it."""
         return next((run for run in self._runs.values() if run.contains(run_id)), None)
 
@@ -248,11 +248,11 @@ class ProcessHost:
         await self._process.wait()
 
     def _handle(self, message: ToSession) -> None:
-        if isinstance(message, Append):
+        if isinstance(message, AppendEvents):
             task = asyncio.create_task(self._append(message))
             self._appends.add(task)
             task.add_done_callback(self._appends.discard)
-        elif isinstance(message, Approve):
+        elif isinstance(message, RequestApproval):
             self._start_task(self._decide(message))
         elif isinstance(message, CallHook):
             self._start_task(self._call_hook(message))
@@ -262,51 +262,51 @@ class ProcessHost:
         else:
             self._handle_notification(message)
 
-    def _handle_notification(self, message: Show | Charge | Pause | RunEnded) -> None:
+    def _handle_notification(self, message: ShowEvent | Charge | Pause | RunReply) -> None:
         """Handle a message that has no answer."""
-        if isinstance(message, Show):
+        if isinstance(message, ShowEvent):
             for watch in self._services.watchers:
                 watch(message.event)
         elif isinstance(message, Charge):
             self._charge(message)
-        elif isinstance(message, RunEnded):
+        elif isinstance(message, RunReply):
             self._end(message)
-        elif (run := self._runs.get(message.account)) and run.meter.parent is not None:
+        elif (run := self._runs.get(message.run_id)) and run.meter.parent is not None:
             run.meter.parent.set_paused(message.paused)
 
-    async def _append(self, message: Append) -> None:
+    async def _append(self, message: AppendEvents) -> None:
         try:
             position = await self._services.journal.append(*message.events)
         except Exception as error:  # noqa: BLE001  the run in the worker process must end
-            self.send(Appended(message.id, ErrorInfo.of(error)))
+            self.send(AppendReply(message.id, ErrorInfo.of(error)))
             return
         if message.events and (run := self.find(message.events[0].run)):
             run.add(message.events)
-        self.send(Appended(message.id, position=position))
+        self.send(AppendReply(message.id, position=position))
 
-    async def _decide(self, message: Approve) -> None:
+    async def _decide(self, message: RequestApproval) -> None:
         decision = await self._services.approver.decide(message.request)
-        self.send(Decided(message.id, decision))
+        self.send(ApprovalReply(message.id, decision))
 
     async def _call_hook(self, message: CallHook) -> None:
         assert self._services.hooks is not None
         try:
             result = await call_hook(self._services.hooks, message)
         except Exception as error:  # noqa: BLE001  the run in the worker process ends with it
-            self.send(HookReturned(message.id, error=ErrorInfo.of(error)))
+            self.send(HookReply(message.id, error=ErrorInfo.of(error)))
             return
-        self.send(HookReturned(message.id, result))
+        self.send(HookReply(message.id, result))
 
     def _charge(self, message: Charge) -> None:
-        run = self._runs.get(message.account)
+        run = self._runs.get(message.run_id)
         if run is None:
             return
         run.charge(message)
-        state = run.account_state()
+        state = run.parent_meter_state()
         if state.shared or state.left or state.children_left is not None:
             self.send(state)
 
-    def _end(self, message: RunEnded) -> None:
+    def _end(self, message: RunReply) -> None:
         run = self._runs.get(message.run_id)
         if run is None or run.report is None or run.report.done():
             return
