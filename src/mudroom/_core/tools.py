@@ -109,7 +109,7 @@ class Tool(Struct, frozen=True, kw_only=True):
         is_search: true if the tool reads all files below its path.
         rule_argument: without `path_argument`, name of the argument that permission rules match:
             a command, the name of an agent, an address.
-        is_stateful: true if the tool keeps a memo; a resumed run calls it again to restore it.
+        is_stateful: true if the tool keeps a memo; a resumed run repeats its calls to restore it.
         preview: takes arguments and ToolResult, returns the lines that screens show of a call.
         preview_lines: number of these lines on a screen; 0 shows the call in one line.
 
@@ -143,6 +143,11 @@ class Tool(Struct, frozen=True, kw_only=True):
     is_stateful: bool = False
     preview: Callable[[Mapping[str, Any], ToolResult], Iterable[PreviewLine]] | None = None
     preview_lines: int = 0
+
+    def parse_arguments(self, arguments: Mapping[str, Any]) -> object:
+        """Return the argument of `run` for the arguments of a call. Raises ValueError."""
+        aliases = self.argument_aliases
+        return self.parse({aliases.get(key, key): value for key, value in arguments.items()})
 
     def has_category(self, category: ToolCategory) -> bool:
         """Return whether the tool belongs to a category."""

@@ -25,6 +25,7 @@ class Conversation:
 
     Attributes:
         queued: blocks of the next user message.
+        restored_notes: queued notes of an earlier process, which must not be added again.
         answer_text: text of the last answer.
         last_text: text of the last answer that has text.
         is_unanswered: true if a request was sent and its answer has not arrived.
@@ -34,6 +35,7 @@ class Conversation:
         self._model = model
         self._used_call_ids: set[str] = set()
         self.queued: list[TextBlock | ToolResultBlock] = [TextBlock(prompt)]
+        self.restored_notes: list[str] = []
         self.answer_text = ""
         self.last_text = ""
         self.is_unanswered = False
@@ -54,6 +56,7 @@ class Conversation:
         """Remove and return the queued blocks."""
         blocks = self.queued
         self.queued = []
+        self.restored_notes = []
         return blocks
 
     def append_user_blocks(self, blocks: Iterable[TextBlock | ToolResultBlock]) -> None:

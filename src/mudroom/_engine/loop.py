@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from .._core.events import RunResumed, RunStarted
+from .._core.events import NoteInjected, RunResumed, RunStarted, TurnStarted
 from .._core.messages import AssistantMessage
 from .._core.runs import Reason, Report
 from ..errors import JournalError, ModelError
@@ -14,13 +14,9 @@ from .call_batch import CallOutcome
 from .finish import INCOMPLETE_ANSWER, REASON_FOR_LIMIT, Ending, finish_run
 from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
 from .model_call import call_model
-from .resume import Resumption, restore_run
+from .resume import NEAR_LIMIT, Resumption, restore_run
 from .run_context import RunContext
 from .tool_calls import run_tool_calls
-
-NEAR_LIMIT = (
-    "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."
-)
 
 
 async def execute(run: RunContext) -> Report:
@@ -66,6 +62,8 @@ async def start_or_resume(run: RunContext) -> Resumption:
     if past:
         resumption = await restore_run(run, past)
         await run.recorder.record(run.recorder.event(RunResumed))
+        if not any(isinstance(event, NoteInjected | TurnStarted) for event in past):
+            await _call_start_hook(run)
         return resumption
     brief = replace(run.brief, history=()) if run.brief.continues else run.brief
     await run.recorder.record(run.recorder.event(RunStarted, brief=brief))

@@ -62,7 +62,7 @@ class Meter:
         self.usd = 0.0
         self.is_price_known = True
         self.on_pause: Callable[[bool], None] | None = None
-        self._has_warned = False
+        self.has_warned = False
         self._allocated: set[Meter] = set()
 
     def set_limits(self, budget: Budget) -> None:
@@ -165,10 +165,10 @@ class Meter:
 
     def take_warning(self, seconds: float = 0.0) -> Limit | None:
         """Return the first limit of which WARNING_FRACTION is used; afterwards always None."""
-        if self._has_warned:
+        if self.has_warned:
             return None
         limit = self._first_limit(WARNING_FRACTION, seconds)
-        self._has_warned = limit is not None
+        self.has_warned = limit is not None
         return limit
 
     def _first_limit(self, fraction: float, seconds: float) -> Limit | None:

@@ -66,8 +66,10 @@ class RecordedEvents:
         self._expected: dict[tuple[str, ...], list[StoredEvent]] = {}
         for event in events:
             expected = self._expected.setdefault(_order_key(event), [])
-            if isinstance(event, RunResumed) and expected and isinstance(expected[-1], TurnStarted):
-                expected.pop()  # the earlier process received no answer
+            if isinstance(event, RunResumed):
+                _remove_unanswered_turn(expected)
+            if isinstance(event, PermissionDecided):
+                expected.clear()  # the earlier process did not act on its decision
             if not isinstance(event, _NOT_COMPARED):
                 expected.append(event)
 
@@ -119,6 +121,14 @@ class RecordedEvents:
             if name in report:
                 report[name] = sorted(report[name])
         return self._remove_times(msgspec.json.encode(fields, order="deterministic").decode())
+
+
+def _remove_unanswered_turn(events: list[StoredEvent]) -> None:
+    """Remove the last turn if the earlier process received no answer; the next one repeats it."""
+    if events and isinstance(events[-1], TurnFailed):
+        events.pop()
+    if events and isinstance(events[-1], TurnStarted):
+        events.pop()
 
 
 class RecordedOutcomes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from .._core.budgets import Limit
 from .._core.events import (
     FileWriteIntended,
     MessageDelivered,
@@ -36,6 +37,12 @@ from .phase import Phase
 from .run_context import RunContext
 from .structured_output import EMIT_TOOL
 
+NEAR_LIMIT = (
+    "You have used 90 % of your {limit}. Come to an end: finish what matters most, then report."
+)
+
+_NEAR_LIMIT_NOTES = {NEAR_LIMIT.format(limit=limit.replace("_", " ")) for limit in Limit}
+
 INTERRUPTED = (
     "Interrupted before it gave a result; whether it had an effect is unknown. "
     "Check before you repeat it."
@@ -59,11 +66,10 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
     restorer = _Restorer(run)
     for event in events:
         restorer.apply(event)
+        if isinstance(event, ToolCallFinished):
+            await _restore_memo(run, event, restorer.calls)
     run.conversation.queued[:0] = restorer.sent_blocks
     run.timer.add_past(_worked_seconds(events, _descendant_events(run)))
-    for tool in run.tools.values():
-        if tool.is_stateful:
-            await _restore_memo(run, tool, restorer.calls.values())
     return Resumption(restorer.pending_answer, restorer.summary_reason)
 
 
@@ -96,21 +102,32 @@ class _Restorer:
         elif isinstance(event, NoteInjected):
             if isinstance(event, MessageDelivered):
                 run.inbox.restore_delivery(event.message_id)
-            self._add_text(event.text)
+            else:
+                self._restore_note(event.text)
+            self._add_text(event)
         elif isinstance(event, TurnStarted):
             self._start_turn(event)
         elif isinstance(event, TurnFinished):
             self._finish_turn(event)
 
-    def _add_text(self, text: str) -> None:
-        if self.pending_answer and not self.pending_answer.tool_calls:
+    def _add_text(self, event: NoteInjected) -> None:
+        answer = self.pending_answer
+        if answer and not answer.tool_calls:
+            if event.origin != "hook":
+                self._run.loop_detector.add_turn(answer, ())
             self.pending_answer = None
-        self._run.conversation.queue_text(text)
+        self._run.conversation.queue_text(event.text)
+
+    def _restore_note(self, text: str) -> None:
+        self._run.conversation.restored_notes.append(text)
+        if text in _NEAR_LIMIT_NOTES:
+            self._run.meter.has_warned = True
 
     def _start_turn(self, event: TurnStarted) -> None:
         run = self._run
         if run.batch.calls:
             outcomes = run.close_batch()
+            collect_reminders(run)
             if self.pending_answer:
                 run.loop_detector.add_turn(self.pending_answer, outcomes)
         self.pending_answer = None
@@ -196,14 +213,18 @@ def _worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredE
     return seconds
 
 
-async def _restore_memo(run: RunContext, tool: Tool, calls: Iterable[ToolCallBlock]) -> None:
-    """Restore the memo of a pure tool: run it again with the arguments of its last call."""
-    own_calls = [call for call in calls if call.name == tool.name]
-    if not own_calls:
-        return
-    call = own_calls[-1]
-    try:
-        arguments = tool.parse(call.arguments)
-    except ValueError:
-        return
-    await tool.run(CallContext(run, call), arguments)
+def collect_reminders(run: RunContext) -> list[str]:
+    """Return the reminders that the tools have after a batch of calls."""
+    context = CallContext(run)
+    notes = [tool.remind(context) for tool in run.tools.values() if tool.remind]
+    return [note for note in notes if note]
+
+
+async def _restore_memo(
+    run: RunContext, event: ToolCallFinished, calls: Mapping[str, ToolCallBlock]
+) -> None:
+    """Restore the memo of a tool after a call that succeeded: run the call again in its turn."""
+    tool = run.tools.get(event.name)
+    call = calls.get(event.call_id)
+    if tool and call and tool.is_stateful and not event.result.error:
+        await tool.run(CallContext(run, call), tool.parse_arguments(call.arguments))

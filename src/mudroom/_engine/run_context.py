@@ -86,6 +86,9 @@ class RunContext:
 
     def add_note(self, text: str, origin: str = "engine") -> None:
         """Add a note of the engine or of a hook to the next message to the model."""
+        if text in self.conversation.restored_notes:
+            self.conversation.restored_notes.remove(text)
+            return
         self.conversation.queue_text(text)
         note = self.recorder.event(NoteInjected, text=text, origin=origin)
         self.recorder.record_later(note, show=True)

@@ -16,7 +16,7 @@ from .._core.tools import Effect, Tool, ToolResult
 from ..errors import MudroomError, suggest_names
 from .call_batch import CallOutcome
 from .call_context import CallContext
-from .resume import resolve_interrupted
+from .resume import collect_reminders, resolve_interrupted
 from .run_context import RunContext
 
 OUTPUT_CAP = 50_000
@@ -81,7 +81,8 @@ async def run_tool_calls(run: RunContext, calls: Sequence[ToolCallBlock]) -> lis
     elif tasks:
         await _run_all(tasks)
     outcomes = run.close_batch()
-    _add_reminders(run)
+    for note in collect_reminders(run):
+        run.add_note(note)
     if all(outcome.result.error for outcome in outcomes):
         run.add_note(ALL_FAILED)
     return outcomes
@@ -108,11 +109,8 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         quoted = call.malformed[:_MAX_QUOTED_ARGUMENTS]
         text = f"The arguments of {name} were not a JSON object: {quoted!r}."
         return _refuse(call, tool, f"{text} Send the call again with valid JSON.")
-    arguments = {
-        tool.argument_aliases.get(key, key): value for key, value in call.arguments.items()
-    }
     try:
-        return PreparedCall(call, tool, tool.parse(arguments))
+        return PreparedCall(call, tool, tool.parse_arguments(call.arguments))
     except (ValueError, TypeError) as error:
         return _refuse(call, tool, f"Invalid arguments for {name}: {error}")
 
@@ -345,10 +343,3 @@ def cap_result(context: CallContext, result: ToolResult) -> ToolResult:
         "read it with offset and limit …]\n\n"
     )
     return structs.replace(result, text=text[:half] + notice + text[-half:], spill=path)
-
-
-def _add_reminders(run: RunContext) -> None:
-    context = CallContext(run)
-    for tool in run.tools.values():
-        if tool.remind and (note := tool.remind(context)):
-            run.add_note(note)

@@ -1,0 +1,208 @@
+"""Records cut off after every event: each is resumed, keeps the promises, and replays.
+
+The short form cuts at some events; MUDROOM_LONG=1 cuts at each.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+from msgspec.structs import replace
+
+from mudroom import Budget, Effect, Report, Session, Tool, ToolResult
+from mudroom._core.events import MessageSent, NoteInjected, RunStarted, StoredEvent
+from mudroom._core.messages import ToolCallBlock
+from mudroom._core.ports import (
+    ApprovalDecision,
+    ApprovalRequest,
+    Approver,
+    Hooks,
+    ToolHookDecision,
+)
+from mudroom._core.runs import Brief
+from mudroom.errors import ModelRefused
+from mudroom.journals.memory import MemoryJournal
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
+from mudroom.replay import replay
+from mudroom.testing.invariants import find_violations
+
+LONG = bool(os.environ.get("MUDROOM_LONG"))
+OPEN_TODO = call("todo", todos=[{"content": "step", "status": "pending"}])
+
+
+async def _echo(_: object, arguments: dict[str, str]) -> ToolResult:
+    return ToolResult(f"echo {arguments['text']}")
+
+
+ECHO = Tool(
+    name="echo",
+    description="Echo.",
+    parameters={"type": "object"},
+    parse=dict,
+    run=_echo,
+    effect=Effect.PURE,
+)
+
+
+def echo(text: object) -> ToolCallBlock:
+    return call("echo", text=str(text))
+
+
+def plan_in_children(request: Request) -> Answer:
+    if request.prompt == "PARENT":
+        return [[call("task", prompt=f"CHILD {n}") for n in range(6)], "done"][request.turn]
+    child = int(request.prompt[-1])
+    if request.turn == 0:
+        return [OPEN_TODO]
+    return [echo(request.turn)] if request.turn < 5 + child else f"child {child} is done"
+
+
+def plan(request: Request) -> Answer:
+    if request.turn == 0:
+        return [call("TodoWrite", items=[{"text": "step", "status": "pending"}])]
+    return [echo(request.turn)] if request.turn < 9 else "done"
+
+
+def fail_all_calls(request: Request) -> Answer:
+    return [call("read", file_path="none"), call("none")] if request.turn < 3 else "done"
+
+
+def repeat(request: Request) -> Answer:
+    return [echo("same")] if request.tools else "summary"
+
+
+def count(request: Request) -> Answer:
+    return [echo(request.turn)] if request.tools else "summary"
+
+
+def emit_late(request: Request) -> Answer:
+    return [
+        "I stop.",
+        [call("self.emitvalue", emit_variable_name="a", emit_variable_value="1")],
+        "I stop again.",
+        [call("self.emitvalue", emit_variable_name="b", emit_variable_value="2")],
+    ][request.turn]
+
+
+def fail_then_answer(request: Request) -> Answer:
+    return [echo(request.turn)] if request.turn < 2 else ModelRefused("no more answers")
+
+
+def compact_steps(request: Request) -> Answer:
+    return [[echo(1)], [echo(2), echo(3)], "done"][request.turn]
+
+
+class NotingHooks(Hooks):
+    """Hooks that add notes, change arguments and continue a run once."""
+
+    def __init__(self) -> None:
+        self.has_continued = False
+
+    async def on_prompt(self, brief: Brief) -> str:
+        return "Be brief."
+
+    async def before_tool(self, brief: Brief, call: ToolCallBlock) -> ToolHookDecision | None:
+        return ToolHookDecision(arguments={"text": call.arguments["text"] + " changed"})
+
+    async def before_finish(self, brief: Brief, text: str) -> str:
+        return "" if text == "really done" else "Check it again."
+
+
+def finish_twice(request: Request) -> Answer:
+    return [[echo(1)], "done", [echo(2)], "really done"][request.turn]
+
+
+class AllowingApprover:
+    """Approver that allows each call."""
+
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
+        return ApprovalDecision(True)
+
+
+class Scenario(Struct, frozen=True):
+    """A run whose record is cut off: its script and its options."""
+
+    script: Callable[[Request], Answer]
+    budget: Budget = Budget()
+    outputs: dict[str, str] | None = None
+    hooks: Hooks | None = None
+    approver: Approver | None = None
+    needs_confirmation: bool = False
+    message: str = ""
+
+    def open(self, folder: Path, journal: MemoryJournal, resume: str = "") -> Session:
+        """Return a session with the options of the scenario."""
+
+        def answer(request: Request) -> Answer:
+            is_sent = any(isinstance(event, MessageSent) for event in journal.events)
+            if self.message and request.turn == 1 and not is_sent:
+                session.send("1", self.message)
+            return self.script(request)
+
+        session = Session(
+            model=ScriptedModel(answer),
+            cwd=str(folder),
+            home=str(folder / "home"),
+            journal=journal,
+            budget=self.budget,
+            sandbox="off",
+            tools=[replace(ECHO, needs_confirmation=self.needs_confirmation)],
+            hooks=self.hooks,
+            approver=self.approver,
+            resume=resume,
+        )
+        return session
+
+
+SCENARIOS = {
+    "children with a plan": Scenario(plan_in_children),
+    "plan": Scenario(plan),
+    "failed calls": Scenario(fail_all_calls),
+    "repeated turns": Scenario(repeat),
+    "turn limit": Scenario(count, Budget(turns=5)),
+    "token limit": Scenario(count, Budget(total_tokens=1_500)),
+    "outputs": Scenario(emit_late, outputs={"a": "text", "b": "text"}),
+    "failed model": Scenario(fail_then_answer),
+    "hooks": Scenario(finish_twice, hooks=NotingHooks()),
+    "approvals": Scenario(compact_steps, approver=AllowingApprover(), needs_confirmation=True),
+    "message": Scenario(compact_steps, message="One more thing."),
+}
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", SCENARIOS)
+async def test_a_record_cut_off_anywhere_is_resumed_and_replays(tmp_path: Path, name: str) -> None:
+    scenario = SCENARIOS[name]
+    journal = MemoryJournal()
+    async with scenario.open(tmp_path, journal) as session:
+        expected = await session.run("PARENT", outputs=scenario.outputs)
+    events = journal.events
+    assert await replay(events) == events
+    started = next(n for n, event in enumerate(events) if isinstance(event, RunStarted)) + 1
+    for cut in range(started, len(events) - 1, 1 if LONG or len(events) < 60 else 7):
+        journal = MemoryJournal()
+        await journal.append(*events[:cut])
+        async with scenario.open(tmp_path, journal, session.id) as resumed:
+            report = await resumed.resume_unfinished()
+        check_resumed(events, journal.events, f"cut off after event {cut}: {events[cut - 1]}")
+        if report:
+            assert compare_report(report) == compare_report(expected)
+        assert await replay(journal.events) == journal.events
+
+
+def check_resumed(undisturbed: list[StoredEvent], resumed: list[StoredEvent], where: str) -> None:
+    assert not find_violations(resumed, timed=False), where
+    assert count_notes(resumed) == count_notes(undisturbed), where
+
+
+def count_notes(events: list[StoredEvent]) -> Counter[tuple[str, str]]:
+    return Counter((event.run, event.text) for event in events if isinstance(event, NoteInjected))
+
+
+def compare_report(report: Report) -> tuple[object, ...]:
+    return report.text, report.reason, report.turns, report.calls, report.error, report.outputs
