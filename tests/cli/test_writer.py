@@ -16,6 +16,7 @@ from mudroom._core.events import (
     MessageSent,
     ModelCallRetried,
     StoredEvent,
+    TurnFailed,
     TurnFinished,
 )
 from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
@@ -84,6 +85,17 @@ def test_text_of_a_failed_model_call_is_marked_as_cut_off() -> None:
         ]
     )
     assert text == "half a th\n\n(the answer was cut off here)\n\nwhole\n\n"
+
+
+def test_a_partial_answer_is_written_once() -> None:
+    text = write_events(
+        [
+            Delta(at=1, run="1", kind="text", text="half a th"),
+            TurnFailed(at=2, run="1", error="cut off", text="half a th"),
+            run_finished("1", Reason.CANCELLED, text="half a th"),
+        ]
+    )
+    assert text == "half a th\n\n(the answer was cut off here)\n\n"
 
 
 def test_text_of_children_is_not_written() -> None:

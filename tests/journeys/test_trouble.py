@@ -7,8 +7,9 @@ import signal
 
 import pytest
 
-from mudroom._core.messages import ToolCallBlock
+from mudroom._core.messages import StopReason, TextBlock, ToolCallBlock, Usage
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+from mudroom.testing.wire_formats import WireAnswer, anthropic_stream
 
 from .conftest import Mudroom
 
@@ -98,6 +99,23 @@ async def test_ctrl_c_stops_the_run_and_keeps_its_report(mudroom: Mudroom) -> No
     )
     listed = json.loads((await mudroom("runs", "--json")).out)
     assert [(item["reason"], item["children"]) for item in listed] == [("CANCELLED", 1)]
+
+
+async def test_words_before_ctrl_c_are_printed_as_text_and_json(mudroom: Mudroom) -> None:
+    whole = WireAnswer((TextBlock("Half of it"),), "m", "m1", Usage(1, 1), StopReason.END)
+    body = b"".join(anthropic_stream(whole))
+    end = body.index(b"event: content_block_stop")
+    for flags in ((), JSON):
+        stuck = asyncio.Event()
+
+        async def answer(request: ServerRequest, stuck: asyncio.Event = stuck) -> ServerAnswer:
+            asyncio.get_running_loop().call_later(0.5, stuck.set)  # when the words have arrived
+            return Fault(body=body, content_type="text/event-stream", cut_after=end, end="stall")
+
+        async with ModelServer(answer) as server:
+            done = await mudroom.interrupted("-p", "x", *MODEL, *flags, url=server.url, when=stuck)
+        text = json.loads(done.out)["report"]["text"] if flags else done.out.strip()
+        assert (done.code, text) == (130, "Half of it")
 
 
 @pytest.mark.parametrize(

@@ -119,10 +119,12 @@ class TurnFailed(Event, frozen=True, tag="turn_failed"):
 
     Arguments:
         transient: the same call may succeed later.
+        text: the text of the answer that streamed before.
     """
 
     error: str
     transient: bool = False
+    text: str = ""
 
 
 class ModelCallRetried(Event, frozen=True, tag="model_call_retried"):

@@ -27,7 +27,7 @@ class Conversation:
         queued: blocks of the next user message.
         restored_notes: queued notes of an earlier process, which must not be added again.
         answer_text: text of the last answer.
-        last_text: text of the last answer that has text.
+        last_text: text of the last answer that has text, complete or not.
         is_unanswered: true if a request was sent and its answer has not arrived.
     """
 
@@ -39,6 +39,7 @@ class Conversation:
         self.answer_text = ""
         self.last_text = ""
         self.is_unanswered = False
+        self._streamed: list[str] = []
         for message in normalize_conversation(history):
             model.append(message)
             if isinstance(message, AssistantMessage):
@@ -70,7 +71,27 @@ class Conversation:
         """Send the queued blocks and request an answer, which `append_answer` must append."""
         self.append_user_blocks(self.take_queued())
         self.is_unanswered = True
+        self._streamed = []
         return self._model.request_answer(tools=tools)
+
+    def add_streamed(self, text: str) -> None:
+        """Add a piece of the answer that is arriving."""
+        self._streamed.append(text)
+
+    def discard_streamed(self) -> None:
+        """Forget the answer that was arriving: the model call is repeated."""
+        self._streamed = []
+
+    def keep_partial_answer(self, text: str | None = None) -> str:
+        """Make the text of an answer that broke off the last text, and return it.
+
+        Arguments:
+            text: None for the text that streamed.
+        """
+        if text is None:
+            text = "".join(self._streamed).strip()
+        self.last_text = text or self.last_text
+        return text
 
     def append_answer(self, message: AssistantMessage) -> None:
         """Append an answer of the model."""

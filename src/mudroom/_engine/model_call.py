@@ -45,12 +45,14 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
         answer = await _stream_answer(run, tools=summary_reason is None)
     except ModelError as error:
         is_transient = isinstance(error, ModelUnavailable)
-        failed = recorder.event(TurnFailed, error=str(error), transient=is_transient)
+        partial = run.conversation.keep_partial_answer()
+        failed = recorder.event(TurnFailed, error=str(error), transient=is_transient, text=partial)
         await recorder.record(failed)
         raise
     except BaseException as error:  # a limit, a cancel, silence, or a fault of the adapter
         text = str(error) or "cut off before the answer was whole"
-        recorder.record_later(recorder.event(TurnFailed, error=text))
+        partial = run.conversation.keep_partial_answer()
+        recorder.record_later(recorder.event(TurnFailed, error=text, text=partial))
         raise
     answer = run.conversation.with_unique_call_ids(answer, run.turn)
     charge(run, answer)
@@ -81,10 +83,13 @@ async def _stream_answer(run: RunContext, *, tools: bool) -> AssistantMessage:
             async for item in run.conversation.request_answer(tools=tools):
                 if isinstance(item, StreamChunk):
                     _extend(deadline, SILENCE_SECONDS)
+                    if item.kind == "text":
+                        run.conversation.add_streamed(item.text)
                     if item.kind:
                         run.recorder.show_delta(item.kind, item.text)
                 elif isinstance(item, RetryNotice):
                     _extend(deadline, item.delay + FIRST_CHUNK_SECONDS + SILENCE_SECONDS)
+                    run.conversation.discard_streamed()
                     await _record_retry(run, item)
                 else:
                     answer = item

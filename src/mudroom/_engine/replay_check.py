@@ -263,12 +263,14 @@ def recorded_conversations(events: Sequence[StoredEvent]) -> list[RecordedConver
     """Return the recorded conversations, one per run, in the order in which the runs began."""
     briefs: dict[str, Brief] = {}
     failures: dict[str, str] = {}
+    partial_texts: dict[str, str] = {}
     broken: dict[str, str] = {}
     for event in events:
         if isinstance(event, RunStarted):
             briefs[event.run] = event.brief
         elif isinstance(event, TurnFailed):
             failures[event.run] = event.error
+            partial_texts[event.run] = event.text
         elif isinstance(event, RunFinished):
             if event.report.reason is Reason.TIMEOUT:
                 failures[event.run] = event.report.error
@@ -280,6 +282,7 @@ def recorded_conversations(events: Sequence[StoredEvent]) -> list[RecordedConver
             _join_transcripts(continued_runs(run, briefs), events),
             failures.get(run, ""),
             broken.get(run, ""),
+            partial_texts.get(run, ""),
         )
         for run in briefs
     ]

@@ -17,6 +17,7 @@ from .._core.events import (
     StoredEvent,
     ToolCallFinished,
     ToolCallStarted,
+    TurnFailed,
     TurnFinished,
     TurnStarted,
 )
@@ -109,6 +110,8 @@ class _Restorer:
             self._start_turn(event)
         elif isinstance(event, TurnFinished):
             self._finish_turn(event)
+        elif isinstance(event, TurnFailed):
+            run.conversation.keep_partial_answer(event.text)
 
     def _add_text(self, event: NoteInjected) -> None:
         answer = self.pending_answer

@@ -94,6 +94,8 @@ class ReplayConversation:
             where = f"run {recorded.run}, request {request}"
             raise build_difference_error(where, expected, messages)
         if len(recorded.messages) == len(messages):
+            if recorded.partial_text:
+                yield StreamChunk("text", recorded.partial_text)
             await self._repeat_failure(recorded)
         answer = recorded.messages[len(messages)]
         if not isinstance(answer, AssistantMessage):

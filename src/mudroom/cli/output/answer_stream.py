@@ -36,11 +36,11 @@ class AnswerStream:
             case Delta(kind="text"):
                 self._streamed += event.text
                 self._put_text(self._blocks.feed(event.text))
-            case ModelCallRetried() | TurnFailed():
-                if self._streamed.strip():
-                    self._put_text(self._blocks.take_rest())
-                    self._cut_off()
-                self._reset()
+            case ModelCallRetried():
+                self._break_off()
+            case TurnFailed():
+                self._last_answer = self._streamed.strip() or self._last_answer
+                self._break_off()
             case TurnFinished():
                 self._finish(event.message.text)
             case RunFinished():
@@ -56,6 +56,12 @@ class AnswerStream:
         self._put_text(self._blocks.take_rest() if was_streamed else text)
         self._reset()
         self._last_answer = text.strip()
+
+    def _break_off(self) -> None:
+        if self._streamed.strip():
+            self._put_text(self._blocks.take_rest())
+            self._cut_off()
+        self._reset()
 
     def _reset(self) -> None:
         self._blocks = MarkdownBlocks()

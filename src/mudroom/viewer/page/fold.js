@@ -207,6 +207,7 @@ const HANDLERS = {
     run.failed++;
     if (run.step) {
       markChanged(run.step).error = event.error;
+      run.step.partial = event.text ?? "";
       Object.assign(run.step.span, { to: event.at, failed: true });
     }
   },

@@ -92,6 +92,7 @@ const ITEM_RENDERERS = {
           `retry ${each.attempt} after ${formatSeconds(each.delay)}: ${each.status ? `HTTP ${each.status}` : "connection lost"} ${oneLine(each.error ?? "", 160)}`,
         ),
       ),
+      item.partial && drawTextBox(item, "partial", item.partial, { kind: "words" }),
       item.error && h("div", { class: "broken" }, sanitize(item.error)),
     ),
 
