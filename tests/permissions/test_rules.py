@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -338,6 +339,11 @@ def test_a_link_is_denied_by_its_target_and_allowed_by_name_and_target(court: Co
     assert court("edit", file_path="link", allow=["Edit(link)"]).verdict == "ask"
     assert court("edit", file_path="link", allow=["Edit(link)", "Edit(.env)"]).verdict == "ask"
     assert court("edit", file_path="src/a.py", allow=["Edit(src/**)"]).verdict == "allow"
+
+
+def test_a_link_whose_name_is_not_utf8_is_denied_by_its_target(court: Court) -> None:
+    os.symlink(os.fsencode(court.root / ".env"), os.fsencode(court.root) + b"/\xe9")
+    assert court("write", file_path=r"\xe9", content="", deny=["Edit(.env)"]).verdict == "deny"
 
 
 def test_file_rules_apply_to_all_file_tools_and_to_commands(court: Court) -> None:

@@ -11,15 +11,16 @@ from mudroom._core.ports import Workspace
 from mudroom._core.tools import ToolResult
 from mudroom.tools import grep
 from mudroom.tools._ripgrep import SearchQuery
+from mudroom.tools._search_scope import SearchScope
 
 BOMS = ((b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"), (b"\xef\xbb\xbf", "utf-8-sig"))
 
 
 def search_in_python(workspace: Workspace, arguments: grep.Arguments) -> ToolResult:
     """Search the same files with Python's re and format the matches in the same way."""
-    query = grep._query(arguments)
-    output = grep._Output(workspace, arguments)
-    for path in grep._choose_files(workspace, arguments, math.inf):
+    query = grep.build_query(arguments)
+    output = grep.Output(workspace, arguments)
+    for path in grep.choose_files(SearchScope(workspace, math.inf), workspace, arguments):
         for record in matches(query, workspace.root, path):
             if not output.add(record):
                 return output.result()

@@ -16,7 +16,8 @@ from tests.tools.conftest import Call, Run
 from tests.tools.python_grep import search_in_python
 
 from mudroom._core.ports import FileInfo
-from mudroom.tools import grep
+from mudroom.errors import WorkspaceError
+from mudroom.tools import glob, grep
 from mudroom.tools._ripgrep import InvalidPattern, find_ripgrep
 from mudroom.tools.grep import parse, search
 from mudroom.workspaces.shared import SharedWorkspace
@@ -212,7 +213,8 @@ async def test_a_search_ends_at_the_limit_with_its_matches_so_far(ctx: Run, slow
     result = await search(ctx.workspace, parse({"pattern": "a"}), rg=slow_rg, seconds=0.5)
     assert time.monotonic() - began < 2
     assert result.text.splitlines()[0] == "a"
-    assert "ended after 0.5 s: not all was searched" in result.text
+    note = "(stopped after 0.5 s: searched 0 of 2 files; use a simpler pattern, a path or a glob)"
+    assert result.text.splitlines()[-1] == note
     assert len(os.listdir("/proc/self/fd")) <= before + 1
 
 
@@ -221,7 +223,8 @@ async def test_a_search_that_ends_without_matches_is_an_error(ctx: Run, slow_rg:
     arguments = parse({"pattern": "a", "output_mode": "count"})
     result = await search(ctx.workspace, arguments, rg=slow_rg, seconds=0.5)
     assert result.error
-    assert "ended after 0.5 s" in result.text
+    assert "stopped after 0.5 s: searched 0 of 1 file" in result.text
+    assert "no matches" not in result.text
 
 
 async def test_cancelling_a_search_ends_its_process(ctx: Run, slow_rg: str) -> None:
@@ -277,8 +280,10 @@ async def test_many_files_are_searched_in_batches_in_order(ctx: Run) -> None:
 class Swapped(SharedWorkspace):
     """A workspace in which a folder becomes a link out as soon as its files are listed."""
 
-    def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
-        yield from super().walk(path, ignored=ignored)
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        yield from super().walk(path, ignored=ignored, skipped=skipped)
         os.rename(f"{self.root}/in", f"{self.root}/was")
         os.symlink("../outside", f"{self.root}/in")
 
@@ -295,14 +300,17 @@ async def test_46_what_is_swapped_after_it_was_listed_is_not_searched(
     result = await search(
         Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=RG
     )
-    assert "own" in result.text and "OUTSIDE" not in result.text and "in/f" not in result.text
+    assert "own" in result.text and "OUTSIDE" not in result.text
+    assert result.text.endswith("(skipped 1 path that cannot be read: in/f)")
     os.unlink(tmp_path / "root" / "in")
     os.rename(tmp_path / "root" / "was", tmp_path / "root" / "in")
     os.unlink(tmp_path / "root" / "own")
     result = await search(
         Swapped(str(tmp_path / "root")), parse({"pattern": "needle", "output_mode": mode}), rg=RG
     )
-    assert result.text == "(no matches)", "where nothing is left to search, nothing is searched"
+    assert result.text == (
+        "(in the files that can be read: no matches; skipped 1 path that cannot be read: in/f)"
+    )
     assert len(os.listdir("/dev/fd")) <= open_before + 1
 
 
@@ -311,6 +319,38 @@ class Slow(SharedWorkspace):
 
     def open(self, path: str) -> int:
         time.sleep(0.02)
+        return super().open(path)
+
+
+class SlowlyListed(SharedWorkspace):
+    """A workspace in which listing a file takes 10 ms."""
+
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        for info in super().walk(path, ignored=ignored, skipped=skipped):
+            time.sleep(0.01)
+            yield info
+
+
+class Refusing(SharedWorkspace):
+    """A workspace in which `locked` cannot be listed and *.txt cannot be opened.
+
+    Root ignores the modes of files, so the tests cannot use them.
+    """
+
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        for info in super().walk(path, ignored=ignored, skipped=skipped):
+            if not info.path.startswith("locked/"):
+                yield info
+            elif skipped is not None:
+                skipped.append("locked")
+
+    def open(self, path: str) -> int:
+        if path.endswith(".txt"):
+            raise WorkspaceError(f"{path} may not be opened: permission denied")
         return super().open(path)
 
 
@@ -323,6 +363,116 @@ async def test_a_search_that_is_ended_while_files_are_opened_leaves_none_open(
     await search(Slow(str(tmp_path)), parse({"pattern": "needle"}), rg=RG, seconds=0.1)
     await asyncio.sleep(0.1)
     assert len(os.listdir("/dev/fd")) <= before + 1
+
+
+async def test_glob_ends_at_the_limit_with_its_files_so_far(tmp_path: Path) -> None:
+    for n in range(20):
+        (tmp_path / f"f{n:02}").write_text("")
+    arguments = glob.parse({"pattern": "*"})
+    result = glob.list_matches(SlowlyListed(str(tmp_path)), arguments, seconds=0.1)
+    assert "f00" in result.text and "f19" not in result.text
+    assert "(stopped after 0.1 s: searched " in result.text
+    assert "of more than " in result.text and "use a path to search less)" in result.text
+
+
+async def test_glob_that_ends_at_the_limit_without_files_is_an_error(tmp_path: Path) -> None:
+    for n in range(20):
+        (tmp_path / f"f{n:02}").write_text("")
+    arguments = glob.parse({"pattern": "*.py"})
+    result = glob.list_matches(SlowlyListed(str(tmp_path)), arguments, seconds=0.1)
+    assert result.error
+    assert "nothing there matches" in result.text and "no files match" not in result.text
+
+
+async def test_grep_searches_what_it_could_list_in_time(tmp_path: Path) -> None:
+    for n in range(100):
+        (tmp_path / f"f{n:02}").write_text("needle\n")
+    result = await search(
+        SlowlyListed(str(tmp_path)), parse({"pattern": "needle"}), rg=RG, seconds=1
+    )
+    assert not result.error
+    assert "f00" in result.text and "f99" not in result.text
+    assert "stopped after 1 s: searched " in result.text and " of more than " in result.text
+
+
+@pytest.fixture
+def refusing(tmp_path: Path) -> Refusing:
+    (tmp_path / "locked").mkdir()
+    (tmp_path / "locked" / "a.py").write_text("needle\n")
+    (tmp_path / "b.py").write_text("needle\n")
+    (tmp_path / "c.txt").write_text("needle\n")
+    return Refusing(str(tmp_path))
+
+
+async def test_glob_says_what_it_could_not_list(refusing: Refusing) -> None:
+    some = glob.list_matches(refusing, glob.parse({"pattern": "**/*.py"}))
+    assert some.text == "b.py\n(skipped 1 path that cannot be read: locked)"
+    none = glob.list_matches(refusing, glob.parse({"pattern": "**/*.zig"}))
+    assert none.text == (
+        "(in the files that can be read: no files match **/*.zig; "
+        "skipped 1 path that cannot be read: locked)"
+    )
+
+
+async def test_grep_says_what_it_could_not_list_or_open(refusing: Refusing) -> None:
+    some = await search(refusing, parse({"pattern": "needle"}), rg=RG)
+    assert some.text == "b.py\n(skipped 2 paths that cannot be read: locked, c.txt)"
+    none = await search(refusing, parse({"pattern": "nowhere"}), rg=RG)
+    assert none.text.startswith("(in the files that can be read: no matches; skipped 2 paths")
+
+
+async def test_grep_keeps_the_matches_of_a_search_program_that_fails(ctx: Run) -> None:
+    (ctx.root / "a").write_text("aaa\n")
+    (ctx.root / "b").write_text("aaa\n")
+    program = ctx.root.parent / "failing_rg"
+    program.write_text("#!/bin/sh\necho 'rg: out of memory' >&2\nexit 2\n")
+    program.chmod(0o755)
+    with pytest.raises(InvalidPattern):
+        await search(ctx.workspace, parse({"pattern": "a"}), rg=str(program))
+    program.write_text(
+        "#!/bin/sh\nwhile [ $1 != -- ]; do shift; done\n"
+        "printf '%s\\0' $2; echo 'rg: out of memory' >&2; exit 2\n"
+    )
+    some = await search(ctx.workspace, parse({"pattern": "a"}), rg=str(program))
+    assert some.text == (
+        "a\n(the search program failed, so not all was searched: rg: out of memory)"
+    )
+    program.write_text("#!/bin/sh\nkill -9 $$\n")
+    none = await search(ctx.workspace, parse({"pattern": "a"}), rg=str(program))
+    assert none.error and "not all was searched: exit code -9" in none.text
+
+
+async def test_20_000_files_are_searched(ctx: Run) -> None:
+    (ctx.root / "hay").write_text("hay\n")
+    for n in range(200):
+        (ctx.root / f"d{n:03}").mkdir()
+        for m in range(100):
+            os.link(ctx.root / "hay", ctx.root / f"d{n:03}" / f"f{m}")
+    (ctx.root / "d199" / "last").write_text("needle\n")
+    assert (await search(ctx.workspace, parse({"pattern": "needle"}), rg=RG)).text == "d199/last"
+    listed = glob.list_matches(ctx.workspace, glob.parse({"pattern": "**"}))
+    assert "(100 newest of 20,002 files" in listed.text
+
+
+async def test_names_that_are_not_utf8_work_in_every_file_tool(ctx: Run, call: Call) -> None:
+    os.mkdir(os.fsencode(ctx.root) + b"/caf\xe9")
+    for name in (b"caf\xe9/\xe9.py", rb"caf\xe9.py"):
+        Path(os.fsdecode(os.fsencode(ctx.root) + b"/" + name)).write_text("needle\n")
+    names = [r"caf\x5cxe9.py", r"caf\xe9/\xe9.py"]
+    assert sorted((await call("glob", pattern="**/*.py")).text.splitlines()) == names
+    assert sorted((await call("grep", pattern="needle")).text.splitlines()) == names
+    for name in names:
+        result = await call("read", file_path=name)
+        assert result.text == "1\tneedle" and result.reads == (name,)
+        await call("edit", file_path=name, old_string="needle", new_string="thread")
+        assert (await call("read", file_path=name)).text == "1\tthread"
+    inside = await call("grep", pattern="thread", path=r"caf\xe9")
+    assert inside.text == names[1]
+    assert (await call("glob", pattern="*.py", path=r"caf\xe9")).text == names[1]
+    assert (await call("write", file_path=r"caf\xe9/new\xff", content="x")).changes == (
+        r"caf\xe9/new\xff",
+    )
+    assert os.path.exists(os.fsencode(ctx.root) + b"/caf\xe9/new\xff")
 
 
 async def test_odd_names_are_found(ctx: Run) -> None:

@@ -39,5 +39,7 @@ class RemoteWorkspace:
     def remove_unfinished(self, path: str) -> None:
         self._inner.remove_unfinished(path)
 
-    def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
-        return self._inner.walk(path, ignored=ignored)
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        return self._inner.walk(path, ignored=ignored, skipped=skipped)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import gc
 import os
 import stat
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -212,6 +214,42 @@ def test_walk_skips_an_unreadable_folder(space: SharedWorkspace) -> None:
         assert names(space)[-1] == "b"
     finally:
         os.chmod(f"{space.root}/a", 0o700)
+
+
+def test_walk_names_what_it_cannot_list(
+    space: SharedWorkspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for path in ("a/x", "b/y", "c"):
+        space.write(path, b"")
+    skipped: list[str] = []
+    real_open = os.open
+    real_scandir = os.scandir
+
+    def refuse_a(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == "a":
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return real_open(path, flags, mode, dir_fd=dir_fd)
+
+    def refuse_b(folder: int) -> Any:
+        if os.readlink(f"/proc/self/fd/{folder}").endswith("/b"):
+            raise PermissionError(errno.EACCES, "Permission denied", folder)
+        return real_scandir(folder)
+
+    monkeypatch.setattr(os, "open", refuse_a)
+    monkeypatch.setattr(os, "scandir", refuse_b)
+    assert [info.path for info in space.walk(skipped=skipped)] == ["c"]
+    assert skipped == ["a", "b"]
+
+
+def test_walk_skips_folders_that_are_too_deep(space: SharedWorkspace) -> None:
+    folder = space.root
+    for _ in range(300):
+        folder += "/d"
+        os.mkdir(folder)
+    space.write("e", b"")
+    skipped: list[str] = []
+    assert [info.path for info in space.walk(skipped=skipped)] == ["e"]
+    assert len(skipped) == 1
 
 
 def test_no_descriptor_is_left_open(space: SharedWorkspace) -> None:

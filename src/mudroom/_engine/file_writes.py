@@ -77,9 +77,11 @@ class RecordedWorkspace:
         """Remove temporary files of an interrupted write."""
         self._inner.remove_unfinished(path)
 
-    def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
         """Yield the files below a folder."""
-        return self._inner.walk(path, ignored=ignored)
+        return self._inner.walk(path, ignored=ignored, skipped=skipped)
 
 
 class WriteBarrier:

@@ -6,6 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 
 from .._core.ports import FileInfo, Workspace
+from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError
 
 FindRefusal = Callable[[str], str]
@@ -86,14 +87,16 @@ class FilteredWorkspace:
         if why:
             raise WorkspaceError(f"{path} may not be read: {why}", remedy="Do without it.")
 
-    def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
         """Yield the readable files below a folder.
 
         Links are not followed, but the folder itself may be reached through one.
         """
         start = os.path.join(self._inner.root, self._inner.locate(path))
-        real_start = os.path.realpath(start)
-        for info in self._inner.walk(path, ignored=ignored):
+        real_start = path_to_text(os.path.realpath(path_from_text(start)))
+        for info in self._inner.walk(path, ignored=ignored, skipped=skipped):
             absolute = os.path.join(self._inner.root, info.path)
             if self._find_refusal(absolute):
                 continue

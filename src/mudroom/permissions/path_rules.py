@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
+from .._platform.path_text import path_from_text, path_to_text
 from ..errors import UsageError
 from .rules import Rule
 
@@ -48,7 +49,10 @@ class PathContext(Struct, frozen=True):
     def path_and_target(self, path: str, folder: str = "") -> tuple[str, ...]:
         """Return the absolute path and, if links change it, the path of its target."""
         absolute = self.absolute(path, folder)
-        return tuple(dict.fromkeys((absolute, os.path.realpath(absolute))))
+        paths = [absolute, os.path.realpath(absolute)]
+        if "\\x" in absolute:  # the file tools read it as a byte of a name
+            paths.append(path_to_text(os.path.realpath(path_from_text(absolute))))
+        return tuple(dict.fromkeys(paths))
 
     def is_inside(self, path: str, folders: Sequence[str] = ("",)) -> bool:
         """Return whether the path and its target lie in the workspace.

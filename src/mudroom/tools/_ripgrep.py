@@ -12,7 +12,7 @@ import threading
 from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import aclosing, asynccontextmanager, closing
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from .._core.ports import LocalFiles
 from ..errors import WorkspaceError
@@ -38,6 +38,19 @@ class SearchQuery(Struct, frozen=True, kw_only=True):
     after: int = 0
 
 
+class Progress(Struct):
+    """The progress of a search.
+
+    Arguments:
+        searched: files that were searched. skipped: files that cannot be read.
+        failure: message of a search program that did not finish, "" for none.
+    """
+
+    searched: int = 0
+    skipped: list[str] = field(default_factory=list[str])
+    failure: str = ""
+
+
 class InvalidPattern(ValueError):
     """The search program rejects the pattern."""
 
@@ -59,7 +72,13 @@ def find_ripgrep(root: str) -> str:
 
 
 async def search_files(
-    query: SearchQuery, workspace: LocalFiles, files: Sequence[str], *, root: str, rg: str
+    query: SearchQuery,
+    workspace: LocalFiles,
+    files: Sequence[str],
+    progress: Progress,
+    *,
+    root: str,
+    rg: str,
 ) -> AsyncGenerator[bytes, None]:
     """Yield the matches in the order of the files, as `path NUL rest`, or `--` between groups.
 
@@ -67,6 +86,7 @@ async def search_files(
     path changes meanwhile. It ends when the iteration is closed.
 
     Arguments:
+        progress: updated while the search goes on.
         root: folder in which the program runs. rg: path of ripgrep.
 
     Raises InvalidPattern.
@@ -76,22 +96,27 @@ async def search_files(
     batch = max(64, min(_BATCH, descriptors // 4))
     for start in range(0, len(files), batch):
         with closing(_OpenFiles(workspace)) as opened:
+            progress.searched = start
             await asyncio.to_thread(opened.open_all, files[start : start + batch])
+            progress.skipped += opened.skipped
             if not opened.paths:
                 continue  # without files rg searches the current folder
-            records = _run_program(query, opened.paths, rg, root, separator)
+            records = _run_program(query, opened.paths, progress, rg, root, separator)
             async with aclosing(records):
                 async for record in records:
-                    yield _with_path(record, opened.paths)
+                    path, renamed = _with_path(record, opened.paths)
+                    if path:
+                        progress.searched = files.index(path, progress.searched)
+                    yield renamed
 
 
-def _with_path(record: bytes, paths: Mapping[int, str]) -> bytes:
-    """Replace the descriptor's name in a record by the path of its file."""
+def _with_path(record: bytes, paths: Mapping[int, str]) -> tuple[str, bytes]:
+    """Return the path of a record's file and the record with it in place of the descriptor."""
     name, nul, rest = record.partition(b"\0")
     if not name.startswith(_FD_FOLDER):
-        return record
-    path = paths.get(int(name.rpartition(b"/")[2]))
-    return record if path is None else os.fsencode(path) + nul + rest
+        return "", record
+    path = paths.get(int(name.rpartition(b"/")[2]), "")
+    return path, os.fsencode(path) + nul + rest if path else record
 
 
 class _OpenFiles:
@@ -99,6 +124,7 @@ class _OpenFiles:
 
     def __init__(self, workspace: LocalFiles) -> None:
         self.paths: dict[int, str] = {}
+        self.skipped: list[str] = []
         self._workspace = workspace
         self._lock = threading.Lock()
         self._closed = False
@@ -111,7 +137,9 @@ class _OpenFiles:
             except WorkspaceError as error:
                 if _is_out_of_descriptors(error):
                     raise
-                continue  # removed since it was listed, or not readable
+                if not isinstance(error.__cause__, FileNotFoundError):
+                    self.skipped.append(path)
+                continue
             with self._lock:
                 if self._closed:
                     os.close(descriptor)
@@ -132,19 +160,29 @@ def _is_out_of_descriptors(error: WorkspaceError) -> bool:
 
 
 async def _run_program(
-    query: SearchQuery, opened: Mapping[int, str], rg: str, root: str, separator: bytes
+    query: SearchQuery,
+    opened: Mapping[int, str],
+    progress: Progress,
+    rg: str,
+    root: str,
+    separator: bytes,
 ) -> AsyncGenerator[bytes, None]:
     command = _command(rg, query, [f"{_FD_FOLDER.decode()}{fd}" for fd in opened])
     async with _process(command, root, opened) as program:
         assert program.stdout and program.stderr
         rest = b""
+        has_matches = False
         while chunk := await program.stdout.read(_CHUNK):
             *complete, rest = (rest + chunk).split(separator)
             for record in complete:
+                has_matches = True
                 yield record.removesuffix(b"\r")
         message = (await program.stderr.read()).decode("utf-8", "replace").strip()
-        if await program.wait() == 2 and message:
+        code = await program.wait()
+        if code == 2 and message and not has_matches and not progress.searched:
             raise InvalidPattern(message)
+        if code not in (0, 1):
+            progress.failure = message[:500] or f"exit code {code}"
 
 
 @asynccontextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 
 from msgspec import Struct
 
@@ -11,10 +12,12 @@ from .._core.ports import FileInfo, ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ._glob_match import compile_glob
 from ._schema import build_parser, build_schema, load_description
-from ._text_files import format_count
+from ._search_scope import SearchScope, format_no_rows, format_rows
 
 MAX_FILES = 100
 """Files in one result."""
+MAX_SECONDS = 20.0
+"""Time limit of a search."""
 
 
 class Arguments(Struct, frozen=True):
@@ -40,33 +43,50 @@ def parse(sent: dict[str, object]) -> Arguments:
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """List the files."""
-    return await asyncio.to_thread(_glob, ctx.workspace, arguments)
+    return await asyncio.to_thread(list_matches, ctx.workspace, arguments)
 
 
-def _glob(workspace: Workspace, arguments: Arguments) -> ToolResult:
+def list_matches(
+    workspace: Workspace, arguments: Arguments, *, seconds: float = MAX_SECONDS
+) -> ToolResult:
+    """List the files that match.
+
+    Arguments:
+        seconds: time limit.
+    """
     folder, pattern = _split_pattern(workspace, arguments)
     skipped = 0 if folder == "." else len(folder) + 1
     matches = compile_glob(pattern)
     matches_deeper = compile_glob("**/" + pattern)
+    scope = SearchScope(workspace, time.monotonic() + seconds)
     files: list[FileInfo] = []
     deeper = 0
-    for info in workspace.walk(folder):
+    looked_at = 0
+    for info in scope.walk(folder):
+        looked_at += 1
         path = info.path[skipped:]
         if matches(path):
             files.append(info)
         elif matches_deeper(path):
             deeper += 1
+    stopped = ""
+    if not scope.is_complete:
+        count = scope.count_files(looked_at, looked_at)
+        stopped = f"stopped after {seconds:g} s: {count}; use a path to search less"
     if not files:
         where = "" if folder == "." else f" in {folder}"
         hint = f"; **/{pattern} would match {deeper:,}" if deeper else ""
-        return ToolResult(f"(no files match {pattern}{where}{hint})")
+        nothing = f"no files match {pattern}{where}{hint}"
+        return format_no_rows(stopped, scope.describe_skipped(), nothing)
     files.sort(key=lambda info: (-info.mtime, info.path))
-    rows = [info.path for info in files[:MAX_FILES]]
+    cut = ""
     if len(files) > MAX_FILES:
-        total = f"{len(files):,}"
-        rows.append(f"({MAX_FILES} newest of {total} files; use a narrower pattern or a path)")
-    return ToolResult(
-        "\n".join(rows), display=format_count(len(files), "file"), detail={"files": len(files)}
+        cut = f"{MAX_FILES} newest of {len(files):,} files; use a narrower pattern or a path"
+    return format_rows(
+        [info.path for info in files[:MAX_FILES]],
+        [cut, stopped, scope.describe_skipped()],
+        "file",
+        total=len(files),
     )
 
 

@@ -15,8 +15,9 @@ from .._core.ports import ToolContext, Workspace
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import WorkspaceError
 from ._glob_match import compile_glob
-from ._ripgrep import InvalidPattern, SearchQuery, find_ripgrep, search_files
+from ._ripgrep import InvalidPattern, Progress, SearchQuery, find_ripgrep, search_files
 from ._schema import build_parser, build_schema, load_description
+from ._search_scope import SearchScope, format_no_rows, format_rows
 from ._text_files import describe_binary, error_result, format_count
 
 MAX_SECONDS = 20.0
@@ -24,6 +25,7 @@ MAX_SECONDS = 20.0
 MAX_LINES = 250
 """Lines of one result when the model sends no head_limit."""
 
+_LISTING_SHARE = 0.5  # of the time limit: then the files listed so far are searched
 _MAX_CHARACTERS = 48_000  # of one result
 _MAX_LINE_CHARACTERS = 500
 _TYPES = {
@@ -127,28 +129,37 @@ async def search(
     local = workspace.local
     if local is None:
         return error_result("The files are on another machine. Search them with grep in bash.")
-    output = _Output(workspace, arguments)
+    now = time.monotonic()
+    scope = SearchScope(workspace, now + seconds * _LISTING_SHARE)
+    progress = Progress(skipped=scope.skipped)
+    output = Output(workspace, arguments)
+    files: Sequence[str] = ()
+    is_ended = False
     try:
         async with asyncio.timeout(seconds):
-            deadline = time.monotonic() + seconds
-            files = await asyncio.to_thread(_choose_files, workspace, arguments, deadline)
-            query = _query(arguments)
-            records = search_files(query, local, files, root=workspace.root, rg=rg)
+            files = await asyncio.to_thread(choose_files, scope, workspace, arguments)
+            query = build_query(arguments)
+            records = search_files(query, local, files, progress, root=workspace.root, rg=rg)
             async with aclosing(records):
                 async for record in records:
                     if not output.add(record):
                         break
+                else:
+                    progress.searched = len(files)
     except TimeoutError:
-        output.note = (
-            f"(ended after {seconds:g} s: not all was searched; "
-            "use a simpler pattern, a path or a glob)"
-        )
-        if not output.rows:
-            return error_result(output.note)
+        is_ended = True
+    if not scope.is_complete or is_ended:
+        count = scope.count_files(progress.searched, len(files))
+        remedy = "use a simpler pattern, a path or a glob"
+        output.stopped = f"stopped after {seconds:g} s: {count}; {remedy}"
+    elif progress.failure:
+        output.stopped = f"the search program failed, so not all was searched: {progress.failure}"
+    output.skipped = scope.describe_skipped()
     return output.result()
 
 
-def _query(arguments: Arguments) -> SearchQuery:
+def build_query(arguments: Arguments) -> SearchQuery:
+    """Return the query that the arguments ask for."""
     context = max(arguments.before_and_after, arguments.context)
     matches_line_ends = "\n" in arguments.pattern or r"\n" in arguments.pattern
     return SearchQuery(
@@ -161,18 +172,16 @@ def _query(arguments: Arguments) -> SearchQuery:
     )
 
 
-def _choose_files(workspace: Workspace, arguments: Arguments, deadline: float) -> Sequence[str]:
-    """Return the files to search, sorted. Raises TimeoutError when listing takes too long."""
+def choose_files(scope: SearchScope, workspace: Workspace, arguments: Arguments) -> Sequence[str]:
+    """Return the files to search, sorted."""
     start = workspace.locate(arguments.path or ".")
     skipped = 0 if start == "." else len(start) + 1
     accepts = _path_filter(arguments)
-    files: list[str] = []
-    for info in workspace.walk(start):
-        if time.monotonic() > deadline:
-            raise TimeoutError
-        if accepts(info.path[skipped:] or os.path.basename(info.path)):
-            files.append(info.path)
-    return files
+    return [
+        info.path
+        for info in scope.walk(start)
+        if accepts(info.path[skipped:] or os.path.basename(info.path))
+    ]
 
 
 def _path_filter(arguments: Arguments) -> Callable[[str], bool]:
@@ -189,12 +198,17 @@ def _path_filter(arguments: Arguments) -> Callable[[str], bool]:
     return lambda path: path.endswith(endings) and matches(path) is not is_negated
 
 
-class _Output:
-    """The matches as the model reads them, up to the limits."""
+class Output:
+    """The matches as the model reads them, up to the limits.
+
+    `cut`, `stopped` and `skipped` are notes: why matches or files are missing.
+    """
 
     def __init__(self, workspace: Workspace, arguments: Arguments) -> None:
         self.rows: list[str] = []
-        self.note = ""
+        self.cut = ""
+        self.stopped = ""
+        self.skipped = ""
         self._workspace = workspace
         self._arguments = arguments
         self._max_rows = MAX_LINES
@@ -222,7 +236,7 @@ class _Output:
         row = self._row(path, rest.decode("utf-8", "replace"))
         if len(self.rows) >= self._max_rows or self._room < len(row):
             shown = format_count(len(self.rows), "line")
-            self.note = f"({shown} shown, there are more; narrow the search or raise head_limit)"
+            self.cut = f"{shown} shown, there are more; narrow the search or raise head_limit"
             return False
         if self._needs_separator:
             self.rows.append("--")
@@ -235,13 +249,9 @@ class _Output:
         """Return the result for the model."""
         if not self.rows:
             where = f" in {self._arguments.path}" if self._arguments.path else ""
-            return ToolResult(f"(no matches{where})")
-        rows = [*self.rows, self.note] if self.note else self.rows
-        return ToolResult(
-            "\n".join(rows),
-            display=format_count(len(self.rows), "line"),
-            detail={"lines": len(self.rows)},
-        )
+            return format_no_rows(self.stopped, self.skipped, f"no matches{where}")
+        notes = (self.cut, self.stopped, self.skipped)
+        return format_rows(self.rows, notes, "line", total=len(self.rows))
 
     def _row(self, path: str, rest: str) -> str:
         if self._arguments.output_mode == "files_with_matches":

@@ -15,6 +15,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from .._core.ports import FileInfo, Workspace
+from .._platform.path_text import path_from_text
 from .._platform.scratch_dirs import ScratchDir
 from ..errors import WorkspaceError
 
@@ -68,7 +69,7 @@ def _copy_files(source: Workspace, folder: str, stop: threading.Event) -> None:
                 f"{MAX_TOTAL_BYTES >> 30} GiB",
                 remedy="Use the shared workspace, or let git ignore what a copy does not need.",
             )
-        _copy_file(source, info, os.path.join(folder, info.path))
+        _copy_file(source, info, os.path.join(folder, path_from_text(info.path)))
 
 
 def _copy_file(source: Workspace, info: FileInfo, target: str) -> None:

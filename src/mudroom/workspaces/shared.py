@@ -12,18 +12,20 @@ import weakref
 from collections.abc import Iterator, Sequence
 
 from .._core.ports import FileInfo
+from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError
 from ._atomic_write import remove_temporary_files, write_atomically
 from ._errors import check_unprotected, explain, not_a_file, outside
 from ._ignore import IgnoreRules
-from ._open_beneath import choose_opener, open_step_by_step, open_with_openat2
-
-_FOLDER = os.O_RDONLY | os.O_DIRECTORY
-_MAX_PATTERN_BYTES = 1 << 20
+from ._listing import FOLDER_FLAGS, Listing, read_patterns
+from ._open_beneath import choose_opener, open_with_openat2
 
 
 class SharedWorkspace:
     """The files beneath one folder of this machine. Implements Workspace and LocalFiles.
+
+    Paths are valid text (see `path_to_text`). Inside this class a *located* path is one of the
+    file system.
 
     Arguments:
         root: an existing folder.
@@ -51,7 +53,7 @@ class SharedWorkspace:
         self._readable = tuple(os.path.realpath(folder) for folder in readable)
         self._opener = choose_opener(kernel=kernel)
         try:
-            self._descriptor = os.open(self._root, _FOLDER | os.O_CLOEXEC)
+            self._descriptor = os.open(self._root, FOLDER_FLAGS | os.O_CLOEXEC)
         except OSError as error:
             raise WorkspaceError(
                 f"the folder {root} cannot be opened: {error.strerror}",
@@ -74,8 +76,12 @@ class SharedWorkspace:
 
         Raises WorkspaceError for all others.
         """
+        return path_to_text(self._locate(path))
+
+    def _locate(self, path: str) -> str:
+        """Return the path of the file system, relative or absolute as in `locate`."""
         _check_characters(path)
-        absolute = os.path.normpath(os.path.join(self._root, path))
+        absolute = os.path.normpath(os.path.join(self._root, path_from_text(path)))
         for folder in self._spellings:
             if _is_inside(absolute, folder):
                 return absolute[len(folder) :].lstrip("/") or "."
@@ -88,7 +94,7 @@ class SharedWorkspace:
 
         Raises WorkspaceError for anything else.
         """
-        located = self.locate(path)
+        located = self._locate(path)
         descriptor = self._open_located(located, os.O_PATH)
         try:
             facts = os.fstat(descriptor)
@@ -96,12 +102,12 @@ class SharedWorkspace:
             os.close(descriptor)
         if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):
             raise not_a_file(path, facts.st_mode)
-        return FileInfo(located, facts.st_size, facts.st_mtime, facts.st_mode)
+        return FileInfo(path_to_text(located), facts.st_size, facts.st_mtime, facts.st_mode)
 
     def open(self, path: str) -> int:
         """Open a regular file for reading, without waiting, and return its descriptor."""
         flags = os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY
-        descriptor = self._open_located(self.locate(path), flags)
+        descriptor = self._open_located(self._locate(path), flags)
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             os.close(descriptor)
@@ -144,7 +150,7 @@ class SharedWorkspace:
         """Remove a regular file, or a link. Raises WorkspaceError."""
         located = self._locate_writable(path)
         parent, name = os.path.split(located)
-        folder = self._open_located(parent or ".", _FOLDER)
+        folder = self._open_located(parent or ".", FOLDER_FLAGS)
         try:
             self._check_opened_folder(folder, path)
             mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
@@ -158,9 +164,9 @@ class SharedWorkspace:
 
     def remove_unfinished(self, path: str) -> None:
         """Remove temporary files that an interrupted `write` of this path left."""
-        parent = os.path.dirname(self.locate(path)) or "."
+        parent = os.path.dirname(self._locate(path)) or "."
         try:
-            folder = self._open_located(parent, _FOLDER)
+            folder = self._open_located(parent, FOLDER_FLAGS)
         except WorkspaceError:
             return  # the folder does not exist
         try:
@@ -168,62 +174,36 @@ class SharedWorkspace:
         finally:
             os.close(folder)
 
-    def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
         """Yield the regular files below a folder, sorted, or the file itself.
 
         Does not follow links and leaves out .git.
 
         Arguments:
             ignored: True includes files that git ignores.
+            skipped: gets the paths of the folders and files that cannot be listed.
         """
         start = self.stat(path)
         if stat.S_ISREG(start.mode):
             yield start
             return
-        rules = None if ignored else self._rules_above(start.path)
-        folder = self._open_located(start.path, _FOLDER)
-        yield from self._walk_folder(folder, "" if start.path == "." else start.path, rules)
-
-    def _walk_folder(self, folder: int, path: str, rules: IgnoreRules | None) -> Iterator[FileInfo]:
-        """Yield the files below an open folder and close its descriptor at the end.
-
-        Arguments:
-            rules: None includes ignored files.
-        """
-        try:
-            with os.scandir(folder) as scan:
-                entries = sorted(scan, key=_entry_name)
-            if rules is not None and any(entry.name == ".gitignore" for entry in entries):
-                rules = rules.extend(path, _read_patterns(folder, ".gitignore"))
-            prefix = f"{path}/" if path else ""
-            for entry in entries:
-                if entry.name == ".git":
-                    continue
-                entry_path = prefix + entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    if rules is not None and rules(entry_path + "/"):
-                        continue
-                    subfolder = _open_subfolder(folder, entry.name)
-                    if subfolder is not None:
-                        yield from self._walk_folder(subfolder, entry_path, rules)
-                elif entry.is_file(follow_symlinks=False):
-                    if rules is not None and rules(entry_path):
-                        continue
-                    facts = _stat_dir_entry(entry)
-                    if facts is not None:
-                        yield FileInfo(entry_path, facts.st_size, facts.st_mtime, facts.st_mode)
-        finally:
-            os.close(folder)
+        located = self._locate(path)
+        rules = None if ignored else self._rules_above(located)
+        listing = Listing(self._root, [] if skipped is None else skipped)
+        folder = self._open_located(located, FOLDER_FLAGS)
+        yield from listing.walk(folder, "" if located == "." else located, rules)
 
     def _rules_above(self, located: str) -> IgnoreRules:
         """Return the rules of the folders from the root down to the parent of a folder."""
-        rules = IgnoreRules().extend("", _read_patterns(self._descriptor, ".git/info/exclude"))
+        rules = IgnoreRules().extend("", read_patterns(self._descriptor, ".git/info/exclude"))
         if os.path.isabs(located) or located == ".":
             return rules
         parent = ""
         for name in located.split("/"):
             file = f"{parent}/.gitignore" if parent else ".gitignore"
-            rules = rules.extend(parent, _read_patterns(self._descriptor, file))
+            rules = rules.extend(parent, read_patterns(self._descriptor, file))
             parent = f"{parent}/{name}" if parent else name
         return rules
 
@@ -233,38 +213,38 @@ class SharedWorkspace:
             if not os.path.isabs(located):
                 return self._opener(self._descriptor, located, flags)
             readable = next(folder for folder in self._readable if _is_inside(located, folder))
-            base = os.open(readable, _FOLDER | os.O_CLOEXEC)
+            base = os.open(readable, FOLDER_FLAGS | os.O_CLOEXEC)
             try:
                 return self._opener(base, os.path.relpath(located, readable), flags)
             finally:
                 os.close(base)
         except OSError as error:
-            raise explain(error, located, self._root) from error
+            raise explain(error, path_to_text(located), self._root) from error
 
     def _open_folder(self, located: str) -> int:
         """Open a folder beneath the root; create it if it is missing."""
         try:
-            return self._opener(self._descriptor, located, _FOLDER)
+            return self._opener(self._descriptor, located, FOLDER_FLAGS)
         except FileNotFoundError:
             pass
         except OSError as error:
-            raise explain(error, located, self._root) from error
+            raise explain(error, path_to_text(located), self._root) from error
         parent, name = os.path.split(located)
         folder = self._open_folder(parent or ".")
         try:
-            self._check_opened_folder(folder, located)
+            self._check_opened_folder(folder, path_to_text(located))
             os.mkdir(name, dir_fd=folder)
         except FileExistsError:
             pass
         except OSError as error:
-            raise explain(error, located, self._root) from error
+            raise explain(error, path_to_text(located), self._root) from error
         finally:
             os.close(folder)
-        return self._open_located(located, _FOLDER)
+        return self._open_located(located, FOLDER_FLAGS)
 
     def _locate_writable(self, path: str) -> str:
         """Locate a path that may be written. Raises WorkspaceError."""
-        located = self.locate(path)
+        located = self._locate(path)
         if os.path.isabs(located):
             raise WorkspaceError(
                 f"{path} may be read, not written", remedy=f"Write beneath {self._root}."
@@ -283,10 +263,10 @@ class SharedWorkspace:
     def _link_target(self, located: str) -> str:
         """Return the path, without links, that a link leads to. Raises WorkspaceError."""
         if self._opener is not open_with_openat2:
-            raise explain(OSError(errno.ELOOP, ""), located, self._root)
+            raise explain(OSError(errno.ELOOP, ""), path_to_text(located), self._root)
         descriptor = self._open_located(located, os.O_PATH)
         try:
-            return self.locate(os.readlink(f"/proc/self/fd/{descriptor}"))
+            return self.locate(path_to_text(os.readlink(f"/proc/self/fd/{descriptor}")))
         finally:
             os.close(descriptor)
 
@@ -325,35 +305,3 @@ def _stat_entry(folder: int, name: str) -> os.stat_result | None:
         return os.stat(name, dir_fd=folder, follow_symlinks=False)
     except FileNotFoundError:
         return None
-
-
-def _stat_dir_entry(entry: os.DirEntry[str]) -> os.stat_result | None:
-    """Return facts about a file, None if it was removed after it was listed."""
-    try:
-        return entry.stat(follow_symlinks=False)
-    except OSError:
-        return None
-
-
-def _open_subfolder(folder: int, name: str) -> int | None:
-    """Return a descriptor, None for a folder that is unreadable, removed or now a link."""
-    try:
-        return os.open(name, _FOLDER | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder)
-    except OSError:
-        return None
-
-
-def _entry_name(entry: os.DirEntry[str]) -> str:
-    return entry.name
-
-
-def _read_patterns(folder: int, path: str) -> bytes:
-    """Read an ignore file, b"" when there is none. git does not follow a link there either."""
-    try:
-        descriptor = open_step_by_step(folder, path, os.O_RDONLY | os.O_NONBLOCK)
-    except OSError:
-        return b""
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            return b""
-        return file.read(_MAX_PATTERN_BYTES)

@@ -73,7 +73,9 @@ class LocalFiles(Protocol):
 
 
 class Workspace(Protocol):
-    """The files that a run sees. A path outside the workspace raises WorkspaceError.
+    r"""The files that a run sees. A path outside the workspace raises WorkspaceError.
+
+    Paths are valid text: a byte of a name that is not UTF-8 is written as \xNN.
 
     The methods block: call them in a thread unless the workspace is local and the file small.
     """
@@ -118,10 +120,13 @@ class Workspace(Protocol):
         """Remove temporary files that an interrupted `write` of this path left."""
         ...
 
-    def walk(self, path: str = ".", *, ignored: bool = False) -> Iterator[FileInfo]:
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
         """Yield the regular files below a folder, sorted; does not follow links.
 
         Arguments:
             ignored: True includes files that git ignores.
+            skipped: gets the paths that cannot be listed, for example without permission.
         """
         ...

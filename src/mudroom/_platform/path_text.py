@@ -1,0 +1,33 @@
+r"""Paths as valid text: a byte of a file name that is not UTF-8 is written as \xNN.
+
+Python gives such a byte as half of a surrogate pair, which no JSON and no request can hold. A
+backslash in front of text that looks like such an escape is written as \x5c.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+_ESCAPE = re.compile(rb"\\x([89a-f][0-9a-f]|5c(?=x(?:5cx)*[89a-f][0-9a-f]))")
+_LOOKS_ESCAPED = re.compile(r"\\(?=x(?:5cx)*[89a-f][0-9a-f])")
+
+
+def path_to_text(path: str) -> str:
+    """Return the valid text of a path of the file system."""
+    if path.isascii() and "\\" not in path:
+        return path
+    marked = _LOOKS_ESCAPED.sub(lambda _: r"\x5c", path)
+    return os.fsencode(marked).decode("utf-8", "backslashreplace")
+
+
+def path_from_text(text: str) -> str:
+    """Return the path of the file system that a text stands for.
+
+    Escapes that `path_to_text` does not write are left alone, so that a path has one spelling.
+    """
+    if "\\x" not in text:
+        return text
+    encoded = _ESCAPE.sub(lambda match: bytes([int(match[1], 16)]), os.fsencode(text))
+    path = os.fsdecode(encoded)
+    return path if path_to_text(path) == text else text

@@ -1,0 +1,103 @@
+"""Lists of the files below an open folder."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+
+from .._core.ports import FileInfo
+from .._platform.path_text import path_to_text
+from ._ignore import IgnoreRules
+from ._open_beneath import open_step_by_step
+
+FOLDER_FLAGS = os.O_RDONLY | os.O_DIRECTORY
+"""Flags that open a folder."""
+
+_MAX_PATTERN_BYTES = 1 << 20
+_MAX_DEPTH = 200  # folders; each one holds a descriptor while it is listed
+_SYSTEM_FOLDERS = ("dev", "proc", "sys")  # of the root folder "/": not files of a disk
+
+
+class Listing:
+    """A walk through the folders of a workspace.
+
+    Arguments:
+        root: folder of the workspace.
+        skipped: gets the paths of what cannot be listed. Removed files do not count.
+    """
+
+    def __init__(self, root: str, skipped: list[str]) -> None:
+        self._left_out = _SYSTEM_FOLDERS if root == "/" else ()
+        self._skipped = skipped
+
+    def walk(
+        self, folder: int, path: str, rules: IgnoreRules | None, depth: int = 0
+    ) -> Iterator[FileInfo]:
+        """Yield the files below an open folder and close its descriptor at the end.
+
+        Arguments:
+            path: of the folder, "" for the root. rules: None includes ignored files.
+        """
+        try:
+            with os.scandir(folder) as scan:
+                entries = sorted(scan, key=_entry_name)
+            if rules is not None and any(entry.name == ".gitignore" for entry in entries):
+                rules = rules.extend(path, read_patterns(folder, ".gitignore"))
+            prefix = f"{path}/" if path else ""
+            for entry in entries:
+                if entry.name != ".git":
+                    yield from self._walk_entry(folder, entry, prefix + entry.name, rules, depth)
+        except OSError as error:
+            self._skip(path, error)
+        finally:
+            os.close(folder)
+
+    def _walk_entry(
+        self,
+        folder: int,
+        entry: os.DirEntry[str],
+        path: str,
+        rules: IgnoreRules | None,
+        depth: int,
+    ) -> Iterator[FileInfo]:
+        try:
+            is_folder = entry.is_dir(follow_symlinks=False)
+            if not is_folder and not entry.is_file(follow_symlinks=False):
+                return
+            if rules is not None and rules(path + "/" if is_folder else path):
+                return
+            if not is_folder:
+                facts = entry.stat(follow_symlinks=False)
+                yield FileInfo(path_to_text(path), facts.st_size, facts.st_mtime, facts.st_mode)
+                return
+            if depth == _MAX_DEPTH or path in self._left_out:
+                self._skipped.append(path_to_text(path))
+                return
+            subfolder = os.open(
+                entry.name, FOLDER_FLAGS | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=folder
+            )
+        except OSError as error:
+            self._skip(path, error)
+            return
+        yield from self.walk(subfolder, path, rules, depth + 1)
+
+    def _skip(self, path: str, error: OSError) -> None:
+        if not isinstance(error, FileNotFoundError):
+            self._skipped.append(path_to_text(path) or ".")
+
+
+def read_patterns(folder: int, path: str) -> bytes:
+    """Read an ignore file, b"" when there is none. git does not follow a link there either."""
+    try:
+        descriptor = open_step_by_step(folder, path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return b""
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return b""
+        return file.read(_MAX_PATTERN_BYTES)
+
+
+def _entry_name(entry: os.DirEntry[str]) -> str:
+    return entry.name
