@@ -11,12 +11,14 @@ from ._core.ports import Clock, Model
 from ._engine.replay_check import recorded_conversations
 from .errors import UsageError
 from .models import providers
+from .models.openai_models import serves_responses
 
 if TYPE_CHECKING:
     from .models._http import HttpClient
     from .models.anthropic import AnthropicModel
     from .models.google import GoogleModel
     from .models.openai import OpenAIModel
+    from .models.openai_responses import ResponsesModel
 
 
 class ModelRegistry:
@@ -99,12 +101,15 @@ class ModelRegistry:
                 where=f"model {name}",
                 remedy=f"Set {variables}, or use --model offline.",
             )
-        model_class = _load_wire(provider.wire)
-        return model_class(
+        url = providers.get_base_url(provider, self._environ)
+        wire = provider.wire
+        if wire == "openai-auto":
+            wire = "openai-responses" if serves_responses(url) else "openai"
+        return _load_wire(wire)(
             model,
             http=self._get_connection(provider),
             key=providers.get_key(provider, self._environ),
-            base_url=providers.get_base_url(provider, self._environ),
+            base_url=url,
             headers=providers.get_headers(provider, self._environ),
             name=name,
             takes_images=providers.takes_images(provider, model),
@@ -122,7 +127,9 @@ class ModelRegistry:
         return self._connections[provider.name]
 
 
-def _load_wire(wire: str) -> type[AnthropicModel | GoogleModel | OpenAIModel]:
+def _load_wire(
+    wire: str,
+) -> type[AnthropicModel | GoogleModel | OpenAIModel | ResponsesModel]:
     """Import the model class of a wire; only the wires in use are imported."""
     if wire == "anthropic":
         from .models.anthropic import AnthropicModel
@@ -132,6 +139,10 @@ def _load_wire(wire: str) -> type[AnthropicModel | GoogleModel | OpenAIModel]:
         from .models.google import GoogleModel
 
         return GoogleModel
+    if wire == "openai-responses":
+        from .models.openai_responses import ResponsesModel
+
+        return ResponsesModel
     from .models.openai import OpenAIModel
 
     return OpenAIModel

@@ -9,6 +9,8 @@ from .errors import UsageError
 
 _FREE_PROVIDERS = {"offline", "scripted", "ollama", "lmstudio", "vllm", "llamacpp"}
 _PROVIDER_IDS = {
+    "openai-chat": "openai",
+    "openai-responses": "openai",
     "xai": "x-ai",
     "together": "together",
     "fireworks": "fireworks",

@@ -22,6 +22,7 @@ CELLS = [(dialect, name) for dialect in DIALECTS for name in fault_cases(dialect
 MODELS = {
     "anthropic": "anthropic:claude-sonnet-4-5",
     "openai": "openai:gpt-5",
+    "openai-responses": "openai-responses:gpt-5",
     "google": "google:gemini-flash-latest",
 }
 

@@ -27,6 +27,7 @@ Figure = Callable[[str, str], None]
 MODELS = {
     "anthropic": "anthropic:claude-sonnet-4-5",
     "openai": "openai:gpt-5",
+    "openai-responses": "openai-responses:gpt-5",
     "google": "google:gemini-flash-latest",
 }
 SAID = (
@@ -37,6 +38,7 @@ SAID = (
 STREAMS = {
     "anthropic": wire_formats.anthropic_stream,
     "openai": wire_formats.openai_stream,
+    "openai-responses": wire_formats.responses_stream,
     "google": wire_formats.google_stream,
 }
 

@@ -94,6 +94,7 @@ _ERROR_STATUSES = {
     "rate_limit_exceeded": 429,
     "rate_limit_error": 429,
     "insufficient_quota": 400,
+    "context_length_exceeded": 400,
     "invalid_request_error": 400,
     "authentication_error": 401,
     "overloaded_error": 529,
@@ -108,14 +109,26 @@ class _PartialCall:
         self.name = ""
         self.arguments: list[str] = []
 
-    def finish(self, names: ToolNames, used_ids: set[str]) -> ToolCallBlock:
-        """Return the complete call, with a new id if it has none or one in `used_ids`."""
-        call_id = self.id
-        if not call_id or call_id in used_ids:
-            call_id = f"call_{uuid.uuid4().hex[:24]}"
-        used_ids.add(call_id)
-        arguments, malformed = parse_arguments("".join(self.arguments))
-        return ToolCallBlock(call_id, names.from_wire(self.name), arguments, malformed)
+
+def build_tool_call(
+    call_id: str,
+    name: str,
+    arguments: str | dict[str, Any] | None,
+    names: ToolNames,
+    used_ids: set[str],
+) -> ToolCallBlock:
+    """Return a complete call, with a new id if it has none or one in `used_ids`.
+
+    Arguments:
+        arguments: the JSON text, or the object itself, which some servers send.
+        used_ids: ids of the answer's earlier calls; the id is added.
+    """
+    if not call_id or call_id in used_ids:
+        call_id = f"call_{uuid.uuid4().hex[:24]}"
+    used_ids.add(call_id)
+    text = arguments if isinstance(arguments, str) else encode(arguments or {}).decode()
+    parsed, malformed = parse_arguments(text)
+    return ToolCallBlock(call_id, names.from_wire(name), parsed, malformed)
 
 
 class OpenAIReader:
@@ -162,7 +175,7 @@ class OpenAIReader:
             self._has_valid_chunk = True
         self._has_only_foreign_chunks = not self._has_valid_chunk
         if chunk.error:
-            raise _to_stream_error(chunk.error)
+            raise to_stream_error(chunk.error)
         self._id = chunk.id or self._id
         self._model = chunk.model or self._model
         if chunk.usage:
@@ -185,7 +198,9 @@ class OpenAIReader:
         if text := clean("".join(self._texts)):
             content.append(TextBlock(text))
         used_ids: set[str] = set()
-        content += [call.finish(self._names, used_ids) for call in self._calls]
+        for call in self._calls:
+            arguments = "".join(call.arguments)
+            content.append(build_tool_call(call.id, call.name, arguments, self._names, used_ids))
         return AssistantMessage(
             tuple(content),
             stop_reason=self._stop_reason(),
@@ -283,7 +298,7 @@ def _to_usage(usage: _Usage) -> Usage:
     )
 
 
-def _to_stream_error(error: object) -> StreamError:
+def to_stream_error(error: object) -> StreamError:
     """Return an error object of the stream with the status it would have as a response."""
     if not isinstance(error, dict):
         return StreamError(500, str(error))

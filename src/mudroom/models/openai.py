@@ -5,7 +5,6 @@ Examples are Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, DeepSeek and Mistra
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlsplit
@@ -28,6 +27,7 @@ from ._json import clean, encode
 from ._openai_stream import REASONING_FIELD, WIRE, OpenAIReader
 from ._tool_names import ToolNames
 from ._wire import WireConversation, WireModel
+from .openai_models import default_max_tokens, is_reasoning_model
 
 BASE_URL = "https://api.openai.com/v1"
 
@@ -92,8 +92,9 @@ class OpenAIModel(WireModel):
         if not self.is_strict:
             fields["stream_options"] = {"include_usage": True}
         max_tokens = config.max_tokens or _default_max_tokens(self)
-        fields["max_completion_tokens" if self.is_openai else "max_tokens"] = max_tokens
-        if not (self.is_openai and _is_reasoning_model(self.model)):
+        reasons = is_reasoning_model(self.model)
+        fields["max_completion_tokens" if self.is_openai or reasons else "max_tokens"] = max_tokens
+        if not reasons:
             sampling = {"temperature": config.temperature, "top_p": config.top_p}
             fields |= {key: value for key, value in sampling.items() if value is not None}
         if config.tools:
@@ -111,22 +112,11 @@ class OpenAIModel(WireModel):
         return OpenAIReader(self.model, names, self.wire)
 
 
-def _is_reasoning_model(model: str) -> bool:
-    """Return True if a model of OpenAI refuses `temperature` and `top_p`."""
-    return re.match(r"(ft:)?(o\d|gpt-([5-9]|\d\d))", model) is not None
-
-
 def _default_max_tokens(model: OpenAIModel) -> int:
-    """Return the longest answer in tokens when the config sets none.
-
-    It is enough to write a file, and not more than the model's own limit.
-    """
-    if not model.is_openai:
-        return 8_192
-    name = model.model
-    if _is_reasoning_model(name):
-        return 32_000
-    return 4_096 if name.startswith(("gpt-3.5", "gpt-4-")) or name == "gpt-4" else 16_384
+    """Return the longest answer in tokens when the config sets none."""
+    if model.is_openai or is_reasoning_model(model.model):
+        return default_max_tokens(model.model)
+    return 8_192
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

@@ -26,7 +26,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     Arguments:
         name: as in "provider:model".
         aliases: other names for it.
-        wire: "anthropic", "openai", "google", "library" (pydantic-ai), "offline" or "scripted".
+        wire: "anthropic", "openai" (Chat Completions), "openai-responses", "openai-auto" (one of
+            these two, by the address), "google", "library" (pydantic-ai), "offline" or "scripted".
         base_url: its default address; "" if the wire knows it.
         key_vars: environment variables of its key; the first that is set counts.
         token_vars: environment variables of a bearer token instead of a key.
@@ -92,6 +93,8 @@ def _local(
     )
 
 
+_OPENAI_KEY = ("OPENAI_API_KEY",)
+_OPENAI_URL = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
 _VIA_PYDANTIC_AI = (
     "alibaba",
     "azure",
@@ -108,7 +111,6 @@ _VIA_PYDANTIC_AI = (
     "litellm",
     "meta",
     "nebius",
-    "openai-responses",
     "ovhcloud",
     "sambanova",
     "snowflake",
@@ -136,13 +138,23 @@ _TABLE = (
     ),
     Provider(
         name="openai",
-        aliases=("openai-chat",),
+        wire="openai-auto",
         base_url="https://api.openai.com/v1",
-        key_vars=("OPENAI_API_KEY",),
-        url_vars=("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+        key_vars=_OPENAI_KEY,
+        url_vars=_OPENAI_URL,
         model_vars=("OPENAI_MODEL",),
         default_model="gpt-6.1-sol",
         model_prefixes=("gpt-", "chatgpt-", "o1", "o3", "o4", "ft:gpt-"),
+    ),
+    *(
+        Provider(
+            name=name,
+            wire=wire,
+            base_url="https://api.openai.com/v1",
+            key_vars=_OPENAI_KEY,
+            url_vars=_OPENAI_URL,
+        )
+        for name, wire in (("openai-chat", "openai"), ("openai-responses", "openai-responses"))
     ),
     Provider(
         name="google",

@@ -1,4 +1,4 @@
-"""Scripted model server on loopback: three wire formats, and the faults of real servers.
+"""Scripted model server on loopback: four wire formats, and the faults of real servers.
 
 `python -m mudroom.testing.model_server` runs one as a program, with a script for a parent and its
 children; see `--help`.
@@ -11,6 +11,7 @@ import socket
 import struct
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -37,6 +38,11 @@ class _Tool(_Named):
 
 class _Message(msgspec.Struct):
     role: str = ""
+    type: str = ""
+
+    @property
+    def is_from_model(self) -> bool:
+        return self.role in ("assistant", "model") or self.type in ("function_call", "reasoning")
 
 
 class _Outline(msgspec.Struct):
@@ -46,6 +52,7 @@ class _Outline(msgspec.Struct):
     stream: bool = False
     messages: list[_Message] = []
     contents: list[_Message] = []
+    input: list[_Message] | str = []
     tools: list[_Tool] = []
 
 
@@ -56,7 +63,7 @@ class ServerRequest:
     """One request, as the server received it.
 
     Arguments:
-        dialect: "anthropic", "openai" or "google".
+        dialect: "anthropic", "openai", "openai-responses" or "google".
         path: path of the URL.
         headers: HTTP headers; names ignore case.
         body: raw bytes.
@@ -80,7 +87,7 @@ class ServerRequest:
     @property
     def messages(self) -> list[dict[str, Any]]:
         """Return the messages in the form of the dialect."""
-        return self.json["contents" if self.dialect == "google" else "messages"]
+        return self.json[_MESSAGES_FIELDS.get(self.dialect, "messages")]
 
     @cached_property
     def _outline(self) -> _Outline:
@@ -109,10 +116,12 @@ class ServerRequest:
     @property
     def turn(self) -> int:
         """Return the number of model answers in the conversation."""
-        return sum(
-            message.role in ("assistant", "model")
-            for message in self._outline.messages or self._outline.contents
-        )
+        outline = self._outline
+        if isinstance(outline.input, list) and outline.input:
+            # One answer is several items in the Responses API.
+            kinds = [item.is_from_model for item in outline.input]
+            return sum(now and not before for before, now in pairwise([False, *kinds]))
+        return sum(message.is_from_model for message in outline.messages or outline.contents)
 
 
 class Fault(msgspec.Struct, frozen=True):
@@ -298,14 +307,17 @@ def _wire_answer(request: ServerRequest, fault: Fault) -> WireAnswer:
 _DIALECTS = {
     "/messages": "anthropic",
     "/chat/completions": "openai",
+    "/responses": "openai-responses",
     ":streamGenerateContent": "google",
     ":generateContent": "google",
 }
 """End of a path -> its dialect."""
 
+_MESSAGES_FIELDS = {"google": "contents", "openai-responses": "input"}
 _WRITERS = {
     "anthropic": (wire_formats.anthropic_stream, wire_formats.anthropic_whole),
     "openai": (wire_formats.openai_stream, wire_formats.openai_whole),
+    "openai-responses": (wire_formats.responses_stream, wire_formats.responses_whole),
     "google": (wire_formats.google_stream, wire_formats.google_whole),
 }
 

@@ -13,11 +13,12 @@ from . import wire_formats
 from .model_server import Fault, ServerAnswer
 from .wire_formats import Block, WireAnswer
 
-DIALECTS = ("anthropic", "openai", "google")
+DIALECTS = ("anthropic", "openai", "openai-responses", "google")
 _STREAM = "text/event-stream"
 _STREAMS = {
     "anthropic": wire_formats.anthropic_stream,
     "openai": wire_formats.openai_stream,
+    "openai-responses": wire_formats.responses_stream,
     "google": wire_formats.google_stream,
 }
 _PLACEHOLDER = "~"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Iterator
+from itertools import groupby
 from typing import Any
 
 from msgspec import Struct
@@ -101,6 +102,24 @@ def _read_openai(messages: list[dict[str, Any]]) -> Iterator[_Turn]:
         yield _Turn("tool", [], results, False)
 
 
+def _read_responses(items: list[dict[str, Any]]) -> Iterator[_Turn]:
+    # Consecutive items of one side are one turn.
+    for role, group in groupby(items, _responses_role):
+        content = list(group)
+        calls = [item["call_id"] for item in content if item["type"] == "function_call"]
+        results = [item["call_id"] for item in content if item["type"] == "function_call_output"]
+        messages = [item for item in content if item["type"] == "message"]
+        has_blank = any(not message["content"] for message in messages)
+        has_thought_only = role == "assistant" and content[-1]["type"] == "reasoning"
+        yield _Turn(role, calls, results, has_blank or has_thought_only)
+
+
+def _responses_role(item: dict[str, Any]) -> str:
+    if item["type"] == "message":
+        return item["role"]
+    return "user" if item["type"] == "function_call_output" else "assistant"
+
+
 def _read_google(messages: list[dict[str, Any]]) -> Iterator[_Turn]:
     # Google has no call ids: it pairs calls and results by position and name.
     for position, message in enumerate(messages):
@@ -116,4 +135,9 @@ def _read_google(messages: list[dict[str, Any]]) -> Iterator[_Turn]:
         yield _Turn(role, calls, results, has_empty)
 
 
-_READERS = {"anthropic": _read_anthropic, "openai": _read_openai, "google": _read_google}
+_READERS = {
+    "anthropic": _read_anthropic,
+    "openai": _read_openai,
+    "openai-responses": _read_responses,
+    "google": _read_google,
+}

@@ -1,4 +1,4 @@
-"""Wire formats of three providers: functions that encode one answer, streamed or whole."""
+"""Wire formats of the providers: functions that encode one answer, streamed or whole."""
 
 from __future__ import annotations
 
@@ -211,6 +211,102 @@ _OPENAI_STOP = {
     StopReason.REFUSAL: "content_filter",
     StopReason.OTHER: "stop",
 }
+
+
+def responses_whole(answer: WireAnswer) -> bytes:
+    """Return an answer of the Responses API as JSON."""
+    return _encode(_response(answer, is_finished=True))
+
+
+def responses_stream(answer: WireAnswer) -> Iterator[bytes]:
+    """Yield an answer of the Responses API as server-sent events."""
+    yield _event("response.created", response=_response(answer, is_finished=False))
+    for index, block in enumerate(answer.blocks):
+        yield from _response_item_events(block, answer.id, index)
+    is_cut = answer.stop_reason in _INCOMPLETE
+    name = "response.incomplete" if is_cut else "response.completed"
+    yield _event(name, response=_response(answer, is_finished=True))
+
+
+def _response_item_events(block: Block, answer_id: str, index: int) -> Iterator[bytes]:
+    item = _response_item(block, answer_id, index)
+    place = {"output_index": index, "item_id": item["id"]}
+    text = _arguments(block) if isinstance(block, ToolCallBlock) else block.text
+    empty: dict[str, Any]
+    empty_part: dict[str, Any] = {}
+    match block:
+        case TextBlock():
+            kind = "output_text"
+            part = "content_part"
+            place["content_index"] = 0
+            empty = {"content": []}
+            empty_part = {"type": "output_text", "text": "", "annotations": []}
+        case ThinkingBlock():
+            kind = "reasoning_summary_text"
+            part = "reasoning_summary_part"
+            place["summary_index"] = 0
+            empty = {"summary": []}
+            empty_part = {"type": "summary_text", "text": ""}
+        case ToolCallBlock():
+            kind = "function_call_arguments"
+            part = ""
+            empty = {"arguments": ""}
+    yield _event("response.output_item.added", output_index=index, item=item | empty)
+    if part:
+        yield _event(f"response.{part}.added", **place, part=empty_part)
+    for chunk in _chunks(text):
+        yield _event(f"response.{kind}.delta", **place, delta=chunk)
+    if part:
+        yield _event(f"response.{part}.done", **place, part=empty_part | {"text": text})
+    yield _event("response.output_item.done", output_index=index, item=item)
+
+
+def _response(answer: WireAnswer, *, is_finished: bool) -> dict[str, Any]:
+    reason = _INCOMPLETE.get(answer.stop_reason)
+    output = [_response_item(block, answer.id, at) for at, block in enumerate(answer.blocks)]
+    return {
+        "id": answer.id,
+        "object": "response",
+        "model": answer.model,
+        "status": ("incomplete" if reason else "completed") if is_finished else "in_progress",
+        "incomplete_details": {"reason": reason} if reason and is_finished else None,
+        "output": output if is_finished else [],
+        "usage": _response_usage(answer.usage) if is_finished else None,
+    }
+
+
+def _response_item(block: Block, answer_id: str, index: int) -> dict[str, Any]:
+    place = f"{answer_id}_{index}"
+    match block:
+        case TextBlock():
+            part: dict[str, Any] = {"type": "output_text", "text": block.text, "annotations": []}
+            fields = {"id": f"msg_{place}", "type": "message", "role": "assistant"}
+            return fields | {"content": [part]}
+        case ThinkingBlock():
+            summary = [{"type": "summary_text", "text": block.text}]
+            fields = {"id": f"rs_{place}", "type": "reasoning", "summary": summary}
+            return fields | {"encrypted_content": block.signature}
+        case ToolCallBlock():
+            return {
+                "id": f"fc_{place}",
+                "type": "function_call",
+                "call_id": block.id,
+                "name": block.name,
+                "arguments": _arguments(block),
+            }
+
+
+def _response_usage(usage: Usage) -> dict[str, Any]:
+    return {
+        "input_tokens": usage.input_tokens,
+        "input_tokens_details": {"cached_tokens": usage.cache_read_tokens},
+        "output_tokens": usage.output_tokens,
+        "output_tokens_details": {"reasoning_tokens": usage.reasoning_tokens},
+        "total_tokens": usage.total_tokens,
+    }
+
+
+_INCOMPLETE = {StopReason.LENGTH: "max_output_tokens", StopReason.REFUSAL: "content_filter"}
 
 
 def google_whole(answer: WireAnswer) -> bytes:

@@ -96,7 +96,7 @@ def print_providers(*, as_json: bool) -> int:
     own_rows = [row for row in rows if row.wire != _EXTRA_WIRE]
     for row in sorted(own_rows, key=lambda row: not row.found):
         state = f"found {row.by}".rstrip() if row.found else f"set {row.wanted}"
-        line = f"{row.provider:<11} {row.wire:<9} {state:<26} {row.model}{_reachable_text(row)}"
+        line = f"{row.provider:<16} {row.wire:<16} {state:<26} {row.model}{_reachable_text(row)}"
         print(sanitize(line))
     others = ", ".join(row.provider for row in rows if row.wire == _EXTRA_WIRE)
     print(f"With the extra mudroom[providers]: {others}")

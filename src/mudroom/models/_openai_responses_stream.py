@@ -1,0 +1,227 @@
+"""Reader of a streamed answer of OpenAI's Responses API."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import Struct
+
+from .._core.messages import (
+    AssistantMessage,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    Usage,
+)
+from .._core.ports import StreamChunk
+from ..errors import ModelGarbled
+from ._http import StreamCut
+from ._json import clean, make_decoder
+from ._openai_stream import build_tool_call, to_stream_error
+from ._tool_names import ToolNames
+
+WIRE = "openai-responses"
+
+
+class _Part(Struct):
+    text: str = ""
+    refusal: str = ""
+
+
+class _Item(Struct):
+    """One output item: a message, a reasoning item, a function call, or one that is ignored."""
+
+    type: str = ""
+    content: list[_Part] | None = None
+    summary: list[_Part] | None = None
+    encrypted_content: str | None = None
+    phase: str | None = None
+    call_id: str | None = None
+    name: str | None = None
+    arguments: str | dict[str, Any] | None = None
+
+
+class _InputDetails(Struct):
+    cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
+
+
+class _OutputDetails(Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(Struct):
+    input_tokens: int | None = None
+    output_tokens: int | None = None
+    input_tokens_details: _InputDetails | None = None
+    output_tokens_details: _OutputDetails | None = None
+
+
+class _IncompleteDetails(Struct):
+    reason: str | None = None
+
+
+class _Response(Struct):
+    id: str | None = None
+    model: str | None = None
+    output: list[_Item] | None = None
+    usage: _Usage | None = None
+    error: Any = None
+    incomplete_details: _IncompleteDetails | None = None
+
+
+class _Event(Struct):
+    type: str = ""
+    delta: Any = None
+    output_index: int = 0
+    summary_index: int = 0
+    item: _Item | None = None
+    response: _Response | None = None
+    error: Any = None
+    code: Any = None
+    message: str | None = None
+
+
+_decode = make_decoder(_Event)
+
+_CHUNK_KINDS = {
+    "response.output_text.delta": "text",
+    "response.refusal.delta": "text",
+    "response.reasoning_summary_text.delta": "thinking",
+    "response.reasoning_text.delta": "thinking",
+    "response.function_call_arguments.delta": "call",
+}
+_LAST_EVENTS = frozenset({"response.completed", "response.incomplete"})
+_INCOMPLETE_REASONS = {
+    "max_output_tokens": StopReason.LENGTH,
+    "content_filter": StopReason.REFUSAL,
+}
+
+
+class ResponsesReader:
+    """Reader of one streamed answer.
+
+    Finished items make up the answer; deltas are only shown. Items of server-side tools are
+    ignored.
+
+    Arguments:
+        model: the model name to report when the server sends none.
+        wire: the wire to report; it identifies the server.
+    """
+
+    def __init__(self, model: str, names: ToolNames, wire: str = WIRE) -> None:
+        self._model = model
+        self._names = names
+        self._wire = wire
+        self._items: dict[int, _Item] = {}
+        self._last: _Response | None = None
+        self._has_valid_event = False
+        self._has_event = False
+
+    @property
+    def is_done(self) -> bool:
+        """True after the last event."""
+        return self._last is not None
+
+    def feed(self, data: bytes) -> Sequence[StreamChunk]:
+        """Read one event and return its visible chunks. Raises StreamError, msgspec.DecodeError.
+
+        Events after the last one are ignored.
+        """
+        if self.is_done or data.strip() == b"[DONE]":
+            return ()
+        event = _decode(data)
+        kind = event.type
+        self._has_event = True
+        if kind == "error" or (not kind and event.error):
+            raise to_stream_error(event.error or {"code": event.code, "message": event.message})
+        if kind.startswith("response."):
+            self._has_valid_event = True
+        if chunk_kind := _CHUNK_KINDS.get(kind):
+            return [StreamChunk(chunk_kind, event.delta)] if isinstance(event.delta, str) else ()
+        if kind == "response.reasoning_summary_part.added" and event.summary_index:
+            return [StreamChunk("thinking", _SUMMARY_SEPARATOR)]
+        if kind == "response.output_item.done" and event.item:
+            self._items[event.output_index] = event.item
+        elif kind == "response.failed":
+            raise to_stream_error(event.response.error if event.response else None)
+        elif kind in _LAST_EVENTS:
+            self._last = event.response or _Response()
+        return ()
+
+    def finish(self) -> AssistantMessage:
+        """Return the whole answer.
+
+        Raises StreamCut when the stream ended too early, ModelGarbled when no event follows the
+        protocol.
+        """
+        if self._has_event and not self._has_valid_event:
+            raise ModelGarbled("no part of the answer is an event of the Responses API")
+        response = self._last
+        if response is None:
+            raise StreamCut
+        items = [self._items[index] for index in sorted(self._items)] or response.output or []
+        content: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
+        used_ids: set[str] = set()
+        for item in items:
+            if item.type == "function_call":
+                call_id = item.call_id or ""
+                name = item.name or ""
+                call = build_tool_call(call_id, name, item.arguments, self._names, used_ids)
+                content.append(call)
+            elif block := _to_block(item):
+                content.append(block)
+        return AssistantMessage(
+            tuple(content),
+            stop_reason=_stop_reason(response, items),
+            usage=_to_usage(response.usage or _Usage()),
+            model=response.model or self._model,
+            wire=self._wire,
+            id=response.id or "",
+        )
+
+
+_SUMMARY_SEPARATOR = "\n\n"
+
+
+def _to_block(item: _Item) -> TextBlock | ThinkingBlock | None:
+    """Return the block of a message or a reasoning item, None if there is nothing in it.
+
+    The signature of a text is the phase that the model names, the signature of reasoning is its
+    ciphertext. Both are sent back.
+    """
+    parts = item.content or []
+    if item.type == "message":
+        text = clean("".join(part.text or part.refusal for part in parts))
+        return TextBlock(text, item.phase or "") if text else None
+    if item.type != "reasoning":
+        return None
+    thoughts = [part.text for part in item.summary or parts]
+    text = clean(_SUMMARY_SEPARATOR.join(thoughts))
+    ciphertext = item.encrypted_content or ""
+    return ThinkingBlock(text, ciphertext) if text or ciphertext else None
+
+
+def _stop_reason(response: _Response, items: Sequence[_Item]) -> StopReason:
+    if response.incomplete_details is not None:
+        reason = response.incomplete_details.reason or ""
+        return _INCOMPLETE_REASONS.get(reason, StopReason.OTHER)
+    if any(item.type == "function_call" for item in items):
+        return StopReason.CALLS
+    if any(part.refusal for item in items for part in item.content or ()):
+        return StopReason.REFUSAL
+    return StopReason.END
+
+
+def _to_usage(usage: _Usage) -> Usage:
+    sent = usage.input_tokens_details or _InputDetails()
+    received = usage.output_tokens_details or _OutputDetails()
+    return Usage(
+        input_tokens=usage.input_tokens or 0,
+        output_tokens=usage.output_tokens or 0,
+        cache_read_tokens=sent.cached_tokens or 0,
+        cache_write_tokens=sent.cache_write_tokens or 0,
+        reasoning_tokens=received.reasoning_tokens or 0,
+    )

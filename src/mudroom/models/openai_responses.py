@@ -1,0 +1,195 @@
+"""OpenAI Responses: the wire of OpenAI's own models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from .._core.messages import (
+    AssistantMessage,
+    ImageBlock,
+    Message,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
+    ToolResultBlock,
+    UserMessage,
+)
+from .._core.ports import RequestConfig
+from .._core.tools import Tool
+from ._http import HttpClient
+from ._images import data_url
+from ._json import clean, encode
+from ._openai_responses_stream import WIRE, ResponsesReader
+from ._tool_names import ToolNames
+from ._wire import WireModel
+from .openai_models import default_max_tokens, is_reasoning_model
+
+BASE_URL = "https://api.openai.com/v1"
+
+
+class ResponsesModel(WireModel):
+    """A model behind the Responses API.
+
+    Each request holds the whole conversation and asks the server to store nothing. Reasoning comes
+    back encrypted and is sent again with the next request.
+
+    Arguments:
+        model: the name the server knows it by.
+        http: connections and rate limiter of this provider.
+        key: sent as bearer token; "" sends none.
+        base_url: the URL before `/responses`.
+        headers: additional headers.
+        name: the model string; "openai-responses:MODEL" by default.
+        takes_images: the model accepts images; otherwise it gets placeholders.
+    """
+
+    TOOLS_OFF = b'"tool_choice":"none"'
+
+    def __init__(
+        self,
+        model: str,
+        *,
+        http: HttpClient,
+        key: str = "",
+        base_url: str = BASE_URL,
+        headers: Mapping[str, str] | None = None,
+        name: str | None = None,
+        takes_images: bool = True,
+    ) -> None:
+        own_headers = {"Authorization": f"Bearer {key}"} if key else {}
+        super().__init__(
+            model,
+            http=http,
+            url=base_url.rstrip("/") + "/responses",
+            headers=own_headers | dict(headers or {}),
+            name=name or f"{WIRE}:{model}",
+            takes_images=takes_images,
+        )
+        host = urlsplit(self.url).netloc.rpartition("@")[2]
+        self.wire = WIRE if host == "api.openai.com" else f"{WIRE}:{host}"
+
+    def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
+        """Return the body up to the "[" of its items."""
+        fields: dict[str, Any] = {
+            "model": self.model,
+            "stream": True,
+            "store": False,
+            "max_output_tokens": config.max_tokens or default_max_tokens(self.model),
+        }
+        if is_reasoning_model(self.model):
+            fields["include"] = ["reasoning.encrypted_content"]
+        else:
+            sampling = {"temperature": config.temperature, "top_p": config.top_p}
+            fields |= {key: value for key, value in sampling.items() if value is not None}
+        system = clean(config.system)
+        if system.strip():
+            fields["instructions"] = system
+        if config.tools:
+            fields["tools"] = [_encode_tool(tool, names) for tool in config.tools]
+        return encode(fields)[:-1] + b',"input":['
+
+    def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
+        """Return the API's items for a message."""
+        if isinstance(message, UserMessage):
+            return _encode_user_message(message)
+        return _encode_assistant_message(message, names, self.wire)
+
+    def make_reader(self, names: ToolNames) -> ResponsesReader:
+        """Return a reader for one answer."""
+        return ResponsesReader(self.model, names, self.wire)
+
+
+def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:
+    # Without `strict: false` the server demands that all parameters are required.
+    return {
+        "type": "function",
+        "name": names.to_wire(tool.name),
+        "description": tool.description,
+        "parameters": tool.parameters,
+        "strict": False,
+    }
+
+
+def _encode_user_message(message: UserMessage) -> list[dict[str, Any]]:
+    """Return one item for each tool result, then one message with all texts and images."""
+    results: list[dict[str, Any]] = []
+    parts: list[dict[str, Any]] = []
+    for block in message.content:
+        if isinstance(block, ToolResultBlock):
+            results.append(_encode_result(block))
+        elif isinstance(block, ImageBlock):
+            parts.append(_encode_image(block))
+        elif (text := clean(block.text)).strip():
+            parts.append(_encode_text(text))
+    if parts:
+        results.append({"type": "message", "role": "user", "content": parts})
+    return results
+
+
+def _encode_result(result: ToolResultBlock) -> dict[str, Any]:
+    text = clean(result.text)
+    if result.error and not text.lower().startswith("error"):
+        text = f"Error: {text}"
+    output: str | list[dict[str, Any]] = text or "(empty)"
+    if result.images:
+        texts = [_encode_text(text)] if text.strip() else []
+        output = texts + [_encode_image(image) for image in result.images]
+    return {"type": "function_call_output", "call_id": result.call_id, "output": output}
+
+
+def _encode_text(text: str) -> dict[str, Any]:
+    return {"type": "input_text", "text": text}
+
+
+def _encode_image(image: ImageBlock) -> dict[str, Any]:
+    return {"type": "input_image", "image_url": data_url(image)}
+
+
+def _encode_assistant_message(
+    message: AssistantMessage, names: ToolNames, wire: str
+) -> list[dict[str, Any]]:
+    """Return the items of an answer in their order.
+
+    Reasoning of other servers is left out, and so is reasoning that no text or call follows: the
+    server refuses it.
+    """
+    is_own = message.wire == wire
+    items: list[dict[str, Any]] = []
+    for block in message.content:
+        match block:
+            case TextBlock():
+                text = clean(block.text)
+                if text.strip():
+                    items.append(_encode_answer_text(text, block.signature if is_own else ""))
+            case ToolCallBlock():
+                items.append(_encode_call(block, names))
+            case ThinkingBlock(signature=ciphertext) if is_own and ciphertext:
+                items.append(_encode_reasoning(block))
+            case ThinkingBlock():
+                pass
+    while items and items[-1]["type"] == "reasoning":
+        items.pop()
+    return items
+
+
+def _encode_answer_text(text: str, phase: str) -> dict[str, Any]:
+    content = [{"type": "output_text", "text": text}]
+    item: dict[str, Any] = {"type": "message", "role": "assistant", "content": content}
+    return item | ({"phase": phase} if phase else {})
+
+
+def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:
+    arguments = {"INVALID_JSON": call.malformed} if call.malformed else call.arguments
+    return {
+        "type": "function_call",
+        "call_id": call.id,
+        "name": names.to_wire(call.name),
+        "arguments": encode(arguments).decode(),
+    }
+
+
+def _encode_reasoning(block: ThinkingBlock) -> dict[str, Any]:
+    summary = [{"type": "summary_text", "text": block.text}] if block.text else []
+    return {"type": "reasoning", "summary": summary, "encrypted_content": block.signature}
