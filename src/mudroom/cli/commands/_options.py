@@ -30,23 +30,18 @@ def join_values(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
     return ",".join(values) or None
 
 
-def allowed_tools_option(help_text: str) -> Decorator:
-    """Return the option --allowed-tools with this help text."""
-    return click.option(
-        "--allowed-tools",
-        "--allowedTools",
-        multiple=True,
-        callback=join_values,
-        metavar="RULES",
-        help=help_text,
-    )
+def value_option(
+    names: str, metavar: str, help_text: str, kind: click.ParamType | None = None
+) -> Decorator:
+    """Return an option that takes a value. `names`: its flags, separated by blanks."""
+    return click.option(*names.split(), metavar=metavar, help=help_text, type=kind)
 
 
-def disallowed_tools_option(help_text: str) -> Decorator:
-    """Return the option --disallowed-tools with this help text."""
+def rules_option(word: str, help_text: str) -> Decorator:
+    """Return the option --allowed-tools or --disallowed-tools. `word`: "allowed", "disallowed"."""
     return click.option(
-        "--disallowed-tools",
-        "--disallowedTools",
+        f"--{word}-tools",
+        f"--{word}Tools",
         multiple=True,
         callback=join_values,
         metavar="RULES",

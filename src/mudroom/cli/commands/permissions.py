@@ -7,10 +7,9 @@ import click
 from ..actions.load_permissions import MODES
 from ._options import (
     CONTEXT_SETTINGS,
-    allowed_tools_option,
-    disallowed_tools_option,
     folder_option,
     json_option,
+    rules_option,
 )
 
 
@@ -34,8 +33,8 @@ def permissions(ctx: click.Context) -> int | None:
     help="A tool other than bash; COMMAND is then its file, agent or address.",
 )
 @folder_option("Use the rules of this folder.")
-@allowed_tools_option("Assume that this flag is given.")
-@disallowed_tools_option("Assume that this flag is given.")
+@rules_option("allowed", "Assume that this flag is given.")
+@rules_option("disallowed", "Assume that this flag is given.")
 @click.option("--permission-mode", type=click.Choice(MODES), help="Assume this mode.")
 @click.option("--headless", is_flag=True, help="Assume that no user can be asked.")
 @json_option

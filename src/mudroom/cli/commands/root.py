@@ -14,12 +14,12 @@ from ...errors import UnknownName, UsageError
 from ..actions.load_permissions import MODES
 from ._options import (
     CONTEXT_SETTINGS,
-    allowed_tools_option,
-    disallowed_tools_option,
     folder_option,
     format_option,
     no_color_option,
     quiet_option,
+    rules_option,
+    value_option,
     verbose_option,
 )
 from .agents import COMMANDS as AGENT_COMMANDS
@@ -30,6 +30,9 @@ from .viewer import COMMANDS as VIEWER_COMMANDS
 
 PRINT_WITHOUT_PROMPT = "\0"
 """Value of a `-p` that has no value of its own."""
+
+_COUNT = click.IntRange(1)
+_AMOUNT = click.FloatRange(0, min_open=True)
 
 EXAMPLES = (
     'mudroom -p "find what testing framework this project uses"',
@@ -97,64 +100,32 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     help="Answer one prompt and exit; piped text is added to it, - reads stdin.",
 )
 @folder_option("Work in this folder.")
-@click.option(
-    "-m",
-    "--model",
-    metavar="MODEL",
-    help="provider:model, e.g. anthropic:claude-sonnet-4-5, ollama:qwen3:8b, offline.",
+@value_option(
+    "-m --model",
+    "MODEL",
+    "provider:model, e.g. anthropic:claude-sonnet-4-5, ollama:qwen3:8b, offline.",
 )
-@click.option(
-    "--child-model",
-    metavar="MODEL",
-    help="Model of child runs (default: the model of their parent).",
+@value_option("--child-model", "MODEL", "Model of child runs (default: the model of their parent).")
+@value_option("--agent", "NAME", "Agent to run instead of the built-in one (mudroom agents).")
+@value_option(
+    "--agents", "JSON", 'More agents: {"name": {"description": …, "prompt": …, "tools": […]}}.'
 )
-@click.option(
-    "--agent", metavar="NAME", help="Agent to run instead of the built-in one (mudroom agents)."
+@value_option(
+    "--json-schema", "JSON|FILE", "Return structured output that matches this JSON Schema."
 )
-@click.option(
-    "--agents",
-    metavar="JSON",
-    help='More agents: {"name": {"description": …, "prompt": …, "tools": […]}}.',
+@value_option("--max-turns", "N", "Maximum number of model calls of the main run.", _COUNT)
+@value_option("--max-minutes", "N", "Time limit in minutes, child runs included.", _AMOUNT)
+@value_option("--max-tokens", "N", "Token limit (input + output), child runs included.", _COUNT)
+@value_option(
+    "--max-budget-usd", "USD", "Spending limit in US dollars, child runs included.", _AMOUNT
 )
-@click.option(
-    "--json-schema",
-    metavar="JSON|FILE",
-    help="Return structured output that matches this JSON Schema.",
+@value_option(
+    "--max-children", "N", "Maximum number of child runs at the same time; more wait.", _COUNT
 )
-@click.option(
-    "--max-turns",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Maximum number of model calls of the main run.",
-)
-@click.option(
-    "--max-minutes",
-    type=click.FloatRange(0, min_open=True),
-    metavar="N",
-    help="Time limit in minutes, child runs included.",
-)
-@click.option(
-    "--max-tokens",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Token limit (input + output), child runs included.",
-)
-@click.option(
-    "--max-budget-usd",
-    type=click.FloatRange(0, min_open=True),
-    metavar="USD",
-    help="Spending limit in US dollars, child runs included.",
-)
-@click.option(
-    "--max-children",
-    type=click.IntRange(1),
-    metavar="N",
-    help="Maximum number of child runs at the same time; more wait.",
-)
-@click.option(
+@value_option(
     "--worker",
-    metavar="KIND",
-    help='Where children run: "local", "process" (one process per core) or "process:N".',
+    "KIND",
+    'Where children run: "local", "process" (one process per core) or "process:N".',
 )
 @click.option(
     "--sandbox",
@@ -167,8 +138,8 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     type=click.Choice(MODES),
     help="Permission mode when no rule matches (default: ask before changes).",
 )
-@allowed_tools_option('Allow without asking: "Bash(git diff:*),Edit".')
-@disallowed_tools_option('Never allow: "Bash(git push:*)".')
+@rules_option("allowed", 'Allow without asking: "Bash(git diff:*),Edit".')
+@rules_option("disallowed", 'Never allow: "Bash(git push:*)".')
 @click.option(
     "--dangerously-skip-permissions",
     "skip_permissions",
@@ -202,8 +173,8 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     is_flag=True,
     help="Resume as a new session; keep the original unchanged.",
 )
-@click.option("--session-id", metavar="UUID", help="Id of the new session.")
-@click.option("-n", "--name", metavar="NAME", help="Name of the session, for --resume.")
+@value_option("--session-id", "UUID", "Id of the new session.")
+@value_option("-n --name", "NAME", "Name of the session, for --resume.")
 @format_option
 @verbose_option
 @quiet_option

@@ -12,6 +12,7 @@ from typing import TextIO
 from ..._core.events import AnyEvent
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
+from .progress import Progress
 from .text import Line, choose_glyphs, display_width, last_lines, paint
 from .tree_lines import TreeStyle, format_tree
 
@@ -28,17 +29,15 @@ MAX_RUNS = 12
 """Runs shown at once; others are counted."""
 
 
-class LiveTree:
+class LiveTree(Progress):
     """A screen for one run. Events update the tree; a thread draws it.
 
     Arguments:
         stream: the terminal, usually stderr.
-        tree: the tree to draw, fed by `on_event` only.
+        tree: the tree to draw.
         color: use colors.
         now: returns the time in seconds since 1970.
         size: returns (columns, rows) of the terminal; called before each drawing.
-
-    `pending` returns the end of the streaming answer, shown until it is printed.
 
     Example:
         with LiveTree(sys.stderr, RunTree()) as live:
@@ -55,8 +54,7 @@ class LiveTree:
         now: Callable[[], float] = time.time,
         size: Callable[[], tuple[int, int]] | None = None,
     ) -> None:
-        self.tree = tree
-        self.pending: Callable[[], str] = lambda: ""
+        super().__init__(tree)
         self._stream = stream
         self._color = color
         self._now = now
@@ -94,13 +92,7 @@ class LiveTree:
             self._draw(final=final)
 
     def print_answer(self, put: Callable[[], object]) -> None:
-        """Print text of the root run.
-
-        The tree drawn so far stays above the text; later runs are drawn below it.
-
-        Arguments:
-            put: writes the text.
-        """
+        """Print text of the root run below the tree drawn so far; draw later runs below it."""
         with self._lock:
             root = self.tree.roots[-1] if self.tree.roots else None
             if root and self._answered_turn != (root.run_id, root.turn):

@@ -7,6 +7,7 @@ from typing import TextIO
 from ..._core.events import AnyEvent, ModelCallRetried, RunFinished, RunStarted, ToolCallStarted
 from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize_line
+from .progress import Progress
 from .text import choose_glyphs, truncate
 from .tree_lines import TreeStyle, describe_activity, describe_outcome, format_figures
 
@@ -14,17 +15,16 @@ MAX_COLUMNS = 160
 """Maximum width of a line."""
 
 
-class PlainProgress:
+class PlainProgress(Progress):
     """Writes a line when a child run starts, retries a model call, or ends.
 
     Arguments:
         stream: usually stderr.
-        tree: fed by `on_event` only.
         verbose: write a line for every tool call of every run, too.
     """
 
     def __init__(self, stream: TextIO, tree: RunTree, *, verbose: bool = False) -> None:
-        self.tree = tree
+        super().__init__(tree)
         self._stream = stream
         self._verbose = verbose
         self._glyphs = choose_glyphs(stream.encoding)

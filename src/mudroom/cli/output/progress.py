@@ -1,19 +1,19 @@
-"""Progress on stderr: a live tree on a terminal, plain lines elsewhere, nothing in quiet mode."""
+"""Progress on stderr: its interface, notices, and the abilities of a terminal."""
 
 from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterable
-from contextlib import ExitStack
-from typing import TextIO
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TextIO
 
 from ..._core.events import AnyEvent
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
-from .live_tree import LiveTree
-from .plain_progress import PlainProgress
 from .text import wrap
+
+if TYPE_CHECKING:
+    from typing import Self
 
 
 def print_notice(text: str, *, prefix: str = "mudroom: ") -> None:
@@ -55,68 +55,26 @@ def should_color(stream: TextIO, color: str) -> bool:
     return color == "always" or (color == "auto" and supports_escapes(stream))
 
 
-class ProgressScreen:
-    """Progress of one run on stderr; a context manager.
+class Progress:
+    """Progress of one run, a context manager. This one shows nothing.
 
     Arguments:
-        color: see `should_color`.
-        verbose: without a live tree, print a line for every tool call.
-        quiet: print nothing.
-        plain: print lines even if a tree could be drawn.
+        tree: fed by `on_event`.
     """
 
-    def __init__(
-        self, color: str, *, verbose: bool = False, quiet: bool = False, plain: bool = False
-    ) -> None:
-        self._stack = ExitStack()
-        self._screen: LiveTree | PlainProgress | None = None
-        if quiet:
-            return
-        if supports_cursor(sys.stderr) and not plain:
-            self._screen = LiveTree(sys.stderr, RunTree(), color=should_color(sys.stderr, color))
-        else:
-            self._screen = PlainProgress(sys.stderr, RunTree(), verbose=verbose)
+    def __init__(self, tree: RunTree) -> None:
+        self.tree = tree
+        self.pending: Callable[[], str] = lambda: ""
+        """Returns the end of the streaming answer, shown until it is printed."""
 
-    def __enter__(self) -> ProgressScreen:
-        if isinstance(self._screen, LiveTree):
-            self._stack.enter_context(self._screen)
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._stack.close()
+    def __exit__(self, *_: object) -> None: ...
 
-    def apply(self, event: AnyEvent) -> None:
+    def on_event(self, event: AnyEvent) -> None:
         """Handle the next event."""
-        if self._screen:
-            self._screen.on_event(event)
-
-    def show_pending(self, pending: Callable[[], str]) -> None:
-        """Show the end of the streaming answer in the live tree.
-
-        Arguments:
-            pending: returns the text.
-        """
-        if isinstance(self._screen, LiveTree):
-            self._screen.pending = pending
 
     def print_answer(self, put: Callable[[], object]) -> None:
-        """Print text of the root run without overlapping the live tree.
-
-        Arguments:
-            put: writes the text.
-        """
-        if isinstance(self._screen, LiveTree):
-            self._screen.print_answer(put)
-        else:
-            put()
-
-    def apply_past(self, event: AnyEvent) -> None:
-        """Handle a recorded event without printing anything."""
-        if self._screen:
-            self._screen.tree.apply(event)
-
-    def print_notices(self, notices: Iterable[str]) -> None:
-        """Print notices before the run starts, unless quiet."""
-        if self._screen:
-            for notice in notices:
-                print_notice(notice)
+        """Print text of the root run where no progress is drawn. `put`: writes the text."""
+        put()

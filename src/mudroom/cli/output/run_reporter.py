@@ -14,10 +14,13 @@ from ..._core.runs import Reason, Report
 from ...config import Settings
 from ...pricing import calculate_cost
 from ...projections.ledger import LedgerBuilder, describe_ledger
+from ...projections.run_tree import RunTree
 from ...session import Session
 from .answer_stream import AnswerStream
+from .live_tree import LiveTree
 from .markdown import render_markdown
-from .progress import ProgressScreen, discard_stdout, print_notice, should_color
+from .plain_progress import PlainProgress
+from .progress import Progress, discard_stdout, print_notice, should_color, supports_cursor
 from .report import encode_answer, explain_failure
 from .sandbox_notice import describe_sandbox
 from .stream_json import StreamJson, encode_line
@@ -74,6 +77,15 @@ class ExitCodeRule:
         return 0 if report.ok else 1
 
 
+def _open_progress(color: str, *, verbose: bool, quiet: bool, plain: bool) -> Progress:
+    """Return a live tree on a terminal, plain lines elsewhere, nothing in quiet mode."""
+    if quiet:
+        return Progress(RunTree())
+    if supports_cursor(sys.stderr) and not plain:
+        return LiveTree(sys.stderr, RunTree(), color=should_color(sys.stderr, color))
+    return PlainProgress(sys.stderr, RunTree(), verbose=verbose)
+
+
 class RunReporter:
     """Output of one run: events and report.
 
@@ -104,7 +116,7 @@ class RunReporter:
         streams_json = self._format == "stream-json"
         self._output = StandardOutput(session.cancel) if streams_json else StandardOutput()
         plain = settings.screen == "plain" or (streams_json and sys.stdout.isatty())
-        self.screen = ProgressScreen(settings.color, verbose=verbose, quiet=quiet, plain=plain)
+        self.screen = _open_progress(settings.color, verbose=verbose, quiet=quiet, plain=plain)
         self._answer: AnswerStream | None = None
         if self._format == "text" and not as_json and sys.stdout.isatty():
             self._stream_answer(should_color(sys.stdout, settings.color))
@@ -121,7 +133,9 @@ class RunReporter:
         notices = list(session.notices)
         if verbose or session.sandbox.tier != "full":
             notices.insert(0, describe_sandbox(session, network=settings.allow_net))
-        self.screen.print_notices(filter(None, notices))
+        for notice in notices:
+            if notice and not quiet:
+                print_notice(notice)
         if streams_json:
             self._output.write(encode_line(self._lines.init_line()))
         session.watch(self._apply)
@@ -130,7 +144,7 @@ class RunReporter:
         """Count the events of an earlier process, without printing a line for each."""
         for event in events:
             self._ledger.apply(event)
-            self.screen.apply_past(event)
+            self.screen.tree.apply(event)
             if self._format != "text":
                 list(self._lines.event_lines(event))
 
@@ -167,12 +181,12 @@ class RunReporter:
 
         answer = AnswerStream(write, lambda: write("(the answer was cut off here)"))
         self._answer = answer
-        self.screen.show_pending(lambda: answer.pending)
+        self.screen.pending = lambda: answer.pending
 
     def _apply(self, event: AnyEvent) -> None:
         self._ledger.apply(event)
         self._exit_code_rule.apply(event)
-        self.screen.apply(event)
+        self.screen.on_event(event)
         if self._answer:
             self._answer.apply(event)
         if self._format != "text":
