@@ -223,3 +223,12 @@ class RecordedConversation(Struct, frozen=True):
 def user_message(text: str) -> UserMessage:
     """Return a user message with one text block."""
     return UserMessage((TextBlock(text),))
+
+
+def resolve_stop_reason(
+    stop_reason: StopReason, content: Iterable[TextBlock | ThinkingBlock | ToolCallBlock]
+) -> StopReason:
+    """Return CALLS in place of END when an answer has tool calls: some servers mix them up."""
+    if stop_reason is StopReason.END and any(isinstance(b, ToolCallBlock) for b in content):
+        return StopReason.CALLS
+    return stop_reason

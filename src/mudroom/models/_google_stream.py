@@ -15,13 +15,13 @@ from .._core.messages import (
     ThinkingBlock,
     ToolCallBlock,
     Usage,
+    resolve_stop_reason,
 )
 from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
 from ._http import StreamCut, StreamError
 from ._json import clean, encode, make_decoder, parse_arguments
 from ._tool_names import ToolNames
-from ._wire import resolve_stop_reason
 
 WIRE = "google"
 OWN_ID_PREFIX = "mudroom_"

@@ -18,12 +18,12 @@ from .._core.messages import (
     ToolResultBlock,
     Usage,
     UserMessage,
+    resolve_stop_reason,
 )
 from .._core.ports import StreamChunk
 from ._http import StreamCut
 from ._json import clean, encode, parse_arguments
 from ._tool_names import ToolNames
-from ._wire import resolve_stop_reason
 
 if TYPE_CHECKING:
     from pydantic_ai import messages as pm

@@ -11,10 +11,6 @@ from msgspec import Struct
 from .._core.messages import (
     AssistantMessage,
     Message,
-    StopReason,
-    TextBlock,
-    ThinkingBlock,
-    ToolCallBlock,
     UserMessage,
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
@@ -154,12 +150,3 @@ class WireConversation:
         if self._messages:
             self._messages += b","
         self._messages += encode(entry)
-
-
-def resolve_stop_reason(
-    stop_reason: StopReason, content: Iterable[TextBlock | ThinkingBlock | ToolCallBlock]
-) -> StopReason:
-    """Return CALLS in place of END when the answer has tool calls: some servers mix them up."""
-    if stop_reason is StopReason.END and any(isinstance(b, ToolCallBlock) for b in content):
-        return StopReason.CALLS
-    return stop_reason

@@ -19,6 +19,7 @@ from .._core.messages import (
     Usage,
     UserBlock,
     UserMessage,
+    resolve_stop_reason,
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 
@@ -155,14 +156,13 @@ class ScriptedConversation:
             _to_block(block, f"call_{request.number}_{position}")
             for position, block in enumerate(answer, 1)
         )
-        has_calls = any(isinstance(block, ToolCallBlock) for block in blocks)
         input_length = len(request.system) + sum(
             _text_length(block) for message in request.messages for block in message.content
         )
         output_length = sum(map(_text_length, blocks))
         return AssistantMessage(
             blocks,
-            stop_reason=StopReason.CALLS if has_calls else StopReason.END,
+            stop_reason=resolve_stop_reason(StopReason.END, blocks),
             usage=Usage(input_length // 4, max(1, output_length // 4)),
             model=self._model.name,
             wire="scripted",

@@ -30,6 +30,7 @@ from .._core.messages import AssistantMessage, ToolCallBlock
 from .._core.ports import Journal
 from .._core.tools import ToolResult
 from ..errors import JournalError
+from ._checks import collect_checks
 from .sample_events import every_event
 
 OpenJournal = Callable[[], Awaitable[Journal]]
@@ -262,23 +263,7 @@ async def check_a_cancelled_append_is_stored(open_journal: OpenJournal) -> None:
     await journal.close()
 
 
-CHECKS: tuple[Check, ...] = (
-    check_every_type_is_read_as_appended,
-    check_events_are_readable_when_append_returns,
-    check_positions_count_from_one,
-    check_types_filter_a_read,
-    check_order_of_calls_is_kept,
-    check_reading_beside_a_writer_has_no_gaps,
-    check_followers_see_each_new_event,
-    check_any_text_is_kept,
-    check_any_arguments_are_kept,
-    check_ten_megabytes_are_kept,
-    check_later_changes_of_a_value_are_not_stored,
-    check_deltas_are_refused,
-    check_close_finishes_pending_appends,
-    check_an_unused_journal_closes,
-    check_a_cancelled_append_is_stored,
-)
+CHECKS: tuple[Check, ...] = collect_checks(globals())
 
 
 async def count_appends_until_failure(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from aiohttp import web
 
-from .._core.messages import StopReason, TextBlock, ToolCallBlock, Usage
+from .._core.messages import StopReason, TextBlock, ToolCallBlock, Usage, resolve_stop_reason
 from . import wire_formats
 from .wire_formats import Block, WireAnswer
 
@@ -252,7 +252,7 @@ class ModelServer:
             headers = {"Content-Type": content_type, **fault.headers}
             return web.Response(status=fault.status, body=fault.body or b"{}", headers=headers)
         wire_answer = _wire_answer(request, fault)
-        stream, whole = _WRITERS[request.dialect]
+        stream, whole = wire_formats.WRITERS[request.dialect]
         if not request.is_streaming:
             return web.Response(
                 body=whole(wire_answer), content_type="application/json", headers=fault.headers
@@ -296,8 +296,7 @@ def _wire_answer(request: ServerRequest, fault: Fault) -> WireAnswer:
         blocks: tuple[Block, ...] = (TextBlock(fault.blocks),)
     else:
         blocks = tuple(fault.blocks)
-    has_calls = any(isinstance(block, ToolCallBlock) for block in blocks)
-    stop_reason = fault.stop_reason or (StopReason.CALLS if has_calls else StopReason.END)
+    stop_reason = fault.stop_reason or resolve_stop_reason(StopReason.END, blocks)
     # Estimate: four characters per token.
     written = max(1, sum(len(str(block)) for block in blocks) // 4)
     usage = fault.usage or Usage(len(request.body) // 4, written)
@@ -314,12 +313,6 @@ _DIALECTS = {
 """End of a path -> its dialect."""
 
 _MESSAGES_FIELDS = {"google": "contents", "openai-responses": "input"}
-_WRITERS = {
-    "anthropic": (wire_formats.anthropic_stream, wire_formats.anthropic_whole),
-    "openai": (wire_formats.openai_stream, wire_formats.openai_whole),
-    "openai-responses": (wire_formats.responses_stream, wire_formats.responses_whole),
-    "google": (wire_formats.google_stream, wire_formats.google_whole),
-}
 
 
 def family_script(

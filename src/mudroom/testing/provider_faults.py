@@ -7,20 +7,14 @@ from types import MappingProxyType
 
 from msgspec import Struct
 
-from .._core.messages import StopReason, TextBlock, ToolCallBlock, Usage
+from .._core.messages import StopReason, TextBlock, ToolCallBlock, Usage, resolve_stop_reason
 from .._core.runs import Reason
 from . import wire_formats
 from .model_server import Fault, ServerAnswer
 from .wire_formats import Block, WireAnswer
 
-DIALECTS = ("anthropic", "openai", "openai-responses", "google")
+DIALECTS = tuple(wire_formats.WRITERS)
 _STREAM = "text/event-stream"
-_STREAMS = {
-    "anthropic": wire_formats.anthropic_stream,
-    "openai": wire_formats.openai_stream,
-    "openai-responses": wire_formats.responses_stream,
-    "google": wire_formats.google_stream,
-}
 _PLACEHOLDER = "~"
 """Text in a stream that a case replaces with other bytes."""
 
@@ -212,7 +206,7 @@ def _malformed(dialect: str) -> Fault:
 
 
 def _stream(dialect: str, blocks: tuple[Block, ...]) -> bytes:
-    has_calls = any(isinstance(block, ToolCallBlock) for block in blocks)
-    stop_reason = StopReason.CALLS if has_calls else StopReason.END
+    stop_reason = resolve_stop_reason(StopReason.END, blocks)
     answer = WireAnswer(blocks, "some-model", "msg_odd", Usage(10, 10), stop_reason)
-    return b"".join(_STREAMS[dialect](answer))
+    stream, _ = wire_formats.WRITERS[dialect]
+    return b"".join(stream(answer))

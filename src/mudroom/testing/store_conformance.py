@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from .._core.events import NoteInjected, SessionOpened
 from .._core.ports import SessionStore
 from ..errors import JournalBusy, JournalError, UnknownName, UsageError
+from ._checks import collect_checks
 from .journal_conformance import read_all
 
 OpenStore = Callable[[], SessionStore]
@@ -200,20 +201,7 @@ async def check_an_unknown_session_is_named(open_store: OpenStore) -> None:
     assert list(await store.list()) == []
 
 
-CHECKS: tuple[Check, ...] = (
-    check_a_session_is_created_and_read,
-    check_a_session_is_created_once,
-    check_a_session_is_continued,
-    check_a_session_has_one_writer,
-    check_a_read_only_journal_refuses_events,
-    check_a_reader_follows_a_writer,
-    check_sessions_are_listed_newest_first,
-    check_a_session_is_found_by_id_and_name,
-    check_a_header_has_the_facts,
-    check_names_are_unique_and_plain,
-    check_a_deleted_session_is_gone,
-    check_an_unknown_session_is_named,
-)
+CHECKS: tuple[Check, ...] = collect_checks(globals())
 
 
 async def _create(store: SessionStore, session: str) -> None:

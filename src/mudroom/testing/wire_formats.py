@@ -380,6 +380,15 @@ _GOOGLE_STOP = {
 }
 
 
+WRITERS = {
+    "anthropic": (anthropic_stream, anthropic_whole),
+    "openai": (openai_stream, openai_whole),
+    "openai-responses": (responses_stream, responses_whole),
+    "google": (google_stream, google_whole),
+}
+"""Dialect -> functions that write an answer as a stream and whole."""
+
+
 def _data(value: dict[str, Any]) -> bytes:
     return b"data: %b\n\n" % _encode(value)
 

@@ -36,6 +36,7 @@ from .._core.runs import InboxMessage, Reason
 from .._engine.session_context import SessionServices
 from ..errors import JournalError
 from ..journals.memory import MemoryJournal
+from ._checks import collect_checks
 from .worker_stage import WorkerStage
 
 OpenWorker = Callable[[SessionServices], AbstractAsyncContextManager[Worker]]
@@ -52,7 +53,7 @@ class _FailingJournal(MemoryJournal):
         return await super().append(*events)
 
 
-async def returns_the_stored_report(open_worker: OpenWorker, folder: Path) -> None:
+async def check_reports_are_stored_and_returned(open_worker: OpenWorker, folder: Path) -> None:
     """Check that the handle and the journal have the same report."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
@@ -65,7 +66,7 @@ async def returns_the_stored_report(open_worker: OpenWorker, folder: Path) -> No
     assert stage.reports() == {"1": report}
 
 
-async def shows_stored_events_and_deltas(open_worker: OpenWorker, folder: Path) -> None:
+async def check_watchers_see_events_and_deltas(open_worker: OpenWorker, folder: Path) -> None:
     """Check that watchers receive every stored event once, in order, and streamed text."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
@@ -77,7 +78,7 @@ async def shows_stored_events_and_deltas(open_worker: OpenWorker, folder: Path) 
     assert any(isinstance(event, Delta) for event in stage.events)
 
 
-async def runs_children_and_charges_them(open_worker: OpenWorker, folder: Path) -> None:
+async def check_children_run_and_are_charged(open_worker: OpenWorker, folder: Path) -> None:
     """Check that children report to their parent, and its account is charged for them."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
@@ -91,7 +92,7 @@ async def runs_children_and_charges_them(open_worker: OpenWorker, folder: Path) 
     assert report.usage == meter.usage + meter.descendant_usage
 
 
-async def holds_children_to_their_parents_budget(open_worker: OpenWorker, folder: Path) -> None:
+async def check_children_keep_their_parents_budget(open_worker: OpenWorker, folder: Path) -> None:
     """Check that a child ends with BUDGET when it and its parent have used the parent's tokens."""
     stage = WorkerStage(folder)
     budget = Budget(depth=1, output_tokens=500)
@@ -101,7 +102,7 @@ async def holds_children_to_their_parents_budget(open_worker: OpenWorker, folder
     assert (child.reason, child.text, child.recovered) == (Reason.BUDGET, "summary", True)
 
 
-async def finds_runs_only_while_they_run(open_worker: OpenWorker, folder: Path) -> None:
+async def check_find_returns_running_runs(open_worker: OpenWorker, folder: Path) -> None:
     """Check that `find` returns running runs at every depth, and None before and after."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
@@ -116,7 +117,7 @@ async def finds_runs_only_while_they_run(open_worker: OpenWorker, folder: Path) 
         assert worker.find("1") is None and worker.find("1.1.2") is None
 
 
-async def cancels_a_run_and_all_below_it(open_worker: OpenWorker, folder: Path) -> None:
+async def check_cancel_ends_all_runs_below(open_worker: OpenWorker, folder: Path) -> None:
     """Check that cancelled runs end with CANCELLED and that a second cancel changes nothing."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
@@ -130,7 +131,7 @@ async def cancels_a_run_and_all_below_it(open_worker: OpenWorker, folder: Path) 
     assert reasons == dict.fromkeys(("1", "1.1.1", "1.1.2"), Reason.CANCELLED)
 
 
-async def cancels_one_child(open_worker: OpenWorker, folder: Path) -> None:
+async def check_one_child_is_cancelled(open_worker: OpenWorker, folder: Path) -> None:
     """Check that a cancelled child gives its parent a report and that the others continue."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
@@ -145,7 +146,7 @@ async def cancels_one_child(open_worker: OpenWorker, folder: Path) -> None:
     assert reports["1.1.1"].reason is Reason.CANCELLED and reports["1.1.2"].ok and report.ok
 
 
-async def wraps_up_with_a_summary(open_worker: OpenWorker, folder: Path) -> None:
+async def check_wrap_up_gives_a_summary(open_worker: OpenWorker, folder: Path) -> None:
     """Check that a run that is asked to wrap up stops its calls and gives a summary."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
@@ -156,7 +157,7 @@ async def wraps_up_with_a_summary(open_worker: OpenWorker, folder: Path) -> None
     assert (report.reason, report.recovered, report.text) == (Reason.CANCELLED, True, "summary")
 
 
-async def cancels_when_its_waiter_is_cancelled(open_worker: OpenWorker, folder: Path) -> None:
+async def check_a_cancelled_waiter_ends_its_run(open_worker: OpenWorker, folder: Path) -> None:
     """Check that a cancel of the task that waits for a report ends the run before it returns."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
@@ -169,7 +170,7 @@ async def cancels_when_its_waiter_is_cancelled(open_worker: OpenWorker, folder: 
     assert reasons == dict.fromkeys(("1", "1.1.1", "1.1.2"), Reason.CANCELLED)
 
 
-async def delivers_each_message_once(open_worker: OpenWorker, folder: Path) -> None:
+async def check_each_message_is_delivered_once(open_worker: OpenWorker, folder: Path) -> None:
     """Check that a message is stored, delivered once, and refused after the run's end."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
@@ -188,7 +189,7 @@ async def delivers_each_message_once(open_worker: OpenWorker, folder: Path) -> N
     assert sent == ["m1", "m2"] and delivered == ["first", "second"]
 
 
-async def asks_the_approver(open_worker: OpenWorker, folder: Path) -> None:
+async def check_the_approver_is_asked(open_worker: OpenWorker, folder: Path) -> None:
     """Check that a call that needs confirmation reaches the approver of the session."""
     stage = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
@@ -197,7 +198,7 @@ async def asks_the_approver(open_worker: OpenWorker, folder: Path) -> None:
     assert [(request.run_id, request.tool) for request in stage.requests] == [("1", "confirm")]
 
 
-async def resumes_an_unfinished_run(open_worker: OpenWorker, folder: Path) -> None:
+async def check_an_unfinished_run_is_resumed(open_worker: OpenWorker, folder: Path) -> None:
     """Check that a run continues from its last event; finished children do not run again."""
     first = WorkerStage(folder)
     async with asyncio.timeout(_DEADLINE), open_worker(first.services) as worker:
@@ -220,7 +221,7 @@ async def resumes_an_unfinished_run(open_worker: OpenWorker, folder: Path) -> No
     assert set(started).isdisjoint(past)
 
 
-async def raises_a_failed_journal(open_worker: OpenWorker, folder: Path) -> None:
+async def check_a_failed_journal_is_raised(open_worker: OpenWorker, folder: Path) -> None:
     """Check that waiting for the report raises JournalError if the journal fails."""
     stage = WorkerStage(folder, journal=_FailingJournal())
     async with asyncio.timeout(_DEADLINE), open_worker(stage.services) as worker:
@@ -231,18 +232,4 @@ async def raises_a_failed_journal(open_worker: OpenWorker, folder: Path) -> None
     raise AssertionError("no JournalError was raised")
 
 
-CHECKS: tuple[Check, ...] = (
-    returns_the_stored_report,
-    shows_stored_events_and_deltas,
-    runs_children_and_charges_them,
-    holds_children_to_their_parents_budget,
-    finds_runs_only_while_they_run,
-    cancels_a_run_and_all_below_it,
-    cancels_one_child,
-    wraps_up_with_a_summary,
-    cancels_when_its_waiter_is_cancelled,
-    delivers_each_message_once,
-    asks_the_approver,
-    resumes_an_unfinished_run,
-    raises_a_failed_journal,
-)
+CHECKS: tuple[Check, ...] = collect_checks(globals())

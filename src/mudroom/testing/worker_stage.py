@@ -29,6 +29,7 @@ from .._engine.task import task_tool
 from ..journals.memory import MemoryJournal
 from ..models.scripted import Answer, Request, ScriptedModel, call
 from ..workspaces.shared import SharedWorkspace
+from .clock import LoopClock
 
 _POLL_SECONDS = 0.005
 """Seconds between two checks of a condition that another process may change."""
@@ -111,17 +112,6 @@ class _NoSandbox:
     def close(self) -> None: ...
 
 
-class _Clock:
-    def now(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    def monotonic(self) -> float:
-        return asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        await asyncio.sleep(seconds)
-
-
 class _AskPolicy:
     """Policy that asks for tools that need confirmation."""
 
@@ -164,7 +154,7 @@ class WorkerStage:
             get_model=conformance_model,
             journal=self.journal,
             environments=SingleEnvironment(environment),
-            clock=_Clock(),
+            clock=LoopClock(),
             approver=self,
             toolbox=conformance_tools(),
             agents=_AGENTS,

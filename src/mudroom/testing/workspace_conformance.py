@@ -16,12 +16,13 @@ from collections.abc import Callable
 
 from .._core.ports import Workspace
 from ..errors import WorkspaceError
+from ._checks import collect_checks
 
 OpenWorkspace = Callable[[], Workspace]
 Check = Callable[[OpenWorkspace], None]
 
 
-def read_returns_what_was_written(open_workspace: OpenWorkspace) -> None:
+def check_read_returns_what_was_written(open_workspace: OpenWorkspace) -> None:
     """Check that a file is read back, whole or in parts."""
     workspace = open_workspace()
     data = bytes(range(256)) * 20_000
@@ -34,7 +35,7 @@ def read_returns_what_was_written(open_workspace: OpenWorkspace) -> None:
     assert workspace.read("a/b/data", 0, 0) == b""
 
 
-def write_tells_new_files_from_old_ones(open_workspace: OpenWorkspace) -> None:
+def check_write_tells_new_files_from_old_ones(open_workspace: OpenWorkspace) -> None:
     """Check that `write` returns True for a new file, and replaces an old one completely."""
     workspace = open_workspace()
     assert workspace.write("new", b"a longer text") is True
@@ -45,7 +46,7 @@ def write_tells_new_files_from_old_ones(open_workspace: OpenWorkspace) -> None:
     assert workspace.stat("empty").size == 0
 
 
-def write_keeps_the_mode(open_workspace: OpenWorkspace) -> None:
+def check_write_keeps_the_mode(open_workspace: OpenWorkspace) -> None:
     """Check that a mode is set when it is passed, and kept when it is not."""
     workspace = open_workspace()
     workspace.write("run.sh", b"#!/bin/sh\n", mode=0o755)
@@ -53,7 +54,7 @@ def write_keeps_the_mode(open_workspace: OpenWorkspace) -> None:
     assert stat.S_IMODE(workspace.stat("run.sh").mode) == 0o755
 
 
-def readers_see_the_old_or_the_new_file(open_workspace: OpenWorkspace) -> None:
+def check_readers_see_the_old_or_the_new_file(open_workspace: OpenWorkspace) -> None:
     """Check that a reader never sees a part of a write."""
     workspace = open_workspace()
     old = b"a" * 100_000
@@ -76,7 +77,7 @@ def readers_see_the_old_or_the_new_file(open_workspace: OpenWorkspace) -> None:
     assert seen <= {old, new}
 
 
-def paths_have_one_form(open_workspace: OpenWorkspace) -> None:
+def check_paths_have_one_form(open_workspace: OpenWorkspace) -> None:
     """Check that all paths of one file are located as the same relative path."""
     workspace = open_workspace()
     assert os.path.isabs(workspace.root)
@@ -85,7 +86,7 @@ def paths_have_one_form(open_workspace: OpenWorkspace) -> None:
     assert workspace.locate(".") == workspace.locate(workspace.root) == "."
 
 
-def paths_outside_are_refused(open_workspace: OpenWorkspace) -> None:
+def check_paths_outside_are_refused(open_workspace: OpenWorkspace) -> None:
     """Check that no method accepts a path outside the workspace, or an impossible path."""
     workspace = open_workspace()
     for path in ("../x", "/etc/passwd", "a/../../x", f"{workspace.root}-other/x", "", "a\0b"):
@@ -97,7 +98,7 @@ def paths_outside_are_refused(open_workspace: OpenWorkspace) -> None:
         _refuses(lambda path=path: list(workspace.walk(path)))
 
 
-def protected_files_are_not_written(open_workspace: OpenWorkspace) -> None:
+def check_protected_files_are_not_written(open_workspace: OpenWorkspace) -> None:
     """Check that files that control other programs of the user are not written or removed."""
     workspace = open_workspace()
     for path in (".git/config", ".bashrc", "sub/.vscode/tasks.json"):
@@ -105,7 +106,7 @@ def protected_files_are_not_written(open_workspace: OpenWorkspace) -> None:
         _refuses(lambda path=path: workspace.remove(path))
 
 
-def stat_tells_files_from_folders(open_workspace: OpenWorkspace) -> None:
+def check_stat_tells_files_from_folders(open_workspace: OpenWorkspace) -> None:
     """Check that `stat` returns size, type and path, and refuses a missing file."""
     workspace = open_workspace()
     workspace.write("folder/file", b"12345")
@@ -117,7 +118,7 @@ def stat_tells_files_from_folders(open_workspace: OpenWorkspace) -> None:
     _refuses(lambda: workspace.stat("none"))
 
 
-def folders_are_not_files(open_workspace: OpenWorkspace) -> None:
+def check_folders_are_not_files(open_workspace: OpenWorkspace) -> None:
     """Check that a folder is neither read, nor replaced, nor removed."""
     workspace = open_workspace()
     workspace.write("folder/file", b"x")
@@ -129,7 +130,7 @@ def folders_are_not_files(open_workspace: OpenWorkspace) -> None:
     _refuses(lambda: workspace.write("folder/file/below", b"x"))
 
 
-def remove_removes_one_file(open_workspace: OpenWorkspace) -> None:
+def check_remove_removes_one_file(open_workspace: OpenWorkspace) -> None:
     """Check that a removed file is gone, and removing it again is an error."""
     workspace = open_workspace()
     workspace.write("folder/a", b"x")
@@ -141,7 +142,7 @@ def remove_removes_one_file(open_workspace: OpenWorkspace) -> None:
     workspace.remove_unfinished("nowhere/c")
 
 
-def walk_lists_sorted_files(open_workspace: OpenWorkspace) -> None:
+def check_walk_lists_sorted_files(open_workspace: OpenWorkspace) -> None:
     """Check that `walk` yields the files below a folder, or the file itself, sorted."""
     workspace = open_workspace()
     for path in ("b/2", "b/1", "a", "c/d/e"):
@@ -152,7 +153,7 @@ def walk_lists_sorted_files(open_workspace: OpenWorkspace) -> None:
     _refuses(lambda: list(workspace.walk("none")))
 
 
-def walk_leaves_out_what_git_ignores(open_workspace: OpenWorkspace) -> None:
+def check_walk_leaves_out_what_git_ignores(open_workspace: OpenWorkspace) -> None:
     """Check that `walk` leaves out ignored files unless asked for all files."""
     workspace = open_workspace()
     workspace.write(".gitignore", b"*.log\n/build/\n!keep.log\n")
@@ -166,7 +167,7 @@ def walk_leaves_out_what_git_ignores(open_workspace: OpenWorkspace) -> None:
     assert everything == {*kept, "a.log", "build/x", "sub/local"}
 
 
-def open_files_hold_the_same_bytes(open_workspace: OpenWorkspace) -> None:
+def check_open_files_hold_the_same_bytes(open_workspace: OpenWorkspace) -> None:
     """Check that a local workspace opens the same files that it reads, and nothing outside."""
     workspace = open_workspace()
     if workspace.local is None:
@@ -187,18 +188,4 @@ def _refuses(act: Callable[[], object]) -> None:
     raise AssertionError("WorkspaceError was not raised")
 
 
-CHECKS: tuple[Check, ...] = (
-    read_returns_what_was_written,
-    write_tells_new_files_from_old_ones,
-    write_keeps_the_mode,
-    readers_see_the_old_or_the_new_file,
-    paths_have_one_form,
-    paths_outside_are_refused,
-    protected_files_are_not_written,
-    stat_tells_files_from_folders,
-    folders_are_not_files,
-    remove_removes_one_file,
-    walk_lists_sorted_files,
-    walk_leaves_out_what_git_ignores,
-    open_files_hold_the_same_bytes,
-)
+CHECKS: tuple[Check, ...] = collect_checks(globals())
