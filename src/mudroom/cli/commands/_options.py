@@ -31,7 +31,7 @@ def join_values(_: click.Context, __: click.Parameter, values: tuple[str, ...]) 
 
 
 def value_option(
-    names: str, metavar: str, help_text: str, kind: click.ParamType | None = None
+    names: str, metavar: str, help_text: str, kind: click.ParamType[Any] | None = None
 ) -> Decorator:
     """Return an option that takes a value. `names`: its flags, separated by blanks."""
     return click.option(*names.split(), metavar=metavar, help=help_text, type=kind)
