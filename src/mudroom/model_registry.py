@@ -15,10 +15,7 @@ from .models.openai_models import serves_responses
 
 if TYPE_CHECKING:
     from .models._http import HttpClient
-    from .models.anthropic import AnthropicModel
-    from .models.google import GoogleModel
-    from .models.openai import OpenAIModel
-    from .models.openai_responses import ResponsesModel
+    from .models._wire import WireModel
 
 
 class ModelRegistry:
@@ -127,9 +124,7 @@ class ModelRegistry:
         return self._connections[provider.name]
 
 
-def _load_wire(
-    wire: str,
-) -> type[AnthropicModel | GoogleModel | OpenAIModel | ResponsesModel]:
+def _load_wire(wire: str) -> type[WireModel]:
     """Import the model class of a wire; only the wires in use are imported."""
     if wire == "anthropic":
         from .models.anthropic import AnthropicModel

@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Any
+from urllib.parse import urlsplit
 
 from msgspec import Struct
 
@@ -36,15 +37,20 @@ class WireModel(ABC):
     Arguments:
         model: the name the server knows it by.
         http: connections and rate limiter of this provider.
-        url: the address of the requests.
-        headers: additional headers, after those of the wire.
-        name: the model string, "provider:model".
+        key: sent in a header; "" sends none, as local servers want.
+        base_url: the URL before the path of the wire.
+        headers: additional headers.
+        name: the model string; by default the name of the wire before that of the model.
         takes_images: the model accepts images; otherwise it gets placeholders.
 
     Attributes:
+        WIRE: name of the wire.
+        BASE_URL: address of the provider that defines the wire.
         TOOLS_OFF: the field that forbids tool calls, as JSON.
     """
 
+    WIRE: str
+    BASE_URL: str
     TOOLS_OFF: bytes
 
     def __init__(
@@ -52,16 +58,18 @@ class WireModel(ABC):
         model: str,
         *,
         http: HttpClient,
-        url: str,
-        headers: Mapping[str, str],
-        name: str,
-        takes_images: bool,
+        key: str = "",
+        base_url: str = "",
+        headers: Mapping[str, str] | None = None,
+        name: str = "",
+        takes_images: bool = True,
     ) -> None:
-        self.model = model
+        self.model = self.normalize_model(model)
         self.http = http
-        self.url = url
-        self.headers = {"Content-Type": "application/json", **headers}
-        self.name = name
+        self.name = name or f"{self.WIRE}:{self.model}"
+        self.url = self.build_url((base_url or self.BASE_URL).rstrip("/"))
+        self.headers = {"Content-Type": "application/json", **self.build_auth_headers(key)}
+        self.headers.update(headers or {})
         self.takes_images = takes_images
         self._prefixes: dict[object, RequestPrefix] = {}
 
@@ -95,6 +103,32 @@ class WireModel(ABC):
             prefix = RequestPrefix(self.encode_prefix(config, names), names, config)
             self._prefixes[key] = prefix
         return prefix
+
+    @property
+    def host(self) -> str:
+        """The server, with its port if it is in the URL."""
+        return urlsplit(self.url).netloc.rpartition("@")[2]
+
+    @property
+    def wire(self) -> str:
+        """Name of the wire, with the server if it is not the provider's own.
+
+        Servers of one wire may refuse the reasoning of one another.
+        """
+        is_own = urlsplit(self.BASE_URL).netloc == self.host
+        return self.WIRE if is_own else f"{self.WIRE}:{self.host}"
+
+    def normalize_model(self, model: str) -> str:
+        """Return the name of a model as the URL and the body have it."""
+        return model
+
+    def build_auth_headers(self, key: str) -> dict[str, str]:
+        """Return the headers for a key, as bearer token."""
+        return {"Authorization": f"Bearer {key}"} if key else {}
+
+    @abstractmethod
+    def build_url(self, base_url: str) -> str:
+        """Return the address of the requests."""
 
     @abstractmethod
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:

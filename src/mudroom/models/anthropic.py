@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 from typing import Any
 
 from .._core.messages import (
@@ -19,12 +18,10 @@ from .._core.messages import (
 from .._core.ports import RequestConfig
 from .._core.tools import Tool
 from ._anthropic_stream import WIRE, AnthropicReader
-from ._http import HttpClient
 from ._json import clean, encode
 from ._tool_names import ILLEGAL_CHARACTERS, ToolNames
 from ._wire import WireConversation, WireModel
 
-BASE_URL = "https://api.anthropic.com"
 _API_VERSION = "2023-06-01"
 """Compatible servers know this version. The only difference to later ones that concerns mudroom is
 that those refuse sampling parameters for older models too."""
@@ -46,42 +43,20 @@ must fit beside it. (0, 0) is any other model."""
 
 
 class AnthropicModel(WireModel):
-    """A model behind the Messages API.
+    """A model behind the Messages API."""
 
-    Arguments:
-        model: the name the server knows it by.
-        http: connections and rate limiter of this provider.
-        key: sent as `x-api-key`.
-        base_url: the URL before `/v1/messages`.
-        headers: additional headers.
-        name: the model string; "anthropic:MODEL" by default.
-        takes_images: the model accepts images; otherwise it gets placeholders.
-    """
-
+    WIRE = WIRE
+    BASE_URL = "https://api.anthropic.com"
     TOOLS_OFF = b'"tool_choice":{"type":"none"}'
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        http: HttpClient,
-        key: str = "",
-        base_url: str = BASE_URL,
-        headers: Mapping[str, str] | None = None,
-        name: str | None = None,
-        takes_images: bool = True,
-    ) -> None:
-        own_headers = {"anthropic-version": _API_VERSION}
-        if key:
-            own_headers["x-api-key"] = key
-        super().__init__(
-            model,
-            http=http,
-            url=base_url.rstrip("/").removesuffix("/v1") + "/v1/messages",
-            headers=own_headers | dict(headers or {}),
-            name=name or f"anthropic:{model}",
-            takes_images=takes_images,
-        )
+    def build_url(self, base_url: str) -> str:
+        """Return the address of the requests; a base URL may end in /v1."""
+        return base_url.removesuffix("/v1") + "/v1/messages"
+
+    def build_auth_headers(self, key: str) -> dict[str, str]:
+        """Return the headers of the version and of a key."""
+        headers = {"anthropic-version": _API_VERSION}
+        return headers | ({"x-api-key": key} if key else {})
 
     def start_conversation(self, config: RequestConfig) -> AnthropicConversation:
         """Start a conversation; sends no request."""

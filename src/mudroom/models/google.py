@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 from urllib.parse import quote
 
@@ -19,13 +19,10 @@ from .._core.messages import (
 from .._core.ports import RequestConfig
 from .._core.tools import Tool
 from ._google_stream import OWN_ID_PREFIX, WIRE, GoogleReader
-from ._http import HttpClient
 from ._images import image_label
 from ._json import clean, encode
 from ._tool_names import ToolNames
 from ._wire import WireModel
-
-BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """Value that Gemini 3 accepts instead of the signature of a call that another model made.
@@ -33,41 +30,23 @@ Without it, it refuses such a call."""
 
 
 class GoogleModel(WireModel):
-    """A model behind generateContent.
+    """A model behind generateContent."""
 
-    Arguments:
-        model: its id, with or without "models/" in front.
-        http: connections and rate limiter of this provider.
-        key: sent in a header, never in the URL.
-        base_url: the URL before `/models`.
-        headers: additional headers.
-        name: the model string; "google:MODEL" by default.
-        takes_images: the model accepts images; otherwise it gets placeholders.
-    """
-
+    WIRE = WIRE
+    BASE_URL = "https://generativelanguage.googleapis.com/v1beta"
     TOOLS_OFF = b'"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}'
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        http: HttpClient,
-        key: str = "",
-        base_url: str = BASE_URL,
-        headers: Mapping[str, str] | None = None,
-        name: str | None = None,
-        takes_images: bool = True,
-    ) -> None:
-        model = model.removeprefix("models/")
-        own_headers = {"x-goog-api-key": key} if key else {}
-        super().__init__(
-            model,
-            http=http,
-            url=f"{base_url.rstrip('/')}/models/{quote(model)}:streamGenerateContent?alt=sse",
-            headers=own_headers | dict(headers or {}),
-            name=name or f"google:{model}",
-            takes_images=takes_images,
-        )
+    def normalize_model(self, model: str) -> str:
+        """Return the id of a model without "models/" in front."""
+        return model.removeprefix("models/")
+
+    def build_url(self, base_url: str) -> str:
+        """Return the address of the requests."""
+        return f"{base_url}/models/{quote(self.model)}:streamGenerateContent?alt=sse"
+
+    def build_auth_headers(self, key: str) -> dict[str, str]:
+        """Return the header of a key; the URL never holds it."""
+        return {"x-goog-api-key": key} if key else {}
 
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
         """Return the body up to the "[" of its contents."""

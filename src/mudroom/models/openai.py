@@ -5,9 +5,7 @@ Examples are Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, DeepSeek and Mistra
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from .._core.messages import (
     AssistantMessage,
@@ -21,7 +19,6 @@ from .._core.messages import (
 )
 from .._core.ports import RequestConfig
 from .._core.tools import Tool
-from ._http import HttpClient
 from ._images import data_url, has_images, image_label
 from ._json import clean, encode
 from ._openai_stream import REASONING_FIELD, WIRE, OpenAIReader
@@ -29,55 +26,31 @@ from ._tool_names import ToolNames
 from ._wire import WireConversation, WireModel
 from .openai_models import default_max_tokens, is_reasoning_model
 
-BASE_URL = "https://api.openai.com/v1"
-
 
 class OpenAIModel(WireModel):
     """A model behind Chat Completions.
 
     Each server is a wire of its own, because the reasoning field of one server is an unknown field
     for another, which may refuse it.
-
-    Arguments:
-        model: the name the server knows it by.
-        http: connections and rate limiter of this provider.
-        key: sent as bearer token; "" sends none, as local servers want.
-        base_url: the URL before `/chat/completions`.
-        headers: additional headers.
-        name: the model string; "openai:MODEL" by default.
-        takes_images: the model accepts images; otherwise it gets placeholders.
-
-    Attributes:
-        is_openai: the server is OpenAI's own.
-        is_strict: the server (Mistral's) refuses what other servers ignore.
     """
 
+    WIRE = WIRE
+    BASE_URL = "https://api.openai.com/v1"
     TOOLS_OFF = b'"tool_choice":"none"'
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        http: HttpClient,
-        key: str = "",
-        base_url: str = BASE_URL,
-        headers: Mapping[str, str] | None = None,
-        name: str | None = None,
-        takes_images: bool = True,
-    ) -> None:
-        own_headers = {"Authorization": f"Bearer {key}"} if key else {}
-        super().__init__(
-            model,
-            http=http,
-            url=base_url.rstrip("/") + "/chat/completions",
-            headers=own_headers | dict(headers or {}),
-            name=name or f"openai:{model}",
-            takes_images=takes_images,
-        )
-        host = urlsplit(self.url).netloc.rpartition("@")[2]
-        self.is_openai = host == "api.openai.com"
-        self.is_strict = host == "api.mistral.ai"
-        self.wire = WIRE if self.is_openai else f"{WIRE}:{host}"
+    @property
+    def is_openai(self) -> bool:
+        """True if the server is OpenAI's own."""
+        return self.host == "api.openai.com"
+
+    @property
+    def is_strict(self) -> bool:
+        """True if the server (Mistral's) refuses what other servers ignore."""
+        return self.host == "api.mistral.ai"
+
+    def build_url(self, base_url: str) -> str:
+        """Return the address of the requests."""
+        return f"{base_url}/chat/completions"
 
     def start_conversation(self, config: RequestConfig) -> WireConversation:
         """Start a conversation, with the system prompt as its first message."""

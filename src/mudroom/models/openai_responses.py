@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
-from urllib.parse import urlsplit
 
 from .._core.messages import (
     AssistantMessage,
@@ -18,7 +16,6 @@ from .._core.messages import (
 )
 from .._core.ports import RequestConfig
 from .._core.tools import Tool
-from ._http import HttpClient
 from ._images import data_url
 from ._json import clean, encode
 from ._openai_responses_stream import WIRE, ResponsesReader
@@ -26,49 +23,21 @@ from ._tool_names import ToolNames
 from ._wire import WireModel
 from .openai_models import default_max_tokens, is_reasoning_model
 
-BASE_URL = "https://api.openai.com/v1"
-
 
 class ResponsesModel(WireModel):
     """A model behind the Responses API.
 
     Each request holds the whole conversation and asks the server to store nothing. Reasoning comes
     back encrypted and is sent again with the next request.
-
-    Arguments:
-        model: the name the server knows it by.
-        http: connections and rate limiter of this provider.
-        key: sent as bearer token; "" sends none.
-        base_url: the URL before `/responses`.
-        headers: additional headers.
-        name: the model string; "openai-responses:MODEL" by default.
-        takes_images: the model accepts images; otherwise it gets placeholders.
     """
 
+    WIRE = WIRE
+    BASE_URL = "https://api.openai.com/v1"
     TOOLS_OFF = b'"tool_choice":"none"'
 
-    def __init__(
-        self,
-        model: str,
-        *,
-        http: HttpClient,
-        key: str = "",
-        base_url: str = BASE_URL,
-        headers: Mapping[str, str] | None = None,
-        name: str | None = None,
-        takes_images: bool = True,
-    ) -> None:
-        own_headers = {"Authorization": f"Bearer {key}"} if key else {}
-        super().__init__(
-            model,
-            http=http,
-            url=base_url.rstrip("/") + "/responses",
-            headers=own_headers | dict(headers or {}),
-            name=name or f"{WIRE}:{model}",
-            takes_images=takes_images,
-        )
-        host = urlsplit(self.url).netloc.rpartition("@")[2]
-        self.wire = WIRE if host == "api.openai.com" else f"{WIRE}:{host}"
+    def build_url(self, base_url: str) -> str:
+        """Return the address of the requests."""
+        return f"{base_url}/responses"
 
     def encode_prefix(self, config: RequestConfig, names: ToolNames) -> bytes:
         """Return the body up to the "[" of its items."""
