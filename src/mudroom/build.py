@@ -23,7 +23,12 @@ from ._core.ports import Journal
 from ._core.tools import Tool
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
-from .adapters import (
+from .agent_catalog import AgentCatalog, AgentSources, load_catalog
+from .conversation_state import select_finished
+from .errors import JournalDamaged, UsageError
+from .model_registry import ModelRegistry, is_usable, read_offline_pace
+from .models import providers
+from .open_adapters import (
     EnvironmentFactory,
     SessionEnvironments,
     collect_tools,
@@ -33,11 +38,6 @@ from .adapters import (
     open_store,
     open_workspace,
 )
-from .agent_catalog import AgentCatalog, AgentSources, load_catalog
-from .conversation_state import select_finished
-from .errors import JournalDamaged, UsageError
-from .model_registry import ModelRegistry, is_usable, read_offline_pace
-from .models import providers
 from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
@@ -82,7 +82,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
         await self.services.journal.close()
 
 
-async def build(
+async def open_resources(
     options: SessionOptions,
     watchers: list[Callable[[AnyEvent], None]],
     past_events: dict[str, list[StoredEvent]],
@@ -252,7 +252,7 @@ class _Builder:
                 toolbox[name] = tool
         return SessionServices(
             session=options.id,
-            get_model=self._models,
+            get_model=self._models.get_model,
             journal=await open_journal(options, self._home),
             environments=environments,
             clock=self._clock,
@@ -301,7 +301,7 @@ class _Builder:
             requested = agent.model
         if requested == "auto":
             requested = providers.choose_default_model(self._environ) or self._use_offline_model()
-        return self._models(requested).name
+        return self._models.get_model(requested).name
 
     def _use_offline_model(self) -> str:
         notice = OFFLINE_NOTICE
@@ -318,7 +318,7 @@ class _Builder:
         """
         if self._options.child_model == "inherit":
             return ""
-        self._models(self._options.child_model)
+        self._models.get_model(self._options.child_model)
         return self._options.child_model
 
     def _open_environments(self, readable: tuple[str, ...]) -> SessionEnvironments:

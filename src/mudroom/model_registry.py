@@ -33,7 +33,7 @@ class ModelRegistry:
         self._models: dict[str, Model] = {}
         self._connections: dict[str, HttpClient] = {}
 
-    def __call__(self, name: str) -> Model:
+    def get_model(self, name: str) -> Model:
         """Return the model of that name.
 
         Raises UnknownName, or UsageError that names the missing key.

@@ -85,7 +85,7 @@ class Session:
     async def __aenter__(self) -> Session:
         if self._options.resume:
             self._options = await build.use_recorded_options(self._options)
-        resources = await build.build(
+        resources = await build.open_resources(
             self._options, self._watchers, self._conversation.unfinished_events
         )
         self._runner = SessionRunner(resources, self._options, self._conversation, self._watchers)

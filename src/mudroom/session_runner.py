@@ -225,7 +225,7 @@ class SessionRunner:
 
     def _resolve_model(self, name: str) -> str:
         if name != "inherit":
-            return self.resources.models(name).name
+            return self.resources.models.get_model(name).name
         return self.resources.services.child_model or self.resources.model
 
     def _find_agent(self, agent: str | Agent) -> Agent:

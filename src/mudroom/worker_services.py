@@ -13,8 +13,8 @@ from ._core.agents import WorkspaceSpec
 from ._core.events import StoredEvent
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
-from .adapters import EnvironmentFactory, SessionEnvironments, collect_tools
 from .model_registry import ModelRegistry
+from .open_adapters import EnvironmentFactory, SessionEnvironments, collect_tools
 from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
@@ -98,7 +98,7 @@ def build_worker_services(
     tools = collect_tools((), config.agents, skills, ask=shared.sandbox.tier == "ask")
     services = SessionServices(
         session=config.session,
-        get_model=models,
+        get_model=models.get_model,
         journal=RemoteJournal(link),
         environments=SessionEnvironments(shared, factory.open_copy),
         clock=clock,

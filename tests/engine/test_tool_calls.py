@@ -28,7 +28,7 @@ def meeting(of: int, effect: Effect) -> Tool:
             await barrier.wait()
         return where
 
-    return replace(meet, key=attrgetter("where")) if effect is Effect.KEYED else meet
+    return replace(meet, get_key=attrgetter("where")) if effect is Effect.KEYED else meet
 
 
 async def test_children_run_in_parallel(stage: Stage) -> None:

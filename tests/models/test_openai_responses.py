@@ -415,4 +415,4 @@ async def test_our_reader_agrees_with_the_official_sdk_and_pydantic_ai() -> None
 )
 def test_the_address_chooses_the_wire_of_openai(name: str, url: str, expected: type) -> None:
     environ = {"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url}
-    assert type(ModelRegistry(environ, FakeClock(), "")(name)) is expected
+    assert type(ModelRegistry(environ, FakeClock(), "").get_model(name)) is expected

@@ -39,12 +39,12 @@ class Court:
         deny: Sequence[str] = (),
         *,
         mode: str = "default",
-        attended: bool = True,
+        can_ask: bool = True,
         tier: str = "off",
         **arguments: Any,
     ) -> PermissionVerdict:
         permissions = replace(
-            Permissions.of(allow=allow, ask=ask, deny=deny, mode=mode), attended=attended
+            Permissions.of(allow=allow, ask=ask, deny=deny, mode=mode), can_ask=can_ask
         )
         policy = RulePolicy(
             permissions,

@@ -208,10 +208,8 @@ COMMANDS = st.sampled_from(
     COMMANDS,
     st.booleans(),
 )
-def test_each_limit_only_narrows(
-    above: list[tuple[str, ...]], command: str, attended: bool
-) -> None:
-    held = replace(Permissions.of(deny=["Bash(curl:*)"]), attended=attended, mode=Mode.ACCEPT_EDITS)
+def test_each_limit_only_narrows(above: list[tuple[str, ...]], command: str, can_ask: bool) -> None:
+    held = replace(Permissions.of(deny=["Bash(curl:*)"]), can_ask=can_ask, mode=Mode.ACCEPT_EDITS)
     verdicts = [
         ORDER.index(
             judged(

@@ -32,7 +32,7 @@ from mudroom.replay import replay
 
 from .conftest import Person, Play
 
-ASKING = replace(Permissions(), attended=True)
+ASKING = replace(Permissions(), can_ask=True)
 
 
 class ScriptedUI:
@@ -192,7 +192,7 @@ async def test_granted_rights_are_recorded(play: Play) -> None:
 async def test_a_replay_repeats_denials_and_decisions(
     play: Play, person: Callable[..., Person]
 ) -> None:
-    held = replace(Permissions.of(deny=["Bash(rm:*)"]), attended=True, only_listed=False)
+    held = replace(Permissions.of(deny=["Bash(rm:*)"]), can_ask=True, denies_unlisted=False)
     script = [
         [
             call("bash", command="touch a"),

@@ -275,7 +275,7 @@ def test_60_redirect(court: Court, name: str, sign: str) -> None:
         court.bash(f"git diff {sign} {name}", allow=ALLOW, mode="acceptEdits", tier="full")
         == "deny"
     )
-    assert court.bash(f"git diff {sign} {name}", attended=False, deny=DENY) == "deny"
+    assert court.bash(f"git diff {sign} {name}", can_ask=False, deny=DENY) == "deny"
 
 
 @pytest.mark.parametrize(
@@ -467,7 +467,7 @@ async def test_71_file_inject(play: Play, person: Callable[..., Person]) -> None
         [call("bash", command="touch made")],
         "I was not allowed.",
     ]
-    report = await play(script, approver=asked, permissions=replace(Permissions(), attended=True))
+    report = await play(script, approver=asked, permissions=replace(Permissions(), can_ask=True))
     assert [question.arguments["command"] for question in asked.questions] == ["touch made"]
     assert not (play.folder / "made").exists() and report.ok
     (judged,) = play.judged

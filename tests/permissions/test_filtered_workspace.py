@@ -147,6 +147,6 @@ def test_without_read_rules_the_workspace_is_unchanged(tmp_path: Path) -> None:
                 user_home="/",
                 tools=builtin_tools(),
                 tier=lambda: "off",
-            ).view(workspace, "grep", brief)
+            ).filter_workspace(workspace, "grep", brief)
             is workspace
         )

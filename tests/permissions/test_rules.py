@@ -64,7 +64,7 @@ def test_patterns_of_commands(spec: str, text: str, fit: bool) -> None:
 )
 def test_rules_accept_the_tool_names_of_other_programs(text: str, tool: str, spec: str) -> None:
     rule = parse_rule(text, Verdict.ALLOW)
-    assert (rule.tool, rule.spec) == (tool, spec)
+    assert (rule.tool, rule.pattern) == (tool, spec)
 
 
 @pytest.mark.parametrize("text", ["", "Bash(", "(ls)", "Bash(git:* push)", "1x", "Bash)"])
@@ -88,7 +88,7 @@ def test_any_text_is_parsed_to_the_same_rule_or_refused(text: str) -> None:
         rule = parse_rule(text, Verdict.ASK)
     except UsageError:
         return
-    written = f"{rule.tool}({rule.spec})" if rule.spec else rule.tool
+    written = f"{rule.tool}({rule.pattern})" if rule.pattern else rule.tool
     assert parse_rule(written, Verdict.ASK) == rule
 
 
@@ -264,7 +264,7 @@ def _outside(court: Court, mode: str) -> str:
         effect=Effect.EFFECTFUL,
     )
     policy = RulePolicy(
-        Permissions(attended=True),
+        Permissions(can_ask=True),
         workspace=str(court.root),
         user_home="/",
         tools=builtin_tools(),
@@ -283,19 +283,19 @@ def test_an_edit_outside_the_workspace_is_asked(court: Court) -> None:
 
 
 def test_unattended_without_rules_everything_is_allowed(court: Court) -> None:
-    assert court.bash("cargo build", attended=False) == "allow"
-    assert court("write", file_path="a", attended=False).verdict == "allow"
-    assert court.bash("if", attended=False) == "allow"
+    assert court.bash("cargo build", can_ask=False) == "allow"
+    assert court("write", file_path="a", can_ask=False).verdict == "allow"
+    assert court.bash("if", can_ask=False) == "allow"
 
 
 def test_unattended_deny_and_ask_rules_apply_and_doubts_are_asked(court: Court) -> None:
-    assert court.bash("git push", attended=False, deny=["Bash(git push:*)"]) == "deny"
-    assert court.bash("git ${x@P}", attended=False, deny=["Bash(git push:*)"]) == "ask"
-    assert court.bash("cargo build", attended=False, deny=["Bash(git push:*)"]) == "allow"
+    assert court.bash("git push", can_ask=False, deny=["Bash(git push:*)"]) == "deny"
+    assert court.bash("git ${x@P}", can_ask=False, deny=["Bash(git push:*)"]) == "ask"
+    assert court.bash("cargo build", can_ask=False, deny=["Bash(git push:*)"]) == "allow"
 
 
 def test_unattended_allow_rules_exclude_everything_but_reading(court: Court) -> None:
-    only: dict[str, Any] = {"attended": False, "allow": ["Bash(npm test:*)"]}
+    only: dict[str, Any] = {"can_ask": False, "allow": ["Bash(npm test:*)"]}
     assert court.bash("npm test", **only) == "allow"
     assert court.bash("cargo build", **only) == "ask"
     assert court("write", file_path="a", **only).verdict == "ask"
@@ -400,8 +400,8 @@ def test_a_denied_file_is_denied_by_every_spelling(court: Court, command: str) -
     (court.root / "folder").symlink_to("secrets")
     command = command.replace("{root}", str(court.root)).replace("{home}", str(court.home))
     deny = ["Read(.env)", "Read(src/key)", "Read(secrets/**)", "Read(folder/a)", "Read(~/x)"]
-    assert court.bash(command, attended=False, deny=deny) == "deny"
-    assert court.bash("cd src && cat a.py", attended=False, deny=deny) == "allow"
+    assert court.bash(command, can_ask=False, deny=deny) == "deny"
+    assert court.bash("cd src && cat a.py", can_ask=False, deny=deny) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -437,7 +437,7 @@ def test_an_allowed_path_is_relative_to_the_workspace_only(court: Court) -> None
 
 def test_a_command_that_changes_to_many_folders_is_asked(court: Court) -> None:
     walk = "; ".join(f"cd d{n}" for n in range(40))
-    assert court.bash(f"{walk}; cat x", attended=False, deny=["Read(.env)"]) == "ask"
+    assert court.bash(f"{walk}; cat x", can_ask=False, deny=["Read(.env)"]) == "ask"
 
 
 def test_rules_match_agent_names_in_any_spelling(court: Court) -> None:

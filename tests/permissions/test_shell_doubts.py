@@ -46,7 +46,7 @@ DOUBTS = {
 
 @pytest.mark.parametrize(("command", "doubt"), DOUBTS.items(), ids=[*DOUBTS.values()])
 def test_text_that_bash_may_read_differently_is_doubted(command: str, doubt: str) -> None:
-    assert doubt in parse_command(command).doubts
+    assert doubt in parse_command(command).problems
 
 
 @pytest.mark.parametrize(
@@ -65,4 +65,4 @@ def test_text_that_bash_may_read_differently_is_doubted(command: str, doubt: str
     ],
 )
 def test_ordinary_bash_is_not_doubted(command: str) -> None:
-    assert parse_command(command).doubts == ()
+    assert parse_command(command).problems == ()

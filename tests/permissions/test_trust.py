@@ -75,7 +75,7 @@ def test_the_users_settings_apply_in_full_a_projects_only_narrow(tmp_path: Path)
     )
     write(project / ".claude/settings.local.json", allow=["Bash(make)"])
     found = settings.load_settings(str(project), user_home=str(person))
-    assert [(rule.verdict, rule.tool, rule.spec) for rule in found.rules] == [
+    assert [(rule.verdict, rule.tool, rule.pattern) for rule in found.rules] == [
         ("deny", "read", ".env"),
         ("allow", "bash", "npm test"),
         ("deny", "bash", "curl:*"),
@@ -108,7 +108,7 @@ def test_project_settings_are_found_up_to_the_repository(tmp_path: Path) -> None
     write(tmp_path / "repo" / ".claude/settings.json", deny=["Bash(curl:*)"])
     write(tmp_path / ".claude/settings.json", deny=["Bash(wget:*)"])
     found = settings.load_settings(str(tmp_path / "repo" / "a" / "b"), user_home="")
-    assert [rule.spec for rule in found.rules] == ["curl:*"]
+    assert [rule.pattern for rule in found.rules] == ["curl:*"]
 
 
 @pytest.mark.parametrize(

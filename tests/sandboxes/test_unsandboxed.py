@@ -13,7 +13,7 @@ import pytest
 
 from mudroom._core.ports import CommandResult
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes.environment import remove_secrets
+from mudroom.sandboxes.environ import remove_secrets
 from mudroom.sandboxes.unsandboxed import Unsandboxed
 
 

@@ -53,8 +53,8 @@ def test_one_file_has_one_key(name: str) -> None:
     tool = builtin_tools()[name]
     given = {"write": {"content": ""}, "edit": {"old_string": "a", "new_string": "b"}}[name]
     assert (
-        tool.key(tool.parse({"file_path": "a/../b.py", **given}))
-        == tool.key(tool.parse({"file_path": "./b.py", **given}))
+        tool.get_key(tool.parse({"file_path": "a/../b.py", **given}))
+        == tool.get_key(tool.parse({"file_path": "./b.py", **given}))
         == "b.py"
     )
 

@@ -49,21 +49,21 @@ async def test_a_bad_list_is_refused(ctx: Run, call: Call, todos: list[Any], exp
 
 
 async def test_a_reminder_comes_every_third_turn(ctx: Run, call: Call) -> None:
-    assert TODO.remind is not None
-    assert TODO.remind(ctx) is None
+    assert TODO.make_reminder is not None
+    assert TODO.make_reminder(ctx) is None
     await call("todo", todos=PLAN)
     expected: list[int] = []
     for ctx.turn in range(1, 11):
-        if TODO.remind(ctx):
+        if TODO.make_reminder(ctx):
             expected.append(ctx.turn)
     assert expected == [4, 7, 10]
     ctx.turn = 11
     await call("todo", todos=PLAN)
     ctx.turn = 13
-    assert TODO.remind(ctx) is None
+    assert TODO.make_reminder(ctx) is None
 
 
 async def test_a_finished_list_needs_no_reminder(ctx: Run, call: Call) -> None:
     await call("todo", todos=PLAN[:1])
     ctx.turn = 9
-    assert TODO.remind is not None and TODO.remind(ctx) is None
+    assert TODO.make_reminder is not None and TODO.make_reminder(ctx) is None

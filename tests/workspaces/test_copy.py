@@ -13,9 +13,9 @@ from tests.workspaces.remote import RemoteWorkspace
 from mudroom import Agent, Budget, Report, Session
 from mudroom._core.agents import WorkspaceKind, WorkspaceSpec
 from mudroom._core.ports import Environment
-from mudroom.adapters import SessionEnvironments
 from mudroom.errors import UsageError, WorkspaceError
 from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.open_adapters import SessionEnvironments
 from mudroom.workspaces import copy
 from mudroom.workspaces.copy import copied_folder
 from mudroom.workspaces.shared import SharedWorkspace

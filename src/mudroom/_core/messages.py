@@ -209,14 +209,14 @@ class RecordedConversation(Struct, frozen=True):
 
     Arguments:
         failure: error of the last model call, "" if it succeeded.
-        broken: "TIMEOUT" or "CANCELLED" if the run was cut off, else "".
+        cut_off_by: "TIMEOUT" or "CANCELLED" if the run was cut off, else "".
         partial_text: text that the last model call streamed before it failed.
     """
 
     run: str
     messages: tuple[Message, ...]
     failure: str = ""
-    broken: str = ""
+    cut_off_by: str = ""
     partial_text: str = ""
 
 

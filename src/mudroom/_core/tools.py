@@ -98,11 +98,11 @@ class Tool(Struct, frozen=True, kw_only=True):
         run: takes a ToolContext and the parsed arguments, returns a ToolResult. An exception
             becomes an error result for the model.
         effect: see Effect.
-        key: takes the parsed arguments, returns the file or other thing that the call works on,
+        get_key: takes the parsed arguments, returns the file or other thing that the call works on,
             or None.
         argument_aliases: other names of arguments, each with its name in `parameters`.
         needs_confirmation: a user must approve each call.
-        remind: takes a ToolContext, returns a note to add to the results of a turn, or None.
+        make_reminder: takes a ToolContext, returns a note to add to the results of a turn, or None.
         category: see ToolCategory; None means READ for a pure tool, else no category.
         path_argument: name of the argument that is a path; permission rules match it. An empty
             value means the workspace.
@@ -132,10 +132,10 @@ class Tool(Struct, frozen=True, kw_only=True):
     parse: Callable[[dict[str, Any]], Any]
     run: Callable[[Any, Any], Awaitable[ToolResult]]
     effect: Effect = Effect.EFFECTFUL
-    key: Callable[[Any], str | None] = _no_key
+    get_key: Callable[[Any], str | None] = _no_key
     argument_aliases: Mapping[str, str] = {}
     needs_confirmation: bool = False
-    remind: Callable[[Any], str | None] | None = None
+    make_reminder: Callable[[Any], str | None] | None = None
     category: ToolCategory | None = None
     path_argument: str = ""
     is_search: bool = False

@@ -17,7 +17,7 @@ class CallContext:
     """The port ToolContext for one call.
 
     Arguments:
-        call: None outside of a call, for `Tool.remind`.
+        call: None outside of a call, for `Tool.make_reminder`.
         position: number of the call in its answer, from 1.
     """
 
@@ -37,7 +37,9 @@ class CallContext:
         )
         if call is not None:
             tool = canonical_tool_name(call.name)
-            self.workspace = run.environment.policy.view(self.workspace, tool, run.brief)
+            self.workspace = run.environment.policy.filter_workspace(
+                self.workspace, tool, run.brief
+            )
         self._loop = asyncio.get_running_loop()
 
     def spill_path(self, name: str) -> str:

@@ -58,13 +58,13 @@ class Ending(Struct, frozen=True):
 
     Arguments:
         error: description of the failure, or "".
-        fault: exception of an adapter that ended the run.
+        exception: exception of an adapter that ended the run.
         is_summary_requested: true if an earlier process requested the summary already.
     """
 
     reason: Reason
     error: str = ""
-    fault: Exception | None = None
+    exception: Exception | None = None
     is_summary_requested: bool = False
 
 

@@ -28,8 +28,8 @@ async def execute(run: RunContext) -> Report:
     ending = await _run_to_ending(run)
     run.control.end()
     report = await finish_run(run, ending)
-    if ending.fault and not run.brief.parent:
-        raise ending.fault
+    if ending.exception and not run.brief.parent:
+        raise ending.exception
     return report
 
 

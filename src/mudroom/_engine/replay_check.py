@@ -184,7 +184,7 @@ class RecordedOutcomes:
             return PermissionVerdict("allow")
         return PermissionVerdict(event.verdict, event.policy_reason, event.rule, event.command_part)
 
-    def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
+    def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
         """Return the workspace unchanged; a replay opens no file."""
         return workspace
 
@@ -264,7 +264,7 @@ def recorded_conversations(events: Sequence[StoredEvent]) -> list[RecordedConver
     briefs: dict[str, Brief] = {}
     failures: dict[str, str] = {}
     partial_texts: dict[str, str] = {}
-    broken: dict[str, str] = {}
+    cut_off_by: dict[str, str] = {}
     for event in events:
         if isinstance(event, RunStarted):
             briefs[event.run] = event.brief
@@ -275,13 +275,13 @@ def recorded_conversations(events: Sequence[StoredEvent]) -> list[RecordedConver
             if event.report.reason is Reason.TIMEOUT:
                 failures[event.run] = event.report.error
             if event.report.reason in (Reason.TIMEOUT, Reason.CANCELLED):
-                broken[event.run] = str(event.report.reason)
+                cut_off_by[event.run] = str(event.report.reason)
     return [
         RecordedConversation(
             run,
             _join_transcripts(continued_runs(run, briefs), events),
             failures.get(run, ""),
-            broken.get(run, ""),
+            cut_off_by.get(run, ""),
             partial_texts.get(run, ""),
         )
         for run in briefs

@@ -219,7 +219,7 @@ def _worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredE
 def collect_reminders(run: RunContext) -> list[str]:
     """Return the reminders that the tools have after a batch of calls."""
     context = CallContext(run)
-    notes = [tool.remind(context) for tool in run.tools.values() if tool.remind]
+    notes = [tool.make_reminder(context) for tool in run.tools.values() if tool.make_reminder]
     return [note for note in notes if note]
 
 

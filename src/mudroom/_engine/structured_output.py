@@ -110,7 +110,7 @@ class OutputCollector:
             run=self._run,
             effect=Effect.KEYED,
             category=ToolCategory.AGENT,
-            key=lambda emission: f"emit {emission.emit_variable_name}",
+            get_key=lambda emission: f"emit {emission.emit_variable_name}",
         )
 
     async def _run(self, _: object, emission: Emission) -> ToolResult:

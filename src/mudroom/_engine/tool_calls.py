@@ -127,7 +127,7 @@ def _lane(prepared: PreparedCall) -> str | None:
     tool = prepared.tool
     if tool is None or prepared.refusal or tool.effect is Effect.PURE:
         return None
-    return ALL_LANES if tool.effect is Effect.EFFECTFUL else tool.key(prepared.arguments)
+    return ALL_LANES if tool.effect is Effect.EFFECTFUL else tool.get_key(prepared.arguments)
 
 
 class Slot(Struct):

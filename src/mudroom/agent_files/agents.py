@@ -63,7 +63,7 @@ def load_agent_files(
         kind = location.kind
         for path in find_files(location.folder, kind.suffix, recursive=kind.is_recursive):
             agent, draft = load_agent_file(
-                path, kind.dialect, within=location.within, tools=tools, skills=skills.by_name
+                path, kind.dialect, boundary=location.boundary, tools=tools, skills=skills.by_name
             )
             diagnostics += draft.diagnostics.items
             if agent is None:
@@ -97,17 +97,17 @@ def load_agent_file(
     dialect: str = "agents",
     *,
     tools: Collection[str],
-    within: str = "",
+    boundary: str = "",
     skills: dict[str, Skill] | None = None,
 ) -> tuple[Agent | None, AgentDraft]:
     """Load one agent file. The agent is None when it cannot be used; the draft says why.
 
     Arguments:
         dialect: program that the file is written for, see `locations.AGENT_LOCATIONS`.
-        within: see `safe_read.read_text`. tools: see `load_agent_files`. skills: known skills.
+        boundary: see `safe_read.read_text`. tools: see `load_agent_files`. skills: known skills.
     """
     diagnostics = FileDiagnostics(path)
-    text = read_text(path, within, diagnostics)
+    text = read_text(path, boundary, diagnostics)
     if text is None:
         return None, AgentDraft(diagnostics, tools)
     parse = _parse_toml if path.endswith(".toml") else _parse_markdown

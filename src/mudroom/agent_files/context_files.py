@@ -65,9 +65,9 @@ def load_context_files(folder: str, *, home: str, max_bytes: int = MAX_TOTAL_BYT
     diagnostics: list[Diagnostic] = []
     seen_paths = set[str]()
     seen_texts = set[str]()
-    for path, within, is_personal in _find_files(folder, home):
+    for path, boundary, is_personal in _find_files(folder, home):
         import_home = os.path.realpath(home) if is_personal else ""
-        imports = _Imports(within, import_home, FileDiagnostics(path), seen_paths)
+        imports = _Imports(boundary, import_home, FileDiagnostics(path), seen_paths)
         text = _load(path, imports)
         diagnostics += imports.diagnostics.items
         if text and text not in seen_texts:
@@ -120,13 +120,13 @@ class _Imports(Struct):
     """The state of the imports of one context file.
 
     Arguments:
-        within: real path of the folder that imports must stay in.
+        boundary: real path of the folder that imports must stay in.
         home: the folder that ~ stands for, "" to refuse ~.
         seen: real paths of files that are loaded already; shared by all context files.
         remaining: imports that may still be tried.
     """
 
-    within: str
+    boundary: str
     home: str
     diagnostics: FileDiagnostics
     seen: set[str]
@@ -143,7 +143,7 @@ def _load(path: str, imports: _Imports) -> str:
     if real in imports.seen:
         return ""
     imports.seen.add(real)
-    text = read_text(path, imports.within, imports.diagnostics)
+    text = read_text(path, imports.boundary, imports.diagnostics)
     return "" if text is None else _replace_imports(text, real, imports, 1).strip()
 
 
@@ -207,9 +207,9 @@ def _import_text(
     rest = match[1][len(name) :]
     real = _resolve(name, path, imports)
     is_file = os.path.isfile(real)
-    if not is_beneath(real, imports.within):
+    if not is_beneath(real, imports.boundary):
         if name.endswith(".md") or is_file:
-            imports.warn(path, number, f"@{name} is outside {imports.within}, so it is not read")
+            imports.warn(path, number, f"@{name} is outside {imports.boundary}, so it is not read")
         return match[0]
     if not is_file:
         if name.endswith(".md"):
@@ -224,7 +224,7 @@ def _import_text(
         return rest
     imports.seen.add(real)
     diagnostics = FileDiagnostics(path)
-    text = read_text(real, imports.within, diagnostics)
+    text = read_text(real, imports.boundary, diagnostics)
     imports.diagnostics.items += diagnostics.items
     if text is None:
         return match[0]

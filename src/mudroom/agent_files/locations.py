@@ -48,13 +48,13 @@ class Location(Struct, frozen=True):
 
     Arguments:
         folder: absolute path.
-        within: real path that the files must lie beneath, links resolved; "" for anywhere.
+        boundary: real path that the files must lie beneath, links resolved; "" for anywhere.
         is_personal: true in the user's home, false in the project.
     """
 
     kind: LocationKind
     folder: str
-    within: str
+    boundary: str
     is_personal: bool
 
 
@@ -97,7 +97,7 @@ def _is_new(location: Location, seen: set[str]) -> bool:
     real = os.path.realpath(location.folder)
     if real in seen or not os.path.isdir(location.folder):
         return False
-    if location.within and not is_beneath(real, location.within):
+    if location.boundary and not is_beneath(real, location.boundary):
         return False
     seen.add(real)
     return True

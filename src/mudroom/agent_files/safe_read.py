@@ -16,17 +16,17 @@ MAX_DEPTH = 6
 """Levels of folders that are listed."""
 
 
-def read_text(path: str, within: str, diagnostics: FileDiagnostics) -> str | None:
+def read_text(path: str, boundary: str, diagnostics: FileDiagnostics) -> str | None:
     """Read a text file, without byte order mark, with \\n at line ends.
 
     Returns None, and adds an error to `diagnostics`, when that is not possible.
 
     Arguments:
-        within: real path that the file must lie beneath, links resolved; "" for anywhere.
+        boundary: real path that the file must lie beneath, links resolved; "" for anywhere.
     """
     real = os.path.realpath(path)
-    if within and not is_beneath(real, within):
-        diagnostics.add_error(1, f"a link that leads out of {within}")
+    if boundary and not is_beneath(real, boundary):
+        diagnostics.add_error(1, f"a link that leads out of {boundary}")
         return None
     try:
         with open(os.open(real, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as file:

@@ -42,13 +42,13 @@ class Skill(Struct, frozen=True):
 
     Arguments:
         description: when to use it. path: absolute path of its SKILL.md.
-        within: see `safe_read.read_text`. is_hidden: true when models do not see it.
+        boundary: see `safe_read.read_text`. is_hidden: true when models do not see it.
     """
 
     name: str
     description: str
     path: str
-    within: str = ""
+    boundary: str = ""
     is_hidden: bool = False
 
     @property
@@ -67,7 +67,7 @@ class Skill(Struct, frozen=True):
         No command in the text is run. Text that comes from an argument is not filled in again.
         """
         diagnostics = FileDiagnostics(self.path)
-        text = read_text(self.path, self.within, diagnostics)
+        text = read_text(self.path, self.boundary, diagnostics)
         document = parse_document(text, diagnostics) if text is not None else None
         if document is None:
             return ""
@@ -107,7 +107,7 @@ def load_skills(folder: str, *, home: str) -> LoadedSkills:
         for path in find_files(location.folder, "SKILL.md"):
             if os.path.basename(path) != "SKILL.md":
                 continue
-            skill, remarks = load_skill(path, location.within)
+            skill, remarks = load_skill(path, location.boundary)
             diagnostics += remarks
             if skill is None:
                 continue
@@ -118,10 +118,10 @@ def load_skills(folder: str, *, home: str) -> LoadedSkills:
     return LoadedSkills(skills, tuple(diagnostics))
 
 
-def load_skill(path: str, within: str = "") -> tuple[Skill | None, list[Diagnostic]]:
+def load_skill(path: str, boundary: str = "") -> tuple[Skill | None, list[Diagnostic]]:
     """Load the skill of a SKILL.md, None if it cannot be used, and its diagnostics."""
     diagnostics = FileDiagnostics(path)
-    text = read_text(path, within, diagnostics)
+    text = read_text(path, boundary, diagnostics)
     document = parse_document(text, diagnostics) if text is not None else None
     if document is None:
         if not diagnostics.has_errors:
@@ -129,11 +129,13 @@ def load_skill(path: str, within: str = "") -> tuple[Skill | None, list[Diagnost
                 1, "no frontmatter: begin the file with ---, a name and a description"
             )
         return None, diagnostics.items
-    skill = _read_skill(path, within, document, diagnostics)
+    skill = _read_skill(path, boundary, document, diagnostics)
     return (None if diagnostics.has_errors else skill), diagnostics.items
 
 
-def _read_skill(path: str, within: str, document: Document, diagnostics: FileDiagnostics) -> Skill:
+def _read_skill(
+    path: str, boundary: str, document: Document, diagnostics: FileDiagnostics
+) -> Skill:
     entries = document.entries
     _check_keys(entries, diagnostics)
     name = _read_name(path, entries, diagnostics)
@@ -157,7 +159,7 @@ def _read_skill(path: str, within: str, document: Document, diagnostics: FileDia
         " ".join(name.split())[:MAX_NAME],
         description[:MAX_DESCRIPTION],
         path,
-        within,
+        boundary,
         is_hidden=hidden is not None and hidden.value is True,
     )
 

@@ -105,9 +105,9 @@ class ReplayConversation:
         yield answer
 
     async def _repeat_failure(self, recorded: RecordedConversation) -> None:
-        if recorded.broken == "TIMEOUT":
+        if recorded.cut_off_by == "TIMEOUT":
             raise TimeoutError(recorded.failure)
-        if recorded.broken == "CANCELLED" and self._model.cancel_run:
+        if recorded.cut_off_by == "CANCELLED" and self._model.cancel_run:
             self._model.cancel_run(recorded.run)
             await asyncio.sleep(0)
         raise ModelError(recorded.failure or f"the record of run {recorded.run} ends here")

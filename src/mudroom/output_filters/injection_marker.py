@@ -36,7 +36,7 @@ def _patterns() -> dict[str, re.Pattern[str]]:
             r"(?:authori[sz]ed|approved|in \w+ mode)\b",
             re.I,
         ),
-        "the harness's own lines": re.compile(
+        "mudroom's own lines": re.compile(
             r"^\[(?:evidence:|data:|GOAL|TIMEOUT|MAX_TURNS|BUDGET|CANCELLED|LOOP|LOST|ERROR)", re.M
         ),
     }

@@ -101,7 +101,7 @@ class AgentLimit:
 
 
 def _explain(tool: str, rules: list[Rule]) -> str:
-    patterns = ", ".join(f"{tool}({rule.spec})" for rule in rules)
+    patterns = ", ".join(f"{tool}({rule.pattern})" for rule in rules)
     if patterns:
         return f"its agent has only {patterns}"
     return f"the agent's pattern for {tool} is not valid, so no call of it is allowed"

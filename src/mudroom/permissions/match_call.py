@@ -29,7 +29,7 @@ class CallMatcher:
         if rule.names(tool.name):
             return True
         access = file_access(tool)
-        return bool(rule.spec) and access is not None and access is self.rule_access(rule)
+        return bool(rule.pattern) and access is not None and access is self.rule_access(rule)
 
     def rule_access(self, rule: Rule) -> ToolCategory | None:
         """Return the file access, READ or WRITE, that a rule is about; None for other rules."""
@@ -43,18 +43,18 @@ class CallMatcher:
 
     def matches(self, rule: Rule, tool: Tool, arguments: Mapping[str, Any]) -> bool:
         """Return whether the pattern in a rule's brackets matches a call."""
-        if not rule.spec:
+        if not rule.pattern:
             return True
         if tool.path_argument:
             paths = self.context.path_and_target(call_path(tool, arguments))
             match_all = rule.verdict == Verdict.ALLOW
             return matches_file(rule, paths, self.context, match_all=match_all)
-        key, colon, pattern = rule.spec.partition(":")
+        key, colon, pattern = rule.pattern.partition(":")
         value = str(arguments.get(tool.rule_argument, ""))
         if tool.category is ToolCategory.NETWORK and key == "domain":
             return _is_on_domain(value, pattern)
         if tool.rule_argument and not colon:
-            return _matches_name(rule.spec, value, tool)
+            return _matches_name(rule.pattern, value, tool)
         if rule.verdict == Verdict.ALLOW or not colon:
             return False
         return matches_pattern(pattern, str(arguments.get(key, "")))
@@ -72,12 +72,12 @@ def call_path(tool: Tool, arguments: Mapping[str, Any]) -> str:
     return str(arguments.get(tool.path_argument) or ".")
 
 
-def _matches_name(spec: str, value: str, tool: Tool) -> bool:
+def _matches_name(pattern: str, value: str, tool: Tool) -> bool:
     if tool.category is not ToolCategory.AGENT:
-        return matches_pattern(spec, value)
-    if _normalize_name(spec) == _normalize_name(value):
+        return matches_pattern(pattern, value)
+    if _normalize_name(pattern) == _normalize_name(value):
         return True
-    return "*" in spec and matches_pattern(spec, value)
+    return "*" in pattern and matches_pattern(pattern, value)
 
 
 def _normalize_name(name: str) -> str:

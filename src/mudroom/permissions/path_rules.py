@@ -84,7 +84,7 @@ def matches_file(
         paths: absolute paths of the file: its own and that of its target.
         match_all: every path must match. If False, one match is enough and letter case is ignored.
     """
-    if not rule.spec:
+    if not rule.pattern:
         return True
     results = (covers_path(rule, path, context, ignore_case=not match_all) for path in paths)
     return all(results) if match_all else any(results)
@@ -97,7 +97,7 @@ def covers_path(rule: Rule, path: str, context: PathContext, *, ignore_case: boo
         ignore_case: treat names as equal that differ in case or Unicode form, as some file systems
             do.
     """
-    bases, pattern = _resolve_pattern(rule.spec, rule.base, context)
+    bases, pattern = _resolve_pattern(rule.pattern, rule.base, context)
     if ignore_case:
         bases = tuple(_fold_case(base) for base in bases)
         pattern = _fold_case(pattern)

@@ -64,12 +64,12 @@ class RulePolicy:
         self.read_denials = [
             rule
             for rule in self._rules[Verdict.DENY]
-            if rule.spec and self._matcher.applies_to_access(rule, ToolCategory.READ)
+            if rule.pattern and self._matcher.applies_to_access(rule, ToolCategory.READ)
         ]
         self._command_judges: dict[str, CommandJudge] = {}
         self._narrowed: dict[ToolLimits, tuple[RulePolicy, list[AgentLimit]]] = {}
         self._allows_all = not (
-            permissions.rules or permissions.attended or permissions.only_listed
+            permissions.rules or permissions.can_ask or permissions.denies_unlisted
         )
 
     def judge(
@@ -86,7 +86,7 @@ class RulePolicy:
                 return refusal
         return narrowed.decide(tool, arguments, mode)
 
-    def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
+    def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
         """Return the workspace without the files this tool may not read in this run."""
         limits = collect_limits(brief)
         if not limits and not self.read_denials:
@@ -196,8 +196,8 @@ class RulePolicy:
     def _is_trusted(self, kind: CallKind, mode: Mode) -> bool:
         """Return whether an undecided call runs without asking."""
         accepts_edit = mode is Mode.ACCEPT_EDITS and kind == CallKind.EDIT
-        if not self._permissions.attended:
-            return accepts_edit or not self._permissions.only_listed
+        if not self._permissions.can_ask:
+            return accepts_edit or not self._permissions.denies_unlisted
         if accepts_edit:
             return True
         in_sandbox = kind == CallKind.RUN and self._tier() in ("full", "file")

@@ -52,19 +52,19 @@ class Rule(Struct, frozen=True):
     Arguments:
         verdict: DENY, ASK or ALLOW.
         tool: the canonical tool name, or a pattern with `*`.
-        spec: the text in the brackets; "" matches every call.
+        pattern: the text in the brackets; "" matches every call.
         origin: the file and line, or the flag, that the rule comes from.
         base: the folder that a path pattern starting with `/` is relative to.
     """
 
     verdict: Verdict
     tool: str
-    spec: str = ""
+    pattern: str = ""
     origin: str = ""
     base: str = ""
 
     def __str__(self) -> str:
-        pattern = f"{self.tool}({self.spec})" if self.spec else self.tool
+        pattern = f"{self.tool}({self.pattern})" if self.pattern else self.tool
         origin = f" ({self.origin})" if self.origin else ""
         return f"{self.verdict} {pattern}{origin}"
 
@@ -137,25 +137,25 @@ def parse_rules(
 
 
 @lru_cache(maxsize=1024)
-def _compile_pattern(spec: str) -> re.Pattern[str]:
-    if spec.endswith(":*"):
-        spec = spec[:-2] + " *"
-    end = r"(?: .*)?" if spec.endswith(" *") else ""
-    body = spec[:-2] if end else spec
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
+    if pattern.endswith(":*"):
+        pattern = pattern[:-2] + " *"
+    end = r"(?: .*)?" if pattern.endswith(" *") else ""
+    body = pattern[:-2] if end else pattern
     return re.compile(".*".join(re.escape(piece) for piece in body.split("*")) + end, re.DOTALL)
 
 
-def matches_pattern(spec: str, text: str) -> bool:
+def matches_pattern(pattern: str, text: str) -> bool:
     """Return whether a rule's pattern matches a whole command.
 
     `*` matches any text. " *" or ":*" at the end matches any number of further words, also none.
     """
-    return _compile_pattern(spec).fullmatch(text) is not None
+    return _compile_pattern(pattern).fullmatch(text) is not None
 
 
-def is_literal(spec: str) -> bool:
+def is_literal(pattern: str) -> bool:
     """Return whether a pattern matches only its own text."""
-    return "*" not in spec
+    return "*" not in pattern
 
 
 class Permissions(Struct, frozen=True, kw_only=True):
@@ -164,8 +164,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
     Arguments:
         rules: in any order. Deny rules are checked before ask rules, ask rules before allow rules.
         mode: decides where no rule matches.
-        attended: whether a user can be asked.
-        only_listed: where no user can be asked, refuse every call that no rule allows, except
+        can_ask: true if a user can be asked.
+        denies_unlisted: where no user can be asked, refuse every call that no rule allows, except
             reading.
 
     Example:
@@ -174,8 +174,8 @@ class Permissions(Struct, frozen=True, kw_only=True):
 
     rules: tuple[Rule, ...] = ()
     mode: Mode = Mode.DEFAULT
-    attended: bool = False
-    only_listed: bool = False
+    can_ask: bool = False
+    denies_unlisted: bool = False
 
     @classmethod
     def of(
@@ -192,11 +192,11 @@ class Permissions(Struct, frozen=True, kw_only=True):
         """
         texts = {Verdict.DENY: deny, Verdict.ASK: ask, Verdict.ALLOW: allow}
         rules = tuple(rule for verdict in texts for rule in parse_rules(texts[verdict], verdict))
-        return cls(rules=rules, mode=Mode(mode), only_listed=bool(allow))
+        return cls(rules=rules, mode=Mode(mode), denies_unlisted=bool(allow))
 
     def denies_tool(self, tool: str) -> bool:
         """Return whether a rule denies every call of this tool, so that no model is offered it."""
         return any(
-            rule.verdict == Verdict.DENY and not rule.spec and rule.names(tool)
+            rule.verdict == Verdict.DENY and not rule.pattern and rule.names(tool)
             for rule in self.rules
         )

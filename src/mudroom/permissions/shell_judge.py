@@ -1,4 +1,4 @@
-"""Judge of shell commands: finds a verdict for each simple command, redirect and doubt."""
+"""Judge of shell commands: finds a verdict for each simple command, redirect and problem."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class CommandJudge:
             for verdict in (Verdict.DENY, Verdict.ASK, Verdict.ALLOW)
         }
         self._file_rules = [
-            rule for rule in rules if rule.spec and matcher.rule_access(rule) is not None
+            rule for rule in rules if rule.pattern and matcher.rule_access(rule) is not None
         ]
         # If True, a command that cannot be parsed needs approval: a rule may be about it.
         self._has_restrictions = bool(
@@ -71,27 +71,27 @@ class CommandJudge:
         if any(finding.verdict == Verdict.DENY for finding in restrictions):
             return restrictions
         if rule := next(
-            (rule for rule in self._command_rules[Verdict.ALLOW] if not rule.spec), None
+            (rule for rule in self._command_rules[Verdict.ALLOW] if not rule.pattern), None
         ):
             why = "a rule allows every command"
             finding = CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command)
             return restrictions or [finding]
-        findings = [*restrictions, *self._judge_doubts(script, command, all_folders)]
+        findings = [*restrictions, *self._judge_problems(script, command, all_folders)]
         folders = working_folders(script.commands)[:MAX_FOLDERS]
         for part in script.commands:
             findings.extend(self._judge_command(part, folders, MAX_SHELL_DEPTH))
         nothing = CallFinding(Verdict.ALLOW, CallKind.READ, "it does nothing", command=command)
         return findings or [nothing]
 
-    def _judge_doubts(
+    def _judge_problems(
         self, script: Script, command: str, folders: Sequence[str]
     ) -> Iterator[CallFinding]:
         verdict = Verdict.ASK if self._has_restrictions else Verdict.UNDECIDED
-        doubts = [*script.doubts]
+        problems = [*script.problems]
         if len(folders) > MAX_FOLDERS:
-            doubts.append("it changes to too many folders")
-        for doubt in doubts:
-            why = f"the command cannot be judged: {doubt}"
+            problems.append("it changes to too many folders")
+        for problem in problems:
+            why = f"the command cannot be judged: {problem}"
             yield CallFinding(verdict, CallKind.RUN, why, command=command)
 
     def _all_commands(self, script: Script, source: str, depth: int) -> Iterator[SimpleCommand]:
@@ -103,7 +103,7 @@ class CommandJudge:
             yield command
             for text in extract_texts(command) if depth else ():
                 yield from self._all_commands(parse_command(text), text, depth - 1)
-        if not script.doubts:
+        if not script.problems:
             return
         for piece in _COMMAND_SEPARATORS.split(source):
             words = piece.replace("'", " ").replace('"', " ").replace("\\", "").split()
@@ -117,7 +117,9 @@ class CommandJudge:
         spellings = [text for words in expand_commands(command.words) for text in _spellings(words)]
         for verdict in (Verdict.DENY, Verdict.ASK):
             for rule in self._command_rules[verdict]:
-                if not rule.spec or any(matches_pattern(rule.spec, text) for text in spellings):
+                if not rule.pattern or any(
+                    matches_pattern(rule.pattern, text) for text in spellings
+                ):
                     why = f"a rule says {verdict}"
                     return CallFinding(verdict, CallKind.RUN, why, rule, command.text)
             if rule := self._find_file_rule(command, verdict, folders):
@@ -163,8 +165,8 @@ class CommandJudge:
             yield self._judge_program(command, folders)
             return
         inner = parse_command(command.words[2].value or "")
-        for doubt in inner.doubts:
-            yield _undecided(f"the command cannot be judged: {doubt}", command)
+        for problem in inner.problems:
+            yield _undecided(f"the command cannot be judged: {problem}", command)
         for part in inner.commands:
             yield from self._judge_command(part, folders, depth - 1)
         shell = command.words[0].value or ""
@@ -211,7 +213,7 @@ class CommandJudge:
     def _match_literal_rule(self, command: SimpleCommand) -> CallFinding | None:
         """Match the whole text of the command with allow rules that have no wildcard."""
         for rule in self._command_rules[Verdict.ALLOW]:
-            if is_literal(rule.spec) and rule.spec == command.text.strip():
+            if is_literal(rule.pattern) and rule.pattern == command.text.strip():
                 why = "a rule allows exactly this"
                 return CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command.text)
         return None
@@ -230,7 +232,7 @@ class CommandJudge:
             return None
         text = " ".join(word.spelling for word in inner)
         for rule in self._command_rules[Verdict.ALLOW]:
-            if matches_pattern(rule.spec, text):
+            if matches_pattern(rule.pattern, text):
                 why = "a rule allows it"
                 return CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command.text)
         return None

@@ -1,4 +1,4 @@
-"""Parser of bash commands: lists all simple commands, and doubts that the list is complete."""
+"""Parser of bash commands: lists all simple commands, and problems that make the list uncertain."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ _TEST_NODES = word_set(
 
 @lru_cache(maxsize=256)
 def parse_command(source: str) -> Script:
-    """Parse a command. Never raises: text that is not understood becomes a doubt."""
+    """Parse a command. Never raises: text that is not understood becomes a problem."""
     reader = _CommandReader(source.encode("utf-8", "surrogateescape"))
     if len(source) > MAX_LENGTH:
-        reader.doubt(f"longer than {MAX_LENGTH:,} characters")
+        reader.add_problem(f"longer than {MAX_LENGTH:,} characters")
     if invisible := next((c for c in source if _is_invisible(c)), ""):
-        reader.doubt(f"holds the invisible character U+{ord(invisible):04X}")
+        reader.add_problem(f"holds the invisible character U+{ord(invisible):04X}")
     reader.read_tree(_parser().parse(reader.source).root_node)
-    return Script(tuple(reader.commands), tuple(dict.fromkeys(reader.doubts)))
+    return Script(tuple(reader.commands), tuple(dict.fromkeys(reader.problems)))
 
 
 def _is_invisible(c: str) -> bool:
@@ -77,7 +77,7 @@ class _CommandReader(RedirectReader):
             elif child.type in WORD_NODES:
                 words.append(self.read_word(child))
             else:
-                self.doubt(f"{child.type.replace('_', ' ')} as an argument is not judged")
+                self.add_problem(f"{child.type.replace('_', ' ')} as an argument is not judged")
                 words.append(Word(self.text(child), None))
                 self.visit(child)
         self._add(node, words, variables, redirects)
@@ -99,19 +99,19 @@ class _CommandReader(RedirectReader):
         """Doubt a line break before a part of a command, or a missing blank between two words."""
         gap = self.source[end : child.start_byte]
         if not _BLANK.fullmatch(gap):
-            self.doubt("a line break inside a command")
+            self.add_problem("a line break inside a command")
         is_redirect = "redirect" in child.type or child.type in ("<", ">")
         if not is_first and not gap and not is_redirect:
-            self.doubt("two words without a blank between them")
+            self.add_problem("two words without a blank between them")
 
     def _read_name(self, node: Node) -> Word:
         inner = node.children[0] if node.children else node
         if inner.type not in WORD_NODES:
-            self.doubt("the name of a program was not understood")
+            self.add_problem("the name of a program was not understood")
             return Word(self.text(node), None)
         word = self.read_word(inner)
         if word.raw in _RESERVED:
-            self.doubt(f"{word.raw} is not judged")
+            self.add_problem(f"{word.raw} is not judged")
         return word
 
     def _read_assignment(self, node: Node) -> str:
@@ -121,11 +121,11 @@ class _CommandReader(RedirectReader):
         if value is not None and value.type in WORD_NODES:
             self.read_word(value)
         elif value is not None:
-            self.doubt(f"{value.type.replace('_', ' ')} in an assignment is not judged")
+            self.add_problem(f"{value.type.replace('_', ' ')} in an assignment is not judged")
             self.visit(value)
         is_plain = re.fullmatch(r"\w+\+?=.*", self.text(node), re.DOTALL)
         if name is None or name.type != "variable_name" or not is_plain:
-            self.doubt("an assignment was not understood")
+            self.add_problem("an assignment was not understood")
         return self.text(name) if name is not None else "?"
 
     def visit_variable_assignment(self, node: Node) -> None:
@@ -161,11 +161,11 @@ class _CommandReader(RedirectReader):
             if child.type != "word":
                 self.visit(child)
             elif not re.fullmatch(r"[\w.-]+", self.text(child)):
-                self.doubt("the name of a function was not understood")
+                self.add_problem("the name of a function was not understood")
 
     def visit_compound_statement(self, node: Node) -> None:
         if node.children and node.children[0].type == "((":
-            self.doubt("arithmetic is not judged")
+            self.add_problem("arithmetic is not judged")
         self.visit_children(node)
 
     def visit_test_command(self, node: Node) -> None:
@@ -183,14 +183,14 @@ class _CommandReader(RedirectReader):
                 self._read_test(child, splits_words=splits_words)
             elif child.type == "test_operator":
                 if self.text(child) not in _TESTS | _COMPARISONS:
-                    self.doubt(f"the test {self.text(child)} is not judged")
+                    self.add_problem(f"the test {self.text(child)} is not judged")
             elif child.is_named:
                 self.visit(child)
                 is_fixed = child.type in ("word", "number", "string", "raw_string")
                 if splits_words and not is_fixed:
-                    self.doubt("an expansion without quotes inside [ ]")
+                    self.add_problem("an expansion without quotes inside [ ]")
             elif child.type not in _COMPARISONS:
-                self.doubt(f"{child.type} inside a test is not judged")
+                self.add_problem(f"{child.type} inside a test is not judged")
 
     def visit_redirected_statement(self, node: Node) -> None:
         body = node.child_by_field_name("body")
@@ -215,7 +215,7 @@ class _CommandReader(RedirectReader):
             self._extend_last_command(text, arguments, redirects)
             return
         if arguments:
-            self.doubt("words after a redirect")
+            self.add_problem("words after a redirect")
         self.commands.append(SimpleCommand(text, redirects=tuple(redirects)))
 
     def _extend_last_command(

@@ -1,8 +1,8 @@
 """Reader of bash syntax trees: words, expansions, and the checks that nothing was overlooked.
 
 The grammar is tolerant and sometimes reads a command differently from bash. So every node, word or
-gap between words that is not on a list of known ones becomes a doubt, and a command with a doubt is
-never allowed by a rule.
+gap between words that is not on a list of known ones becomes a problem. No rule allows a command
+with a problem.
 """
 
 from __future__ import annotations
@@ -54,21 +54,21 @@ class NodeReader:
     def __init__(self, source: bytes) -> None:
         self.source = source
         self.commands: list[SimpleCommand] = []
-        self.doubts: list[str] = []
+        self.problems: list[str] = []
         self._depth = 0
 
-    def doubt(self, why: str) -> None:
+    def add_problem(self, why: str) -> None:
         """Record a reason why the tree may not show every command."""
-        self.doubts.append(why)
+        self.problems.append(why)
 
     def text(self, node: Node) -> str:
         """Return the source text of a node."""
         return self.source[node.start_byte : node.end_byte].decode("utf-8", "surrogateescape")
 
     def read_tree(self, root: Node) -> None:
-        """Read the whole tree into `commands` and `doubts`."""
+        """Read the whole tree into `commands` and `problems`."""
         if root.has_error:
-            self.doubt("it is not valid bash")
+            self.add_problem("it is not valid bash")
         self._check_gaps(root)
         self.visit(root)
 
@@ -82,17 +82,17 @@ class NodeReader:
                 waiting.extend(reversed(node.children))
                 continue
             if not _GAP.fullmatch(self.source, at, max(at, node.start_byte)):
-                self.doubt("a part of it was not understood")
+                self.add_problem("a part of it was not understood")
             at = max(at, node.end_byte)
         if not _GAP.fullmatch(self.source, at):
-            self.doubt("its end was not understood")
+            self.add_problem("its end was not understood")
 
     def visit(self, node: Node) -> None:
         """Read one node and everything below it."""
         self._depth += 1
         visit_special = getattr(self, f"visit_{node.type}", None)
         if self._depth > MAX_NESTING:
-            self.doubt("nested too deeply")
+            self.add_problem("nested too deeply")
         elif visit_special and node.is_named:
             visit_special(node)
         elif node.type in _FRAMES:
@@ -100,7 +100,7 @@ class NodeReader:
         elif node.type in WORD_NODES:
             self.read_word(node)
         elif node.is_named or node.type not in _SIGNS:
-            self.doubt(f"{node.type.replace('_', ' ')} is not judged")
+            self.add_problem(f"{node.type.replace('_', ' ')} is not judged")
             self.visit_children(node)
         self._depth -= 1
 
@@ -113,19 +113,19 @@ class NodeReader:
         if node.type in _SUBSTITUTIONS:
             text = self.text(node)
             if text.startswith("`") and "\\" in text:
-                self.doubt("backslashes inside backquotes are not judged")
+                self.add_problem("backslashes inside backquotes are not judged")
         self.visit_children(node)
 
     def visit_comment(self, node: Node) -> None:
         """Doubt a comment that does not start where bash starts one."""
         before = self.source[node.start_byte - 1 : node.start_byte]
         if before and before not in b" \t\n;&|()":
-            self.doubt("a # inside a word was read as a comment")
+            self.add_problem("a # inside a word was read as a comment")
 
     def visit_extglob_pattern(self, node: Node) -> None:
         """Doubt a pattern that holds an expansion."""
         if has_expansion(self.text(node)):
-            self.doubt("a pattern holds an expansion")
+            self.add_problem("a pattern holds an expansion")
         self.visit_children(node)
 
     visit_regex = visit_extglob_pattern
@@ -133,8 +133,8 @@ class NodeReader:
     def read_word(self, node: Node) -> Word:
         """Return the word of a node, and read the commands substituted in it."""
         word = parse_word(self.text(node), node.type)
-        if word.doubt:
-            self.doubt(word.doubt)
+        if word.problem:
+            self.add_problem(word.problem)
         if node.type in _EXPANSIONS:
             self._visit_word_part(node)
             return word
@@ -156,7 +156,7 @@ class NodeReader:
     def _visit_expansion(self, node: Node) -> None:
         if _HARMLESS_EXPANSION.fullmatch(self.text(node)):
             return
-        self.doubt(f"the expansion {self.text(node)[:40]} is not judged")
+        self.add_problem(f"the expansion {self.text(node)[:40]} is not judged")
         for child in node.children:
             if child.is_named and child.type not in ("variable_name", "special_variable_name"):
                 self.visit(child)

@@ -36,11 +36,11 @@ class RedirectReader(NodeReader):
             if child.type in WORD_NODES:
                 targets.append(self.read_word(child))
             elif child.is_named:
-                self.doubt(f"{child.type} as a target is not judged")
+                self.add_problem(f"{child.type} as a target is not judged")
             else:
                 operator += child.type
         if operator not in _OPERATORS:
-            self.doubt(f"the redirect {operator} is not judged")
+            self.add_problem(f"the redirect {operator} is not judged")
         arguments.extend(targets[1:])
         return Redirect(operator, targets[0] if targets else None)
 
@@ -50,7 +50,7 @@ class RedirectReader(NodeReader):
             if child.type in WORD_NODES:
                 self.read_word(child)
             elif child.type not in ("<<<", "file_descriptor"):
-                self.doubt("a here-string was not understood")
+                self.add_problem("a here-string was not understood")
                 self.visit(child)
         return Redirect("<<<", None)
 
@@ -80,7 +80,7 @@ class RedirectReader(NodeReader):
         start = next((child for child in node.children if child.type == "heredoc_start"), None)
         delimiter = _DELIMITER.fullmatch(self.text(start)) if start is not None else None
         if start is None or delimiter is None or node.children[-1].type != "heredoc_end":
-            self.doubt("a here-document was not understood")
+            self.add_problem("a here-document was not understood")
             return
         end = self._find_delimiter_line(
             delimiter[delimiter.lastindex or 1],
@@ -88,9 +88,9 @@ class RedirectReader(NodeReader):
             skip_tabs=node.children[0].type == "<<-",
         )
         if end != node.children[-1].start_point.row:
-            self.doubt("a here-document ends elsewhere in bash")
+            self.add_problem("a here-document ends elsewhere in bash")
         if b"<<" in self.source[start.end_byte :].split(b"\n", 1)[0]:
-            self.doubt("two here-documents on one line")
+            self.add_problem("two here-documents on one line")
         if delimiter[1]:
             self._check_here_document_body(node)
 
@@ -107,7 +107,7 @@ class RedirectReader(NodeReader):
         body = next((child for child in node.children if child.type == "heredoc_body"), None)
         if body is None or not has_expansion(self.text(body)):
             return
-        self.doubt("a here-document holds an expansion")
+        self.add_problem("a here-document holds an expansion")
         for child in body.children:
             if child.type != "heredoc_content":
                 self.visit(child)

@@ -16,12 +16,12 @@ class Word(Struct, frozen=True):
     Arguments:
         raw: the text as written.
         value: the expanded text, or None if only bash can tell (expansions, patterns, braces).
-        doubt: the reason why it may not even be a single word, or "".
+        problem: the reason why it may not even be a single word, or "".
     """
 
     raw: str
     value: str | None
-    doubt: str = ""
+    problem: str = ""
 
     @property
     def spelling(self) -> str:
@@ -68,11 +68,11 @@ class Script(Struct, frozen=True):
 
     Arguments:
         commands: every simple command that was recognized, in order.
-        doubts: the reasons why there may be more commands than these.
+        problems: the reasons why there may be more commands than these.
     """
 
     commands: tuple[SimpleCommand, ...]
-    doubts: tuple[str, ...] = ()
+    problems: tuple[str, ...] = ()
 
 
 def word_set(text: str) -> frozenset[str]:
@@ -171,8 +171,8 @@ def _parse_concatenation(raw: str) -> Word:
             return Word(raw, None, "a word was not understood")
         at = piece.end()
         word = parse_word(piece[0], _PIECE_KINDS.get(piece[0][0], "word"))
-        if word.doubt:
-            return Word(raw, None, word.doubt)
+        if word.problem:
+            return Word(raw, None, word.problem)
         is_known = is_known and word.value is not None
         value += word.value or ""
     return Word(raw, value if is_known else None)

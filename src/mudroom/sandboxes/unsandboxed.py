@@ -15,7 +15,7 @@ from .._core.ports import CommandResult
 from .._platform.orphan_cleanup import remove_orphans_once
 from .._platform.scratch_dirs import ScratchDir
 from ..errors import WorkspaceError
-from .environment import make_quiet
+from .environ import make_quiet
 from .linux.daemon.protocol import MARK_VARIABLE
 from .output_pipe import OutputPipe
 from .process_tree import ProcessTree

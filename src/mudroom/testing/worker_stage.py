@@ -120,7 +120,7 @@ class _AskPolicy:
     ) -> PermissionVerdict:
         return PermissionVerdict("ask" if tool.needs_confirmation else "allow")
 
-    def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
+    def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
         return workspace
 
 

@@ -200,7 +200,7 @@ EDIT = Tool(
     path_argument="file_path",
     preview=preview,
     preview_lines=24,
-    key=key,
+    get_key=key,
     argument_aliases={
         "path": "file_path",
         "filePath": "file_path",

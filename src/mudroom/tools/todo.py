@@ -81,7 +81,7 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     )
 
 
-def remind(ctx: ToolContext) -> str | None:
+def make_reminder(ctx: ToolContext) -> str | None:
     """Return a reminder when items are open and the list is unchanged for some turns."""
     state = ctx.memo.get("todo")
     if not state or not state["open"] or ctx.turn - state["turn"] < TURNS_BEFORE_REMINDER:
@@ -102,5 +102,5 @@ TODO = Tool(
     preview=preview_result,
     preview_lines=20,
     argument_aliases={"items": "todos"},
-    remind=remind,
+    make_reminder=make_reminder,
 )

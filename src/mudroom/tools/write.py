@@ -83,7 +83,7 @@ WRITE = Tool(
     path_argument="file_path",
     preview=preview,
     preview_lines=8,
-    key=key,
+    get_key=key,
     argument_aliases={
         "path": "file_path",
         "filePath": "file_path",

@@ -5,13 +5,14 @@ Each port has one folder of adapters; `mudroom.testing` has a public fake of eac
 
 from .approval import ApprovalDecision, ApprovalRequest, Approver, PermissionVerdict, Policy
 from .clock import Clock
-from .environment import CommandResult, FileInfo, LocalFiles, Sandbox, Workspace
-from .environments import Environment, Environments
+from .environment import Environment, Environments
 from .hooks import Hooks, ToolHookDecision
 from .journal import Journal, SessionHeader, SessionInfo, SessionStore
 from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamChunk
+from .sandbox import CommandResult, Sandbox
 from .tools import Toolbox, ToolContext, ToolSource
 from .worker import RunHandle, Worker
+from .workspace import FileInfo, LocalFiles, Workspace
 
 __all__ = [
     "ApprovalDecision",

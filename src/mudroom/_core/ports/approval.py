@@ -10,7 +10,7 @@ from msgspec import Struct
 from ..messages import ToolCallBlock
 from ..runs import Brief
 from ..tools import Tool, ToolCategory
-from .environment import Workspace
+from .workspace import Workspace
 
 
 class ApprovalRequest(Struct, frozen=True):
@@ -88,6 +88,6 @@ class Policy(Protocol):
         """Judge a tool call of a run. `arguments`: checked, by the tool's own names."""
         ...
 
-    def view(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
+    def filter_workspace(self, workspace: Workspace, tool: str, brief: Brief) -> Workspace:
         """Return the workspace as a tool of a run may see it, without the files it may not read."""
         ...

@@ -1,132 +1,39 @@
-"""Environment ports: the files that a run sees (Workspace) and where its commands run (Sandbox)."""
+"""Environment port: opens the files, the sandbox and the permission policy of one run."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from msgspec import Struct
 
-
-class CommandResult(Struct, frozen=True):
-    """End of a command.
-
-    Arguments:
-        code: exit code; a negative value is minus the number of the signal that ended it.
-        timed_out: true if the timeout ended the command.
-    """
-
-    code: int
-    timed_out: bool = False
+from ..agents import WorkspaceSpec
+from .approval import Policy
+from .sandbox import Sandbox
+from .workspace import Workspace
 
 
-class Sandbox(Protocol):
-    """A place to run commands."""
-
-    @property
-    def tier(self) -> str:
-        """Protection level: "full", "file", "ask" or "off"."""
-        ...
-
-    async def run(
-        self, command: str, *, timeout: float, sink: Callable[[bytes], None]
-    ) -> CommandResult:
-        """Run a bash command in the workspace.
-
-        Returns when the process of the command ends, or after the timeout. Before it returns, it
-        kills all descendants of the process; a cancel kills them, too.
-
-        Arguments:
-            timeout: seconds.
-            sink: receives the bytes of stdout and stderr as they arrive.
-        """
-        ...
-
-    def close(self) -> None:
-        """Stop helper processes; commands that still run are not killed."""
-        ...
-
-
-class FileInfo(Struct, frozen=True):
-    """Facts about a file.
+class Environment(Struct, frozen=True, kw_only=True):
+    """The surroundings of a run.
 
     Arguments:
-        path: relative to the workspace.
-        size: bytes. mtime: seconds since 1970. mode: permission bits.
+        spec: spec of a run that shares this environment, such as a child of the run.
     """
 
-    path: str
-    size: int
-    mtime: float
-    mode: int
+    spec: WorkspaceSpec
+    workspace: Workspace
+    sandbox: Sandbox
+    policy: Policy
 
 
-class LocalFiles(Protocol):
-    """Open files of a workspace on this machine, for programs that read file descriptors."""
-
-    def open(self, path: str) -> int:
-        """Open a regular file beneath the workspace for reading and return its descriptor.
-
-        Raises WorkspaceError for a path that leads out, also when a link changes meanwhile.
-        """
-        ...
-
-
-class Workspace(Protocol):
-    r"""The files that a run sees. A path outside the workspace raises WorkspaceError.
-
-    Paths are valid text: a byte of a name that is not UTF-8 is written as \xNN.
-
-    The methods block: call them in a thread unless the workspace is local and the file small.
-    """
+class Environments(Protocol):
+    """Opens environments. An environment is closed when its run ends."""
 
     @property
-    def root(self) -> str:
-        """Absolute path of the folder."""
+    def shared(self) -> Environment:
+        """The environment of the session, which stays open."""
         ...
 
-    @property
-    def local(self) -> LocalFiles | None:
-        """Access to the open files, None when the files are on another machine."""
-        ...
-
-    def locate(self, path: str) -> str:
-        """Return a path relative to the root, "." for the root. A spill file stays absolute."""
-        ...
-
-    def stat(self, path: str) -> FileInfo:
-        """Return facts about a regular file or a folder (`mode` tells which).
-
-        Raises WorkspaceError for anything else.
-        """
-        ...
-
-    def read(self, path: str, offset: int, size: int) -> bytes:
-        """Read at most `size` bytes of a regular file from `offset`.
-
-        Returns fewer bytes only at the end of the file, b"" past it.
-        """
-        ...
-
-    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
-        """Write a whole file atomically and create missing folders. Return True if it is new."""
-        ...
-
-    def remove(self, path: str) -> None:
-        """Remove a regular file, or a link."""
-        ...
-
-    def remove_unfinished(self, path: str) -> None:
-        """Remove temporary files that an interrupted `write` of this path left."""
-        ...
-
-    def walk(
-        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
-    ) -> Iterator[FileInfo]:
-        """Yield the regular files below a folder, sorted; does not follow links.
-
-        Arguments:
-            ignored: True includes files that git ignores.
-            skipped: gets the paths that cannot be listed, for example without permission.
-        """
+    def open(self, spec: WorkspaceSpec) -> AbstractAsyncContextManager[Environment]:
+        """Open the environment of a run. Raises MudroomError on entry if it cannot be opened."""
         ...

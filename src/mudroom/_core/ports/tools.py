@@ -6,7 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from ..tools import Tool
-from .environment import Sandbox, Workspace
+from .sandbox import Sandbox
+from .workspace import Workspace
 
 
 class ToolContext(Protocol):

@@ -21,11 +21,11 @@ class LoadedPermissions(NamedTuple):
     notices: tuple[str, ...]
 
 
-def load_permissions(settings: Settings, cwd: str, *, attended: bool = False) -> LoadedPermissions:
+def load_permissions(settings: Settings, cwd: str, *, can_ask: bool = False) -> LoadedPermissions:
     """Return the permissions of files and flags.
 
     Arguments:
-        attended: a user can be asked.
+        can_ask: a user can be asked.
 
     Raises UsageError for a wrong rule in a flag, or for a mode that settings files forbid.
     """
@@ -44,8 +44,8 @@ def load_permissions(settings: Settings, cwd: str, *, attended: bool = False) ->
     permissions = Permissions(
         rules=(*from_files.rules, *allowed, *denied),
         mode=mode,
-        attended=attended,
-        only_listed=bool(allowed),
+        can_ask=can_ask,
+        denies_unlisted=bool(allowed),
     )
     return LoadedPermissions(permissions, from_files.notes)
 

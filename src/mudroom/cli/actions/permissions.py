@@ -11,8 +11,8 @@ from msgspec.structs import replace
 from ..._core.ports import PermissionVerdict
 from ..._core.tool_names import canonical_tool_name
 from ..._core.tools import Tool, ToolCategory
-from ...adapters import collect_tools
 from ...errors import UsageError
+from ...open_adapters import collect_tools
 from ...permissions import trust
 from ...permissions.policy import RulePolicy
 from ...projections.safe_text import sanitize_line
@@ -25,7 +25,7 @@ from .load_settings import load_settings
 
 def print_permissions() -> int:
     """Print the permission mode and the rules of this folder, and return the exit code."""
-    permissions, notices = load_permissions(load_settings("."), ".", attended=True)
+    permissions, notices = load_permissions(load_settings("."), ".", can_ask=True)
     print(f"mode: {permissions.mode}")
     print("\n".join(str(rule) for rule in permissions.rules) or "no rules")
     for notice in notices:
@@ -43,7 +43,7 @@ def explain_call(
         can_ask: assume that a user can be asked. flags: permission flags to assume.
     """
     settings = load_settings(cwd, **flags)
-    permissions, _ = load_permissions(settings, cwd, attended=can_ask)
+    permissions, _ = load_permissions(settings, cwd, can_ask=can_ask)
     mode = permissions.mode
     policy = RulePolicy(
         permissions,

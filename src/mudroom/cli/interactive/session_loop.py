@@ -31,7 +31,7 @@ async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int
     step = NextStep()
     previous = ""
     while step.exit_code is None:
-        loaded = load_permissions(settings, options.cwd, attended=True)
+        loaded = load_permissions(settings, options.cwd, can_ask=True)
         session = create_session(
             settings, options.cwd, loaded, start, approver=approver, model=step.model, prices=True
         )

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from ..._core.ports import CommandResult
 from ...errors import WorkspaceError
-from ..environment import select_allowed
+from ..environ import select_allowed
 from ..self_test import SelfTestedSandbox
 from ..toolchains import SYSTEM_DIRS, find_toolchains
 from .daemon.protocol import (

@@ -21,7 +21,7 @@ from ..._platform.orphan_cleanup import remove_orphans_in_background, remove_orp
 from ..._platform.processes import count_user_threads
 from ...errors import WorkspaceError
 from ..output_pipe import OutputPipe
-from .daemon.protocol import MAX_MESSAGE_BYTES, Outcome, ResourceLimits, Setup
+from .daemon.protocol import MAX_MESSAGE_BYTES, DaemonSetup, Outcome, ResourceLimits
 from .refusal_notes import TailSink, make_notes
 
 _PROGRAM = (
@@ -217,12 +217,12 @@ class DaemonClient:
         self.daemon_pid = 0
 
 
-def _daemon_setup(setup: SandboxSetup) -> Setup:
+def _daemon_setup(setup: SandboxSetup) -> DaemonSetup:
     """Return the first message to the daemon."""
     limits = setup.limits._asdict()
     if setup.counts_user_threads:
         limits["processes"] += count_user_threads()
-    return Setup(
+    return DaemonSetup(
         workspace=setup.workspace,
         quarantine=setup.quarantine,
         limits=limits,

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping
 from ..._core.ports import CommandResult
 from ..._platform.protected_names import OWN_PREFIX, PROTECTED_NAMES
 from ..._platform.scratch_dirs import ScratchDir
-from ..environment import select_allowed
+from ..environ import select_allowed
 from ..self_test import SelfTestedSandbox
 from ..toolchains import find_toolchains
 from ..unsandboxed import Unsandboxed

@@ -61,7 +61,7 @@ async def permissions(conversation: Conversation, _: str) -> None:
     from ...actions.load_permissions import load_permissions
 
     session = conversation.session
-    loaded, notes = load_permissions(conversation.settings, session.cwd, attended=True)
+    loaded, notes = load_permissions(conversation.settings, session.cwd, can_ask=True)
     conversation.print_text(f"mode {loaded.mode}; sandbox {session.sandbox.tier}")
     for line in [str(rule) for rule in loaded.rules] or ["no rules"]:
         conversation.print_text(f"  {line}")

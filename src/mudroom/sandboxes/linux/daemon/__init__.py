@@ -1,27 +1,27 @@
 """Program that starts the commands of one Linux sandbox, in a process of its own.
 
-The program is small and single-threaded, and its environment is empty, so no key of the harness is
+The program is small and single-threaded, and its environment is empty, so no key of mudroom is
 in it. Modules of this folder import only the standard library, each other, and the modules of
 `_platform` that say "standard library only".
 
 Processes in tier full (`bwrap_supervisor`)::
 
-    harness (daemon_client.py)
-      |  control socket: one Setup, then one request per command
+    client (daemon_client.py)
+      |  control socket: one DaemonSetup, then one request per command
       v
-    daemon (main.py, bwrap_supervisor.py)          one per sandbox; ends with the harness
+    daemon (main.py, bwrap_supervisor.py)          one per sandbox; ends with the client
       |  posix_spawn, one per command
       |  <- status pipe: bwrap reports its child and its exit code
       |  -> gate pipe: the daemon sets limits, then lets the child continue
       v
     bwrap -> first process of the new namespaces -> bash -c COMMAND
                                                        |
-    harness <----- output pipe (stdout and stderr) ----+
-    harness <----- result socket: one Outcome, sent by the daemon
+    client <------ output pipe (stdout and stderr) ----+
+    client <------ result socket: one Outcome, sent by the daemon
 
 Processes in tier file (`landlock_watcher`)::
 
-    harness (daemon_client.py)
+    client (daemon_client.py)
       |  control socket, as above
       v
     daemon (main.py, landlock_watcher.py)          one per sandbox
@@ -30,7 +30,7 @@ Processes in tier file (`landlock_watcher`)::
     watcher (landlock_watcher.py)                  sends the Outcome; every orphan becomes its child
       |  fork, then Landlock rules and the seccomp filter
       v
-    bash -c COMMAND ------ output pipe ------> harness
+    bash -c COMMAND ------ output pipe ------> client
 
-If the harness dies or gives up, the result socket closes, and the command is killed.
+If the client dies or gives up, the result socket closes, and the command is killed.
 """

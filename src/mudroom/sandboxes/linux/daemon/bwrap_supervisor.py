@@ -29,8 +29,8 @@ from .protocol import (
     GATE_FD,
     MARK_VARIABLE,
     STATUS_FD,
+    DaemonSetup,
     Outcome,
-    Setup,
     describe_error,
     receive_message,
     send_outcome,
@@ -48,7 +48,7 @@ class RunningCommand:
     """One command and its descriptors.
 
     Arguments:
-        result_socket: closed by the harness when it gives up.
+        result_socket: closed by the client when it gives up.
         status_fd: the reading end of bwrap's status.
         gate_fd: the writing end of bwrap's gate.
     """
@@ -82,7 +82,7 @@ class CommandSupervisor:
         descriptors: the seccomp filter, then the contents of /etc.
     """
 
-    def __init__(self, setup: Setup, descriptors: list[int]) -> None:
+    def __init__(self, setup: DaemonSetup, descriptors: list[int]) -> None:
         _LIBC.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
         filter_fd, *etc_fds = descriptors
         self._protected = ProtectedFiles(setup.workspace, setup.quarantine, restore_existing=False)
@@ -102,7 +102,7 @@ class CommandSupervisor:
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard_limit, hard_limit))
 
     def serve(self, control: socket.socket) -> None:
-        """Run until the harness has gone and its last command has ended."""
+        """Run until the client has ended and its last command has ended."""
         self._watch(control.fileno(), lambda: self._receive_request(control))
         while self._handlers:
             for descriptor, _ in self._poll.poll():
@@ -226,7 +226,7 @@ class CommandSupervisor:
         self._call_when_ended(command.init_pid, lambda: self._finish_command(command))
 
     def _stop_command(self, command: RunningCommand) -> None:
-        """Kill a command because the harness gave up or has gone."""
+        """Kill a command because the client gave up or has ended."""
         self._unwatch(command.result_socket.fileno())
         command.is_stopped = True
         kill_process(command.init_pid)

@@ -1,6 +1,6 @@
 """Tier file in the daemon: one watcher process for each command. Standard library only.
 
-A watcher kills all descendants of its command when the command ends or the harness gives up, then
+A watcher kills all descendants of its command when the command ends or the client gives up, then
 restores protected files and sends the outcome.
 """
 
@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 from ...._platform.processes import kill_process, list_children
 from .command_start import DEFAULT_SIGNALS, effective_limits, set_killed_first
 from .protected_files import ProtectedFiles
-from .protocol import Outcome, Setup, describe_error, receive_message, send_outcome
+from .protocol import DaemonSetup, Outcome, describe_error, receive_message, send_outcome
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_SECCOMP = 22
@@ -41,8 +41,8 @@ class _SeccompProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("code", ctypes.c_char_p))
 
 
-def serve_commands(control: socket.socket, setup: Setup, *, ruleset: list[int]) -> None:
-    """Start a watcher for each command until the harness has gone.
+def serve_commands(control: socket.socket, setup: DaemonSetup, *, ruleset: list[int]) -> None:
+    """Start a watcher for each command until the client has ended.
 
     Protected files are recorded whenever no command runs: between commands the user may change
     them.
@@ -117,7 +117,7 @@ def _watch(
     protected: ProtectedFiles,
     ended_write: int,
 ) -> NoReturn:
-    """Run one command to its end, or until the harness closes the socket; send the outcome."""
+    """Run one command to its end, or until the client closes the socket; send the outcome."""
     outcome = Outcome(-signal.SIGKILL)
     try:
         _prctl(_PR_SET_CHILD_SUBREAPER, 1)
@@ -125,9 +125,9 @@ def _watch(
         command.wait(result_socket)
         outcome = command.finish()
         outcome = outcome._replace(restored=protected.restore())
-    except BaseException as error:  # noqa: BLE001  every error must reach the harness
+    except BaseException as error:  # noqa: BLE001  every error must reach the client
         outcome = outcome._replace(error=outcome.error or describe_error(error))
-    # Tell the daemon before the harness: from then on the user may change files.
+    # Tell the daemon before the client: from then on the user may change files.
     os.write(ended_write, b"%d " % os.getpid())
     send_outcome(result_socket, outcome)
     os._exit(0)
@@ -137,7 +137,7 @@ class WatchedCommand:
     """One command: its process, and the pipe that reports errors of its start."""
 
     def __init__(
-        self, setup: Setup, message: dict[str, Any], ruleset: list[int], *, output: int
+        self, setup: DaemonSetup, message: dict[str, Any], ruleset: list[int], *, output: int
     ) -> None:
         self._setup = setup
         self._argv: list[str] = message["argv"]
@@ -160,7 +160,7 @@ class WatchedCommand:
         os.close(self._output)
 
     def wait(self, result_socket: socket.socket) -> None:
-        """Wait until the process ends or the harness closes the socket."""
+        """Wait until the process ends or the client closes the socket."""
         poll = select.poll()
         for descriptor in (os.pidfd_open(self._pid), result_socket.fileno()):
             poll.register(descriptor, select.POLLIN)

@@ -9,11 +9,11 @@ import socket
 
 from .bwrap_supervisor import CommandSupervisor
 from .landlock_watcher import serve_commands
-from .protocol import Setup, receive_message
+from .protocol import DaemonSetup, receive_message
 
 
 def main() -> None:
-    """Serve commands until the harness has gone. The control socket is descriptor 0."""
+    """Serve commands until the client has ended. The control socket is descriptor 0."""
     os.closerange(3, os.sysconf("SC_OPEN_MAX"))
     control = socket.socket(fileno=os.dup(0))
     os.set_inheritable(control.fileno(), False)
@@ -24,7 +24,7 @@ def main() -> None:
     if message is None:
         return
     gc.disable()  # a collection in a forked process copies every page it looks at
-    setup = Setup(**message)
+    setup = DaemonSetup(**message)
     if setup.uses_bwrap:
         CommandSupervisor(setup, descriptors).serve(control)
     else:

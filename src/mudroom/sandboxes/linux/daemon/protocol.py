@@ -1,4 +1,4 @@
-"""Messages between the harness and the daemon. Standard library only.
+"""Messages between the client and the daemon. Standard library only.
 
 All messages are JSON objects; descriptors travel beside them as ancillary data.
 """
@@ -45,8 +45,8 @@ class ResourceLimits(NamedTuple):
     scratch: int = 512 << 20
 
 
-class Setup(NamedTuple):
-    """First message of the harness: the settings for all commands of the sandbox.
+class DaemonSetup(NamedTuple):
+    """First message of the client: the settings for all commands of the sandbox.
 
     Arguments:
         workspace: the absolute path.
@@ -87,7 +87,7 @@ class Outcome(NamedTuple):
 
 
 def receive_message(control: socket.socket) -> tuple[dict[str, Any] | None, list[int]]:
-    """Return the next message and its descriptors; None when the harness has gone."""
+    """Return the next message and its descriptors; None when the client has ended."""
     data, descriptors, _, _ = socket.recv_fds(
         control, MAX_MESSAGE_BYTES, _MAX_DESCRIPTORS, socket.MSG_CMSG_CLOEXEC
     )
@@ -100,7 +100,7 @@ def send_outcome(result_socket: socket.socket, outcome: Outcome) -> None:
         try:
             result_socket.sendall(json.dumps(outcome._asdict()).encode())
         except OSError:
-            pass  # the harness has gone
+            pass  # the client has ended
 
 
 def describe_error(error: BaseException) -> str:

@@ -1,0 +1,93 @@
+"""Workspace port: the files that a run sees."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Protocol
+
+from msgspec import Struct
+
+
+class FileInfo(Struct, frozen=True):
+    """Facts about a file.
+
+    Arguments:
+        path: relative to the workspace.
+        size: bytes. mtime: seconds since 1970. mode: permission bits.
+    """
+
+    path: str
+    size: int
+    mtime: float
+    mode: int
+
+
+class LocalFiles(Protocol):
+    """Open files of a workspace on this machine, for programs that read file descriptors."""
+
+    def open(self, path: str) -> int:
+        """Open a regular file beneath the workspace for reading and return its descriptor.
+
+        Raises WorkspaceError for a path that leads out, also when a link changes meanwhile.
+        """
+        ...
+
+
+class Workspace(Protocol):
+    r"""The files that a run sees. A path outside the workspace raises WorkspaceError.
+
+    Paths are valid text: a byte of a name that is not UTF-8 is written as \xNN.
+
+    The methods block: call them in a thread unless the workspace is local and the file small.
+    """
+
+    @property
+    def root(self) -> str:
+        """Absolute path of the folder."""
+        ...
+
+    @property
+    def local(self) -> LocalFiles | None:
+        """Access to the open files, None when the files are on another machine."""
+        ...
+
+    def locate(self, path: str) -> str:
+        """Return a path relative to the root, "." for the root. A spill file stays absolute."""
+        ...
+
+    def stat(self, path: str) -> FileInfo:
+        """Return facts about a regular file or a folder (`mode` tells which).
+
+        Raises WorkspaceError for anything else.
+        """
+        ...
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """Read at most `size` bytes of a regular file from `offset`.
+
+        Returns fewer bytes only at the end of the file, b"" past it.
+        """
+        ...
+
+    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
+        """Write a whole file atomically and create missing folders. Return True if it is new."""
+        ...
+
+    def remove(self, path: str) -> None:
+        """Remove a regular file, or a link."""
+        ...
+
+    def remove_unfinished(self, path: str) -> None:
+        """Remove temporary files that an interrupted `write` of this path left."""
+        ...
+
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        """Yield the regular files below a folder, sorted; does not follow links.
+
+        Arguments:
+            ignored: True includes files that git ignores.
+            skipped: gets the paths that cannot be listed, for example without permission.
+        """
+        ...
