@@ -26,6 +26,7 @@ from ._platform.system_clock import SystemClock
 from .agent_catalog import AgentCatalog, AgentSources, load_catalog
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
+from .journals.with_opening import JournalWithOpening
 from .model_registry import ModelRegistry, is_usable, read_offline_pace
 from .models import providers
 from .open_adapters import (
@@ -65,6 +66,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
     """
 
     services: SessionServices
+    journal: JournalWithOpening
     worker: LocalWorker | ProcessWorker
     models: ModelRegistry
     root_agent: Agent
@@ -79,7 +81,7 @@ class SessionResources(Struct, frozen=True, kw_only=True):
         await self.tool_sources.close()
         self.services.environments.shared.sandbox.close()
         await self.models.close()
-        await self.services.journal.close()
+        await self.journal.close()
 
 
 async def open_resources(
@@ -210,16 +212,17 @@ class _Builder:
         if self._options.budget.usd is not None:
             pricing.require_price(model)
         toolbox: dict[str, Tool] = {}
-        services = await self._build_services(catalog, watchers, past_events, toolbox)
+        journal = await self._open_journal()
+        services = self._build_services(catalog, journal, watchers, past_events, toolbox)
         sources = SessionToolSources(
             self._options.tool_sources,
             toolbox,
             lambda name: not self._options.permissions.denies_tool(name),
         )
         self._notices.extend(await sources.open())
-        self._notices.extend(getattr(services.journal, "notices", ()))
         return SessionResources(
             services=services,
+            journal=journal,
             worker=_choose_worker(self._options, services, catalog, self._home),
             models=self._models,
             root_agent=catalog.root_agent,
@@ -229,9 +232,15 @@ class _Builder:
             tool_sources=sources,
         )
 
-    async def _build_services(
+    async def _open_journal(self) -> JournalWithOpening:
+        journal = await open_journal(self._options, self._home)
+        self._notices.extend(getattr(journal, "notices", ()))
+        return JournalWithOpening(journal)
+
+    def _build_services(
         self,
         catalog: AgentCatalog,
+        journal: Journal,
         watchers: list[Callable[[AnyEvent], None]],
         past_events: dict[str, list[StoredEvent]],
         toolbox: dict[str, Tool],
@@ -253,7 +262,7 @@ class _Builder:
         return SessionServices(
             session=options.id,
             get_model=self._models.get_model,
-            journal=await open_journal(options, self._home),
+            journal=journal,
             environments=environments,
             clock=self._clock,
             approver=options.approver or DenyAllApprover(),

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from . import build
 from ._core.agents import Agent
 from ._core.budgets import Budget
-from ._core.events import AnyEvent, SessionClosed, SessionOpened
+from ._core.events import AnyEvent, SessionOpened
 from ._core.ports import RunHandle, Sandbox, Workspace
 from ._core.runs import InboxMessage, Report
 from ._core.runs import T as Outputs
@@ -112,14 +112,14 @@ class Session:
             sandbox=services.environments.shared.sandbox.tier,
             granted=build.list_grants(self._options),
         )
-        await runner.record(opened)
+        runner.record_opening(opened)
         await runner.resources.models.preload()
 
     async def __aexit__(self, *_: object) -> None:
         runner = self._require_open()
         try:
             await runner.resources.worker.close()
-            await runner.record(SessionClosed(at=runner.resources.services.clock.now()))
+            await runner.record_closing()
         finally:
             self._runner = None
             await runner.resources.close()

@@ -157,9 +157,19 @@ class SessionRunner:
         on_start(brief.run_id)
         return await self._start(self.resources.worker.with_services(services), brief)
 
-    async def record(self, event: SessionOpened | SessionClosed) -> None:
-        """Append an event of the session itself and show it to the watchers."""
-        await self.resources.services.journal.append(event)
+    def record_opening(self, event: SessionOpened) -> None:
+        """Show the opening to the watchers. The journal stores it with the next event."""
+        self.resources.journal.opening = event
+        self._show(event)
+
+    async def record_closing(self) -> None:
+        """Record the end of the session, unless nothing was recorded since its opening."""
+        event = SessionClosed(at=self.resources.services.clock.now())
+        if self.resources.journal.opening is None:
+            await self.resources.journal.append(event)
+        self._show(event)
+
+    def _show(self, event: SessionOpened | SessionClosed) -> None:
         for watch in self._watchers:
             watch(event)
 

@@ -29,6 +29,7 @@ async def test_an_open_session_is_as_new_as_its_last_event(tmp_path: Path) -> No
     await _session(tmp_path, "other", 2_000_000_000)
     journal = SqliteJournal.open(session_path(tmp_path, "live"), session="live", create=True)
     await journal.append(*every_event())
+    await journal.append(*every_event())
     os.utime(session_path(tmp_path, "live"), (1, 1))
     assert read_info(session_path(tmp_path, "live")).modified > 1_000_000_000
     await journal.close()

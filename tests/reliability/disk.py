@@ -32,7 +32,7 @@ class Telling:
         self.inner, self.acks, self.saved = (
             inner,
             acks,
-            sum(1 for _ in open_reader(inner.path).read()),
+            sum(1 for _ in open_reader(inner.path).read()) if inner.path.exists() else 0,
         )
 
     async def append(self, *events: StoredEvent) -> int:
@@ -67,10 +67,8 @@ def script(request: Request) -> Answer:
 
 async def main(home: str, work: str) -> str:
     path = Path(home, "sessions", f"{SESSION}.db")
-    begun = path.exists() and path.stat().st_size > 0
+    begun = path.exists()
     recorded = list(open_reader(path).read()) if begun else []
-    if not begun:
-        path.unlink(missing_ok=True)
     journal = SqliteJournal.open(path, session=SESSION, create=not begun)
     acks = os.open(os.environ["DISK_ACKS"], os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     resume = SESSION if recorded else ""

@@ -40,6 +40,7 @@ class JournalMachine(RuleBasedStateMachine):
         self.journal: SqliteJournal | None = SqliteJournal.open(
             self.path, session="s1", create=True
         )
+        self.append(["the first event creates the file"])
 
     def teardown(self) -> None:
         if self.journal:

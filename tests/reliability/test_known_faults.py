@@ -263,6 +263,7 @@ async def test_f8_a_second_process_is_refused_with_the_pid_of_the_first(work: Pa
         "home": str(work.parent / "home"),
     }
     async with Session(**settings) as session:
+        await session.run("hello")
         code = (
             "import sys; from mudroom.journals.sqlite.journal import SqliteJournal as S; "
             "S.open(sys.argv[1], session=sys.argv[2], create=False)"

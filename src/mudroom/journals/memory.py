@@ -132,7 +132,11 @@ class MemoryStore:
 
     async def list(self) -> Sequence[SessionInfo]:
         """Return all sessions, the last written first."""
-        infos = [await self.read_info(session) for session in self._records]
+        infos = [
+            await self.read_info(session)
+            for session, record in self._records.items()
+            if record.bodies
+        ]
         return sorted(infos, key=lambda info: info.modified, reverse=True)
 
     async def read_info(self, session: str) -> SessionInfo:
@@ -164,7 +168,7 @@ class MemoryStore:
 
     async def rename(self, session: str, name: str) -> None:
         """Name a session, "" for none. Raises UnknownName, UsageError."""
-        record = self._get(session)
+        record = self._records.get(session) or self._get(session)
         check_name(name, self._names(), session)
         record.name = name
 
@@ -182,9 +186,10 @@ class MemoryStore:
         return [(record.name, session) for session, record in self._records.items() if record.name]
 
     def _get(self, session: str) -> _Record:
-        if session not in self._records:
+        record = self._records.get(session)
+        if record is None or not record.bodies:
             raise UnknownName("session", session, self._records)
-        return self._records[session]
+        return record
 
     def _require_no_writer(self, session: str, record: _Record) -> None:
         if record.has_writer:

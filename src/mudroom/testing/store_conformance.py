@@ -30,11 +30,11 @@ _PATIENCE = 10.0
 
 
 async def check_a_session_is_created_and_read(open_store: OpenStore) -> None:
-    """Check that a new session is empty, listed after its first event, and read after its end."""
+    """Check that a new session is unknown until its first event, and read after its end."""
     store = open_store()
-    assert list(await store.list()) == []
     journal = await store.create(_A)
     assert await read_all(journal) == []
+    await _expect_unknown(store, _A)
     await journal.append(_opened(_A), _note(1))
     [info] = await store.list()
     assert info.id == _A
@@ -145,8 +145,9 @@ async def check_a_header_has_the_facts(open_store: OpenStore) -> None:
     """Check that a header has id, folder, name and time, also while the session is written."""
     store = open_store()
     journal = await store.create(_A)
-    assert (await store.read_header(_A)).folder == ""
+    await store.rename(_A, "named before its first event")
     await journal.append(_opened(_A), _note(2))
+    assert (await store.read_header(_A)).name == "named before its first event"
     await store.rename(_A, "renamed while it is written")
     header = await store.read_header(_A)
     await journal.append(_note(3))
@@ -192,13 +193,11 @@ async def check_a_deleted_session_is_gone(open_store: OpenStore) -> None:
 async def check_an_unknown_session_is_named(open_store: OpenStore) -> None:
     """Check that methods refuse an unknown id, and that no process writes it."""
     store = open_store()
+    await _expect_unknown(store, _MISSING)
     await _expect(UnknownName, store.open(_MISSING))
-    await _expect(UnknownName, store.open(_MISSING, read_only=True))
-    await _expect(UnknownName, store.read_header(_MISSING))
-    await _expect(UnknownName, store.rename(_MISSING, "x y"))
     await _expect(UnknownName, store.delete(_MISSING))
+    await _expect(UnknownName, store.rename(_MISSING, "x y"))
     assert await store.find_writer(_MISSING) == ""
-    assert list(await store.list()) == []
 
 
 CHECKS: tuple[Check, ...] = collect_checks(globals())
@@ -215,6 +214,14 @@ async def _read(store: SessionStore, session: str) -> list[object]:
     events = await read_all(journal)
     await journal.close()
     return [*events]
+
+
+async def _expect_unknown(store: SessionStore, session: str) -> None:
+    await _expect(UnknownName, store.open(session, read_only=True))
+    await _expect(UnknownName, store.read_header(session))
+    await _expect(UnknownName, store.read_info(session))
+    await _expect(UnknownName, store.find(session))
+    assert list(await store.list()) == []
 
 
 async def _expect(error_type: type[Exception], work: Awaitable[object]) -> None:

@@ -112,6 +112,9 @@ class SessionStore(Protocol):
     async def create(self, session: str) -> Journal:
         """Create the journal of a new session and open it for writing.
 
+        The session appears in the store with its first events, in one step. Before that, only
+        `rename` and `find_writer` know it, and a crash leaves nothing.
+
         `session`: its id, a UUID.
         """
         ...

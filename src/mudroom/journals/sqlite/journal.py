@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Generator
 from contextlib import suppress
 from functools import cache
 from itertools import chain
@@ -30,7 +30,7 @@ from .errors import explain_write_failure, translate_errors
 from .lock import lock, unlock
 from .page_recovery import has_torn_tail
 from .reader import open_reader
-from .schema import JournalMeta, connect_writer
+from .schema import JournalMeta, connect_writer, create_file, publish_file, unpublished_path
 
 TORN_TAIL_NOTICE = (
     "The last record was incomplete because its process was killed. "
@@ -70,6 +70,7 @@ class SqliteJournal:
         self._connection = connection
         self._lock_descriptor = lock_descriptor
         self._last = last
+        self._is_published = path.exists()
         self._queue: SimpleQueue[_Waiting | None] = SimpleQueue()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._ended: asyncio.Future[None] | None = None
@@ -84,7 +85,8 @@ class SqliteJournal:
         Arguments:
             path: the file.
             session: the id of its session.
-            create: create the file and its folder; otherwise it must exist.
+            create: create the file and its folder; otherwise it must exist. The new file appears
+                with its first events, in one step.
 
         Raises JournalBusy if another writer has it, JournalDamaged, JournalNewer, or JournalError.
         """
@@ -95,7 +97,8 @@ class SqliteJournal:
             descriptor = lock(path)
             try:
                 is_torn = not create and has_torn_tail(path)
-                connection, meta = connect_writer(path, session, create=create)
+                open_file = create_file if create else connect_writer
+                connection, meta = open_file(path, session)
                 last = connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
                 journal = cls(path, meta, connection, descriptor, last)
                 if is_torn:
@@ -135,7 +138,11 @@ class SqliteJournal:
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
     ) -> AsyncIterator[StoredEvent]:
         """Yield the events recorded so far, oldest first. A thread reads the file."""
-        return read_in_batches(lambda: open_reader(self.path).read(after, types=types))
+        return read_in_batches(lambda: self._read(after, types))
+
+    def _read(self, after: int, types: Collection[type[StoredEvent]]) -> Generator[StoredEvent]:
+        if self._is_published:
+            yield from open_reader(self.path).read(after, types=types)
 
     async def follow(self, after: int = 0) -> AsyncIterator[StoredEvent]:
         """Yield the events after a position, then each new one, until this journal is closed."""
@@ -194,14 +201,17 @@ class SqliteJournal:
 
     def _commit(self, rows: list[_Row]) -> _Failure | None:
         try:
-            if len(rows) <= _ROWS_PER_STATEMENT:
+            if self._is_published and len(rows) <= _ROWS_PER_STATEMENT:
                 self._insert(rows)
             else:
                 self._connection.execute("BEGIN IMMEDIATE")
                 for first in range(0, len(rows), _ROWS_PER_STATEMENT):
                     self._insert(rows[first : first + _ROWS_PER_STATEMENT])
                 self._connection.execute("COMMIT")
-        except (sqlite3.Error, MemoryError) as error:
+            if not self._is_published:
+                self._connection = publish_file(self._connection, self.path, self.meta.session)
+                self._is_published = True
+        except (sqlite3.Error, OSError, JournalError, MemoryError) as error:
             self._failure = explain_write_failure(error)
             with suppress(sqlite3.Error):
                 self._connection.rollback()
@@ -235,6 +245,8 @@ class SqliteJournal:
     def _release(self) -> None:
         with suppress(sqlite3.Error):
             self._connection.close()
+        if not self._is_published:
+            unpublished_path(self.path).unlink(missing_ok=True)
         unlock(self.path, self._lock_descriptor)
 
 

@@ -23,7 +23,7 @@ from .errors import translate_errors
 from .lock import lock, unlock
 from .page_recovery import has_torn_tail, recover_records
 from .reader import open_reader
-from .schema import JournalMeta, connect_reader, connect_writer, read_meta
+from .schema import JournalMeta, connect_reader, create_file, publish_file, read_meta
 
 LOST_TEXT = "(This text was lost: the record of the session was damaged.)"
 
@@ -193,19 +193,19 @@ def _lost_end(event: StoredEvent) -> RunFinished:
 
 def _write(path: Path, meta: JournalMeta, events: Sequence[StoredEvent]) -> None:
     with translate_errors(path):
-        connection, _ = connect_writer(path, meta.session, create=True)
-        with closing(connection):
-            connection.execute("BEGIN")
-            values = {"created": repr(meta.created or time.time())}
-            if meta.name:
-                values["name"] = meta.name
-            connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
-            for seq, event in enumerate(events, 1):
-                body = encode(event)
-                run = replace_surrogates(event.run)
-                row = (seq, run, event.__struct_config__.tag, body, crc32(body))
-                connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
-            connection.execute("COMMIT")
+        connection, _ = create_file(path, meta.session)
+        connection.execute("BEGIN")
+        values = {"created": repr(meta.created or time.time())}
+        if meta.name:
+            values["name"] = meta.name
+        connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
+        for seq, event in enumerate(events, 1):
+            body = encode(event)
+            run = replace_surrogates(event.run)
+            row = (seq, run, event.__struct_config__.tag, body, crc32(body))
+            connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
+        connection.execute("COMMIT")
+        publish_file(connection, path, meta.session).close()
 
 
 def _free_copy_path(path: Path) -> Path:

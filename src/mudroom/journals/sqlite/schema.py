@@ -51,14 +51,9 @@ class JournalMeta(Struct, frozen=True, kw_only=True):
     last_version_1: int = 0
 
 
-def connect_writer(
-    path: Path, session: str, *, create: bool
-) -> tuple[sqlite3.Connection, JournalMeta]:
-    """Open a connection that syncs every commit. An existing file must hold the session."""
-    if create:
-        _create(path, session)
-    else:
-        _require_file(path)
+def connect_writer(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMeta]:
+    """Open a connection that syncs every commit. The file must exist and hold the session."""
+    _require_file(path)
     connection = sqlite3.connect(
         _uri(path, "rw"),
         uri=True,
@@ -150,9 +145,10 @@ def write_name(path: Path, name: str) -> None:
 
     Raises JournalError.
     """
+    file = path if path.exists() else unpublished_path(path)
     with (
         translate_errors(path),
-        closing(sqlite3.connect(_uri(path, "rw"), uri=True, timeout=_LOCK_TIMEOUT)) as connection,
+        closing(sqlite3.connect(_uri(file, "rw"), uri=True, timeout=_LOCK_TIMEOUT)) as connection,
     ):
         read_meta(connection, path)
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('name', ?)", (name,))
@@ -166,29 +162,47 @@ def _require_file(path: Path) -> None:
         )
 
 
-def _create(path: Path, session: str) -> None:
-    """Create a journal file under a temporary name, and rename it when it is complete.
+def unpublished_path(path: Path) -> Path:
+    """Return the temporary name that a journal file has until its first events are stored."""
+    return path.with_name(path.name + ".new")
 
-    So a crash leaves no partial journal.
+
+def create_file(path: Path, session: str) -> tuple[sqlite3.Connection, JournalMeta]:
+    """Create a journal file under a temporary name, and open a connection for its first events.
+
+    So a crash before `publish_file` leaves no journal.
     """
     if path.exists():
         raise FileExistsError(17, "File exists", str(path))
     remove_half_created(path)
-    new = path.with_name(path.name + ".new")
+    new = unpublished_path(path)
     new.unlink(missing_ok=True)
     make_private_file(new)
+    connection = sqlite3.connect(
+        _uri(new, "rw"),
+        uri=True,
+        isolation_level=None,
+        timeout=_LOCK_TIMEOUT,
+        check_same_thread=False,
+    )
     try:
-        uri = _uri(new, "rw")
-        with closing(sqlite3.connect(uri, uri=True, isolation_level=None)) as connection:
-            # No rollback file: a crash here must leave nothing beside the new file.
-            connection.execute("PRAGMA journal_mode = MEMORY")
-            connection.execute("BEGIN IMMEDIATE")
-            _write_schema(connection, session)
-            connection.execute("COMMIT")
-        new.rename(path)
+        # No rollback file: a crash here must leave nothing beside the new file.
+        connection.execute("PRAGMA journal_mode = MEMORY")
+        connection.execute("BEGIN IMMEDIATE")
+        _write_schema(connection, session)
+        connection.execute("COMMIT")
+        return connection, read_meta(connection, new)
     except BaseException:
+        connection.close()
         new.unlink(missing_ok=True)
         raise
+
+
+def publish_file(connection: sqlite3.Connection, path: Path, session: str) -> sqlite3.Connection:
+    """Give a created file its name, and return the connection for its further events."""
+    connection.close()
+    unpublished_path(path).rename(path)
+    return connect_writer(path, session)[0]
 
 
 def _write_schema(connection: sqlite3.Connection, session: str) -> None:

@@ -17,7 +17,7 @@ from .journal import SqliteJournal
 from .lock import writer_pid
 from .read_only import ReadOnlyJournal
 from .reader import open_reader, read_header
-from .schema import write_name
+from .schema import unpublished_path, write_name
 
 
 class SqliteStore:
@@ -40,7 +40,7 @@ class SqliteStore:
         return session_path(self.home, session)
 
     async def create(self, session: str) -> SqliteJournal:
-        """Create the file of a new session and open its journal.
+        """Create the file of a new session and open its journal. It appears with its first events.
 
         Raises JournalError if it exists.
         """
@@ -88,7 +88,9 @@ class SqliteStore:
 
     async def rename(self, session: str, name: str) -> None:
         """Name a session, "" for none; also while it is written. Raises UnknownName, UsageError."""
-        path = self._existing_path(session)
+        path = self.path_of(session)
+        if not unpublished_path(path).exists():
+            self._existing_path(session)
         await self.check_name(name, session)
         await asyncio.to_thread(write_name, path, name)
 
