@@ -67,7 +67,9 @@ def build_parser(arguments: type[T]) -> Callable[[dict[str, Any]], T]:
         try:
             return msgspec.convert(values, arguments, strict=False)
         except msgspec.ValidationError as error:
-            raise ValueError(_explain(str(error), schema)) from None
+            # A ValueError of `__post_init__` names the argument itself.
+            reason = error.__cause__ or _explain(str(error), schema)
+            raise ValueError(str(reason)) from None
 
     return parse
 

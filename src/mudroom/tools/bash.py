@@ -39,23 +39,20 @@ class Arguments(Struct, frozen=True):
     timeout: int | None = None
     description: str | None = None
 
+    def __post_init__(self) -> None:
+        """Check that the system accepts the command."""
+        if not self.command.strip():
+            raise ValueError("command: is empty; give a bash command")
+        if "\0" in self.command:
+            raise ValueError("command: contains a NUL character; leave it out")
+        if len(self.command.encode("utf-8", "replace")) > _MAX_COMMAND_BYTES:
+            raise ValueError(
+                f"command: is longer than {_MAX_COMMAND_BYTES:,} bytes; "
+                "write it to a file and run that file"
+            )
 
-_parse = build_parser(Arguments)
 
-
-def parse(sent: dict[str, object]) -> Arguments:
-    """Check that the system accepts the command."""
-    arguments = _parse(sent)
-    if not arguments.command.strip():
-        raise ValueError("command: is empty; give a bash command")
-    if "\0" in arguments.command:
-        raise ValueError("command: contains a NUL character; leave it out")
-    if len(arguments.command.encode("utf-8", "replace")) > _MAX_COMMAND_BYTES:
-        raise ValueError(
-            f"command: is longer than {_MAX_COMMAND_BYTES:,} bytes; "
-            "write it to a file and run that file"
-        )
-    return arguments
+parse = build_parser(Arguments)
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:

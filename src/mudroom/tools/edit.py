@@ -38,20 +38,17 @@ class Arguments(Struct, frozen=True):
     new_string: str
     replace_all: bool = False
 
+    def __post_init__(self) -> None:
+        """Check that there is something to replace, and that the replacement differs."""
+        if not self.old_string:
+            raise ValueError(
+                "old_string: is empty; quote the text to replace, or use write for a new file"
+            )
+        if self.old_string == self.new_string:
+            raise ValueError("new_string: is the same as old_string; nothing would change")
 
-_parse = build_parser(Arguments)
 
-
-def parse(sent: dict[str, object]) -> Arguments:
-    """Check that there is something to replace, and that the replacement differs."""
-    arguments = _parse(sent)
-    if not arguments.old_string:
-        raise ValueError(
-            "old_string: is empty; quote the text to replace, or use write for a new file"
-        )
-    if arguments.old_string == arguments.new_string:
-        raise ValueError("new_string: is the same as old_string; nothing would change")
-    return arguments
+parse = build_parser(Arguments)
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:

@@ -26,19 +26,16 @@ class Arguments(Struct, frozen=True):
     pattern: str
     path: str | None = None
 
+    def __post_init__(self) -> None:
+        """Check that the pattern stays below its folder."""
+        if not self.pattern.strip("/ "):
+            raise ValueError("pattern: is empty; use for example **/*.py")
+        if ".." in self.pattern.split("/"):
+            raise ValueError("pattern: contains '..'; name the folder in path instead")
+        compile_glob(self.pattern)
 
-_parse = build_parser(Arguments)
 
-
-def parse(sent: dict[str, object]) -> Arguments:
-    """Check that the pattern stays below its folder."""
-    arguments = _parse(sent)
-    if not arguments.pattern.strip("/ "):
-        raise ValueError("pattern: is empty; use for example **/*.py")
-    if ".." in arguments.pattern.split("/"):
-        raise ValueError("pattern: contains '..'; name the folder in path instead")
-    compile_glob(arguments.pattern)
-    return arguments
+parse = build_parser(Arguments)
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:

@@ -76,24 +76,21 @@ class Arguments(Struct, frozen=True):
     head_limit: int | None = None
     multiline: bool = False
 
+    def __post_init__(self) -> None:
+        """Check that there is a pattern and that no number is negative."""
+        if not self.pattern:
+            raise ValueError("pattern: is empty; give a regular expression")
+        if "\0" in self.pattern:
+            raise ValueError("pattern: contains a NUL character; leave it out")
+        context = (self.before, self.after, self.before_and_after, self.context)
+        if min(*context, self.head_limit or 0) < 0:
+            raise ValueError("a number of lines is negative; use 0 or more")
+        if self.glob:
+            compile_glob(self.glob)
+
 
 _HIDDEN = ("type", "head_limit", "multiline", "-n", "-A", "-B", "context")
-_parse = build_parser(Arguments)
-
-
-def parse(sent: dict[str, object]) -> Arguments:
-    """Check that there is a pattern and that no number is negative."""
-    arguments = _parse(sent)
-    if not arguments.pattern:
-        raise ValueError("pattern: is empty; give a regular expression")
-    if "\0" in arguments.pattern:
-        raise ValueError("pattern: contains a NUL character; leave it out")
-    context = (arguments.before, arguments.after, arguments.before_and_after, arguments.context)
-    if min(*context, arguments.head_limit or 0) < 0:
-        raise ValueError("a number of lines is negative; use 0 or more")
-    if arguments.glob:
-        compile_glob(arguments.glob)
-    return arguments
+parse = build_parser(Arguments)
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:

@@ -44,6 +44,13 @@ class Arguments(Struct, frozen=True):
     offset: int | None = None
     limit: int | None = None
 
+    def __post_init__(self) -> None:
+        """Check that the numbers are positive. An offset of 0 means 1."""
+        if self.offset is not None and self.offset < 0:
+            raise ValueError("offset: is negative; the first line is 1")
+        if self.limit is not None and self.limit < 1:
+            raise ValueError("limit: is less than 1; leave it out for 2,000 lines")
+
 
 class LineRange(Struct, frozen=True):
     """Some lines of a file.
@@ -61,17 +68,7 @@ class LineRange(Struct, frozen=True):
     note: str = ""
 
 
-_parse = build_parser(Arguments)
-
-
-def parse(sent: dict[str, object]) -> Arguments:
-    """Check that the numbers are positive. An offset of 0 means 1."""
-    arguments = _parse(sent)
-    if arguments.offset is not None and arguments.offset < 0:
-        raise ValueError("offset: is negative; the first line is 1")
-    if arguments.limit is not None and arguments.limit < 1:
-        raise ValueError("limit: is less than 1; leave it out for 2,000 lines")
-    return arguments
+parse = build_parser(Arguments)
 
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
