@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 import msgspec
 
 from ._core.agents import Output
+from ._core.json_values import find_schema_error
 from ._core.runs import Report
 from .errors import UsageError
 
@@ -60,7 +61,8 @@ def _parse_mapping(requested: Mapping[str, Any]) -> OutputType[dict[str, Any]]:
     if "properties" in requested or "$ref" in requested:
         outputs = _to_outputs(_resolve_reference(dict(requested)))
         for name, output in outputs.items():
-            _check_schema(name, output.schema)
+            if reason := find_schema_error(output.schema):
+                raise UsageError(f"outputs: {name} has no JSON Schema: {reason}")
         return OutputType(outputs, dict)
     if not all(isinstance(value, str) for value in requested.values()):
         raise UsageError(
@@ -68,17 +70,6 @@ def _parse_mapping(requested: Mapping[str, Any]) -> OutputType[dict[str, Any]]:
             remedy='Write {"title": "the title"} or a JSON Schema of an object.',
         )
     return OutputType({name: Output(text) for name, text in requested.items()}, dict)
-
-
-def _check_schema(name: str, schema: dict[str, Any]) -> None:
-    """Raise UsageError if this is not a JSON Schema. Load no references to other documents."""
-    import jsonschema_rs
-
-    try:
-        jsonschema_rs.validator_for(schema, offline=True)
-    except (ValueError, jsonschema_rs.ValidationError) as error:
-        reason = str(error).splitlines()[0]
-        raise UsageError(f"outputs: {name} has no JSON Schema: {reason}") from None
 
 
 def _resolve_reference(schema: dict[str, Any]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from .._core.agents import Agent
-from .diagnostics import Diagnostic, FileDiagnostics
+from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .fields import AgentDraft, draft_agent, fold_name, normalize_name
 from .frontmatter import Entry, parse_document
 from .locations import AGENT_LOCATIONS, find_locations
@@ -70,7 +70,7 @@ def load_agent_files(
                 continue
             first_path = first_paths.setdefault(fold_name(agent.name), path)
             if first_path != path:
-                diagnostics.append(_name_clash(path, first_path, agent.name))
+                diagnostics.append(make_name_clash(path, first_path, agent.name))
                 continue
             (main_agents if draft.is_main else agents).append(agent)
             paths[agent.name] = path
@@ -84,12 +84,6 @@ def load_agent_files(
         paths=paths,
         personal_names=frozenset(personal_names),
     )
-
-
-def _name_clash(path: str, first_path: str, name: str) -> Diagnostic:
-    clash = FileDiagnostics(path)
-    clash.add_warning(1, f"not used: {first_path} has the same name {name!r} and takes precedence")
-    return clash.items[0]
 
 
 def load_agent_file(

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from .diagnostics import Diagnostic, FileDiagnostics
+from .diagnostics import Diagnostic, FileDiagnostics, Severity
 from .locations import project_folders
 from .safe_read import is_beneath, read_text
 
@@ -134,7 +134,7 @@ class _Imports(Struct):
 
     def warn(self, path: str, line: int, text: str) -> None:
         """Add a warning about a line of a file."""
-        self.diagnostics.items.append(_warning(path, line, text))
+        self.diagnostics.items.append(Diagnostic(path, line, Severity.WARNING, text))
 
 
 def _load(path: str, imports: _Imports) -> str:
@@ -240,12 +240,6 @@ def _resolve(name: str, path: str, imports: _Imports) -> str:
     return os.path.realpath(os.path.join(os.path.dirname(path), name))
 
 
-def _warning(path: str, line: int, text: str) -> Diagnostic:
-    diagnostics = FileDiagnostics(path)
-    diagnostics.add_warning(line, text)
-    return diagnostics.items[0]
-
-
 def _cut_to_size(files: list[ContextFile], max_bytes: int) -> list[ContextFile]:
     """Cut the ends of files; the innermost files keep most."""
     cut: list[ContextFile] = []
@@ -262,9 +256,10 @@ def _cut_to_size(files: list[ContextFile], max_bytes: int) -> list[ContextFile]:
 
 def _cut_diagnostic(file: ContextFile, max_bytes: int) -> Diagnostic:
     size = len(file.text.encode()) + file.omitted_bytes
-    return _warning(
+    return Diagnostic(
         file.path,
         1,
+        Severity.WARNING,
         f"{file.omitted_bytes:,} of its {size:,} bytes are left out: "
         f"all context files together may have {max_bytes:,}",
     )

@@ -56,6 +56,12 @@ class FileDiagnostics:
         return any(item.severity is Severity.ERROR for item in self.items)
 
 
+def make_name_clash(path: str, first_path: str, name: str) -> Diagnostic:
+    """Return the warning about a file whose name another file has, which takes precedence."""
+    text = f"not used: {first_path} has the same name {name!r} and takes precedence"
+    return Diagnostic(path, 1, Severity.WARNING, text)
+
+
 def count_by_severity(diagnostics: Iterable[Diagnostic]) -> str:
     """Return the counts as text, such as "1 error, 2 warnings"; "" for none."""
     severities = [item.severity for item in diagnostics]

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from .._core.agents import Agent, Mode, Output, WorkspaceKind
 from .._core.budgets import Budget
-from .._core.json_values import JsonValue
+from .._core.json_values import JsonValue, find_schema_error
 from . import tools_field
 from .diagnostics import FileDiagnostics
 from .frontmatter import Entry
@@ -106,9 +106,9 @@ def _read_count(value: JsonValue, low: int = 1) -> int:
     return value
 
 
-def _read_bool(value: JsonValue) -> bool:
-    if not isinstance(value, bool):
-        raise ValueError("is neither true nor false")
+def _read_choice(value: JsonValue, *choices: str) -> str:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{value!r} is not one of {', '.join(choices)}")
     return value
 
 
@@ -123,15 +123,12 @@ FieldHandler = Callable[[AgentDraft, JsonValue, int], None]
 
 
 def _agent_field(name: str, read: Callable[[JsonValue], object]) -> FieldHandler:
+    """Return a handler that sets a field of Agent, or of Budget for "budget.<field>"."""
+    field = name.removeprefix("budget.")
+
     def handle(draft: AgentDraft, value: JsonValue, line: int) -> None:
-        draft.fields[name] = read(value)
-
-    return handle
-
-
-def _budget_field(name: str, read: Callable[[JsonValue], object]) -> FieldHandler:
-    def handle(draft: AgentDraft, value: JsonValue, line: int) -> None:
-        draft.budget_fields[name] = read(value)
+        fields = draft.fields if field == name else draft.budget_fields
+        fields[field] = read(value)
 
     return handle
 
@@ -207,11 +204,9 @@ def _set_mode(draft: AgentDraft, mode: Mode) -> None:
 
 
 def _handle_sandbox_mode(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    mode = _read_text(value)
+    mode = _read_choice(_read_text(value), "read-only", "workspace-write", "danger-full-access")
     if mode == "read-only":
         _set_mode(draft, Mode.PLAN)
-    elif mode not in ("workspace-write", "danger-full-access"):
-        raise ValueError(f"{mode!r} is not one of read-only, workspace-write, danger-full-access")
 
 
 def _handle_child_tools(draft: AgentDraft, value: JsonValue, line: int) -> None:
@@ -240,26 +235,14 @@ def _handle_skills(draft: AgentDraft, value: JsonValue, line: int) -> None:
     draft.skills = tuple(tools_field.parse_names(value))
 
 
-def _handle_context(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    if value not in ("none", "project", "full"):
-        raise ValueError(f"{value!r} is not one of none, project, full")
-    draft.fields["context_files"] = value
-
-
-def _handle_workspace(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    if value not in (WorkspaceKind.SHARED, WorkspaceKind.COPY):
-        raise ValueError(f"{value!r} is not one of shared, copy")
-    draft.fields["workspace"] = WorkspaceKind(value)
-
-
 def _handle_mode(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    if value not in ("primary", "subagent", "all"):
-        raise ValueError(f"{value!r} is not one of primary, subagent, all")
-    draft.is_main = value == "primary"
+    draft.is_main = _read_choice(value, "primary", "subagent", "all") == "primary"
 
 
 def _handle_disabled(draft: AgentDraft, value: JsonValue, line: int) -> None:
-    if _read_bool(value):
+    if not isinstance(value, bool):
+        raise ValueError("is neither true nor false")
+    if value:
         draft.unused_reason = "it is disabled"
 
 
@@ -299,23 +282,12 @@ def _handle_outputs(draft: AgentDraft, value: JsonValue, line: int) -> None:
         elif isinstance(output, dict):
             schema = output
             description = str(schema.get("description", ""))
-            _check_schema(name, schema)
+            if schema and (reason := find_schema_error(schema)):
+                raise ValueError(f"{name} is not a JSON Schema: {reason}")
         else:
             raise ValueError(f"{name} is neither a description nor a JSON Schema")
         outputs[name] = Output(description, schema, optional=name not in required)
     draft.fields["outputs"] = outputs
-
-
-def _check_schema(name: str, schema: dict[str, JsonValue]) -> None:
-    if not schema:
-        return
-    import jsonschema_rs
-
-    try:
-        jsonschema_rs.validator_for(schema, offline=True)
-    except (ValueError, jsonschema_rs.ValidationError) as error:
-        reason = str(error).splitlines()[0]
-        raise ValueError(f"{name} is not a JSON Schema: {reason}") from None
 
 
 _MODES = {
@@ -324,8 +296,14 @@ _MODES = {
     "auto": Mode.ACCEPT_EDITS,
     "yolo": Mode.BYPASS,
 }
-_TURNS = _budget_field("turns", _read_count)
-_MINUTES = _budget_field("seconds", _read_minutes)
+_TURNS = _agent_field("budget.turns", _read_count)
+_MINUTES = _agent_field("budget.seconds", _read_minutes)
+_CONTEXT = _agent_field(
+    "context_files", lambda value: _read_choice(value, "none", "project", "full")
+)
+_WORKSPACE = _agent_field(
+    "workspace", lambda value: WorkspaceKind(_read_choice(value, "shared", "copy"))
+)
 _TEMPERATURE = _agent_field("temperature", lambda value: _read_number(value, 0, 2))
 _TOP_P = _agent_field("top_p", lambda value: _read_number(value, 0, 1))
 _MODEL_CONFIG = _nested(
@@ -355,8 +333,8 @@ _SPELLINGS: tuple[tuple[str, FieldHandler], ...] = (
     ("child_tools childTools", _handle_child_tools),
     ("budget", _handle_budget),
     ("skills", _handle_skills),
-    ("context", _handle_context),
-    ("workspace", _handle_workspace),
+    ("context", _CONTEXT),
+    ("workspace", _WORKSPACE),
     ("outputs returns output_schema", _handle_outputs),
     ("mode", _handle_mode),
     ("kind", _handle_kind),
@@ -373,7 +351,7 @@ _LIMITING = {
     _handle_sandbox_mode,
     _handle_child_tools,
     _handle_budget,
-    _handle_workspace,
+    _WORKSPACE,
 }
 _UNUSED = (
     "color hidden effort background hooks memory mcpServers mcp_servers isolation initialPrompt "

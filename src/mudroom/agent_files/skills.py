@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 
 from .._core.json_values import JsonValue
-from .diagnostics import Diagnostic, FileDiagnostics
+from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .frontmatter import Document, Entry, parse_document
 from .locations import SKILL_LOCATIONS, find_locations
 from .safe_read import find_files, read_text
@@ -112,7 +112,7 @@ def load_skills(folder: str, *, home: str) -> LoadedSkills:
             if skill is None:
                 continue
             if skill.name in skills:
-                diagnostics.append(_name_clash(path, skills[skill.name]))
+                diagnostics.append(make_name_clash(path, skills[skill.name].path, skill.name))
             else:
                 skills[skill.name] = skill
     return LoadedSkills(skills, tuple(diagnostics))
@@ -215,14 +215,6 @@ def _read_text(
         diagnostics.add_warning(entry.line, f"{key} is not a text")
         return "", entry.line
     return " ".join(entry.value.split()), entry.line
-
-
-def _name_clash(path: str, first: Skill) -> Diagnostic:
-    diagnostics = FileDiagnostics(path)
-    diagnostics.add_warning(
-        1, f"not used: {first.path} has the same name {first.name!r} and takes precedence"
-    )
-    return diagnostics.items[0]
 
 
 def format_preloaded(skills: Iterable[Skill]) -> str:

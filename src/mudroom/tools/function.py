@@ -10,6 +10,7 @@ from typing import Annotated, Any, cast, overload
 
 import msgspec
 
+from .._core.json_values import find_schema_error
 from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolResult
 from ..errors import UsageError
@@ -90,13 +91,9 @@ def declare_tool(
     """
     import jsonschema_rs
 
-    try:
-        validator = jsonschema_rs.validator_for(parameters, offline=True)
-    except (ValueError, jsonschema_rs.ValidationError) as error:
-        reason = str(error).splitlines()[0]
-        raise UsageError(
-            f"the parameters of tool {name!r} are not a JSON Schema: {reason}"
-        ) from error
+    if reason := find_schema_error(parameters):
+        raise UsageError(f"the parameters of tool {name!r} are not a JSON Schema: {reason}")
+    validator = jsonschema_rs.validator_for(parameters, offline=True)
 
     def parse(arguments: dict[str, Any]) -> dict[str, Any]:
         for error in validator.iter_errors(arguments):
