@@ -1,12 +1,15 @@
 """Parsing of the command line: flags, commands, help, and one line for each error."""
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from mudroom._version import __version__
-from mudroom.cli.commands.root import COMMANDS, root_command
+from mudroom.cli.commands._command_line import move_command_to_front
+from mudroom.cli.commands.root import COMMANDS, _parse_prompt, root_command
 from mudroom.cli.main import _message_and_code, run
 from mudroom.errors import JournalError, ModelUnavailable
 
@@ -30,6 +33,18 @@ def run_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str
         (["dcotor", "--json"], "Did you mean doctor?"),
         (["shwo", "last"], "Did you mean show?"),
         (["-C", ".", "veiw"], "Did you mean view?"),
+        (["serve"], "unknown command 'serve'. mudroom help lists the commands."),
+        (["login"], 'To ask it as a prompt: mudroom -p "login"'),
+        (["mcp", "list"], "unknown command 'mcp'. mudroom help lists the commands. To ask it"),
+        (["mcp", "list"], 'mudroom -p "mcp list"'),
+        (["update"], "unknown command 'update'"),
+        (["install", "--force"], "unknown command 'install'"),
+        (["-m", "offline", "serve"], "unknown command 'serve'"),
+        (["-o", "json", "upgrade"], "unknown command 'upgrade'"),
+        (["fix", "the", "bug"], 'mudroom -p "fix the bug"'),
+        (["-m", "offline", "runs"], "runs has no option --model"),
+        (["--trust", "agents", "check"], "agents check has no option --trust"),
+        (["-C", "/no/such/folder", "doctor"], "no such directory (/no/such/folder)"),
         (["help", "shw"], "Did you mean show?"),
         (["show"], "Missing argument 'RUN'"),
         (["runs", "--jsn"], "--json"),
@@ -44,6 +59,48 @@ def test_wrong_usage_names_the_error_and_the_nearest_name(
     arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert message in run_refused(arguments, capsys)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["-C", "/x", "resume"], ["resume", "-C", "/x"]),
+        (["-C/x", "resume", "last"], ["resume", "last", "-C", "/x"]),
+        (["-q", "-o", "json", "resume", "last"], None),
+        (["--quiet", "replay", "last"], ["replay", "last", "--quiet"]),
+        (["-p", "runs"], ["-p", "runs"]),
+        (["-p", "-C", "/x", "runs"], ["-p", "-C", "/x", "runs"]),
+        (["--help", "runs"], ["--help", "runs"]),
+        (["-m", "runs", "fix it"], ["-m", "runs", "fix it"]),
+        (["--no-such", "runs"], ["--no-such", "runs"]),
+        (["runs", "--json"], ["runs", "--json"]),
+    ],
+)
+def test_options_before_a_command_belong_to_it(
+    arguments: list[str], expected: list[str] | None
+) -> None:
+    expected = expected or ["resume", "last", "--quiet", "--output-format", "json"]
+    assert move_command_to_front(arguments, root_command, COMMANDS) == expected
+
+
+def test_a_folder_before_a_command_becomes_the_current_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("MUDROOM_HOME", str(tmp_path / "home"))
+    assert run(["-C", str(tmp_path), "config", "path"]) == 0
+    assert os.getcwd() == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["fix the bug"], ["Hello"], ["你好"], ["-p", "serve"], ["serve", "-p"], ["--prompt=x"]],
+)
+def test_prompts_are_not_taken_as_commands(arguments: list[str]) -> None:
+    context = root_command.make_context("mudroom", arguments)
+    words, flag = context.params["words"], context.params["print_prompt"]
+    prompt, _ = _parse_prompt(words, flag)
+    assert prompt
 
 
 def test_help_lists_every_flag_and_command(capsys: pytest.CaptureFixture[str]) -> None:

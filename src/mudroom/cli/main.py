@@ -84,12 +84,14 @@ def _message_and_code(error: Exception) -> tuple[str, int]:
 
 
 def _invoke(arguments: list[str]) -> int:
+    from .commands._command_line import move_command_to_front
     from .commands.root import COMMANDS, root_command
 
     if instruction := os.environ.get("_MUDROOM_COMPLETE"):
         from .actions.shell_completion import print_completions
 
         return print_completions(instruction, root_command, COMMANDS)
+    arguments = move_command_to_front(arguments, root_command, COMMANDS)
     if arguments and arguments[0] in COMMANDS:
         command = COMMANDS[arguments[0]]
         name = f"mudroom {arguments[0]}"
@@ -97,6 +99,6 @@ def _invoke(arguments: list[str]) -> int:
     else:
         command = root_command
         name = "mudroom"
-        rest = list(arguments)
+        rest = arguments
     with command.make_context(name, rest) as context:
         return command.invoke(context)

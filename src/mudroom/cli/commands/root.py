@@ -5,13 +5,14 @@ Slow imports happen inside the commands, so that mudroom starts quickly.
 
 from __future__ import annotations
 
-import difflib
+import itertools
 import sys
 
 import click
 
 from ...errors import UnknownName, UsageError
 from ..actions.load_permissions import MODES
+from ._command_line import reject_unknown_command
 from ._options import (
     CONTEXT_SETTINGS,
     folder_option,
@@ -33,6 +34,8 @@ PRINT_WITHOUT_PROMPT = "\0"
 
 _COUNT = click.IntRange(1)
 _AMOUNT = click.FloatRange(0, min_open=True)
+
+PRINT_FLAGS = ("-p", "--print", "--prompt")
 
 EXAMPLES = (
     'mudroom -p "find what testing framework this project uses"',
@@ -62,19 +65,11 @@ class RootCommand(click.Command):
             )
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Reject a mistyped command before its flags are parsed as flags of this command."""
-        if args and not args[0].startswith("-"):
-            _reject_mistyped_command(args[0])
+        """Reject an unknown command before its flags are parsed as flags of this command."""
+        if not any(arg.partition("=")[0] in PRINT_FLAGS for arg in args):
+            words = list(itertools.takewhile(lambda arg: not arg.startswith("-"), args))
+            reject_unknown_command(words, COMMANDS)
         return super().parse_args(ctx, args)
-
-
-def _reject_mistyped_command(word: str) -> None:
-    """Raise UsageError for a word that is almost the name of a command."""
-    if similar := difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.6):
-        raise UsageError(
-            f"unknown command {word!r}",
-            remedy=f"Did you mean {similar[0]}? For a prompt of one word: mudroom -p {word}",
-        )
 
 
 def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) -> None:
@@ -90,9 +85,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 )
 @click.argument("words", nargs=-1, metavar="[PROMPT]")
 @click.option(
-    "-p",
-    "--print",
-    "--prompt",
+    *PRINT_FLAGS,
     "print_prompt",
     is_flag=False,
     flag_value=PRINT_WITHOUT_PROMPT,
@@ -260,13 +253,13 @@ def _parse_prompt(words: tuple[str, ...], print_prompt: str | None) -> tuple[str
         return None, False
     if len(prompts) == 2 and prompts[1] == "-":
         return prompts[0], True
+    if print_prompt is None:
+        reject_unknown_command(prompts, COMMANDS)
     if len(prompts) > 1:
         raise UsageError(
             f"expected one prompt, but there are {len(prompts)}: {' | '.join(prompts)}",
             remedy=f'Put the prompt in quotes: mudroom -p "{" ".join(prompts)}"',
         )
-    if print_prompt is None:
-        _reject_mistyped_command(prompts[0])
     return prompts[0], False
 
 

@@ -1,0 +1,99 @@
+"""Choice of the command of a command line; its name may come after options."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import cast
+
+import click
+
+from ...errors import UsageError
+
+_BARE_WORD = re.compile(r"[a-z][a-z0-9_-]*")
+_WORDS_SHOWN = 20
+
+
+def move_command_to_front(
+    arguments: Sequence[str], root: click.Command, commands: Mapping[str, click.Command]
+) -> list[str]:
+    """Return the arguments with the command first: `-C DIR runs` becomes `runs -C DIR`.
+
+    The current folder becomes DIR if the command has no -C.
+
+    Raises UsageError for another option that the command does not have.
+    """
+    if not any(argument in commands for argument in arguments[1:]):
+        return list(arguments)
+    parser = root.make_parser(click.Context(root))
+    parser.allow_interspersed_args = False
+    try:
+        values, _, order = parser.parse_args(list(arguments))
+    except click.UsageError:
+        return list(arguments)  # the root command reports it
+    words = values.get("words")
+    rest = list(cast("tuple[str, ...]", words)) if isinstance(words, tuple) else []
+    options = [item for item in dict.fromkeys(order) if isinstance(item, click.Option)]
+    if not rest or rest[0] not in commands or any(_is_root_only(option) for option in options):
+        return list(arguments)
+    command, name = _find_leaf(rest, commands)
+    known = {option for parameter in command.params for option in parameter.opts}
+    for option in options:
+        flag = option.opts[-1]
+        value = values[str(option.name)]
+        texts = cast("list[str]", value if option.multiple else [value])
+        if known.intersection(option.opts):
+            rest += [
+                part for text in texts for part in ([flag] if option.is_flag else [flag, text])
+            ]
+        elif option.name == "cwd":
+            _enter_folder(texts[0])
+        else:
+            raise UsageError(
+                f"{name} has no option {flag}", remedy=f"Leave it out; see mudroom help {name}."
+            )
+    return rest
+
+
+def _is_root_only(option: click.Option) -> bool:
+    """Return whether an option asks for help, the version, or the answer to a prompt."""
+    return option.is_eager or option.name in ("version", "print_prompt")
+
+
+def _find_leaf(
+    words: Sequence[str], commands: Mapping[str, click.Command]
+) -> tuple[click.Command, str]:
+    """Return the command that the words name, a subcommand of a group too, and its name."""
+    name = words[0]
+    command = commands[name]
+    for word in words[1:]:
+        if not isinstance(command, click.Group) or word not in command.commands:
+            break
+        command = command.commands[word]
+        name = f"{name} {word}"
+    return command, name
+
+
+def _enter_folder(folder: str) -> None:
+    from ..actions.load_settings import require_folder
+
+    require_folder(folder)
+    os.chdir(folder)
+
+
+def reject_unknown_command(words: Sequence[str], commands: Iterable[str]) -> None:
+    """Raise UsageError when a command line without -p begins with a word that is no command.
+
+    A prompt is one quoted argument of several words.
+    """
+    if not words or not _BARE_WORD.fullmatch(words[0]):
+        return
+    similar = difflib.get_close_matches(words[0], commands, n=1, cutoff=0.6)
+    hint = f"Did you mean {similar[0]}?" if similar else "mudroom help lists the commands."
+    prompt = " ".join(words[:_WORDS_SHOWN])
+    raise UsageError(
+        f"unknown command {words[0]!r}",
+        remedy=f'{hint} To ask it as a prompt: mudroom -p "{prompt}"',
+    )
