@@ -182,10 +182,16 @@ def write_setting(path: Path, name: str, value: str) -> None:
 
 
 def find_home(environ: Mapping[str, str]) -> str:
-    """Return the folder of sessions and input history: $MUDROOM_HOME, else in the state folder."""
-    if chosen := environ.get("MUDROOM_HOME"):
-        return os.path.abspath(os.path.expanduser(chosen))
-    return _user_folder(environ, "XDG_STATE_HOME", ".local/state", "user_state_dir")
+    """Return the folder of sessions, input history and trusted folders.
+
+    This is $MUDROOM_HOME, else mudroom's folder in the user's state folder.
+    """
+    return _chosen_home(environ) or _user_folder(environ, "XDG_STATE_HOME", ".local/state", "user_state_dir")
+
+
+def _chosen_home(environ: Mapping[str, str]) -> str:
+    chosen = environ.get("MUDROOM_HOME")
+    return os.path.abspath(os.path.expanduser(chosen)) if chosen else ""
 
 
 def load_home(environ: Mapping[str, str]) -> str:
@@ -195,8 +201,8 @@ def load_home(environ: Mapping[str, str]) -> str:
 
 
 def find_user_file(environ: Mapping[str, str]) -> Path:
-    """Return the path of the user's settings file."""
-    folder = _user_folder(environ, "XDG_CONFIG_HOME", ".config", "user_config_dir")
+    """Return the path of the user's settings file, in $MUDROOM_HOME or the configuration folder."""
+    folder = _chosen_home(environ) or _user_folder(environ, "XDG_CONFIG_HOME", ".config", "user_config_dir")
     return Path(folder, "config.toml")
 
 

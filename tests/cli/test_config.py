@@ -14,7 +14,7 @@ def env(tmp_path: Path) -> dict[str, str]:
 
 
 def write_user_file(tmp_path: Path, text: str) -> Path:
-    path = tmp_path / "etc" / "mudroom" / "config.toml"
+    path = tmp_path / "home" / "config.toml"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
@@ -22,6 +22,19 @@ def write_user_file(tmp_path: Path, text: str) -> Path:
 
 def load(tmp_path: Path, env: dict[str, str], **flags: object) -> config.Settings:
     return config.load_settings(cwd=str(tmp_path), environ=env, flags=flags)
+
+
+def test_mudroom_home_moves_sessions_and_settings(tmp_path: Path) -> None:
+    user = {
+        "HOME": str(tmp_path),
+        "XDG_CONFIG_HOME": str(tmp_path / "etc"),
+        "XDG_STATE_HOME": str(tmp_path / "state"),
+    }
+    assert config.find_user_file(user) == tmp_path / "etc" / "mudroom" / "config.toml"
+    assert config.find_home(user) == str(tmp_path / "state" / "mudroom")
+    moved = user | {"MUDROOM_HOME": str(tmp_path / "all")}
+    assert config.find_user_file(moved) == tmp_path / "all" / "config.toml"
+    assert config.find_home(moved) == str(tmp_path / "all")
 
 
 def test_defaults_need_no_file(tmp_path: Path, env: dict[str, str]) -> None:

@@ -130,13 +130,13 @@ def visible_text(seen: str) -> str:
 
 
 def test_settings_are_set_and_removed_and_other_lines_stay(tmp_path: Path) -> None:
-    path = tmp_path / "mudroom" / "config.toml"
+    path = tmp_path / "config.toml"
     write_setting(path, "model", 'we"ird\\:ü')
     write_setting(path, "max-turns", "5")
     path.write_text("# mine\n" + path.read_text())
     write_setting(path, "allow_net", "true")
     write_setting(path, "max_turns", "7")
-    environ = {"XDG_CONFIG_HOME": str(tmp_path), "MUDROOM_HOME": str(tmp_path)}
+    environ = {"MUDROOM_HOME": str(tmp_path)}
     settings = load_settings(cwd=str(tmp_path), environ=environ, flags={})
     assert (settings.model, settings.max_turns, settings.allow_net) == ('we"ird\\:ü', 7, True)
     assert "# mine" in path.read_text() and settings.origin("max_turns") == f"{path}:3"

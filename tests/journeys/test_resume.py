@@ -246,9 +246,7 @@ async def test_sessions_are_renamed_deleted_and_expire(mudroom: Mudroom) -> None
         await mudroom("-p", "old", *MODEL, url=server.url)
         (record,) = Path(mudroom.home, "sessions").iterdir()
         os.utime(record, (1_000_000_000, 1_000_000_000))
-        settings = Path(mudroom.env["XDG_CONFIG_HOME"], "mudroom", "config.toml")
-        settings.parent.mkdir(parents=True)
-        settings.write_text("retention_days = 30\n")
+        (mudroom.home / "config.toml").write_text("retention_days = 30\n")
         done = await mudroom("-p", "new", *MODEL, url=server.url)
         assert "deleted 1 session older than 30 days" in done.err
     assert [item["prompt"] for item in await _list_sessions(mudroom)] == ["new"]

@@ -6,9 +6,13 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 from ... import config
 from ...errors import UsageError
 from .session_start import NEW_SESSION, StartOptions
+
+_REPLAY_LAST = "replay:last"
 
 
 def load_settings(cwd: str, **flags: object) -> config.Settings:
@@ -28,6 +32,27 @@ def require_folder(cwd: str) -> None:
             where=cwd,
             remedy="Name a folder with -C.",
         )
+
+
+def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
+    """Replace `replay:last` by the id of the folder's last session.
+
+    The new session is not open yet; later it would be the last one itself.
+
+    Raises UsageError if the folder has no session.
+    """
+    if _REPLAY_LAST not in (settings.model, settings.child_model):
+        return settings
+    import asyncio
+
+    from .session_store import last_session, open_store
+
+    replayed = f"replay:{asyncio.run(last_session(open_store(settings.home), cwd))}"
+    return replace(
+        settings,
+        model=settings.model.replace(_REPLAY_LAST, replayed),
+        child_model=settings.child_model.replace(_REPLAY_LAST, replayed),
+    )
 
 
 def prepare_start(
@@ -56,5 +81,5 @@ def prepare_start(
         store = open_store(config.load_home(os.environ))
         start = asyncio.run(select_session(store, cwd, **selection))
         cwd = start.folder or cwd
-    settings = load_settings(cwd, **flags)
+    settings = _resolve_replayed(load_settings(cwd, **flags), cwd)
     return StartOptions(settings=settings, cwd=cwd, start=start, verbose=verbose, quiet=quiet)
