@@ -186,7 +186,9 @@ def find_home(environ: Mapping[str, str]) -> str:
 
     This is $MUDROOM_HOME, else mudroom's folder in the user's state folder.
     """
-    return _chosen_home(environ) or _user_folder(environ, "XDG_STATE_HOME", ".local/state", "user_state_dir")
+    return _chosen_home(environ) or _user_folder(
+        environ, "XDG_STATE_HOME", ".local/state", "user_state_dir"
+    )
 
 
 def _chosen_home(environ: Mapping[str, str]) -> str:
@@ -202,7 +204,9 @@ def load_home(environ: Mapping[str, str]) -> str:
 
 def find_user_file(environ: Mapping[str, str]) -> Path:
     """Return the path of the user's settings file, in $MUDROOM_HOME or the configuration folder."""
-    folder = _chosen_home(environ) or _user_folder(environ, "XDG_CONFIG_HOME", ".config", "user_config_dir")
+    folder = _chosen_home(environ) or _user_folder(
+        environ, "XDG_CONFIG_HOME", ".config", "user_config_dir"
+    )
     return Path(folder, "config.toml")
 
 

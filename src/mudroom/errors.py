@@ -144,8 +144,8 @@ def suggest_names(name: str, known: Iterable[str]) -> str:
     """Return a sentence that suggests the names most similar to `name`, or lists all names."""
     import difflib
 
-    names = sorted(known)
-    near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
+    names = {known_name.lower(): known_name for known_name in sorted(known)}
+    near = difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.6)
     if near:
-        return f"Did you mean {' or '.join(near)}?"
-    return f"Known: {', '.join(names)}." if names else "There are none."
+        return f"Did you mean {' or '.join(names[match] for match in near)}?"
+    return f"Known: {', '.join(names.values())}." if names else "There are none."

@@ -142,6 +142,11 @@ def test_c11_the_built_in_agents_are_files_like_a_users(write: Write) -> None:
         assert draft.diagnostics.items == []
 
 
+def test_built_in_agents_have_no_broken_lines() -> None:
+    for name in BUILTIN_AGENTS:
+        assert "\\" not in load_builtin_agent(name).instructions
+
+
 def test_c11_plan_and_explore_cannot_change_anything() -> None:
     for name in ("plan", "explore"):
         assert not set(load_builtin_agent(name).tools or ()) & {"bash", "write", "edit", "task"}

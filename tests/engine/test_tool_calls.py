@@ -120,6 +120,7 @@ async def broken() -> str:
     ("wrong", "words"),
     [
         (call("raed", path="notes.txt"), ["no tool 'raed'", "Did you mean read"]),
+        (call("mask"), ["no tool 'mask'", "Known: bash"]),
         (
             ToolCallBlock("", "read", {}, malformed='{"file_path": "no'),
             ["read were not a JSON object", "valid JSON"],
@@ -168,6 +169,8 @@ ALIASES = [
     ("run_shell_command", {"command": "echo two"}, "two"),
     ("Grep", {"pattern": "two"}, "notes.txt"),
     ("Glob", {"pattern": "*.txt"}, "notes.txt"),
+    ("LS", {"path": "."}, "notes.txt"),
+    ("list_directory", {"dir_path": "."}, "notes.txt"),
     ("write_file", {"path": "new.txt", "content": "x"}, "new.txt"),
     ("Edit", {"file_path": "notes.txt", "old_string": "two", "new_string": "2"}, "notes.txt"),
     ("str_replace", {"path": "notes.txt", "old_text": "two", "new_text": "2"}, "notes.txt"),

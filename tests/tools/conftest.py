@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from mudroom._core.tool_names import canonical_tool_name
 from mudroom._core.tools import ToolResult
 from mudroom.errors import MudroomError
 from mudroom.sandboxes.unsandboxed import Unsandboxed
@@ -46,7 +47,7 @@ def call(ctx: Run) -> Call:
     tools = builtin_tools()
 
     async def call(name: str, /, **given: Any) -> ToolResult:
-        tool = tools[name]
+        tool = tools[canonical_tool_name(name)]
         try:
             arguments = tool.parse(
                 {tool.argument_aliases.get(key, key): value for key, value in given.items()}

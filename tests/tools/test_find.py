@@ -91,6 +91,17 @@ async def test_glob_lists_a_hundred_files_and_counts_all(ctx: Run, call: Call) -
     assert rows[-1] == "(100 newest of 150 files; use a narrower pattern or a path)"
 
 
+async def test_glob_without_a_pattern_lists_the_folder(tree: Run, call: Call) -> None:
+    names = [".gitignore", ".hidden/ (1 file)", "doc/ (1 file)", "image.png", "latin.txt"]
+    names += ["main.py", "src/ (2 files)", "wide.txt"]
+    assert (await call("glob")).text.splitlines() == names
+    assert (await call("LS", path=str(tree.root / "src"))).text == "a.py\ndeep/ (1 file)"
+    assert (await call("list_directory", dir_path="src", ignore=["deep"])).text == "a.py"
+    (tree.root / "none").mkdir()
+    assert (await call("glob", path="none")).text == "(no files in none)"
+    assert (await call("LS", path="missing")).error
+
+
 @pytest.mark.parametrize("pattern", ["../*", "**/../../*", "/etc/*", "/**"])
 async def test_49_glob_does_not_leave_the_workspace(tree: Run, call: Call, pattern: str) -> None:
     os.symlink("/etc", tree.root / "etc")

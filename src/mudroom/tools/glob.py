@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
+from collections import Counter
 
 from msgspec import Struct
 
@@ -13,21 +14,32 @@ from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ._glob_match import compile_glob
 from ._schema import build_parser, build_schema, load_description
 from ._search_scope import SearchScope, format_no_rows, format_rows
+from ._text_files import format_count
 
 MAX_FILES = 100
 """Files in one result."""
+MAX_NAMES = 500
+"""Names in the list of a folder."""
 MAX_SECONDS = 20.0
 """Time limit of a search."""
 
 
 class Arguments(Struct, frozen=True):
-    """The arguments: the pattern is matched below `path`."""
+    """The arguments: the pattern is matched below `path`; without one, the folder is listed.
 
-    pattern: str
+    `ignore` has patterns of files and folders to leave out.
+    """
+
+    pattern: str | None = None
     path: str | None = None
+    ignore: list[str] = []
 
     def __post_init__(self) -> None:
         """Check that the pattern stays below its folder."""
+        for ignored in self.ignore:
+            compile_glob(ignored)
+        if self.pattern is None:
+            return
         if not self.pattern.strip("/ "):
             raise ValueError("pattern: is empty; use for example **/*.py")
         if ".." in self.pattern.split("/"):
@@ -40,7 +52,32 @@ parse = build_parser(Arguments)
 
 async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """List the files."""
+    if arguments.pattern is None:
+        return await asyncio.to_thread(_list_folder, ctx.workspace, arguments)
     return await asyncio.to_thread(list_matches, ctx.workspace, arguments)
+
+
+def _list_folder(workspace: Workspace, arguments: Arguments) -> ToolResult:
+    """List the files in a folder, and its folders with the number of files below each."""
+    folder = workspace.locate(arguments.path or ".")
+    skipped = 0 if folder == "." else len(folder) + 1
+    scope = SearchScope(workspace, time.monotonic() + MAX_SECONDS)
+    ignored = [compile_glob(pattern.rstrip("/")) for pattern in arguments.ignore]
+    counts: Counter[str] = Counter()
+    for info in scope.walk(folder):
+        name, slash, _ = info.path[skipped:].partition("/")
+        if not any(matches(name) for matches in ignored):
+            counts[name + slash] += 1
+    stopped = "" if scope.is_complete else f"stopped after {MAX_SECONDS:g} s: there is more"
+    if not counts:
+        return format_no_rows(stopped, scope.describe_skipped(), f"no files in {folder}")
+    rows = [
+        f"{name} ({format_count(count, 'file')})" if name.endswith("/") else name
+        for name, count in sorted(counts.items())
+    ]
+    cut = f"{MAX_NAMES} of {len(rows):,} names; use a pattern" if rows[MAX_NAMES:] else ""
+    notes = (cut, stopped, scope.describe_skipped())
+    return format_rows(rows[:MAX_NAMES], notes, "name", total=len(rows))
 
 
 def list_matches(
@@ -51,7 +88,7 @@ def list_matches(
     Arguments:
         seconds: time limit.
     """
-    folder, pattern = _split_pattern(workspace, arguments)
+    folder, pattern = _split_pattern(workspace, arguments.pattern or "**", arguments.path)
     skipped = 0 if folder == "." else len(folder) + 1
     matches = compile_glob(pattern)
     matches_deeper = compile_glob("**/" + pattern)
@@ -87,11 +124,10 @@ def list_matches(
     )
 
 
-def _split_pattern(workspace: Workspace, arguments: Arguments) -> tuple[str, str]:
+def _split_pattern(workspace: Workspace, pattern: str, path: str | None) -> tuple[str, str]:
     """Return the folder to list and the pattern below it; an absolute pattern holds both."""
-    pattern = arguments.pattern
     if not os.path.isabs(pattern):
-        return workspace.locate(arguments.path or "."), pattern
+        return workspace.locate(path or "."), pattern
     names = pattern.split("/")
     literal = 0
     while literal < len(names) - 1 and not any(c in names[literal] for c in "*?[{"):
@@ -103,12 +139,12 @@ def _split_pattern(workspace: Workspace, arguments: Arguments) -> tuple[str, str
 GLOB = Tool(
     name="glob",
     description=load_description(__file__),
-    parameters=build_schema(Arguments),
+    parameters=build_schema(Arguments, hidden=("ignore",)),
     parse=parse,
     run=run,
     effect=Effect.PURE,
     category=ToolCategory.READ,
     path_argument="path",
     is_search=True,
-    argument_aliases={"dir_path": "path", "directory": "path"},
+    argument_aliases={"dir_path": "path", "directory": "path", "folder": "path"},
 )
