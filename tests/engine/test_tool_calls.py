@@ -120,7 +120,7 @@ async def broken() -> str:
     ("wrong", "words"),
     [
         (call("raed", path="notes.txt"), ["no tool 'raed'", "Did you mean read"]),
-        (call("mask"), ["no tool 'mask'", "Known: bash"]),
+        (call("compile"), ["no tool 'compile'", "Known: bash"]),
         (
             ToolCallBlock("", "read", {}, malformed='{"file_path": "no'),
             ["read were not a JSON object", "valid JSON"],
