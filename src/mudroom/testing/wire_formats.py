@@ -311,11 +311,8 @@ _INCOMPLETE = {StopReason.LENGTH: "max_output_tokens", StopReason.REFUSAL: "cont
 
 def google_whole(answer: WireAnswer) -> bytes:
     """Return a generateContent answer as JSON."""
-    return _encode(
-        _candidate(
-            answer, [_part(block) for block in answer.blocks], _GOOGLE_STOP[answer.stop_reason]
-        )
-    )
+    parts = [_part(block) for block in answer.blocks]
+    return _encode(_candidate(answer, parts, _GOOGLE_STOP[answer.stop_reason]))
 
 
 def google_stream(answer: WireAnswer) -> Iterator[bytes]:
@@ -328,10 +325,8 @@ def google_stream(answer: WireAnswer) -> Iterator[bytes]:
         part = _part(block)
         chunks = [] if isinstance(block, ToolCallBlock) else list(_chunks(block.text))
         for chunk in chunks[:-1]:
-            parts.append(
-                {key: value for key, value in part.items() if key != "thoughtSignature"}
-                | {"text": chunk}
-            )
+            unsigned = {key: value for key, value in part.items() if key != "thoughtSignature"}
+            parts.append(unsigned | {"text": chunk})
         parts.append(part | ({"text": chunks[-1]} if chunks else {}))
     for part in parts[:-1]:
         yield _data(_candidate(answer, [part]))
@@ -378,7 +373,6 @@ _GOOGLE_STOP = {
     StopReason.REFUSAL: "SAFETY",
     StopReason.OTHER: "OTHER",
 }
-
 
 WRITERS = {
     "anthropic": (anthropic_stream, anthropic_whole),
