@@ -16,7 +16,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from . import agent_files, config, pricing
-from ._core.agents import Agent, WorkspaceSpec
+from ._core.agents import Agent
 from ._core.budgets import Budget
 from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
 from ._core.ports import Journal
@@ -33,11 +33,8 @@ from .open_adapters import (
     EnvironmentFactory,
     SessionEnvironments,
     collect_tools,
-    make_environment,
     open_journal,
-    open_sandbox,
     open_store,
-    open_workspace,
 )
 from .options import SessionOptions
 from .output_filters.injection_marker import mark_injection
@@ -333,36 +330,18 @@ class _Builder:
     def _open_environments(self, readable: tuple[str, ...]) -> SessionEnvironments:
         """Open the environment of the session. `readable`: folders outside the workspace."""
         options = self._options
-        user_home = self._environ.get("HOME", "/")
-        can_ask = options.approver is not None
-        if not isinstance(options.sandbox, str):
-            workspace = options.workspace or open_workspace(self._folder, *readable)
-            return SessionEnvironments(
-                make_environment(workspace, options.sandbox, options.permissions, user_home)
-            )
-        if options.workspace is not None:
-            sandbox = open_sandbox(
-                options.sandbox,
-                self._folder,
-                self._home,
-                self._notices,
-                options.allow_net,
-                can_ask,
-            )
-            return SessionEnvironments(
-                make_environment(options.workspace, sandbox, options.permissions, user_home)
-            )
         factory = EnvironmentFactory(
             permissions=options.permissions,
             home=self._home,
-            user_home=user_home,
+            user_home=self._environ.get("HOME", "/"),
             sandbox=options.sandbox,
             allow_net=options.allow_net,
-            can_ask=can_ask,
+            can_ask=options.approver is not None,
             readable=readable,
         )
-        shared = factory.open(self._folder, self._notices, spec=WorkspaceSpec())
-        return SessionEnvironments(shared, factory.open_copy)
+        shared = factory.open(self._folder, self._notices, workspace=options.workspace)
+        can_copy = isinstance(options.sandbox, str) and options.workspace is None
+        return SessionEnvironments(shared, factory.open_copy if can_copy else None)
 
 
 def _choose_worker(

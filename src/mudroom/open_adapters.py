@@ -60,26 +60,6 @@ def open_workspace(folder: str, *readable: str, copied_from: str = "") -> Worksp
     return SharedWorkspace(folder, readable=readable, copied_from=copied_from)
 
 
-def open_sandbox(
-    mode: str, folder: str, home: str, notices: list[str], allow_net: bool, can_ask: bool
-) -> Sandbox:
-    """Open the best sandbox of a mode; see `SessionOptions.sandbox`."""
-    from .sandboxes.choose import SandboxRequest, choose_sandbox
-
-    request = SandboxRequest(
-        workspace=folder,
-        mode=mode,
-        state_dir=home,
-        environ=os.environ,
-        network=allow_net,
-        can_ask=can_ask,
-    )
-    sandbox, notice = choose_sandbox(request)
-    if notice:
-        notices.append(notice)
-    return sandbox
-
-
 def open_store(store: SessionStore | None, home: str) -> SessionStore:
     """Return the caller's store, or the session files below the state folder."""
     if store is not None:
@@ -115,49 +95,59 @@ class EnvironmentFactory(Struct, frozen=True, kw_only=True):
     permissions: Permissions
     home: str
     user_home: str
-    sandbox: str
+    sandbox: str | Sandbox
     allow_net: bool
     can_ask: bool
     readable: tuple[str, ...]
 
     def open(
-        self, folder: str, notices: list[str], *, spec: WorkspaceSpec, copied_from: str = ""
+        self,
+        folder: str,
+        notices: list[str],
+        *,
+        spec: WorkspaceSpec = WorkspaceSpec(),  # noqa: B008  (immutable)
+        workspace: Workspace | None = None,
+        copied_from: str = "",
     ) -> Environment:
         """Open a folder.
 
         Arguments:
             notices: messages for the user are added here. copied_from: see SharedWorkspace.
+            workspace: the caller's own workspace in place of the folder.
         """
-        sandbox = open_sandbox(
-            self.sandbox, folder, self.home, notices, self.allow_net, self.can_ask
+        sandbox = self.sandbox
+        if isinstance(sandbox, str):
+            sandbox = self._open_sandbox(sandbox, folder, notices)
+        workspace = workspace or open_workspace(folder, *self.readable, copied_from=copied_from)
+        policy = RulePolicy(
+            self.permissions,
+            workspace=workspace.root,
+            user_home=self.user_home,
+            tools=builtin_tools(),
+            tier=lambda: sandbox.tier,
         )
-        workspace = open_workspace(folder, *self.readable, copied_from=copied_from)
-        return make_environment(workspace, sandbox, self.permissions, self.user_home, spec)
+        return Environment(spec=spec, workspace=workspace, sandbox=sandbox, policy=policy)
+
+    def _open_sandbox(self, mode: str, folder: str, notices: list[str]) -> Sandbox:
+        from .sandboxes.choose import SandboxRequest, choose_sandbox
+
+        request = SandboxRequest(
+            workspace=folder,
+            mode=mode,
+            state_dir=self.home,
+            environ=os.environ,
+            network=self.allow_net,
+            can_ask=self.can_ask,
+        )
+        sandbox, notice = choose_sandbox(request)
+        if notice:
+            notices.append(notice)
+        return sandbox
 
     def open_copy(self, folder: str, copied_from: str) -> Environment:
         """Open a copy of a folder."""
         spec = WorkspaceSpec(WorkspaceKind.FOLDER, folder)
         return self.open(folder, [], spec=spec, copied_from=copied_from)
-
-
-def make_environment(
-    workspace: Workspace,
-    sandbox: Sandbox,
-    permissions: Permissions,
-    user_home: str,
-    spec: WorkspaceSpec | None = None,
-) -> Environment:
-    """Return the environment of a workspace and a sandbox."""
-    policy = RulePolicy(
-        permissions,
-        workspace=workspace.root,
-        user_home=user_home,
-        tools=builtin_tools(),
-        tier=lambda: sandbox.tier,
-    )
-    return Environment(
-        spec=spec or WorkspaceSpec(), workspace=workspace, sandbox=sandbox, policy=policy
-    )
 
 
 OpenCopy = Callable[[str, str], Environment]

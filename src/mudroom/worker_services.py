@@ -9,7 +9,6 @@ from collections.abc import Mapping
 import msgspec
 
 from . import agent_files, pricing
-from ._core.agents import WorkspaceSpec
 from ._core.events import StoredEvent
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
@@ -94,7 +93,7 @@ def build_worker_services(
         can_ask=config.can_ask,
         readable=(config.spill_folder, *(skill.folder for skill in skills.values())),
     )
-    shared = factory.open(config.folder, [], spec=WorkspaceSpec())
+    shared = factory.open(config.folder, [])
     tools = collect_tools((), config.agents, skills, ask=shared.sandbox.tier == "ask")
     services = SessionServices(
         session=config.session,
