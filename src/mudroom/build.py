@@ -21,6 +21,7 @@ from ._core.budgets import Budget
 from ._core.events import AnyEvent, RunStarted, SessionOpened, StoredEvent
 from ._core.ports import Journal
 from ._core.tools import Tool
+from ._engine.evidence import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
 from .agent_catalog import AgentCatalog, AgentSources, load_catalog
@@ -276,6 +277,7 @@ class _Builder:
             past_events=past_events,
             hooks=options.hooks,
             watchers=watchers,
+            changes=ChangeWatch(self._home),
         )
 
     def _agent_sources(self) -> AgentSources:

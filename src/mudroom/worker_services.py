@@ -10,6 +10,7 @@ import msgspec
 
 from . import agent_files, pricing
 from ._core.events import StoredEvent
+from ._engine.evidence import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
 from .model_registry import ModelRegistry
@@ -115,5 +116,6 @@ def build_worker_services(
         past_events=past_events,
         watchers=[link.show],
         hooks=RemoteHooks(link) if config.has_hooks else None,
+        changes=ChangeWatch(config.home),
     )
     return services, models

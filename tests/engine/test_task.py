@@ -227,8 +227,7 @@ async def test_the_parent_reads_the_last_text_and_one_line_of_evidence(stage: St
     words, evidence = stage.results[0].text.split("\n")
     assert words == "Three lines, one of mud." and not stage.results[0].error
     assert evidence.startswith(
-        "[evidence: 5 tool calls (read 3, write 1, bash 1); "
-        "read notes.txt, b.txt; changed new.txt; "
+        "[evidence: 5 tool calls (read 3, write 1, bash 1); read notes.txt, b.txt; wrote new.txt; "
     )
     assert " tokens; " in evidence and evidence.endswith(" s; run 1.1.1]")
     assert stage.reports["1"].files_read == ("notes.txt", "b.txt") and stage.reports[

@@ -84,6 +84,15 @@ async def test_a_child_runs_in_another_process_and_its_report_comes_back(tmp_pat
     assert report.usage.total_tokens > 0
 
 
+async def test_changes_by_commands_in_another_process_are_in_the_report(tmp_path: Path) -> None:
+    model = parent_and_child(
+        lambda request: "done" if request.turn else call("bash", command="echo > made.txt")
+    )
+    async with open_session(tmp_path, model) as session:
+        report = await session.run("PARENT")
+    assert report.observed_changes == report.files_changed == ("made.txt",)
+
+
 async def test_children_of_one_answer_run_side_by_side(tmp_path: Path) -> None:
     model = parent_and_child(lambda request: request.prompt, tasks=5)
     async with open_session(tmp_path, model, worker="process:2") as session:

@@ -108,6 +108,9 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         calls: number of calls by tool name. failed: how many of those calls were errors.
         files_read, files_changed: paths relative to the workspace as the engine saw them, each
             once, in order.
+        observed_changes: the files among `files_changed` that changed while effectful calls ran,
+            such as commands; another program or run may have changed them at the same time.
+        unknown_changes: why effectful calls may have changed more files; "" if all are known.
         run_id: key of the transcript in the journal.
         spill: path of a file with the whole text if the parent received only a part, else "".
         error: cause of the reason ERROR.
@@ -134,8 +137,16 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     model: str = ""
     spill: str = ""
     error: str = ""
+    observed_changes: tuple[str, ...] = ()
+    unknown_changes: str = ""
 
     @property
     def ok(self) -> bool:
         """True if the run reached its goal."""
         return self.reason is Reason.GOAL
+
+    @property
+    def files_written(self) -> tuple[str, ...]:
+        """The files among `files_changed` that only tools for files wrote."""
+        observed = set(self.observed_changes)
+        return tuple(path for path in self.files_changed if path not in observed)

@@ -52,7 +52,10 @@ class ToolResult(Struct, frozen=True, omit_defaults=True):
         error: true if the call failed; `text` then says what to do instead.
         display: for the user, one line; "" means the first line of `text`.
         detail: for debugging; JSON values only.
-        reads, changes: files that the call read or changed, relative to the workspace.
+        reads, changes: files that the tool read or changed, relative to the workspace.
+        observed_changes: other files that changed while an effectful call ran: by a command, or by
+            something else at the same time. unknown_changes: why more may have changed, or "". The
+            engine sets both.
         spill: path of the whole output if `text` is only its head and tail.
         images: for the model, after the text. A model that takes no images gets a placeholder.
 
@@ -71,6 +74,8 @@ class ToolResult(Struct, frozen=True, omit_defaults=True):
     changes: tuple[str, ...] = ()
     spill: str = ""
     images: tuple[ImageBlock, ...] = ()
+    observed_changes: tuple[str, ...] = ()
+    unknown_changes: str = ""
 
 
 def _no_key(_: object) -> str | None:

@@ -19,6 +19,9 @@ class CallContext:
     Arguments:
         call: None outside of a call, for `Tool.make_reminder`.
         position: number of the call in its answer, from 1.
+
+    Attributes:
+        writes: files that the call wrote.
     """
 
     def __init__(
@@ -27,6 +30,7 @@ class CallContext:
         self.run = run
         self.call = call
         self.position = position
+        self.writes: list[str] = []
         self.run_id = run.run_id
         self.turn = run.turn
         self.memo = run.memo
@@ -49,6 +53,7 @@ class CallContext:
         return os.path.join(folder, f"{self.run_id}-{self.turn}.{self.position}-{name}.txt")
 
     def _before_write(self, path: str, before: str, after: str) -> None:
+        self._note_write(path)
         recorder = self.run.recorder
         event = recorder.event(
             FileWriteIntended,
@@ -73,7 +78,14 @@ class CallContext:
             self.run.control.barrier.leave()
             raise
 
-    def _after_write(self) -> None:
+    def _note_write(self, path: str) -> None:
+        if changes := self.run.services.changes:
+            changes.add_write(self.run.environment.workspace.root, path)
+
+    def _after_write(self, path: str) -> None:
+        if path:
+            self.writes.append(path)
+            self._note_write(path)
         run_from_any_thread(self._loop, self._leave_barrier, lambda: None)
 
     async def _leave_barrier(self) -> None:

@@ -97,8 +97,8 @@ def evidence_line(report: Report) -> str:
         by_tool = ", ".join(f"{name} {calls}" for name, calls in report.calls.items())
         facts = [
             f"{count} tool call{'s' if count > 1 else ''} ({by_tool})",
-            _list_files("read", report.files_read),
-            _list_files("changed", report.files_changed),
+            _list_files("read", report.files_read) or "no file read",
+            *_list_changes(report),
         ]
     else:
         facts = ["it called no tool: nothing it says was looked up"]
@@ -108,9 +108,18 @@ def evidence_line(report: Report) -> str:
     return f"[evidence: {'; '.join(facts)}]"
 
 
+def _list_changes(report: Report) -> list[str]:
+    facts = [
+        _list_files("wrote", report.files_written),
+        _list_files("changed while commands ran:", report.observed_changes),
+        f"changes by commands not known: {report.unknown_changes}" * bool(report.unknown_changes),
+    ]
+    return list(filter(None, facts)) or ["no file changed"]
+
+
 def _list_files(verb: str, paths: tuple[str, ...]) -> str:
     if not paths:
-        return f"no file {verb}"
+        return ""
     listed = ", ".join(os.path.normpath(path) for path in paths[:_MAX_LISTED_FILES])
     more = len(paths) - _MAX_LISTED_FILES
     return f"{verb} {listed} and {more} more" if more > 0 else f"{verb} {listed}"

@@ -20,14 +20,14 @@ class RecordedWorkspace:
     Arguments:
         before_write: called with path, sha256 before and after ("" for no file). If it raises,
             nothing is written.
-        after_write: called when the write is done or has failed.
+        after_write: called with the path when the write is done, with "" when it has failed.
     """
 
     def __init__(
         self,
         inner: Workspace,
         before_write: Callable[[str, str, str], None],
-        after_write: Callable[[], None],
+        after_write: Callable[[str], None],
     ) -> None:
         self._inner = inner
         self._before_write = before_write
@@ -59,19 +59,24 @@ class RecordedWorkspace:
         """Write a whole file. Return True if the file is new."""
         located = self._inner.locate(path)
         self._before_write(located, hash_file(self._inner, located), sha256(data).hexdigest())
+        written = ""
         try:
-            return self._inner.write(path, data, mode=mode)
+            is_new = self._inner.write(path, data, mode=mode)
+            written = located
         finally:
-            self._after_write()
+            self._after_write(written)
+        return is_new
 
     def remove(self, path: str) -> None:
         """Remove a file."""
         located = self._inner.locate(path)
         self._before_write(located, hash_file(self._inner, located), "")
+        removed = ""
         try:
             self._inner.remove(path)
+            removed = located
         finally:
-            self._after_write()
+            self._after_write(removed)
 
     def remove_unfinished(self, path: str) -> None:
         """Remove temporary files of an interrupted write."""

@@ -127,7 +127,10 @@ async def _close_open_calls(run: RunContext, text: str, *, refused: bool) -> Non
     """Give each call without a result an error result, so that the conversation is valid (S7)."""
     for _, call in run.batch.open_calls():
         name = canonical_tool_name(call.name)
-        outcome = CallOutcome(call.id, name, ToolResult(text, error=True), refused)
+        result = ToolResult(text, error=True)
+        if window := run.evidence.windows.pop(call.id, None):
+            result = await window.close(result)
+        outcome = CallOutcome(call.id, name, result, refused)
         run.batch.add(outcome)
         event = run.recorder.event(
             ToolCallFinished, call_id=call.id, name=name, result=outcome.result, refused=refused

@@ -117,7 +117,7 @@ class RecordedEvents:
         report = fields.get("report", {})
         report.pop("seconds", None)
         report.pop("usd", None)
-        for name in ("files_read", "files_changed"):
+        for name in ("files_read", "files_changed", "observed_changes"):
             if name in report:
                 report[name] = sorted(report[name])
         return self._remove_times(msgspec.json.encode(fields, order="deterministic").decode())

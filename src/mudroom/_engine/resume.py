@@ -175,7 +175,7 @@ def finished_report(events: Sequence[StoredEvent]) -> Report | None:
 def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> ToolResult | None:
     """Return the result of a call that an earlier process started; None if it may run again."""
     if tool.effect is Effect.EFFECTFUL:
-        return ToolResult(INTERRUPTED, error=True)
+        return ToolResult(INTERRUPTED, error=True, unknown_changes="a call was interrupted")
     write = run.batch.started[call.id]
     if write is None:
         return None

@@ -127,6 +127,8 @@ class RunContext:
             failed=self.evidence.failed,
             files_read=self.evidence.files_read,
             files_changed=self.evidence.files_changed,
+            observed_changes=self.evidence.observed_changes,
+            unknown_changes=self.evidence.unknown_changes,
             agent=self.brief.agent.name,
             model=self.brief.model,
             error=error,

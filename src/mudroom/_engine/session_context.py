@@ -21,6 +21,7 @@ from .._core.ports import (
     Model,
     Toolbox,
 )
+from .evidence import ChangeWatch
 from .meters import Meters
 
 
@@ -58,6 +59,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
             with deltas. They must not raise or wait.
         hooks: functions of the user; None means that there are none.
         meters: meters of the running runs.
+        changes: compares workspaces before and after effectful calls; None does not.
     """
 
     session: str
@@ -80,3 +82,4 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     watchers: list[Callable[[AnyEvent], None]] = []
     hooks: Hooks | None = None
     meters: Meters = field(default_factory=Meters)
+    changes: ChangeWatch | None = None

@@ -129,7 +129,9 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         text,
         error=report.reason in (Reason.ERROR, Reason.CANCELLED, Reason.LOST),
         reads=() if in_copy else report.files_read,
-        changes=() if in_copy else report.files_changed,
+        changes=() if in_copy else report.files_written,
+        observed_changes=() if in_copy else report.observed_changes,
+        unknown_changes="" if in_copy else report.unknown_changes,
         detail=detail,
         spill=spill,
     )

@@ -16,6 +16,7 @@ from .._core.tools import Effect, Tool, ToolResult
 from ..errors import MudroomError, suggest_names
 from .call_batch import CallOutcome
 from .call_context import CallContext
+from .evidence import ChangeWindow, add_writes
 from .resume import collect_reminders, resolve_interrupted
 from .run_context import RunContext
 
@@ -184,10 +185,10 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     elif prepared.tool and not refusal:
         result = resolve_interrupted(run, prepared.call, prepared.tool)
     if result is None:
-        result = await _act(context, prepared)
+        result = await _act_and_observe(context, prepared)
         if run.services.hooks:
             changed = await run.services.hooks.after_tool(run.brief, prepared.call, result)
-            result = changed or result
+            result = _with_evidence(changed, result) if changed else result
         result = cap_result(context, redact_result(run, result))
     seconds = round(run.services.clock.monotonic() - started_at, 3)
     outcome = CallOutcome(prepared.call.id, prepared.name, result, refusal is not None)
@@ -295,6 +296,33 @@ async def _ask_approver(
     )
     with run.meter.pause():
         return await run.services.approver.decide(request)
+
+
+async def _act_and_observe(context: CallContext, prepared: PreparedCall) -> ToolResult:
+    """Run the tool; return its result with the files that it changed."""
+    changes = context.run.services.changes
+    tool = prepared.tool
+    if changes is None or tool is None or tool.effect is not Effect.EFFECTFUL:
+        return add_writes(await _act(context, prepared), context.writes)
+    windows = context.run.evidence.windows
+    window = ChangeWindow(changes, context.run.environment.workspace, context.writes)
+    # If the call is cut off, the end of the run closes the window.
+    windows[prepared.call.id] = window
+    await window.start()
+    result = await window.close(await _act(context, prepared))
+    del windows[prepared.call.id]
+    return result
+
+
+def _with_evidence(changed: ToolResult, result: ToolResult) -> ToolResult:
+    """Return the result that a hook gave, with the files of the original one."""
+    return structs.replace(
+        changed,
+        reads=tuple(dict.fromkeys((*result.reads, *changed.reads))),
+        changes=tuple(dict.fromkeys((*result.changes, *changed.changes))),
+        observed_changes=result.observed_changes,
+        unknown_changes=result.unknown_changes,
+    )
 
 
 async def _act(context: CallContext, prepared: PreparedCall) -> ToolResult:

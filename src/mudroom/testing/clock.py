@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import selectors
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Executor
 from typing import Any, TypeVar
 
+from typing_extensions import TypeVarTuple
+
 _T = TypeVar("_T")
+_Ts = TypeVarTuple("_Ts")
 _SOCKET_GRACE = 0.003
 """Seconds of real time to wait for sockets before virtual time jumps."""
+
+_THREAD_GRACE = 1.0
+"""Seconds of real time to wait for threads before virtual time jumps."""
 
 _EPOCH = 1_700_000_000.0
 
@@ -64,6 +71,7 @@ class _JumpingSelector(selectors.DefaultSelector):
     """Selector that moves virtual time forward where a real one waits for the next timer."""
 
     now = 0.0
+    threads = 0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
         events = super().select(0)
@@ -71,7 +79,8 @@ class _JumpingSelector(selectors.DefaultSelector):
             return events
         if timeout is None:
             return super().select(None)
-        if len(self.get_map()) > 1 and (events := super().select(_SOCKET_GRACE)):
+        grace = _SOCKET_GRACE if len(self.get_map()) > 1 else 0.0
+        if events := super().select(_THREAD_GRACE if self.threads else grace):
             return events
         self.now += max(0.0, timeout)
         return []
@@ -81,7 +90,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     """Event loop in which sleeps and timeouts take no real time.
 
     Sockets to servers in the same loop work: time jumps only while no data arrives.
-    Work in threads does not stop virtual time.
+    Time stands still while threads work, for a second of real time at most.
     """
 
     def __init__(self) -> None:
@@ -91,6 +100,18 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def time(self) -> float:
         """Return virtual seconds since the loop was created."""
         return self._jumping.now
+
+    def run_in_executor(
+        self, executor: Executor | None, func: Callable[[*_Ts], _T], *args: *_Ts
+    ) -> asyncio.Future[_T]:
+        """Call a function in a thread."""
+        future = super().run_in_executor(executor, func, *args)
+        self._jumping.threads += 1
+        future.add_done_callback(self._count_finished_thread)
+        return future
+
+    def _count_finished_thread(self, _: object) -> None:
+        self._jumping.threads -= 1
 
 
 def run_virtual(work: Coroutine[Any, Any, _T]) -> _T:

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from .._core.ports import FileInfo
 from .._platform.path_text import path_to_text
+from .._platform.protected_names import UNFINISHED_PREFIX
 from ._ignore import IgnoreRules
 from ._open_beneath import open_step_by_step
 
@@ -46,7 +47,7 @@ class Listing:
                 rules = rules.extend(path, read_patterns(folder, ".gitignore"))
             prefix = f"{path}/" if path else ""
             for entry in entries:
-                if entry.name != ".git":
+                if entry.name != ".git" and not entry.name.startswith(UNFINISHED_PREFIX):
                     yield from self._walk_entry(folder, entry, prefix + entry.name, rules, depth)
         except OSError as error:
             self._skip(path, error)
@@ -69,7 +70,7 @@ class Listing:
                 return
             if not is_folder:
                 facts = entry.stat(follow_symlinks=False)
-                yield FileInfo(path_to_text(path), facts.st_size, facts.st_mtime, facts.st_mode)
+                yield describe_file(path, facts)
                 return
             if depth == _MAX_DEPTH or path in self._left_out:
                 self._skipped.append(path_to_text(path))
@@ -85,6 +86,12 @@ class Listing:
     def _skip(self, path: str, error: OSError) -> None:
         if not isinstance(error, FileNotFoundError):
             self._skipped.append(path_to_text(path) or ".")
+
+
+def describe_file(path: str, facts: os.stat_result) -> FileInfo:
+    """Return the facts about a file."""
+    text = path_to_text(path)
+    return FileInfo(text, facts.st_size, facts.st_mtime, facts.st_mode, facts.st_ctime)
 
 
 def read_patterns(folder: int, path: str) -> bytes:

@@ -17,7 +17,7 @@ from ..errors import WorkspaceError
 from ._atomic_write import remove_temporary_files, write_atomically
 from ._errors import check_unprotected, explain, not_a_file, outside
 from ._ignore import IgnoreRules
-from ._listing import FOLDER_FLAGS, Listing, read_patterns
+from ._listing import FOLDER_FLAGS, Listing, describe_file, read_patterns
 from ._open_beneath import choose_opener, open_with_openat2
 
 
@@ -102,7 +102,7 @@ class SharedWorkspace:
             os.close(descriptor)
         if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):
             raise not_a_file(path, facts.st_mode)
-        return FileInfo(path_to_text(located), facts.st_size, facts.st_mtime, facts.st_mode)
+        return describe_file(located, facts)
 
     def open(self, path: str) -> int:
         """Open a regular file for reading, without waiting, and return its descriptor."""
@@ -179,7 +179,7 @@ class SharedWorkspace:
     ) -> Iterator[FileInfo]:
         """Yield the regular files below a folder, sorted, or the file itself.
 
-        Does not follow links and leaves out .git.
+        Does not follow links and leaves out .git and the temporary files of writes.
 
         Arguments:
             ignored: True includes files that git ignores.

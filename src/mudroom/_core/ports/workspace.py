@@ -14,12 +14,14 @@ class FileInfo(Struct, frozen=True):
     Arguments:
         path: relative to the workspace.
         size: bytes. mtime: seconds since 1970. mode: permission bits.
+        ctime: seconds since 1970 of the last change of content, name or mode; 0.0 if unknown.
     """
 
     path: str
     size: int
     mtime: float
     mode: int
+    ctime: float = 0.0
 
 
 class LocalFiles(Protocol):
