@@ -9,6 +9,7 @@ from tests.engine.conftest import Stage, block_texts
 
 from mudroom import AssistantMessage, Reason, TextBlock, Usage
 from mudroom._core.events import (
+    NoteInjected,
     RunFinished,
     RunStarted,
     StoredEvent,
@@ -18,6 +19,7 @@ from mudroom._core.events import (
     TurnStarted,
 )
 from mudroom._core.messages import StopReason, ThinkingBlock, ToolResultBlock
+from mudroom._engine.loop import EMPTY_ANSWER
 from mudroom.errors import ModelRefused, ModelUnavailable
 from mudroom.models.scripted import call
 from mudroom.projections.ledger import compute_ledger
@@ -84,9 +86,28 @@ async def test_intent_act_and_result_are_recorded_in_that_order_inside_their_tur
     ]
 
 
-async def test_an_empty_answer_ends_the_run_without_text(stage: Stage) -> None:
-    report = await stage.run([""])
-    assert (report.text, report.reason) == ("", Reason.GOAL)
+@pytest.mark.parametrize("blank", ["", " \n "])
+async def test_after_an_empty_answer_the_model_is_asked_once_more(stage: Stage, blank: str) -> None:
+    report = await stage.run([blank, "It is pytest."])
+    assert (report.text, report.reason) == ("It is pytest.", Reason.GOAL)
+    assert EMPTY_ANSWER in [event.text for event in stage.events if isinstance(event, NoteInjected)]
+
+
+async def test_a_second_empty_answer_is_an_error(stage: Stage) -> None:
+    report = await stage.run(["", ""])
+    assert (report.text, report.reason) == ("", Reason.ERROR)
+    assert report.error == "the model gave an empty answer twice"
+
+
+async def test_an_answer_that_stopped_for_an_unknown_reason_is_an_error(stage: Stage) -> None:
+    stopped = AssistantMessage(
+        (TextBlock("I continue with the search:"),),
+        stop_reason=StopReason.OTHER,
+        provider_stop_reason="pause_turn",
+    )
+    report = await stage.run([stopped])
+    assert (report.text, report.reason) == ("I continue with the search:", Reason.ERROR)
+    assert report.error == "the model stopped before its answer was complete (pause_turn)"
 
 
 async def test_the_report_has_the_text_of_the_last_answer(stage: Stage) -> None:

@@ -400,7 +400,9 @@ def test_an_answer_needs_a_finish_reason_or_done() -> None:
     [
         ("length", StopReason.LENGTH),
         ("content_filter", StopReason.REFUSAL),
-        ("eos", StopReason.OTHER),
+        ("eos", StopReason.END),
+        ("COMPLETE", StopReason.END),
+        ("something_new", StopReason.OTHER),
         ("stop", StopReason.END),
     ],
 )

@@ -170,6 +170,8 @@ class AssistantMessage(Struct, frozen=True, tag="assistant", omit_defaults=True)
     Arguments:
         wire: the wire that received the answer. Thinking and signatures go back only to this wire.
         id: the provider's id of the answer.
+        provider_stop_reason: the provider's own stop reason when `stop_reason` is LENGTH, REFUSAL
+            or OTHER.
 
     Example:
         AssistantMessage((TextBlock("pytest."),), usage=Usage(100, 3)).text == "pytest."
@@ -181,6 +183,7 @@ class AssistantMessage(Struct, frozen=True, tag="assistant", omit_defaults=True)
     model: str = ""
     wire: str = ""
     id: str = ""
+    provider_stop_reason: str = ""
 
     @property
     def text(self) -> str:

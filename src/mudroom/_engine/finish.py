@@ -36,6 +36,7 @@ REASON_FOR_LIMIT = {
 INCOMPLETE_ANSWER = {
     StopReason.LENGTH: "the answer was cut off at the model's output limit",
     StopReason.REFUSAL: "the model refused to answer",
+    StopReason.OTHER: "the model stopped before its answer was complete",
 }
 
 _EXPLANATIONS = {

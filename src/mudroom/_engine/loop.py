@@ -18,6 +18,8 @@ from .resume import NEAR_LIMIT, Resumption, restore_run
 from .run_context import RunContext
 from .tool_calls import run_tool_calls
 
+EMPTY_ANSWER = "Your answer was empty. Call a tool, or write your final answer."
+
 
 async def execute(run: RunContext) -> Report:
     """Execute a run to its end and return its report.
@@ -98,6 +100,9 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
         ending = judge(run, answer, outcomes)
         if ending and not await _continues_by_hook(run, ending):
             return ending
+        if not answer.tool_calls:
+            # Show this turn before the next one starts.
+            await run.recorder.record()
 
 
 async def _continues_by_hook(run: RunContext, ending: Ending) -> bool:
@@ -113,23 +118,44 @@ async def _continues_by_hook(run: RunContext, ending: Ending) -> bool:
 
 def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]) -> Ending | None:
     """Return the ending of the run if it ends after this turn, None if it continues."""
-    if answer.tool_calls:
-        if run.outputs.is_complete:
-            return Ending(Reason.GOAL)
-        if run.outputs.has_too_many_errors:
-            error = f"the outputs it emitted were wrong {run.outputs.error_count} times"
-            return Ending(Reason.ERROR, error)
-    elif answer.stop_reason in INCOMPLETE_ANSWER:
-        return Ending(Reason.ERROR, INCOMPLETE_ANSWER[answer.stop_reason])
-    elif reminder := run.outputs.reminder:
-        run.add_note(reminder)
-    elif not run.inbox.has_unread:
-        return Ending(Reason.GOAL)
     repeats = run.loop_detector.add_turn(answer, outcomes)
+    ending = _judge_outputs(run) if answer.tool_calls else _judge_final_answer(run, answer, repeats)
+    if ending:
+        return ending
     if repeats >= STOP_AFTER:
         return Ending(Reason.LOOP)
     if repeats % WARN_AFTER == 0:
         run.add_note(WARNING.format(count=repeats))
+    return None
+
+
+def _judge_outputs(run: RunContext) -> Ending | None:
+    if run.outputs.is_complete:
+        return Ending(Reason.GOAL)
+    if run.outputs.has_too_many_errors:
+        error = f"the outputs it emitted were wrong {run.outputs.error_count} times"
+        return Ending(Reason.ERROR, error)
+    return None
+
+
+def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int) -> Ending | None:
+    """Return the ending after an answer without tool calls.
+
+    An answer that is not complete is an error; an empty one is an error the second time.
+    """
+    if error := INCOMPLETE_ANSWER.get(answer.stop_reason):
+        own_reason = answer.provider_stop_reason
+        return Ending(Reason.ERROR, f"{error} ({own_reason})" if own_reason else error)
+    if reminder := run.outputs.reminder:
+        run.add_note(reminder)
+        return None
+    if run.inbox.has_unread:
+        return None
+    if answer.text.strip():
+        return Ending(Reason.GOAL)
+    if repeats > 1:
+        return Ending(Reason.ERROR, "the model gave an empty answer twice")
+    run.add_note(EMPTY_ANSWER)
     return None
 
 

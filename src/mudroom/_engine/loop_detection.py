@@ -44,7 +44,7 @@ class LoopDetector:
             (call.name, json.encode(call.arguments), hash(texts[call.id]))
             for call in message.tool_calls
         )
-        self._turns.append(calls or (message.text,))
+        self._turns.append(calls or (message.text.strip(),))
         return max(self._count_repeats(1), self._count_repeats(2))
 
     def _count_repeats(self, period: int) -> int:

@@ -116,8 +116,7 @@ class _Restorer:
     def _add_text(self, event: NoteInjected) -> None:
         answer = self.pending_answer
         if answer and not answer.tool_calls:
-            if event.origin != "hook":
-                self._run.loop_detector.add_turn(answer, ())
+            self._run.loop_detector.add_turn(answer, ())
             self.pending_answer = None
         self._run.conversation.queue_text(event.text)
 

@@ -15,13 +15,13 @@ from .._core.messages import (
     ThinkingBlock,
     ToolCallBlock,
     Usage,
-    resolve_stop_reason,
 )
 from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
 from ._http import StreamCut, StreamError
 from ._json import clean, make_decoder, parse_arguments
 from ._tool_names import ToolNames
+from ._wire import describe_stop
 
 WIRE = "anthropic"
 
@@ -184,14 +184,13 @@ class AnthropicReader:
             raise StreamCut
         blocks = (self._blocks[index].finish(self._names) for index in sorted(self._blocks))
         content = _with_unique_ids([block for block in blocks if block is not None])
-        stop_reason = _STOP_REASONS.get(self._stop or "end_turn", StopReason.OTHER)
         return AssistantMessage(
             content,
-            resolve_stop_reason(stop_reason, content),
-            _to_usage(self._counts),
-            self._start.model or self._model,
-            WIRE,
-            self._start.id,
+            usage=_to_usage(self._counts),
+            model=self._start.model or self._model,
+            wire=WIRE,
+            id=self._start.id,
+            **describe_stop(self._stop or "end_turn", _STOP_REASONS, content),
         )
 
     def _read_frame(self, event: _Event) -> Sequence[StreamChunk]:

@@ -15,13 +15,13 @@ from .._core.messages import (
     ThinkingBlock,
     ToolCallBlock,
     Usage,
-    resolve_stop_reason,
 )
 from .._core.ports import StreamChunk
 from ..errors import ModelGarbled
 from ._http import StreamCut, StreamError
 from ._json import clean, encode, make_decoder, parse_arguments
 from ._tool_names import ToolNames
+from ._wire import describe_stop
 
 WIRE = "google"
 OWN_ID_PREFIX = "mudroom_"
@@ -140,21 +140,22 @@ class GoogleReader:
             raise ModelGarbled("no part of the answer is a generateContent chunk")
         if not self._finish_reason:
             raise StreamCut
-        if self._finish_reason == "MALFORMED_FUNCTION_CALL" and not self._blocks:
+        has_calls = any(isinstance(block, ToolCallBlock) for block in self._blocks)
+        if self._finish_reason == "MALFORMED_FUNCTION_CALL" and not has_calls:
             raise StreamError(502, "the model wrote a malformed function call")
         content = tuple(
             block if isinstance(block, ToolCallBlock) else _clean_block(block)
             for block in self._blocks
         )
+        # An unknown reason without content means that the prompt was blocked.
         default = StopReason.OTHER if content else StopReason.REFUSAL
-        stop_reason = _STOP_REASONS.get(self._finish_reason, default)
         return AssistantMessage(
             content,
-            stop_reason=resolve_stop_reason(stop_reason, content),
             usage=self._usage,
             model=self._model,
             wire=WIRE,
             id=self._id,
+            **describe_stop(self._finish_reason, _STOP_REASONS, content, default),
         )
 
     def _read_candidate(self, candidate: _Candidate) -> list[StreamChunk]:

@@ -21,6 +21,7 @@ from ._http import StreamCut
 from ._json import clean, make_decoder
 from ._openai_stream import build_tool_call, to_stream_error
 from ._tool_names import ToolNames
+from ._wire import describe_stop
 
 WIRE = "openai-responses"
 
@@ -94,9 +95,11 @@ _CHUNK_KINDS = {
     "response.function_call_arguments.delta": "call",
 }
 _LAST_EVENTS = frozenset({"response.completed", "response.incomplete"})
-_INCOMPLETE_REASONS = {
+_STOP_REASONS = {
+    "completed": StopReason.END,
     "max_output_tokens": StopReason.LENGTH,
     "content_filter": StopReason.REFUSAL,
+    "refusal": StopReason.REFUSAL,
 }
 
 
@@ -175,11 +178,11 @@ class ResponsesReader:
                 content.append(block)
         return AssistantMessage(
             tuple(content),
-            stop_reason=_stop_reason(response, items),
             usage=_to_usage(response.usage or _Usage()),
             model=response.model or self._model,
             wire=self._wire,
             id=response.id or "",
+            **describe_stop(_own_stop_reason(response, items), _STOP_REASONS, content),
         )
 
 
@@ -204,15 +207,13 @@ def _to_block(item: _Item) -> TextBlock | ThinkingBlock | None:
     return ThinkingBlock(text, ciphertext) if text or ciphertext else None
 
 
-def _stop_reason(response: _Response, items: Sequence[_Item]) -> StopReason:
+def _own_stop_reason(response: _Response, items: Sequence[_Item]) -> str:
+    """Return the reason of an incomplete answer, "refusal" or "completed"."""
     if response.incomplete_details is not None:
-        reason = response.incomplete_details.reason or ""
-        return _INCOMPLETE_REASONS.get(reason, StopReason.OTHER)
-    if any(item.type == "function_call" for item in items):
-        return StopReason.CALLS
+        return response.incomplete_details.reason or "incomplete"
     if any(part.refusal for item in items for part in item.content or ()):
-        return StopReason.REFUSAL
-    return StopReason.END
+        return "refusal"
+    return "completed"
 
 
 def _to_usage(usage: _Usage) -> Usage:

@@ -21,6 +21,7 @@ from ..errors import ModelGarbled
 from ._http import StreamCut, StreamError
 from ._json import clean, encode, make_decoder, parse_arguments
 from ._tool_names import ToolNames
+from ._wire import describe_stop
 
 WIRE = "openai"
 REASONING_FIELD = "reasoning_content"
@@ -60,6 +61,7 @@ class _Choice(Struct):
 
 class _PromptDetails(Struct):
     cached_tokens: int | None = None
+    cache_write_tokens: int | None = None
 
 
 class _CompletionDetails(Struct):
@@ -69,6 +71,8 @@ class _CompletionDetails(Struct):
 class _Usage(Struct):
     prompt_tokens: int | None = None
     completion_tokens: int | None = None
+    total_tokens: int | None = None
+    cached_tokens: int | None = None
     prompt_tokens_details: _PromptDetails | None = None
     completion_tokens_details: _CompletionDetails | None = None
 
@@ -84,12 +88,17 @@ class _Chunk(Struct):
 _decode = make_decoder(_Chunk)
 
 _STOP_REASONS = {
-    "stop": StopReason.END,
-    "tool_calls": StopReason.CALLS,
-    "function_call": StopReason.CALLS,
-    "length": StopReason.LENGTH,
-    "content_filter": StopReason.REFUSAL,
+    **dict.fromkeys(
+        ("stop", "stop_sequence", "end_turn", "eos", "eos_token", "complete"), StopReason.END
+    ),
+    **dict.fromkeys(("tool_calls", "tool_call", "tool_use", "function_call"), StopReason.CALLS),
+    **dict.fromkeys(("length", "max_tokens", "model_length"), StopReason.LENGTH),
+    **dict.fromkeys(("content_filter", "refusal", "sensitive"), StopReason.REFUSAL),
 }
+"""Meanings of finish reasons, in lower case: servers that speak the protocol have words of their
+own."""
+_FAILURES = frozenset({"error", "network_error", "insufficient_system_resource"})
+"""Finish reasons of a failure of the server."""
 _ERROR_STATUSES = {
     "rate_limit_exceeded": 429,
     "rate_limit_error": 429,
@@ -201,28 +210,21 @@ class OpenAIReader:
         for call in self._calls:
             arguments = "".join(call.arguments)
             content.append(build_tool_call(call.id, call.name, arguments, self._names, used_ids))
+        own_reason = "refusal" if self._is_refusal else self._finish_reason or "stop"
         return AssistantMessage(
             tuple(content),
-            stop_reason=self._stop_reason(),
             usage=self._usage,
             model=self._model,
             wire=self._wire,
             id=self._id,
+            **describe_stop(own_reason.lower(), _STOP_REASONS, content),
         )
-
-    def _stop_reason(self) -> StopReason:
-        if self._is_refusal:
-            return StopReason.REFUSAL
-        stop_reason = _STOP_REASONS.get(self._finish_reason or "stop", StopReason.OTHER)
-        if self._calls and stop_reason is StopReason.END:
-            return StopReason.CALLS
-        return stop_reason
 
     def _read_choice(self, choice: _Choice) -> list[StreamChunk]:
         if choice.finish_reason:
             self._finish_reason = choice.finish_reason
-        if choice.finish_reason == "error":
-            raise StreamError(502, "the provider ended its answer with an error")
+        if choice.finish_reason in _FAILURES:
+            raise StreamError(502, f"the provider ended its answer: {choice.finish_reason}")
         chunks: list[StreamChunk] = []
         delta = choice.delta
         if delta is None:
@@ -288,12 +290,19 @@ def _flatten(thinking: list[_ContentItem] | str) -> str:
 
 
 def _to_usage(usage: _Usage) -> Usage:
+    """Return the usage; tokens that are only in the total are output.
+
+    xAI and Gemini's compatible endpoint count reasoning beside `completion_tokens`. Moonshot has
+    `cached_tokens` at the top.
+    """
     prompt = usage.prompt_tokens_details or _PromptDetails()
     completion = usage.completion_tokens_details or _CompletionDetails()
+    sent = usage.prompt_tokens or 0
     return Usage(
-        input_tokens=usage.prompt_tokens or 0,
-        output_tokens=usage.completion_tokens or 0,
-        cache_read_tokens=prompt.cached_tokens or 0,
+        input_tokens=sent,
+        output_tokens=max(usage.completion_tokens or 0, (usage.total_tokens or 0) - sent),
+        cache_read_tokens=prompt.cached_tokens or usage.cached_tokens or 0,
+        cache_write_tokens=prompt.cache_write_tokens or 0,
         reasoning_tokens=completion.reasoning_tokens or 0,
     )
 

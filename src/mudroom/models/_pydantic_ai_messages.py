@@ -18,12 +18,12 @@ from .._core.messages import (
     ToolResultBlock,
     Usage,
     UserMessage,
-    resolve_stop_reason,
 )
 from .._core.ports import StreamChunk
 from ._http import StreamCut
 from ._json import clean, encode, parse_arguments
 from ._tool_names import ToolNames
+from ._wire import describe_stop
 
 if TYPE_CHECKING:
     from pydantic_ai import messages as pm
@@ -152,14 +152,14 @@ def convert_answer(response: pm.ModelResponse, names: ToolNames, wire: str) -> A
     if response.state != "complete":
         raise StreamCut
     content = tuple(_convert_parts(response.parts, names))
-    stop_reason = _STOP_REASONS.get(response.finish_reason or "stop", StopReason.OTHER)
+    own_reason = response.finish_reason or "stop"
     return AssistantMessage(
         content,
-        stop_reason=resolve_stop_reason(stop_reason, content),
         usage=_convert_usage(response.usage),
         model=response.model_name or "",
         wire=wire,
         id=response.provider_response_id or "",
+        **describe_stop(own_reason, _STOP_REASONS, content),
     )
 
 

@@ -12,7 +12,12 @@ from msgspec import Struct
 from .._core.messages import (
     AssistantMessage,
     Message,
+    StopReason,
+    TextBlock,
+    ThinkingBlock,
+    ToolCallBlock,
     UserMessage,
+    resolve_stop_reason,
 )
 from .._core.ports import RequestConfig, RetryNotice, StreamChunk
 from ._http import HttpClient, StreamReader
@@ -184,3 +189,21 @@ class WireConversation:
         if self._messages:
             self._messages += b","
         self._messages += encode(entry)
+
+
+def describe_stop(
+    own: str,
+    reasons: Mapping[str, StopReason],
+    content: Iterable[TextBlock | ThinkingBlock | ToolCallBlock],
+    default: StopReason = StopReason.OTHER,
+) -> dict[str, Any]:
+    """Return the fields of an AssistantMessage that say why the model stopped.
+
+    Arguments:
+        own: the provider's stop reason.
+        reasons: meanings of the provider's stop reasons.
+        default: meaning of all others.
+    """
+    reason = resolve_stop_reason(reasons.get(own, default), content)
+    is_complete = reason in (StopReason.END, StopReason.CALLS)
+    return {"stop_reason": reason, "provider_stop_reason": "" if is_complete else own}

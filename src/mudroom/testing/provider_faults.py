@@ -162,13 +162,14 @@ def _call_cases(dialect: str) -> Cases:
 
 def _ending_cases() -> Cases:
     return {
-        "no content": FaultCase([Fault(())], text="", requests=1),
-        "blank content": FaultCase([" \n "], text="", requests=1),
+        "no content": FaultCase([Fault(())], requests=2),
+        "blank content": FaultCase([" \n "], requests=2),
+        "no content twice": FaultCase([Fault(())] * 2, Reason.ERROR, "empty answer", 2),
         "the stop reason of calls without a call": FaultCase(
             [Fault("Done.", stop_reason=StopReason.CALLS)], text="Done.", requests=1
         ),
         "the stop reason of calls without content": FaultCase(
-            [Fault((), stop_reason=StopReason.CALLS)], text="", requests=1
+            [Fault((), stop_reason=StopReason.CALLS)], requests=2
         ),
         "too long": _fails(Fault("So fa", stop_reason=StopReason.LENGTH), "output limit"),
         "a refusal": _fails(Fault("No.", stop_reason=StopReason.REFUSAL), "refused"),

@@ -89,7 +89,7 @@ class ClaudeTranscripts:
                 message = to_anthropic_message(
                     answer,
                     answer.model or brief.model,
-                    to_anthropic_stop_reason(answer.stop_reason),
+                    to_anthropic_stop_reason(answer),
                 )
                 self._add_line(brief, event, "assistant", message=message)
             case ToolCallFinished():

@@ -203,7 +203,7 @@ class StreamJson:
         message = event.message
         model = message.model or run.brief.model
         run.usage += message.usage
-        run.stop = to_anthropic_stop_reason(message.stop_reason)
+        run.stop = to_anthropic_stop_reason(message)
         run.calls = message.tool_calls
         _, model_usage = self._models.get(model, ("", Usage()))
         self._models[model] = (run.brief.model, model_usage + message.usage)
@@ -296,9 +296,12 @@ def _child_fields(brief: Brief) -> dict[str, Any]:
     }
 
 
-def to_anthropic_stop_reason(stop: StopReason) -> str:
-    """Return the stop reason in the terms of the Messages API."""
-    return _STOPS.get(stop, "end_turn")
+def to_anthropic_stop_reason(message: AssistantMessage) -> str:
+    """Return the stop reason in the terms of the Messages API.
+
+    It is the provider's own where these have no term.
+    """
+    return _STOPS.get(message.stop_reason, message.provider_stop_reason or "unknown")
 
 
 def to_anthropic_message(message: AssistantMessage, model: str, stop: str) -> dict[str, Any]:
