@@ -16,6 +16,11 @@ _ALIASES = {
     "skill": "activate_skill load_skill",
     "ask_user": "askuserquestion question",
 }
+_ONLY_ELSEWHERE = """
+notebookedit bashoutput killshell killbash exitplanmode enterplanmode slashcommand lsp taskoutput
+taskstop taskcreate taskget tasklist taskupdate toolsearch save_memory apply_patch update_plan
+codesearch
+"""
 _CANONICAL = {alias: name for name, aliases in _ALIASES.items() for alias in aliases.split()}
 
 
@@ -28,3 +33,9 @@ def canonical_tool_name(name: str) -> str:
     if lower in _ALIASES:
         return lower
     return _CANONICAL.get(lower, name)
+
+
+def is_known_elsewhere(name: str) -> bool:
+    """Return whether a tool of another program, or of an MCP server, has this name."""
+    is_listed = canonical_tool_name(name) in _ALIASES or name.lower() in _ONLY_ELSEWHERE.split()
+    return is_listed or name.startswith("mcp__")

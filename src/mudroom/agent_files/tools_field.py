@@ -15,6 +15,7 @@ from msgspec import Struct
 from .._core.json_values import JsonValue
 from .._core.tool_names import canonical_tool_name
 from .._core.tool_patterns import parse_tool_pattern
+from ..errors import UnknownName
 from .diagnostics import FileDiagnostics
 
 _VERDICTS = ("allow", "ask", "deny")
@@ -186,7 +187,7 @@ def resolve_tool_name(
         return name
     tool = canonical_tool_name(name)
     if tool not in known:
-        diagnostics.add_warning(line, f"unknown tool {name!r}")
+        diagnostics.add_warning(line, str(UnknownName("tool", name, known)))
     return tool
 
 

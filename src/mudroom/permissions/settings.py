@@ -18,6 +18,7 @@ from ..errors import UsageError
 from .rules import RULE_VERDICTS, Rule, Verdict, parse_rule
 
 PROJECT_FILES = (".claude/settings.json", ".claude/settings.local.json")
+MCP_FILE = ".mcp.json"
 USER_FILE = ".claude/settings.json"
 
 
@@ -44,8 +45,10 @@ class _RuleLists(Struct, rename="camel"):
     disable_bypass_permissions_mode: str = ""
 
 
-class _SettingsFile(Struct):
+class _SettingsFile(Struct, rename="camel"):
     permissions: _RuleLists = msgspec.field(default_factory=_RuleLists)
+    hooks: Any = None
+    mcp_servers: Any = None
 
 
 def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
@@ -64,33 +67,46 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
     user_file = Path(user_home, USER_FILE) if user_home else None
     paths = [user_file] if user_file else []
     paths += [path for path in _project_files(folder) if path != user_file]
+    unused: list[str] = []
     for path in paths:
         is_users = path == user_file
-        lists, text = _read(path, notes)
+        settings, text = _read(path, notes)
+        if settings.hooks:
+            unused.append(f"hooks ({path})")
+        if settings.mcp_servers:
+            unused.append(f"MCP servers ({path})")
+        if path.name == MCP_FILE:
+            continue
+        lists = settings.permissions
         rules.extend(_rules(path, lists, text, is_users, notes))
         mode = _mode(path, lists.default_mode, mode, is_users, notes)
         bypass_disabled |= lists.disable_bypass_permissions_mode == "disable"
+    if unused:
+        notes.append(
+            f"not used: {', '.join(unused)}. Only programs can add these to mudroom:"
+            " Session(hooks=..., tool_sources=...)."
+        )
     return PermissionSettings(tuple(rules), mode, bypass_disabled, tuple(notes))
 
 
 def _project_files(folder: str) -> Iterator[Path]:
     start = Path(os.path.realpath(folder))
     for place in (start, *start.parents):
-        yield from (place / name for name in PROJECT_FILES if (place / name).is_file())
+        yield from (place / name for name in (*PROJECT_FILES, MCP_FILE) if (place / name).is_file())
         if (place / ".git").exists():
             return
 
 
-def _read(path: Path, notes: list[str]) -> tuple[_RuleLists, str]:
+def _read(path: Path, notes: list[str]) -> tuple[_SettingsFile, str]:
     try:
         data = path.read_bytes()
-        lists = msgspec.json.decode(data, type=_SettingsFile).permissions
+        settings = msgspec.json.decode(data, type=_SettingsFile)
     except FileNotFoundError:
-        return _RuleLists(), ""
+        return _SettingsFile(), ""
     except (OSError, msgspec.DecodeError) as error:
-        notes.append(f"the permissions of this file are not used: {error} ({path})")
-        return _RuleLists(), ""
-    return lists, data.decode("utf-8", "replace")
+        notes.append(f"this file is not used: {error} ({path})")
+        return _SettingsFile(), ""
+    return settings, data.decode("utf-8", "replace")
 
 
 def _rules(

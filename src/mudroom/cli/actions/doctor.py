@@ -23,6 +23,8 @@ from ...models import providers
 from ...projections.safe_text import sanitize
 from ...tools._ripgrep import find_ripgrep
 from ..output.json_output import print_json
+from ..output.text import count_noun
+from .load_permissions import load_permissions
 from .load_settings import load_settings
 from .session_store import open_store, read_events
 
@@ -174,6 +176,7 @@ def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield _check_journals(home)
     yield from _check_models(environ)
     yield _check_agents()
+    yield _check_permissions()
     yield _check_sandbox(environ)
     yield _check_ripgrep()
     yield _check_program("git", "agents cannot run git commands", "Install git.")
@@ -267,6 +270,17 @@ def _check_agents() -> Check:
         return Check("agents", "ok", counts)
     result = f"{counts}; {count_by_severity(findings)}, the first: {problems[0]}"
     return Check("agents", "warn", result, "mudroom agents check lists them all.")
+
+
+def _check_permissions() -> Check:
+    try:
+        permissions, notices = load_permissions(load_settings("."), ".")
+    except MudroomError as error:
+        return Check("permissions", "fail", str(error))
+    result = f"mode {permissions.mode}, {count_noun(len(permissions.rules), 'rule')}"
+    if notices:
+        return Check("permissions", "warn", f"{result}; {'; '.join(notices)}")
+    return Check("permissions", "ok", result)
 
 
 def _check_sandbox(environ: Mapping[str, str]) -> Check:

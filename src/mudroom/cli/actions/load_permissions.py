@@ -6,8 +6,9 @@ import os
 from typing import NamedTuple
 
 from ..._core.agents import Mode
+from ..._core.tool_names import is_known_elsewhere
 from ...config import Settings
-from ...errors import UsageError
+from ...errors import UnknownName, UsageError
 from ...permissions import settings as permission_files
 from ...permissions.rules import Permissions, Rule, Verdict, parse_rules, split_rules
 
@@ -27,7 +28,8 @@ def load_permissions(settings: Settings, cwd: str, *, can_ask: bool = False) -> 
     Arguments:
         can_ask: a user can be asked.
 
-    Raises UsageError for a wrong rule in a flag, or for a mode that settings files forbid.
+    Raises UsageError for a wrong rule or an unknown tool in a flag, or for a mode that settings
+    files forbid.
     """
     from_files = permission_files.load_settings(cwd, user_home=os.environ.get("HOME", ""))
     allowed = _rules_of_setting(settings, "allowed_tools", Verdict.ALLOW)
@@ -41,13 +43,33 @@ def load_permissions(settings: Settings, cwd: str, *, can_ask: bool = False) -> 
             "settings forbid bypassPermissions mode",
             remedy="Remove the flag, or disableBypassPermissionsMode from the settings.",
         )
+    notices = [*from_files.notes]
+    for rule in (*allowed, *denied):
+        error = _find_unknown_tool(rule)
+        if error and not is_known_elsewhere(rule.tool):
+            raise error
+        if error:
+            notices.append(f"the rule has no effect, this tool is not available here: {rule}")
+    for rule in from_files.rules:
+        error = _find_unknown_tool(rule)
+        if error and not is_known_elsewhere(rule.tool):
+            notices.append(f"the rule has no effect: {error}")
     permissions = Permissions(
         rules=(*from_files.rules, *allowed, *denied),
         mode=mode,
         can_ask=can_ask,
         denies_unlisted=bool(allowed),
     )
-    return LoadedPermissions(permissions, from_files.notes)
+    return LoadedPermissions(permissions, tuple(notices))
+
+
+def _find_unknown_tool(rule: Rule) -> UnknownName | None:
+    """Return the error for a rule that names no tool of mudroom's."""
+    from ...agent_catalog import KNOWN_TOOLS  # slow to import
+
+    if any(rule.names(tool) for tool in KNOWN_TOOLS):
+        return None
+    return UnknownName("tool", rule.tool, KNOWN_TOOLS, where=rule.origin)
 
 
 def is_trusted(settings: Settings, cwd: str) -> bool:

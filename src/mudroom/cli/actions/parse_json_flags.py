@@ -7,9 +7,11 @@ from typing import Any, cast
 
 from ... import agent_files
 from ..._core.agents import Agent
+from ..._core.tool_names import is_known_elsewhere
+from ..._core.tool_patterns import parse_tool_patterns
 from ...agent_catalog import KNOWN_TOOLS
 from ...agent_files import Severity
-from ...errors import UsageError
+from ...errors import UnknownName, UsageError
 
 _AGENTS_FLAG = "--agents"
 _SCHEMA_FLAG = "--json-schema"
@@ -31,15 +33,25 @@ def parse_inline_agents(text: str) -> list[Agent]:
         keys = cast("dict[str, Any]", keys)
         agent, draft = agent_files.parse_agent_keys(keys, name, _AGENTS_FLAG, KNOWN_TOOLS)
         if agent is None:
-            errors = [
+            problems = [
                 finding.text
                 for finding in draft.diagnostics.items
-                if finding.severity is Severity.ERROR
+                if finding.severity is not Severity.NOTE
             ]
-            reason = errors[0] if errors else draft.unused_reason
+            reason = "; ".join(problems) or draft.unused_reason
             raise UsageError(f"agent {name}: {reason}", where=_AGENTS_FLAG)
+        _check_tools(agent)
         agents.append(agent)
     return agents
+
+
+def _check_tools(agent: Agent) -> None:
+    """Raise UnknownName for a tool that neither mudroom nor another program has."""
+    for pattern in parse_tool_patterns(agent.tools):
+        is_known = any(map(pattern.matches_tool, KNOWN_TOOLS)) or is_known_elsewhere(pattern.tool)
+        if not is_known and "*" not in pattern.tool:
+            where = f"{_AGENTS_FLAG}, agent {agent.name}"
+            raise UnknownName("tool", pattern.written_name, KNOWN_TOOLS, where=where)
 
 
 def load_json_schema(text: str) -> dict[str, Any]:

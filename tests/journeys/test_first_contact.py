@@ -1,0 +1,84 @@
+"""First contact with the program: names that do not exist, settings that are not used, folders."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.journeys.conftest import Mudroom
+
+OFFLINE = ("--model", "offline")
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (
+            ("--allowed-tools", "Bsh(git:*)"),
+            "unknown tool 'Bsh' (--allowed-tools). Did you mean bash",
+        ),
+        (("--disallowed-tools", "Foo"), "unknown tool 'Foo' (--disallowed-tools). Known: bash"),
+        (
+            ("--agents", '{"a": {"description": "d", "prompt": "p", "tools": ["Raed"]}}'),
+            "unknown tool 'Raed'. Did you mean read?",
+        ),
+        (
+            ("--agents", '{"a": {"description": "d", "prompt": "p", "tools": ["Read", "Gerp"]}}'),
+            "unknown tool 'Gerp' (--agents, agent a). Did you mean grep?",
+        ),
+    ],
+)
+async def test_unknown_tools_of_flags_are_refused_with_a_suggestion(
+    mudroom: Mudroom, flags: tuple[str, ...], message: str
+) -> None:
+    done = await mudroom("-p", "hello", *OFFLINE, *flags)
+    assert (done.code, done.out) == (2, "")
+    assert message in done.err
+
+
+@pytest.mark.parametrize("rule", ["mcp__github__create_issue", "WebFetch(domain:example.com)"])
+async def test_tools_of_other_programs_are_accepted_and_named_as_not_available(
+    mudroom: Mudroom, rule: str
+) -> None:
+    done = await mudroom("-p", "how many lines?", *OFFLINE, "--disallowed-tools", rule)
+    assert done.code == 0
+    assert "the rule has no effect, this tool is not available here: deny" in done.err
+
+
+async def test_unused_hooks_and_mcp_servers_are_named(mudroom: Mudroom) -> None:
+    (mudroom.project / ".claude").mkdir()
+    (mudroom.project / ".claude" / "settings.json").write_text(
+        '{"hooks": {"PreToolUse": [{"matcher": "Bash"}]}, "permissions": {"deny": ["Bsh"]}}'
+    )
+    (mudroom.project / ".mcp.json").write_text('{"mcpServers": {"a": {"command": "b"}}}')
+    start = await mudroom("-p", "how many lines?", *OFFLINE, "-o", "json")
+    assert json.loads(start.out)["subtype"] == "success"
+    permissions = await mudroom("permissions")
+    doctor = await mudroom("doctor")
+    for text in (start.err, permissions.out, doctor.out):
+        assert text.count("not used: hooks (") == 1
+        assert "MCP servers (" in text and ".mcp.json)" in text
+        assert "unknown tool 'Bsh'" in text
+
+
+async def test_replay_last_plays_the_last_session_of_the_folder(mudroom: Mudroom) -> None:
+    refused = await mudroom("-p", "how many lines?", "--model", "replay:last")
+    assert refused.code == 2 and "no session of this folder is recorded" in refused.err
+    first = await mudroom("-p", "how many lines?", *OFFLINE, "--name", "lines")
+    for name in ("last", "lines"):
+        again = await mudroom("-p", "how many lines?", "--model", f"replay:{name}")
+        assert (again.code, again.out) == (0, first.out)
+
+
+async def test_mudroom_home_holds_everything(mudroom: Mudroom) -> None:
+    assert (await mudroom("config", "set", "retention_days", "30")).code == 0
+    assert (await mudroom("trust", "add", ".")).code == 0
+    assert (await mudroom("-p", "how many lines?", *OFFLINE)).code == 0
+    names = {path.name for path in mudroom.home.iterdir()}
+    assert {"config.toml", "sessions"} <= names
+    assert not Path(mudroom.env["XDG_CONFIG_HOME"]).exists()
+    assert not Path(mudroom.env["HOME"]).exists()
