@@ -26,7 +26,7 @@ from ._errors import (
     parse_retry_after,
     redact,
 )
-from ._rate_limit import Permit, RateLimited, RateLimiter
+from ._rate_limit import MAX_WAIT, Permit, RateLimited, RateLimiter
 from ._sse import SseParser
 
 if TYPE_CHECKING:
@@ -37,6 +37,9 @@ _FIRST_DELAY = 0.5
 _MAX_DELAY = 30.0
 _MAX_TRIES = 8
 _MAX_TRIES_UNREACHABLE = 3
+_CONNECT_TIMEOUT = 10.0
+_MAX_CONNECTIONS = 1000
+"""Open connections to one host."""
 _LARGE_BODY = 1 << 20
 """Bytes from which a body is sent as a file; aiohttp warns about larger raw bytes."""
 _MAX_ERROR_BODY = 64 * 1024
@@ -104,9 +107,7 @@ class HttpClient:
     Arguments:
         hints: names for error messages.
         read_timeout: seconds without data after which a stream counts as broken.
-        connect_timeout: seconds to open a connection.
         max_tries: attempts of one request.
-        max_connections: open connections to one host.
         jitter: returns a random number from 0 to 1, for the delay between attempts.
     """
 
@@ -116,17 +117,13 @@ class HttpClient:
         clock: Clock,
         hints: ProviderHints = _UNKNOWN_PROVIDER,
         read_timeout: float = 120.0,
-        connect_timeout: float = 10.0,
         max_tries: int = _MAX_TRIES,
-        max_connections: int = 1000,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self.clock = clock
         self.hints = hints
         self._read_timeout = read_timeout
-        self._connect_timeout = connect_timeout
         self._max_tries = max_tries
-        self._max_connections = max_connections
         self._jitter = jitter
         self._limiter = RateLimiter(clock)
         self._session: aiohttp.ClientSession | None = None
@@ -251,7 +248,7 @@ class HttpClient:
             max_tries = min(max_tries, _MAX_TRIES_UNREACHABLE)
         if not failure.retryable or attempt >= max_tries:
             return None
-        if failure.retry_after > self._limiter.max_wait:
+        if failure.retry_after > MAX_WAIT:
             return None
         backoff = min(_MAX_DELAY, _FIRST_DELAY * 2 ** (attempt - 1))
         return max(failure.retry_after, self._jitter() * backoff)
@@ -261,10 +258,10 @@ class HttpClient:
 
         self._session = aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(
-                limit=0, limit_per_host=self._max_connections, keepalive_timeout=30
+                limit=0, limit_per_host=_MAX_CONNECTIONS, keepalive_timeout=30
             ),
             timeout=aiohttp.ClientTimeout(
-                total=None, sock_connect=self._connect_timeout, sock_read=self._read_timeout
+                total=None, sock_connect=_CONNECT_TIMEOUT, sock_read=self._read_timeout
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
             skip_auto_headers=("User-Agent",),

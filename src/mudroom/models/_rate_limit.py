@@ -37,6 +37,8 @@ from msgspec import Struct
 
 from .._core.ports import Clock
 
+MAX_WAIT = 300.0
+"""Longest time in seconds that a request may wait for a closed limiter."""
 _ALWAYS_ALLOWED_UNANSWERED = 8
 """Up to this number of unanswered requests, no burst is held back."""
 _BURST_HOLD_FACTOR = 0.6
@@ -77,14 +79,9 @@ class Permit(Struct, eq=False):
 
 
 class RateLimiter:
-    """Queue that all requests to one provider pass; the module docstring explains its rules.
+    """Queue that all requests to one provider pass; the module docstring explains its rules."""
 
-    Arguments:
-        max_wait: longest time in seconds that a request may wait for a closed limiter.
-    """
-
-    def __init__(self, clock: Clock, max_wait: float = 300.0) -> None:
-        self.max_wait = max_wait
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._queue = asyncio.Lock()
         # All times are seconds of the monotonic clock. A rate of 0 means: no limit.
@@ -107,7 +104,7 @@ class RateLimiter:
         if self._rate or self._queue.locked() or self._is_burst:
             async with self._queue:
                 while (wait := self._seconds_to_wait()) > 0:
-                    if wait > self.max_wait:
+                    if wait > MAX_WAIT:
                         raise RateLimited(wait)
                     await self._clock.sleep(wait)
         else:
@@ -118,14 +115,10 @@ class RateLimiter:
             self._next_send_at = now + 1 / self._rate
         return Permit(now, self._unanswered)
 
-    def release(self, permit: Permit) -> None:
-        """End a request, with or without a response."""
-        self._mark_answered(permit)
-
     def record_accepted(self, permit: Permit) -> None:
         """Record that the provider accepted a request; this may raise the rate."""
         now = self._clock.monotonic()
-        self._mark_answered(permit)
+        self.release(permit)
         self._largest_accepted_burst = max(
             self._largest_accepted_burst, permit.unanswered_when_sent
         )
@@ -143,7 +136,7 @@ class RateLimiter:
     def record_refused(self, permit: Permit, retry_after: float) -> None:
         """Record that the provider refused a request and wants none for `retry_after` seconds."""
         now = self._clock.monotonic()
-        self._mark_answered(permit)
+        self.release(permit)
         self._closed_until = max(self._closed_until, now + retry_after + _CLOCK_MARGIN)
         self._largest_accepted_burst = 0
         self._slowest_refusal = max(self._slowest_refusal, now - permit.sent_at)
@@ -165,7 +158,8 @@ class RateLimiter:
             self._rate = 0.0
             self._refused_rate = 0.0
 
-    def _mark_answered(self, permit: Permit) -> None:
+    def release(self, permit: Permit) -> None:
+        """End a request, with or without a response."""
         if not permit.is_answered:
             permit.is_answered = True
             self._unanswered -= 1

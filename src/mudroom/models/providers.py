@@ -56,40 +56,26 @@ class Provider(Struct, frozen=True, kw_only=True):
     is_local: bool = False
 
 
-def _hosted(
+def _compatible(
     name: str,
     base_url: str,
     *aliases: str,
-    model: str,
+    model: str = "",
     prefixes: tuple[str, ...] = (),
     key_vars: tuple[str, ...] = (),
+    url_vars: tuple[str, ...] = (),
 ) -> Provider:
-    """Return a hosted provider that speaks the OpenAI protocol."""
+    """Return a provider that speaks the OpenAI protocol; one on loopback needs no key."""
     return Provider(
         name=name,
         aliases=aliases,
         base_url=base_url,
         key_vars=key_vars or (f"{name.upper()}_API_KEY",),
-        url_vars=(f"{name.upper()}_BASE_URL",),
-        model_vars=(f"{name.upper()}_MODEL",),
-        default_model=model,
-        model_prefixes=prefixes,
-    )
-
-
-def _local(
-    name: str, base_url: str, *aliases: str, model: str = "", url_vars: tuple[str, ...] = ()
-) -> Provider:
-    """Return a local server that speaks the OpenAI protocol."""
-    return Provider(
-        name=name,
-        aliases=aliases,
-        base_url=base_url,
-        key_vars=(f"{name.upper()}_API_KEY",),
         url_vars=url_vars or (f"{name.upper()}_BASE_URL",),
         model_vars=(f"{name.upper()}_MODEL",),
         default_model=model,
-        is_local=True,
+        model_prefixes=prefixes,
+        is_local=base_url.startswith("http://127.0.0.1:"),
     )
 
 
@@ -167,43 +153,43 @@ _TABLE = (
         default_model="gemini-flash-latest",
         model_prefixes=("gemini-", "gemma-"),
     ),
-    _local(
+    _compatible(
         "ollama",
         "http://127.0.0.1:11434/v1",
         model="qwen3:8b",
         url_vars=("OLLAMA_BASE_URL", "OLLAMA_HOST"),
     ),
-    _hosted("openrouter", "https://openrouter.ai/api/v1", model="openrouter/auto"),
-    _hosted("groq", "https://api.groq.com/openai/v1", model="openai/gpt-oss-120b"),
-    _hosted("xai", "https://api.x.ai/v1", "x-ai", "grok", model="grok-4", prefixes=("grok-",)),
-    _hosted(
+    _compatible("openrouter", "https://openrouter.ai/api/v1", model="openrouter/auto"),
+    _compatible("groq", "https://api.groq.com/openai/v1", model="openai/gpt-oss-120b"),
+    _compatible("xai", "https://api.x.ai/v1", "x-ai", "grok", model="grok-4", prefixes=("grok-",)),
+    _compatible(
         "mistral",
         "https://api.mistral.ai/v1",
         "mistralai",
         model="mistral-large-latest",
         prefixes=("mistral-", "codestral-", "devstral-"),
     ),
-    _hosted(
+    _compatible(
         "deepseek", "https://api.deepseek.com/v1", model="deepseek-chat", prefixes=("deepseek-",)
     ),
-    _hosted("together", "https://api.together.xyz/v1", model="openai/gpt-oss-120b"),
-    _hosted(
+    _compatible("together", "https://api.together.xyz/v1", model="openai/gpt-oss-120b"),
+    _compatible(
         "fireworks",
         "https://api.fireworks.ai/inference/v1",
         model="accounts/fireworks/models/gpt-oss-120b",
     ),
-    _hosted("cerebras", "https://api.cerebras.ai/v1", model="gpt-oss-120b"),
-    _hosted(
+    _compatible("cerebras", "https://api.cerebras.ai/v1", model="gpt-oss-120b"),
+    _compatible(
         "moonshotai",
         "https://api.moonshot.ai/v1",
         "moonshot",
         model="kimi-latest",
         key_vars=("MOONSHOTAI_API_KEY", "MOONSHOT_API_KEY"),
     ),
-    _hosted("zai", "https://api.z.ai/api/paas/v4", "z-ai", model="glm-4.6", prefixes=("glm-",)),
-    _local("lmstudio", "http://127.0.0.1:1234/v1", "lm-studio"),
-    _local("vllm", "http://127.0.0.1:8000/v1"),
-    _local("llamacpp", "http://127.0.0.1:8080/v1", "llama.cpp"),
+    _compatible("zai", "https://api.z.ai/api/paas/v4", "z-ai", model="glm-4.6", prefixes=("glm-",)),
+    _compatible("lmstudio", "http://127.0.0.1:1234/v1", "lm-studio"),
+    _compatible("vllm", "http://127.0.0.1:8000/v1"),
+    _compatible("llamacpp", "http://127.0.0.1:8080/v1", "llama.cpp"),
     Provider(name="offline", wire="offline", default_model="offline", is_local=True),
     Provider(name="scripted", wire="scripted", default_model="model", is_local=True),
     *(Provider(name=name, wire="library") for name in _VIA_PYDANTIC_AI),

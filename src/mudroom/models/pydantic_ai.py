@@ -45,7 +45,6 @@ class PydanticAIModel:
         model: "provider:model" in pydantic-ai's notation, or a model object of pydantic-ai, which
             the caller must close.
         clock: time, for the waits between attempts.
-        name: the model string; that of `model` by default.
         jitter: returns a random number from 0 to 1, for the delay between attempts.
         takes_images: the model accepts images; otherwise it gets placeholders.
     """
@@ -55,12 +54,10 @@ class PydanticAIModel:
         model: str | Backend,
         *,
         clock: Clock,
-        name: str = "",
         jitter: Callable[[], float] = random.random,
         takes_images: bool = True,
     ) -> None:
-        default_name = model if isinstance(model, str) else f"{model.system}:{model.model_name}"
-        self.name = name or default_name
+        self.name = model if isinstance(model, str) else f"{model.system}:{model.model_name}"
         self.clock = clock
         self.jitter = jitter
         self.takes_images = takes_images

@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 
 from typing_extensions import TypeVarTuple
 
+from .._platform.system_clock import SystemClock
+
 _T = TypeVar("_T")
 _Ts = TypeVarTuple("_Ts")
 _SOCKET_GRACE = 0.003
@@ -51,20 +53,12 @@ class FakeClock:
         await asyncio.sleep(0)
 
 
-class LoopClock:
+class LoopClock(SystemClock):
     """Clock of the running event loop. With VirtualLoop, for tests with concurrent tasks."""
 
     def now(self) -> float:
         """Return the loop's time as seconds since 1970."""
         return _EPOCH + self.monotonic()
-
-    def monotonic(self) -> float:
-        """Return the loop's time."""
-        return asyncio.get_running_loop().time()
-
-    async def sleep(self, seconds: float) -> None:
-        """Sleep on the loop."""
-        await asyncio.sleep(seconds)
 
 
 class _JumpingSelector(selectors.DefaultSelector):

@@ -8,9 +8,9 @@ from typing import Any
 
 from ... import agent_files
 from ..._core.agents import Agent
-from ...agent_catalog import KNOWN_TOOLS
+from ...agent_catalog import KNOWN_TOOLS, find_agent
 from ...agent_files import Diagnostic, LoadedAgents, Severity
-from ...errors import MudroomError, UnknownName, UsageError
+from ...errors import MudroomError, UsageError
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.json_output import print_json
 
@@ -92,11 +92,7 @@ def _all_agents(loaded: LoadedAgents) -> dict[str, Agent]:
 def print_agent(cwd: str, name: str) -> int:
     """Print one agent as it would run and return the exit code. Raises UnknownName."""
     loaded = load_agent_files(cwd)
-    agents = _all_agents(loaded)
-    by_folded_name = {agent_files.fold_name(known): agent for known, agent in agents.items()}
-    agent = by_folded_name.get(agent_files.fold_name(name))
-    if agent is None:
-        raise UnknownName("agent", name, agents)
+    agent = find_agent(name, _all_agents(loaded))
     path = loaded.paths.get(agent.name, "")
     for key, value in _facts(agent, path):
         print(sanitize(f"{key + ':':<13} {value}"))

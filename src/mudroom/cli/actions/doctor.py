@@ -178,8 +178,11 @@ def _run_checks(environ: Mapping[str, str]) -> Iterator[Check]:
     yield _check_agents()
     yield _check_permissions()
     yield _check_sandbox(environ)
-    yield _check_ripgrep()
-    yield _check_program("git", "agents cannot run git commands", "Install git.")
+    rg = find_ripgrep(os.getcwd())
+    missing = "not found: the tool grep does not work"
+    yield _check_program("rg", rg, missing, "Install ripgrep.")
+    missing = "not on PATH: agents cannot run git commands"
+    yield _check_program("git", shutil.which("git"), missing, "Install git.")
 
 
 def _check_settings(environ: Mapping[str, str]) -> Check:
@@ -309,14 +312,5 @@ def _check_sandbox(environ: Mapping[str, str]) -> Check:
     return Check("sandbox", "warn", result, _INSTALL_BUBBLEWRAP)
 
 
-def _check_ripgrep() -> Check:
-    path = find_ripgrep(os.getcwd())
-    if path:
-        return Check("rg", "ok", path)
-    return Check("rg", "warn", "not found: the tool grep does not work", "Install ripgrep.")
-
-
-def _check_program(name: str, without: str, remedy: str) -> Check:
-    if path := shutil.which(name):
-        return Check(name, "ok", path)
-    return Check(name, "warn", f"not on PATH: {without}", remedy)
+def _check_program(name: str, path: str | None, missing: str, remedy: str) -> Check:
+    return Check(name, "ok", path) if path else Check(name, "warn", missing, remedy)

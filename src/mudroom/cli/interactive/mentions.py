@@ -14,6 +14,9 @@ _MENTION_AT_END = re.compile(_MENTION.pattern.removesuffix("+)") + r"*)\Z")
 AGENT_PREFIX = "agent-"
 """Optional prefix of an agent's name, to tell it from a file."""
 
+MAX_OFFERS = 50
+"""Maximum number of files in one list of completions."""
+
 MAX_FILES = 20_000
 """Maximum number of files of a folder that are offered."""
 
@@ -70,19 +73,16 @@ class MentionOffers:
         self._known: list[str] = []
         self._listed_at = -CACHE_SECONDS
 
-    def matching(self, typed: str, limit: int = 50) -> Iterator[tuple[str, str]]:
+    def matching(self, typed: str) -> Iterator[tuple[str, str]]:
         """Yield (word, kind) for a mention that is being typed, best match first.
 
         This may walk the folder: do not call it on the event loop.
-
-        Arguments:
-            limit: maximum number of files.
         """
         lower = typed.lower()
         for name in self._agents():
             if f"{AGENT_PREFIX}{name}".startswith(lower) or name.lower().startswith(lower):
                 yield f"{AGENT_PREFIX}{name}", "agent"
-        for path in islice(_rank_paths(self._paths(), lower), limit):
+        for path in islice(_rank_paths(self._paths(), lower), MAX_OFFERS):
             yield path, "file"
 
     def _paths(self) -> list[str]:
