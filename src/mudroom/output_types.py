@@ -2,18 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
+import re
 from collections.abc import Callable, Mapping
-from typing import Any, Generic, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, TypeGuard, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from ._core.agents import Output
-from ._core.json_values import find_schema_error
-from ._core.runs import Report
+from ._core.output_declarations import (
+    SINGLE_OUTPUT,
+    OutputDeclaration,
+    parse_outputs,
+    parse_schema,
+)
+from ._core.runs import Reason, Report
+from ._engine.structured_output import OutputRefusal
 from .errors import UsageError
 
+if TYPE_CHECKING:
+    import pydantic
+
 T = TypeVar("T")
+
+_MAX_ERROR_LENGTH = 2_000
+"""Maximum characters of an error of a type that the model reads."""
 
 
 class OutputType(msgspec.Struct, Generic[T], frozen=True):
@@ -22,81 +35,90 @@ class OutputType(msgspec.Struct, Generic[T], frozen=True):
     outputs: dict[str, Output]
     convert: Callable[[dict[str, Any]], T]
 
+    def find_refusal(self, values: dict[str, Any]) -> OutputRefusal | None:
+        """Return why the type does not accept the emitted values, None if it does."""
+        try:
+            self.convert(values)
+        except Exception as error:  # noqa: BLE001  a type of the caller may raise anything
+            return _describe_refusal(error, values)
+        return None
+
     def convert_report(self, report: Report[Any]) -> Report[T]:
         """Replace the outputs with a T if the reason is GOAL, else return the report unchanged."""
         if not report.ok:
             return report
-        return msgspec.structs.replace(report, outputs=self.convert(report.outputs))
+        try:
+            return replace(report, outputs=self.convert(report.outputs))
+        except Exception as error:  # noqa: BLE001  a type of the caller may raise anything
+            problem = "; ".join(problem for _, problem in _list_problems(error))
+            text = f"the outputs do not fit their type: {problem}"
+            return replace(report, reason=Reason.ERROR, error=text)
 
 
 def parse_output_type(requested: type[T] | Mapping[str, Any]) -> OutputType[T]:
     """Return the outputs that a caller requests.
 
     Arguments:
-        requested: name -> description, a JSON Schema of an object, or a dataclass, msgspec struct,
-            TypedDict or pydantic model.
+        requested: a type (dataclass, msgspec struct, TypedDict, pydantic model, `list[int]`), a
+            JSON Schema, or a mapping of names to descriptions and schemas; see `parse_outputs`.
 
-    Raises UsageError for anything else, and for a schema of something other than an object.
+    Raises UsageError for anything else.
     """
-    if isinstance(requested, Mapping):
-        return cast("OutputType[T]", _parse_mapping(requested))
-    if hasattr(requested, "model_json_schema"):
-        model: Any = requested
-        return OutputType(_to_outputs(model.model_json_schema()), model.model_validate)
-    if (
-        dataclasses.is_dataclass(requested)
-        or hasattr(requested, "__struct_fields__")
-        or hasattr(requested, "__required_keys__")
-    ):
-        schema = _resolve_reference(msgspec.json.schema(requested))
-        return OutputType(_to_outputs(schema), lambda values: msgspec.convert(values, requested))
-    raise UsageError(
-        f"outputs: {requested!r} does not describe values",
-        remedy="Use a dict name -> description, a JSON Schema of an object, a dataclass, "
-        "TypedDict, msgspec struct or pydantic model.",
-    )
+    try:
+        if isinstance(requested, Mapping):
+            return _make_type(parse_outputs(requested), lambda value: value)
+        if hasattr(requested, "__pydantic_validator__"):
+            import pydantic
 
-
-def _parse_mapping(requested: Mapping[str, Any]) -> OutputType[dict[str, Any]]:
-    if "properties" in requested or "$ref" in requested:
-        outputs = _to_outputs(_resolve_reference(dict(requested)))
-        for name, output in outputs.items():
-            if reason := find_schema_error(output.schema):
-                raise UsageError(f"outputs: {name} has no JSON Schema: {reason}")
-        return OutputType(outputs, dict)
-    if not all(isinstance(value, str) for value in requested.values()):
+            adapter = pydantic.TypeAdapter(requested)
+            return _make_type(
+                parse_schema(adapter.json_schema()),
+                lambda value: adapter.validate_json(msgspec.json.encode(value)),
+            )
+        return _make_type(
+            parse_schema(msgspec.json.schema(requested)),
+            lambda value: msgspec.convert(value, requested),
+        )
+    except (TypeError, ValueError, RuntimeError) as error:
         raise UsageError(
-            "outputs: descriptions must be texts",
-            remedy='Write {"title": "the title"} or a JSON Schema of an object.',
-        )
-    return OutputType({name: Output(text) for name, text in requested.items()}, dict)
+            f"outputs: {str(error).splitlines()[0]}",
+            remedy="Use a dict name -> description, a JSON Schema, a dataclass, TypedDict, "
+            "msgspec struct or pydantic model.",
+        ) from error
 
 
-def _resolve_reference(schema: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema that the top-level `$ref` names, with the definitions beside it."""
-    reference = schema.get("$ref")
-    if not isinstance(reference, str):
-        return schema
-    definitions: dict[str, Any] = schema.get("$defs", {})
-    target = definitions.get(reference.rsplit("/", 1)[-1])
-    if not isinstance(target, dict):
-        raise UsageError(
-            f"outputs: the JSON Schema refers to {reference}, which is not in its $defs"
-        )
-    return {**target, "$defs": definitions}
+def _make_type(declaration: OutputDeclaration, convert: Callable[[Any], T]) -> OutputType[T]:
+    if declaration.is_single:
+        return OutputType(declaration.outputs, lambda values: convert(values[SINGLE_OUTPUT]))
+    return OutputType(declaration.outputs, convert)
 
 
-def _to_outputs(schema: dict[str, Any]) -> dict[str, Output]:
-    properties: Mapping[str, dict[str, Any]] | None = schema.get("properties")
-    if schema.get("type", "object") != "object" or not isinstance(properties, Mapping):
-        raise UsageError("outputs: the JSON Schema is not one of an object with properties")
-    required: list[str] = schema.get("required", [])
-    outputs: dict[str, Output] = {}
-    for name, property_schema in properties.items():
-        complete = property_schema
-        if schema.get("$defs") and b'"$ref"' in msgspec.json.encode(property_schema):
-            complete = {**property_schema, "$defs": schema["$defs"]}
-        outputs[name] = Output(
-            property_schema.get("description", ""), complete, optional=name not in required
-        )
-    return outputs
+def _describe_refusal(error: Exception, values: dict[str, Any]) -> OutputRefusal:
+    """Return the note for the model, with the names of the outputs that are wrong by themselves."""
+    problems = _list_problems(error)
+    text = "; ".join(problem for _, problem in problems)[:_MAX_ERROR_LENGTH]
+    names = tuple(dict.fromkeys(name for name, _ in problems if name in values))
+    again = ", ".join(names or values)
+    return OutputRefusal(f"Not accepted: {text}. Correct it and emit again: {again}.", names)
+
+
+def _list_problems(error: Exception) -> list[tuple[str, str]]:
+    """Return the problems: the name of the output, "" if it is unknown, and the description."""
+    if _is_pydantic_error(error):
+        return [
+            (str(item["loc"][0]), f"{'.'.join(map(str, item['loc']))}: {item['msg']}")
+            if item["loc"]
+            else ("", item["msg"])
+            for item in error.errors(include_url=False, include_context=False, include_input=False)
+        ]
+    text = str(error)
+    if not isinstance(error, msgspec.ValidationError):
+        text = f"{type(error).__name__}: {error}"
+    place = re.search(r"at `\$\.([^.\[`]+)", text)
+    return [(place[1] if place else "", text)]
+
+
+def _is_pydantic_error(error: Exception) -> TypeGuard[pydantic.ValidationError]:
+    """Return whether it is an error of pydantic, without importing pydantic."""
+    kind = type(error)
+    return kind.__module__.startswith("pydantic_core") and kind.__name__ == "ValidationError"

@@ -18,6 +18,7 @@ from ._engine.replay_check import (
     RecordedEvents,
     RecordedHooks,
     RecordedOutcomes,
+    RecordedOutputChecks,
     ReplayDiverged,
     recorded_briefs,
     recorded_conversations,
@@ -71,6 +72,7 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
             environment_text="",
             child_model=_find_child_model(children),
             child_budget=_find_child_budget(children, events),
+            output_checks=RecordedOutputChecks(events),
             hooks=RecordedHooks(events, lambda run_id, message: _send(worker, run_id, message)),
         )
         worker = LocalWorker(services, UNLIMITED)

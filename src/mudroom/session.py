@@ -240,9 +240,12 @@ class Session:
         Arguments:
             parallel: tasks that run at the same time; default: `max_children`.
 
-        Raises UsageError before any task starts, and JournalError when all of them have ended.
+        All prompts are checked before the first task starts. Raises UsageError if one of them, the
+        agent or `outputs` is wrong, and JournalError when all tasks have ended.
         """
-        parallel = parallel or self._options.max_children
+        parallel = self._options.max_children if parallel is None else parallel
+        if parallel < 1:
+            raise UsageError(f"parallel is {parallel}", remedy="Use 1 or more.")
         return await self._require_open().run_tasks(prompts, outputs, agent, budget, parallel)
 
     async def scope(

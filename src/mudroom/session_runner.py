@@ -21,9 +21,9 @@ from ._engine.task import narrow_tools
 from .agent_catalog import find_agent
 from .build import SessionResources
 from .conversation_state import ConversationState
-from .errors import MudroomError, UsageError
+from .errors import JournalError, UsageError
 from .options import SessionOptions
-from .output_types import parse_output_type
+from .output_types import OutputType, parse_output_type
 from .permissions.deny_all import DenyAllApprover
 
 OutputSpec = type[Outputs] | Mapping[str, Any] | None
@@ -58,16 +58,13 @@ class SessionRunner:
         watcher: Callable[[AnyEvent], None] | None = None,
     ) -> Report[Outputs]:
         """Run the next prompt of the conversation. `watcher`: called with each of its events."""
-        output_type = None if outputs is None else parse_output_type(outputs)
+        agent, output_type = _add_outputs(self.resources.root_agent, outputs)
         async with self._prompt_lock:
             await self._resume_unfinished()
-            agent = self.resources.root_agent
-            if output_type:
-                agent = replace(agent, outputs=output_type.outputs)
             limits = budget.with_defaults(agent.budget)
             brief = self._continue_conversation(prompt, agent, limits)
-            report: Report[Any] = await self._run_root(brief, watcher)
-        return output_type.convert_report(report) if output_type else report
+            report = await self._run_root(brief, watcher, output_type)
+        return _convert(report, output_type)
 
     async def compact(self, focus: str, budget: Budget) -> Report:
         """Replace the conversation with a summary; see `Session.compact`."""
@@ -98,26 +95,10 @@ class SessionRunner:
         description: str = "",
     ) -> Report[Outputs]:
         """Run a task beside the conversation; see `Session.task`."""
-        output_type = None if outputs is None else parse_output_type(outputs)
-        specification = self._find_agent(agent)
-        if output_type:
-            specification = replace(specification, outputs=output_type.outputs)
-        limits = (
-            (budget or Budget())
-            .with_defaults(specification.budget)
-            .with_defaults(self.resources.services.child_budget)
-            .with_defaults(Budget(depth=0))
-        )
-        brief = self._make_brief(
-            prompt,
-            specification,
-            self._resolve_model(model or specification.model),
-            limits,
-            description=description,
-            depth=1,
-        )
-        report: Report[Any] = await self._start(self.resources.worker, brief)
-        return output_type.convert_report(report) if output_type else report
+        specification, output_type = _add_outputs(self._find_agent(agent), outputs)
+        brief = self._make_task_brief(prompt, specification, budget, model, description)
+        report = await self._start(self.resources.worker, brief, output_type)
+        return _convert(report, output_type)
 
     async def run_tasks(
         self,
@@ -128,23 +109,24 @@ class SessionRunner:
         parallel: int,
     ) -> list[Report[Outputs]]:
         """Run one task per prompt, `parallel` at a time; see `Session.map`."""
-        chosen = self._find_agent(agent)
-        texts = list(prompts)
-        for text in texts:
-            _check_prompt(text)
+        specification, output_type = _add_outputs(self._find_agent(agent), outputs)
+        texts = _check_prompts(prompts)
+        briefs = [self._make_task_brief(text, specification, budget) for text in texts]
         slots = asyncio.Semaphore(parallel)
 
-        async def run_one(prompt: str) -> Report[Outputs]:
+        async def run_one(brief: Brief) -> Report[Outputs]:
             async with slots:
-                return await self.run_task(prompt, outputs, chosen, budget)
+                report = await self._start(self.resources.worker, brief, output_type)
+                return _convert(report, output_type)
 
-        results = await asyncio.gather(*map(run_one, texts), return_exceptions=True)
-        return [_to_report(result, chosen) for result in results]
+        results = await asyncio.gather(*map(run_one, briefs), return_exceptions=True)
+        return list(map(_to_report, results, briefs))
 
     async def run_scope(
         self,
         agent: Agent,
         prompt: str,
+        output_type: OutputType[Any] | None,
         tools: Mapping[str, Tool],
         history: tuple[Message, ...],
         on_start: Callable[[str], None],
@@ -155,7 +137,8 @@ class SessionRunner:
         brief = self._make_brief(prompt, agent, model, agent.budget, history=history, depth=1)
         brief = replace(brief, tools=narrow_tools(tools, None, depth=agent.budget.depth or 0))
         on_start(brief.run_id)
-        return await self._start(self.resources.worker.with_services(services), brief)
+        worker = self.resources.worker.with_services(services)
+        return await self._start(worker, brief, output_type)
 
     def record_opening(self, event: SessionOpened) -> None:
         """Show the opening to the watchers. The journal stores it with the next event."""
@@ -191,7 +174,10 @@ class SessionRunner:
         )
 
     async def _run_root(
-        self, brief: Brief, watcher: Callable[[AnyEvent], None] | None = None
+        self,
+        brief: Brief,
+        watcher: Callable[[AnyEvent], None] | None = None,
+        output_type: OutputType[Any] | None = None,
     ) -> Report:
         report: Report | None = None
         observe = _filter_events(brief.run_id, watcher) if watcher else None
@@ -199,21 +185,44 @@ class SessionRunner:
             self._watchers.append(observe)
         self._conversation.start_run(brief)
         try:
-            report = await self._start(self.resources.worker, brief)
+            report = await self._start(self.resources.worker, brief, output_type)
             return report
         finally:
             self._conversation.finish_run(brief, report)
             if observe:
                 self._watchers.remove(observe)
 
-    async def _start(self, worker: Worker, brief: Brief) -> Report:
+    async def _start(
+        self, worker: Worker, brief: Brief, output_type: OutputType[Any] | None = None
+    ) -> Report:
         """Start a run without a parent, and wait for its end."""
         meters = self.resources.services.meters
+        checks = self.resources.services.output_checks
         grant = meters.open(brief.run_id, brief.budget)
+        if output_type:
+            checks.add(brief.run_id, output_type.find_refusal)
         try:
             return await worker.start(brief, grant).report()
         finally:
+            checks.remove(brief.run_id)
             meters.close(grant)
+
+    def _make_task_brief(
+        self,
+        prompt: str,
+        agent: Agent,
+        budget: Budget | None,
+        model: str | None = None,
+        description: str = "",
+    ) -> Brief:
+        limits = (
+            (budget or Budget())
+            .with_defaults(agent.budget)
+            .with_defaults(self.resources.services.child_budget)
+            .with_defaults(Budget(depth=0))
+        )
+        resolved = self._resolve_model(model or agent.model)
+        return self._make_brief(prompt, agent, resolved, limits, description=description, depth=1)
 
     def _make_brief(
         self, prompt: str, agent: Agent, model: str, budget: Budget, **more: Any
@@ -244,9 +253,33 @@ class SessionRunner:
         return find_agent(agent, self.resources.services.agents)
 
 
-def _check_prompt(prompt: str) -> None:
+def _add_outputs(agent: Agent, requested: OutputSpec[Any]) -> tuple[Agent, OutputType[Any] | None]:
+    """Return the agent with the requested outputs, and their type."""
+    if requested is None:
+        return agent, None
+    output_type = parse_output_type(requested)
+    return replace(agent, outputs=output_type.outputs), output_type
+
+
+def _convert(report: Report, output_type: OutputType[Any] | None) -> Report[Any]:
+    return output_type.convert_report(report) if output_type else report
+
+
+def _check_prompt(prompt: object, where: str = "") -> str:
+    remedy = "Write what the agent should do."
+    if not isinstance(prompt, str):
+        kind = type(prompt).__name__
+        raise UsageError(f"the prompt is not a text but a {kind}", where=where, remedy=remedy)
     if not prompt.strip():
-        raise UsageError("the prompt is empty", remedy="Write what the agent should do.")
+        raise UsageError("the prompt is empty", where=where, remedy=remedy)
+    return prompt
+
+
+def _check_prompts(prompts: Iterable[str]) -> list[str]:
+    """Return the prompts of several tasks. Raise UsageError at the first that is not usable."""
+    if isinstance(prompts, str):
+        raise UsageError("map takes several prompts, not one text", remedy="Use `task`.")
+    return [_check_prompt(text, f"prompt {number}") for number, text in enumerate(prompts, 1)]
 
 
 def _filter_events(run_id: str, watcher: Callable[[AnyEvent], None]) -> Callable[[AnyEvent], None]:
@@ -259,19 +292,21 @@ def _filter_events(run_id: str, watcher: Callable[[AnyEvent], None]) -> Callable
     return watch
 
 
-def _to_report(result: Report[Outputs] | BaseException, agent: Agent) -> Report[Outputs]:
-    """Return the report of a task; a fault of an adapter becomes a report with reason ERROR."""
+def _to_report(result: Report[Any] | BaseException, brief: Brief) -> Report[Any]:
+    """Return the report of a task; an exception becomes a report with reason ERROR.
+
+    Raises JournalError, and exceptions that stop the program.
+    """
     if isinstance(result, Report):
         return result
-    if isinstance(result, MudroomError) or not isinstance(result, Exception):
+    if isinstance(result, JournalError) or not isinstance(result, Exception):
         raise result
-    error = f"{type(result).__name__}: {result}"
-    report: Report[Any] = Report(
+    return Report(
         text="",
         reason=Reason.ERROR,
-        run_id="",
-        agent=agent.name,
-        error=error,
+        run_id=brief.run_id,
+        agent=brief.agent.name,
+        model=brief.model,
+        error=f"{type(result).__name__}: {result}",
         outputs=dict[str, Any](),
     )
-    return report

@@ -20,7 +20,7 @@ from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.rules import Permissions
 from .workers.process.messages import WorkerConfig
-from .workers.process.remote_hooks import RemoteHooks
+from .workers.process.remote_hooks import RemoteHooks, RemoteOutputChecks
 from .workers.process.remote_services import (
     RemoteApprover,
     RemoteJournal,
@@ -117,5 +117,6 @@ def build_worker_services(
         watchers=[link.show],
         hooks=RemoteHooks(link) if config.has_hooks else None,
         changes=ChangeWatch(config.home),
+        output_checks=RemoteOutputChecks(link),
     )
     return services, models

@@ -13,6 +13,7 @@ import pytest
 from tests.agent_files.corpus import head
 
 from mudroom import ToolCallBlock
+from mudroom._core.json_values import JsonValue
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
 
 
@@ -182,6 +183,33 @@ async def test_invalid_inline_agents_are_usage_errors(
     assert done.code == 2
     assert "--agents" in done.err
     assert expected in done.err
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "array"}, []),
+        ({"type": "object"}, {}),
+        ({"type": "integer"}, 0),
+        ({"enum": ["red", "green"]}, "red"),
+        ({"anyOf": [{"type": "boolean"}, {"type": "null"}]}, False),
+    ],
+    ids=str,
+)
+async def test_json_schema_of_one_value_gives_the_value(
+    schema: dict[str, JsonValue], value: JsonValue, project: Project
+) -> None:
+    def answer(request: ServerRequest) -> ServerAnswer:
+        arguments = {"emit_variable_name": "result", "emit_variable_value": value}
+        return (ToolCallBlock(f"c{request.number}", request.tools[-1], arguments),)
+
+    async with ModelServer(answer) as server:
+        env = {"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": server.url}
+        flags = ("-p", "Count.", "--json-schema", json.dumps(schema))
+        as_json = await project(*flags, "-o", "json", **env)
+        as_text = await project(*flags, **env)
+    assert json.loads(as_json.out)["structured_output"] == value
+    assert json.loads(as_text.out) == value
 
 
 async def test_c3_json_schema_fills_structured_output(project: Project) -> None:

@@ -175,7 +175,7 @@ async def test_s11_after_a_crash_at_any_event_each_message_is_read_once(
 async def test_waiting_ends_when_a_message_arrives(stage: Stage) -> None:
     async with stage.open(["end"]) as session:
         services = session._require_open().resources.services  # pyright: ignore[reportPrivateUsage]
-        inbox = Inbox(Recorder(services, "1", "main"))
+        inbox = Inbox(Recorder(services, "1"))
         waiting = asyncio.create_task(inbox.wait())
         await asyncio.sleep(0)
         assert not waiting.done()

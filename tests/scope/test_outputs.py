@@ -178,14 +178,17 @@ async def test_c3_outputs_of_a_child_reach_its_parent_model_as_json(scripted: Op
 @pytest.mark.parametrize(
     "wanted",
     [
-        int,
+        object,
         {"a": 1},
-        {"type": "array", "properties": {}},
+        {1: "a"},
+        {"type": "array", "items": {"type": "nothing"}},
+        {"a": {"type": "nothing"}},
         "title",
         BAD,
         FAR,
         {"$ref": "http://127.0.0.1:1/schema"},
     ],
+    ids=str,
 )
 async def test_c3_what_describes_no_values_is_refused_before_any_model_call(
     scripted: Open, wanted: Any

@@ -576,7 +576,7 @@ async def test_the_system_prompt_gets_the_output_rules_and_the_non_interactive_r
         assert part in system
 
 
-async def test_prompt_id_is_session_subagent_turn_on_every_event(scripted: Open) -> None:
+async def test_prompt_id_is_session_run_turn_on_every_event(scripted: Open) -> None:
     events: list[AnyEvent] = []
     script = [[call("read", file_path="paper.md")], [emit("title", "T"), emit("author", "A")]]
     async with scripted(script) as (session, _):
@@ -585,7 +585,7 @@ async def test_prompt_id_is_session_subagent_turn_on_every_event(scripted: Open)
             await scope_of(session, tool_config=ToolConfig(tools=["read"]), output_config=OUTPUTS)
         ).run_non_interactive(HERE)
         ids = {event.prompt_id for event in events if event.run}
-        assert ids == {f"{session.id}#doc-extractor#{turn}" for turn in (0, 1, 2)}
+        assert ids == {f"{session.id}#1#{turn}" for turn in (0, 1, 2)}
     calls = [
         event.prompt_id.rpartition("#")[2]
         for event in events
@@ -644,12 +644,10 @@ async def test_session_scope_is_create_and_run_in_one_call(scripted: Open) -> No
     )
 
 
-async def test_a_scope_has_no_tool_to_start_children(scripted: Open) -> None:
-    async with scripted(["Done."]) as (session, model):
-        await (
-            await scope_of(session, tool_config=ToolConfig(tools=["task", "read"]))
-        ).run_non_interactive(HERE)
-    assert model.requests[0].tools == ("read",)
+async def test_a_scope_refuses_the_tool_that_starts_children(scripted: Open) -> None:
+    async with scripted([]) as (session, _):
+        with pytest.raises(UsageError, match=r"'task': it starts no child runs"):
+            await scope_of(session, tool_config=ToolConfig(tools=["read", "Task"]))
 
 
 async def test_scopes_run_side_by_side(scripted: Open) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from mudroom import JournalError, Reason, Session, UsageError
+from mudroom import Agent, JournalError, MudroomError, Reason, Session, UsageError
 from mudroom.errors import ModelRefused
 from mudroom.scope import PromptConfig, RunConfig
 from mudroom.testing import Answer, MemoryJournal, Request, ScriptedModel
@@ -16,11 +16,17 @@ from .conftest import IsolatedOptions
 
 Call = Callable[[Session], Awaitable[object]]
 
+MISTYPED_MODEL = Agent(name="reader", model="antropic:x")
 MISTAKES: dict[str, Call] = {
     "run, empty prompt": lambda session: session.run(" "),
     "task, empty prompt": lambda session: session.task(""),
     "map, empty prompt": lambda session: session.map(["one", ""]),
     "task, unknown agent": lambda session: session.task("a", agent="exploer"),
+    "map, prompt that is no text": lambda session: session.map(["one", 5]),  # pyright: ignore
+    "map, one text": lambda session: session.map("one"),
+    "map, wrong outputs": lambda session: session.map(["a"], outputs={"a": 1}),
+    "map, unknown model": lambda session: session.map(["a", "b"], agent=MISTYPED_MODEL),
+    "map, no slot": lambda session: session.map(["a"], parallel=0),
     "map, unknown agent": lambda session: session.map(["a", "b"], agent="exploer"),
     "map, unknown agent, no prompt": lambda session: session.map([], agent="exploer"),
     "task, unknown model": lambda session: session.task("a", model="antropic:x"),
@@ -53,20 +59,30 @@ async def test_model_failures_are_reasons_everywhere(isolated: IsolatedOptions) 
     assert output.report and "no such model" in output.report.error
 
 
+@pytest.mark.parametrize("worker", ["local", "process:1"])
+@pytest.mark.parametrize("kind", [ValueError, MudroomError, UsageError])
 async def test_map_keeps_finished_reports_when_one_task_has_a_fault(
-    isolated: IsolatedOptions,
+    kind: type[Exception], worker: str, isolated: IsolatedOptions
 ) -> None:
     async def answer(request: Request) -> str:
         if request.prompt == "bad":
-            raise ValueError("fault of an adapter")
+            raise kind("fault of an adapter")
         await asyncio.sleep(0.02)
         return f"did {request.prompt}"
 
-    async with Session(model=ScriptedModel(answer), journal="memory", **isolated) as session:
+    model = ScriptedModel(answer)
+    async with Session(model=model, journal="memory", worker=worker, **isolated) as session:
         reports = await session.map(["one", "bad", "two"])
     assert [report.text for report in reports] == ["did one", "", "did two"]
     assert reports[1].reason is Reason.ERROR
+    assert reports[1].run_id == "2"
     assert "fault of an adapter" in reports[1].error
+
+
+async def test_map_names_the_prompt_that_is_wrong(isolated: IsolatedOptions) -> None:
+    async with Session(model=ScriptedModel([]), journal="memory", **isolated) as session:
+        with pytest.raises(UsageError, match=r"the prompt is empty \(prompt 2\)"):
+            await session.map(["one", " "])
 
 
 async def test_map_raises_a_journal_error_itself(isolated: IsolatedOptions) -> None:

@@ -35,7 +35,7 @@ class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="ty
         at: seconds since 1970.
         run: run id, "" for events of the session.
         turn: number of the model call, from 1; 0 before the first one.
-        prompt_id: "session#agent#turn", the same in logs and traces.
+        prompt_id: "session#run id#turn": unique for each turn of each run.
     """
 
     at: float
@@ -78,10 +78,13 @@ class NoteInjected(Event, frozen=True, tag="note_injected"):
 
     Arguments:
         origin: "engine", "hook", "user", or the run id of a sender.
+        refused: outputs that the run must emit again; () if only their combination was wrong, None
+            if the note is not about outputs.
     """
 
     text: str
     origin: str = "engine"
+    refused: tuple[str, ...] | None = None
 
 
 class MessageSent(Event, frozen=True, tag="message_sent"):

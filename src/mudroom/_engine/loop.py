@@ -98,22 +98,32 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
         pending = None
         outcomes = await run_tool_calls(run, answer.tool_calls)
         ending = judge(run, answer, outcomes)
-        if ending and not await _continues_by_hook(run, ending):
+        if ending and ending.reason is Reason.GOAL:
+            ending = await _confirm_goal(run, ending)
+        if ending:
             return ending
         if not answer.tool_calls:
             # Show this turn before the next one starts.
             await run.recorder.record()
 
 
-async def _continues_by_hook(run: RunContext, ending: Ending) -> bool:
-    """Return whether a hook's note or a new message keeps a run going that reached its goal."""
+async def _confirm_goal(run: RunContext, goal: Ending) -> Ending | None:
+    """Return the ending of a run that reached its goal.
+
+    None continues the run: its outputs are refused, a hook has a note, or a message is new.
+    """
+    if run.brief.agent.outputs:
+        checks = run.services.output_checks
+        if refusal := await checks.find_refusal(run.run_id, run.outputs.values):
+            run.refuse_outputs(refusal)
+            return _judge_outputs(run)
     hooks = run.services.hooks
-    if hooks is None or ending.reason is not Reason.GOAL:
-        return False
+    if hooks is None:
+        return goal
     note = await hooks.before_finish(run.brief, run.conversation.answer_text)
     if note:
         run.add_note(note, origin="hook")
-    return bool(note) or run.inbox.has_unread
+    return None if note or run.inbox.has_unread else goal
 
 
 def judge(run: RunContext, answer: AssistantMessage, outcomes: list[CallOutcome]) -> Ending | None:

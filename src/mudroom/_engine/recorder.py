@@ -18,10 +18,10 @@ class Recorder:
         turn: number of the current turn; all events carry it.
     """
 
-    def __init__(self, services: SessionServices, run_id: str, agent: str) -> None:
+    def __init__(self, services: SessionServices, run_id: str) -> None:
         self.turn = 0
         self._run_id = run_id
-        self._prompt_id_prefix = f"{services.session}#{agent}#"
+        self._prompt_id_prefix = f"{services.session}#{run_id}#"
         self._journal = services.journal
         self._clock = services.clock
         self._watchers = services.watchers

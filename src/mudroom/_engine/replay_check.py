@@ -41,6 +41,7 @@ from ..errors import MudroomError
 from ..projections.transcript import build_transcript
 from .call_context import CallContext
 from .compaction import continued_runs
+from .structured_output import OutputChecks, OutputRefusal
 
 
 class ReplayDiverged(MudroomError):
@@ -114,6 +115,7 @@ class RecordedEvents:
         """Return an event as JSON, without times and the order in which parallel calls ended."""
         fields: Any = msgspec.to_builtins(replace(event, at=0.0))
         fields.pop("seconds", None)
+        fields.pop("prompt_id", None)  # an older version made it from other facts
         report = fields.get("report", {})
         report.pop("seconds", None)
         report.pop("usd", None)
@@ -257,6 +259,23 @@ class RecordedHooks(Hooks):
         messages = self._messages.get(run_id, [])
         while messages and messages[0][0] <= turn:
             self._send(run_id, messages.pop(0)[1])
+
+
+class RecordedOutputChecks(OutputChecks):
+    """Output checks that refuse values where the record has a refusal."""
+
+    def __init__(self, events: Sequence[StoredEvent]) -> None:
+        super().__init__()
+        self._refusals: dict[str, list[OutputRefusal]] = {}
+        for event in events:
+            if isinstance(event, NoteInjected) and event.refused is not None:
+                refusal = OutputRefusal(event.text, event.refused)
+                self._refusals.setdefault(event.run, []).append(refusal)
+
+    async def find_refusal(self, run_id: str, values: dict[str, Any]) -> OutputRefusal | None:
+        """Return the next recorded refusal of the run."""
+        refusals = self._refusals.get(run_id)
+        return refusals.pop(0) if refusals else None
 
 
 def recorded_conversations(events: Sequence[StoredEvent]) -> list[RecordedConversation]:

@@ -101,11 +101,7 @@ class _Restorer:
         elif isinstance(event, MessageSent):
             run.inbox.restore(event.message)
         elif isinstance(event, NoteInjected):
-            if isinstance(event, MessageDelivered):
-                run.inbox.restore_delivery(event.message_id)
-            else:
-                self._restore_note(event.text)
-            self._add_text(event)
+            self._restore_note(event)
         elif isinstance(event, TurnStarted):
             self._start_turn(event)
         elif isinstance(event, TurnFinished):
@@ -113,17 +109,21 @@ class _Restorer:
         elif isinstance(event, TurnFailed):
             run.conversation.keep_partial_answer(event.text)
 
-    def _add_text(self, event: NoteInjected) -> None:
+    def _restore_note(self, event: NoteInjected) -> None:
+        run = self._run
         answer = self.pending_answer
         if answer and not answer.tool_calls:
-            self._run.loop_detector.add_turn(answer, ())
+            run.loop_detector.add_turn(answer, ())
             self.pending_answer = None
-        self._run.conversation.queue_text(event.text)
-
-    def _restore_note(self, text: str) -> None:
-        self._run.conversation.restored_notes.append(text)
-        if text in _NEAR_LIMIT_NOTES:
-            self._run.meter.has_warned = True
+        run.conversation.queue_text(event.text)
+        if isinstance(event, MessageDelivered):
+            run.inbox.restore_delivery(event.message_id)
+            return
+        run.conversation.restored_notes.append(event.text)
+        if event.refused is not None:
+            run.outputs.refuse(event.refused)
+        if event.text in _NEAR_LIMIT_NOTES:
+            run.meter.has_warned = True
 
     def _start_turn(self, event: TurnStarted) -> None:
         run = self._run

@@ -19,7 +19,7 @@ from .meters import Meter, RunTimer
 from .phase import RunControl
 from .recorder import Recorder
 from .session_context import SessionServices
-from .structured_output import EMIT_TOOL, OutputCollector
+from .structured_output import EMIT_TOOL, OutputCollector, OutputRefusal
 
 
 class RunContext:
@@ -47,7 +47,7 @@ class RunContext:
         self.environment = environment
         self.meter = meter
         self.timer = RunTimer(services.clock, meter)
-        self.recorder = Recorder(services, brief.run_id, brief.agent.name)
+        self.recorder = Recorder(services, brief.run_id)
         self.inbox = Inbox(self.recorder)
         self.outputs = OutputCollector(brief.agent.outputs or {})
         toolbox = services.toolbox
@@ -89,8 +89,15 @@ class RunContext:
         if text in self.conversation.restored_notes:
             self.conversation.restored_notes.remove(text)
             return
-        self.conversation.queue_text(text)
-        note = self.recorder.event(NoteInjected, text=text, origin=origin)
+        self._add(self.recorder.event(NoteInjected, text=text, origin=origin))
+
+    def refuse_outputs(self, refusal: OutputRefusal) -> None:
+        """Take back outputs that their type refuses, and tell the model why."""
+        self.outputs.refuse(refusal.names)
+        self._add(self.recorder.event(NoteInjected, text=refusal.note, refused=refusal.names))
+
+    def _add(self, note: NoteInjected) -> None:
+        self.conversation.queue_text(note.text)
         self.recorder.record_later(note, show=True)
 
     async def deliver_messages(self) -> None:

@@ -23,6 +23,7 @@ from .._core.ports import (
 )
 from .evidence import ChangeWatch
 from .meters import Meters
+from .structured_output import OutputChecks
 
 
 class SingleEnvironment:
@@ -60,6 +61,7 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         hooks: functions of the user; None means that there are none.
         meters: meters of the running runs.
         changes: compares workspaces before and after effectful calls; None does not.
+        output_checks: checks of their outputs.
     """
 
     session: str
@@ -83,3 +85,4 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     hooks: Hooks | None = None
     meters: Meters = field(default_factory=Meters)
     changes: ChangeWatch | None = None
+    output_checks: OutputChecks = field(default_factory=OutputChecks)

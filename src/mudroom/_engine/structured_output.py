@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -29,6 +29,38 @@ class Emission(Struct, frozen=True, forbid_unknown_fields=True):
     emit_variable_value: JsonValue
 
 
+class OutputRefusal(Struct, frozen=True):
+    """Refusal of emitted values by the type that the caller requested.
+
+    Arguments:
+        note: the reason, for the model.
+        names: outputs that are wrong by themselves; () if only their combination is wrong.
+    """
+
+    note: str
+    names: tuple[str, ...] = ()
+
+
+class OutputChecks:
+    """Checks of the values that runs emitted, by the types that their callers requested."""
+
+    def __init__(self) -> None:
+        self._checks: dict[str, Callable[[dict[str, Any]], OutputRefusal | None]] = {}
+
+    def add(self, run_id: str, check: Callable[[dict[str, Any]], OutputRefusal | None]) -> None:
+        """Check the values of a run before it ends with GOAL."""
+        self._checks[run_id] = check
+
+    def remove(self, run_id: str) -> None:
+        """Remove the check of a run, if it has one."""
+        self._checks.pop(run_id, None)
+
+    async def find_refusal(self, run_id: str, values: dict[str, Any]) -> OutputRefusal | None:
+        """Return why the values are refused, None if they are accepted."""
+        check = self._checks.get(run_id)
+        return check(values) if check else None
+
+
 class OutputCollector:
     """Values that one run has emitted.
 
@@ -41,6 +73,7 @@ class OutputCollector:
         self._expected = expected
         self.values: dict[str, Any] = {}
         self.error_count = 0
+        self._is_refused = False
 
     @property
     def missing(self) -> list[str]:
@@ -53,8 +86,9 @@ class OutputCollector:
 
     @property
     def is_complete(self) -> bool:
-        """True if all declared outputs are emitted, also the optional ones."""
-        return bool(self._expected) and self._expected.keys() <= self.values.keys()
+        """True if all declared outputs are emitted, also the optional ones, and not refused."""
+        is_emitted = bool(self._expected) and self._expected.keys() <= self.values.keys()
+        return is_emitted and not self._is_refused
 
     @property
     def has_too_many_errors(self) -> bool:
@@ -83,9 +117,17 @@ class OutputCollector:
             self.error_count += 1
             text = f"{name} was not accepted: {error}. Emit it again, corrected."
             return ToolResult(text, error=True)
+        self._is_refused = False
         is_text = isinstance(value, str)
         self.values[name] = value if schema or is_text else msgspec.json.encode(value).decode()
         return ToolResult(f"Emitted {name}.")
+
+    def refuse(self, names: tuple[str, ...]) -> None:
+        """Take back values that their type refuses; the run must emit again."""
+        self.error_count += 1
+        self._is_refused = True
+        for name in names:
+            self.values.pop(name, None)
 
     def tool(self) -> Tool:
         """Return the tool that emits values of this run."""

@@ -8,9 +8,10 @@ from typing import Any
 
 from msgspec import Struct
 
-from .._core.agents import Agent, Mode, Output, WorkspaceKind
+from .._core.agents import Agent, Mode, WorkspaceKind
 from .._core.budgets import Budget
-from .._core.json_values import JsonValue, find_schema_error
+from .._core.json_values import JsonValue
+from .._core.output_declarations import parse_outputs
 from . import tools_field
 from .diagnostics import FileDiagnostics
 from .frontmatter import Entry
@@ -267,27 +268,7 @@ def _nested(handlers: Mapping[str, FieldHandler]) -> FieldHandler:
 def _handle_outputs(draft: AgentDraft, value: JsonValue, line: int) -> None:
     if isinstance(value, list):
         value = dict.fromkeys(tools_field.parse_names(value), "")
-    by_name = _read_map(value)
-    required: Collection[JsonValue] = by_name
-    properties = by_name.get("properties")
-    if isinstance(properties, dict):
-        listed = by_name.get("required")
-        required = listed if isinstance(listed, list) else []
-        by_name = properties
-    outputs: dict[str, Output] = {}
-    for name, output in by_name.items():
-        if isinstance(output, str):
-            description = output
-            schema: dict[str, JsonValue] = {}
-        elif isinstance(output, dict):
-            schema = output
-            description = str(schema.get("description", ""))
-            if schema and (reason := find_schema_error(schema)):
-                raise ValueError(f"{name} is not a JSON Schema: {reason}")
-        else:
-            raise ValueError(f"{name} is neither a description nor a JSON Schema")
-        outputs[name] = Output(description, schema, optional=name not in required)
-    draft.fields["outputs"] = outputs
+    draft.fields["outputs"] = parse_outputs(_read_map(value)).outputs
 
 
 _MODES = {

@@ -20,25 +20,34 @@ Example:
     SubagentTerminateMode.GOAL is Reason.GOAL
 """
 
-_PLACEHOLDER = re.compile(r"\$\{(\w+)\}")
+_PLACEHOLDER = re.compile(r"\$\{([^{}]*)(\}?)")
 
 
 class ContextState:
     """Values for the placeholders `${key}` of a system prompt.
+
+    A key is any text without braces and without blanks at its ends.
 
     Example:
         ContextState(doc_path="paper.md").get("doc_path")
     """
 
     def __init__(self, **values: Any) -> None:
-        self._values = dict(values)
+        self._values: dict[str, object] = {}
+        for key, value in values.items():
+            self.set(key, value)
 
     def get(self, key: str) -> object:
         """Return the value, None if there is none."""
         return self._values.get(key)
 
     def set(self, key: str, value: object) -> None:
-        """Set a value."""
+        """Set a value. Raises UsageError for a key that a placeholder cannot name."""
+        if not _is_key(key):
+            raise UsageError(
+                f"{key!r} cannot be a key of a ContextState",
+                remedy="Use a text without braces and without blanks at its ends.",
+            )
         self._values[key] = value
 
     def get_keys(self) -> list[str]:
@@ -102,8 +111,8 @@ class ToolConfig(Struct, frozen=True, kw_only=True):
     Arguments:
         tools: names of tools of the session (names of other systems work too), Tool objects, or
             declarations: dicts with "name", "description", "parameters" (a JSON Schema of an
-            object) and optionally "handler", a function of the arguments. Without a handler a call
-            gives an error result that the model reads.
+            object; without them the tool takes no arguments) and optionally "handler", a function
+            of the arguments. Without a handler a call gives an error result that the model reads.
 
     Example:
         schema = {"type": "object"}
@@ -115,13 +124,17 @@ class ToolConfig(Struct, frozen=True, kw_only=True):
 
 
 class OutputConfig(Struct, frozen=True, kw_only=True):
-    """Values that a scope must emit: name -> description. If empty, it may emit any values.
+    """Values that a scope must emit. If empty, it may emit any values.
+
+    Arguments:
+        outputs: name -> description, or everything that `Session.task` takes as `outputs`. Values
+            with a schema or a type are checked.
 
     Example:
-        OutputConfig(outputs={"title": "the document's title", "author": "its author"})
+        OutputConfig(outputs={"title": "the document's title", "pages": {"type": "integer"}})
     """
 
-    outputs: Mapping[str, str] = {}
+    outputs: type[Any] | Mapping[str, Any] = {}
 
 
 class OutputObject(Struct, kw_only=True):
@@ -129,8 +142,10 @@ class OutputObject(Struct, kw_only=True):
 
     Arguments:
         emitted_vars: name -> value; includes values that were emitted before a limit was reached.
+            A schema of one value, such as `{"type": "array"}`, has the name "result".
         terminate_reason: reason why the run ended; ERROR until then.
-        report: the complete report of the run; None until it has ended.
+        report: the complete report of the run; None until it has ended. Its `outputs` have the
+            requested type.
 
     Example:
         wanted = OutputConfig(outputs={"title": "the document's title"})
@@ -141,17 +156,31 @@ class OutputObject(Struct, kw_only=True):
 
     emitted_vars: dict[str, Any] = {}
     terminate_reason: Reason = Reason.ERROR
-    report: Report | None = None
+    report: Report[Any] | None = None
 
 
 def fill_template(text: str, context: ContextState) -> str:
     """Replace each `${key}` with its value; `${...}` inside a value stays as it is.
 
-    Raises UsageError that names every key without a value.
+    Raises UsageError that names every key without a value, and for a `${` that begins no
+    placeholder.
     """
-    keys = dict.fromkeys(_PLACEHOLDER.findall(text))
+    keys: dict[str, None] = {}
+    for match in _PLACEHOLDER.finditer(text):
+        key = match[1].strip()
+        if not match[2] or not _is_key(key):
+            raise UsageError(
+                f"The system prompt has a placeholder without a key: {match[0][:80]!r}",
+                remedy="Write ${key}. To keep ${ in the prompt, put it into a value: values are "
+                "not expanded.",
+            )
+        keys[key] = None
     known = set(context.get_keys())
     missing = [key for key in keys if key not in known]
     if missing:
         raise UsageError(f"Missing context values for the following keys: {', '.join(missing)}")
-    return _PLACEHOLDER.sub(lambda match: str(context.get(match[1])), text)
+    return _PLACEHOLDER.sub(lambda match: str(context.get(match[1].strip())), text)
+
+
+def _is_key(key: object) -> bool:
+    return isinstance(key, str) and key != "" and key == key.strip() and not {"{", "}"} & set(key)

@@ -5,26 +5,26 @@ It is a thin layer: it makes an agent, a history and a set of tools, and the ses
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import platform
-import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping
-from itertools import islice
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from .._core.agents import Agent, Output
+from .._core.agents import Agent
 from .._core.budgets import Budget
-from .._core.events import AnyEvent, ToolCallStarted, TurnFinished
+from .._core.events import AnyEvent
 from .._core.messages import AssistantMessage, Message, TextBlock, user_message
 from .._core.ports import Workspace
 from .._core.runs import Reason, Report
 from .._core.tool_names import canonical_tool_name
 from .._core.tools import Tool
 from .._engine.structured_output import EMIT_TOOL
+from .._engine.task import narrow_tools
 from ..errors import ModelError, UnknownName, UsageError
+from ..output_types import OutputType, parse_output_type
 from ..tools.function import declare_tool
 from .config import (
     ContextState,
@@ -36,14 +36,10 @@ from .config import (
     ToolConfig,
     fill_template,
 )
+from .environment_message import make_environment_messages
+from .message_feed import MessageFeed
 
 log = logging.getLogger("mudroom")
-
-MAX_LISTED_FILES = 200
-"""Maximum number of files in the environment message."""
-
-MAX_SHOWN_ARGUMENTS = 250
-"""Maximum characters of a tool call's arguments that `on_message` gets."""
 
 _RULES = """\
 Important Rules:
@@ -59,6 +55,7 @@ class RunScope(Protocol):
         self,
         agent: Agent,
         prompt: str,
+        output_type: OutputType[Any] | None,
         tools: Mapping[str, Tool],
         history: tuple[Message, ...],
         on_start: Callable[[str], None],
@@ -110,6 +107,7 @@ class SubAgentScope:
         agent: Agent,
         prompt: PromptConfig,
         tools: dict[str, Tool],
+        output_type: OutputType[Any] | None,
         on_message: Callable[[str], Any] | None,
     ) -> None:
         self.name = agent.name
@@ -118,8 +116,8 @@ class SubAgentScope:
         self._agent = agent
         self._prompt = prompt
         self._tools = tools
+        self._output_type = output_type
         self._on_message = on_message
-        self._run_id = ""
 
     @classmethod
     async def create(
@@ -137,28 +135,30 @@ class SubAgentScope:
 
         Arguments:
             runtime_context: an open Session.
-            on_message: called with each answer's text and one line per tool call.
+            on_message: called with each answer's text and one line per tool call, in order; may
+                be async. An exception of it is logged once and does not end the run.
 
-        Raises UnknownName for an unknown tool, UsageError for one that needs confirmation.
+        Raises UnknownName for an unknown tool, UsageError for a tool that the scope cannot use or
+        that needs confirmation, and for outputs that describe no values.
         """
         runtime = runtime_context._scope_runtime()  # noqa: SLF001  (not public)
-        tools = {tool.name: tool for tool in _resolve_tools(tool_config, runtime.tools)}
+        tools = _resolve_tools(tool_config, runtime.tools)
         for tool in tools.values():
             _check_interactivity(tool)
-        outputs = None
+        output_type = None
         if output_config is not None:
-            outputs = {key: Output(text) for key, text in output_config.outputs.items()}
+            output_type = parse_output_type(output_config.outputs)
         agent = Agent(
             name=name,
             model=model_config.model,
             temperature=model_config.temp,
             top_p=model_config.top_p,
             budget=_to_budget(run_config),
-            outputs=outputs,
+            outputs=output_type and output_type.outputs,
             describes_environment=False,
             context_files="none",
         )
-        return cls(runtime, agent, prompt_config, tools, on_message)
+        return cls(runtime, agent, prompt_config, tools, output_type, on_message)
 
     async def run_non_interactive(self, context: ContextState) -> None:
         """Run to the end and set `output`.
@@ -176,25 +176,33 @@ class SubAgentScope:
         Raises UsageError for a wrong PromptConfig or missing context values, before any model call.
         """
         agent = replace(self._agent, instructions=self._build_instructions(context))
-        initial_messages = self._prompt.initial_messages or ()
-        history = (
-            *_environment_messages(self._runtime.workspace),
-            *map(_to_message, initial_messages),
-        )
-        stop_watching = self._runtime.watch(self._handle_event)
-        try:
-            report = await self._runtime.run(
-                agent, "Get Started!", self._tools, history, self._set_run_id
-            )
-        finally:
-            stop_watching()
+        environment = await asyncio.to_thread(make_environment_messages, self._runtime.workspace)
+        history = (*environment, *map(_to_message, self._prompt.initial_messages or ()))
+        report = await self._run_with_messages(agent, history)
         self.output = OutputObject(
-            emitted_vars=report.outputs, terminate_reason=report.reason, report=report
+            emitted_vars=report.outputs,
+            terminate_reason=report.reason,
+            report=self._output_type.convert_report(report) if self._output_type else report,
         )
         return self.output
 
-    def _set_run_id(self, run_id: str) -> None:
-        self._run_id = run_id
+    async def _run_with_messages(self, agent: Agent, history: tuple[Message, ...]) -> Report:
+        """Run the agent and call `on_message`; return when the last call has ended."""
+        feed = MessageFeed(self.name, self._on_message or (lambda _: None))
+        stop_watching = self._runtime.watch(feed.observe)
+        delivery = asyncio.create_task(feed.deliver())
+        try:
+            report = await self._runtime.run(
+                agent, "Get Started!", self._output_type, self._tools, history, feed.set_run
+            )
+        except BaseException:
+            delivery.cancel()
+            raise
+        finally:
+            stop_watching()
+            feed.end()
+        await delivery
+        return report
 
     def _build_instructions(self, context: ContextState) -> str:
         prompt = self._prompt
@@ -208,15 +216,6 @@ class SubAgentScope:
         instructions = fill_template(prompt.system_prompt, context)
         return "\n\n".join((instructions, *_format_output_rules(self._agent), _RULES))
 
-    def _handle_event(self, event: AnyEvent) -> None:
-        if event.run != self._run_id or self._on_message is None:
-            return
-        if isinstance(event, TurnFinished) and event.message.text:
-            self._on_message(event.message.text)
-        elif isinstance(event, ToolCallStarted):
-            arguments = str(event.call.arguments)[:MAX_SHOWN_ARGUMENTS]
-            self._on_message(f"**Executing tool: {event.call.name} with args {arguments}**")
-
 
 def _format_output_rules(agent: Agent) -> tuple[str, ...]:
     if not agent.outputs:
@@ -228,19 +227,60 @@ def _format_output_rules(agent: Agent) -> tuple[str, ...]:
     )
 
 
-def _resolve_tools(config: ToolConfig | None, known: Mapping[str, Tool]) -> Iterator[Tool]:
+def _resolve_tools(config: ToolConfig | None, known: Mapping[str, Tool]) -> dict[str, Tool]:
+    """Return the tools of a scope by name. Raise UsageError for one that it could not use."""
+    tools: dict[str, Tool] = {}
     for item in config.tools if config else ():
-        if isinstance(item, Tool):
-            yield item
-        elif isinstance(item, str):
-            name = item if item in known else canonical_tool_name(item)
-            if name not in known:
-                raise UnknownName("tool", item, known)
-            yield known[name]
-        else:
-            yield declare_tool(
-                item["name"], item.get("description", ""), item["parameters"], item.get("handler")
-            )
+        tool = _resolve_tool(item, known)
+        if tools.setdefault(tool.name, tool) is not tool:
+            raise UsageError(f"two tools have the name {tool.name!r}", remedy="Rename one of them.")
+    for name in tools.keys() - set(narrow_tools(tools, None, depth=0)):
+        raise UsageError(
+            f"a scope cannot use the tool {name!r}: it starts no child runs",
+            remedy="Leave it out, or run an agent with `session.task`.",
+        )
+    if EMIT_TOOL in tools:
+        raise UsageError(
+            f"the tool name {EMIT_TOOL!r} is reserved", remedy="Give the tool another name."
+        )
+    return tools
+
+
+def _resolve_tool(item: str | Tool | Mapping[str, Any], known: Mapping[str, Tool]) -> Tool:
+    if isinstance(item, Tool):
+        return item
+    if isinstance(item, str):
+        name = item if item in known else canonical_tool_name(item)
+        if name not in known:
+            raise UnknownName("tool", item, known)
+        return known[name]
+    if not isinstance(item, Mapping):
+        raise UsageError(
+            f"{item!r} is not a tool",
+            where="ToolConfig",
+            remedy="Use a name, a declaration, or a function with the decorator `tool`.",
+        )
+    return _declare_tool(item)
+
+
+def _declare_tool(declaration: Mapping[str, Any]) -> Tool:
+    name = declaration.get("name")
+    keys = ("name", "description", "parameters", "handler")
+    unknown = [key for key in declaration if key not in keys]
+    if not isinstance(name, str) or not name or unknown:
+        problem = f"the unknown key {unknown[0]!r}" if unknown else "no name"
+        raise UsageError(
+            f"the tool declaration {dict(declaration)!r:.200} has {problem}",
+            where="ToolConfig",
+            remedy='Write {"name": …, "description": …, "parameters": …, "handler": …}; only the '
+            "name is required.",
+        )
+    return declare_tool(
+        name,
+        declaration.get("description") or "",
+        declaration.get("parameters") or {"type": "object", "properties": {}},
+        declaration.get("handler"),
+    )
 
 
 def _check_interactivity(tool: Tool) -> None:
@@ -266,22 +306,6 @@ def _to_budget(config: RunConfig) -> Budget:
         output_tokens=config.max_output_tokens,
         depth=0,
     )
-
-
-def _environment_messages(workspace: Workspace) -> tuple[Message, Message]:
-    paths = [file.path for file in islice(workspace.walk(), MAX_LISTED_FILES + 1)]
-    if len(paths) > MAX_LISTED_FILES:
-        paths[MAX_LISTED_FILES:] = ["…"]
-    lines = [
-        "This is the context of your work.",
-        f"Date: {time.strftime('%Y-%m-%d')}",
-        f"Platform: {platform.system()}",
-        f"Working folder: {workspace.root}",
-        "Files:",
-        *paths,
-    ]
-    reply = AssistantMessage((TextBlock("Got it. Thanks for the context!"),))
-    return user_message("\n".join(lines)), reply
 
 
 def _to_message(message: Message | Mapping[str, str]) -> Message:

@@ -43,10 +43,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions) -> int:
         with handle_signals(session.cancel, exits_after=True) as signals, reporter.screen:
             report = await session.resume_unfinished()
             if prompt is not None and not signals:
-                if schema:
-                    report = await session.run(prompt, outputs=schema)
-                else:
-                    report = await session.run(prompt)
+                report = await session.run(prompt, outputs=schema)
         if report is None:
             raise UsageError("no run of this session was interrupted", where=session.id)
         return reporter.print_report(report, signals)

@@ -156,7 +156,10 @@ class RunReporter:
         """
         ledger = self._ledger.ledger
         if self._format != "text":
-            result = self._lines.result_line(report, msgspec.to_builtins(ledger))
+            has_value = self._as_json and report.ok
+            result = self._lines.result_line(
+                report, msgspec.to_builtins(ledger), has_value=has_value
+            )
             self._output.write(encode_line(result))
         elif not self._answer:
             self._output.write(encode_answer(report, as_json=self._as_json))

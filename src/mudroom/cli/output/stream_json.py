@@ -151,12 +151,15 @@ class StreamJson:
             case _:
                 pass
 
-    def result_line(self, report: Report, ledger: Mapping[str, Any]) -> dict[str, Any]:
+    def result_line(
+        self, report: Report, ledger: Mapping[str, Any], *, has_value: bool = False
+    ) -> dict[str, Any]:
         """Return the last line, which is also the whole output of `--output-format json`.
 
         Arguments:
             report: report of the root run.
             ledger: the ledger as JSON values.
+            has_value: true if the outputs are a value, even an empty one.
         """
         root = self._runs.get(report.run_id)
         error = [] if report.ok else [report.error or f"The run ended with {report.reason.value}."]
@@ -166,7 +169,7 @@ class StreamJson:
             subtype=SUBTYPES.get(report.reason, "error_during_execution"),
             is_error=not report.ok,
             **outcome,
-            **({"structured_output": report.outputs} if report.outputs else {}),
+            **({"structured_output": report.outputs} if has_value or report.outputs else {}),
             duration_ms=round(report.seconds * 1000),
             duration_api_ms=round(self._api_seconds * 1000),
             num_turns=report.turns,

@@ -289,9 +289,8 @@ class ProcessHandle:
         self.send(ApprovalReply(message.id, decision))
 
     async def _call_hook(self, message: CallHook) -> None:
-        assert self._services.hooks is not None
         try:
-            result = await call_hook(self._services.hooks, message)
+            result = await call_hook(self._services, message)
         except Exception as error:  # noqa: BLE001  the run in the worker process ends with it
             self.send(HookReply(message.id, error=ErrorInfo.of(error)))
             return

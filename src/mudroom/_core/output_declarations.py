@@ -1,0 +1,130 @@
+"""Declared outputs: reads them from names with descriptions, or from a JSON Schema."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+from msgspec import Struct
+
+from .agents import Output
+from .json_values import find_schema_error
+
+SINGLE_OUTPUT = "result"
+"""Name of the output when a JSON Schema describes one value and no named fields."""
+
+_TYPES = ("null", "boolean", "object", "array", "number", "string", "integer")
+_FIELD_KEYWORDS = {
+    *("type", "properties", "required", "additionalProperties", "$defs", "$schema", "$comment"),
+    *("title", "description", "default", "examples", "deprecated"),
+}
+"""Keywords of an object schema whose fields can be emitted and checked one by one."""
+
+
+class OutputDeclaration(Struct, frozen=True):
+    """Declared outputs by name.
+
+    Arguments:
+        is_single: true if the only output, SINGLE_OUTPUT, is the whole value.
+    """
+
+    outputs: dict[str, Output]
+    is_single: bool = False
+
+
+def parse_outputs(declared: Mapping[str, Any]) -> OutputDeclaration:
+    """Return the outputs of a JSON Schema, or of a mapping of names.
+
+    In a mapping of names each value is a description, a JSON Schema or an Output. The mapping is a
+    JSON Schema if `type` is a JSON type, a key begins with `$`, `properties` maps names to
+    schemas, or `enum`, `anyOf`, `oneOf` or `allOf` is a list.
+
+    Raises ValueError.
+    """
+    if not all(isinstance(name, str) for name in declared):
+        raise ValueError("the names must be texts")
+    if _is_json_schema(declared):
+        return parse_schema(dict(declared))
+    return OutputDeclaration({name: _parse_output(name, value) for name, value in declared.items()})
+
+
+def parse_schema(schema: dict[str, Any]) -> OutputDeclaration:
+    """Return one output per field if the fields can be checked one by one, else a single output.
+
+    Raises ValueError if it is not a JSON Schema.
+    """
+    target = _resolve_reference(schema)
+    if not _has_separate_fields(target):
+        _check_schema(SINGLE_OUTPUT, schema)
+        output = Output(str(schema.get("description", "")), schema)
+        return OutputDeclaration({SINGLE_OUTPUT: output}, is_single=True)
+    outputs: dict[str, Output] = {}
+    for name, field_schema in target["properties"].items():
+        complete = field_schema
+        if "$defs" in target and b'"$ref"' in msgspec.json.encode(field_schema):
+            complete = {**field_schema, "$defs": target["$defs"]}
+        _check_schema(name, complete)
+        is_optional = name not in target.get("required", ())
+        description = str(field_schema.get("description", ""))
+        outputs[name] = Output(description, complete, optional=is_optional)
+    return OutputDeclaration(outputs)
+
+
+def _check_schema(name: str, schema: dict[str, Any]) -> None:
+    if reason := find_schema_error(schema):
+        raise ValueError(f"{name} is not a JSON Schema: {reason}")
+
+
+def _parse_output(name: str, value: object) -> Output:
+    if isinstance(value, str):
+        return Output(value)
+    if isinstance(value, Mapping):
+        schema = dict(cast("Mapping[str, Any]", value))
+        value = Output(str(schema.get("description", "")), schema)
+    if not isinstance(value, Output):
+        raise ValueError(f"{name} is neither a description nor a JSON Schema")
+    if value.schema:
+        _check_schema(name, value.schema)
+    return value
+
+
+def _is_json_schema(declared: Mapping[str, Any]) -> bool:
+    kind = declared.get("type")
+    kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
+    return (
+        all(kind in _TYPES for kind in kinds)
+        or any(name.startswith("$") for name in declared)
+        or _maps_to_mappings(declared.get("properties"))
+        or any(isinstance(declared.get(key), list) for key in ("enum", "anyOf", "oneOf", "allOf"))
+    )
+
+
+def _maps_to_mappings(value: object) -> bool:
+    if not isinstance(value, Mapping):
+        return False
+    items = cast("Mapping[str, object]", value).values()
+    return all(isinstance(item, Mapping) for item in items)
+
+
+def _resolve_reference(schema: dict[str, Any]) -> dict[str, Any]:
+    """Return the definition that the top-level `$ref` names, with the definitions beside it."""
+    definitions = schema.get("$defs")
+    path, _, name = str(schema.get("$ref", "")).rpartition("/")
+    if path != "#/$defs" or not isinstance(definitions, Mapping) or name not in definitions:
+        return schema
+    return {**definitions[name], "$defs": definitions}
+
+
+def _has_separate_fields(schema: dict[str, Any]) -> bool:
+    fields = schema.get("properties")
+    if not fields or not _maps_to_mappings(fields) or schema.get("type", "object") != "object":
+        return False
+    references = re.findall(rb'"\$ref":"([^"]*)', msgspec.json.encode(schema))
+    return (
+        schema.keys() <= _FIELD_KEYWORDS
+        and isinstance(schema.get("additionalProperties", False), bool)
+        and fields.keys() >= set(schema.get("required", ()))
+        and all(reference.startswith(b"#/$defs/") for reference in references)
+    )

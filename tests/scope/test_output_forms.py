@@ -1,0 +1,150 @@
+"""Forms of declared outputs: which mapping is a JSON Schema, and which maps names to values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pydantic
+import pytest
+
+from mudroom import Agent, Output, OutputConfig, PromptConfig, Reason
+from mudroom._core.output_declarations import SINGLE_OUTPUT, parse_outputs
+
+from .conftest import Open, emit
+
+NODE = {
+    "$ref": "#/$defs/Node",
+    "$defs": {
+        "Node": {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "next": {"$ref": "#/$defs/Node"}},
+            "required": ["name"],
+        }
+    },
+}
+PAIR = {
+    "type": "object",
+    "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}},
+    "anyOf": [{"required": ["a"]}, {"required": ["b"]}],
+}
+SINGLE_VALUES: list[tuple[dict[str, Any], Any, Any]] = [
+    ({"type": "array"}, "x", []),
+    ({"type": "array", "items": {"type": "integer"}}, ["x"], [1, 2]),
+    ({"type": "object"}, [], {"any": "thing"}),
+    ({"type": "string"}, 5, "text"),
+    ({"type": "boolean"}, "yes", False),
+    ({"type": ["integer", "null"]}, "x", None),
+    ({"enum": ["red", "green"]}, "blue", "red"),
+    ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "x", 0),
+    ({"oneOf": [{"type": "integer"}, {"type": "string"}]}, [], 7),
+    ({"allOf": [{"type": "integer"}, {"minimum": 3}]}, 2, 3),
+    ({"$ref": "#/$defs/N", "$defs": {"N": {"type": "number"}}}, "x", 1.5),
+    ({"type": "object", "additionalProperties": {"type": "integer"}}, {"a": "b"}, {"a": 1}),
+    (PAIR, {}, {"b": 2}),
+    ({"type": "object", "properties": {"a": {}}, "required": ["b"]}, {"a": 1}, {"b": 1}),
+    ({"type": "object", "properties": {"a": {"$ref": "#"}}}, {"a": 1}, {"a": {"a": {}}}),
+]
+
+
+@pytest.mark.parametrize(
+    ("schema", "wrong", "right"), SINGLE_VALUES, ids=[str(row[0])[:50] for row in SINGLE_VALUES]
+)
+async def test_a_schema_of_one_value_is_checked_and_the_report_has_the_value(
+    schema: dict[str, Any], wrong: Any, right: Any, scripted: Open
+) -> None:
+    script = [[emit(SINGLE_OUTPUT, wrong)], [emit(SINGLE_OUTPUT, right)]]
+    async with scripted(script) as (session, model):
+        report = await session.task("Read it.", outputs=schema)
+    assert model.requests[1].results[0].error
+    assert report.reason is Reason.GOAL
+    assert report.outputs == right
+
+
+async def test_a_recursive_schema_of_an_object_has_one_output_per_field(scripted: Open) -> None:
+    script = [[emit("next", {"name": 5})], [emit("next", {"name": "b"}), emit("name", "a")]]
+    async with scripted(script) as (session, model):
+        report = await session.task("Read it.", outputs=NODE)
+    assert model.requests[1].results[0].error
+    assert report.outputs == {"name": "a", "next": {"name": "b"}}
+
+
+async def test_a_mapping_may_have_descriptions_schemas_and_outputs(scripted: Open) -> None:
+    wanted = {
+        "title": "the document's title",
+        "pages": {"type": "integer", "description": "how many"},
+        "author": Output("its author", {"type": "string", "minLength": 2}),
+    }
+    wrong = [emit("title", "T"), emit("pages", "three"), emit("author", "A")]
+    async with scripted([wrong, [emit("pages", 3), emit("author", "Ada")]]) as (session, model):
+        report = await session.task("Read it.", outputs=wanted)
+    assert [result.error for result in model.requests[1].results] == [False, True, True]
+    assert report.outputs == {"title": "T", "pages": 3, "author": "Ada"}
+
+
+@pytest.mark.parametrize(
+    ("declared", "names"),
+    [
+        ({"type": "the kind of animal"}, ["type"]),
+        ({"type": "the kind", "title": "the title"}, ["type", "title"]),
+        ({"type": Output("string")}, ["type"]),
+        ({"properties": "a list of properties"}, ["properties"]),
+        ({"properties": {"type": "array"}}, ["properties"]),
+        ({"enum": "the constant", "items": {"type": "array"}}, ["enum", "items"]),
+        ({"title": "the title", "description": "one sentence"}, ["title", "description"]),
+        ({"type": "string"}, [SINGLE_OUTPUT]),
+        ({"properties": {"type": {"type": "string"}}}, ["type"]),
+        ({"properties": {}}, [SINGLE_OUTPUT]),
+        ({}, []),
+    ],
+    ids=str,
+)
+def test_the_rule_that_tells_schemas_from_names(declared: dict[str, Any], names: list[str]) -> None:
+    assert list(parse_outputs(declared).outputs) == names
+
+
+async def test_a_type_without_named_fields_comes_back_as_that_type(scripted: Open) -> None:
+    class Tags(pydantic.RootModel[list[str]]):
+        pass
+
+    async with scripted([[emit(SINGLE_OUTPUT, ["a"])], [emit(SINGLE_OUTPUT, [3])]]) as (session, _):
+        tags = await session.task("Read it.", outputs=Tags)
+        numbers = await session.task("Read it.", outputs=list[int])
+    assert tags.outputs == Tags(["a"])
+    assert numbers.outputs == [3]
+
+
+async def test_a_scope_takes_the_same_forms_and_checks_the_values(scripted: Open) -> None:
+    class Paper(pydantic.BaseModel):
+        title: str
+        pages: int
+
+    prompt = PromptConfig(system_prompt="Read it.")
+    script = [
+        [emit("title", "T"), emit("pages", "three")],
+        [emit("pages", 3)],
+        [emit(SINGLE_OUTPUT, "x")],
+        [emit(SINGLE_OUTPUT, ["x"])],
+        [emit("n", "not a number")],
+        [emit("n", 4)],
+    ]
+    async with scripted(script) as (session, model):
+        paper = await session.scope("a", prompt, output_config=OutputConfig(outputs=Paper))
+        names = await session.scope(
+            "b", prompt, output_config=OutputConfig(outputs={"type": "array"})
+        )
+        number = await session.scope(
+            "c", prompt, output_config=OutputConfig(outputs={"n": {"type": "integer"}})
+        )
+    assert paper.emitted_vars == {"title": "T", "pages": 3}
+    assert paper.report and paper.report.outputs == Paper(title="T", pages=3)
+    assert names.emitted_vars == {SINGLE_OUTPUT: ["x"]}
+    assert names.report and names.report.outputs == ["x"]
+    assert number.emitted_vars == {"n": 4}
+    assert len(model.requests) == 6
+
+
+async def test_a_schema_of_one_value_in_an_agent_file_form(scripted: Open) -> None:
+    agent = Agent(name="lister", outputs=parse_outputs({"type": "array"}).outputs)
+    async with scripted([[emit(SINGLE_OUTPUT, "x")], [emit(SINGLE_OUTPUT, [1])]]) as (session, _):
+        report = await session.task("List.", agent=agent)
+    assert report.outputs == {SINGLE_OUTPUT: [1]}

@@ -1,0 +1,241 @@
+"""Values that fit their schemas and that the requested type refuses."""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import Any, Self
+
+import msgspec
+import pydantic
+import pytest
+from pydantic.dataclasses import dataclass as pydantic_dataclass
+
+from mudroom import Budget, OutputConfig, PromptConfig, Reason
+from mudroom._engine.structured_output import MAX_ERRORS
+from mudroom.events import NoteInjected
+from mudroom.models.scripted import Answer, Request, call
+from mudroom.replay import replay
+from mudroom.testing import MemoryJournal
+
+from .conftest import Open, emit
+
+
+class Checked(pydantic.BaseModel):
+    title: str
+
+    @pydantic.field_validator("title")
+    @classmethod
+    def check_title(cls, title: str) -> str:
+        if not title.istitle():
+            raise ValueError("the title must begin with a capital letter")
+        return title
+
+
+class Range(pydantic.BaseModel):
+    first: int
+    last: int
+
+    @pydantic.model_validator(mode="after")
+    def check_order(self) -> Self:
+        if self.first > self.last:
+            raise ValueError("first is greater than last")
+        return self
+
+
+@pydantic_dataclass
+class CheckedDataclass:
+    title: str
+
+    @pydantic.field_validator("title")
+    @classmethod
+    def check_title(cls, title: str) -> str:
+        assert title.istitle(), "no capital letter"
+        return title
+
+
+@dataclasses.dataclass
+class PostInit:
+    title: str
+
+    def __post_init__(self) -> None:
+        if not self.title.istitle():
+            raise ValueError("no capital letter")
+
+
+@dataclasses.dataclass
+class KeyErrorInPostInit:
+    title: str
+
+    def __post_init__(self) -> None:
+        {"On Mud": 1}[self.title]
+
+
+class StructPostInit(msgspec.Struct):
+    title: str
+
+    def __post_init__(self) -> None:
+        if not self.title.istitle():
+            raise RuntimeError("no capital letter")
+
+
+@dataclasses.dataclass
+class Shelf:
+    books: list[PostInit]
+
+
+TITLED: list[type[Any]] = [
+    Checked,
+    CheckedDataclass,
+    PostInit,
+    KeyErrorInPostInit,
+    StructPostInit,
+]
+
+
+@pytest.mark.parametrize("wanted", TITLED, ids=lambda wanted: wanted.__name__)
+async def test_a_value_that_only_its_type_refuses_is_nudged_and_repaired(
+    wanted: type[Any], scripted: Open
+) -> None:
+    async with scripted([[emit("title", "on mud")], [emit("title", "On Mud")]]) as (session, model):
+        report = await session.task("Read it.", outputs=wanted)
+    assert report.reason is Reason.GOAL
+    assert report.outputs == wanted(title="On Mud")
+    note = str(model.requests[1].messages[-1])
+    assert "Not accepted: " in note
+    assert "emit again: title." in note
+
+
+@pytest.mark.parametrize("wanted", TITLED, ids=lambda wanted: wanted.__name__)
+async def test_repairs_are_bounded_then_the_report_says_error(
+    wanted: type[Any], scripted: Open
+) -> None:
+    async with scripted(lambda _: [emit("title", "on mud")]) as (session, model):
+        report = await session.run("Read it.", outputs=wanted)
+    assert report.reason is Reason.ERROR
+    assert f"wrong {MAX_ERRORS + 1} times" in report.error
+    assert len(model.requests) == MAX_ERRORS + 1
+
+
+async def test_the_error_report_has_the_values_that_were_valid(scripted: Open) -> None:
+    class Paper(Checked):
+        pages: int
+
+    answer = [emit("title", "on mud"), emit("pages", 3)]
+    async with scripted(lambda _: answer) as (session, _):
+        report = await session.task("Read it.", outputs=Paper)
+    assert report.reason is Reason.ERROR
+    assert report.outputs == {"pages": 3}
+
+
+async def test_only_the_refused_value_must_be_emitted_again(scripted: Open) -> None:
+    class Paper(Checked):
+        pages: int
+
+    first = [emit("title", "on mud"), emit("pages", 3)]
+    script = [first, "I am done.", [call("read", file_path="paper.md")], [emit("title", "On Mud")]]
+    async with scripted(script) as (session, model):
+        report = await session.task("Read it.", outputs=Paper)
+    assert report.outputs == Paper(title="On Mud", pages=3)
+    assert "outputs: title." in str(model.requests[2].messages[-1])
+
+
+async def test_a_wrong_combination_of_values_is_repaired(scripted: Open) -> None:
+    script = [
+        [emit("first", 5), emit("last", 3)],
+        [call("read", file_path="paper.md")],
+        "I am done.",
+        [emit("last", 8)],
+    ]
+    async with scripted(script) as (session, model):
+        report = await session.task("Read it.", outputs=Range)
+    assert report.outputs == Range(first=5, last=8)
+    assert "first is greater than last" in str(model.requests[1].messages[-1])
+    assert "first is greater than last" in str(model.requests[3].messages[-1])
+
+
+async def test_a_nested_value_that_its_type_refuses_names_its_output(scripted: Open) -> None:
+    script = [[emit("books", [{"title": "on mud"}])], [emit("books", [{"title": "On Mud"}])]]
+    async with scripted(script) as (session, model):
+        report = await session.task("Read it.", outputs=Shelf)
+    assert report.outputs == Shelf([PostInit("On Mud")])
+    assert "$.books[0]" in str(model.requests[1].messages[-1])
+
+
+async def test_the_type_is_asked_when_the_model_stops_with_optional_values_missing(
+    scripted: Open,
+) -> None:
+    class Paper(Checked):
+        pages: int = 0
+
+    script = [[emit("title", "on mud")], "Done.", [emit("title", "On Mud")], "Done."]
+    async with scripted(script) as (session, _):
+        report = await session.task("Read it.", outputs=Paper)
+    assert report.outputs == Paper(title="On Mud")
+
+
+async def test_a_limit_ends_the_repairs(scripted: Open) -> None:
+    def answer(request: Request) -> Answer:
+        return [emit("title", "on mud")] if request.tools else "No title."
+
+    async with scripted(answer) as (session, _):
+        report = await session.task("Read it.", outputs=Checked, budget=Budget(turns=2))
+    assert report.reason is Reason.MAX_TURNS
+    assert report.text == "No title."
+
+
+async def test_a_child_with_wrong_values_does_not_disturb_its_siblings(scripted: Open) -> None:
+    async with scripted(lambda request: [emit("title", request.prompt)]) as (session, _):
+        reports = await session.map(["One", "two", "Three"], outputs=Checked)
+    assert [report.reason for report in reports] == [Reason.GOAL, Reason.ERROR, Reason.GOAL]
+    assert reports[2].outputs == Checked(title="Three")
+
+
+async def test_a_scope_repairs_values_that_only_their_type_refuses(scripted: Open) -> None:
+    async with scripted([[emit("title", "on mud")], [emit("title", "On Mud")]]) as (session, _):
+        output = await session.scope(
+            "reader",
+            PromptConfig(system_prompt="Read it."),
+            output_config=OutputConfig(outputs=Checked),
+        )
+    assert output.terminate_reason is Reason.GOAL
+    assert output.emitted_vars == {"title": "On Mud"}
+
+
+async def test_values_of_a_run_in_a_worker_process_are_checked_by_their_type(
+    scripted: Open,
+) -> None:
+    script = [[emit("title", "on mud")], [emit("title", "On Mud")]]
+    async with scripted(script, worker="process:1") as (session, _):
+        report = await session.task("Read it.", outputs=Checked)
+    assert report.outputs == Checked(title="On Mud")
+
+
+async def test_the_record_of_a_refusal_replays(scripted: Open) -> None:
+    journal = MemoryJournal()
+    script = [[emit("title", "on mud")], [emit("title", "On Mud")], *([[emit("title", "x")]] * 4)]
+    async with scripted(script, journal=journal) as (session, _):
+        await session.run("Read it.", outputs=Checked)
+        failed = await session.run("Read it again.", outputs=Checked)
+    assert failed.reason is Reason.ERROR
+    notes = [event for event in journal.events if isinstance(event, NoteInjected)]
+    assert [note.refused for note in notes] == [("title",)] * 5
+    await replay(journal.events)
+
+
+async def test_a_resumed_run_still_misses_the_value_that_was_refused(scripted: Open) -> None:
+    journal = MemoryJournal()
+    async with scripted(
+        [[emit("title", "on mud")], [emit("title", "On Mud")]], journal=journal
+    ) as (
+        session,
+        _,
+    ):
+        await session.run("Read it.", outputs=Checked)
+    refusal = next(n for n, event in enumerate(journal.events) if isinstance(event, NoteInjected))
+    interrupted = MemoryJournal()
+    await interrupted.append(*journal.events[: refusal + 1])
+    script = ["Done.", [emit("title", "On Mud")]]
+    async with scripted(script, journal=interrupted, resume=session.id) as (resumed, model):
+        report = await resumed.resume_unfinished()
+    assert report and report.outputs == {"title": "On Mud"}
+    assert "outputs: title." in str(model.requests[1].messages[-1])
