@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import tomllib
+from fnmatch import fnmatch
 from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
@@ -12,34 +13,25 @@ import msgspec
 from msgspec import Struct
 
 
-class Framework(Struct, frozen=True):
-    """How to recognise one testing framework."""
+class Technology(Struct, frozen=True):
+    """How to recognise one tool or framework."""
 
     name: str
-    language: str
-    files: tuple[str, ...] = ()
+    aspect: str = "testing framework"
+    language: str = ""
     imports: str = ""
+    files: str = ""
     packages: tuple[str, ...] = ()
-    config: str = ""
+    config: tuple[str, ...] = ()
     tool: str = ""
-    kind: str = "framework"
     bundled_with: str = ""
-    runs_plain_tests: bool = False
 
 
 class Language(Struct, frozen=True):
-    """How the files of one programming language look."""
+    """Suffixes of the files of one programming language."""
 
     name: str
     suffixes: tuple[str, ...]
-    test_path: str
-    manifest: str
-    plain_test: str = ""
-    plain_test_files: tuple[str, ...] = ()
-
-    def has_manifest(self, path: str) -> bool:
-        """Return True when the path is a manifest of this language."""
-        return bool(re.search(rf"(^|/)({self.manifest})$", path))
 
 
 class OutlineRules(Struct, frozen=True):
@@ -47,9 +39,8 @@ class OutlineRules(Struct, frozen=True):
 
     suffixes: tuple[str, ...] = ()
     purpose: str = ""
-    types: str = ""
-    functions: str = ""
-    tests: str = ""
+    about: str = ""
+    names: tuple[str, ...] = ()
     definition: str = ""
     is_source: bool = True
 
@@ -57,14 +48,25 @@ class OutlineRules(Struct, frozen=True):
 class ManifestFormat(Struct, frozen=True):
     """How to read one kind of manifest."""
 
-    name: str
+    files: tuple[str, ...]
     format: str
+    language: str = ""
     project: tuple[str, ...] = ()
     runtime: tuple[str, ...] = ()
     development: tuple[str, ...] = ()
+    other: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     dependency: str = ""
     comment: str = ""
+
+
+class Intent(Struct, frozen=True):
+    """One kind of request: patterns of which one must match, and the words that it may contain."""
+
+    name: str
+    patterns: tuple[str, ...]
+    words: str
+    has_common_words: bool = True
 
 
 class DemoFunction(Struct, frozen=True):
@@ -99,24 +101,18 @@ def outline_rules(path: str) -> OutlineRules:
     return next((row for row in rows if suffix in row.suffixes), OutlineRules())
 
 
-@cache
-def words(name: str) -> tuple[str, ...]:
-    """Return one list of `words.toml`."""
-    return tuple(load_data("words")[name].split())
-
-
-@cache
 def phrase(name: str) -> re.Pattern[str]:
-    """Return the pattern of one list of `intents.toml`, for example "delegate"."""
-    return join_patterns(load_data("intents")[name])
+    """Return a pattern that matches any of one list of `intents.toml`, letter case ignored."""
+    return join_patterns(tuple(load_data("intents")[name]))
 
 
 @cache
-def intents() -> dict[str, re.Pattern[str]]:
-    """Return the pattern of each kind of request, in the order in which they are tried."""
-    return {row["name"]: join_patterns(row["patterns"]) for row in load_data("intents")["intent"]}
-
-
-def join_patterns(patterns: list[str]) -> re.Pattern[str]:
+def join_patterns(patterns: tuple[str, ...]) -> re.Pattern[str]:
     """Return a pattern that matches any of the patterns, letter case ignored."""
     return re.compile("|".join(f"(?:{pattern})" for pattern in patterns), re.IGNORECASE)
+
+
+def matches_any(path: str, globs: tuple[str, ...]) -> bool:
+    """Return True when the name of a file, or its path for a glob with a slash, matches."""
+    name = path.rpartition("/")[2]
+    return any(fnmatch(f"/{path}", f"*/{g}") if "/" in g else fnmatch(name, g) for g in globs)

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from mudroom._engine.child_report import parse_report
 
-from .plans import Context, Steps, combine, plan_call
+from .plans import Context, Steps, plan_call
 from .tool_output import read_files
 
 _BATCH = 5
@@ -16,18 +16,11 @@ _MAX_BATCH = 40
 _MAX_CHILDREN = 16
 
 
-class ChildPrompt(Struct, frozen=True):
-    """Work for one child: its prompt, and three to five words for the screen."""
-
-    prompt: str
-    title: str
-
-
 class ChildAnswer(Struct, frozen=True):
     """The text of a child's report; `problem` is not empty when the child did not finish."""
 
     text: str
-    problem: str = ""
+    problem: str
 
 
 def split_batches(files: list[str]) -> list[list[str]]:
@@ -39,26 +32,20 @@ def split_batches(files: list[str]) -> list[list[str]]:
 
 
 def run_children(
-    work: list[ChildPrompt], context: Context, *, writes: bool = False
+    prompts: list[str], titles: list[str], context: Context, *, writes: bool = False
 ) -> Steps[list[ChildAnswer]]:
     """Start all children in one turn and return their answers. A cut report is read whole."""
     agent = context.reader if context.reader and not writes else None
     outputs = yield [
-        plan_call("task", prompt=item.prompt, description=item.title, agent=agent) for item in work
+        plan_call("task", prompt=prompt, description=title, agent=agent)
+        for prompt, title in zip(prompts, titles, strict=True)
     ]
     reports = [parse_report(output.text) for output in outputs]
     whole = yield from read_files(report.spill for report in reports if report.spill)
     answers: list[ChildAnswer] = []
-    for item, output, report in zip(work, outputs, reports, strict=True):
-        warning = report.warning or (report.text if output.is_error else "")
-        text = "" if output.is_error else report.text
-        if report.spill and not whole[report.spill].problem:
-            text = whole[report.spill].text.strip()
-        answers.append(ChildAnswer(text, f"⚠ {item.title}: {warning}" if warning else ""))
+    for title, output, report in zip(titles, outputs, reports, strict=True):
+        warning = report.warning or (report.text if output.error else "")
+        text = whole[report.spill].text.strip() if report.spill else report.text
+        problem = f"⚠ {title}: {warning}" if warning else ""
+        answers.append(ChildAnswer("" if output.error else text, problem))
     return answers
-
-
-def join_answers(answers: list[ChildAnswer]) -> str:
-    """Return the texts of all children, then their problems."""
-    texts = [answer.text for answer in answers]
-    return combine([*texts, "\n".join(filter(None, (answer.problem for answer in answers)))])

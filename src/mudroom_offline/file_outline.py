@@ -1,4 +1,4 @@
-"""Description of one source file: its own first words, then the names it defines."""
+"""Description of one source file: its own first words, then the public names it defines."""
 
 from __future__ import annotations
 
@@ -10,26 +10,42 @@ from .tool_output import FileText
 
 _LENGTH = 170
 _MOST_NAMES = 6
-_HEAD_LINES = 40
+_HEAD_LINES = 60
 _COMMENT = re.compile(r"^\s*(?:#+(?=\s|$)|//+!?|/\*+!?|\*+/?|--+)\s*(.*?)\s*(?:\*/)?$")
+_HEADING = re.compile(r"^[^\n]*\n[=~*#-]{3,}\s*(?:\n|$)")
 
 
 def describe_file(file: FileText, say: Translator) -> str:
     """Return one line that says what a file is for and what it defines."""
-    if file.problem and not file.lines:
-        return say("not readable: {error}", error=file.problem)[:_LENGTH]
+    if file.problem and not file.text:
+        return say("not_readable", error=file.problem)[:_LENGTH]
     if not file.text.strip():
-        return say("Empty file.")
-    purpose = _find_purpose(file)[:_LENGTH]
-    if purpose and purpose[-1] not in ".!?。！？:：":
+        return say("empty_file")
+    purpose = _find_purpose(file)
+    if len(purpose) > _LENGTH:
+        purpose = f"{purpose[:_LENGTH].rpartition(' ')[0]}…"
+    if purpose and purpose[-1] not in ".!?。！？:：…":
         purpose += "."
-    details = "; ".join(_list_names(file, say))
+    details = _list_names(file, say)
     room = _LENGTH - len(purpose)
     if len(details) > room:
         details = f"{details[:room].rpartition(',')[0]}, …" if room > 40 else ""
-    count = len(file.lines)
-    line = f"{purpose} {details}".strip() or say("{count} lines, no definitions.", count=count)
+    line = f"{purpose} {details}".strip()
+    if not line:
+        line = say("no_description", count=say.count(file.text.count("\n") + 1, "line"))
     return f"{line} ({file.problem})" if file.problem else line
+
+
+def find_first_paragraph(text: str) -> str:
+    """Return the first paragraph of prose; headings, badges and markup are left out."""
+    for paragraph in re.split(r"\n\s*\n", _HEADING.sub("", text.strip() + "\n")):
+        prose = re.sub(r"<!--.*?-->|<[^>]+>|!\[[^\]]*\]\([^)]*\)", " ", paragraph, flags=re.S)
+        prose = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", prose)
+        prose = re.sub(r"\s+", " ", _HEADING.sub("", prose.strip() + "\n")).strip()
+        is_prose = re.search(r"[\u3400-\u9fff]{4}|[A-Za-z]\S* +\S*[A-Za-z]", prose)
+        if is_prose and not re.match(r"[#|=*_`~>\[.:+-]", prose):
+            return prose
+    return ""
 
 
 def _find_purpose(file: FileText) -> str:
@@ -37,7 +53,10 @@ def _find_purpose(file: FileText) -> str:
     rules = outline_rules(file.path)
     if rules.purpose and (match := re.search(rules.purpose, file.text)):
         return _first_sentence(next(filter(None, match.groups()), ""))
-    return _first_sentence(_find_head_comment(file.text))
+    head = _first_sentence(_find_head_comment(file.text))
+    if not head and rules.about and (match := re.search(rules.about, file.text)):
+        return f"{match['name']}: {_first_sentence(match['text'])}"
+    return head
 
 
 def _find_head_comment(text: str) -> str:
@@ -47,7 +66,7 @@ def _find_head_comment(text: str) -> str:
     for line in [*text.split("\n")[:_HEAD_LINES], ""]:
         comment = _COMMENT.match(line)
         if comment and comment[1]:
-            words += f"{comment[1]} "
+            words += f"{comment[1]}\n"
             continue
         if words and not re.search(outline["noise"], words):
             return words
@@ -58,38 +77,22 @@ def _find_head_comment(text: str) -> str:
 
 
 def _first_sentence(text: str) -> str:
-    paragraph = re.sub(r"\s+", " ", text.strip().split("\n\n")[0]).strip()
+    text = re.sub(r"(?m)^[ \t]*\*?[ \t]?", "", text.strip())
+    paragraph = find_first_paragraph(text) or re.sub(r"\s+", " ", text.split("\n\n")[0]).strip()
     match = re.match(r".*?[.!?。！？](?=\s|$)", paragraph)
     return match[0] if match else paragraph
 
 
-def _list_names(file: FileText, say: Translator) -> list[str]:
-    """Return phrases that list types, functions and tests; names with a leading _ are left out."""
+def _list_names(file: FileText, say: Translator) -> str:
+    """Return a phrase that lists the names a file defines; names with a leading _ are left out."""
     rules = outline_rules(file.path)
-    functions = _find_names(rules.functions, file.text)
-    tests = [name for name in functions if name.lower().startswith("test")]
-    tests += [f"“{title}”" for title in _find_names(rules.tests, file.text)]
-    public = [name for name in functions if name not in tests]
-    label = say("classes ") if rules.is_source else say("sections ")
-    phrases = [
-        _format_names(label, _find_names(rules.types, file.text), say),
-        _format_names(say("functions "), public, say),
-        _format_names(say("{count} tests: ", count=len(tests)), tests, say),
-    ]
-    return [phrase for phrase in phrases if phrase]
-
-
-def _find_names(pattern: str, text: str) -> list[str]:
-    if not pattern:
-        return []
-    matches = re.finditer(pattern, text)
-    names = (next(filter(None, match.groups()), "_") for match in matches)
-    return list(dict.fromkeys(name for name in names if not name.startswith("_")))
-
-
-def _format_names(label: str, names: list[str], say: Translator) -> str:
-    if not names:
+    matches = [match for pattern in rules.names for match in re.finditer(pattern, file.text)]
+    names = dict.fromkeys(next(filter(None, match.groups()), "_") for match in matches)
+    public = [name for name in names if not name.startswith("_")]
+    if not public:
         return ""
-    left = len(names) - _MOST_NAMES
-    more = say(", {left} more", left=left) if left > 0 else ""
-    return label + ", ".join(names[:_MOST_NAMES]) + more
+    left = len(public) - _MOST_NAMES
+    more = say("more_names", left=left) if left > 0 else ""
+    return (
+        say("defines" if rules.is_source else "sections") + ", ".join(public[:_MOST_NAMES]) + more
+    )

@@ -1,23 +1,40 @@
-"""Request "summarise": read the files that match a pattern and say what each one is for."""
+"""Requests "summarise" and "purpose": what each file is for, and what the project is for."""
 
 from __future__ import annotations
 
-from .children import ChildPrompt, join_answers, run_children, split_batches
-from .file_outline import describe_file
-from .plans import CannotAnswer, Context, Plan, Request, Steps, StopEarly, Translator, combine
-from .project_survey import describe_problems
+import re
+
+from .children import run_children, split_batches
+from .file_outline import describe_file, find_first_paragraph
+from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine, plan_call
 from .requests import ALL_SOURCE, find_files, find_patterns
 from .tool_output import (
-    LIST_LIMIT,
-    FileText,
     Listing,
+    describe_problems,
+    explain_nothing,
     format_table,
     list_files,
+    parse_listing,
     read_files,
 )
 
 _READ_DIRECTLY = 3
-_BATCH = 20
+_README = re.compile(r"(?i)(?:^|/)readme(?:\.(?:md|rst|txt|markdown|adoc))?$")
+_LONGEST_PARAGRAPH = 600
+
+
+def describe_project(request: Request, context: Context) -> Plan:
+    """Quote the first paragraph of the folder's README."""
+    context.require("read", "glob")
+    say = context.say
+    listing = parse_listing((yield [plan_call("glob", pattern="*", path=request.folder)])[0])
+    readmes = sorted(path for path in listing.rows if _README.search(path))[:1]
+    texts = yield from read_files(readmes)
+    for path, file in texts.items():
+        if quote := find_first_paragraph(file.text)[:_LONGEST_PARAGRAPH]:
+            return combine([say("says", path=path, text=quote), say("more_questions")])
+    problems = [listing.problem, *(file.problem for file in texts.values())]
+    return combine([explain_nothing(say("no_purpose"), problems, say), say("more_questions")])
 
 
 def summarize(request: Request, context: Context) -> Plan:
@@ -26,17 +43,18 @@ def summarize(request: Request, context: Context) -> Plan:
     context.require("glob", *([] if can_delegate else ["read"]))
     say = context.say
     listing = yield from _list_files(request)
-    problem = describe_problems([listing.problem], say)
     if not listing.rows:
-        return combine([say("No file matches."), problem])
-    if len(listing.rows) > LIST_LIMIT:
-        problem = combine([problem, say("Empty files are left out of a list this long.")])
+        return explain_nothing(say("no_file"), [listing.problem], say)
     is_small = len(listing.rows) <= _READ_DIRECTLY and not request.delegate
     if can_delegate and not (is_small and "read" in context.tools):
         answer = yield from _summarize_with_children(listing.rows, context)
     else:
         answer = yield from _summarize_here(listing.rows, say)
-    return combine([answer, problem])
+    left = listing.total - len(listing.rows)
+    missing = ""
+    if left > 0:
+        missing = say("not_listed", left=left, total=say.count(listing.total, "file"))
+    return combine([answer, missing or describe_problems([listing.problem], say)])
 
 
 def _list_files(request: Request) -> Steps[Listing]:
@@ -44,49 +62,47 @@ def _list_files(request: Request) -> Steps[Listing]:
     names = find_files(request.text)
     patterns = find_patterns(request.text)
     if names and (not patterns or "\n- " in request.text):
-        return Listing(names)
-    return (yield from list_files(request, patterns or [ALL_SOURCE], own_only=not patterns))
+        return Listing(names, len(names))
+    whole = Listing([])
+    for pattern in patterns or [ALL_SOURCE]:
+        listing = yield from list_files(request, pattern)
+        whole.rows += [row for row in listing.rows if row not in whole.rows]
+        whole.total += listing.total
+        whole.problem = whole.problem or listing.problem
+    return whole
 
 
 def _summarize_with_children(files: list[str], context: Context) -> Plan:
     """Let children read the files, one batch each, and merge their tables."""
     say = context.say
-    question = say("Read these files and summarise what each one does, in a table:")
-    work: list[ChildPrompt] = []
+    prompts: list[str] = []
+    titles: list[str] = []
     for batch in split_batches(files):
         listed = "\n".join(f"- {path}" for path in batch)
-        title = say("Summarise {count} files", count=len(batch))
+        title = say("summarise_files", count=say.count(len(batch), "file"))
         folder = batch[0].rpartition("/")[0]
         if folder and all(path.startswith(f"{folder}/") for path in batch):
-            title = say("{title} in {folder}", title=title, folder=folder)
-        work.append(ChildPrompt(f"{question}\n{listed}", title))
-    answers = yield from run_children(work, context)
+            title = say("in_folder", title=title, folder=folder)
+        prompts.append(f"{say('summary_question')}\n{listed}")
+        titles.append(title)
+    answers = yield from run_children(prompts, titles, context)
     rows = [row for answer in answers for row in answer.text.split("\n") if row[:3] == "| `"]
-    if not rows:
-        raise CannotAnswer(join_answers(answers))
     problems = "\n".join(filter(None, (answer.problem for answer in answers)))
-    return combine([_format(rows, files, say), problems])
+    if not rows:
+        raise CannotAnswer(problems)
+    return combine([_format(rows, len(files), say), problems])
 
 
 def _summarize_here(files: list[str], say: Translator) -> Plan:
-    """Read the files in batches. When the run is stopped, describe those read until then."""
-    texts: dict[str, FileText] = {}
-    for start in range(0, len(files), _BATCH):
-        try:
-            texts |= yield from read_files(files[start : start + _BATCH])
-        except StopEarly:
-            break
+    """Read the files and describe each one."""
+    texts = yield from read_files(files)
+    if all(file.problem and not file.text for file in texts.values()):
+        raise CannotAnswer("\n".join(f"`{path}`: {file.problem}" for path, file in texts.items()))
     table = format_table((), [(f"`{p}`", describe_file(f, say)) for p, f in texts.items()])
-    return _format(table.split("\n")[2:], files, say)
+    return _format(table.split("\n")[2:], len(files), say)
 
 
-def _format(rows: list[str], files: list[str], say: Translator) -> str:
-    """Return one table of rows that are already formatted, and the files without a row."""
-    lead = say("Summary of {count} files:", count=len(rows))
-    table = [format_table((say("File"), say("Summary")), []), *rows]
-    text = "\n".join(table)
-    left = [path for path in files if f"| `{path}` |" not in text]
-    note = say(
-        "Not summarised: {count} files ({files}).", count=len(left), files=say.join_files(left)
-    )
-    return combine([lead, text, note if left else ""])
+def _format(rows: list[str], count: int, say: Translator) -> str:
+    """Return one table of rows that are already formatted."""
+    lead = say("summary_of", rows=f"{len(rows):,}", count=say.count(count, "file"))
+    return combine([lead, "\n".join([format_table((say("File"), say("summary")), []), *rows])])

@@ -2,49 +2,40 @@
 
 from __future__ import annotations
 
-from .plans import Context, Plan, Request, combine, plan_call
-from .project_survey import describe_problems
-from .requests import find_patterns
-from .tool_output import format_table, keep_covered, parse_listing
-
-_LIMIT = 100_000
+from .plans import Context, Plan, Request, combine
+from .requests import find_files, find_patterns
+from .tool_output import describe_problems, explain_nothing, format_table, list_files, search_all
 
 
 def count_lines(request: Request, context: Context) -> Plan:
-    """Count with a pattern that matches every line: its counts are the lines of each file."""
-    context.require("grep")
+    """Count files with `glob`, and lines with a pattern that matches every line."""
+    context.require("grep", "glob")
     say = context.say
-    outputs = yield [
-        plan_call(
-            "grep",
-            pattern="^",
-            path=request.folder,
-            glob=glob,
-            output_mode="count",
-            head_limit=_LIMIT,
-        )
-        for glob in find_patterns(request.text) or [None]
-    ]
-    listings = [parse_listing(output) for output in outputs]
-    rows = {row for listing in listings for row in keep_covered(request, listing.rows)}
+    globs = find_patterns(request.text) or find_files(request.text) or ["**/*"]
+    total = 0
+    for glob in globs:
+        total += (yield from list_files(request, glob)).total
+    if not total:
+        return explain_nothing(say("no_file"), [], say)
+    listings = yield from search_all(request, [("^", glob) for glob in globs], "count")
     problem = describe_problems([listing.problem for listing in listings], say)
     by_kind: dict[str, list[int]] = {}
-    for row in rows:
+    for row in {row for listing in listings for row in listing.rows}:
         path, _, count = row.rpartition(":")
         name = path.rpartition("/")[2]
         suffix = name.rpartition(".")[2] if "." in name[1:] else ""
-        by_kind.setdefault(f"`.{suffix}`" if suffix else say("(no suffix)"), []).append(int(count))
-    if not rows:
-        return combine([say("No text file with content matches."), problem])
+        by_kind.setdefault(f"`.{suffix}`" if suffix else say("no_suffix"), []).append(int(count))
     table = sorted(by_kind.items(), key=lambda item: (-sum(item[1]), item[0]))
     cells = [(kind, f"{len(counts):,}", f"{sum(counts):,}") for kind, counts in table]
-    total = f"{sum(map(sum, by_kind.values())):,}"
-    cells.append((say("**Total**"), f"{len(rows):,}", total))
+    counted = sum(map(len, by_kind.values()))
+    lines = sum(map(sum, by_kind.values()))
+    cells.append((say("total"), f"{counted:,}", f"{lines:,}"))
+    at_least = say("at_least") if problem else ""
     lead = say(
-        "There are {at_least}{count:,} files with {total} lines (empty files not counted):",
-        at_least=say("at least ") if problem else "",
-        count=len(rows),
-        total=total,
+        "counts",
+        files=say.count(total, "file"),
+        counted=f"{at_least}{counted:,}",
+        lines=f"{at_least}{say.count(lines, 'line')}",
     )
-    head = (say("Kind"), say("Files"), say("Lines"))
-    return combine([lead, format_table(head, cells), problem])
+    head = (say("kind"), say("files"), say("lines"))
+    return combine([lead, format_table(head, cells) if counted else "", problem])

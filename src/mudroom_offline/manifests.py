@@ -2,117 +2,83 @@
 
 from __future__ import annotations
 
-import ast
-import configparser
 import json
 import re
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatchcase
-from typing import Any, cast
+from typing import cast
 
 from msgspec import Struct, field
 
-from .catalog import ManifestFormat, load_rows
+from .catalog import ManifestFormat, load_rows, matches_any
 
 _REQUIREMENT = re.compile(
-    r"^\s*(?:[\w-]+:\s+)?([A-Za-z][\w.-]*)\s*(?:\[[^\]]*\])?\s*"
+    r"^\s*([A-Za-z][\w.-]*)\s*(?:\[[^\]]*\])?\s*"
     r"\(?\s*((?:[<>=!~^]=?=?\s*[\w.*+!-]+\s*,?\s*)*)"
 )
+_IS_URL = re.compile(r"\s*[\w.-]+[:+/]")
+PURPOSES = ("runtime", "development", "other")
 
 
 class Dependency(Struct, frozen=True):
-    """A package and its version constraint, "" for none; `is_dev` when it is not needed to run."""
+    """A package that a manifest names."""
 
     name: str
-    version: str = ""
-    is_dev: bool = False
+    version: str  # constraint, "" for none
+    purpose: str  # one of PURPOSES; "other" when it is not known
 
 
 class Manifest(Struct):
-    """What one manifest declares. `tools` has the names of configured tools and test commands."""
+    """What one manifest declares."""
 
     path: str
+    rules: ManifestFormat
     project: str = ""
     dependencies: list[Dependency] = field(default_factory=list[Dependency])
-    tools: str = ""
+    tools: str = ""  # names of configured tools, and test commands
+    problem: str = ""  # why its dependencies are not known
 
 
-def is_manifest(path: str) -> bool:
-    """Return True when a file declares what a project needs."""
-    return _find_format(path) is not None
+def find_format(path: str) -> ManifestFormat | None:
+    """Return the rules for a manifest, None for another file."""
+    rows = load_rows("manifests", "manifest", ManifestFormat)
+    return next((rules for rules in rows if matches_any(path, rules.files)), None)
 
 
 def parse_manifest(path: str, text: str) -> Manifest:
     """Read a manifest. A broken one declares nothing."""
-    manifest = Manifest(path)
-    rules = _find_format(path)
-    if rules is None:
-        return manifest
-    if rules.format == "text":
-        _read_text(text, rules, manifest)
+    rules = find_format(path) or ManifestFormat((), "program")
+    manifest = Manifest(path, rules)
+    if rules.format in ("text", "program"):
+        _read_text(text, manifest)
         return manifest
     try:
-        _read_data(_LOADERS[rules.format](text), rules, manifest)
-    except (ValueError, SyntaxError, RecursionError, configparser.Error):
+        if rules.format == "lines":
+            data = re.sub(r"\\\n", " ", text).split("\n")
+        else:
+            data = tomllib.loads(text) if rules.format == "toml" else json.loads(text)
+        _read_data(data, manifest)
+    except (ValueError, RecursionError) as error:
         manifest.dependencies.clear()
+        manifest.problem = f"`{path}`: {error}"
     return manifest
 
 
-def _find_format(path: str) -> ManifestFormat | None:
-    for rules in load_rows("manifests", "manifest", ManifestFormat):
-        if re.search(rf"(?:^|/)(?:{rules.name})$", path):
-            return rules
-    return None
-
-
-def _load_ini(text: str) -> dict[str, Any]:
-    """Return section -> key -> list of lines."""
-    parser = configparser.RawConfigParser(strict=False, allow_no_value=True)
-    parser.read_string(text)
-    return {
-        section: {key: (value or "").split("\n") for key, value in parser.items(section)}
-        for section in parser.sections()
-    }
-
-
-def _load_python(text: str) -> dict[str, Any]:
-    """Return keyword -> literal of the call `setup(...)`. The file is parsed, never run."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("setup"):
-            return {k.arg: _read_literal(k.value) for k in node.keywords if k.arg}
-    return {}
-
-
-def _read_literal(node: ast.expr) -> object:
-    try:
-        return ast.literal_eval(node)
-    except ValueError:
-        return None
-
-
-_LOADERS = {
-    "toml": tomllib.loads,
-    "json": json.loads,
-    "ini": _load_ini,
-    "python": _load_python,
-    "lines": str.splitlines,
-}
-
-
-def _read_data(data: object, rules: ManifestFormat, manifest: Manifest) -> None:
-    names = [_first_text(value) for path in rules.project for value in _values_at(data, path)]
-    manifest.project = next(filter(None, names), "")
-    for paths, is_dev in ((rules.runtime, False), (rules.development, True)):
-        for path in paths:
+def _read_data(data: object, manifest: Manifest) -> None:
+    rules = manifest.rules
+    texts = (value for path in rules.project for value in _values_at(data, path))
+    manifest.project = next((text for text in texts if isinstance(text, str)), "")
+    for purpose in PURPOSES:
+        for path in getattr(rules, purpose):
             for value in _values_at(data, path):
-                manifest.dependencies += _dependencies_in(value, is_dev)
+                manifest.dependencies += _dependencies_in(value, purpose)
     for path in rules.tools:
         for value in _values_at(data, path):
             if isinstance(value, dict):
                 manifest.tools += "".join(f"[{name}] " for name in cast("dict[str, object]", value))
             else:
-                manifest.tools += f"{value} "
+                manifest.tools += f"{path.rpartition('/')[2]}={value} "
 
 
 def _values_at(data: object, path: str) -> Iterator[object]:
@@ -126,36 +92,31 @@ def _values_at(data: object, path: str) -> Iterator[object]:
                 yield from _values_at(value, rest)
 
 
-def _first_text(value: object) -> str:
-    items = cast("list[object]", value) if isinstance(value, list) else [value]
-    return next((item for item in items if isinstance(item, str)), "")
-
-
-def _dependencies_in(value: object, is_dev: bool) -> Iterator[Dependency]:
+def _dependencies_in(value: object, purpose: str) -> Iterator[Dependency]:
     if isinstance(value, list):
         for line in cast("list[object]", value):
             match = _REQUIREMENT.match(line) if isinstance(line, str) else None
-            if match:
+            if match and not _IS_URL.match(match.string):
                 version = re.sub(r"\s+", "", match[2]).rstrip(",")
-                yield Dependency(match[1].lower(), version, is_dev)
+                yield Dependency(match[1].lower(), version, purpose)
     elif isinstance(value, dict):
         for name, constraint in cast("dict[str, object]", value).items():
             if isinstance(constraint, dict):
                 constraint = cast("dict[str, object]", constraint).get("version", "")
             version = constraint if isinstance(constraint, str) and constraint != "*" else ""
             if name != "python":
-                yield Dependency(name, version, is_dev)
+                yield Dependency(name, version, purpose)
 
 
-def _read_text(text: str, rules: ManifestFormat, manifest: Manifest) -> None:
-    bare = re.sub(rules.comment, "", text) if rules.comment else text
-    for match in re.finditer(rules.dependency, bare):
+def _read_text(text: str, manifest: Manifest) -> None:
+    rules = manifest.rules
+    manifest.tools = re.sub(rules.comment, "", text) if rules.comment else text
+    for match in re.finditer(rules.dependency, manifest.tools) if rules.dependency else ():
         groups = match.groupdict()
-        if groups["n"]:
-            version = (groups.get("v") or "").strip()
-            is_dev = any(re.search(pattern, match[0]) for pattern in rules.development)
-            manifest.dependencies.append(Dependency(groups["n"], version, is_dev))
+        is_dev = any(re.search(pattern, match[0]) for pattern in rules.development)
+        purpose = "development" if is_dev else "other"
+        version = (groups.get("v") or "").strip()
+        manifest.dependencies.append(Dependency(groups["n"].strip(), version, purpose))
     for pattern in rules.project:
-        named = re.search(pattern, bare)
+        named = re.search(pattern, manifest.tools)
         manifest.project = named[1] if named else ""
-    manifest.tools = bare

@@ -5,13 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 
-import msgspec
-
 from mudroom._core.messages import AssistantMessage, Message, StopReason, TextBlock, Usage
 from mudroom._core.ports import RequestConfig, RetryNotice, StreamChunk
 from mudroom.errors import ModelRefused
 
-from .next_step import count_characters, find_next_step
+from .next_step import FinalAnswer, find_next_step
 from .plans import CannotAnswer
 
 _CHUNK = 400
@@ -43,7 +41,7 @@ class OfflineModel:
 
     def start_conversation(self, config: RequestConfig) -> RuleConversation:
         """Start a conversation."""
-        return RuleConversation(config, _PACED_CHUNK if self._pace else _CHUNK, self._wait)
+        return RuleConversation(config, self._wait, _PACED_CHUNK if self._pace else _CHUNK)
 
     async def _wait(self, characters: int) -> None:
         if self._pace:
@@ -57,23 +55,23 @@ class RuleConversation:
     """One conversation with the rules.
 
     Arguments:
-        chunk: characters per streamed chunk.
         wait: awaited with the number of characters before each chunk.
+        chunk: characters per streamed chunk.
     """
 
     def __init__(
-        self, config: RequestConfig, chunk: int, wait: Callable[[int], Awaitable[None]]
+        self, config: RequestConfig, wait: Callable[[int], Awaitable[None]], chunk: int
     ) -> None:
         self._config = config
-        self._chunk = chunk
         self._wait = wait
+        self._chunk = chunk
         self._messages: list[Message] = []
         self._characters = len(config.system)
 
     def append(self, message: Message) -> None:
         """Append a message."""
         self._messages.append(message)
-        self._characters += count_characters(message)
+        self._characters += len(str(message.content))
 
     async def request_answer(
         self, *, tools: bool = True
@@ -83,21 +81,20 @@ class RuleConversation:
             step = find_next_step(self._config, self._messages, allow_calls=tools)
         except CannotAnswer as error:
             raise ModelRefused(str(error), remedy=_REMEDY) from None
-        text = step if isinstance(step, str) else ""
-        for start in range(0, len(text), self._chunk):
-            piece = text[start : start + self._chunk]
-            await self._wait(len(piece))
-            yield StreamChunk("text", piece)
-        message = AssistantMessage(
-            (TextBlock(step),) if isinstance(step, str) else step,
-            stop_reason=StopReason.END if isinstance(step, str) else StopReason.CALLS,
-            model="rules",
-            wire="offline",
+        if isinstance(step, FinalAnswer):
+            reason = StopReason.END if step.is_whole else StopReason.REFUSAL
+            content = (TextBlock(step.text),)
+            length = len(step.text)
+            for start in range(0, len(step.text), self._chunk):
+                piece = step.text[start : start + self._chunk]
+                await self._wait(len(piece))
+                yield StreamChunk("text", piece)
+        else:
+            reason = StopReason.CALLS
+            content = step
+            length = sum(len(call.name) + len(str(call.arguments)) for call in step)
+            await self._wait(length)
+        usage = Usage(input_tokens=-(-self._characters // 4), output_tokens=-(-length // 4))
+        yield AssistantMessage(
+            content, stop_reason=reason, model="rules", wire="offline", usage=usage
         )
-        if message.tool_calls:
-            await self._wait(count_characters(message))
-        usage = Usage(
-            input_tokens=-(-self._characters // 4),
-            output_tokens=-(-count_characters(message) // 4),
-        )
-        yield msgspec.structs.replace(message, usage=usage)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-import zlib
+import re
+from collections.abc import Callable
+
+from msgspec import Struct
 
 from mudroom._core.messages import (
     AssistantMessage,
@@ -14,146 +17,139 @@ from mudroom._core.messages import (
 from mudroom._core.ports import RequestConfig
 from mudroom._engine.compaction import SUMMARY_PROMPT
 
-from .plans import (
-    CallOutput,
-    CannotAnswer,
-    Context,
-    Plan,
-    PlannedCall,
-    Request,
-    StopEarly,
-    Translator,
-    combine,
-)
-from .requests import is_chinese, parse_requests
-from .router import start_plan
+from .children import run_children
+from .file_summaries import describe_project, summarize
+from .line_counts import count_lines
+from .module_demo import create_module
+from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine
+from .requests import Prompt, find_unknown_words, is_chinese, parse_prompt
+from .symbol_search import find_symbol
+from .technologies import find_technologies
 
 _SUMMARY_HEAD = SUMMARY_PROMPT.partition(",")[0]
-_NO_RESULT = CallOutput("no result", is_error=True)
-_ABILITIES = """\
-The offline model follows rules and did not understand this. It can:
-- find which testing framework a project uses, or its dependencies and build tools
-- summarise files: "read all .py files and summarize what each one does"
-- find where something is defined or used: "where is `parse_config` defined?"
-- count files and lines by kind
-- write one demo module and check it: "create a new module, then verify it from here"
-- do any of these with subtasks.
-"""
+_REPOSITORY = re.compile(r"(?m)^Repository: (.+)$")
+_MOST_UNKNOWN = 8
+_PLANS: dict[str, Callable[[Request, Context], Plan]] = {
+    "create": create_module,
+    "tests": find_technologies,
+    "stack": find_technologies,
+    "purpose": describe_project,
+    "summarise": summarize,
+    "find": find_symbol,
+    "count": count_lines,
+}
+_READS_MUCH = ("tests", "stack")
+_STARTS_CHILDREN = ("create", "summarise")
+_ABOUT_PROJECT = ("tests", "stack", "purpose")
+
+
+class FinalAnswer(Struct, frozen=True):
+    """The text at the end of a run; `is_whole` is False when a part of the prompt is not done."""
+
+    text: str
+    is_whole: bool = True
 
 
 def find_next_step(
     config: RequestConfig, messages: list[Message], *, allow_calls: bool = True
-) -> str | tuple[ToolCallBlock, ...]:
-    """Return the text or the tool calls of the next answer; text when calls are not allowed.
+) -> FinalAnswer | tuple[ToolCallBlock, ...]:
+    """Return the final answer or the tool calls of the next answer.
 
     Raises CannotAnswer when no part of the prompt is understood.
     """
     if _text_of(messages[-1]).startswith(_SUMMARY_HEAD):
-        return _summarize_conversation(messages[:-1])
-    prompt, outputs = _split(messages)
-    say = Translator(is_chinese(prompt))
-    requests, unsupported = parse_requests(prompt)
-    if not requests:
-        raise CannotAnswer(say(_ABILITIES))
-    context = Context(frozenset(tool.name for tool in config.tools), say, _find_reader(config))
-    plan = _run_in_order(requests, unsupported, context)
-    step = _replay(plan, outputs)
-    if isinstance(step, str):
+        return FinalAnswer(_summarize_conversation(messages[:-1]))
+    text, outputs = _split(messages)
+    say = Translator(is_chinese(text))
+    prompt = parse_prompt(text)
+    if not prompt.requests:
+        raise CannotAnswer(_describe_refusal(prompt, say))
+    names = frozenset(tool.name for tool in config.tools)
+    repository = _REPOSITORY.search(config.system)
+    context = Context(names, say, _find_reader(config), repository[1] if repository else "")
+    step = _replay(_run_in_order(prompt, context), outputs)
+    if isinstance(step, FinalAnswer):
         return step
-    return _with_ids(step, messages, prompt) if allow_calls else _stop_plan(plan)
+    if not allow_calls:
+        return FinalAnswer(say("stopped"), is_whole=False)
+    return tuple(
+        ToolCallBlock(f"off_{len(messages)}_{number}", call.name, call.arguments)
+        for number, call in enumerate(step, 1)
+    )
 
 
-def count_characters(message: Message) -> int:
-    """Return the characters of a message, from which its tokens are estimated."""
-    total = 0
-    for block in message.content:
-        if isinstance(block, ToolCallBlock):
-            total += len(block.name) + len(str(block.arguments))
-        elif isinstance(block, TextBlock | ToolResultBlock):
-            total += len(block.text)
-    return total
+def _describe_refusal(prompt: Prompt, say: Translator) -> str:
+    """Say which words are not understood, and what the model can do."""
+    unknown = [word for part in prompt.unsupported for word in find_unknown_words(part, "")]
+    words = say.join(f"“{word}”" for word in dict.fromkeys(unknown[:_MOST_UNKNOWN]))
+    lead = say("not_understood_words", words=words) if words else say("not_understood")
+    return f"{lead}\n{say('abilities')}"
 
 
-def _run_in_order(requests: list[Request], unsupported: list[str], context: Context) -> Plan:
+def _run_in_order(prompt: Prompt, context: Context) -> Steps[FinalAnswer]:
     say = context.say
     parts: list[str] = []
     refusals: list[str] = []
-    for request in requests:
+    for request in prompt.requests:
         try:
-            parts.append((yield from start_plan(request, context)))
+            parts.append((yield from _run_plan(request, context)))
         except CannotAnswer as error:
             refusals.append(str(error))
-        except StopEarly:
-            return combine([*parts, say("Stopped before all was done.")])
     if not parts:
         raise CannotAnswer("\n".join(refusals))
-    for part in unsupported:
-        refusals.append(
-            say("Not done, no rule of the offline model covers it: “{part}”.", part=part)
-        )
-    return combine([*parts, *refusals])
+    if context.repository and any(request.kind in _ABOUT_PROJECT for request in prompt.requests):
+        parts.insert(0, say("below_repository", folder=context.repository))
+    refusals += [say("not_done", part=part) for part in prompt.unsupported]
+    return FinalAnswer(combine([*parts, *refusals]), is_whole=not refusals)
 
 
-def _replay(plan: Plan, outputs: list[list[CallOutput]]) -> list[PlannedCall] | str:
+def _run_plan(request: Request, context: Context) -> Plan:
+    """Run the plan of a request. A child does work that reads much, if `task` is offered."""
+    if request.kind == "help":
+        return f"{context.say('introduction')}\n{context.say('abilities')}"
+    wants_child = request.delegate or request.kind in _READS_MUCH
+    if "task" not in context.tools or request.kind in _STARTS_CHILDREN or not wants_child:
+        return (yield from _PLANS[request.kind](request, context))
+    title = context.say(f"title_{request.kind}")
+    child = (yield from run_children([request.text.strip()], [title], context))[0]
+    if not child.text:
+        raise CannotAnswer(child.problem)
+    return combine([child.text, child.problem])
+
+
+def _replay(
+    plan: Steps[FinalAnswer], outputs: list[list[ToolResultBlock]]
+) -> list[ToolCallBlock] | FinalAnswer:
     """Run the plan over the outputs so far. Return its next calls or its answer."""
     try:
         step = next(plan)
         for turn in outputs:
-            missing = len(step) - len(turn)
-            step = plan.send([*turn, *[_NO_RESULT] * missing][: len(step)])
+            missing = [ToolResultBlock("", call.name, "no result", error=True) for call in step]
+            step = plan.send([*turn, *missing][: len(step)])
     except StopIteration as end:
         return end.value
     return step
 
 
-def _stop_plan(plan: Plan) -> str:
-    """Return the answer of a plan that may make no further call."""
-    while True:
-        try:
-            plan.throw(StopEarly())
-        except StopIteration as end:
-            return end.value
-
-
-def _split(messages: list[Message]) -> tuple[str, list[list[CallOutput]]]:
-    """Return the newest prompt and the outputs of each turn since.
+def _split(messages: list[Message]) -> tuple[str, list[list[ToolResultBlock]]]:
+    """Return the newest prompt and the tool results of each turn since.
 
     Notes beside results are skipped.
     """
     texts: list[str] = []
-    turns: list[list[CallOutput]] = []
-    call_ids: list[str] = []
+    turns: list[list[ToolResultBlock]] = []
     for message in messages:
         if isinstance(message, AssistantMessage):
-            call_ids = [call.id for call in message.tool_calls]
-            if call_ids:
-                turns.append([])
-            else:
+            if not message.tool_calls:
                 texts.clear()
                 turns.clear()
             continue
-        results = {
-            block.call_id: CallOutput(block.text, block.error)
-            for block in message.content
-            if isinstance(block, ToolResultBlock)
-        }
-        if results and turns:
-            turns[-1] = [results.get(call_id, _NO_RESULT) for call_id in call_ids]
+        results = [block for block in message.content if isinstance(block, ToolResultBlock)]
+        if results:
+            turns.append(results)
         elif not turns:
             texts.append(_text_of(message))
     return "\n".join(texts), turns
-
-
-def _with_ids(
-    step: list[PlannedCall], messages: list[Message], prompt: str
-) -> tuple[ToolCallBlock, ...]:
-    """Return the calls with ids that are unique in the conversation and differ between prompts."""
-    earlier = sum(len(m.tool_calls) for m in messages if isinstance(m, AssistantMessage))
-    prefix = f"off_{zlib.crc32(prompt.encode()):08x}"
-    return tuple(
-        ToolCallBlock(f"{prefix}_{number}", call.name, call.arguments)
-        for number, call in enumerate(step, earlier + 1)
-    )
 
 
 def _find_reader(config: RequestConfig) -> str:
@@ -167,19 +163,19 @@ def _find_reader(config: RequestConfig) -> str:
 
 def _summarize_conversation(messages: list[Message]) -> str:
     """Return prompts and answers of a conversation. An earlier summary is kept as it is."""
-    exchanges: list[tuple[str, str]] = []
+    parts: list[str] = []
+    is_summary = False
     for message in messages:
+        text = _text_of(message)
+        if not text:
+            continue
+        label = "" if is_summary else "Asked: "
         if isinstance(message, AssistantMessage):
-            prompt, answer = exchanges.pop() if exchanges else ("", "")
-            exchanges.append((prompt, message.text or answer))
-        elif text := _text_of(message):
-            exchanges.append((text, ""))
-    return "\n\n".join(
-        answer
-        if prompt.startswith(_SUMMARY_HEAD)
-        else f"Asked: {prompt}\n\nAnswered: {answer or '(nothing)'}"
-        for prompt, answer in exchanges
-    )
+            label = "" if is_summary else "Answered: "
+        is_summary = text.startswith(_SUMMARY_HEAD)
+        if not is_summary:
+            parts.append(label + text)
+    return "\n\n".join(parts)
 
 
 def _text_of(message: Message) -> str:

@@ -11,21 +11,9 @@ from typing import Any, TypeVar
 
 from msgspec import Struct
 
+from mudroom._core.messages import ToolCallBlock, ToolResultBlock
+
 from .catalog import load_data
-
-
-class PlannedCall(Struct, frozen=True):
-    """A tool call to make: tool name and arguments."""
-
-    name: str
-    arguments: dict[str, Any]
-
-
-class CallOutput(Struct, frozen=True):
-    """The text of one tool result."""
-
-    text: str
-    is_error: bool = False
 
 
 class Translator(Struct, frozen=True):
@@ -33,9 +21,14 @@ class Translator(Struct, frozen=True):
 
     is_chinese: bool = False
 
-    def __call__(self, text: str, **values: object) -> str:
-        """Return an English text in the language of the request, with its {names} replaced."""
-        return (load_data("chinese").get(text, text) if self.is_chinese else text).format(**values)
+    def __call__(self, key: str, **values: object) -> str:
+        """Return a text of `texts.toml` in the language of the request, its {names} replaced."""
+        return load_data("texts")[key][self.is_chinese].format(**values)
+
+    def count(self, number: int, unit: str) -> str:
+        """Return a number and its unit, for example "1 file" or "2,000 files"."""
+        plural = "s" if number != 1 and not self.is_chinese else ""
+        return f"{number:,} {self(unit)}{plural}"
 
     def join(self, items: Iterable[str]) -> str:
         """Return a list as running text."""
@@ -48,57 +41,27 @@ class Translator(Struct, frozen=True):
 
 
 class Context(Struct, frozen=True):
-    """What a plan may use.
-
-    Arguments:
-        tools: names of the tools in the request.
-        say: the language of the answer.
-        reader: name of the read-only agent that `task` offers, "" if it offers none.
-    """
+    """What a plan may use."""
 
     tools: frozenset[str]
     say: Translator
-    reader: str = ""
+    reader: str = ""  # read-only agent that `task` offers
+    repository: str = ""  # root of the repository when it is above the folder of the session
 
     def require(self, *names: str) -> None:
         """Raise CannotAnswer when one of the tools is not offered."""
         missing = self.say.join(f"`{name}`" for name in names if name not in self.tools)
         if missing:
-            raise CannotAnswer(
-                self.say("This cannot be done here: no {listed} tool is offered.", listed=missing)
-            )
+            raise CannotAnswer(self.say("no_tool", listed=missing))
 
 
 class Request(Struct, frozen=True):
-    """One thing that the prompt asks for.
+    """One thing that the prompt asks for."""
 
-    Arguments:
-        kind: name of an intent in `intents.toml`.
-        text: the part of the prompt that asks for it.
-        delegate: True when the user wants child runs to do it.
-        scopes: folders to look in, each with a slash at its end; empty for everything.
-        excluded: folders to leave out, each with a slash at its end.
-    """
-
-    kind: str
-    text: str
-    delegate: bool = False
-    scopes: tuple[str, ...] = ()
-    excluded: tuple[str, ...] = ()
-
-    @property
-    def scope(self) -> str:
-        """The one folder to look in, "" for everything; a plan starts with one."""
-        return next(iter(self.scopes), "")
-
-    @property
-    def folder(self) -> str | None:
-        """The folder as the `path` of a tool call."""
-        return self.scope.rstrip("/") or None
-
-
-class StopEarly(Exception):
-    """Thrown into a plan when no further call is allowed. The plan returns what it has."""
+    kind: str  # name of an intent in `intents.toml`
+    text: str  # the part of the prompt that asks for it
+    delegate: bool = False  # True when the user wants child runs to do it
+    folder: str | None = None  # the folder to look in; None for everything
 
 
 class CannotAnswer(Exception):
@@ -106,13 +69,13 @@ class CannotAnswer(Exception):
 
 
 Answer = TypeVar("Answer")
-Steps = Generator[list[PlannedCall], list[CallOutput], Answer]
+Steps = Generator[list[ToolCallBlock], list[ToolResultBlock], Answer]
 Plan = Steps[str]
 
 
-def plan_call(tool: str, **arguments: Any) -> PlannedCall:
-    """Return a call of a tool. Arguments that are None are left out."""
-    return PlannedCall(tool, {k: v for k, v in arguments.items() if v is not None})
+def plan_call(tool: str, **arguments: Any) -> ToolCallBlock:
+    """Return a call of a tool, still without an id. Arguments that are None are left out."""
+    return ToolCallBlock("", tool, {k: v for k, v in arguments.items() if v is not None})
 
 
 def combine(parts: Iterable[str]) -> str:

@@ -1,10 +1,17 @@
-"""Prompts: the requests in a prompt, and the folders, files and patterns that a request names."""
+"""Prompts: the requests in a prompt, and the folders, files and patterns that a request names.
+
+A clause is understood only when it matches a pattern of one kind of request and has no word
+outside that kind's vocabulary. So a condition, a negation or another purpose is never ignored.
+"""
 
 from __future__ import annotations
 
 import re
+from functools import cache
 
-from .catalog import OutlineRules, intents, load_data, load_rows, phrase, words
+from msgspec import Struct
+
+from .catalog import DemoFunction, Intent, OutlineRules, join_patterns, load_data, load_rows, phrase
 from .plans import Request
 
 ALL_SOURCE = "**/*.{{{}}}".format(
@@ -21,14 +28,32 @@ _LONGEST_PROMPT = 40_000
 """Characters. The patterns below cost more than their length, and a question is shorter."""
 _LONG_WORD = re.compile(r"\S{1000}")
 _CJK = re.compile(r"[\u3400-\u9fff]")
-_LIST_ITEM = re.compile(r"(?m)^\s*[-*] .*$")
-_PATH_LIKE = re.compile(r"https?://\S+|[\w@.-]*/[\w@./-]*|\b[\w-]+\.[A-Za-z]\w{0,9}\b")
-_SENTENCE_END = re.compile(r"[.;。；](?:\s|$)|\n")
+_LIST_ITEM = re.compile(r"(?m)^\s*- .*$")
 _GLOB = re.compile(r"(?<![\w*])(?:[\w.@-]+/)*(?:\*\*/)?(?:[\w.-]*/)*[\w.-]*\*[\w.*/{},-]*")
 _SUFFIX = re.compile(r"(?<![\w/])\.([A-Za-z]\w{0,7})\b")
 _FILE = re.compile(r"(?<![\w*/.-])((?:[\w@.-]+/)*[\w-][\w.-]*\.[A-Za-z]\w{0,9})\b(?!/)")
 _PATH = r"(?<![\w*/.-])[\w@.-]+(?:/[\w@.-]+)*/[\w@-]+(?![\w*/-]|\.\w)"
-_SUFFIX_OF_LANGUAGE = dict(pair.split(":") for pair in words("language_suffixes"))
+_PATH_LIKE = re.compile(r"`?[\w@.*{},-]*/[\w@./*{},-]*`?")
+_WORD = re.compile(r"[A-Za-z][\w'’#+-]*|\d+|[\u3400-\u9fff]+|[?？\"“”‘’「」]")
+_QUOTED = re.compile(r"`([^`\s]+)`|[\"'“‘「]([^\"'”’」\s]+)[\"'”’」]")
+_NAME = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_]\w*)*(?:\(\))?")
+_LOOKS_LIKE_NAME = re.compile(r"_|\d|\.|::|[a-z][A-Z]|^[A-Z]\w*[a-z]")
+_TAKES_FILES = ("count", "summarise", "create")
+
+
+class Prompt(Struct, frozen=True):
+    """What a prompt asks for, in order, and the parts of it that no rule covers."""
+
+    requests: list[Request]
+    unsupported: list[str]
+
+
+class _Segment(Struct):
+    """A part of a prompt; `kind` is "" when it is no request by itself, or not understood."""
+
+    kind: str
+    start: int
+    end: int
 
 
 def is_chinese(text: str) -> bool:
@@ -36,50 +61,63 @@ def is_chinese(text: str) -> bool:
     return bool(_CJK.search(_LIST_ITEM.sub("", text)))
 
 
-def parse_requests(prompt: str) -> tuple[list[Request], list[str]]:
-    """Return what a prompt asks for, in order, and the parts of it that no rule covers.
-
-    A clause without a request belongs to the request before it, and to each request to create.
-    """
+def parse_prompt(prompt: str) -> Prompt:
+    """Return the requests of a prompt. A request to write counts only when all is understood."""
     if len(prompt) > _LONGEST_PROMPT or _LONG_WORD.search(prompt):
-        return [], []
-    found: list[tuple[str, int]] = []
-    loose: list[str] = []
-    unsupported: list[str] = []
-    for start, clause in _split_clauses(prompt):
-        kind = _classify(clause)
-        if kind == "unsupported":
-            unsupported.append(clause)
-        elif not kind:
-            loose.append(clause)
-        if kind and (not found or kind != found[-1][0]):
-            found.append((kind, start if found else 0))
-    if not found and not unsupported and phrase("read_files").search(prompt):
-        found = [("summarise", 0)]
-    prose = _PATH_LIKE.sub(" ", _LIST_ITEM.sub("", prompt))
-    delegate = bool(phrase("delegate").search(prose))
-    requests: list[Request] = []
-    ends = [*(start for _, start in found), len(prompt)][1:]
-    for (kind, start), end in zip(found, ends, strict=True):
-        if kind == "unsupported":
-            continue
-        text = prompt[start:end]
-        scopes = tuple(find_scopes(text))
-        excluded = tuple(find_exclusions(text))
-        if kind == "create":
-            text = "\n".join([text, *loose])
-        requests.append(Request(kind, text, delegate, scopes, excluded))
-    return requests, unsupported
+        return Prompt([], [f"{prompt[:60]}…"])
+    segments = _find_segments(prompt)
+    texts = [(segment.kind, prompt[segment.start : segment.end].strip()) for segment in segments]
+    kinds = {kind for kind, _ in texts} - {"", "help"}
+    writes = "create" in kinds
+    unsupported = [
+        text for kind, text in texts if not kind and (writes or not phrase("forbids").search(text))
+    ]
+    if unsupported and writes:
+        unsupported += [text for kind, text in texts if kind == "create"]
+        kinds.remove("create")
+    if not kinds and not unsupported and texts:
+        kinds = {"help"}
+    delegate = bool(phrase("delegate").search(_LIST_ITEM.sub("", prompt)))
+    requests = [
+        Request(kind, text, delegate, next(iter(find_folders(text)), None))
+        for kind, text in texts
+        if kind in kinds
+    ]
+    return Prompt(requests, unsupported)
 
 
-def find_scopes(text: str) -> list[str]:
-    """Return the folders to look in, each with a slash at its end; empty for everything."""
-    return _find_folders(_split_exclusion(text)[0])
+def find_unknown_words(text: str, kind: str) -> list[str]:
+    """Return the words of a text that a kind of request does not know; for "", any kind."""
+    if not kind:
+        unknown = [find_unknown_words(text, intent.name) for intent in _intents()]
+        return min(unknown, key=len)
+    bare = _remove_names(_LIST_ITEM.sub("", text), kind)
+    known, chinese = _vocabulary(kind)
+    return [word for word in _WORD.findall(chinese.sub(" ", bare)) if word.lower() not in known]
 
 
-def find_exclusions(text: str) -> list[str]:
-    """Return the folders to leave out, each with a slash at its end."""
-    return _find_folders(f"in {_split_exclusion(text)[1].strip()}")
+def find_symbols(text: str) -> list[str]:
+    """Return the names a request asks about: quoted ones, else those that look like identifiers."""
+    bare = _PATH_LIKE.sub(" ", text)
+    quoted = ["".join(groups) for groups in _QUOTED.findall(text)]
+    names = quoted or [name for name in _NAME.findall(bare) if _LOOKS_LIKE_NAME.search(name)]
+    known, _ = _vocabulary("find")
+    names = [name.removesuffix("()").rstrip(".") for name in names if name.lower() not in known]
+    if not names and phrase("asks_for_name").search(bare):
+        words = [word for word in _NAME.findall(bare) if word.lower() not in known]
+        names = words if len(words) == 1 else []
+    return list(dict.fromkeys(names))
+
+
+def find_folders(text: str) -> list[str]:
+    """Return the folders that a request names."""
+    bare = re.sub(r"https?://\S+", " ", text)
+    names: list[str] = []
+    for pattern in load_data("intents")["folders"]:
+        for group in re.findall(pattern.replace("PATH", _PATH), bare):
+            names += re.split(r"[`,\s和与、]+|\b(?:and|or)\b", group)
+    folders = [name.removeprefix("./").strip("/") for name in names if name.strip("./")]
+    return list(dict.fromkeys(folders))
 
 
 def find_files(text: str) -> list[str]:
@@ -95,51 +133,82 @@ def find_patterns(text: str) -> list[str]:
         return [glob if "/" in glob else f"**/{glob}" for glob in globs]
     suffixes = _SUFFIX.findall(text)
     names = phrase("language_name").findall(text)
-    suffixes += [_SUFFIX_OF_LANGUAGE[name.lower()] for name in names]
+    suffixes += [load_data("intents")["language_suffixes"][name.lower()] for name in names]
     return [f"**/*.{suffix}" for suffix in dict.fromkeys(suffixes)]
 
 
-def _split_clauses(prompt: str) -> list[tuple[int, str]]:
-    """Return the clauses that are not empty, each with its start."""
-    clauses: list[tuple[int, str]] = []
+def _find_segments(prompt: str) -> list[_Segment]:
+    """Split a prompt into clauses, and join those that belong to one request."""
+    if kind := _classify(prompt):
+        return [_Segment(kind, 0, len(prompt))]
+    segments: list[_Segment] = []
     start = 0
     ends = [(match.start(), match.end()) for match in phrase("clause_end").finditer(prompt)]
-    for end, following in [*ends, (len(prompt), 0)]:
-        if prompt[start:end].strip():
-            clauses.append((start, prompt[start:end].strip()))
+    for end, following in [*ends, (len(prompt), len(prompt))]:
+        clause = prompt[start:end]
+        if re.search(r"\w", clause):
+            kind = _classify(clause)
+            last = segments[-1] if segments else _Segment("", 0, 0)
+            if last.kind and (
+                kind == last.kind or not (kind or find_unknown_words(clause, last.kind))
+            ):
+                last.end = end
+            else:
+                segments.append(_Segment(kind, start, end))
         start = following
-    return clauses
+    for segment, following_one in zip(segments[-2::-1], segments[:0:-1], strict=True):
+        text = prompt[segment.start : segment.end]
+        kind = following_one.kind
+        if not segment.kind and kind and not find_unknown_words(text, kind):
+            following_one.start = segment.start
+            segments.remove(segment)
+    return segments
 
 
 def _classify(clause: str) -> str:
-    """Return the intent of a clause; "unsupported" for known work without a rule, else ""."""
-    text = _LIST_ITEM.sub("", clause)
-    if "where" not in clause.lower():
-        text = _PATH_LIKE.sub(" X ", text)
-    bare = text
+    """Return the first kind of request whose pattern matches and that knows all words, else ""."""
+    clause = _LIST_ITEM.sub("", clause)
+    bare = clause
     while match := phrase("lead_in").match(bare):
         bare = bare[match.end() :]
-    if phrase("create").match(bare):
-        return "create"
-    if phrase("unsupported").match(bare):
-        return "unsupported"
-    return next((kind for kind, pattern in intents().items() if pattern.search(text)), "")
+    for intent in _intents():
+        start = clause if intent.has_common_words else bare
+        is_match = join_patterns(intent.patterns).search(start)
+        if is_match and not find_unknown_words(clause, intent.name):
+            return intent.name
+    return ""
 
 
-def _split_exclusion(text: str) -> tuple[str, str]:
-    match = phrase("except").search(text)
-    if not match:
-        return text, ""
-    end = _SENTENCE_END.search(text, match.end())
-    stop = end.start() if end else len(text)
-    return text[: match.start()] + text[stop:], text[match.end() : stop]
+@cache
+def _intents() -> tuple[Intent, ...]:
+    return load_rows("intents", "intent", Intent)
 
 
-def _find_folders(text: str) -> list[str]:
-    bare = re.sub(r"https?://\S+", " ", text)
-    names: list[str] = []
-    for pattern in load_data("intents")["folders"]:
-        for group in re.findall(pattern.replace("PATH", _PATH), bare):
-            names += re.split(r"[`,\s和与、]+|\b(?:and|or)\b", group)
-    folders = [f"{name.removeprefix('./').strip('/')}/" for name in names if name.strip("./")]
-    return list(dict.fromkeys(folders))
+@cache
+def _vocabulary(kind: str) -> tuple[frozenset[str], re.Pattern[str]]:
+    """Return the English words that a kind of request knows, and a pattern of the Chinese ones."""
+    intent = next(intent for intent in _intents() if intent.name == kind)
+    words = intent.words.split()
+    if intent.has_common_words:
+        words += load_data("intents")["common_words"].split()
+    if kind == "create":
+        words += [row.name for row in load_rows("demo", "function", DemoFunction)]
+    chinese = sorted((word for word in words if _CJK.match(word)), key=len, reverse=True)
+    return frozenset(words), re.compile("|".join(chinese))
+
+
+def _remove_names(text: str, kind: str) -> str:
+    """Return a text without the folders, files, patterns and symbols that a request may name."""
+    paths = {*find_files(text), *_GLOB.findall(text)} if kind in _TAKES_FILES else set[str]()
+    folders = find_folders(text)
+    if len(folders) == 1 and kind != "create":
+        name = re.escape(folders[0])
+        text = re.sub(rf"(?<![\w/])`?(?:\./)?{name}(?:/`?|`?(?![\w/]))", " ", text)
+    for path in sorted(paths, key=len, reverse=True):
+        text = re.sub(rf"`?{re.escape(path)}`?", " ", text)
+    if kind in ("count", "summarise"):
+        text = phrase("language_name").sub(" ", _SUFFIX.sub(" ", text))
+    if kind == "find":
+        for name in sorted(find_symbols(text), key=len, reverse=True):
+            text = re.sub(rf"[`\"'“‘「]?{re.escape(name)}(?:\(\))?[`\"'”’」]?", " ", text)
+    return text if kind == "create" else re.sub(r"[?？]", " ", text)

@@ -4,85 +4,62 @@ from __future__ import annotations
 
 import re
 
-from .catalog import outline_rules, words
+from .catalog import outline_rules
 from .plans import CannotAnswer, Context, Plan, Request, Translator, combine, plan_call
-from .project_survey import describe_problems
-from .tool_output import Listing, keep_covered, parse_listing
+from .requests import find_symbols
+from .tool_output import describe_problems, explain_nothing, parse_listing
 
-_COMMON_WORDS = frozenset(words("common_words"))
-_QUOTED = re.compile(r"[`'\"“‘「]([^`'\"”’」\s]+)[`'\"”’」]")
-_WORD = re.compile(r"[A-Za-z_$][\w$]*(?:(?:\.|::|#)[A-Za-z_]\w*)*")
-_IDENTIFIER_LIKE = re.compile(r"_|\d|\.|::|[a-z][A-Z]|^[A-Z]\w*[a-z]")
 _ROW = re.compile(r"(.+?):(\d+):(.*)")
+_COMMENT = re.compile(r"\s*(?:#(?!\s*define)|//|/?\*|--|;|%|>>>|\.\.\.)")
 _MOST_ROWS = 60
-_SEARCH_LIMIT = 400
-_MOST_NAMES = 3
-
-
-def find_symbols(text: str) -> list[str]:
-    """Return the names a request asks about: quoted ones, else those that look like identifiers."""
-    quoted = _QUOTED.findall(text)
-    if quoted:
-        return list(dict.fromkeys(name.rstrip("()") for name in quoted))
-    candidates = _WORD.findall(re.sub(r"[\w./-]*/[\w./-]*", " ", text))
-    names = [name for name in candidates if name.lower() not in _COMMON_WORDS]
-    identifiers = [name for name in names if _IDENTIFIER_LIKE.search(name)]
-    return list(dict.fromkeys(identifiers or names[-1:]))
+_SEARCH_LIMIT = 2_000
 
 
 def find_symbol(request: Request, context: Context) -> Plan:
-    """Search for each name and separate definitions from uses by the form of the lines."""
+    """Search for the name and separate definitions from uses by the form of the lines."""
     context.require("grep")
-    names = find_symbols(request.text)[:_MOST_NAMES]
-    if not names:
-        raise CannotAnswer(context.say("Which name? Put it in backticks: `name`."))
-    outputs = yield [
-        plan_call(
-            "grep",
-            pattern=_whole_word(name),
-            path=request.folder,
-            output_mode="content",
-            head_limit=_SEARCH_LIMIT,
-        )
-        for name in names
-    ]
-    return combine(
-        _describe(name, parse_listing(output), request, context.say)
-        for name, output in zip(names, outputs, strict=True)
+    say = context.say
+    names = find_symbols(request.text)
+    if len(names) != 1:
+        raise CannotAnswer(say("which_name"))
+    name = names[0]
+    call = plan_call(
+        "grep",
+        pattern=_whole_word(name),
+        path=request.folder,
+        output_mode="content",
+        head_limit=_SEARCH_LIMIT,
     )
-
-
-def _describe(name: str, listing: Listing, request: Request, say: Translator) -> str:
-    rows = keep_covered(request, listing.rows)
-    matches = [match for row in rows if (match := _ROW.fullmatch(row))]
-    problem = describe_problems([listing.problem], say)
+    output = (yield [call])[0]
+    if output.error:
+        raise CannotAnswer(output.text)
+    listing = parse_listing(output)
+    matches = [match for row in listing.rows if (match := _ROW.fullmatch(row))]
     if not matches:
-        return combine([say("`{name}` was not found in the files searched.", name=name), problem])
+        return explain_nothing(say("name_not_seen", name=name), [listing.problem], say)
+    matches.sort(key=lambda match: not outline_rules(match[1]).is_source)
     defined = [match for match in matches if _is_definition(name, match)]
     used = [match for match in matches if match not in defined]
+    problem = describe_problems([listing.problem], say)
+    parts = [say("no_definition", name=name)]
     if defined:
-        parts = [say("`{name}` is defined in:", name=name) + "\n" + _format(defined)]
-    else:
-        parts = [say("No definition of `{name}` was recognised.", name=name)]
+        parts = [say("defined_in", name=name) + "\n" + _format(defined, say)]
     if used:
-        lead = say(
-            "It is used in {at_least}{count} lines of {files} files:",
-            at_least=say("at least ") if problem else "",
-            count=len(used),
-            files=len({match[1] for match in used}),
-        )
-        left = len(used) - _MOST_ROWS
-        more = say("… and {left} more.", left=left) if left > 0 else ""
-        parts += [f"{lead}\n{_format(used)}", more]
-    else:
-        parts.append(say("No other line names it."))
+        files = say.count(len({match[1] for match in used}), "file")
+        at_least = say("at_least") if problem else ""
+        count = say.count(len(used), "line")
+        lead = say("appears_in", at_least=at_least, count=count, files=files)
+        parts.append(f"{lead}\n{_format(used, say)}")
+    elif not problem:
+        parts.append(say("no_other_line"))
     return combine([*parts, problem])
 
 
 def _is_definition(name: str, match: re.Match[str]) -> bool:
     pattern = outline_rules(match[1]).definition
     plain = re.escape(re.split(r"\.|::|#", name)[-1])
-    return bool(pattern) and bool(re.search(pattern.replace("NAME", plain), match[3]))
+    is_comment = _COMMENT.match(match[3])
+    return bool(pattern and not is_comment and re.search(pattern.replace("NAME", plain), match[3]))
 
 
 def _whole_word(name: str) -> str:
@@ -92,9 +69,10 @@ def _whole_word(name: str) -> str:
     return left + re.escape(name).replace(r"\-", "-") + right
 
 
-def _format(matches: list[re.Match[str]]) -> str:
+def _format(matches: list[re.Match[str]], say: Translator) -> str:
     rows: list[str] = []
     for match in matches[:_MOST_ROWS]:
         line = match[3].strip()[:120].replace("`", "'")
         rows.append(f"- `{match[1]}:{match[2]}` `{line}`")
-    return "\n".join(rows)
+    left = len(matches) - _MOST_ROWS
+    return "\n".join([*rows, say("more", left=left)] if left > 0 else rows)

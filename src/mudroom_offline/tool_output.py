@@ -7,121 +7,122 @@ from collections.abc import Iterable
 
 from msgspec import Struct
 
-from .catalog import words
-from .plans import CallOutput, Request, Steps, plan_call
+from mudroom._core.messages import ToolResultBlock
 
-LIST_LIMIT = 100
-"""Paths that `glob` returns at most."""
+from .plans import CannotAnswer, Request, Steps, Translator, combine, plan_call
 
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
-_IS_CUT = re.compile(r"(?i)offset|more|truncat|cut|first|limit|omitted|continue")
+_TOTAL = re.compile(r"of ([\d,]+) files")
+_NOTHING = re.compile(r"no (files match|matches)\b(?!.*\b(skipped|stopped|ended|not|could)\b)")
 _FILES_PER_TURN = 20
-_MAX_PAGES = 12
-_FOREIGN_FOLDERS = frozenset(words("foreign_folders"))
 
 
 class FileText(Struct):
-    """A file as read so far. `lines` is by line number; `problem` says why not all is here."""
+    """The text of a file as far as it was read; `problem` says why not all is here."""
 
     path: str
-    lines: dict[int, str]
+    text: str
     problem: str = ""
-
-    @property
-    def text(self) -> str:
-        """The known lines, in order."""
-        return "\n".join(self.lines[number] for number in sorted(self.lines))
-
-    def add_page(self, output: CallOutput) -> bool:
-        """Add the lines of one `read` result. Return True when there are more."""
-        before = len(self.lines)
-        notices: list[str] = []
-        for row in output.text.split("\n"):
-            if match := _NUMBERED.match(row):
-                self.lines[int(match[1])] = match[2]
-            elif row.strip():
-                notices.append(row.strip())
-        if output.is_error and not before:
-            self.problem = notices[0] if notices else "error"
-        return len(self.lines) > before and any(map(_IS_CUT.search, notices))
 
 
 class Listing(Struct):
-    """The rows of a result of `glob` or `grep`; `problem` says why some are missing."""
+    """The rows of a result of `glob` or `grep`."""
 
     rows: list[str]
-    problem: str = ""
+    total: int = 0  # more than `rows` when the list is cut
+    problem: str = ""  # why the list is not complete
 
 
 def read_files(paths: Iterable[str]) -> Steps[dict[str, FileText]]:
-    """Read whole files, several per turn, long ones page by page."""
-    files = {path: FileText(path, {}) for path in paths}
-    waiting = list(files)
+    """Read the start of files, several per turn: about 2,000 lines of each."""
+    files: dict[str, FileText] = {}
+    waiting = list(paths)
     for start in range(0, len(waiting), _FILES_PER_TURN):
         batch = waiting[start : start + _FILES_PER_TURN]
-        for page in range(_MAX_PAGES):
-            outputs = yield [
-                plan_call("read", file_path=p, offset=max(files[p].lines) + 1 if page else None)
-                for p in batch
-            ]
-            results = zip(batch, outputs, strict=True)
-            batch = [path for path, output in results if files[path].add_page(output)]
-            if not batch:
-                break
-        for path in batch:
-            files[path].problem = "too long to be read whole"
+        outputs = yield [plan_call("read", file_path=path) for path in batch]
+        for path, output in zip(batch, outputs, strict=True):
+            files[path] = _parse_file(path, output)
     return files
 
 
-def parse_listing(output: CallOutput) -> Listing:
-    """Return the rows of a list without the note in parentheses that may stand at its end."""
+def parse_listing(output: ToolResultBlock) -> Listing:
+    """Return the rows of a list without the notes in parentheses that may stand at its end."""
     rows = [row.strip().removeprefix("./") for row in output.text.split("\n") if row.strip()]
-    if output.is_error:
-        return Listing([], rows[0] if rows else "error")
-    if rows and rows[-1].startswith("(") and rows[-1].endswith(")"):
-        note = rows.pop().strip("()")
-        return Listing(rows, "" if note.startswith("no ") else note)
-    return Listing(rows)
+    if output.error:
+        return Listing([], 0, rows[0] if rows else "error")
+    notes: list[str] = []
+    while rows and rows[-1].startswith("(") and rows[-1].endswith(")"):
+        notes.append(rows.pop().strip("()"))
+    notes = [note for note in notes if not _NOTHING.match(note)]
+    total = next((int(m[1].replace(",", "")) for m in map(_TOTAL.search, notes) if m), len(rows))
+    return Listing(rows, total, "; ".join(notes))
 
 
-def is_own_file(path: str, scope: str = "") -> bool:
-    """Return True when a path below the scope is not vendored, a fixture or an example."""
-    inside = path.removeprefix(scope)
-    return not any(part in _FOREIGN_FOLDERS for part in inside.split("/")[:-1])
-
-
-def list_files(request: Request, patterns: list[str], *, own_only: bool) -> Steps[Listing]:
+def list_files(request: Request, pattern: str) -> Steps[Listing]:
     """List the files that match a glob in the folder of the request, sorted by folder.
 
-    `grep` lists text files that are not empty when `glob` returns only a part.
+    `glob` lists only some of many files, but counts them all. `grep` adds those that are text.
     """
-    path = request.folder
-    outputs = yield [plan_call("glob", pattern=pattern, path=path) for pattern in patterns]
-    listings = [parse_listing(output) for output in outputs]
-    rows = {row for listing in listings for row in listing.rows}
-    if any(listing.problem for listing in listings):
-        outputs = yield [
-            plan_call("grep", pattern="^", glob=pattern, path=path, head_limit=20_000)
-            for pattern in patterns
-        ]
-        listings = [parse_listing(output) for output in outputs]
-        rows.update(row for listing in listings for row in listing.rows)
-    paths = [
-        p for p in keep_covered(request, rows) if not own_only or is_own_file(p, request.scope)
+    output = (yield [plan_call("glob", pattern=pattern, path=request.folder)])[0]
+    listing = parse_listing(output)
+    if output.error:
+        raise CannotAnswer(listing.problem)
+    if len(listing.rows) < listing.total:
+        more = (yield from search_all(request, [("^", pattern)]))[0]
+        listing.rows = list({*listing.rows, *more.rows})
+        listing.problem = ""
+        if len(listing.rows) < listing.total:
+            listing.problem = f"{len(listing.rows):,} of {listing.total:,} files"
+    listing.rows.sort(key=lambda path: ("/" in path, path.rpartition("/")[0], path))
+    return listing
+
+
+def search_all(
+    request: Request, searches: Iterable[tuple[str, str]], mode: str | None = None
+) -> Steps[list[Listing]]:
+    """Search for each pattern in the files that match its glob, in one turn."""
+    outputs = yield [
+        plan_call(
+            "grep",
+            pattern=pattern,
+            path=request.folder,
+            glob=glob,
+            output_mode=mode,
+            head_limit=100_000,
+        )
+        for pattern, glob in searches
     ]
-    paths.sort(key=lambda path: ("/" in path, path.rpartition("/")[0], path))
-    return Listing(paths, "; ".join({x.problem: "" for x in listings if x.problem}))
+    return [parse_listing(output) for output in outputs]
 
 
-def keep_covered(request: Request, paths: Iterable[str]) -> list[str]:
-    """Return the paths that are not in a folder the request leaves out."""
-    return [path for path in paths if not path.startswith(request.excluded)]
+def describe_problems(problems: Iterable[str], say: Translator) -> str:
+    """Return a note that not everything was searched, "" when there is no problem."""
+    reasons = say.join(dict.fromkeys(filter(None, problems)))
+    return say("not_all_searched", reasons=reasons) if reasons else ""
 
 
-def format_table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> str:
+def explain_nothing(text: str, problems: Iterable[str], say: Translator) -> str:
+    """Return the answer for a search without a result. Raise CannotAnswer if it was not whole."""
+    if problem := describe_problems(problems, say):
+        raise CannotAnswer(combine([text, problem]))
+    return text
+
+
+def format_table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:
     """Return a Markdown table."""
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    names = list(head)
+    lines = ["| " + " | ".join(names) + " |", "|" + "---|" * len(names)]
     for row in rows:
         cells = [cell.replace("|", "\\|").replace("\n", " ") for cell in row]
         lines.append("| " + " | ".join(cells) + " |")
     return "\n".join(lines)
+
+
+def _parse_file(path: str, output: ToolResultBlock) -> FileText:
+    """Return the lines of a `read` result; other rows say why some lines are missing."""
+    rows = output.text.split("\n")
+    matches = [_NUMBERED.match(row) for row in rows]
+    text = "\n".join(match[2] for match in matches if match)
+    others = [row.strip(" ()") for row, match in zip(rows, matches, strict=True) if not match]
+    problems = [row for row in others if output.error or "offset=" in row]
+    return FileText(path, text, next(filter(None, problems), ""))

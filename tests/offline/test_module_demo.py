@@ -5,6 +5,7 @@ A child writes the module, the parent reads and runs it; nothing is overwritten.
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -37,15 +38,17 @@ async def test_every_function_passes_its_cases(ask: Ask) -> None:
     assert "❌" not in report.text
 
 
-async def test_an_existing_file_is_never_overwritten(ask: Ask, tmp_path: Path) -> None:
+@pytest.mark.parametrize("prompt", ["create a new module", "create a new module at mine.py"])
+async def test_an_existing_file_is_never_overwritten(ask: Ask, tmp_path: Path, prompt: str) -> None:
     tree = {
         "string_utils.py": "mine = 1\n",
-        "string_utils_2.py": "mine = 2\n",
-        ".gitignore": "string_utils_2.py\n",
+        "mine.py": "mine = 2\n",
+        ".gitignore": "string_utils.py\n",
     }
-    report = await ask(tree, "create a new module")
-    assert "`string_utils_3.py`" in report.text
+    report = await ask(tree, prompt)
+    assert not report.ok and "exists already" in report.error
     assert [(tmp_path / "tree" / name).read_text() for name in tree] == list(tree.values())
+    assert len(list((tmp_path / "tree").iterdir())) == 3
 
 
 async def test_the_path_in_the_request_is_used(ask: Ask, tmp_path: Path) -> None:
@@ -56,24 +59,83 @@ async def test_the_path_in_the_request_is_used(ask: Ask, tmp_path: Path) -> None
     assert "def slugify" in (tmp_path / "tree/src/tools/text.py").read_text()
 
 
+NOT_ASKED = """
+Create a module with frobnicate and slugify
+Create a module with the function frobnicate
+create a new module with a function named fizzbuzz
+create a new module with a function called fizzbuzz
+create a new module that computes the median of a list
+create a new module with area and perimeter
+Create a JavaScript module with slugify
+Create a new module at a.js
+Create a new module that parses CSV files
+Create a new module, but do not verify it
+Create a new module but leave existing files as they are, and delete a.py
+If the tests fail, create a new module
+When I create a new module, verify it
+Create a new module?
+Should I create a new module?
+Could you create a new module?
+Can you create a new module for me, or is that too much?
+Do not create a new module
+Don't create a new module
+Please never create a new module
+Create no new module
+How would you create a new module?
+How do I create a new module in this project?
+What happens when I create a new module?
+Why does the build create a file with functions?
+What would it take to implement a library for parsing dates?
+Explain how to add a function to src/adder.py
+Review the code and make a list of functions
+add a function multiply to src/adder.py
+add slugify to a.py
+Add a function to a.py
+Create a new module in the style of a.py
+write a summary of a.py to notes.py
+Write a function
+Write a script
+Make a library with slugify
+Generate documentation for a new module
+"create a new module" is a phrase from the docs
+The lesson says: create a new module
+I may create a new module tomorrow
+My colleague will create a new module
+Tell me about the prompt create a new module, then verify it from here
+Do not create any module, just tell me the testing framework
+Find the testing framework, do not create a new module
+Create a new module, and fix the bug in a.py
+Summarise all .py files and never write a new module
+不要创建新模块
+不要创建文件,只告诉我测试框架
+如何新建一个模块?
+怎么创建一个新模块?
+为什么要创建新模块?
+别写新模块
+写一个函数计算斐波那契数列
+写一个包含 add、subtract 函数的 JavaScript 模块
+我想知道创建一个新模块的步骤
+如果测试失败,创建一个新模块
+可以创建一个新模块吗?
+说明如何向 a.py 添加函数
+""".strip().split("\n")
+
+
+@pytest.mark.parametrize("prompt", NOT_ASKED)
+async def test_nothing_is_written_for(ask: Ask, tmp_path: Path, prompt: str) -> None:
+    report = await ask(TREE, prompt)
+    assert sorted(path.name for path in (tmp_path / "tree").iterdir()) == ["a.py"]
+    assert not re.search(r"(?i)\bcreated\b|已创建", report.text)
+    assert report.ok is bool(re.search(r"the testing framework|Summarise|告诉我", prompt))
+
+
 @pytest.mark.parametrize(
-    ("prompt", "reason"),
+    ("prompt", "word"),
     [
-        ("Create a module with frobnicate and slugify", "cannot do “frobnicate”"),
-        ("Create a module with the function frobnicate", "cannot do “frobnicate”"),
-        ("Create a JavaScript module with slugify", "cannot do “JavaScript”"),
-        ("Create a new module at a.js", "cannot do “js”"),
-        ("Create a new module that parses CSV files", "cannot do “that parses CSV”"),
-        ("Create a new module, but do not verify it", "plain instruction"),
-        ("If the tests fail, create a new module", "plain instruction"),
-        ("Create a new module?", "plain instruction"),
-        ("写一个包含 add、subtract 函数的 JavaScript 模块", "JavaScript"),
-        ("Do not create a new module", "It can:"),
-        ("How would you create a new module?", "It can:"),
-        ("不要创建新模块", "它可以"),
+        ("create a new module with a function named fizzbuzz", "“fizzbuzz”"),
+        ("写一个包含 add、slugify 函数的模块", "“add”"),
+        ("Create a JavaScript module with slugify", "“JavaScript”"),
     ],
 )
-async def test_nothing_is_written_for(ask: Ask, tmp_path: Path, prompt: str, reason: str) -> None:
-    report = await ask(TREE, prompt)
-    assert report.reason == "ERROR" and reason in report.error
-    assert sorted(path.name for path in (tmp_path / "tree").iterdir()) == ["a.py"]
+async def test_the_word_that_is_not_understood_is_named(ask: Ask, prompt: str, word: str) -> None:
+    assert word in (await ask(TREE, prompt)).error

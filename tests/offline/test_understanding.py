@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from mudroom_offline.requests import find_exclusions, find_scopes, is_chinese, parse_requests
+from mudroom_offline.requests import find_folders, is_chinese, parse_prompt
 
 PROMPTS = {
     "Use a subtask to find what testing framework this project uses": ["tests!"],
@@ -36,33 +36,49 @@ PROMPTS = {
     "summarise src/**/*.ts": ["summarise"],
     "all markdown files": ["summarise"],
     "总结 tests/ 目录下的所有 .py 文件": ["summarise"],
-    "what does this project do?": ["summarise"],
-    "create a module with slugify, word_count and is_prime": ["create"],
-    "写一个包含 add、subtract 函数的 JavaScript 模块,并验证": ["create"],
+    "what does this project do?": ["purpose"],
+    "What is this?": ["purpose"],
+    "这个项目是做什么的?": ["purpose"],
+    "这是什么项目?": ["purpose"],
+    "hello": ["help"],
+    "你好": ["help"],
+    "What can you do?": ["help"],
+    "你能做什么?": ["help"],
+    "hello, which testing framework does this use?": ["tests"],
+    "How many .py and .js files are in src/?": ["count"],
+    "create a module with slugify, word_count and truncate": ["create"],
+    "写一个包含 slugify、truncate 函数的模块,并验证": ["create"],
     "Summarise these files:\n- where/is/defined.py\n- create_module.py": ["summarise"],
 }
 BEYOND = [
-    "hello",
-    "你好",
     "write me a poem",
     "how do I cook rice?",
-    "what can you do?",
     "",
-    "谢谢",
     "Tell me a joke about cats",
+    "What testing framework should I use?",
+    "Which testing framework did we use before the migration?",
+    "How many test files are there?",
+    "How do I run the tests?",
+    "Explain how load_settings works",
+    "Which version of Python does it require?",
+    "list all files",
+    "Summarise all files that are not tested",
+    "许可证?",
+    "应该用什么测试框架?",
+    "哪些文件没有测试?",
 ]
 
 
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_understands(prompt: str) -> None:
-    requests, foreign = parse_requests(prompt)
-    assert [r.kind + "!" * r.delegate for r in requests] == PROMPTS[prompt]
-    assert not foreign
+    parsed = parse_prompt(prompt)
+    assert [r.kind + "!" * r.delegate for r in parsed.requests] == PROMPTS[prompt]
+    assert not parsed.unsupported
 
 
 @pytest.mark.parametrize("prompt", BEYOND)
 def test_does_not_pretend_to_understand(prompt: str) -> None:
-    assert parse_requests(prompt) == ([], [])
+    assert not parse_prompt(prompt).requests
 
 
 @pytest.mark.parametrize(
@@ -75,12 +91,39 @@ def test_does_not_pretend_to_understand(prompt: str) -> None:
     ],
 )
 def test_knows_work_that_no_rule_does(prompt: str) -> None:
-    assert parse_requests(prompt) == ([], [prompt])
+    parsed = parse_prompt(prompt)
+    assert not parsed.requests and parsed.unsupported == [prompt]
 
 
-def test_names_the_part_that_is_left_out() -> None:
-    requests, foreign = parse_requests("Summarise all .md files and then deploy it to production")
-    assert [r.kind for r in requests] == ["summarise"] and foreign == ["deploy it to production"]
+@pytest.mark.parametrize(
+    ("prompt", "kinds", "left"),
+    [
+        (
+            "Summarise all .md files and then deploy it to production",
+            ["summarise"],
+            ["deploy it to production"],
+        ),
+        ("重构这个模块,先弄清楚测试框架", ["tests"], ["重构这个模块"]),
+        (
+            "分析这个项目的技术栈,然后在 README 里补充技术栈说明",
+            ["stack"],
+            ["在 README 里补充技术栈说明"],
+        ),
+        (
+            "Analyse the technology stack, then add it to the README",
+            ["stack"],
+            ["add it to the README"],
+        ),
+        (
+            "Find the testing framework, then create a new module with fizzbuzz",
+            ["tests"],
+            ["create a new module with fizzbuzz"],
+        ),
+    ],
+)
+def test_names_the_part_that_is_left_out(prompt: str, kinds: list[str], left: list[str]) -> None:
+    parsed = parse_prompt(prompt)
+    assert ([r.kind for r in parsed.requests], parsed.unsupported) == (kinds, left)
 
 
 @pytest.mark.parametrize(
@@ -93,7 +136,7 @@ def test_the_answer_is_in_the_language_of_the_question(prompt: str, zh: bool) ->
 
 @pytest.mark.parametrize("prompt", ["a" * 10_000_000, "find the tests " * 400_000])
 def test_a_prompt_of_many_megabytes_is_refused_at_once(prompt: str) -> None:
-    assert parse_requests(prompt) == ([], [])
+    assert not parse_prompt(prompt).requests
 
 
 @pytest.mark.parametrize(
@@ -101,10 +144,10 @@ def test_a_prompt_of_many_megabytes_is_refused_at_once(prompt: str) -> None:
     [
         (
             "Summarize each .py file in src/app/_engine and src/app/_core",
-            ["src/app/_engine/", "src/app/_core/"],
+            ["src/app/_engine", "src/app/_core"],
         ),
-        ("read all .py files in `src/a`, src/b/c", ["src/a/", "src/b/c/"]),
-        ("总结在 src/app/_core 下的所有 .py 文件", ["src/app/_core/"]),
+        ("read all .py files in `src/a`, src/b/c", ["src/a", "src/b/c"]),
+        ("总结在 src/app/_core 下的所有 .py 文件", ["src/app/_core"]),
         ("Where is read/write used and/or defined in package.json?", []),
         ("Summarize what src/app.py does", []),
     ],
@@ -112,8 +155,12 @@ def test_a_prompt_of_many_megabytes_is_refused_at_once(prompt: str) -> None:
 def test_folders_are_understood_without_a_slash_at_their_end(
     prompt: str, folders: list[str]
 ) -> None:
-    assert find_scopes(prompt) == folders
+    assert find_folders(prompt) == folders
 
 
-def test_folders_to_leave_out_too() -> None:
-    assert find_exclusions("count the lines, except tests/unit") == ["tests/unit/"]
+@pytest.mark.parametrize(
+    "prompt",
+    ["summarise the files in src/a and src/b", "Summarise all .py files, except tests/unit"],
+)
+def test_a_second_folder_and_an_exception_are_named_as_not_done(prompt: str) -> None:
+    assert parse_prompt(prompt).unsupported
