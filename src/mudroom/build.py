@@ -10,6 +10,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
@@ -162,9 +163,14 @@ def _find_folder(options: SessionOptions) -> str:
     return folder
 
 
-def _describe_platform() -> str:
+def _describe_platform(folder: str) -> str:
+    """Return platform and date, and the root of the repository when the folder is below it."""
     date = time.strftime("%Y-%m-%d")
-    return f"Platform: {platform.system()}. Date: {date}."
+    text = f"Platform: {platform.system()}. Date: {date}."
+    path = Path(os.path.realpath(folder))
+    places = (place for place in (path, *path.parents) if (place / ".git").exists())
+    root = next(places, path)
+    return text if root == path else f"{text}\nRepository: {root}"
 
 
 async def _read_recorded(options: SessionOptions) -> tuple[str, list[StoredEvent]]:
@@ -269,7 +275,7 @@ class _Builder:
             toolbox=toolbox,
             agents=catalog.agents,
             spill_folder=spill_folder,
-            environment_text=_describe_platform(),
+            environment_text=_describe_platform(self._folder),
             context_texts=catalog.context_texts,
             child_model=child_model,
             child_budget=Budget(turns=options.child_turns),

@@ -26,6 +26,8 @@ ALL_SOURCE = "**/*.{{{}}}".format(
 
 _LONGEST_PROMPT = 40_000
 """Characters. The patterns below cost more than their length, and a question is shorter."""
+_STDIN = re.compile(r"<stdin>\n.*?\n</stdin>", re.DOTALL)
+"""Text that the command line adds to a prompt. No request reads it."""
 _LONG_WORD = re.compile(r"\S{1000}")
 _CJK = re.compile(r"[\u3400-\u9fff]")
 _LIST_ITEM = re.compile(r"(?m)^\s*- .*$")
@@ -63,6 +65,7 @@ def is_chinese(text: str) -> bool:
 
 def parse_prompt(prompt: str) -> Prompt:
     """Return the requests of a prompt. A request to write counts only when all is understood."""
+    prompt, stdin_blocks = _STDIN.subn("", prompt)
     if len(prompt) > _LONGEST_PROMPT or _LONG_WORD.search(prompt):
         return Prompt([], [f"{prompt[:60]}…"])
     segments = _find_segments(prompt)
@@ -77,6 +80,7 @@ def parse_prompt(prompt: str) -> Prompt:
         kinds.remove("create")
     if not kinds and not unsupported and texts:
         kinds = {"help"}
+    unsupported += ["<stdin>"] if stdin_blocks else []
     delegate = bool(phrase("delegate").search(_LIST_ITEM.sub("", prompt)))
     requests = [
         Request(kind, text, delegate, next(iter(find_folders(text)), None))

@@ -12,8 +12,8 @@ from mudroom._core.messages import ToolResultBlock
 from .plans import CannotAnswer, Request, Steps, Translator, combine, plan_call
 
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
-_TOTAL = re.compile(r"of ([\d,]+) files")
-_NOTHING = re.compile(r"no (files match|matches)\b(?!.*\b(skipped|stopped|ended|not|could)\b)")
+_CUT = re.compile(r"\d+ newest of ([\d,]+) files; use a narrower pattern or a path(?:; )?")
+_NOTHING = re.compile(r"\(no (?:files match|matches)\b")
 _FILES_PER_TURN = 20
 
 
@@ -46,16 +46,16 @@ def read_files(paths: Iterable[str]) -> Steps[dict[str, FileText]]:
 
 
 def parse_listing(output: ToolResultBlock) -> Listing:
-    """Return the rows of a list without the notes in parentheses that may stand at its end."""
-    rows = [row.strip().removeprefix("./") for row in output.text.split("\n") if row.strip()]
+    """Return the rows of a list without the note in parentheses that may stand at its end."""
+    rows = [row.removeprefix("./") for row in output.text.split("\n") if row.strip()]
+    has_note = rows and rows[-1].startswith("(") and rows[-1].endswith(")")
+    note = rows.pop() if has_note else ""
     if output.error:
-        return Listing([], 0, rows[0] if rows else "error")
-    notes: list[str] = []
-    while rows and rows[-1].startswith("(") and rows[-1].endswith(")"):
-        notes.append(rows.pop().strip("()"))
-    notes = [note for note in notes if not _NOTHING.match(note)]
-    total = next((int(m[1].replace(",", "")) for m in map(_TOTAL.search, notes) if m), len(rows))
-    return Listing(rows, total, "; ".join(notes))
+        return Listing([], 0, (note or rows[0]).strip("()"))
+    cut = _CUT.search(note)
+    total = int(cut[1].replace(",", "")) if cut else len(rows)
+    problem = "" if _NOTHING.match(note) else _CUT.sub("", note).strip("()")
+    return Listing(rows, total, problem)
 
 
 def list_files(request: Request, pattern: str) -> Steps[Listing]:
@@ -70,9 +70,8 @@ def list_files(request: Request, pattern: str) -> Steps[Listing]:
     if len(listing.rows) < listing.total:
         more = (yield from search_all(request, [("^", pattern)]))[0]
         listing.rows = list({*listing.rows, *more.rows})
-        listing.problem = ""
-        if len(listing.rows) < listing.total:
-            listing.problem = f"{len(listing.rows):,} of {listing.total:,} files"
+        if len(listing.rows) < listing.total and not listing.problem:
+            listing.problem = f"listed {len(listing.rows):,} of {listing.total:,} files"
     listing.rows.sort(key=lambda path: ("/" in path, path.rpartition("/")[0], path))
     return listing
 

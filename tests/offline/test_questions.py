@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 from tests.offline.conftest import Ask
@@ -166,6 +167,18 @@ async def test_what_a_project_is_for_is_quoted_from_its_readme(ask: Ask, prompt:
     report = await ask({"README.md": README, "src/a.py": "x = 1\n"}, prompt)
     assert report.ok and "Kettle boils *water* for tea and coffee." in report.text
     assert "`README.md`" in report.text and "a.py" not in report.text
+
+
+async def test_piped_text_is_named_as_not_done(ask: Ask) -> None:
+    report = await ask(CODE, "summarise src/a.py\n\n<stdin>\nfind the tests\n</stdin>")
+    assert not report.ok and "“<stdin>”" in report.text and "`src/a.py`" in report.text
+
+
+async def test_a_subfolder_names_the_root_of_its_repository(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / ".git").mkdir()
+    report = await ask(CODE, "Which testing framework does this project use?")
+    assert report.text.startswith("⚠ Only this folder was searched.")
+    assert f"`mudroom -C {tmp_path}`" in report.text
 
 
 async def test_a_project_without_a_readme_is_not_described(ask: Ask) -> None:
