@@ -42,7 +42,7 @@ def session() -> list[AnyEvent]:
 def test_results_of_children_are_taken_and_reports_to_the_root_are_returned() -> None:
     got = compute_ledger(session())
     assert got.children == 2
-    assert (got.taken_lines, got.taken_bytes, got.taken_tokens) == (701, 3509, 1003)
+    assert (got.read_lines, got.read_bytes, got.read_tokens) == (701, 3509, 1003)
     assert (got.returned_lines, got.returned_bytes, got.returned_tokens) == (1, 7, 2)
     assert got.child_tokens == 2320
 
@@ -70,7 +70,7 @@ def test_reports_to_a_program_count_as_returned() -> None:
     got = compute_ledger(events)
     assert (
         got.children,
-        got.taken_lines,
+        got.read_lines,
         got.returned_lines,
         got.parent_tokens,
         got.child_tokens,
@@ -84,9 +84,9 @@ def test_no_events_give_an_empty_ledger() -> None:
 def test_description_of_a_ledger() -> None:
     got = Ledger(
         children=5,
-        taken_lines=7412,
-        taken_bytes=268_000,
-        taken_tokens=76_571,
+        read_lines=7412,
+        read_bytes=268_000,
+        read_tokens=76_571,
         returned_lines=41,
         returned_bytes=2100,
         returned_tokens=600,
@@ -101,7 +101,7 @@ def test_description_of_a_ledger() -> None:
 
 
 def test_description_of_one_child_none_and_unknown_tokens() -> None:
-    one = Ledger(children=1, taken_lines=1, taken_bytes=900, taken_tokens=257, returned_lines=0)
+    one = Ledger(children=1, read_lines=1, read_bytes=900, read_tokens=257, returned_lines=0)
     assert (
         describe_ledger(one)
         == "1 child read 1 line (900 B, ~257 tokens); 0 lines (0 B, ~0 tokens) came back."
@@ -111,8 +111,8 @@ def test_description_of_one_child_none_and_unknown_tokens() -> None:
         == "No children ran. Parent context: 1,234 tokens."
     )
     assert "4,321 lines (12.3" not in describe_ledger(
-        Ledger(children=2, taken_lines=4321, taken_bytes=12_345_678)
+        Ledger(children=2, read_lines=4321, read_bytes=12_345_678)
     )
     assert "4,321 lines (12 MB" in describe_ledger(
-        Ledger(children=2, taken_lines=4321, taken_bytes=12_345_678)
+        Ledger(children=2, read_lines=4321, read_bytes=12_345_678)
     )

@@ -111,5 +111,5 @@ async def test_tree_and_ledger_agree_with_the_reports(
     booked = compute_ledger(events)
     assert booked.children == 2
     assert booked.child_tokens == sum(run.usage.total_tokens for run in tree.children("1"))
-    assert booked.taken_lines > 6
+    assert booked.read_lines > 6
     assert booked.returned_lines > 2

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from .._core.events import AnyEvent, RunFinished, RunStarted, ToolCallFinished, TurnFinished
 from .._core.messages import Usage
@@ -16,11 +16,11 @@ BYTES_PER_TOKEN = 3.5
 
 
 class Ledger(Struct, frozen=True, kw_only=True):
-    """Text sizes of one session. Tokens of `taken` and `returned` are estimates: bytes / 3.5.
+    """Text sizes of one session. Tokens of `read` and `returned` are estimates: bytes / 3.5.
 
     Arguments:
         children: runs below the conversation, at any depth; tasks of a program count too.
-        taken_lines, taken_bytes, taken_tokens: results of tools other than `task` that went into
+        read_lines, read_bytes, read_tokens: results of tools other than `task` that went into
             contexts of children.
         returned_lines, returned_bytes, returned_tokens: results of `task` that went into the
             context of the root run, and reports to a program.
@@ -36,9 +36,9 @@ class Ledger(Struct, frozen=True, kw_only=True):
     """
 
     children: int = 0
-    taken_lines: int = 0
-    taken_bytes: int = 0
-    taken_tokens: int = 0
+    read_lines: int = field(name="taken_lines", default=0)
+    read_bytes: int = field(name="taken_bytes", default=0)
+    read_tokens: int = field(name="taken_tokens", default=0)
     returned_lines: int = 0
     returned_bytes: int = 0
     returned_tokens: int = 0
@@ -79,7 +79,7 @@ class LedgerBuilder:
         self._children: set[str] = set()
         self._roots: set[str] = set()
         self._program_tasks: set[str] = set()
-        self._taken = TextSum()
+        self._read = TextSum()
         self._returned = TextSum()
         self._parent_tokens = 0
         self._child_tokens = 0
@@ -112,7 +112,7 @@ class LedgerBuilder:
     def _add_result(self, event: ToolCallFinished) -> None:
         is_report = canonical_tool_name(event.name) == "task"
         if event.run in self._children and not is_report:
-            self._taken.add(event.result.text)
+            self._read.add(event.result.text)
         elif event.run in self._roots and is_report and not event.refused:
             self._returned.add(event.result.text)
 
@@ -122,12 +122,12 @@ class LedgerBuilder:
         without_children = 0
         if self._parent_tokens:
             own_tokens = max(0, self._parent_tokens - self._returned.tokens)
-            without_children = own_tokens + self._taken.tokens
+            without_children = own_tokens + self._read.tokens
         return Ledger(
             children=len(self._children),
-            taken_lines=self._taken.lines,
-            taken_bytes=self._taken.bytes,
-            taken_tokens=self._taken.tokens,
+            read_lines=self._read.lines,
+            read_bytes=self._read.bytes,
+            read_tokens=self._read.tokens,
             returned_lines=self._returned.lines,
             returned_bytes=self._returned.bytes,
             returned_tokens=self._returned.tokens,
@@ -150,9 +150,9 @@ def describe_ledger(ledger: Ledger) -> str:
     if not ledger.children:
         return f"No children ran. Parent context: {ledger.parent_tokens:,} tokens."
     children = "1 child" if ledger.children == 1 else f"{ledger.children:,} children"
-    taken = _format_amount(ledger.taken_lines, ledger.taken_bytes, ledger.taken_tokens)
+    read = _format_amount(ledger.read_lines, ledger.read_bytes, ledger.read_tokens)
     returned = _format_amount(ledger.returned_lines, ledger.returned_bytes, ledger.returned_tokens)
-    text = f"{children} read {taken}; {returned} came back."
+    text = f"{children} read {read}; {returned} came back."
     if ledger.parent_tokens:
         without_children = _round_tokens(ledger.without_children_tokens)
         text += (

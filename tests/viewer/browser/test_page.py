@@ -167,9 +167,9 @@ async def test_the_page_folds_events_like_the_python_projections(page: Page) -> 
         )
         assert await page.run("computeLedger(app.fold)") == {
             "children": book.children,
-            "takenLines": book.taken_lines,
-            "takenBytes": book.taken_bytes,
-            "taken": book.taken_tokens,
+            "readLines": book.read_lines,
+            "readBytes": book.read_bytes,
+            "read": book.read_tokens,
             "returnedLines": book.returned_lines,
             "returnedBytes": book.returned_bytes,
             "returned": book.returned_tokens,

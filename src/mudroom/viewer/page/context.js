@@ -110,19 +110,19 @@ const historyBlocks = (history) =>
 /** Return the sums of the ledger, the same as `mudroom show` prints. */
 const computeLedger = (fold) => {
   const children = [...fold.runs.values()].filter((run) => run.depth > 0);
-  const taken = Math.round(fold.taken.bytes / BYTES_PER_TOKEN);
+  const read = Math.round(fold.read.bytes / BYTES_PER_TOKEN);
   const returned = Math.round(fold.returned.bytes / BYTES_PER_TOKEN);
   const parent = fold.growth.reduce((most, step) => Math.max(most, step.input), 0);
   return {
     children: children.length,
-    takenLines: fold.taken.lines,
-    takenBytes: fold.taken.bytes,
-    taken,
+    readLines: fold.read.lines,
+    readBytes: fold.read.bytes,
+    read,
     returnedLines: fold.returned.lines,
     returnedBytes: fold.returned.bytes,
     returned,
     parent,
-    without: parent ? Math.max(0, parent - returned) + taken : 0,
+    without: parent ? Math.max(0, parent - returned) + read : 0,
     childTokens: children.reduce((sum, run) => sum + totalTokens(run.usage), 0),
   };
 };
@@ -133,5 +133,5 @@ const computeGrowth = (fold) =>
     ...step,
     with: step.input,
     without:
-      Math.max(0, step.input - step.returned / BYTES_PER_TOKEN) + step.taken / BYTES_PER_TOKEN,
+      Math.max(0, step.input - step.returned / BYTES_PER_TOKEN) + step.read / BYTES_PER_TOKEN,
   }));

@@ -33,7 +33,7 @@ class Fold {
     this.pauses = []; // [from, to]: times when no process had the session open
     this.tools = new Map(); // tool -> number of its calls
     this.errors = this.refused = this.retries = 0;
-    this.taken = { lines: 0, bytes: 0 };
+    this.read = { lines: 0, bytes: 0 };
     this.returned = { lines: 0, bytes: 0 };
     // One entry per model call of a root run: size of its prompt, and what children had read and
     // returned before it.
@@ -124,7 +124,7 @@ const createRun = (brief, at) => ({
   usage: NO_USAGE,
   below: NO_USAGE,
   usd: null, // cost of the run and its descendants, once it has finished
-  taken: { lines: 0, bytes: 0 },
+  read: { lines: 0, bytes: 0 },
   back: { lines: 0, bytes: 0 },
   report: null,
   children: [],
@@ -185,7 +185,7 @@ const HANDLERS = {
       run.step.growth = {
         run,
         turn: run.turn,
-        taken: fold.taken.bytes,
+        read: fold.read.bytes,
         returned: fold.returned.bytes,
         input: 0,
       };
@@ -342,8 +342,8 @@ const countResult = (fold, run, item) => {
   fold.errors += result.error && !refused ? 1 : 0;
   fold.refused += refused ? 1 : 0;
   if (run.depth && tool !== "task") {
-    addText(run.taken, result.text);
-    addText(fold.taken, result.text);
+    addText(run.read, result.text);
+    addText(fold.read, result.text);
   } else if (!run.depth && tool === "task" && !refused) addText(fold.returned, result.text);
   if (item.child) addText(item.child.back, result.text);
 };

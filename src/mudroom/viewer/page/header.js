@@ -101,7 +101,7 @@ const drawTabs = (fold) => {
     context: app.selection.turn ? ` · ${app.selection.turn}` : "",
     ledger:
       fold.runs.size > fold.roots.length
-        ? ` · ~${formatTokens(fold.taken.bytes / BYTES_PER_TOKEN)}`
+        ? ` · ~${formatTokens(fold.read.bytes / BYTES_PER_TOKEN)}`
         : "",
   };
   setChildren(

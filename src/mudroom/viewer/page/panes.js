@@ -195,8 +195,8 @@ const ledgerItems = (fold) => {
     ];
   const children = [...fold.runs.values()]
     .filter((run) => run.depth > 0)
-    .sort((a, b) => b.taken.bytes - a.taken.bytes);
-  const most = Math.max(1, children[0].taken.bytes);
+    .sort((a, b) => b.read.bytes - a.read.bytes);
+  const most = Math.max(1, children[0].read.bytes);
   return [
     { pane: "picture", fold, ledger, version: fold.last },
     ...children.map((run) => ({ pane: "share", run, most, version: run.version })),
@@ -212,9 +212,9 @@ const drawLedger = ({ fold, ledger }) =>
       { class: "claims" },
       drawClaim(
         "stayed",
-        `~${formatTokens(ledger.taken)}`,
+        `~${formatTokens(ledger.read)}`,
         "stayed out of the parent",
-        `${formatCount(ledger.takenLines)} lines, ${formatBytes(ledger.takenBytes)} read by ${ledger.children === 1 ? "1 child" : `${formatCount(ledger.children)} children`}`,
+        `${formatCount(ledger.readLines)} lines, ${formatBytes(ledger.readBytes)} read by ${ledger.children === 1 ? "1 child" : `${formatCount(ledger.children)} children`}`,
       ),
       drawClaim(
         "came",
@@ -345,7 +345,7 @@ const drawHatch = () =>
 const svgText = (x, y, words, kind) => svg("text", { x, y, class: kind }, words);
 
 const drawChildShare = ({ run, most }) => {
-  const factor = run.back.bytes ? run.taken.bytes / run.back.bytes : 0;
+  const factor = run.back.bytes ? run.read.bytes / run.back.bytes : 0;
   return h(
     "button",
     {
@@ -363,10 +363,10 @@ const drawChildShare = ({ run, most }) => {
     h(
       "span",
       { class: "bars" },
-      h("i", { class: "stayed", style: { width: `${(100 * run.taken.bytes) / most}%` } }),
+      h("i", { class: "stayed", style: { width: `${(100 * run.read.bytes) / most}%` } }),
       h("i", { class: "came", style: { width: `${(100 * run.back.bytes) / most}%` } }),
     ),
-    h("span", { class: "figure" }, `~${formatTokens(run.taken.bytes / BYTES_PER_TOKEN)}`),
+    h("span", { class: "figure" }, `~${formatTokens(run.read.bytes / BYTES_PER_TOKEN)}`),
     h(
       "span",
       { class: "figure came" },
