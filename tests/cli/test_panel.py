@@ -210,7 +210,7 @@ def test_the_selection_moves_through_the_children_and_back_to_the_input_line() -
     order = []
     for step in (-1, -1, -1, 1, 1, 1):
         panel.move_selection(step)
-        order.append(panel.selected)
+        order.append(panel.selected_run_id)
         panel.lines(80, 20)
     assert order == ["1.1.2", "1.1.1", "", "1.1.1", "1.1.2", ""]
 

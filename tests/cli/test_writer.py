@@ -21,7 +21,7 @@ from mudroom._core.events import (
 )
 from mudroom._core.messages import AssistantMessage, ToolCallBlock, Usage
 from mudroom._core.runs import InboxMessage, Reason
-from mudroom.cli.interactive.mentions import MentionOffers, expand_mentions, mention_before
+from mudroom.cli.interactive.mentions import MentionCompletions, expand_mentions, find_mention
 from mudroom.cli.interactive.paste import PasteStore
 from mudroom.cli.interactive.scrollback_writer import ScrollbackWriter
 from mudroom.cli.interactive.status_line import StatusLine
@@ -253,14 +253,14 @@ def test_mentions_become_paths_and_instructions(tmp_path: Path) -> None:
     ("text", "begun"), [("see @sr", "sr"), ("@", ""), ("a@b", None), ("see @x y", None), ("", None)]
 )
 def test_the_mention_before_the_cursor_is_found(text: str, begun: str | None) -> None:
-    assert mention_before(text) == begun
+    assert find_mention(text) == begun
 
 
 def test_completions_are_agents_then_files_best_match_first() -> None:
-    offers = MentionOffers(
+    offers = MentionCompletions(
         lambda: ["docs/main.md", "main.py", "src/domain.py"], lambda: ["main", "explore"]
     )
-    assert [word for word, _ in offers.matching("main")] == [
+    assert [word for word, _ in offers.find_matches("main")] == [
         "agent-main",
         "main.py",
         "docs/main.md",
@@ -270,9 +270,9 @@ def test_completions_are_agents_then_files_best_match_first() -> None:
 
 def test_long_pastes_become_placeholders_and_are_expanded() -> None:
     pasted = PasteStore()
-    assert pasted.mark("short\r\none") == "short\none"
-    assert pasted.mark("a\nb\nc\nd\ne") == "[Pasted text #1 +4 lines]"
-    assert pasted.mark("x" * 900) == "[Pasted text #2 900 characters]"
+    assert pasted.add("short\r\none") == "short\none"
+    assert pasted.add("a\nb\nc\nd\ne") == "[Pasted text #1 +4 lines]"
+    assert pasted.add("x" * 900) == "[Pasted text #2 900 characters]"
     assert (
         pasted.expand("see [Pasted text #1 +4 lines] and [Pasted text #9 +1 lines]")
         == "see a\nb\nc\nd\ne and [Pasted text #9 +1 lines]"

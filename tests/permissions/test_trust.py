@@ -99,7 +99,7 @@ def test_a_file_cannot_enable_bypass_but_can_forbid_it(tmp_path: Path) -> None:
         disableBypassPermissionsMode="disable",
     )
     found = settings.load_settings(str(tmp_path), user_home=str(tmp_path))
-    assert found.mode is Mode.ACCEPT_EDITS and found.bypass_disabled and found.notes
+    assert found.mode is Mode.ACCEPT_EDITS and found.forbids_bypass and found.notes
 
 
 def test_project_settings_are_found_up_to_the_repository(tmp_path: Path) -> None:

@@ -108,7 +108,7 @@ def covers_path(rule: Rule, path: str, context: PathContext, *, ignore_case: boo
 
 @lru_cache(maxsize=1024)
 def _resolve_pattern(
-    spec: str, rule_folder: str, context: PathContext
+    text: str, rule_folder: str, context: PathContext
 ) -> tuple[tuple[str, ...], str]:
     """Return the pattern's base folder (real path and path as written) and its gitignore pattern.
 
@@ -116,19 +116,19 @@ def _resolve_pattern(
     folder of the rule's settings file.
     """
     base = context.workspace
-    pattern = spec
-    if spec.startswith("//"):
+    pattern = text
+    if text.startswith("//"):
         base = "/"
-        pattern = spec[1:]
-    elif spec.startswith("~/"):
+        pattern = text[1:]
+    elif text.startswith("~/"):
         base = context.user_home
-        pattern = spec[1:]
-    elif spec.startswith("/"):
+        pattern = text[1:]
+    elif text.startswith("/"):
         base = rule_folder or context.workspace
-    elif spec.startswith("./"):
-        pattern = spec[1:]
-    elif spec.startswith("../"):
-        base, name = os.path.split(os.path.normpath(os.path.join(context.workspace, spec)))
+    elif text.startswith("./"):
+        pattern = text[1:]
+    elif text.startswith("../"):
+        base, name = os.path.split(os.path.normpath(os.path.join(context.workspace, text)))
         pattern = f"/{name}"
     return (os.path.realpath(base), os.path.normpath(base)), pattern
 

@@ -27,13 +27,13 @@ class PermissionSettings(Struct, frozen=True):
 
     Arguments:
         mode: the mode of the user's file, narrowed by the project's; None if no file sets one.
-        bypass_disabled: whether the mode bypassPermissions is forbidden.
+        forbids_bypass: true if the mode bypassPermissions is forbidden.
         notes: for the user: entries that are not used, and why.
     """
 
     rules: tuple[Rule, ...] = ()
     mode: Mode | None = None
-    bypass_disabled: bool = False
+    forbids_bypass: bool = False
     notes: tuple[str, ...] = ()
 
 
@@ -63,7 +63,7 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
     rules: list[Rule] = []
     notes: list[str] = []
     mode: Mode | None = None
-    bypass_disabled = False
+    forbids_bypass = False
     user_file = Path(user_home, USER_FILE) if user_home else None
     paths = [user_file] if user_file else []
     paths += [path for path in _project_files(folder) if path != user_file]
@@ -80,13 +80,13 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
         lists = settings.permissions
         rules.extend(_rules(path, lists, text, is_users, notes))
         mode = _mode(path, lists.default_mode, mode, is_users, notes)
-        bypass_disabled |= lists.disable_bypass_permissions_mode == "disable"
+        forbids_bypass |= lists.disable_bypass_permissions_mode == "disable"
     if unused:
         notes.append(
             f"not used: {', '.join(unused)}. Only programs can add these to mudroom:"
             " Session(hooks=..., tool_sources=...)."
         )
-    return PermissionSettings(tuple(rules), mode, bypass_disabled, tuple(notes))
+    return PermissionSettings(tuple(rules), mode, forbids_bypass, tuple(notes))
 
 
 def _project_files(folder: str) -> Iterator[Path]:

@@ -96,7 +96,7 @@ class _CommandReader(RedirectReader):
         )
 
     def _check_gap_before(self, child: Node, end: int, *, is_first: bool) -> None:
-        """Doubt a line break before a part of a command, or a missing blank between two words."""
+        """Report a line break before a part of a command, or a missing blank between two words."""
         gap = self.source[end : child.start_byte]
         if not _BLANK.fullmatch(gap):
             self.add_problem("a line break inside a command")

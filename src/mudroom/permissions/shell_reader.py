@@ -73,7 +73,7 @@ class NodeReader:
         self.visit(root)
 
     def _check_gaps(self, root: Node) -> None:
-        """Doubt text between two leaves that is not blank: bash may not skip it."""
+        """Report text between two leaves that is not blank: bash may not skip it."""
         at = 0
         waiting = [root]
         while waiting:
@@ -117,13 +117,13 @@ class NodeReader:
         self.visit_children(node)
 
     def visit_comment(self, node: Node) -> None:
-        """Doubt a comment that does not start where bash starts one."""
+        """Report a comment that does not start where bash starts one."""
         before = self.source[node.start_byte - 1 : node.start_byte]
         if before and before not in b" \t\n;&|()":
             self.add_problem("a # inside a word was read as a comment")
 
     def visit_extglob_pattern(self, node: Node) -> None:
-        """Doubt a pattern that holds an expansion."""
+        """Report a pattern that holds an expansion."""
         if has_expansion(self.text(node)):
             self.add_problem("a pattern holds an expansion")
         self.visit_children(node)

@@ -73,7 +73,7 @@ class RedirectReader(NodeReader):
         return redirects
 
     def _check_here_document(self, node: Node) -> None:
-        """Doubt a here-document that may end elsewhere in bash, or that holds an expansion.
+        """Report a here-document that may end elsewhere in bash, or that holds an expansion.
 
         With a line too many or too few, a command could be read as text.
         """

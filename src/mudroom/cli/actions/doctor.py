@@ -12,7 +12,7 @@ import tempfile
 from collections.abc import Iterator, Mapping
 from urllib.parse import urlsplit
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from ... import config
 from ..._version import __version__
@@ -44,12 +44,12 @@ class Check(Struct, frozen=True):
 
     Arguments:
         name: subject of the check. state: "ok", "warn" (mudroom works without it) or "fail".
-        found: the result in words. remedy: what to do about it, "" for nothing.
+        result: one sentence. remedy: what to do about it, "" for nothing.
     """
 
     name: str
     state: str
-    found: str
+    result: str = field(name="found")
     remedy: str = ""
 
 
@@ -57,17 +57,18 @@ class ProviderRow(Struct, frozen=True):
     """One provider of models.
 
     Arguments:
-        provider: its name. wire: the protocol. found: usable here.
-        by: environment variable that makes it usable. wanted: variable to set if it is not.
+        provider: its name. wire: the protocol. is_usable: usable here.
+        variable: environment variable that makes it usable.
+        missing_variable: variable to set if it is not usable.
         base_url: its address. model: its default model.
         reachable: it accepts connections; None if not tried.
     """
 
     provider: str
     wire: str
-    found: bool
-    by: str
-    wanted: str
+    is_usable: bool = field(name="found")
+    variable: str = field(name="by")
+    missing_variable: str = field(name="wanted")
     base_url: str
     model: str
     reachable: bool | None = None
@@ -80,7 +81,7 @@ def print_checks(*, as_json: bool) -> int:
         print_json({"version": __version__, "checks": checks})
     else:
         for check in checks:
-            print(f"{STATE_LABELS[check.state]}  {check.name}: {sanitize(check.found)}")
+            print(f"{STATE_LABELS[check.state]}  {check.name}: {sanitize(check.result)}")
             if check.remedy:
                 print(f"      {sanitize(check.remedy)}")
     return int(any(check.state == "fail" for check in checks))
@@ -96,8 +97,8 @@ def print_providers(*, as_json: bool) -> int:
         return 0
     print(f"Model: {model} ({settings.origin('model')})")
     own_rows = [row for row in rows if row.wire != _EXTRA_WIRE]
-    for row in sorted(own_rows, key=lambda row: not row.found):
-        state = f"found {row.by}".rstrip() if row.found else f"set {row.wanted}"
+    for row in sorted(own_rows, key=lambda row: not row.is_usable):
+        state = f"found {row.variable}".rstrip() if row.is_usable else f"set {row.missing_variable}"
         line = f"{row.provider:<16} {row.wire:<16} {state:<26} {row.model}{_reachable_text(row)}"
         print(sanitize(line))
     others = ", ".join(row.provider for row in rows if row.wire == _EXTRA_WIRE)
@@ -132,9 +133,11 @@ def _make_row(provider: providers.Provider, environ: Mapping[str, str]) -> Provi
     return ProviderRow(
         provider=provider.name,
         wire=provider.wire,
-        found=bool(variable) or provider.wire == "offline",
-        by=variable,
-        wanted=next(iter(provider.url_vars if provider.is_local else provider.key_vars), ""),
+        is_usable=bool(variable) or provider.wire == "offline",
+        variable=variable,
+        missing_variable=next(
+            iter(provider.url_vars if provider.is_local else provider.key_vars), ""
+        ),
         base_url=address,
         model=provider.default_model,
         reachable=reachable,
@@ -238,17 +241,17 @@ async def _read_newest_journals(home: str) -> list[str]:
 
 
 def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
-    rows = [row for row in list_providers(environ) if row.by]
+    rows = [row for row in list_providers(environ) if row.variable]
     for row in rows:
         if row.reachable is False:
             yield Check(
                 f"model server of {row.provider}",
                 "warn",
                 f"{row.base_url} does not answer",
-                f"Start it, or unset {row.by}.",
+                f"Start it, or unset {row.variable}.",
             )
     if rows:
-        variables = ", ".join(row.by for row in rows)
+        variables = ", ".join(row.variable for row in rows)
         default = providers.choose_default_model(environ)
         yield Check("models", "ok", f"{default} is the default; found {variables}")
         return

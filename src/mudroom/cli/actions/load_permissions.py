@@ -38,7 +38,7 @@ def load_permissions(settings: Settings, cwd: str, *, can_ask: bool = False) -> 
         mode = Mode(settings.permission_mode)
     else:
         mode = from_files.mode or Mode.DEFAULT
-    if mode is Mode.BYPASS and from_files.bypass_disabled:
+    if mode is Mode.BYPASS and from_files.forbids_bypass:
         raise UsageError(
             "settings forbid bypassPermissions mode",
             remedy="Remove the flag, or disableBypassPermissionsMode from the settings.",

@@ -45,23 +45,23 @@ class ApprovalPrompt:
         self._lock = asyncio.Lock()
         self._granted: set[str] = set()
 
-    async def decide(self, question: ApprovalRequest) -> ApprovalDecision:
+    async def decide(self, request: ApprovalRequest) -> ApprovalDecision:
         """Ask the user, unless the call was allowed for the session.
 
         Requests wait for one another, because an approval for the session can answer the next one.
         """
         async with self._lock:
-            return await self._ask(question)
+            return await self._ask(request)
 
-    async def _ask(self, question: ApprovalRequest) -> ApprovalDecision:
-        key = _session_key(question)
+    async def _ask(self, request: ApprovalRequest) -> ApprovalDecision:
+        key = _session_key(request)
         if key in self._granted:
             return ApprovalDecision(True, "allowed for this session")
         self._ui.scrollback.write_lines(
-            *([(line, style)] for line, style in format_request(question))
+            *([(line, style)] for line, style in format_request(request))
         )
         choice = await self._ui.choose(
-            f"Allow {sanitize_line(question.agent)} to do this? Or type why not.",
+            f"Allow {sanitize_line(request.agent)} to do this? Or type why not.",
             _OPTIONS,
             free_text=True,
         )
@@ -98,23 +98,23 @@ async def ask_for_trust(ui: QuestionUI, settings: Settings, cwd: str) -> Setting
     return replace(settings, trust=choice in ("always", "once"))
 
 
-def format_request(question: ApprovalRequest) -> list[tuple[str, str]]:
+def format_request(request: ApprovalRequest) -> list[tuple[str, str]]:
     """Format a request as (line, style) pairs.
 
     The lines name the agent, the reason and the complete arguments; no character is hidden.
     """
-    agent = sanitize_line(question.agent)
-    tool = sanitize_line(question.tool)
-    why = escape_hidden(question.why)
-    lines = [(f"{agent} (run {question.run_id}) asks for {tool}: {why}", "yellow")]
-    command = question.arguments.get("command")
-    if question.category is ToolCategory.RUN and isinstance(command, str):
+    agent = sanitize_line(request.agent)
+    tool = sanitize_line(request.tool)
+    why = escape_hidden(request.why)
+    lines = [(f"{agent} (run {request.run_id}) asks for {tool}: {why}", "yellow")]
+    command = request.arguments.get("command")
+    if request.category is ToolCategory.RUN and isinstance(command, str):
         call = command
     else:
-        call = _format_arguments(question.arguments)
+        call = _format_arguments(request.arguments)
     lines += [(f"  {line}", "bold") for line in escape_hidden(call).split("\n")]
-    if question.command_part and question.command_part.strip() != call.strip():
-        lines.append((f"  needs approval: {escape_hidden(question.command_part)}", "dim"))
+    if request.command_part and request.command_part.strip() != call.strip():
+        lines.append((f"  needs approval: {escape_hidden(request.command_part)}", "dim"))
     return lines
 
 
@@ -140,12 +140,12 @@ def _format_arguments(arguments: dict[str, object]) -> str:
     )
 
 
-def _session_key(question: ApprovalRequest) -> str:
+def _session_key(request: ApprovalRequest) -> str:
     """Return what an approval for the session covers.
 
     For a shell command this is the exact command, for a changed file all changes of files,
     otherwise the tool.
     """
-    if question.category is ToolCategory.RUN:
-        return f"{question.tool} {question.arguments.get('command')}"
-    return "edits" if question.category is ToolCategory.WRITE else question.tool
+    if request.category is ToolCategory.RUN:
+        return f"{request.tool} {request.arguments.get('command')}"
+    return "edits" if request.category is ToolCategory.WRITE else request.tool

@@ -8,18 +8,18 @@ from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
 
 from ...projections.safe_text import sanitize, sanitize_line
-from .mentions import MentionOffers, mention_before
+from .mentions import MentionCompletions, find_mention
 
 
 class PromptCompleter(Completer):
     """Completer for the word before the cursor.
 
     Arguments:
-        offers: returns the completions of mentions; None before a session is open.
+        get_mentions: returns the completions of mentions; None before a session is open.
     """
 
-    def __init__(self, offers: Callable[[], MentionOffers | None]) -> None:
-        self._offers = offers
+    def __init__(self, get_mentions: Callable[[], MentionCompletions | None]) -> None:
+        self._get_mentions = get_mentions
 
     def get_completions(
         self, document: Document, complete_event: CompleteEvent
@@ -33,10 +33,10 @@ class PromptCompleter(Completer):
             for command in COMMAND_HELP:
                 if command.name.startswith(before):
                     yield Completion(command.name, -len(before), display_meta=command.description)
-        mention = mention_before(before)
-        offers = self._offers()
-        if mention is None or offers is None:
+        mention = find_mention(before)
+        mentions = self._get_mentions()
+        if mention is None or mentions is None:
             return
-        for word, kind in offers.matching(mention):
+        for word, kind in mentions.find_matches(mention):
             if word == sanitize(word) == sanitize_line(word):
                 yield Completion(word, -len(mention), display_meta=kind)

@@ -27,7 +27,7 @@ from ...session import Session
 from ..output.report import explain_failure
 from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
-from .mentions import MentionOffers, expand_mentions
+from .mentions import MentionCompletions, expand_mentions
 from .scrollback_writer import ScrollbackWriter
 from .shell_escape import ShellEscape
 from .status_line import StatusLine
@@ -141,7 +141,7 @@ class Conversation:
         self.writer = ScrollbackWriter(
             ui.scrollback, self.tree, show_tasks=not ui.prints_child_lines
         )
-        self.mention_offers = MentionOffers(self._paths, self._agent_names)
+        self.mentions = MentionCompletions(self._paths, self._agent_names)
         self.is_busy = False
         self.last_answer = ""
         self.resources = AsyncExitStack()

@@ -85,13 +85,17 @@ class KeyActions:
     @property
     def is_child_selected(self) -> bool:
         """True if a child run is marked or its transcript is open."""
-        return not self.is_choosing and bool(self._panel.child) and not self._panel.message_target
+        return (
+            not self.is_choosing
+            and bool(self._panel.child_run_id)
+            and not self._panel.target_run_id
+        )
 
     @property
     def can_move(self) -> bool:
         """True if the arrow keys move something above the input line."""
         panel = self._panel
-        if panel.message_target:
+        if panel.target_run_id:
             return False
         return self.is_choosing or panel.pager is not None or panel.has_selectable_child
 
@@ -104,14 +108,14 @@ class KeyActions:
         self.buffer.reset()
         self._interrupted_at = -DOUBLE_PRESS_SECONDS
         choice = self._panel.choice
-        target = self._panel.message_target
+        target = self._panel.target_run_id
         if not target:
             self._close_transcript()
         if choice and choice.allows_free_text:
             self._panel.answer_choice(line.strip())
         elif self.conversation and target:
             self._send_to_child(self.conversation, target, line)
-            self._panel.message_target = ""
+            self._panel.target_run_id = ""
         elif self.conversation and self.is_busy and line.split()[0] in IMMEDIATE_COMMANDS:
             self._start_task(self.conversation.handle_line(line))
         else:
@@ -143,11 +147,11 @@ class KeyActions:
         self._escaped_at = now
         if panel.choice:
             panel.answer_choice(None)
-        elif panel.message_target or panel.pager:
-            panel.message_target = ""
+        elif panel.target_run_id or panel.pager:
+            panel.target_run_id = ""
             panel.pager = None
-        elif panel.selected:
-            panel.selected = ""
+        elif panel.selected_run_id:
+            panel.selected_run_id = ""
         elif self.conversation and self.is_busy:
             self._stop(self.conversation)
         elif twice and self.buffer.text:
@@ -225,7 +229,7 @@ class KeyActions:
 
     def paste(self, text: str) -> None:
         """Insert pasted text, or a placeholder if it is long."""
-        self.buffer.insert_text(self.pastes.mark(text))
+        self.buffer.insert_text(self.pastes.add(text))
 
     def move_selection(self, step: int) -> None:
         """Arrow keys on an empty line: move the mark by `step` rows."""
@@ -237,8 +241,8 @@ class KeyActions:
         panel = self._panel
         if panel.choice:
             panel.answer_choice(panel.choice.items[panel.choice.index][0])
-        elif panel.selected and not panel.pager:
-            panel.open_transcript(panel.selected)
+        elif panel.selected_run_id and not panel.pager:
+            panel.open_transcript(panel.selected_run_id)
         self._redraw()
 
     def pick_option(self, number: int) -> None:
@@ -249,13 +253,13 @@ class KeyActions:
 
     def act_on_child(self, key: str) -> None:
         """`m`, `w` or `x` on the selected child run: send a message, ask to wrap up, stop."""
-        run_id = self._panel.child
+        run_id = self._panel.child_run_id
         if not self.conversation:
             return
         session = self.conversation.session
         name = self._child_name(self.conversation, run_id)
         if key == "m":
-            self._panel.message_target = run_id
+            self._panel.target_run_id = run_id
         elif key == "w":
             self._confirm(name, f"Asked {name} to wrap up", done=session.wrap_up(run_id))
         else:

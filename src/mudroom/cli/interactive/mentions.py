@@ -51,13 +51,13 @@ def expand_mentions(prompt: str, *, folder: str, agents: Collection[str]) -> str
     return text
 
 
-def mention_before(text: str) -> str | None:
+def find_mention(text: str) -> str | None:
     """Return the mention at the end of `text` without its "@"; None if there is none."""
     match = _MENTION_AT_END.search(text)
     return match[1] if match else None
 
 
-class MentionOffers:
+class MentionCompletions:
     """Completions of mentions.
 
     Arguments:
@@ -73,7 +73,7 @@ class MentionOffers:
         self._known: list[str] = []
         self._listed_at = -CACHE_SECONDS
 
-    def matching(self, typed: str) -> Iterator[tuple[str, str]]:
+    def find_matches(self, typed: str) -> Iterator[tuple[str, str]]:
         """Yield (word, kind) for a mention that is being typed, best match first.
 
         This may walk the folder: do not call it on the event loop.

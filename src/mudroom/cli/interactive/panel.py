@@ -100,8 +100,8 @@ class Panel:
         self.conversation: ConversationView | None = None
         self.choice: Choice | None = None
         self.pager: TranscriptPager | None = None
-        self.selected = ""
-        self.message_target = ""
+        self.selected_run_id = ""
+        self.target_run_id = ""
         self._queue = queue
         self._glyphs = glyphs
         self._shown_run_ids: list[str] = []
@@ -112,11 +112,11 @@ class Panel:
         """The keys that can be used now."""
         if self.choice:
             return "enter: select, esc: cancel"
-        if self.message_target:
+        if self.target_run_id:
             return "enter: send, esc: back"
         if self.pager:
             return "m: message, w: wrap up, x: stop, esc: back"
-        if self.selected:
+        if self.selected_run_id:
             return "enter: open, m: message, w: wrap up, x: stop"
         if self.conversation and self.conversation.is_busy:
             return "esc: stop, ctrl+s: send now" if self._queue.lines else "esc: stop"
@@ -125,14 +125,14 @@ class Panel:
     @property
     def target_name(self) -> str:
         """Name of the agent that the next line is sent to; "" for the main agent."""
-        if not self.message_target or not self.conversation:
+        if not self.target_run_id or not self.conversation:
             return ""
-        return sanitize_line(self.conversation.tree.runs[self.message_target].agent, 20)
+        return sanitize_line(self.conversation.tree.runs[self.target_run_id].agent, 20)
 
     @property
-    def child(self) -> str:
+    def child_run_id(self) -> str:
         """Id of the open or selected run; "" if there is none."""
-        return self.pager.run.run_id if self.pager else self.selected
+        return self.pager.run.run_id if self.pager else self.selected_run_id
 
     def apply(self, event: AnyEvent) -> None:
         """Handle an event that the conversation's tree has already applied."""
@@ -161,8 +161,8 @@ class Panel:
 
     def clear_selection(self) -> None:
         """Select nothing, because the run has ended. An open transcript stays open."""
-        self.selected = ""
-        self.message_target = ""
+        self.selected_run_id = ""
+        self.target_run_id = ""
 
     def move_selection(self, step: int) -> None:
         """Move the mark or scroll the transcript.
@@ -175,11 +175,11 @@ class Panel:
         elif self.pager:
             self.pager.lines_from_end -= step
         elif self._shown_run_ids:
-            if self.selected in self._shown_run_ids:
-                index = self._shown_run_ids.index(self.selected) + step
+            if self.selected_run_id in self._shown_run_ids:
+                index = self._shown_run_ids.index(self.selected_run_id) + step
             else:
                 index = len(self._shown_run_ids) - 1 if step < 0 else 0
-            self.selected = (
+            self.selected_run_id = (
                 self._shown_run_ids[index] if 0 <= index < len(self._shown_run_ids) else ""
             )
 
@@ -214,7 +214,7 @@ class Panel:
             columns=columns,
             max_runs=max(1, min(MAX_RUNS, (height - 2) // 2)),
             now=time.time(),
-            selected=self.selected,
+            selected=self.selected_run_id,
             glyphs=self._glyphs,
         )
         rows = format_tree_by_run(tree, root, style)[:height]

@@ -16,7 +16,7 @@ class PasteStore:
     def __init__(self) -> None:
         self._texts: list[str] = []
 
-    def mark(self, text: str) -> str:
+    def add(self, text: str) -> str:
         """Return what to insert for a paste: the text, or a placeholder if it is long."""
         text = text.replace("\r\n", "\n").replace("\r", "\n")
         breaks = text.rstrip("\n").count("\n")

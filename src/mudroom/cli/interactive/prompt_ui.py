@@ -28,7 +28,7 @@ from .input_history import create_history_file
 from .key_actions import NEXT_MODE_COMMAND, KeyActions
 from .key_bindings import make_key_bindings
 from .line_queue import LineQueue
-from .mentions import MentionOffers, mention_before
+from .mentions import MentionCompletions, find_mention
 from .panel import Choice, Panel
 from .prompt_screen import PromptScreen
 
@@ -56,7 +56,7 @@ class PromptUI:
         self._buffer = Buffer(
             multiline=True,
             history=FileHistory(create_history_file(settings.home, cwd)),
-            completer=ThreadedCompleter(PromptCompleter(self._mention_offers)),
+            completer=ThreadedCompleter(PromptCompleter(self._get_mentions)),
             complete_while_typing=Condition(self._should_complete),
             tempfile_suffix=".md",
         )
@@ -187,9 +187,9 @@ class PromptUI:
             self._conversation.interrupt()
         self._panel.answer_choice(None)
 
-    def _mention_offers(self) -> MentionOffers | None:
-        return self._conversation.mention_offers if self._conversation else None
+    def _get_mentions(self) -> MentionCompletions | None:
+        return self._conversation.mentions if self._conversation else None
 
     def _should_complete(self) -> bool:
         before = self._buffer.document.text_before_cursor
-        return (before.startswith("/") and " " not in before) or mention_before(before) is not None
+        return (before.startswith("/") and " " not in before) or find_mention(before) is not None

@@ -136,7 +136,7 @@ async def doctor(conversation: Conversation, _: str) -> None:
 
     styles = {"ok": "", "warn": "yellow"}
     for check in await asyncio.to_thread(run_checks):
-        text = f"{STATE_LABELS[check.state]}  {check.name}: {check.found}"
+        text = f"{STATE_LABELS[check.state]}  {check.name}: {check.result}"
         conversation.print_text(text, styles.get(check.state, "red"))
         if check.remedy:
             conversation.print_text(f"      {check.remedy}", "dim")
