@@ -108,7 +108,6 @@ class RunBuilder:
         continues: str = "",
         parent: str = "",
         call_id: str = "",
-        depth: int = 0,
     ) -> None:
         self.run_id = run_id
         self.prompt = prompt
@@ -131,7 +130,7 @@ class RunBuilder:
             continues=continues,
             parent=parent,
             call_id=call_id,
-            depth=depth,
+            depth=run_id.count(".") // 2,
         )
         self._steps: list[StoredEvent | TurnBuilder] = []
         self._open_turn: TurnBuilder | None = None

@@ -129,7 +129,7 @@ class _Reader:
             if run and "uuid" in row:
                 run_by_row[str(row["uuid"])] = run
             if run and _is_message(row) and not _is_prompt(row):
-                self._read_row(run, row, agent_by_call, depth=0)
+                self._read_row(run, row, agent_by_call)
         if run:
             self._add_unplaced_children(run)
 
@@ -137,19 +137,15 @@ class _Reader:
         for child in self._children:
             if not child.is_placed:
                 run_id = f"{run.run_id}.{len(run.turns) + 1}.{len(self.runs)}"
-                self._add_child(run, child, call=None, run_id=run_id, depth=1)
+                self._add_child(run, child, call=None, run_id=run_id)
 
-    def _read_row(
-        self, run: RunBuilder, row: Row, agent_by_call: dict[str, str], depth: int
-    ) -> None:
+    def _read_row(self, run: RunBuilder, row: Row, agent_by_call: dict[str, str]) -> None:
         if row["type"] == "assistant":
-            self._read_answer(run, row, agent_by_call, depth)
+            self._read_answer(run, row, agent_by_call)
         else:
             self._read_results_and_notes(run, row)
 
-    def _read_answer(
-        self, run: RunBuilder, row: Row, agent_by_call: dict[str, str], depth: int
-    ) -> None:
+    def _read_answer(self, run: RunBuilder, row: Row, agent_by_call: dict[str, str]) -> None:
         message = as_object(row.get("message"))
         content = _content(row)
         entries = as_objects(content) or [{"type": "text", "text": extract_text(content)}]
@@ -162,7 +158,7 @@ class _Reader:
                 continue
             if child := self._find_child(call, agent_by_call):
                 run_id = f"{run.run_id}.{turn.number}.{position}"
-                self._add_child(run, child, call, run_id, depth + 1)
+                self._add_child(run, child, call, run_id)
 
     def _read_results_and_notes(self, run: RunBuilder, row: Row) -> None:
         at = parse_time(row, run.last_at)
@@ -204,7 +200,6 @@ class _Reader:
         child: _ChildLog,
         call: ToolCallBlock | None,
         run_id: str,
-        depth: int,
     ) -> None:
         child.is_placed = True
         arguments: Row = call.arguments if call else {}
@@ -218,13 +213,12 @@ class _Reader:
             description=str(description),
             parent=parent.run_id,
             call_id=call.id if call else "",
-            depth=depth,
         )
         self.runs.append(run)
         agent_by_call = _map_calls_to_agents(child.rows)
         rows = child.rows[1:] if _is_prompt(child.rows[0]) else child.rows
         for row in rows:
-            self._read_row(run, row, agent_by_call, depth)
+            self._read_row(run, row, agent_by_call)
 
     def _set_child_report(
         self, parent: RunBuilder, call_id: str, text: str, *, error: bool

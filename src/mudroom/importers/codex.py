@@ -128,7 +128,6 @@ class _Reader:
             instructions=_instructions(meta),
             parent=parent.run_id,
             call_id=call_id,
-            depth=run_id.count(".") // 2,
         )
         self.runs.append(run)
         return run
