@@ -42,22 +42,14 @@ def make_auth_middleware(token: str, host: str) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         response = _refuse(request, token, host) or _move_token_to_cookie(request, token)
-        if response is None:
-            try:
-                response = await handler(request)
-            except web.HTTPException as error:
-                response = web.Response(status=error.status, text=error.text)
-        if not response.prepared:
-            response.headers.update(_HEADERS)
-        return response
+        return await handler(request) if response is None else response
 
     return check
 
 
-def add_security_headers(response: web.StreamResponse) -> web.StreamResponse:
-    """Add the headers to a streamed response, which is prepared before the middleware ends."""
+async def add_security_headers(_: web.Request, response: web.StreamResponse) -> None:
+    """Add the headers to a response before it is sent; a signal handler of the server."""
     response.headers.update(_HEADERS)
-    return response
 
 
 def cookie_name(request: web.Request) -> str:

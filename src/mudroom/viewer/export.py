@@ -6,6 +6,7 @@ import hashlib
 import re
 from base64 import b64encode
 from collections.abc import AsyncIterator
+from html import escape
 from importlib.resources import files
 
 import msgspec
@@ -43,8 +44,7 @@ async def render_single_file(source: SessionSource, session: str) -> AsyncIterat
     head = _STYLE_LINK.sub("", _SCRIPT_LINK.sub("", head))
     head = head.replace("<meta charset", f"{meta}<meta charset", 1)
     yield head.replace("</head>", f"<style>{style}</style>\n</head>", 1)
-    session_id = _escape_attribute(session)
-    yield f'<script type="application/json" id="embedded" data-session="{session_id}">'
+    yield f'<script type="application/json" id="embedded" data-session="{escape(session)}">'
     async for piece in _render_events(source, session):
         yield piece
     yield f"</script>\n<script>{script}</script>\n</body>{foot}"
@@ -65,10 +65,6 @@ async def _render_events(source: SessionSource, session: str) -> AsyncIterator[s
 
 def _escape_json(json: str) -> str:
     return json.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
-
-
-def _escape_attribute(text: str) -> str:
-    return text.replace("&", "&amp;").replace('"', "&quot;").replace("<", "&lt;")
 
 
 def _digest(text: str) -> str:

@@ -64,6 +64,7 @@ async def open_viewer(
     """
     token = token or secrets.token_urlsafe(24)
     app = web.Application(middlewares=[make_auth_middleware(token, host)])
+    app.on_response_prepare.append(add_security_headers)
     handlers = _Handlers(source)
     app.add_routes(
         [
@@ -154,7 +155,6 @@ class _Handlers:
         stamp = await self._read_stamp(request)
         page = await self._read_page(request, after)
         stream = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
-        add_security_headers(stream)
         await stream.prepare(request)
         await stream.write(b"retry: 1000\n\n")
         while not self.closing.is_set():
