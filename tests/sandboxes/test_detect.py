@@ -12,14 +12,12 @@ import pytest
 
 from mudroom.errors import UsageError, WorkspaceError
 from mudroom.sandboxes.choose import (
-    AskingSandbox,
     RefusingSandbox,
     SandboxRequest,
     choose_sandbox,
 )
 from mudroom.sandboxes.detect import Detected, detect, find_bwrap, run_probes
 from mudroom.sandboxes.macos.seatbelt import SeatbeltSandbox
-from mudroom.sandboxes.unsandboxed import Unsandboxed
 
 
 def program(folder: Path, text: str) -> str:
@@ -158,7 +156,7 @@ def nothing(base: Path) -> None:
 async def test_without_a_sandbox_commands_are_confirmed(tmp_path: Path) -> None:
     nothing(tmp_path)
     sandbox, notice = choose_sandbox(make_request(tmp_path, "auto", can_ask=True))
-    assert sandbox.tier == "ask" and isinstance(sandbox, AskingSandbox)
+    assert sandbox.tier == "ask"
     assert notice.startswith(
         "sandbox ask: neither a full sandbox (no bwrap) nor a file sandbox (no Landlock)"
     )
@@ -185,10 +183,6 @@ def test_a_requested_tier_that_does_not_work_is_an_error(tmp_path: Path, mode: s
     nothing(tmp_path)
     with pytest.raises(UsageError, match=f"no sandbox {mode} here"):
         choose_sandbox(make_request(tmp_path, mode, can_ask=True))
-
-
-def test_the_asking_sandbox_has_tier_ask(tmp_path: Path) -> None:
-    assert AskingSandbox(Unsandboxed(str(tmp_path))).tier == "ask"
 
 
 def test_seatbelt_is_an_error_on_linux(tmp_path: Path) -> None:

@@ -129,26 +129,7 @@ def _open_without(request: SandboxRequest, detected: Detected) -> tuple[Sandbox,
     from .unsandboxed import Unsandboxed
 
     notice = f"sandbox ask: {why}, so every command must be confirmed. {_STRONGER}."
-    return AskingSandbox(Unsandboxed(request.workspace)), notice
-
-
-class AskingSandbox:
-    """Sandbox port, tier ask: no isolation. The permissions confirm each command before it runs."""
-
-    tier = "ask"
-
-    def __init__(self, inner: Sandbox) -> None:
-        self._inner = inner
-
-    def close(self) -> None:
-        """Close the inner sandbox."""
-        self._inner.close()
-
-    async def run(
-        self, command: str, *, timeout: float, sink: Callable[[bytes], None]
-    ) -> CommandResult:
-        """Run a confirmed command."""
-        return await self._inner.run(command, timeout=timeout, sink=sink)
+    return Unsandboxed(request.workspace, tier="ask"), notice
 
 
 class RefusingSandbox:

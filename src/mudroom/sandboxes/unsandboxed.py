@@ -24,7 +24,7 @@ _POLL_INTERVAL = 0.02
 
 
 class Unsandboxed:
-    """Sandbox port, tier off: bash commands in a folder, with the rights of this process.
+    """Sandbox port, tier off or ask: bash commands in a folder, with the rights of this process.
 
     Descendants of a command are found as ProcessTree says. Without procfs only the process group of
     the command is killed.
@@ -32,17 +32,19 @@ class Unsandboxed:
     Arguments:
         env: the environment of commands; None means this process's, without secrets, colours and
             pagers.
+        tier: "ask" where the permissions confirm each command before it runs.
         make_argv: returns what is started for a command; None means a shell.
     """
-
-    tier = "off"
 
     def __init__(
         self,
         workspace: str,
         env: Mapping[str, str] | None = None,
         make_argv: Callable[[str], list[str]] | None = None,
+        *,
+        tier: str = "off",
     ) -> None:
+        self.tier = tier
         self._workspace = workspace
         self._env = dict(env) if env is not None else make_quiet(os.environ)
         self._shell = shutil.which("bash") or shutil.which("sh") or "/bin/sh"
