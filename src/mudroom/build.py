@@ -213,8 +213,6 @@ class _Builder:
     ) -> SessionResources:
         catalog = load_catalog(self._agent_sources(), self._notices)
         model = self._choose_root_model(catalog.root_agent)
-        if self._options.budget.usd is not None:
-            pricing.require_price(model)
         toolbox: dict[str, Tool] = {}
         journal = await self._open_journal()
         services = self._build_services(catalog, journal, watchers, past_events, toolbox)
@@ -252,7 +250,6 @@ class _Builder:
         """Open the services and fill the toolbox."""
         options = self._options
         child_model = self._check_child_model()
-        uses_prices = options.prices or options.budget.usd is not None
         spill_folder = os.path.join(self._home, "spills", options.id)
         skill_folders = [skill.folder for skill in catalog.skills.values()]
         environments = self._open_environments((spill_folder, *skill_folders))
@@ -279,7 +276,8 @@ class _Builder:
             context_texts=catalog.context_texts,
             child_model=child_model,
             child_budget=Budget(turns=options.child_turns),
-            compute_price=pricing.calculate_cost if uses_prices else None,
+            compute_price=pricing.calculate_cost,
+            reports_costs=options.prices,
             past_events=past_events,
             hooks=options.hooks,
             watchers=watchers,

@@ -152,6 +152,8 @@ def load_settings(*, cwd: str, environ: Mapping[str, str], flags: Mapping[str, A
     for setting in _read_environment(environ):
         apply(setting)
     for name, value in flags.items():
+        if isinstance(value, float):
+            value = _validate(name, value, f"--{name.replace('_', '-')}")
         if value is not None:
             apply((name, value, "flag"))
     return Settings(**values, origins=origins)

@@ -8,7 +8,7 @@ from typing import Annotated
 from msgspec import Meta, Struct
 
 from ._core.agents import Agent
-from ._core.budgets import Budget
+from ._core.budgets import Budget, check_amount
 from ._core.ports import (
     Approver,
     Hooks,
@@ -57,7 +57,9 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
             Model object, or "auto": the first provider in `environ` that has a key or a local
             server, else the offline model.
         cwd: the folder that file tools are limited to.
-        budget: limits of each prompt, child runs included.
+        budget: limits of all runs of the session together: prompts, tasks, scopes and the runs
+            below them. A resumed session counts what it spent before.
+        prompt_budget: limits of each prompt, child runs included.
         tools: tools of the caller. One that has the name of a built-in tool replaces it.
         agents: agents of the caller for `task`. One that has the name of a built-in agent
             replaces it.
@@ -90,6 +92,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     model: str | Model = "auto"
     cwd: str = "."
     budget: Budget = Budget()
+    prompt_budget: Budget = Budget()
     tools: Sequence[Tool] = ()
     agents: Sequence[Agent] = ()
     agent: str | Agent = ""
@@ -108,3 +111,7 @@ class SessionOptions(SharedOptions, frozen=True, kw_only=True):
     fork: bool = False
     prices: bool = False
     id: str = ""
+
+    def __post_init__(self) -> None:
+        for name in ("child_turns", "max_children"):
+            check_amount(name, getattr(self, name), "SessionOptions", is_count=True, least=1)

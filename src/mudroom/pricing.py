@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import cache
 
 from ._core.messages import Usage
-from .errors import UsageError
 
 _FREE_PROVIDERS = {"offline", "scripted", "ollama", "lmstudio", "vllm", "llamacpp"}
 _PROVIDER_IDS = {
@@ -62,12 +61,3 @@ def context_window(model: str) -> int | None:
     except LookupError:
         return None
     return info.context_window
-
-
-def require_price(model: str) -> None:
-    """Raise UsageError if the price of a model is unknown, so that no budget in dollars works."""
-    if calculate_cost(model, Usage(1, 1)) is None:
-        raise UsageError(
-            f"the price of {model} is not known",
-            remedy="Set a limit in tokens or turns instead of money.",
-        )

@@ -29,6 +29,7 @@ from ._platform.scratch_dirs import ScratchDir
 from ._platform.system_clock import SystemClock
 from .models.replay_model import ReplayModel, remove_varying_text
 from .output_filters.injection_marker import mark_injection
+from .pricing import calculate_cost
 from .tools import builtin_tools
 from .workers.local import LocalWorker
 
@@ -68,6 +69,7 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
             mark_report=mark_injection,
             toolbox=outcomes.toolbox(tools),
             agents=agents,
+            compute_price=calculate_cost,
             spill_folder=spill_folder,
             environment_text="",
             child_model=_find_child_model(children),

@@ -59,7 +59,6 @@ class Session:
 
     Attributes:
         notices: messages for the user about how the session was opened.
-        budget: limits of each prompt; may be changed between prompts.
 
     Errors: UsageError (no such folder, unknown model), JournalError. A failure of a model is not
     an exception: the report of the run states it as its reason.
@@ -76,7 +75,7 @@ class Session:
             chosen,
             id=str(uuid.UUID(chosen.id) if chosen.id else uuid.uuid4()),
         )
-        self.budget = chosen.budget.with_defaults(Budget(depth=1))
+        self._budget = chosen.budget
         self.notices: list[str] = []
         self._conversation = ConversationState()
         self._watchers: list[Callable[[AnyEvent], None]] = [self._conversation.observe]
@@ -89,6 +88,7 @@ class Session:
             self._options, self._watchers, self._conversation.unfinished_events
         )
         self._runner = SessionRunner(resources, self._options, self._conversation, self._watchers)
+        self._runner.meter.set_limits(self._budget)
         try:
             await self._start(self._runner)
         except BaseException:
@@ -103,7 +103,10 @@ class Session:
         if self._options.fork:
             await build.copy_journal(self._options, services.journal)
         if self._options.resume:
-            self._conversation.load([event async for event in services.journal.read()])
+            events = [event async for event in services.journal.read()]
+            self._conversation.load(events)
+            unfinished = self._conversation.unfinished_events
+            runner.meter.add_past(events, unfinished, services.compute_price)
         opened = SessionOpened(
             at=services.clock.now(),
             session=self.id,
@@ -123,6 +126,17 @@ class Session:
         finally:
             self._runner = None
             await runner.resources.close()
+
+    @property
+    def budget(self) -> Budget:
+        """Limits of all runs of the session together. A new value counts earlier runs, too."""
+        return self._budget
+
+    @budget.setter
+    def budget(self, budget: Budget) -> None:
+        self._budget = budget
+        if self._runner is not None:
+            self._runner.meter.set_limits(budget)
 
     @property
     def id(self) -> str:
@@ -175,7 +189,7 @@ class Session:
                 dataclass, TypedDict, msgspec or pydantic type. The report has a value of that
                 type.
         """
-        return await self._require_open().run_prompt(prompt, outputs, self.budget)
+        return await self._require_open().run_prompt(prompt, outputs)
 
     def stream(self, prompt: str, *, outputs: OutputSpec[Outputs] = None) -> RunStream[Outputs]:
         """Run a prompt like `run`, and iterate over its events while it runs.
@@ -187,7 +201,7 @@ class Session:
             print(stream.report.text)
         """
         runner = self._require_open()
-        return RunStream(lambda watcher: runner.run_prompt(prompt, outputs, self.budget, watcher))
+        return RunStream(lambda watcher: runner.run_prompt(prompt, outputs, watcher))
 
     async def compact(self, focus: str = "") -> Report:
         """Replace the conversation with a summary by its model. The journal keeps all messages.
@@ -199,7 +213,7 @@ class Session:
 
         Raises UsageError before the first prompt.
         """
-        return await self._require_open().compact(focus, self.budget)
+        return await self._require_open().compact(focus)
 
     async def task(
         self,

@@ -9,7 +9,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from ._core.agents import Agent, Mode
-from ._core.budgets import Budget
+from ._core.budgets import Budget, check_amount
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
 from ._core.messages import Message
 from ._core.ports import Worker
@@ -25,6 +25,7 @@ from .errors import JournalError, UsageError
 from .options import SessionOptions
 from .output_types import OutputType, parse_output_type
 from .permissions.deny_all import DenyAllApprover
+from .session_meter import SessionMeter
 
 OutputSpec = type[Outputs] | Mapping[str, Any] | None
 """Values that a run must emit: a type, name -> description, or a JSON Schema. None: no values."""
@@ -45,6 +46,7 @@ class SessionRunner:
         watchers: list[Callable[[AnyEvent], None]],
     ) -> None:
         self.resources = resources
+        self.meter = SessionMeter(options.budget, resources.services.clock)
         self._options = options
         self._conversation = conversation
         self._watchers = watchers
@@ -54,19 +56,18 @@ class SessionRunner:
         self,
         prompt: str,
         outputs: OutputSpec[Outputs],
-        budget: Budget,
         watcher: Callable[[AnyEvent], None] | None = None,
     ) -> Report[Outputs]:
         """Run the next prompt of the conversation. `watcher`: called with each of its events."""
         agent, output_type = _add_outputs(self.resources.root_agent, outputs)
         async with self._prompt_lock:
             await self._resume_unfinished()
-            limits = budget.with_defaults(agent.budget)
+            limits = self._options.prompt_budget.with_defaults(agent.budget)
             brief = self._continue_conversation(prompt, agent, limits)
             report = await self._run_root(brief, watcher, output_type)
         return _convert(report, output_type)
 
-    async def compact(self, focus: str, budget: Budget) -> Report:
+    async def compact(self, focus: str) -> Report:
         """Replace the conversation with a summary; see `Session.compact`."""
         async with self._prompt_lock:
             await self._resume_unfinished()
@@ -75,7 +76,7 @@ class SessionRunner:
                     "there is no conversation to compact", remedy="Run a prompt first."
                 )
             agent = replace(self.resources.root_agent, mode=Mode.PLAN)
-            limits = Budget(turns=1, children=0).with_defaults(budget)
+            limits = Budget(turns=1, children=0).with_defaults(self._options.prompt_budget)
             brief = self._continue_conversation(summary_prompt(focus), agent, limits)
             return await self._run_root(replace(brief, is_compaction=True, description=RUN_TITLE))
 
@@ -109,6 +110,7 @@ class SessionRunner:
         parallel: int,
     ) -> list[Report[Outputs]]:
         """Run one task per prompt, `parallel` at a time; see `Session.map`."""
+        check_amount("parallel", parallel, "map", is_count=True, least=1)
         specification, output_type = _add_outputs(self._find_agent(agent), outputs)
         texts = _check_prompts(prompts)
         briefs = [self._make_task_brief(text, specification, budget) for text in texts]
@@ -196,16 +198,18 @@ class SessionRunner:
         self, worker: Worker, brief: Brief, output_type: OutputType[Any] | None = None
     ) -> Report:
         """Start a run without a parent, and wait for its end."""
-        meters = self.resources.services.meters
-        checks = self.resources.services.output_checks
-        grant = meters.open(brief.run_id, brief.budget)
+        services = self.resources.services
+        brief = replace(brief, budget=self.meter.limit_budget(brief.budget, brief.depth))
+        grant = services.meters.open(brief.run_id, brief.budget, self.meter)
         if output_type:
-            checks.add(brief.run_id, output_type.find_refusal)
+            services.output_checks.add(brief.run_id, output_type.find_refusal)
         try:
-            return await worker.start(brief, grant).report()
+            services.check_price(brief.model, services.meters.get(grant))
+            with self.meter.count_time():
+                return await worker.start(brief, grant).report()
         finally:
-            checks.remove(brief.run_id)
-            meters.close(grant)
+            services.output_checks.remove(brief.run_id)
+            services.meters.close(grant)
 
     def _make_task_brief(
         self,
@@ -219,15 +223,15 @@ class SessionRunner:
             (budget or Budget())
             .with_defaults(agent.budget)
             .with_defaults(self.resources.services.child_budget)
-            .with_defaults(Budget(depth=0))
         )
         resolved = self._resolve_model(model or agent.model)
         return self._make_brief(prompt, agent, resolved, limits, description=description, depth=1)
 
     def _make_brief(
-        self, prompt: str, agent: Agent, model: str, budget: Budget, **more: Any
+        self, prompt: str, agent: Agent, model: str, budget: Budget, *, depth: int = 0, **more: Any
     ) -> Brief:
         _check_prompt(prompt)
+        budget = self.meter.limit_budget(budget, depth)
         mode = self._options.permissions.mode
         return Brief(
             run_id=self._conversation.next_run_id(),
@@ -238,6 +242,7 @@ class SessionRunner:
             ),
             model=model,
             budget=budget,
+            depth=depth,
             mode=(agent.mode or mode).limit_to(mode),
             **more,
         )

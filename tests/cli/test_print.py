@@ -4,16 +4,16 @@ from typing import Any
 
 import pytest
 
+from mudroom._core.budgets import Limit, LimitState
 from mudroom._core.events import TurnFailed
 from mudroom._core.runs import Reason, Report
 from mudroom.cli.output.report import explain_failure
 from mudroom.cli.output.run_reporter import ExitCodeRule
 
 
-def make_report(reason: Reason, *, text: str = "so far", error: str = "") -> Report:
-    return Report(
-        outputs=dict[str, Any](), text=text, error=error, run_id="1", reason=reason, turns=3
-    )
+def make_report(reason: Reason, *, text: str = "so far", **fields: Any) -> Report:
+    outputs = dict[str, Any]()
+    return Report(outputs=outputs, text=text, run_id="1", reason=reason, turns=3, **fields)
 
 
 @pytest.mark.parametrize("reason", Reason)
@@ -50,3 +50,24 @@ def test_failure_is_explained_in_one_line() -> None:
         == "the run ended with MAX_TURNS after 3 turns; its partial result is the answer"
     )
     assert explain_failure(make_report(Reason.LOOP, text="")).endswith("it gave no answer")
+
+
+@pytest.mark.parametrize(
+    ("reason", "state", "text"),
+    [
+        (Reason.MAX_TURNS, LimitState(Limit.TURNS, 2, 2), "MAX_TURNS after 2 turns; its"),
+        (
+            Reason.BUDGET,
+            LimitState(Limit.TOTAL_TOKENS, 3000, 4501),
+            "BUDGET after 3 turns, 4,501 of 3,000 total tokens; its",
+        ),
+        (
+            Reason.BUDGET,
+            LimitState(Limit.USD, 0.005, 0.00706),
+            "BUDGET after 3 turns, 0.00706 of 0.005 US dollars; its",
+        ),
+        (Reason.TIMEOUT, LimitState(Limit.SECONDS, 60, 60.25), "60.25 of 60 seconds; its"),
+    ],
+)
+def test_the_failure_line_names_the_limit(reason: Reason, state: LimitState, text: str) -> None:
+    assert text in explain_failure(make_report(reason, limit=state))

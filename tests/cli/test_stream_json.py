@@ -4,6 +4,7 @@ import itertools
 import json
 from typing import Any
 
+import pytest
 from claude_agent_sdk._internal.message_parser import parse_message
 from claude_agent_sdk.types import (
     AssistantMessage as SdkAssistantMessage,
@@ -18,9 +19,10 @@ from claude_agent_sdk.types import (
 from claude_agent_sdk.types import (
     UserMessage as SdkUserMessage,
 )
+from msgspec.structs import replace
 
 from mudroom._core.agents import Agent
-from mudroom._core.budgets import Budget
+from mudroom._core.budgets import Budget, Limit, LimitState
 from mudroom._core.events import (
     AnyEvent,
     Delta,
@@ -143,7 +145,9 @@ def example_events(reason: Reason = Reason.GOAL) -> tuple[list[AnyEvent], Report
     ], root
 
 
-def output_lines(reason: Reason = Reason.GOAL) -> list[dict[str, Any]]:
+def output_lines(
+    reason: Reason = Reason.GOAL, limit: LimitState | None = None
+) -> list[dict[str, Any]]:
     counter = itertools.count()
     stream = StreamJson(
         session="s",
@@ -157,7 +161,7 @@ def output_lines(reason: Reason = Reason.GOAL) -> list[dict[str, Any]]:
     output = [
         stream.init_line(),
         *(line for event in events for line in stream.event_lines(event)),
-        stream.result_line(root, {"children": 1}),
+        stream.result_line(replace(root, limit=limit), {"children": 1}),
     ]
     return [json.loads(encode_line(line)) for line in output]
 
@@ -316,6 +320,21 @@ def test_the_result_lists_every_denied_call() -> None:
     assert (told["why"], told["rule"], told["agent_id"]) == ("a rule says deny", "r", "1.1.1")
     parsed = parse_message(last)
     assert isinstance(parsed, ResultMessage) and parsed.permission_denials == [told] and said
+
+
+@pytest.mark.parametrize(
+    ("limit", "subtype"),
+    [
+        (Limit.USD, "error_max_budget_usd"),
+        (Limit.TOTAL_TOKENS, "error_max_tokens"),
+        (Limit.INPUT_TOKENS, "error_max_tokens"),
+        (Limit.OUTPUT_TOKENS, "error_max_tokens"),
+    ],
+)
+def test_the_subtype_names_the_limit(limit: Limit, subtype: str) -> None:
+    last = output_lines(Reason.BUDGET, LimitState(limit, 5, 6))[-1]
+    assert (last["subtype"], last["reason"]) == (subtype, "BUDGET")
+    assert last["report"]["limit"] == {"limit": limit.value, "most": 5, "spent": 6}
 
 
 def test_a_failure_has_errors_and_its_exact_reason() -> None:

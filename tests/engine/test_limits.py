@@ -84,7 +84,7 @@ async def test_an_empty_summary_is_not_recovered_and_the_last_text_is_reported(
 async def test_calls_in_the_summary_turn_never_run(stage: Stage) -> None:
     stubborn = call("write", path="new.txt", content="x")
     async with stage.open(
-        {"PARENT": [reading, ["well", stubborn], "I go on"]}, budget=Budget(turns=1)
+        {"PARENT": [reading, ["well", stubborn], "I go on"]}, prompt_budget=Budget(turns=1)
     ) as session:
         first = await session.run("PARENT")
         second = await session.run("and now?")

@@ -151,7 +151,8 @@ async def test_a_turn_limit_ends_the_run_with_its_reason_and_exit_code_1(mudroom
         "MAX_TURNS",
         "so far",
     )
-    assert (text.code, text.out) == (1, "so far\n") and "MAX_TURNS" in text.err
+    assert (text.code, text.out) == (1, "so far\n")
+    assert "MAX_TURNS after 2 turns" in text.err
 
 
 async def test_child_model_serves_only_child_runs(mudroom: Mudroom) -> None:

@@ -265,7 +265,7 @@ async def test_limits_of_tokens_turns_and_money_end_a_run_with_the_right_reason(
 
     async with ModelServer(busy) as server:
         for flags, reason, subtype in [
-            (("--max-tokens", "300"), "BUDGET", "error_max_budget_usd"),
+            (("--max-tokens", "300"), "BUDGET", "error_max_tokens"),
             (("--max-budget-usd", "0.000001"), "BUDGET", "error_max_budget_usd"),
             (("--max-turns", "2"), "MAX_TURNS", "error_max_turns"),
         ]:

@@ -230,13 +230,15 @@ async def test_journal_error_stops_the_run_before_any_unrecorded_effect(
     ], "nothing is called done"
 
 
-async def test_the_budget_of_a_session_holds_for_each_prompt(apart: dict[str, Any]) -> None:
+async def test_the_prompt_budget_holds_for_each_prompt(apart: dict[str, Any]) -> None:
     def script(request: Request) -> Answer:
         return (
             [call("read", path="notes.txt", limit=request.turn + 1)] if request.tools else "so far"
         )
 
-    async with Session(model=ScriptedModel(script), budget=Budget(turns=2), **apart) as session:
+    async with Session(
+        model=ScriptedModel(script), prompt_budget=Budget(turns=2), **apart
+    ) as session:
         assert [(await session.run("read")).turns for _ in range(2)] == [3, 3]
 
 

@@ -49,7 +49,7 @@ async def open_processes(services: SessionServices) -> AsyncGenerator[Worker]:
         context_texts={},
         child_model="",
         child_budget=services.child_budget,
-        uses_prices=False,
+        reports_costs=False,
         bridged_models=(),
         max_children=64,
     )

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec import Struct
 from msgspec.structs import astuple
+
+from ..errors import UsageError
+
+_Number = TypeVar("_Number", bound=float)
 
 
 class Limit(StrEnum):
@@ -18,6 +23,31 @@ class Limit(StrEnum):
     OUTPUT_TOKENS = "output_tokens"
     TOTAL_TOKENS = "total_tokens"
     USD = "usd"
+
+    @property
+    def unit(self) -> str:
+        """The word after an amount of the limit."""
+        return "US dollars" if self is Limit.USD else self.replace("_", " ")
+
+
+SHARED_LIMITS = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS, Limit.TOTAL_TOKENS, Limit.USD)
+"""Limits that descendants spend from, too; a child's share of them is reserved in its parent."""
+
+
+class LimitState(Struct, frozen=True):
+    """A limit, and the amount of it that is used.
+
+    Arguments:
+        most: the limit. spent: may be more than `most`, by one answer of the model.
+
+    Example:
+        if report.limit:
+            print(report.limit.limit, report.limit.spent, "of", report.limit.most)
+    """
+
+    limit: Limit
+    most: float
+    spent: float
 
 
 class Budget(Struct, frozen=True, omit_defaults=True):
@@ -31,6 +61,8 @@ class Budget(Struct, frozen=True, omit_defaults=True):
         children: runs started below this one, at any depth.
         depth: levels of children below this run; 0 forbids the task tool.
 
+    Raises UsageError for an amount that is negative, infinite or not a number.
+
     Example:
         Budget(turns=30, seconds=600)
     """
@@ -43,6 +75,12 @@ class Budget(Struct, frozen=True, omit_defaults=True):
     children: int | None = None
     depth: int | None = None
     total_tokens: int | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            amount = getattr(self, name)
+            if amount is not None:
+                check_amount(name, amount, "Budget", is_count=name not in ("seconds", "usd"))
 
     def with_defaults(self, defaults: Budget) -> Budget:
         """Return these limits, with those of `defaults` where a limit is None."""
@@ -59,3 +97,29 @@ class Grant(Struct, frozen=True):
 
     run_id: str
     budget: Budget
+
+
+def check_amount(name: str, amount: object, where: str, *, is_count: bool, least: int = 0) -> None:
+    """Raise UsageError if the amount of a limit is wrong.
+
+    Arguments:
+        is_count: true if only whole numbers are right.
+    """
+    if isinstance(amount, int if is_count else int | float) and not isinstance(amount, bool):
+        number: float = amount
+        if math.isfinite(number) and number >= least:
+            return
+    kind = "a whole number" if is_count else "a finite number"
+    remedy = "Leave it out, or set it to None, for no limit."
+    raise UsageError(
+        f"{name} must be {kind} of at least {least}, not {amount!r}",
+        where=where,
+        remedy=f"Use {least} or more." if least else remedy,
+    )
+
+
+def smaller(first: _Number | None, second: _Number | None) -> _Number | None:
+    """Return the smaller number; None is no limit."""
+    if first is None:
+        return second
+    return first if second is None else min(first, second)

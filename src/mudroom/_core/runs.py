@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Generic
 from msgspec import Struct, field
 
 from .agents import Agent, Mode, WorkspaceSpec
-from .budgets import Budget
+from .budgets import Budget, LimitState
 from .messages import Message, Usage
 
 if TYPE_CHECKING:
@@ -113,7 +113,8 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
         unknown_changes: why effectful calls may have changed more files; "" if all are known.
         run_id: key of the transcript in the journal.
         spill: path of a file with the whole text if the parent received only a part, else "".
-        error: cause of the reason ERROR.
+        error: cause of the reason ERROR, or why the run ended before its first turn.
+        limit: the limit that ended the run; None if it was none, or in records of older versions.
 
     Example:
         report: Report = await session.task("Find the author.", agent="explore")
@@ -139,6 +140,7 @@ class Report(Struct, Generic[T], frozen=True, kw_only=True, omit_defaults=True):
     error: str = ""
     observed_changes: tuple[str, ...] = ()
     unknown_changes: str = ""
+    limit: LimitState | None = None
 
     @property
     def ok(self) -> bool:

@@ -31,19 +31,21 @@ class CallBatch:
     """Tool calls of the last answer. Outcomes stay here when the run is cut off between two calls.
 
     Attributes:
+        calls: the calls in order, by id.
         started: ids of calls that an earlier process started, each with the file write that was
             recorded for it, or None.
     """
 
     def __init__(self, calls: Sequence[ToolCallBlock] = ()) -> None:
-        self.calls: Sequence[ToolCallBlock] = calls
+        self.calls = {call.id: call for call in calls}
         self.started: dict[str, FileWriteIntended | None] = {}
         self._outcomes: dict[str, CallOutcome] = {}
 
     def restore_start(self, call: ToolCallBlock) -> None:
         """Mark a call as started, with its recorded arguments; a hook may have changed them."""
         self.started.setdefault(call.id)
-        self.calls = [call if call.id == other.id else other for other in self.calls]
+        if call.id in self.calls:
+            self.calls[call.id] = call
 
     def add(self, outcome: CallOutcome) -> None:
         """Keep the outcome of a call."""
@@ -53,10 +55,10 @@ class CallBatch:
         """Return the calls without an outcome, each with its position from 1."""
         return [
             (position, call)
-            for position, call in enumerate(self.calls, 1)
+            for position, call in enumerate(self.calls.values(), 1)
             if call.id not in self._outcomes
         ]
 
     def outcomes(self) -> list[CallOutcome]:
         """Return the outcomes in the order of the calls."""
-        return [self._outcomes[call.id] for call in self.calls if call.id in self._outcomes]
+        return [self._outcomes[call_id] for call_id in self.calls if call_id in self._outcomes]

@@ -77,8 +77,9 @@ def parse_report(text: str) -> ParsedReport:
 
 
 def _warning_line(report: Report) -> str:
+    turns = report.limit.most if report.limit else report.turns - report.recovered
     causes = {
-        Reason.MAX_TURNS: f"stopped after {report.turns - report.recovered} turns, its limit",
+        Reason.MAX_TURNS: f"stopped after {turns:g} turns, its limit",
         Reason.TIMEOUT: report.error or f"its time was up after {report.seconds:.0f} s",
         Reason.BUDGET: "its tokens or its money were used up",
         Reason.CANCELLED: "it was cancelled",

@@ -6,7 +6,7 @@ import asyncio
 
 from msgspec import Struct
 
-from .._core.budgets import Limit
+from .._core.budgets import Limit, LimitState
 from .._core.events import RunFinished, ToolCallFinished
 from .._core.messages import StopReason
 from .._core.runs import Reason, Report
@@ -24,7 +24,12 @@ GRACE_SECONDS = 60.0
 
 NOT_RUN = "Not run: no tool could be called any more."
 
-REASON_FOR_LIMIT = {
+NOTHING_LEFT = (
+    "no {unit} were left when the run began, so the model was not called: "
+    "raise the limit of the run or of its session"
+)
+
+_REASON_FOR_LIMIT = {
     Limit.TURNS: Reason.MAX_TURNS,
     Limit.SECONDS: Reason.TIMEOUT,
     Limit.INPUT_TOKENS: Reason.BUDGET,
@@ -59,6 +64,7 @@ class Ending(Struct, frozen=True):
 
     Arguments:
         error: description of the failure, or "".
+        limit: the limit that ended the run.
         exception: exception of an adapter that ended the run.
         is_summary_requested: true if an earlier process requested the summary already.
     """
@@ -66,7 +72,14 @@ class Ending(Struct, frozen=True):
     reason: Reason
     error: str = ""
     exception: Exception | None = None
+    limit: LimitState | None = None
     is_summary_requested: bool = False
+
+
+def end_by_limit(run: RunContext, state: LimitState) -> Ending:
+    """Return the ending of a run that a limit ends. Before the first turn it has an error text."""
+    error = "" if run.turn else NOTHING_LEFT.format(unit=state.limit.unit)
+    return Ending(_REASON_FOR_LIMIT[state.limit], error, limit=state)
 
 
 async def finish_run(run: RunContext, ending: Ending) -> Report:
@@ -87,7 +100,9 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
     if not text:
         is_goal = ending.reason is Reason.GOAL
         text = run.conversation.answer_text if is_goal else run.conversation.last_text
-    report = run.report(ending.reason, text, recovered=bool(summary), error=ending.error)
+    report = run.report(
+        ending.reason, text, recovered=bool(summary), error=ending.error, limit=ending.limit
+    )
     await run.recorder.record(run.recorder.event(RunFinished, report=report))
     return report
 
@@ -95,13 +110,14 @@ async def finish_run(run: RunContext, ending: Ending) -> Report:
 def _allows_summary(run: RunContext, ending: Ending) -> bool:
     """Return whether the run may give a summary.
 
-    True after a limit, unless the model does not answer, and after `wrap_up`.
+    True after a limit, unless the model does not answer or was not called, and after `wrap_up`.
     """
     if run.control.phase is Phase.CANCELLING:
         return False
     if run.control.phase is Phase.WRAPPING_UP:
         return True
-    return ending.reason in _LIMIT_REASONS and not run.conversation.is_unanswered
+    has_worked = run.turn > 0 and not run.conversation.is_unanswered
+    return ending.reason in _LIMIT_REASONS and has_worked
 
 
 async def _request_summary(run: RunContext, ending: Ending) -> str:

@@ -11,7 +11,7 @@ from .._core.messages import AssistantMessage
 from .._core.runs import Reason, Report
 from ..errors import JournalError, ModelError
 from .call_batch import CallOutcome
-from .finish import INCOMPLETE_ANSWER, REASON_FOR_LIMIT, Ending, finish_run
+from .finish import INCOMPLETE_ANSWER, Ending, end_by_limit, finish_run
 from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
 from .model_call import call_model
 from .resume import NEAR_LIMIT, Resumption, restore_run
@@ -44,7 +44,8 @@ async def _run_to_ending(run: RunContext) -> Ending:
             run.timer.deadline = deadline
             return await run_turns(run, resumption.pending_answer)
     except TimeoutError as error:
-        return Ending(Reason.TIMEOUT, str(error))
+        limit = None if str(error) else run.timer.limit
+        return Ending(Reason.TIMEOUT, str(error), limit=limit)
     except ModelError as error:
         return Ending(Reason.ERROR, str(error))
     except asyncio.CancelledError:
@@ -91,7 +92,7 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
     while True:
         if pending is None:
             if (limit := run.meter.exceeded_limit(run.timer.age)) is not None:
-                return Ending(REASON_FOR_LIMIT[limit])
+                return end_by_limit(run, limit)
             await run.deliver_messages()
             warn_near_limit(run)
         answer = pending or await call_model(run)
@@ -171,5 +172,5 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int)
 
 def warn_near_limit(run: RunContext) -> None:
     """Add a note, once, when the run comes near a limit."""
-    if limit := run.meter.take_warning(run.timer.age):
-        run.add_note(NEAR_LIMIT.format(limit=limit.replace("_", " ")))
+    if state := run.meter.take_warning(run.timer.age):
+        run.add_note(NEAR_LIMIT.format(limit=state.limit.replace("_", " ")))

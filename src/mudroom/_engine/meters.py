@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Protocol
 
-from .._core.budgets import Budget, Grant, Limit
+from msgspec.structs import replace
+
+from .._core.budgets import SHARED_LIMITS, Budget, Grant, Limit, LimitState, smaller
 from .._core.messages import Usage
 from .._core.ports import Clock
-
-_Number = TypeVar("_Number", int, float)
-
-SHARED_LIMITS = (Limit.INPUT_TOKENS, Limit.OUTPUT_TOKENS, Limit.TOTAL_TOKENS, Limit.USD)
-"""Limits that descendants spend from, too; a child's share of them is reserved in its parent."""
 
 WARNING_FRACTION = 0.9
 """Used fraction of a limit at which a note warns the run."""
@@ -23,11 +20,15 @@ WARNING_FRACTION = 0.9
 class ParentMeter(Protocol):
     """The part of a meter that the meters below it use. It may be a proxy in another process."""
 
+    def add_turn(self) -> None:
+        """Count a turn of a run directly below."""
+        ...
+
     def add_usage(self, usage: Usage, usd: float | None, children: int = 0) -> None:
         """Add what a descendant spent. `usd`: US dollars, None if the price is unknown."""
         ...
 
-    def first_shared_limit(self, fraction: float) -> Limit | None:
+    def first_shared_limit(self, fraction: float) -> LimitState | None:
         """Return the first shared limit, here or above, of which this fraction is used."""
         ...
 
@@ -50,11 +51,14 @@ class Meter:
     Tokens, money and children are added to every ancestor, too, so a limit of an ancestor holds
     for all runs below it. The amounts granted to a child stay reserved in its parent until
     `release`.
+
+    Attributes:
+        reserved: unspent amounts of the running children that have limits of their own.
     """
 
     def __init__(self, budget: Budget, parent: ParentMeter | None = None) -> None:
         self.parent = parent
-        self.set_limits(budget)
+        self.reserved: dict[Limit, float] = {}
         self.turns = 0
         self.children = 0
         self.usage = Usage()
@@ -63,13 +67,18 @@ class Meter:
         self.is_price_known = True
         self.on_pause: Callable[[bool], None] | None = None
         self.has_warned = False
-        self._allocated: set[Meter] = set()
+        self._reserver: Meter | None = None
+        self._shared_limits: tuple[tuple[Limit, float], ...] = ()
+        self.set_limits(budget)
 
     def set_limits(self, budget: Budget) -> None:
         """Replace the limits of the run."""
+        reserver = self._reserver
+        self._reserve_in(None)
         limits = ((limit, getattr(budget, limit)) for limit in SHARED_LIMITS)
         self.budget = budget
         self._shared_limits = tuple((limit, most) for limit, most in limits if most is not None)
+        self._reserve_in(reserver)
 
     def allocate(self, requested: Budget, seconds: float = 0.0) -> Meter:
         """Return a meter for a child and reserve what it requests.
@@ -84,12 +93,27 @@ class Meter:
             self._check_amount(limit, getattr(requested, limit))
         child = Meter(self._child_budget(requested, seconds), self)
         self.add_usage(Usage(), 0.0, children=1)
-        self._allocated.add(child)
+        child._reserve_in(self)
         return child
 
-    def release(self, child: Meter) -> None:
-        """Make the unused part of what a child has reserved available again."""
-        self._allocated.discard(child)
+    def release(self) -> None:
+        """Make the unused part of what this run has reserved available again."""
+        self._reserve_in(None)
+
+    def _reserve_in(self, reserver: Meter | None) -> None:
+        """Reserve the unspent amounts of this run in a meter, and no longer in another one."""
+        self._change_reserved(-1)
+        self._reserver = reserver
+        self._change_reserved(1)
+
+    def _change_reserved(self, sign: int) -> None:
+        """Add the unspent amounts, with this sign, to what this run has reserved."""
+        if self._reserver is None:
+            return
+        reserved = self._reserver.reserved
+        for limit, most in self._shared_limits:
+            unspent = max(0, most - self.amount_spent(limit))
+            reserved[limit] = reserved.get(limit, 0) + sign * unspent
 
     def _check_amount(self, limit: Limit, requested: float | None) -> None:
         left = self.amount_left(limit)
@@ -103,16 +127,20 @@ class Meter:
         own = self.budget
         time_left = None if own.seconds is None else max(0.0, own.seconds - seconds)
         depth_left = None if own.depth is None else max(0, own.depth - 1)
-        return Budget(
-            turns=requested.turns,
-            seconds=_smaller(requested.seconds, time_left),
-            input_tokens=requested.input_tokens,
-            output_tokens=requested.output_tokens,
-            usd=requested.usd,
-            children=requested.children,
-            depth=_smaller(requested.depth, depth_left),
-            total_tokens=requested.total_tokens,
+        return replace(
+            requested,
+            seconds=smaller(requested.seconds, time_left),
+            depth=smaller(requested.depth, depth_left),
         )
+
+    def start_turn(self) -> None:
+        """Count a turn of this run."""
+        self.turns += 1
+        if self.parent is not None:
+            self.parent.add_turn()
+
+    def add_turn(self) -> None:
+        """Do nothing: a run does not count the turns of its children."""
 
     def charge(self, usage: Usage, usd: float | None = 0.0) -> None:
         """Add tokens and money of this run, here and to every ancestor.
@@ -120,8 +148,10 @@ class Meter:
         Arguments:
             usd: US dollars, None if the price is unknown.
         """
+        self._change_reserved(-1)
         self.usage += usage
         self._add_money(usd)
+        self._change_reserved(1)
         if self.parent is not None:
             self.parent.add_usage(usage, usd)
 
@@ -131,9 +161,11 @@ class Meter:
         Arguments:
             usd: US dollars, None if the price is unknown.
         """
+        self._change_reserved(-1)
         self.descendant_usage += usage
         self.children += children
         self._add_money(usd)
+        self._change_reserved(1)
         if self.parent is not None:
             self.parent.add_usage(usage, usd, children)
 
@@ -159,31 +191,36 @@ class Meter:
         if self.parent is not None:
             self.parent.set_paused(paused)
 
-    def exceeded_limit(self, seconds: float = 0.0) -> Limit | None:
+    def exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
         """Return the first used-up limit of this run or an ancestor. `seconds`: age of the run."""
         return self._first_limit(1.0, seconds)
 
-    def take_warning(self, seconds: float = 0.0) -> Limit | None:
+    def take_warning(self, seconds: float = 0.0) -> LimitState | None:
         """Return the first limit of which WARNING_FRACTION is used; afterwards always None."""
         if self.has_warned:
             return None
-        limit = self._first_limit(WARNING_FRACTION, seconds)
-        self.has_warned = limit is not None
-        return limit
+        state = self._first_limit(WARNING_FRACTION, seconds)
+        self.has_warned = state is not None
+        return state
 
-    def _first_limit(self, fraction: float, seconds: float) -> Limit | None:
+    def _first_limit(self, fraction: float, seconds: float) -> LimitState | None:
         budget = self.budget
-        if budget.turns is not None and _used_fraction(self.turns, budget.turns) >= fraction:
-            return Limit.TURNS
-        if budget.seconds is not None and _used_fraction(seconds, budget.seconds) >= fraction:
-            return Limit.SECONDS
+        if budget.turns is not None and is_used(self.turns, budget.turns, fraction):
+            return LimitState(Limit.TURNS, budget.turns, self.turns)
+        if budget.seconds is not None and is_used(seconds, budget.seconds, fraction):
+            return LimitState(Limit.SECONDS, budget.seconds, seconds)
         return self.first_shared_limit(fraction)
 
-    def first_shared_limit(self, fraction: float) -> Limit | None:
-        """Return the first shared limit, here or above, of which this fraction is used."""
+    def shared_limits(self) -> Iterator[LimitState]:
+        """Yield the limits of this run that hold for its descendants, too."""
         for limit, most in self._shared_limits:
-            if _used_fraction(self.amount_spent(limit), most) >= fraction:
-                return limit
+            yield LimitState(limit, most, self.amount_spent(limit))
+
+    def first_shared_limit(self, fraction: float) -> LimitState | None:
+        """Return the first shared limit, here or above, of which this fraction is used."""
+        for state in self.shared_limits():
+            if is_used(state.spent, state.most, fraction):
+                return state
         return self.parent.first_shared_limit(fraction) if self.parent is not None else None
 
     def amount_left(self, limit: Limit) -> float | None:
@@ -195,8 +232,10 @@ class Meter:
         most = getattr(self.budget, limit)
         if most is None:
             return above
-        left = most - self.amount_spent(limit) - self._reserved(limit)
-        return left if above is None else min(left, above)
+        unspent = most - self.amount_spent(limit)
+        if above is not None and self._reserver is not None:
+            above += max(0, unspent)  # reserved for this run
+        return smaller(unspent - self.reserved.get(limit, 0), above)
 
     def amount_spent(self, limit: Limit) -> float:
         """Return what the run and its descendants have spent of a shared limit."""
@@ -212,14 +251,6 @@ class Meter:
         if self.parent is not None:
             self.parent.check_children()
 
-    def _reserved(self, limit: Limit) -> float:
-        reserved = 0.0
-        for child in self._allocated:
-            most = getattr(child.budget, limit)
-            if most is not None:
-                reserved += max(0, most - child.amount_spent(limit))
-        return reserved
-
 
 class Meters:
     """Meters of the running runs of a session, by run id."""
@@ -231,7 +262,7 @@ class Meters:
         """Open a meter for a run without a parent in this process.
 
         Arguments:
-            parent: charged for the run, too, if its ancestors are in another process.
+            parent: pays for the run, too: the session, or ancestors in another process.
         """
         self._meters[run_id] = Meter(budget, parent)
         return Grant(run_id, budget)
@@ -249,8 +280,7 @@ class Meters:
     def close(self, grant: Grant) -> Meter:
         """Remove and return the meter of a run that ended, and release what it reserved."""
         meter = self._meters.pop(grant.run_id)
-        if isinstance(meter.parent, Meter):
-            meter.parent.release(meter)
+        meter.release()
         return meter
 
 
@@ -282,6 +312,12 @@ class RunTimer:
         limit = self._meter.budget.seconds
         return None if limit is None else max(0.0, limit - self.age)
 
+    @property
+    def limit(self) -> LimitState | None:
+        """The time limit and the age, None if there is no limit."""
+        most = self._meter.budget.seconds
+        return None if most is None else LimitState(Limit.SECONDS, most, round(self.age, 3))
+
     def add_past(self, seconds: float) -> None:
         """Add the seconds that the run worked before a resume."""
         self._started_at -= seconds
@@ -301,11 +337,6 @@ class RunTimer:
         deadline.reschedule(None if self._pauses else loop.time() + left)
 
 
-def _used_fraction(spent: float, most: float) -> float:
-    return spent / most if most > 0 else 1.0
-
-
-def _smaller(first: _Number | None, second: _Number | None) -> _Number | None:
-    if first is None:
-        return second
-    return first if second is None else min(first, second)
+def is_used(spent: float, most: float, fraction: float) -> bool:
+    """Return whether this fraction of a limit is used."""
+    return spent >= most * fraction

@@ -38,7 +38,8 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     """
     recorder = run.recorder
     recorder.turn += 1
-    run.meter.turns += 1
+    if summary_reason is None:
+        run.meter.start_turn()
     recorder.record_later(recorder.event(TurnStarted, summary_reason=summary_reason), show=True)
     started_at = run.services.clock.monotonic()
     try:
@@ -70,8 +71,9 @@ def append_answer(run: RunContext, answer: AssistantMessage) -> None:
 
 def charge(run: RunContext, answer: AssistantMessage) -> None:
     """Add the tokens and the price of an answer to the meter."""
-    compute_price = run.services.compute_price
-    usd = compute_price(run.brief.model, answer.usage) if compute_price else 0.0
+    usd = 0.0
+    if run.uses_prices:
+        usd = run.services.compute_price(run.brief.model, answer.usage)
     run.meter.charge(answer.usage, usd)
 
 

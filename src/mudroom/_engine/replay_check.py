@@ -119,6 +119,7 @@ class RecordedEvents:
         report = fields.get("report", {})
         report.pop("seconds", None)
         report.pop("usd", None)
+        report.pop("limit", None)
         for name in ("files_read", "files_changed", "observed_changes"):
             if name in report:
                 report[name] = sorted(report[name])

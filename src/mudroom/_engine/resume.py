@@ -70,7 +70,9 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
         if isinstance(event, ToolCallFinished):
             await _restore_memo(run, event, restorer.calls)
     run.conversation.queued[:0] = restorer.sent_blocks
-    run.timer.add_past(_worked_seconds(events, _descendant_events(run)))
+    past = run.services.past_events
+    below = (event for child in descendants(past, run.run_id) for event in past[child])
+    run.timer.add_past(_worked_seconds(events, below))
     return Resumption(restorer.pending_answer, restorer.summary_reason)
 
 
@@ -145,7 +147,8 @@ class _Restorer:
         run.conversation.append_user_blocks(self.sent_blocks)
         self.sent_blocks = []
         run.recorder.turn = event.turn
-        run.meter.turns += 1
+        if self.summary_reason is None:
+            run.meter.start_turn()
         charge(run, event.message)
         append_answer(run, event.message)
         self.pending_answer = event.message
@@ -192,13 +195,15 @@ def resolve_interrupted(run: RunContext, call: ToolCallBlock, tool: Tool) -> Too
     return ToolResult(text, error=True)
 
 
-def _descendant_events(run: RunContext) -> Iterator[StoredEvent]:
-    if "task" not in run.tools:
-        return
-    prefix = f"{run.run_id}."
-    for run_id, events in run.services.past_events.items():
-        if run_id.startswith(prefix):
-            yield from events
+def descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Iterator[str]:
+    """Yield the ids of the runs below a run, in time that grows with their events only."""
+    for event in past.get(run_id, ()):
+        if isinstance(event, TurnFinished):
+            for position in range(1, len(event.message.tool_calls) + 1):
+                child = f"{run_id}.{event.turn}.{position}"
+                if child in past:
+                    yield child
+                    yield from descendants(past, child)
 
 
 def _worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredEvent]) -> float:

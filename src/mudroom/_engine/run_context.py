@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .._core.budgets import Limit, LimitState
 from .._core.events import NoteInjected
 from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report
@@ -80,6 +81,11 @@ class RunContext:
         return self.brief.run_id
 
     @property
+    def uses_prices(self) -> bool:
+        """True if the report states costs, or a budget in dollars holds for the run."""
+        return self.services.reports_costs or self.meter.amount_left(Limit.USD) is not None
+
+    @property
     def turn(self) -> int:
         """Number of the current turn, from 1; 0 before the first."""
         return self.recorder.turn
@@ -115,11 +121,16 @@ class RunContext:
         return outcomes
 
     def report(
-        self, reason: Reason, text: str, *, recovered: bool = False, error: str = ""
+        self,
+        reason: Reason,
+        text: str,
+        *,
+        recovered: bool = False,
+        error: str = "",
+        limit: LimitState | None = None,
     ) -> Report:
         """Return the report of the run as of now."""
         meter = self.meter
-        has_price = self.services.compute_price is not None and meter.is_price_known
         return Report(
             text=text,
             reason=reason,
@@ -127,7 +138,7 @@ class RunContext:
             recovered=recovered,
             outputs=self.outputs.values,
             usage=meter.usage + meter.descendant_usage,
-            usd=round(meter.usd, 6) if has_price else None,
+            usd=round(meter.usd, 6) if self.uses_prices and meter.is_price_known else None,
             turns=self.turn,
             seconds=round(self.timer.age, 3),
             calls=self.evidence.calls,
@@ -139,4 +150,5 @@ class RunContext:
             agent=self.brief.agent.name,
             model=self.brief.model,
             error=error,
+            limit=limit,
         )

@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from msgspec import Struct, field
 
 from .._core.agents import Agent, WorkspaceSpec
-from .._core.budgets import Budget
+from .._core.budgets import Budget, Limit
 from .._core.events import AnyEvent, StoredEvent
 from .._core.messages import Usage
 from .._core.ports import (
@@ -21,8 +21,9 @@ from .._core.ports import (
     Model,
     Toolbox,
 )
+from ..errors import UsageError
 from .evidence import ChangeWatch
-from .meters import Meters
+from .meters import Meter, Meters
 from .structured_output import OutputChecks
 
 
@@ -52,7 +53,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
         child_model: model string of children whose agent says "inherit"; "" means their parent's.
         child_budget: limits of children where agent and call set none.
         compute_price: takes model string and usage, returns US dollars or None if the price is
-            unknown. With None prices are off.
+            unknown. It is called only where a price is needed.
+        reports_costs: true if every report states its costs.
         redact: removes secrets from tool results.
         mark_report: marks a child's report that looks like a prompt injection.
         past_events: events of runs that an earlier process left unfinished, by run id.
@@ -77,7 +79,8 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     context_texts: Mapping[str, str] = {}
     child_model: str = ""
     child_budget: Budget = Budget(turns=30)
-    compute_price: Callable[[str, Usage], float | None] | None = None
+    compute_price: Callable[[str, Usage], float | None] = lambda model, usage: None
+    reports_costs: bool = False
     redact: Callable[[str], str] = str
     mark_report: Callable[[str], str] = str
     past_events: Mapping[str, Sequence[StoredEvent]] = {}
@@ -86,3 +89,13 @@ class SessionServices(Struct, frozen=True, kw_only=True):
     meters: Meters = field(default_factory=Meters)
     changes: ChangeWatch | None = None
     output_checks: OutputChecks = field(default_factory=OutputChecks)
+
+    def check_price(self, model: str, meter: Meter) -> None:
+        """Raise UsageError if a budget in dollars holds and the price of the model is unknown."""
+        if meter.amount_left(Limit.USD) is None:
+            return
+        if self.compute_price(model, Usage(1, 1)) is None:
+            raise UsageError(
+                f"the price of {model} is not known",
+                remedy="Set a limit in tokens or turns instead of money.",
+            )

@@ -109,6 +109,7 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
         text = f"No child was started: {error}. Ask for less, or do the rest yourself."
         return ToolResult(text, error=True)
     try:
+        run.services.check_price(model, run.services.meters.get(grant))
         brief = _make_brief(context, agent, arguments, model, grant)
         hooks = run.services.hooks
         if hooks and (refusal := await hooks.on_child_start(run.brief, brief)):

@@ -8,6 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
+from .._core.budgets import check_amount
 from .._core.messages import Message
 from .._core.runs import Reason, Report
 from .._core.tools import Tool
@@ -93,16 +94,29 @@ class RunConfig(Struct, frozen=True, kw_only=True):
     Arguments:
         max_time_minutes: wall-clock time; ends with TIMEOUT.
         max_turns: model calls; ends with MAX_TURNS.
-        max_input_tokens, max_output_tokens: sums of all its model calls; end with BUDGET.
+        max_input_tokens, max_output_tokens, max_total_tokens: sums of all its model calls; end
+            with BUDGET.
+        max_budget_usd: US dollars; ends with BUDGET. Needs a model with a known price.
+
+    Raises UsageError for an amount that is negative, infinite or not a number.
 
     Example:
-        RunConfig(max_time_minutes=2, max_turns=8)
+        RunConfig(max_time_minutes=2, max_turns=8, max_budget_usd=0.5)
     """
 
     max_time_minutes: float | None = None
     max_turns: int | None = None
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
+    max_total_tokens: int | None = None
+    max_budget_usd: float | None = None
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            amount = getattr(self, name)
+            if amount is not None:
+                is_count = name not in ("max_time_minutes", "max_budget_usd")
+                check_amount(name, amount, "RunConfig", is_count=is_count)
 
 
 class ToolConfig(Struct, frozen=True, kw_only=True):

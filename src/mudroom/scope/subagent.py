@@ -304,6 +304,8 @@ def _to_budget(config: RunConfig) -> Budget:
         seconds=seconds,
         input_tokens=config.max_input_tokens,
         output_tokens=config.max_output_tokens,
+        total_tokens=config.max_total_tokens,
+        usd=config.max_budget_usd,
         depth=0,
     )
 

@@ -72,7 +72,7 @@ def session_options(
         "agents": agents,
         "agent_files": True,
         "cwd": cwd,
-        "budget": _to_budget(settings),
+        "prompt_budget": _to_budget(settings),
         "prices": settings.output_format != "text",
         "environ": os.environ,
     }

@@ -6,6 +6,7 @@ import sys
 
 import msgspec
 
+from ..._core.budgets import Limit
 from ..._core.runs import Report
 from ...projections.safe_text import sanitize
 from .text import count_noun
@@ -18,8 +19,16 @@ def explain_failure(report: Report) -> str:
     if report.error:
         return sanitize(report.error)
     answer = "its partial result is the answer" if report.text else "it gave no answer"
-    turns = count_noun(report.turns, "turn")
-    return f"the run ended with {report.reason.value} after {turns}; {answer}"
+    turns = report.turns
+    limit = ""
+    if report.limit and report.limit.limit is Limit.TURNS:
+        turns = int(report.limit.spent)  # without the turn that asks for a summary
+    elif report.limit:
+        limit = (
+            f", {report.limit.spent:,.10g} of {report.limit.most:,.10g} {report.limit.limit.unit}"
+        )
+    reason = report.reason.value
+    return f"the run ended with {reason} after {count_noun(turns, 'turn')}{limit}; {answer}"
 
 
 def encode_answer(report: Report, *, as_json: bool = False) -> bytes:

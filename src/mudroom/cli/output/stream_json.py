@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from ..._core.budgets import Limit
 from ..._core.events import (
     AnyEvent,
     ModelCallRetried,
@@ -34,12 +35,15 @@ from ..._core.messages import (
 from ..._core.runs import Brief, Reason, Report
 from ..._version import __version__
 
-SUBTYPES = {
+_SUBTYPES: dict[Reason | Limit, str] = {
     Reason.GOAL: "success",
     Reason.MAX_TURNS: "error_max_turns",
     Reason.BUDGET: "error_max_budget_usd",
+    Limit.INPUT_TOKENS: "error_max_tokens",
+    Limit.OUTPUT_TOKENS: "error_max_tokens",
+    Limit.TOTAL_TOKENS: "error_max_tokens",
 }
-"""Every other reason becomes `error_during_execution`; the field `reason` has the exact one."""
+"""Subtype of the last line by limit, else by reason."""
 
 _STATUS = {Reason.GOAL: "completed", Reason.CANCELLED: "stopped"}
 _TERMINAL = {Reason.GOAL: "completed", Reason.CANCELLED: "aborted_streaming"}
@@ -166,7 +170,7 @@ class StreamJson:
         outcome = {"result": report.text} if report.ok else {"errors": error}
         return self._line(
             "result",
-            subtype=SUBTYPES.get(report.reason, "error_during_execution"),
+            subtype=_find_subtype(report),
             is_error=not report.ok,
             **outcome,
             **({"structured_output": report.outputs} if has_value or report.outputs else {}),
@@ -281,6 +285,12 @@ class StreamJson:
 
     def _line(self, type: str, **fields: object) -> dict[str, Any]:
         return {"type": type, **fields, "session_id": self._session, "uuid": self._new_id()}
+
+
+def _find_subtype(report: Report) -> str:
+    """Return the subtype of a report; the field `reason` always has the exact reason."""
+    subtype = _SUBTYPES.get(report.reason, "error_during_execution")
+    return _SUBTYPES.get(report.limit.limit, subtype) if report.limit else subtype
 
 
 def _place(run: _Run) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from ... import errors
 from ..._core.agents import Agent
-from ..._core.budgets import Budget, Grant, Limit
+from ..._core.budgets import Budget, Grant, Limit, LimitState
 from ..._core.events import AnyEvent, StoredEvent
 from ..._core.messages import AssistantMessage, Message, Usage
 from ..._core.ports import ApprovalDecision, ApprovalRequest, RetryNotice, StreamChunk
@@ -46,7 +46,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     context_texts: dict[str, str]
     child_model: str
     child_budget: Budget
-    uses_prices: bool
+    reports_costs: bool
     bridged_models: tuple[str, ...]
     max_children: int
     has_hooks: bool = False
@@ -83,14 +83,6 @@ class ToolSpec(Struct, frozen=True):
     parameters: dict[str, Any]
 
 
-class SharedLimit(Struct, frozen=True):
-    """A limit of an ancestor, with the amount that it and its descendants have spent."""
-
-    limit: Limit
-    most: float
-    spent: float
-
-
 class ParentMeterState(Struct, frozen=True, tag=True):
     """Amounts that the ancestors of a run still allow.
 
@@ -103,7 +95,7 @@ class ParentMeterState(Struct, frozen=True, tag=True):
     """
 
     run_id: str
-    shared: tuple[SharedLimit, ...] = ()
+    shared: tuple[LimitState, ...] = ()
     left: dict[Limit, float] = {}
     children_left: int | None = None
     most_children: int = 0
@@ -223,12 +215,13 @@ class CallHook(Struct, frozen=True, tag=True):
 
 
 class Charge(Struct, frozen=True, tag=True):
-    """Add what a run and its descendants spent."""
+    """Add what a run and its descendants spent. `turns`: those of the run itself."""
 
     run_id: str
     usage: Usage
     usd: float | None
-    children: int
+    children: int = 0
+    turns: int = 0
 
 
 class Pause(Struct, frozen=True, tag=True):

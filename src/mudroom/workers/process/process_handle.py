@@ -9,11 +9,11 @@ from typing import Any
 
 import msgspec
 
-from ..._core.budgets import Grant, Limit
+from ..._core.budgets import SHARED_LIMITS, Grant, Limit, LimitState
 from ..._core.events import RunFinished, RunResumed, RunStarted, StoredEvent
 from ..._core.messages import Usage
 from ..._core.runs import Brief, Report
-from ..._engine.meters import SHARED_LIMITS, Meter
+from ..._engine.meters import Meter
 from ..._engine.session_context import SessionServices
 from .channel import Channel
 from .messages import (
@@ -28,7 +28,6 @@ from .messages import (
     Pause,
     RequestApproval,
     RunReply,
-    SharedLimit,
     ShowEvent,
     StartRun,
     ToSession,
@@ -86,6 +85,8 @@ class AssignedRun:
         self._usd += charge.usd or 0.0
         self._children += charge.children
         self._charges += 1
+        for _ in range(charge.turns):
+            self.meter.start_turn()
         self.meter.add_usage(charge.usage, charge.usd, charge.children)
 
     def refund(self) -> None:
@@ -99,7 +100,7 @@ class AssignedRun:
 
     def parent_meter_state(self) -> ParentMeterState:
         """Return the amounts that the ancestors of the run still allow."""
-        shared: list[SharedLimit] = []
+        shared: list[LimitState] = []
         left: dict[Limit, float] = {}
         children_left: int | None = None
         most_children = 0
@@ -110,10 +111,7 @@ class AssignedRun:
                 if amount is not None:
                     left[limit] = amount
         while isinstance(ancestor, Meter):
-            for limit in SHARED_LIMITS:
-                most = getattr(ancestor.budget, limit)
-                if most is not None:
-                    shared.append(SharedLimit(limit, most, ancestor.amount_spent(limit)))
+            shared.extend(ancestor.shared_limits())
             most = ancestor.budget.children
             if most is not None:
                 free = most - ancestor.children

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator, Collection
 from itertools import count
 from typing import Any, overload
 
-from ..._core.budgets import Limit
+from msgspec.structs import replace
+
+from ..._core.budgets import Limit, LimitState
 from ..._core.events import AnyEvent, StoredEvent
 from ..._core.messages import AssistantMessage, Message, Usage
 from ..._core.ports import (
@@ -18,6 +20,7 @@ from ..._core.ports import (
     RetryNotice,
     StreamChunk,
 )
+from ..._engine.meters import is_used
 from .channel import Channel
 from .messages import (
     AppendEvents,
@@ -152,19 +155,25 @@ class RemoteParentMeter:
         while self._unconfirmed and self._sent - len(self._unconfirmed) < state.charges:
             self._unconfirmed.popleft()
 
+    def add_turn(self) -> None:
+        """Count a turn of the run."""
+        self._charge(Charge(self._state.run_id, Usage(), 0.0, turns=1))
+
     def add_usage(self, usage: Usage, usd: float | None, children: int = 0) -> None:
         """Charge what a run spent."""
-        charge = Charge(self._state.run_id, usage, usd, children)
+        self._charge(Charge(self._state.run_id, usage, usd, children))
+
+    def _charge(self, charge: Charge) -> None:
         self._sent += 1
         self._unconfirmed.append(charge)
         self._link.channel.send(charge)
 
-    def first_shared_limit(self, fraction: float) -> Limit | None:
+    def first_shared_limit(self, fraction: float) -> LimitState | None:
         """Return the first shared limit of which this fraction is used."""
-        for shared in self._state.shared:
-            spent = shared.spent + self._unconfirmed_amount(shared.limit)
-            if shared.most <= 0 or spent / shared.most >= fraction:
-                return shared.limit
+        for state in self._state.shared:
+            spent = state.spent + self._unconfirmed_amount(state.limit)
+            if is_used(spent, state.most, fraction):
+                return replace(state, spent=spent)
         return None
 
     def amount_left(self, limit: Limit) -> float | None:
@@ -186,6 +195,10 @@ class RemoteParentMeter:
     def _unconfirmed_amount(self, limit: Limit) -> float:
         if limit is Limit.USD:
             return sum(charge.usd or 0.0 for charge in self._unconfirmed)
+        if limit is Limit.TURNS:
+            return sum(charge.turns for charge in self._unconfirmed)
+        if limit is Limit.SECONDS:
+            return 0.0
         return sum(getattr(charge.usage, limit) for charge in self._unconfirmed)
 
 

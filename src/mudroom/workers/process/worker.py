@@ -15,7 +15,7 @@ from ..._core.budgets import Grant
 from ..._core.events import MessageSent, RunFinished, StoredEvent
 from ..._core.ports import RunHandle
 from ..._core.runs import Brief, InboxMessage, Reason, Report
-from ..._engine.resume import finished_report
+from ..._engine.resume import descendants, finished_report
 from ..._engine.session_context import SessionServices
 from ..local import LocalWorker
 from .messages import Cancel, SendMessage, WorkerConfig, WrapUp
@@ -229,11 +229,10 @@ class ProcessWorker:
             return await self._record_lost(brief, assigned)
 
     def _past_of(self, run_id: str) -> dict[str, list[StoredEvent]]:
-        return {
-            run: list(events)
-            for run, events in self._services.past_events.items()
-            if run == run_id or run.startswith(f"{run_id}.")
-        }
+        past = self._services.past_events
+        if run_id not in past:
+            return {}
+        return {run: list(past[run]) for run in (run_id, *descendants(past, run_id))}
 
     def _choose_process(self) -> ProcessHandle:
         """Return the process with the fewest runs; a lost one is replaced first."""

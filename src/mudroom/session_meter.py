@@ -1,0 +1,149 @@
+"""SessionMeter: what all runs of a session have spent, and the limits of the session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from msgspec.structs import replace
+
+from ._core.budgets import SHARED_LIMITS, Budget, Limit, LimitState, smaller
+from ._core.events import (
+    RunFinished,
+    RunResumed,
+    RunStarted,
+    SessionOpened,
+    StoredEvent,
+    TurnFinished,
+    TurnStarted,
+)
+from ._core.messages import Usage
+from ._core.ports import Clock
+from ._engine.meters import Meter, RunTimer
+
+
+class SessionMeter(Meter):
+    """The meter above the runs that the caller starts: prompts, tasks and scopes.
+
+    It counts their turns, and the time in which at least one of them works.
+    """
+
+    def __init__(self, budget: Budget, clock: Clock) -> None:
+        super().__init__(budget)
+        self._timer = RunTimer(clock, self)
+        self._working = 0
+        self.set_paused(True)
+
+    @contextmanager
+    def count_time(self) -> Generator[None]:
+        """Count the time inside the `with` block, once if several blocks are open."""
+        if not self._working:
+            self.set_paused(False)
+        self._working += 1
+        try:
+            yield
+        finally:
+            self._working -= 1
+            if not self._working:
+                self.set_paused(True)
+
+    def limit_budget(self, requested: Budget, depth: int) -> Budget:
+        """Return the budget of a run, with no more than what is left of the session's.
+
+        Arguments:
+            depth: level of the run: 0 for a prompt, 1 for a task or a scope.
+        """
+        own = self.budget
+        children_left = None if own.children is None else max(0, own.children - self.children)
+        turns_left = None if own.turns is None else max(0, own.turns - self.turns)
+        levels_left = None if own.depth is None else max(0, own.depth - depth)
+        amounts: dict[str, Any] = {}
+        for limit in SHARED_LIMITS:
+            left = self.amount_left(limit)
+            if left is not None:
+                amount: float | None = getattr(requested, limit)
+                amounts[limit] = smaller(amount, max(0, left))
+        limited = replace(
+            requested,
+            turns=smaller(requested.turns, turns_left),
+            seconds=smaller(requested.seconds, self._timer.time_left),
+            children=smaller(requested.children, children_left),
+            depth=smaller(requested.depth, levels_left),
+            **amounts,
+        )
+        return limited.with_defaults(Budget(depth=1 - depth))
+
+    def add_turn(self) -> None:
+        """Count a turn of a run that the caller started."""
+        self.start_turn()
+
+    def shared_limits(self) -> Iterator[LimitState]:
+        """Yield the limits of the session."""
+        yield from super().shared_limits()
+        if self.budget.turns is not None:
+            yield LimitState(Limit.TURNS, self.budget.turns, self.turns)
+        if self._timer.limit is not None:
+            yield self._timer.limit
+
+    def first_shared_limit(self, fraction: float) -> LimitState | None:
+        """Return the first exceeded limit. The limits of each run cause the warnings."""
+        return super().first_shared_limit(1.0) if fraction >= 1 else None
+
+    def add_past(
+        self,
+        events: Iterable[StoredEvent],
+        unfinished: Collection[str],
+        compute_price: Callable[[str, Usage], float | None],
+    ) -> None:
+        """Add what earlier processes spent.
+
+        Arguments:
+            unfinished: ids of runs that continue. They add what they spent themselves.
+        """
+        past = _PastRuns()
+        for event in events:
+            past.apply(event)
+            if event.run in unfinished:
+                continue
+            is_root = "." not in event.run
+            if isinstance(event, TurnFinished):
+                usd = compute_price(past.models[event.run], event.message.usage)
+                self.charge(event.message.usage, usd)
+                if is_root and event.run not in past.summarising:
+                    self.start_turn()
+            elif isinstance(event, RunStarted) and not is_root:
+                self.add_usage(Usage(), 0.0, children=1)
+        self._timer.add_past(past.seconds)
+
+
+class _PastRuns:
+    """A fold of a session's events.
+
+    Attributes:
+        models: model strings by run id. summarising: ids of runs in their last turn.
+        seconds: time in which a run worked.
+    """
+
+    def __init__(self) -> None:
+        self.models: dict[str, str] = {}
+        self.summarising: set[str] = set()
+        self.seconds = 0.0
+        self._working: set[str] = set()
+        self._last_at = 0.0
+
+    def apply(self, event: StoredEvent) -> None:
+        is_new_process = isinstance(event, SessionOpened | RunResumed)
+        if self._working and not is_new_process:
+            self.seconds += event.at - self._last_at
+        self._last_at = event.at
+        if isinstance(event, SessionOpened):
+            self._working.clear()
+        elif isinstance(event, RunStarted | RunResumed):
+            self._working.add(event.run)
+        elif isinstance(event, RunFinished):
+            self._working.discard(event.run)
+        if isinstance(event, RunStarted):
+            self.models[event.run] = event.brief.model
+        elif isinstance(event, TurnStarted) and event.summary_reason:
+            self.summarising.add(event.run)

@@ -1,0 +1,138 @@
+"""Many children: the work for each child does not grow with the number of children.
+
+The tests count calls of functions, which does not depend on the speed of the machine.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from tests.engine.conftest import Stage
+
+from mudroom import Agent, Budget, Usage
+from mudroom._core.budgets import Limit
+from mudroom._core.events import RunFinished, SessionClosed, StoredEvent, ToolCallFinished
+from mudroom._core.messages import ToolCallBlock
+from mudroom._engine.call_batch import CallBatch
+from mudroom._engine.meters import Meter, Meters
+from mudroom.testing import Answer, MemoryJournal, Request, call
+
+SHARE = Budget(turns=5, input_tokens=10, output_tokens=10, total_tokens=20, usd=0.001)
+
+
+class CallCounter:
+    """Number of function calls inside a `with` block."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __enter__(self) -> CallCounter:
+        sys.setprofile(self._count)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(None)
+
+    def _count(self, frame: object, event: str, argument: object) -> None:
+        self.count += event in ("call", "c_call")
+
+
+def count_calls_to_reserve(children: int) -> int:
+    meters = Meters()
+    everything = Budget(input_tokens=10**9, output_tokens=10**9, total_tokens=10**9, usd=1e6)
+    root = meters.get(meters.open("1", everything))
+    with CallCounter() as counter:
+        grants = [meters.allocate(root, f"1.1.{n}", SHARE, 0.0) for n in range(children)]
+        for grant in grants:
+            meters.get(grant).charge(Usage(3, 2), 0.0001)
+        for grant in grants:
+            meters.close(grant)
+    assert root.amount_left(Limit.TOTAL_TOKENS) == 10**9 - 5 * children
+    return counter.count
+
+
+def test_reserving_budgets_takes_linear_time() -> None:
+    assert count_calls_to_reserve(4_000) < 4.4 * count_calls_to_reserve(1_000)
+
+
+def delegate(children: int) -> Callable[[Request], Answer]:
+    """Return a model whose first answer starts this many children with limits of their own."""
+
+    def answer(request: Request) -> Answer:
+        if request.prompt == "PARENT" and not request.turn:
+            return [call("task", prompt=f"child {n}", agent="small") for n in range(children)]
+        return "done"
+
+    return answer
+
+
+async def count_calls_to_resume(stage: Stage, children: int, *, finished: bool) -> int:
+    """Count the calls of a resume when the parent has no result of its children.
+
+    Arguments:
+        finished: true if the children have finished, false if they were interrupted, too.
+    """
+    small = Agent(name="small", budget=SHARE)
+    options: dict[str, Any] = {"agents": [small], "max_children": 10**6, "worker": "local"}
+    recorded = MemoryJournal()
+    async with stage.open(delegate(children), journal=recorded, **options) as session:
+        await session.run("PARENT")
+    missing = (ToolCallFinished,) if finished else (ToolCallFinished, RunFinished)
+    events = [event async for event in recorded.read()]
+    kept = [event for event in events if not isinstance(event, (*missing, SessionClosed))]
+    cut = [event for event in kept if event.run != "1" or event.turn < 2]
+    journal = MemoryJournal()
+    await journal.append(*(event for event in cut if event.run != "1" or is_start(event)))
+    options |= {"journal": journal, "resume": session.id}
+    async with stage.open(delegate(children), **options) as session:
+        with CallCounter() as counter:
+            report = await session.resume_unfinished()
+    assert report and report.ok and report.calls == {"task": children}
+    assert len(stage.model.requests) == 1, "no answer is bought twice"
+    return counter.count
+
+
+def is_start(event: StoredEvent) -> bool:
+    return not isinstance(event, RunFinished)
+
+
+@pytest.mark.parametrize("finished", [True, False], ids=["finished", "interrupted"])
+async def test_resuming_takes_linear_time(finished: bool, stage: Stage) -> None:
+    many = await count_calls_to_resume(stage, 800, finished=finished)
+    few = await count_calls_to_resume(stage, 200, finished=finished)
+    assert many < 4.4 * few
+
+
+def seconds_to_restore(count: int) -> float:
+    calls = [ToolCallBlock(f"c{number}", "task", {}) for number in range(count)]
+    batch = CallBatch(calls)
+    started_at = time.process_time()
+    for one in calls:
+        batch.restore_start(one)
+    return time.process_time() - started_at
+
+
+def test_restoring_calls_takes_linear_time() -> None:
+    few = min(seconds_to_restore(1_000) for _ in range(3))
+    many = min(seconds_to_restore(8_000) for _ in range(3))
+    assert many < 24 * few, "8 times the calls; quadratic time is 64 times as long"
+
+
+def test_a_child_may_spend_what_is_reserved_for_it_on_its_own_children() -> None:
+    root = Meter(Budget(total_tokens=100))
+    lead = root.allocate(Budget(total_tokens=80))
+    helper = lead.allocate(Budget(total_tokens=50))
+    helper.charge(Usage(20, 20))
+    assert (lead.amount_left(Limit.TOTAL_TOKENS), helper.amount_left(Limit.TOTAL_TOKENS)) == (
+        30,
+        10,
+    )
+    with pytest.raises(ValueError, match="total_tokens: 21 wanted, 20 left"):
+        root.allocate(Budget(total_tokens=21))
+    helper.release()
+    lead.release()
+    assert root.amount_left(Limit.TOTAL_TOKENS) == 60
