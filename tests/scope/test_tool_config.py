@@ -1,0 +1,175 @@
+"""Tools of a scope: names, Tool objects and declarations; a tool that it cannot use is refused."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import pytest
+
+from mudroom import (
+    ApprovalDecision,
+    ApprovalRequest,
+    Tool,
+    ToolConfig,
+    ToolResult,
+    UsageError,
+    tool,
+)
+from mudroom.errors import UnknownName
+from mudroom.models.scripted import call
+from mudroom.ports import ToolContext
+
+from .conftest import Open, create_scope, run_scope
+
+REQUIRED_CODE = {
+    "type": "object",
+    "properties": {"code": {"type": "string"}},
+    "required": ["code"],
+}
+
+
+def launch_tool(parameters: dict[str, Any] | None = None) -> Tool:
+    """Return a tool that needs a confirmation, without parameters by default."""
+
+    async def run(_: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+        return ToolResult("launched")
+
+    return Tool(
+        name="launch",
+        description="Launch it.",
+        parameters=parameters or {"type": "object"},
+        parse=dict,
+        run=run,
+        needs_confirmation=True,
+    )
+
+
+async def test_tools_may_be_names_of_other_systems_objects_or_declarations(scripted: Open) -> None:
+    @tool
+    def double(n: int) -> int:
+        "Twice a number."
+        return 2 * n
+
+    def halve(arguments: dict[str, float]) -> float:
+        return arguments["n"] / 2
+
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    half: dict[str, Any] = {
+        "name": "half",
+        "description": "Half a number.",
+        "parameters": schema,
+        "handler": halve,
+    }
+    third = {"name": "third", "description": "A third.", "parameters": schema}
+    script = [
+        [call("double", n=4), call("half", n=5), call("third", n=9), call("half", n="x")],
+        "Done.",
+    ]
+    config = ToolConfig(tools=["Read_File", double, half, third])
+    async with scripted(script) as (session, model):
+        await run_scope(session, tool_config=config)
+    assert model.requests[0].tools == ("read", "double", "half", "third")
+    results = model.requests[1].results
+    assert [result.text for result in results[:2]] == ["8", "2.5"]
+    assert results[2].error
+    assert "has no implementation here" in results[2].text
+    assert results[3].error
+    assert "n:" in results[3].text
+
+
+async def test_a_declaration_needs_only_a_name(scripted: Open) -> None:
+    clock: dict[str, Any] = {"name": "clock", "handler": lambda _: "noon"}  # pyright: ignore
+    bare = {"name": "bare", "description": "No parameters.", "parameters": None}
+    script = [[call("clock"), call("bare")], "Done."]
+    async with scripted(script) as (session, model):
+        await run_scope(session, tool_config=ToolConfig(tools=[clock, bare]))
+    assert model.requests[0].tools == ("clock", "bare")
+    results = model.requests[1].results
+    assert results[0].text == "noon"
+    assert "has no implementation here" in results[1].text
+
+
+@pytest.mark.parametrize(
+    ("item", "problem"),
+    [
+        ({"description": "no name"}, "no name"),
+        ({"name": ""}, "no name"),
+        ({"name": 5}, "no name"),
+        ({"name": "a", "parametres": {}}, "unknown key 'parametres'"),
+        ({"name": "a", "parameters": {"type": "nothing"}}, "not a JSON Schema"),
+        ({"name": "self.emitvalue"}, "reserved"),
+        (5, "5 is not a tool"),
+        (len, "is not a tool"),
+        ("task", "starts no child runs"),
+        ("Agent", "starts no child runs"),
+    ],
+    ids=str,
+)
+async def test_a_tool_that_a_scope_cannot_use_is_refused_at_creation(
+    item: Any, problem: str, scripted: Open
+) -> None:
+    async with scripted([]) as (session, _):
+        with pytest.raises(UsageError, match=problem) as raised:
+            await create_scope(session, tool_config=ToolConfig(tools=["read", item]))
+    assert raised.value.remedy or "JSON Schema" in problem
+
+
+async def test_two_tools_of_one_name_are_refused(scripted: Open) -> None:
+    async with scripted([]) as (session, _):
+        with pytest.raises(UsageError, match="two tools have the name 'read'"):
+            await create_scope(session, tool_config=ToolConfig(tools=["read", {"name": "read"}]))
+        await create_scope(session, tool_config=ToolConfig(tools=["read", "Read"]))
+
+
+async def test_an_unknown_tool_is_an_error_that_lists_the_known_ones(scripted: Open) -> None:
+    async with scripted([]) as (session, _):
+        with pytest.raises(UnknownName, match="unknown tool 'warp'") as raised:
+            await create_scope(session, tool_config=ToolConfig(tools=["warp"]))
+    assert {"read", "bash", "grep"} <= set(raised.value.known)
+
+
+async def test_a_scope_without_a_tool_config_has_no_tools(scripted: Open) -> None:
+    async with scripted(["Done."]) as (session, model):
+        await run_scope(session)
+    assert model.requests[0].tools == ()
+
+
+async def test_a_tool_that_needs_confirmation_is_refused_at_creation(scripted: Open) -> None:
+    message = (
+        'Tool "launch" requires user confirmation and cannot be used in a non-interactive subagent.'
+    )
+    async with scripted([], tools=[launch_tool()]) as (session, _):
+        for item in ("launch", launch_tool()):
+            with pytest.raises(UsageError) as raised:
+                await create_scope(session, tool_config=ToolConfig(tools=[item]))
+            assert str(raised.value) == message
+
+
+async def test_a_tool_with_required_parameters_gets_a_warning_and_is_denied_when_it_asks(
+    scripted: Open, caplog: pytest.LogCaptureFixture
+) -> None:
+    script = [[call("launch", code="0")], "I could not."]
+    config = ToolConfig(tools=[launch_tool(REQUIRED_CODE)])
+    with caplog.at_level(logging.WARNING, "mudroom"):
+        async with scripted(script) as (session, model):
+            await run_scope(session, tool_config=config)
+    warning = (
+        'Cannot check tool "launch" for interactivity because it requires parameters. '
+        "Assuming it is safe for non-interactive use."
+    )
+    assert [record.getMessage() for record in caplog.records] == [warning]
+    assert model.requests[1].results[0].error
+    assert "not allowed" in model.requests[1].results[0].text
+
+
+async def test_the_approver_of_the_session_is_not_asked(scripted: Open) -> None:
+    class Approver:
+        async def decide(self, request: ApprovalRequest, /) -> ApprovalDecision:
+            raise AssertionError("asked")
+
+    script = [[call("launch", code="0")], "Done."]
+    config = ToolConfig(tools=[launch_tool(REQUIRED_CODE)])
+    async with scripted(script, approver=Approver()) as (session, model):
+        await run_scope(session, tool_config=config)
+    assert model.requests[1].results[0].error
