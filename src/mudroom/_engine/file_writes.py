@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Generator
+from contextlib import contextmanager
 from hashlib import sha256
 from typing import Any
 
-from .._core.ports import FileInfo, LocalFiles, Workspace
+from .._core.ports import Workspace, WorkspaceWrapper
 from ..errors import WorkspaceError
 
 _BLOCK_SIZE = 1 << 20
 """Bytes read at once to hash a file."""
 
 
-class RecordedWorkspace:
+class RecordedWorkspace(WorkspaceWrapper):
     """A workspace that announces each write and removal before it happens.
 
     Arguments:
@@ -29,64 +30,30 @@ class RecordedWorkspace:
         before_write: Callable[[str, str, str], None],
         after_write: Callable[[str], None],
     ) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._before_write = before_write
         self._after_write = after_write
 
-    @property
-    def root(self) -> str:
-        """Absolute path of the folder."""
-        return self._inner.root
-
-    @property
-    def local(self) -> LocalFiles | None:
-        """Access to the open files."""
-        return self._inner.local
-
-    def locate(self, path: str) -> str:
-        """Return a path relative to the root."""
-        return self._inner.locate(path)
-
-    def stat(self, path: str) -> FileInfo:
-        """Return facts about a file."""
-        return self._inner.stat(path)
-
-    def read(self, path: str, offset: int, size: int) -> bytes:
-        """Read a part of a file."""
-        return self._inner.read(path, offset, size)
-
     def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
         """Write a whole file. Return True if the file is new."""
-        located = self._inner.locate(path)
-        self._before_write(located, hash_file(self._inner, located), sha256(data).hexdigest())
-        written = ""
-        try:
-            is_new = self._inner.write(path, data, mode=mode)
-            written = located
-        finally:
-            self._after_write(written)
-        return is_new
+        with self._announce(path, sha256(data).hexdigest()):
+            return self.inner.write(path, data, mode=mode)
 
     def remove(self, path: str) -> None:
         """Remove a file."""
-        located = self._inner.locate(path)
-        self._before_write(located, hash_file(self._inner, located), "")
-        removed = ""
+        with self._announce(path, ""):
+            self.inner.remove(path)
+
+    @contextmanager
+    def _announce(self, path: str, after: str) -> Generator[None]:
+        located = self.inner.locate(path)
+        self._before_write(located, hash_file(self.inner, located), after)
+        changed = ""
         try:
-            self._inner.remove(path)
-            removed = located
+            yield
+            changed = located
         finally:
-            self._after_write(removed)
-
-    def remove_unfinished(self, path: str) -> None:
-        """Remove temporary files of an interrupted write."""
-        self._inner.remove_unfinished(path)
-
-    def walk(
-        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
-    ) -> Iterator[FileInfo]:
-        """Yield the files below a folder."""
-        return self._inner.walk(path, ignored=ignored, skipped=skipped)
+            self._after_write(changed)
 
 
 class WriteBarrier:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from .._core.ports import FileInfo, Workspace
+from .._core.ports import FileInfo, Workspace, WorkspaceWrapper
 from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError
 
@@ -13,7 +13,7 @@ FindRefusal = Callable[[str], str]
 """Maps an absolute path to the reason why it may not be read, "" if it may."""
 
 
-class FilteredWorkspace:
+class FilteredWorkspace(WorkspaceWrapper):
     """Workspace port that filters another workspace.
 
     Arguments:
@@ -21,26 +21,13 @@ class FilteredWorkspace:
     """
 
     def __init__(self, inner: Workspace, find_refusal: FindRefusal) -> None:
-        self._inner = inner
+        super().__init__(inner)
         self._find_refusal = find_refusal
-
-    @property
-    def root(self) -> str:
-        """Absolute path of the folder."""
-        return self._inner.root
 
     @property
     def local(self) -> FilteredWorkspace | None:
         """Access to the open files that may be read."""
-        return None if self._inner.local is None else self
-
-    def locate(self, path: str) -> str:
-        """Return a path relative to the root."""
-        return self._inner.locate(path)
-
-    def stat(self, path: str) -> FileInfo:
-        """Return facts about a file or a folder."""
-        return self._inner.stat(path)
+        return None if self.inner.local is None else self
 
     def open(self, path: str) -> int:
         """Open a regular file and return its descriptor.
@@ -48,10 +35,10 @@ class FilteredWorkspace:
         The file that was really opened is checked, so replacing a link in between has no effect.
         Raises WorkspaceError if it may not be read.
         """
-        if self._inner.local is None:
+        if self.inner.local is None:
             raise WorkspaceError(f"{path} is not a file of this machine")
-        descriptor = self._inner.local.open(path)
-        absolute = os.path.join(self._inner.root, self._inner.locate(path))
+        descriptor = self.inner.local.open(path)
+        absolute = os.path.join(self.inner.root, self.inner.locate(path))
         opened = _path_of_descriptor(descriptor, absolute)
         try:
             self._check(path, absolute)
@@ -63,24 +50,12 @@ class FilteredWorkspace:
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read a part of a file. Raises WorkspaceError if it may not be read."""
-        if self._inner.local is None:
-            self._check(path, os.path.join(self._inner.root, self._inner.locate(path)))
-            return self._inner.read(path, offset, size)
+        if self.inner.local is None:
+            self._check(path, os.path.join(self.inner.root, self.inner.locate(path)))
+            return self.inner.read(path, offset, size)
         with os.fdopen(self.open(path), "rb") as file:
             file.seek(offset)
             return file.read(size)
-
-    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
-        """Write a whole file. Return True if the file is new."""
-        return self._inner.write(path, data, mode=mode)
-
-    def remove(self, path: str) -> None:
-        """Remove a file."""
-        self._inner.remove(path)
-
-    def remove_unfinished(self, path: str) -> None:
-        """Remove temporary files of an interrupted write."""
-        self._inner.remove_unfinished(path)
 
     def _check(self, path: str, absolute: str) -> None:
         why = self._find_refusal(absolute)
@@ -94,10 +69,10 @@ class FilteredWorkspace:
 
         Links are not followed, but the folder itself may be reached through one.
         """
-        start = os.path.join(self._inner.root, self._inner.locate(path))
+        start = os.path.join(self.inner.root, self.inner.locate(path))
         real_start = path_to_text(os.path.realpath(path_from_text(start)))
-        for info in self._inner.walk(path, ignored=ignored, skipped=skipped):
-            absolute = os.path.join(self._inner.root, info.path)
+        for info in self.inner.walk(path, ignored=ignored, skipped=skipped):
+            absolute = os.path.join(self.inner.root, info.path)
             if self._find_refusal(absolute):
                 continue
             if real_start != start and self._find_refusal(real_start + absolute[len(start) :]):

@@ -12,7 +12,7 @@ from .model import Model, ModelConversation, RequestConfig, RetryNotice, StreamC
 from .sandbox import CommandResult, Sandbox
 from .tools import Toolbox, ToolContext, ToolSource
 from .worker import RunHandle, Worker
-from .workspace import FileInfo, LocalFiles, Workspace
+from .workspace import FileInfo, LocalFiles, Workspace, WorkspaceWrapper
 
 __all__ = [
     "ApprovalDecision",
@@ -44,4 +44,5 @@ __all__ = [
     "Toolbox",
     "Worker",
     "Workspace",
+    "WorkspaceWrapper",
 ]

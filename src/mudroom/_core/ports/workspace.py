@@ -93,3 +93,41 @@ class Workspace(Protocol):
             skipped: gets the paths that cannot be listed, for example without permission.
         """
         ...
+
+
+class WorkspaceWrapper:
+    """Base of workspaces that change some methods of another workspace."""
+
+    def __init__(self, inner: Workspace) -> None:
+        self.inner = inner
+
+    @property
+    def root(self) -> str:
+        return self.inner.root
+
+    @property
+    def local(self) -> LocalFiles | None:
+        return self.inner.local
+
+    def locate(self, path: str) -> str:
+        return self.inner.locate(path)
+
+    def stat(self, path: str) -> FileInfo:
+        return self.inner.stat(path)
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        return self.inner.read(path, offset, size)
+
+    def write(self, path: str, data: bytes, *, mode: int | None = None) -> bool:
+        return self.inner.write(path, data, mode=mode)
+
+    def remove(self, path: str) -> None:
+        self.inner.remove(path)
+
+    def remove_unfinished(self, path: str) -> None:
+        self.inner.remove_unfinished(path)
+
+    def walk(
+        self, path: str = ".", *, ignored: bool = False, skipped: list[str] | None = None
+    ) -> Iterator[FileInfo]:
+        return self.inner.walk(path, ignored=ignored, skipped=skipped)
