@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from mudroom._core.messages import (
     AssistantMessage,
@@ -440,3 +442,78 @@ def test_a_finish_reason_of_error_is_an_error() -> None:
 def test_another_protocol_is_garbled() -> None:
     with pytest.raises(ModelGarbled):
         read({"type": "message_start"}, {"type": "message_stop"})
+
+
+# --- reasoning with signatures, and ids of other providers
+
+
+def test_sealed_reasoning_details_go_back_unchanged_to_their_server() -> None:
+    text = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
+    sealed = {"type": "reasoning.encrypted", "data": "EjQK", "id": "c1", "index": 1}
+    call_delta = {"index": 0, "id": "c1", "function": {"name": "read", "arguments": "{}"}}
+    answer, _ = read(
+        delta(reasoning="Look ", reasoning_details=[{**text, "text": "Look "}]),
+        delta(reasoning="first.", reasoning_details=[{**text, "text": "first."}]),
+        delta(reasoning_details=[{**text, "signature": "c2ln"}]),
+        delta(reasoning_details=[sealed]),
+        delta("tool_calls", tool_calls=[call_delta]),
+    )
+    assert isinstance(answer.content[0], ThinkingBlock)
+    assert answer.content[0].text == "Look first."
+    entry = sent(user_message("Go"), replace(answer, wire="openai:127.0.0.1:1"))["messages"][-1]
+    details = [{**text, "text": "Look first.", "signature": "c2ln"}, sealed]
+    assert entry["reasoning_details"] == details
+    foreign = sent(user_message("Go"), replace(answer, wire="openai:openrouter.ai"))
+    assert "reasoning_details" not in foreign["messages"][-1]
+
+
+def test_reasoning_details_without_a_seal_stay_here() -> None:
+    plain = {"type": "reasoning.text", "format": "unknown", "index": 0, "text": "Hm."}
+    answer, _ = read(delta("stop", content="So.", reasoning="Hm.", reasoning_details=[plain]))
+    entry = sent(user_message("Go"), replace(answer, wire="openai:127.0.0.1:1"))["messages"][-1]
+    assert set(entry) == {"role", "content"}
+
+
+def test_mistral_gets_ids_of_nine_letters_or_digits() -> None:
+    calls = (ToolCallBlock("toolu_01ABC", "read", {}), ToolCallBlock("abcDEF123", "read", {}))
+    results = tuple(ToolResultBlock(call.id, "read", "x") for call in calls)
+    messages = sent(
+        user_message("Go"),
+        AssistantMessage(calls, wire="anthropic"),
+        UserMessage(results),
+        base_url="https://api.mistral.ai/v1",
+    )["messages"]
+    ids = [call["id"] for message in messages for call in message.get("tool_calls", ())]
+    assert all(re.fullmatch("[A-Za-z0-9]{9}", call_id) for call_id in ids)
+    assert ids[1] == "abcDEF123"
+    assert [m["tool_call_id"] for m in messages if m["role"] == "tool"] == ids
+
+
+@pytest.mark.parametrize(
+    ("usage", "expected"),
+    [
+        (
+            {
+                "prompt_tokens": 100,
+                "completion_tokens": 17,
+                "total_tokens": 137,
+                "completion_tokens_details": {"reasoning_tokens": 20},
+            },
+            Usage(100, 37, reasoning_tokens=20),
+        ),
+        ({"prompt_tokens": 9, "completion_tokens": 7, "cached_tokens": 5}, Usage(9, 7, 5)),
+        (
+            {
+                "prompt_tokens": 9,
+                "completion_tokens": 7,
+                "total_tokens": 16,
+                "prompt_tokens_details": {"cached_tokens": 2, "cache_write_tokens": 3},
+            },
+            Usage(9, 7, 2, 3),
+        ),
+    ],
+    ids=["reasoning only in the total", "cached tokens at the top", "tokens written to the cache"],
+)
+def test_all_tokens_are_counted(usage: dict[str, Any], expected: Usage) -> None:
+    answer, _ = read(delta("stop", content="a"), {"choices": [], "usage": usage})
+    assert answer.usage == expected

@@ -207,7 +207,7 @@ async def test_temporary_failures_repeat_the_whole_request(wire: str, fault: Fau
         (Fault("half", cut_after=60), ModelUnavailable, 4),
         (Fault(body=b"<html>hello</html>", content_type="text/html"), ModelGarbled, 1),
         (Fault(body=b'{"hello":1}', content_type="application/json"), ModelGarbled, 1),
-        (Fault(body=b"data: nonsense\n\n", content_type="text/event-stream"), ModelGarbled, 1),
+        (Fault(body=b"data: nonsense\n\n", content_type="text/event-stream"), ModelGarbled, 3),
         (
             Fault(body=b'data: {"type":"message_start"}\n\n', content_type="text/event-stream"),
             ModelGarbled,

@@ -50,7 +50,7 @@ class RequestFailure(Exception):
         error: the error to raise when the request is not retried.
         retryable: whether another attempt may succeed.
         retry_after: seconds the provider asked to wait, 0 if it did not ask.
-        unreachable: no server answered; such a request is retried fewer times.
+        few_tries: another attempt seldom helps, so that such a request is retried fewer times.
     """
 
     def __init__(
@@ -60,14 +60,14 @@ class RequestFailure(Exception):
         *,
         retryable: bool = False,
         retry_after: float = 0.0,
-        unreachable: bool = False,
+        few_tries: bool = False,
     ) -> None:
         super().__init__(error.message)
         self.status = status
         self.error = error
         self.retryable = retryable
         self.retry_after = retry_after
-        self.unreachable = unreachable
+        self.few_tries = few_tries
 
     @property
     def is_rate_limit(self) -> bool:
@@ -134,7 +134,7 @@ def classify_exception(
             where=where,
             remedy=f"Check that the server runs and the network is up. {_url_remedy(hints)}",
         )
-        return RequestFailure(0, unreachable, retryable=True, unreachable=True)
+        return RequestFailure(0, unreachable, retryable=True, few_tries=True)
     detail = f": {str(error) or type(error).__name__}"
     if isinstance(error, aiohttp.ClientPayloadError):
         detail = " before the answer had ended"
@@ -152,11 +152,17 @@ def build_final_error(failure: RequestFailure, attempts: int) -> ModelError:
     return type(error)(error.message + suffix, where=error.where, remedy=error.remedy)
 
 
-def build_protocol_failure(hints: ProviderHints, url: str, reason: str) -> RequestFailure:
-    """Return the failure of an endpoint that answers, but not in the expected protocol."""
+def build_protocol_failure(
+    hints: ProviderHints, url: str, reason: str, *, is_unreadable: bool = False
+) -> RequestFailure:
+    """Return the failure of an endpoint that answers, but not in the expected protocol.
+
+    Arguments:
+        is_unreadable: data arrived damaged, so that another attempt may succeed.
+    """
     message = f"the endpoint does not speak the protocol of {hints.provider}: {reason}"
     error = ModelGarbled(message, where=strip_url(url), remedy=_url_remedy(hints))
-    return RequestFailure(0, error)
+    return RequestFailure(0, error, retryable=is_unreadable, few_tries=True)
 
 
 def extract_error_text(body: bytes, secrets: tuple[str, ...] = ()) -> str:

@@ -26,6 +26,7 @@ from ._errors import (
     parse_retry_after,
     redact,
 )
+from ._json import is_json
 from ._rate_limit import MAX_WAIT, Permit, RateLimited, RateLimiter
 from ._sse import SseParser
 
@@ -36,7 +37,7 @@ _FIRST_DELAY = 0.5
 """Upper bound in seconds of the random delay after the first failure; it doubles each time."""
 _MAX_DELAY = 30.0
 _MAX_TRIES = 8
-_MAX_TRIES_UNREACHABLE = 3
+_FEW_TRIES = 3
 _CONNECT_TIMEOUT = 10.0
 _MAX_CONNECTIONS = 1000
 """Open connections to one host."""
@@ -228,7 +229,8 @@ class HttpClient:
         text = extract_error_text(body, secrets)
         if response.status == 200:
             reason = f"it sent {response.content_type} instead of a stream: {text}"
-            return build_protocol_failure(self.hints, url, reason)
+            is_unreadable = response.content_type == "application/json" and not is_json(body)
+            return build_protocol_failure(self.hints, url, reason, is_unreadable=is_unreadable)
         retry_after = parse_retry_after(response.headers, self.clock.now())
         return classify_status(self.hints, url, response.status, text, retry_after=retry_after)
 
@@ -238,14 +240,16 @@ class HttpClient:
         if isinstance(error, StreamError):
             return classify_status(self.hints, url, error.status, redact(error.text, secrets))
         if isinstance(error, ModelGarbled | msgspec.DecodeError | UnicodeDecodeError):
-            return build_protocol_failure(self.hints, url, redact(str(error), secrets))
+            reason = redact(str(error), secrets)
+            is_unreadable = not isinstance(error, ModelGarbled)
+            return build_protocol_failure(self.hints, url, reason, is_unreadable=is_unreadable)
         return classify_exception(self.hints, url, error, self._read_timeout)
 
     def _retry_delay(self, failure: RequestFailure, attempt: int) -> float | None:
         """Return the seconds until the next attempt, None if there is none."""
         max_tries = self._max_tries
-        if failure.unreachable:
-            max_tries = min(max_tries, _MAX_TRIES_UNREACHABLE)
+        if failure.few_tries:
+            max_tries = min(max_tries, _FEW_TRIES)
         if not failure.retryable or attempt >= max_tries:
             return None
         if failure.retry_after > MAX_WAIT:

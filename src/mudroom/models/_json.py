@@ -10,6 +10,7 @@ import msgspec
 
 _T = TypeVar("_T")
 _ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder()
 
 
 def encode(value: object) -> bytes:
@@ -30,6 +31,15 @@ def clean(text: str) -> str:
     except UnicodeEncodeError:
         text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return text.replace("\0", "")
+
+
+def is_json(data: bytes) -> bool:
+    """Return True if the bytes are one JSON value."""
+    try:
+        _DECODER.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def make_decoder(kind: type[_T]) -> Callable[[bytes], _T]:

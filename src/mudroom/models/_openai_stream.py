@@ -29,6 +29,11 @@ REASONING_FIELD = "reasoning_content"
 `reasoning` ignore it, and one (Groq) refuses it."""
 
 
+REASONING_DETAILS_FIELD = "reasoning_details"
+"""Field of OpenRouter with signed or encrypted reasoning, which it wants back unchanged. A
+ThinkingBlock holds it as its signature: the name of this field, a colon, JSON."""
+
+
 class _Function(Struct):
     name: str | None = None
     arguments: str | dict[str, Any] | None = None
@@ -50,6 +55,7 @@ class _Delta(Struct):
     content: str | list[_ContentItem] | None = None
     reasoning_content: str | None = None
     reasoning: str | None = None
+    reasoning_details: list[dict[str, Any]] | None = None
     refusal: str | None = None
     tool_calls: list[_ToolCall] | None = None
 
@@ -165,6 +171,7 @@ class OpenAIReader:
         self._has_only_foreign_chunks = False
         self._texts: list[str] = []
         self._thoughts: list[str] = []
+        self._details: list[dict[str, Any]] = []
         self._calls: list[_PartialCall] = []
         self._calls_by_index: dict[int, _PartialCall] = {}
         self._usage = Usage()
@@ -202,8 +209,12 @@ class OpenAIReader:
         if not self._finish_reason and not (self._is_done and (self._texts or self._calls)):
             raise StreamCut
         content: list[TextBlock | ThinkingBlock | ToolCallBlock] = []
-        if thoughts := clean("".join(self._thoughts)):
-            content.append(ThinkingBlock(thoughts, self._reasoning_field))
+        thoughts = clean("".join(self._thoughts))
+        signature = self._reasoning_field
+        if any(_is_sealed(detail) for detail in self._details):
+            signature = f"{REASONING_DETAILS_FIELD}:{encode(self._details).decode()}"
+        if thoughts or signature:
+            content.append(ThinkingBlock(thoughts, signature))
         if text := clean("".join(self._texts)):
             content.append(TextBlock(text))
         used_ids: set[str] = set()
@@ -238,6 +249,8 @@ class OpenAIReader:
         if text:
             self._texts.append(text)
             chunks.append(StreamChunk("text", text))
+        for detail in delta.reasoning_details or ():
+            _merge_detail(self._details, detail)
         if delta.refusal:
             self._is_refusal = True
         for call in delta.tool_calls or ():
@@ -273,6 +286,24 @@ class OpenAIReader:
             if index is not None:
                 self._calls_by_index[index] = call
         return call
+
+
+def _is_sealed(detail: dict[str, Any]) -> bool:
+    """Return True if a reasoning detail has a signature or is encrypted."""
+    return bool(detail.get("signature") or detail.get("data"))
+
+
+def _merge_detail(details: list[dict[str, Any]], fragment: dict[str, Any]) -> None:
+    """Add a fragment of a reasoning detail: join its text to the last detail if it continues it."""
+    last = details[-1] if details else {}
+    if any(last.get(key) != fragment.get(key) for key in ("type", "index")) or "data" in fragment:
+        details.append(dict(fragment))
+        return
+    for key, value in fragment.items():
+        if key in ("text", "summary") and isinstance(value, str):
+            last[key] = (last.get(key) or "") + value
+        elif value is not None:
+            last[key] = value
 
 
 def _split_delta(delta: _Delta) -> tuple[str, str]:

@@ -27,6 +27,8 @@ from ._wire import WireModel
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """Value that Gemini 3 accepts instead of the signature of a call that another model made.
 Without it, it refuses such a call."""
+_UNSIGNED_MODELS = ("gemini-1", "gemini-2", "gemma", "learnlm")
+"""Models before Gemini 3. The names of all later models are unknown, so these are listed."""
 
 
 class GoogleModel(WireModel):
@@ -73,7 +75,7 @@ class GoogleModel(WireModel):
             parts = list(_encode_user_message(message, names))
         else:
             role = "model"
-            needs_signature = self.model.startswith("gemini-3")
+            needs_signature = not self.model.startswith(_UNSIGNED_MODELS)
             parts = list(_encode_assistant_message(message, names, needs_signature=needs_signature))
         return [{"role": role, "parts": parts}] if parts else []
 
@@ -138,7 +140,7 @@ def _encode_assistant_message(
     """Yield the parts of an answer.
 
     Arguments:
-        needs_signature: the model wants a signature on the first call, even of another model.
+        needs_signature: the model requires a signature on the first call, even of another model.
     """
     is_own = message.wire == WIRE
     signature_missing = needs_signature and not is_own

@@ -5,7 +5,11 @@ Examples are Ollama, vLLM, llama.cpp, LM Studio, OpenRouter, DeepSeek and Mistra
 
 from __future__ import annotations
 
+import re
+from hashlib import sha256
 from typing import Any
+
+import msgspec
 
 from .._core.messages import (
     AssistantMessage,
@@ -21,7 +25,7 @@ from .._core.ports import RequestConfig
 from .._core.tools import Tool
 from ._images import data_url, has_images, image_label
 from ._json import clean, encode
-from ._openai_stream import REASONING_FIELD, WIRE, OpenAIReader
+from ._openai_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
 from ._tool_names import ToolNames
 from ._wire import WireConversation, WireModel
 from .openai_models import default_max_tokens, is_reasoning_model
@@ -77,8 +81,13 @@ class OpenAIModel(WireModel):
     def encode_message(self, message: Message, names: ToolNames) -> list[dict[str, Any]]:
         """Return the API's messages for a message."""
         if isinstance(message, UserMessage):
-            return _encode_user_message(message, merge_text=self.is_strict)
-        return _encode_assistant_message(message, names, self.wire)
+            entries = _encode_user_message(message, merge_text=self.is_strict)
+        else:
+            entries = _encode_assistant_message(message, names, self.wire)
+        if self.is_strict:
+            for entry in entries:
+                _shorten_ids(entry)
+        return entries
 
     def make_reader(self, names: ToolNames) -> OpenAIReader:
         """Return a reader for one answer."""
@@ -153,6 +162,20 @@ def _encode_result(result: ToolResultBlock) -> dict[str, Any]:
     return {"role": "tool", "tool_call_id": result.call_id, "content": text}
 
 
+def _shorten_ids(entry: dict[str, Any]) -> None:
+    for call in entry.get("tool_calls", ()):
+        call["id"] = _shorten_id(call["id"])
+    if "tool_call_id" in entry:
+        entry["tool_call_id"] = _shorten_id(entry["tool_call_id"])
+
+
+def _shorten_id(call_id: str) -> str:
+    """Return an id as Mistral wants it: nine letters or digits; its own ids stay."""
+    if re.fullmatch("[A-Za-z0-9]{9}", call_id):
+        return call_id
+    return sha256(call_id.encode("utf-8", "replace")).hexdigest()[:9]
+
+
 def _join_texts(message: Message) -> str:
     texts = [clean(block.text) for block in message.content if isinstance(block, TextBlock)]
     return "\n\n".join(text for text in texts if text.strip())
@@ -163,7 +186,8 @@ def _encode_assistant_message(
 ) -> list[dict[str, Any]]:
     """Return one message, or none when nothing in it can be sent.
 
-    Reasoning is sent only to the server it came from, and only if it came in REASONING_FIELD.
+    Reasoning is sent only to the server it came from, in the field in which it came. Servers that
+    send it as plain `reasoning` do not want it back.
     """
     text = _join_texts(message)
     calls = [_encode_call(call, names) for call in message.tool_calls]
@@ -171,16 +195,22 @@ def _encode_assistant_message(
         return []
     entry: dict[str, Any] = {"role": "assistant", "content": text or None}
     if message.wire == wire:
-        reasoning = "".join(
-            block.text
-            for block in message.content
-            if isinstance(block, ThinkingBlock) and block.signature == REASONING_FIELD
-        )
-        if reasoning:
-            entry[REASONING_FIELD] = reasoning
+        entry |= _encode_reasoning(message)
     if calls:
         entry["tool_calls"] = calls
     return [entry]
+
+
+def _encode_reasoning(message: AssistantMessage) -> dict[str, Any]:
+    reasoning = ""
+    for block in message.content:
+        if isinstance(block, ThinkingBlock):
+            field, _, details = block.signature.partition(":")
+            if field == REASONING_DETAILS_FIELD:
+                return {REASONING_DETAILS_FIELD: msgspec.Raw(details.encode())}
+            if field == REASONING_FIELD:
+                reasoning += block.text
+    return {REASONING_FIELD: reasoning} if reasoning else {}
 
 
 def _encode_call(call: ToolCallBlock, names: ToolNames) -> dict[str, Any]:

@@ -114,6 +114,7 @@ def _connection_cases(dialect: str) -> Cases:
 def _wrong_body_cases(dialect: str) -> Cases:
     html = Fault(body=b"<!doctype html><title>Log in</title>", content_type="text/html")
     json = Fault(body=b"{}", content_type="application/json")
+    broken = Fault(body=b'{"id": "x", ', content_type="application/json")
     no_json = Fault(body=b"data: {oops\n\n", content_type=_STREAM)
     empty = Fault(body=b"", content_type=_STREAM)
     comments = Fault(body=b": keep-alive\n\n" * 9, content_type=_STREAM)
@@ -121,7 +122,9 @@ def _wrong_body_cases(dialect: str) -> Cases:
     return {
         "HTML": _fails(html, _NOT_THE_PROTOCOL),
         "JSON instead of a stream": _fails(json, _NOT_THE_PROTOCOL),
-        "a stream without JSON": _fails(no_json, _NOT_THE_PROTOCOL),
+        "a stream without JSON": FaultCase([no_json] * 3, Reason.ERROR, _NOT_THE_PROTOCOL, 3),
+        "one unreadable chunk": FaultCase([no_json], requests=2),
+        "broken JSON instead of a stream": FaultCase([broken], requests=2),
         "an empty stream": FaultCase([empty] * 8, Reason.ERROR, requests=8),
         "comments only": FaultCase([comments] * 8, Reason.ERROR, requests=8),
         "two messages in one stream": FaultCase(
@@ -140,7 +143,7 @@ def _call_cases(dialect: str) -> Cases:
     malformed = FaultCase([_malformed(dialect)], requests=2)
     if dialect == "google":
         # Google sends arguments as an object; any other value breaks its protocol.
-        malformed = _fails(_malformed(dialect), "does not speak")
+        malformed = FaultCase([_malformed(dialect)] * 3, Reason.ERROR, _NOT_THE_PROTOCOL, 3)
     big = ToolCallBlock("c", "read", {"file_path": _PLACEHOLDER})
     return {
         "arguments that are no object": malformed,
