@@ -12,6 +12,8 @@ _LENGTH = 170
 _MOST_NAMES = 6
 _HEAD_LINES = 60
 _COMMENT = re.compile(r"^\s*(?:#+(?=\s|$)|//+!?|/\*+!?|\*+/?|--+)\s*(.*?)\s*(?:\*/)?$")
+_DEFINITION = re.compile(r"\b(?:is|are) (?:an?|the)\b|是一")
+_FIRST_PARAGRAPHS = 3
 _HEADING = re.compile(r"^[^\n]*\n[=~*#-]{3,}\s*(?:\n|$)")
 
 
@@ -36,16 +38,22 @@ def describe_file(file: FileText, say: Translator) -> str:
     return f"{line} ({file.problem})" if file.problem else line
 
 
-def find_first_paragraph(text: str) -> str:
-    """Return the first paragraph of prose; headings, badges and markup are left out."""
-    for paragraph in re.split(r"\n\s*\n", _HEADING.sub("", text.strip() + "\n")):
-        prose = re.sub(r"<!--.*?-->|<[^>]+>|!\[[^\]]*\]\([^)]*\)", " ", paragraph, flags=re.S)
-        prose = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", prose)
-        prose = re.sub(r"\s+", " ", _HEADING.sub("", prose.strip() + "\n")).strip()
-        is_prose = re.search(r"[\u3400-\u9fff]{4}|[A-Za-z]\S* +\S*[A-Za-z]", prose)
-        if is_prose and not re.match(r"[#|=*_`~>\[.:+-]", prose):
-            return prose
-    return ""
+def find_description(text: str) -> str:
+    """Return the paragraph that says what something is, else the first one, "" if there is none."""
+    text = re.sub(r"(?ms)^```.*?^```", "", text)
+    paragraphs = [_read_prose(paragraph) for paragraph in re.split(r"\n\s*\n", text.strip())]
+    paragraphs = [paragraph for paragraph in paragraphs if paragraph][:_FIRST_PARAGRAPHS]
+    definitions = [paragraph for paragraph in paragraphs if _DEFINITION.search(paragraph)]
+    return next(iter([*definitions, *paragraphs]), "")
+
+
+def _read_prose(paragraph: str) -> str:
+    """Return a paragraph as one line; "" for headings, badges, lists and code."""
+    prose = re.sub(r"<!--.*?-->|<[^>]+>|!\[[^\]]*\]\([^)]*\)", " ", paragraph, flags=re.DOTALL)
+    prose = re.sub(r"\[([^\]]*)\]\([^)]*\)", r"\1", prose)
+    prose = re.sub(r"\s+", " ", _HEADING.sub("", prose.strip() + "\n")).strip()
+    is_prose = re.search(r"[\u3400-\u9fff]{4}|[A-Za-z]\S* +\S*[A-Za-z]", prose)
+    return prose if is_prose and not re.match(r"[#|=`~>\[.:+]|[*-] |[*_-]{3}", prose) else ""
 
 
 def _find_purpose(file: FileText) -> str:
@@ -63,22 +71,26 @@ def _find_head_comment(text: str) -> str:
     """Return the first comment that is not a licence or a setting and has only such before it."""
     outline = load_data("outline")
     words = ""
+    is_inside = False
     for line in [*text.split("\n")[:_HEAD_LINES], ""]:
         comment = _COMMENT.match(line)
-        if comment and comment[1]:
-            words += f"{comment[1]}\n"
+        if is_inside or comment:
+            is_inside = "*/" not in line and (is_inside or line.strip().startswith("/*"))
+            words += f"{comment[1] if comment else line.removesuffix('*/')}\n"
             continue
-        if words and not re.search(outline["noise"], words):
+        if words.strip() and not re.search(outline["noise"], words.strip()):
             return words
         words = ""
-        if line.strip() and not comment and not re.match(outline["preamble"], line):
+        if line.strip() and not re.match(outline["preamble"], line):
             return ""
     return ""
 
 
 def _first_sentence(text: str) -> str:
     text = re.sub(r"(?m)^[ \t]*\*?[ \t]?", "", text.strip())
-    paragraph = find_first_paragraph(text) or re.sub(r"\s+", " ", text.split("\n\n")[0]).strip()
+    paragraphs = [_read_prose(paragraph) for paragraph in re.split(r"\n\s*\n", text)]
+    plain = re.sub(r"\s+", " ", text.split("\n\n")[0]).strip()
+    paragraph = next(filter(None, paragraphs), plain)
     match = re.match(r".*?[.!?。！？](?=\s|$)", paragraph)
     return match[0] if match else paragraph
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 from .children import run_children, split_batches
-from .file_outline import describe_file, find_first_paragraph
+from .file_outline import describe_file, find_description
 from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine, plan_call
-from .requests import ALL_SOURCE, find_files, find_patterns
+from .requests import ALL_SOURCE, find_listed_files, find_patterns
 from .tool_output import (
     Listing,
     describe_problems,
@@ -31,7 +31,7 @@ def describe_project(request: Request, context: Context) -> Plan:
     readmes = sorted(path for path in listing.rows if _README.search(path))[:1]
     texts = yield from read_files(readmes)
     for path, file in texts.items():
-        if quote := find_first_paragraph(file.text)[:_LONGEST_PARAGRAPH]:
+        if quote := find_description(file.text)[:_LONGEST_PARAGRAPH]:
             return combine([say("says", path=path, text=quote), say("more_questions")])
     problems = [listing.problem, *(file.problem for file in texts.values())]
     return combine([explain_nothing(say("no_purpose"), problems, say), say("more_questions")])
@@ -58,18 +58,10 @@ def summarize(request: Request, context: Context) -> Plan:
 
 
 def _list_files(request: Request) -> Steps[Listing]:
-    """Return the files of a list, or all that match the patterns, or the single files named."""
-    names = find_files(request.text)
-    patterns = find_patterns(request.text)
-    if names and (not patterns or "\n- " in request.text):
-        return Listing(names, len(names))
-    whole = Listing([])
-    for pattern in patterns or [ALL_SOURCE]:
-        listing = yield from list_files(request, pattern)
-        whole.rows += [row for row in listing.rows if row not in whole.rows]
-        whole.total += listing.total
-        whole.problem = whole.problem or listing.problem
-    return whole
+    """Return the files of a list, or all that match the patterns and file names in the request."""
+    if listed := find_listed_files(request.text):
+        return Listing(listed, len(listed))
+    return (yield from list_files(request, find_patterns(request.text) or [ALL_SOURCE]))
 
 
 def _summarize_with_children(files: list[str], context: Context) -> Plan:

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from .plans import Context, Plan, Request, combine
-from .requests import find_files, find_patterns
-from .tool_output import describe_problems, explain_nothing, format_table, list_files, search_all
+from .requests import find_patterns
+from .tool_output import describe_problems, format_table, list_files, search_all
 
 
 def count_lines(request: Request, context: Context) -> Plan:
     """Count files with `glob`, and lines with a pattern that matches every line."""
     context.require("grep", "glob")
     say = context.say
-    globs = find_patterns(request.text) or find_files(request.text) or ["**/*"]
-    total = 0
-    for glob in globs:
-        total += (yield from list_files(request, glob)).total
-    if not total:
-        return explain_nothing(say("no_file"), [], say)
+    globs = find_patterns(request.text) or ["**/*"]
+    listing = yield from list_files(request, globs)
+    if not listing.total:
+        return say("no_file")
     listings = yield from search_all(request, [("^", glob) for glob in globs], "count")
-    problem = describe_problems([listing.problem for listing in listings], say)
+    problem = describe_problems([x.problem for x in [listing, *listings]], say)
     by_kind: dict[str, list[int]] = {}
     for row in {row for listing in listings for row in listing.rows}:
         path, _, count = row.rpartition(":")
@@ -33,7 +31,7 @@ def count_lines(request: Request, context: Context) -> Plan:
     at_least = say("at_least") if problem else ""
     lead = say(
         "counts",
-        files=say.count(total, "file"),
+        files=say.count(listing.total, "file"),
         counted=f"{at_least}{counted:,}",
         lines=f"{at_least}{say.count(lines, 'line')}",
     )

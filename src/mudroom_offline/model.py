@@ -41,30 +41,21 @@ class OfflineModel:
 
     def start_conversation(self, config: RequestConfig) -> RuleConversation:
         """Start a conversation."""
-        return RuleConversation(config, self._wait, _PACED_CHUNK if self._pace else _CHUNK)
-
-    async def _wait(self, characters: int) -> None:
-        if self._pace:
-            await self._sleep(characters / 4 / self._pace)
+        return RuleConversation(config, self._pace, self._sleep)
 
     async def close(self) -> None:
         """Do nothing: there is no connection to close."""
 
 
 class RuleConversation:
-    """One conversation with the rules.
-
-    Arguments:
-        wait: awaited with the number of characters before each chunk.
-        chunk: characters per streamed chunk.
-    """
+    """One conversation with the rules."""
 
     def __init__(
-        self, config: RequestConfig, wait: Callable[[int], Awaitable[None]], chunk: int
+        self, config: RequestConfig, pace: float, sleep: Callable[[float], Awaitable[None]]
     ) -> None:
         self._config = config
-        self._wait = wait
-        self._chunk = chunk
+        self._pace = pace
+        self._sleep = sleep
         self._messages: list[Message] = []
         self._characters = len(config.system)
 
@@ -85,8 +76,9 @@ class RuleConversation:
             reason = StopReason.END if step.is_whole else StopReason.REFUSAL
             content = (TextBlock(step.text),)
             length = len(step.text)
-            for start in range(0, len(step.text), self._chunk):
-                piece = step.text[start : start + self._chunk]
+            size = _PACED_CHUNK if self._pace else _CHUNK
+            for start in range(0, length, size):
+                piece = step.text[start : start + size]
                 await self._wait(len(piece))
                 yield StreamChunk("text", piece)
         else:
@@ -98,3 +90,7 @@ class RuleConversation:
         yield AssistantMessage(
             content, stop_reason=reason, model="rules", wire="offline", usage=usage
         )
+
+    async def _wait(self, characters: int) -> None:
+        if self._pace:
+            await self._sleep(characters / 4 / self._pace)

@@ -50,14 +50,6 @@ class Prompt(Struct, frozen=True):
     unsupported: list[str]
 
 
-class _Segment(Struct):
-    """A part of a prompt; `kind` is "" when it is no request by itself, or not understood."""
-
-    kind: str
-    start: int
-    end: int
-
-
 def is_chinese(text: str) -> bool:
     """Return True when the prompt is in Chinese, also with English words in it."""
     return bool(_CJK.search(_LIST_ITEM.sub("", text)))
@@ -68,23 +60,22 @@ def parse_prompt(prompt: str) -> Prompt:
     prompt, stdin_blocks = _STDIN.subn("", prompt)
     if len(prompt) > _LONGEST_PROMPT or _LONG_WORD.search(prompt):
         return Prompt([], [f"{prompt[:60]}…"])
-    segments = _find_segments(prompt)
-    texts = [(segment.kind, prompt[segment.start : segment.end].strip()) for segment in segments]
-    kinds = {kind for kind, _ in texts} - {"", "help"}
+    parts = _split_requests(prompt)
+    kinds = {kind for kind, _ in parts} - {"", "help"}
     writes = "create" in kinds
     unsupported = [
-        text for kind, text in texts if not kind and (writes or not phrase("forbids").search(text))
+        text for kind, text in parts if not kind and (writes or not phrase("forbids").search(text))
     ]
     if unsupported and writes:
-        unsupported += [text for kind, text in texts if kind == "create"]
+        unsupported += [text for kind, text in parts if kind == "create"]
         kinds.remove("create")
-    if not kinds and not unsupported and texts:
+    if not kinds and not unsupported and parts:
         kinds = {"help"}
     unsupported += ["<stdin>"] if stdin_blocks else []
     delegate = bool(phrase("delegate").search(_LIST_ITEM.sub("", prompt)))
     requests = [
         Request(kind, text, delegate, next(iter(find_folders(text)), None))
-        for kind, text in texts
+        for kind, text in parts
         if kind in kinds
     ]
     return Prompt(requests, unsupported)
@@ -124,49 +115,43 @@ def find_folders(text: str) -> list[str]:
     return list(dict.fromkeys(folders))
 
 
+def find_listed_files(text: str) -> list[str]:
+    """Return the files of a list, one per line after a dash."""
+    return re.findall(r"(?m)^- `?([^\n`]+)`?$", text)
+
+
 def find_files(text: str) -> list[str]:
-    """Return the files of a list, one per line after a dash; else the single files named."""
-    listed = re.findall(r"(?m)^- `?([^\n`]+)`?$", text)
-    return listed or list(dict.fromkeys(_FILE.findall(text)))
+    """Return the single files that a request names."""
+    return list(dict.fromkeys(_FILE.findall(text)))
 
 
 def find_patterns(text: str) -> list[str]:
-    """Return the globs that a request names."""
+    """Return the globs, file names and kinds of file that a request names."""
     globs = [glob for glob in _GLOB.findall(text) if glob.strip("*")]
-    if globs:
-        return [glob if "/" in glob else f"**/{glob}" for glob in globs]
-    suffixes = _SUFFIX.findall(text)
-    names = phrase("language_name").findall(text)
-    suffixes += [load_data("intents")["language_suffixes"][name.lower()] for name in names]
-    return [f"**/*.{suffix}" for suffix in dict.fromkeys(suffixes)]
+    patterns = [glob if "/" in glob else f"**/{glob}" for glob in globs]
+    if not globs:
+        suffixes = _SUFFIX.findall(text)
+        names = phrase("language_name").findall(text)
+        suffixes += [load_data("intents")["language_suffixes"][name.lower()] for name in names]
+        patterns = [f"**/*.{suffix}" for suffix in suffixes]
+    return list(dict.fromkeys([*patterns, *find_files(text)]))
 
 
-def _find_segments(prompt: str) -> list[_Segment]:
-    """Split a prompt into clauses, and join those that belong to one request."""
+def _split_requests(prompt: str) -> list[tuple[str, str]]:
+    """Return kind and text of each request; a clause without one belongs to the one before it."""
     if kind := _classify(prompt):
-        return [_Segment(kind, 0, len(prompt))]
-    segments: list[_Segment] = []
-    start = 0
-    ends = [(match.start(), match.end()) for match in phrase("clause_end").finditer(prompt)]
-    for end, following in [*ends, (len(prompt), len(prompt))]:
-        clause = prompt[start:end]
-        if re.search(r"\w", clause):
-            kind = _classify(clause)
-            last = segments[-1] if segments else _Segment("", 0, 0)
-            if last.kind and (
-                kind == last.kind or not (kind or find_unknown_words(clause, last.kind))
-            ):
-                last.end = end
-            else:
-                segments.append(_Segment(kind, start, end))
-        start = following
-    for segment, following_one in zip(segments[-2::-1], segments[:0:-1], strict=True):
-        text = prompt[segment.start : segment.end]
-        kind = following_one.kind
-        if not segment.kind and kind and not find_unknown_words(text, kind):
-            following_one.start = segment.start
-            segments.remove(segment)
-    return segments
+        return [(kind, prompt)]
+    parts: list[tuple[str, str]] = []
+    for clause in phrase("clause_end").split(prompt):
+        if not re.search(r"\w", clause):
+            continue
+        kind = _classify(clause)
+        last_kind, text = parts[-1] if parts else ("", "")
+        if last_kind and not kind and not find_unknown_words(clause, last_kind):
+            parts[-1] = (last_kind, f"{text}, {clause}")
+        else:
+            parts.append((kind, clause.strip()))
+    return parts
 
 
 def _classify(clause: str) -> str:
@@ -212,7 +197,7 @@ def _remove_names(text: str, kind: str) -> str:
         text = re.sub(rf"`?{re.escape(path)}`?", " ", text)
     if kind in ("count", "summarise"):
         text = phrase("language_name").sub(" ", _SUFFIX.sub(" ", text))
-    if kind == "find":
-        for name in sorted(find_symbols(text), key=len, reverse=True):
-            text = re.sub(rf"[`\"'“‘「]?{re.escape(name)}(?:\(\))?[`\"'”’」]?", " ", text)
+    names = find_symbols(text) if kind == "find" else []
+    if len(names) == 1:
+        text = re.sub(rf"[`\"'“‘「]?{re.escape(names[0])}(?:\(\))?[`\"'”’」]?", " ", text)
     return text if kind == "create" else re.sub(r"[?？]", " ", text)

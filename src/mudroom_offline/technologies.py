@@ -80,7 +80,7 @@ def _survey_project(request: Request) -> Steps[Project]:
     technologies = load_rows("technologies", "technology", Technology)
     names = {name for row in formats for name in row.files}
     names |= {name for row in technologies for name in row.config}
-    listing = yield from list_files(request, f"**/{{{','.join(sorted(names))}}}")
+    listing = yield from list_files(request, [f"**/{{{','.join(sorted(names))}}}"])
     languages = load_rows("languages", "language", Language)
     calls = [
         plan_call("glob", pattern=_suffix_glob(language.suffixes), path=request.folder)
@@ -103,8 +103,8 @@ def _survey_project(request: Request) -> Steps[Project]:
 
 def _is_own_file(path: str, request: Request) -> bool:
     """Return True when a path below the folder asked for is not vendored, fixture or example."""
-    folders = path.removeprefix(f"{request.folder}/").split("/")[:-1]
-    return not any(folder in load_data("languages")["foreign_folders"] for folder in folders)
+    below = f"/{path.removeprefix(f'{request.folder}/')}"
+    return not any(f"/{x}/" in below for x in load_data("languages")["foreign_folders"])
 
 
 def _suffix_glob(suffixes: tuple[str, ...]) -> str:

@@ -58,22 +58,26 @@ def parse_listing(output: ToolResultBlock) -> Listing:
     return Listing(rows, total, problem)
 
 
-def list_files(request: Request, pattern: str) -> Steps[Listing]:
-    """List the files that match a glob in the folder of the request, sorted by folder.
+def list_files(request: Request, patterns: list[str]) -> Steps[Listing]:
+    """List the files that match any of the globs in the folder of the request, sorted by folder.
 
     `glob` lists only some of many files, but counts them all. `grep` adds those that are text.
     """
-    output = (yield [plan_call("glob", pattern=pattern, path=request.folder)])[0]
-    listing = parse_listing(output)
-    if output.error:
-        raise CannotAnswer(listing.problem)
-    if len(listing.rows) < listing.total:
-        more = (yield from search_all(request, [("^", pattern)]))[0]
-        listing.rows = list({*listing.rows, *more.rows})
-        if len(listing.rows) < listing.total and not listing.problem:
-            listing.problem = f"listed {len(listing.rows):,} of {listing.total:,} files"
-    listing.rows.sort(key=lambda path: ("/" in path, path.rpartition("/")[0], path))
-    return listing
+    outputs = yield [plan_call("glob", pattern=x, path=request.folder) for x in patterns]
+    listings = [parse_listing(output) for output in outputs]
+    failed = [listing.problem for listing in listings if listing.problem and not listing.rows]
+    if failed:
+        raise CannotAnswer("\n".join(dict.fromkeys(failed)))
+    rows = {row for listing in listings for row in listing.rows}
+    total = len(rows)
+    if any(len(listing.rows) < listing.total for listing in listings):
+        total = sum(listing.total for listing in listings)
+        for more in (yield from search_all(request, [("^", pattern) for pattern in patterns])):
+            rows.update(more.rows)
+    problems = [listing.problem for listing in listings if listing.problem]
+    problems += [f"no file {p}" for x, p in zip(listings, patterns, strict=True) if not x.total]
+    paths = sorted(rows, key=lambda path: ("/" in path, path.rpartition("/")[0], path))
+    return Listing(paths, total, "; ".join(problems) if rows else "")
 
 
 def search_all(
@@ -124,4 +128,4 @@ def _parse_file(path: str, output: ToolResultBlock) -> FileText:
     text = "\n".join(match[2] for match in matches if match)
     others = [row.strip(" ()") for row, match in zip(rows, matches, strict=True) if not match]
     problems = [row for row in others if output.error or "offset=" in row]
-    return FileText(path, text, next(filter(None, problems), ""))
+    return FileText(path, text, next(filter(None, problems), "").partition("; continue")[0])

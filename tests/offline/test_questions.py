@@ -107,7 +107,7 @@ async def test_tells_the_technology_stack(ask: Ask) -> None:
             "Docker",
             "Hatchling",
             "| flask | >=3 |",
-            "| ruff | any |",
+            "| ruff | not stated |",
         )
     )
     assert report.calls == {"task": 1}
