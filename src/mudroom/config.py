@@ -235,7 +235,7 @@ def _read_file(path: Path, allowed: tuple[str, ...]) -> list[Setting]:
     """Return the settings of a TOML file, with "file:line" as origin; a missing file has none."""
     try:
         text = path.read_text("utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8"

@@ -17,8 +17,9 @@ from mudroom._core.events import (
     StoredEvent,
 )
 from mudroom._core.messages import ToolCallBlock, Usage
+from mudroom.cli.interactive.choice import Choice, match_answer
 from mudroom.cli.interactive.line_queue import LineQueue
-from mudroom.cli.interactive.panel import Choice, Panel
+from mudroom.cli.interactive.panel import Panel
 from mudroom.cli.interactive.status_line import StatusLine
 from mudroom.cli.output.text import ASCII, UNICODE, Glyphs, display_width, paint
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree
@@ -294,3 +295,24 @@ def test_streaming_text_is_wrapped_between_words() -> None:
     assert "answering…" in shown[2] and "⎿ what I found" in paint(panel.lines(80, 20), color=False)
     panel.open_transcript("1.1.1")
     assert "        one two three four\n        five six" in paint(panel.lines(26, 20), color=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("y", "yes"),
+        ("YES", "yes"),
+        ("1", "yes"),
+        ("2", "session"),
+        ("n", "no"),
+        ("No", "no"),
+        ("3", "no"),
+        ("4", None),
+        ("0", None),
+        ("yes, but not here", None),
+        ("", None),
+    ],
+)
+def test_a_typed_answer_names_an_item(text: str, value: str | None) -> None:
+    items = [("yes", "yes"), ("session", "yes, also for the rest of this session"), ("no", "no")]
+    assert match_answer(items, text) == value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 import pytest
@@ -266,6 +267,7 @@ async def test_a_long_report_is_cut_and_the_parent_can_read_the_whole(stage: Sta
     parsed = parse_report(report.text)
     assert parsed.text == long[:REPORT_CAP] and not parsed.warning
     assert Path(parsed.spill).read_text() == long.strip()
+    assert os.stat(parsed.spill).st_mode & 0o777 == 0o600
 
 
 @pytest.mark.parametrize("text", ["It is pytest.", "One:\n\n[evidence] none\n| a | b |"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from operator import attrgetter
 from pathlib import Path
@@ -216,6 +217,7 @@ async def test_long_output_is_cut_and_the_whole_text_can_be_read(stage: Stage) -
     )
     assert "line 05000 of the flood" in read.text and not read.error
     assert Path(capped.spill).read_text().count("\n") == 10_000
+    assert os.stat(capped.spill).st_mode & 0o777 == 0o600
 
 
 class SlowApprover:

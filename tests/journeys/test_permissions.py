@@ -7,6 +7,8 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 
+import pytest
+
 from mudroom._core.messages import ToolCallBlock
 from mudroom.sandboxes.detect import find_bwrap, run_probes
 from mudroom.testing.model_server import ModelServer, ServerAnswer, ServerRequest
@@ -89,6 +91,27 @@ async def test_the_model_reads_the_reason_of_a_no(tmux: Tmux, mudroom: Mudroom) 
     assert (
         "the user said no: use another name" in messages and not (mudroom.project / "made").exists()
     )
+
+
+@pytest.mark.parametrize(
+    ("answer", "echo", "is_allowed"),
+    [
+        ("y", "allowed: the user said yes", True),
+        ("Yes", "allowed: the user said yes", True),
+        ("n", "denied: the user said no", False),
+        ("no", "denied: the user said no", False),
+    ],
+)
+async def test_typed_yes_and_no_mean_what_they_say(
+    tmux: Tmux, mudroom: Mudroom, answer: str, echo: str, is_allowed: bool
+) -> None:
+    async with ModelServer(run_in_child("touch made")) as server:
+        await start_and_prompt(tmux, server)
+        await tmux.expect("touch made", "Allow general to do this?")
+        await tmux.say(answer)
+        await tmux.expect(echo)
+        await tmux.expect("all done")
+    assert (mudroom.project / "made").exists() is is_allowed
 
 
 async def test_shift_tab_changes_the_permission_mode(tmux: Tmux, mudroom: Mudroom) -> None:

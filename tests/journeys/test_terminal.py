@@ -107,7 +107,7 @@ async def test_input_before_the_prompt_is_drawn_is_kept(tmux: Tmux) -> None:
 
 async def test_a_prompt_on_the_command_line_is_run_first(tmux: Tmux) -> None:
     async with ModelServer(lambda asked: "first one") as server:
-        await tmux.start("begin", *MODEL, url=server.url)
+        await tmux.start("begin now", *MODEL, url=server.url)
         await tmux.expect("first one")
         await tmux.press("C-d")
         assert await tmux.end() == 0
@@ -293,7 +293,10 @@ async def test_the_full_result_and_the_export(tmux: Tmux, mudroom: Mudroom) -> N
                 while not (page.exists() and holds in page.read_text()):  # noqa: ASYNC110  another process writes it
                     await asyncio.sleep(0.05)
         await tmux.say("/export talk.txt")
-        await tmux.expect("File exists")
+        await tmux.expect("cannot be written: File exists")
+        await tmux.say("/export none/talk.txt")
+        await tmux.expect("cannot be written: No such file or directory")
+        await tmux.expect("Name a new file in a folder that exists: /export FILE")
 
 
 async def test_sigterm_ends_the_prompt_with_its_exit_code(tmux: Tmux) -> None:

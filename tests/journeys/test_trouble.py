@@ -122,6 +122,7 @@ async def test_words_before_ctrl_c_are_printed_as_text_and_json(mudroom: Mudroom
     ("signals", "code"),
     [
         ((signal.SIGTERM,), 143),
+        ((signal.SIGHUP,), 129),
         ((signal.SIGINT, signal.SIGINT), 130),
         ((signal.SIGTERM, signal.SIGINT), 143),
     ],
@@ -138,6 +139,8 @@ async def test_sigterm_and_a_second_ctrl_c_end_the_process(
     async with ModelServer(answer) as server:
         done = await mudroom.interrupted("-p", "x", *MODEL, url=server.url, when=stuck, by=signals)
     assert done.code == code
+    if len(signals) == 1:
+        assert "CANCELLED" in done.err
 
 
 async def test_a_closed_pipe_is_no_error(mudroom: Mudroom) -> None:

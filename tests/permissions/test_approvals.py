@@ -215,7 +215,7 @@ async def test_a_folder_with_agent_files_is_asked_about_once(tmp_path: Path) -> 
     (project / ".claude").mkdir()
     no = ScriptedUI("no")
     assert not (await ask_for_trust(no, settings, str(project))).trust
-    once = ScriptedUI("once")
+    once = ScriptedUI("yes")
     assert (await ask_for_trust(once, settings, str(project))).trust and not trust.is_trusted(
         settings.home, str(project)
     )

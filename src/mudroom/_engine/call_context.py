@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import os
+from pathlib import Path
 
 from .._core.events import FileWriteIntended
 from .._core.messages import ToolCallBlock
 from .._core.ports import Workspace
 from .._core.tool_names import canonical_tool_name
+from .._platform.private_files import write_private_file
 from .file_writes import RecordedWorkspace, run_from_any_thread
 from .run_context import RunContext
 
@@ -47,10 +49,12 @@ class CallContext:
         self._loop = asyncio.get_running_loop()
 
     def spill_path(self, name: str) -> str:
-        """Return the path of a new file outside the workspace that the `read` tool can read."""
+        """Create a file outside the workspace that the `read` tool can read; return its path."""
         folder = self.run.services.spill_folder
         os.makedirs(folder, mode=0o700, exist_ok=True)
-        return os.path.join(folder, f"{self.run_id}-{self.turn}.{self.position}-{name}.txt")
+        path = os.path.join(folder, f"{self.run_id}-{self.turn}.{self.position}-{name}.txt")
+        write_private_file(Path(path), b"")
+        return path
 
     def _before_write(self, path: str, before: str, after: str) -> None:
         self._note_write(path)

@@ -60,11 +60,19 @@ class ApprovalPrompt:
         self._ui.scrollback.write_lines(
             *([(line, style)] for line, style in format_request(request))
         )
-        choice = await self._ui.choose(
+        decision = self._decide(key, await self._choose(request))
+        verdict = "allowed" if decision.allowed else "denied"
+        self._ui.scrollback.write_lines([(f"  {verdict}: {sanitize_line(decision.why)}", "dim")])
+        return decision
+
+    async def _choose(self, request: ApprovalRequest) -> str | None:
+        return await self._ui.choose(
             f"Allow {sanitize_line(request.agent)} to do this? Or type why not.",
             _OPTIONS,
             free_text=True,
         )
+
+    def _decide(self, key: str, choice: str | None) -> ApprovalDecision:
         if choice == SESSION:
             self._granted.add(key)
             return ApprovalDecision(True, "the user said yes, for this session")
@@ -89,13 +97,13 @@ async def ask_for_trust(ui: QuestionUI, settings: Settings, cwd: str) -> Setting
     )
     items = [
         ("always", "yes, always trust this folder"),
-        ("once", "yes, this time only"),
-        ("no", "no"),
+        (YES, "yes, this time only"),
+        (NO, "no"),
     ]
     choice = await ui.choose(title, items)
     if choice == "always":
         trust.trust_folder(settings.home, cwd)
-    return replace(settings, trust=choice in ("always", "once"))
+    return replace(settings, trust=choice in ("always", YES))
 
 
 def format_request(request: ApprovalRequest) -> list[tuple[str, str]]:

@@ -11,6 +11,7 @@ from prompt_toolkit.buffer import Buffer
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.scrollback import Scrollback
 from ..output.text import Line, wrap
+from .choice import Choice, match_answer
 from .line_queue import LineQueue
 from .panel import Panel
 from .paste import PasteStore
@@ -111,8 +112,8 @@ class KeyActions:
         target = self._panel.target_run_id
         if not target:
             self._close_transcript()
-        if choice and choice.allows_free_text:
-            self._panel.answer_choice(line.strip())
+        if choice:
+            self._answer(choice, line.strip())
         elif self.conversation and target:
             self._send_to_child(self.conversation, target, line)
             self._panel.target_run_id = ""
@@ -120,6 +121,15 @@ class KeyActions:
             self._start_task(self.conversation.handle_line(line))
         else:
             self._queue.put(line)
+
+    def _answer(self, choice: Choice, line: str) -> None:
+        """Answer the open question with a typed line, or say which answers there are."""
+        answer = match_answer(choice.items, line)
+        if answer is not None or choice.allows_free_text:
+            self._panel.answer_choice(line if answer is None else answer)
+            return
+        text = f"Type a number from 1 to {len(choice.items)}, or press Esc to cancel."
+        self._scrollback.write_lines([(text, "yellow")])
 
     def steer(self) -> None:
         """Ctrl+S: send the line, or the first queued line, to the working model now."""

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
 from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.live_tree import MAX_PENDING_LINES, MAX_RUNS
-from ..output.text import Glyphs, Line, count_noun, last_lines, truncate, wrap
+from ..output.text import Glyphs, Line, count_noun, last_lines, truncate
 from ..output.tree_lines import TreeStyle, format_tree_by_run
+from .choice import Choice
 from .line_queue import LineQueue
 from .status_line import StatusLine
 
@@ -49,44 +49,6 @@ class ConversationView(Protocol):
     def read_events(self) -> Iterable[StoredEvent]:
         """Return all recorded events of the session."""
         ...
-
-
-class Choice:
-    """A question with a list of answers, one of them marked.
-
-    Arguments:
-        items: pairs of value and label.
-        free_text: accept a typed line as the answer, too.
-
-    `result` is set to the value of the chosen item, the typed line, or None.
-    """
-
-    def __init__(
-        self, title: str, items: Sequence[tuple[str, str]], *, free_text: bool = False
-    ) -> None:
-        self.title = title
-        self.items = items
-        self.allows_free_text = free_text
-        self.index = 0
-        self.result: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
-
-    def resolve(self, value: str | None) -> None:
-        """Set the result, unless it is set already."""
-        if not self.result.done():
-            self.result.set_result(value)
-
-    def lines(self, columns: int, height: int, glyphs: Glyphs) -> list[Line]:
-        """Return the question and as many answers as fit, the marked one among them."""
-        first = max(0, min(self.index - height // 2, len(self.items) - height))
-        lines: list[Line] = [
-            [(part, "bold")] for part in wrap(sanitize_line(self.title, 2000), columns)
-        ]
-        end = first + max(1, height - len(lines))
-        for n, (_, label) in list(enumerate(self.items))[first:end]:
-            mark = glyphs.mark if n == self.index else " "
-            text = truncate(f"{mark} {n + 1}. {sanitize_line(label)}", columns, glyphs.more)
-            lines.append([(text, "cyan reverse" if n == self.index else "")])
-        return lines
 
 
 class Panel:

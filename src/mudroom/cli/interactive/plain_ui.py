@@ -22,6 +22,7 @@ from ..output.progress import should_color
 from ..output.scrollback import Scrollback
 from ..output.signals import handle_signals
 from ..output.text import choose_glyphs
+from .choice import match_answer
 from .conversation import Conversation
 from .line_queue import LineQueue
 
@@ -99,10 +100,9 @@ class PlainUI:
 
     async def _read_choice(self, items: Sequence[tuple[str, str]], free_text: bool) -> str | None:
         while line := (await self._ask("number, or Enter to cancel: ")).strip():
-            if line.isdecimal() and 0 < int(line) <= len(items):
-                return items[int(line) - 1][0]
-            if free_text:
-                return line
+            answer = match_answer(items, line)
+            if answer is not None or free_text:
+                return line if answer is None else answer
             self._write(f"Enter a number from 1 to {len(items)}, or press Enter to cancel.\n")
         return None
 

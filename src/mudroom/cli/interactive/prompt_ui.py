@@ -23,13 +23,14 @@ from ...config import Settings
 from ...projections.safe_text import sanitize
 from ..output.progress import should_color
 from ..output.text import Line, choose_glyphs
+from .choice import Choice
 from .completion import PromptCompleter
 from .input_history import create_history_file
 from .key_actions import NEXT_MODE_COMMAND, KeyActions
 from .key_bindings import make_key_bindings
 from .line_queue import LineQueue
 from .mentions import MentionCompletions, find_mention
-from .panel import Choice, Panel
+from .panel import Panel
 from .prompt_screen import PromptScreen
 
 if TYPE_CHECKING:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 from ..._core.ports import Sandbox, Workspace
+from ..._platform.private_files import write_private_file
 from ...output_filters.redaction import Redactor
 from ...session import Session
 from ...tools.bash import BASH
@@ -38,6 +40,8 @@ class ShellEscape:
         return result.text
 
     def spill_path(self, name: str) -> str:
-        """Return the path of a new file for output that is too long."""
+        """Create a file for output that is too long; return its path."""
         os.makedirs(self._folder, mode=0o700, exist_ok=True)
-        return os.path.join(self._folder, f"shell-{time.time_ns()}-{name}.txt")
+        path = os.path.join(self._folder, f"shell-{time.time_ns()}-{name}.txt")
+        write_private_file(Path(path), b"")
+        return path

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: the first signal stops the run and keeps its report, the second exits."""
+"""Ctrl-C, SIGTERM and SIGHUP: the first stops the run and keeps its report, the second exits."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHOW_CURSOR = "\x1b[?25h"
 
 
@@ -17,7 +17,8 @@ _SHOW_CURSOR = "\x1b[?25h"
 def handle_signals(stop: Callable[[], bool], *, exits_after: bool = False) -> Generator[list[int]]:
     """Call `stop` at the first signal inside the block; yield the list of received signals.
 
-    A second signal ends the process at once.
+    A second signal ends the process at once. A signal that is ignored, as SIGHUP is by nohup, stays
+    ignored.
 
     Arguments:
         stop: stops the run. If it returns False, there is no run and the process ends at once.
@@ -36,12 +37,13 @@ def handle_signals(stop: Callable[[], bool], *, exits_after: bool = False) -> Ge
     def on_late_signal(*_: object) -> None:
         exit_now(128 + received[0])
 
-    for number in SIGNALS:
+    handled = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+    for number in handled:
         loop.add_signal_handler(number, on_signal, number)
     try:
         yield received
     finally:
-        for number in SIGNALS:
+        for number in handled:
             loop.remove_signal_handler(number)
             if exits_after and received:
                 signal.signal(number, on_late_signal)

@@ -17,7 +17,7 @@ from ...output.tree_lines import describe_outcome
 from ..conversation import Conversation, NextStep
 
 MODE_DESCRIPTIONS = {
-    "default": "ask before edits and unsandboxed commands",
+    "default": "ask before edits and before commands that do more than read",
     "acceptEdits": "run edits and sandboxed commands without asking",
     "plan": "read only",
 }
@@ -155,7 +155,14 @@ async def export(conversation: Conversation, file: str) -> None:
 
     session = conversation.session
     path = Path(session.cwd, os.path.expanduser(file or f"mudroom-{session.id[:8]}.txt"))
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except OSError as error:
+        raise UsageError(
+            f"the conversation cannot be written: {error.strerror}",
+            where=str(path),
+            remedy="Name a new file in a folder that exists: /export FILE",
+        ) from None
     with open(descriptor, "w", encoding="utf-8", errors="replace") as target:
         async for piece in render_session(conversation.settings.home, session.id, path.suffix):
             target.write(piece)
