@@ -20,13 +20,13 @@ from .output_filters.injection_marker import mark_injection
 from .output_filters.redaction import Redactor
 from .permissions.rules import Permissions
 from .workers.process.messages import WorkerConfig
-from .workers.process.remote_hooks import RemoteHooks, RemoteOutputChecks
 from .workers.process.remote_services import (
     RemoteApprover,
     RemoteJournal,
     RemoteModel,
     SessionLink,
 )
+from .workers.process.session_calls import RemoteHooks, RemoteOutputChecks
 from .workers.process.worker import ProcessWorker
 
 

@@ -28,14 +28,14 @@ class RequestConfig(Struct, frozen=True, kw_only=True):
     max_tokens: int | None = None
 
 
-class StreamChunk(Struct, frozen=True):
+class StreamChunk(Struct, frozen=True, tag=True):
     """A part of a streamed answer. `kind`: "text", "thinking", "call", or "" (no text yet)."""
 
     kind: str
     text: str
 
 
-class RetryNotice(Struct, frozen=True):
+class RetryNotice(Struct, frozen=True, tag=True):
     """A failed attempt, repeated after `delay` seconds; earlier chunks of this answer are void."""
 
     attempt: int

@@ -11,6 +11,7 @@ import msgspec
 
 _LENGTH_BYTES = 4
 _READ_LIMIT = 1 << 20
+_ENCODER = msgspec.msgpack.Encoder()
 
 Received = TypeVar("Received")
 
@@ -27,7 +28,6 @@ class Channel(Generic[Received]):
     ) -> None:
         self._reader = reader
         self._writer = writer
-        self._encoder = msgspec.msgpack.Encoder()
         self._decoder: msgspec.msgpack.Decoder[Received] = msgspec.msgpack.Decoder(received)
 
     @classmethod
@@ -40,10 +40,7 @@ class Channel(Generic[Received]):
         """Send a message. Messages arrive in the order of the calls; none is sent after a close."""
         if self._writer.is_closing():
             return
-        try:
-            body = self._encoder.encode(message)
-        except UnicodeEncodeError:  # a lone surrogate in a file name or a model's text
-            body = self._encoder.encode(_replace_surrogates(msgspec.to_builtins(message)))
+        body = encode(message)
         self._writer.write(len(body).to_bytes(_LENGTH_BYTES, "big") + body)
 
     async def receive(self) -> Received | None:
@@ -61,6 +58,14 @@ class Channel(Generic[Received]):
             await self._writer.wait_closed()
         except ConnectionError:
             return
+
+
+def encode(value: object) -> bytes:
+    """Return a value as msgpack, with its lone surrogates replaced."""
+    try:
+        return _ENCODER.encode(value)
+    except UnicodeEncodeError:  # a lone surrogate in a file name or a model's text
+        return _ENCODER.encode(_replace_surrogates(msgspec.to_builtins(value)))
 
 
 def _replace_surrogates(value: object) -> object:

@@ -11,7 +11,7 @@ from ..._core.agents import Agent
 from ..._core.budgets import Budget, Grant, Limit, LimitState
 from ..._core.events import AnyEvent, StoredEvent
 from ..._core.messages import AssistantMessage, Message, Usage
-from ..._core.ports import ApprovalDecision, ApprovalRequest, RetryNotice, StreamChunk
+from ..._core.ports import RetryNotice, StreamChunk
 from ..._core.runs import Brief, InboxMessage, Report
 
 
@@ -52,7 +52,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     has_hooks: bool = False
 
 
-class ErrorInfo(Struct, frozen=True):
+class ErrorInfo(Struct, frozen=True, tag=True):
     """An exception of `mudroom.errors`, by class name."""
 
     kind: str
@@ -137,23 +137,8 @@ class Cancel(Struct, frozen=True, tag=True):
     run_id: str
 
 
-class AppendReply(Struct, frozen=True, tag=True):
-    """Answer to `AppendEvents`. `position`: position of the last event in the journal."""
-
-    id: int
-    error: ErrorInfo | None = None
-    position: int = 0
-
-
-class ApprovalReply(Struct, frozen=True, tag=True):
-    """Answer to `RequestApproval`."""
-
-    id: int
-    decision: ApprovalDecision
-
-
-class HookReply(Struct, frozen=True, tag=True):
-    """Answer to `CallHook`: the encoded result, or the exception of the hook."""
+class CallReply(Struct, frozen=True, tag=True):
+    """Answer to `CallSession`: the encoded result, or the exception of the call."""
 
     id: int
     result: bytes = b""
@@ -164,54 +149,27 @@ class ModelItem(Struct, frozen=True, tag=True):
     """One item of a streamed answer of a bridged model, or its error."""
 
     id: int
-    item: StreamChunk | None = None
-    retry: RetryNotice | None = None
-    answer: AssistantMessage | None = None
-    error: ErrorInfo | None = None
+    item: StreamChunk | RetryNotice | AssistantMessage | ErrorInfo
 
 
-ToWorker = (
-    StartRun
-    | SendMessage
-    | WrapUp
-    | Cancel
-    | AppendReply
-    | ApprovalReply
-    | HookReply
-    | ModelItem
-    | ParentMeterState
-)
+ToWorker = StartRun | SendMessage | WrapUp | Cancel | CallReply | ModelItem | ParentMeterState
 
 
 # From a worker process to the session's process.
 
 
-class AppendEvents(Struct, frozen=True, tag=True):
-    """Append events to the journal."""
+class CallSession(Struct, frozen=True, tag=True):
+    """Call a service of the session: its journal, its approver, a hook. `arguments`: encoded."""
 
     id: int
-    events: list[StoredEvent]
+    name: str
+    arguments: bytes
 
 
 class ShowEvent(Struct, frozen=True, tag=True):
     """Show an event to the watchers of the session."""
 
     event: AnyEvent
-
-
-class RequestApproval(Struct, frozen=True, tag=True):
-    """Decide an approval request."""
-
-    id: int
-    request: ApprovalRequest
-
-
-class CallHook(Struct, frozen=True, tag=True):
-    """Call a hook of the session. `arguments`: encoded tuple."""
-
-    id: int
-    name: str
-    arguments: bytes
 
 
 class Charge(Struct, frozen=True, tag=True):
@@ -265,9 +223,9 @@ class ModelCancel(Struct, frozen=True, tag=True):
 
 
 class ModelForget(Struct, frozen=True, tag=True):
-    """Forget the conversations of runs that ended."""
+    """Forget the conversation of a run that ended."""
 
-    conversations: list[int]
+    conversation: int
 
 
 class RunReply(Struct, frozen=True, tag=True):
@@ -279,10 +237,8 @@ class RunReply(Struct, frozen=True, tag=True):
 
 
 ToSession = (
-    AppendEvents
+    CallSession
     | ShowEvent
-    | RequestApproval
-    | CallHook
     | Charge
     | Pause
     | ModelStart

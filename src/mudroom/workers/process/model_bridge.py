@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from ..._core.messages import AssistantMessage
-from ..._core.ports import Model, ModelConversation, RequestConfig, RetryNotice
+from ..._core.ports import Model, ModelConversation, RequestConfig
 from ..._core.tools import Tool, ToolResult
-from ...errors import ModelError
 from .channel import Channel
 from .messages import (
     ErrorInfo,
@@ -52,8 +50,7 @@ class ModelBridge:
             if task := self._requests.get(message.id):
                 task.cancel()
         else:
-            for conversation in message.conversations:
-                self._conversations.pop(conversation, None)
+            self._conversations.pop(message.conversation, None)
 
     def close(self) -> None:
         """Cancel all requests."""
@@ -75,16 +72,9 @@ class ModelBridge:
         conversation = self._conversations[request.conversation]
         try:
             async for item in conversation.request_answer(tools=request.tools):
-                if isinstance(item, AssistantMessage):
-                    self._channel.send(ModelItem(request.id, answer=item))
-                elif isinstance(item, RetryNotice):
-                    self._channel.send(ModelItem(request.id, retry=item))
-                else:
-                    self._channel.send(ModelItem(request.id, item=item))
-        except ModelError as error:
-            self._channel.send(ModelItem(request.id, error=ErrorInfo.of(error)))
+                self._channel.send(ModelItem(request.id, item))
         except Exception as error:  # noqa: BLE001  the run in the worker process must end
-            self._channel.send(ModelItem(request.id, error=ErrorInfo.of(error)))
+            self._channel.send(ModelItem(request.id, ErrorInfo.of(error)))
 
 
 def _offer_tool(spec: ToolSpec) -> Tool:

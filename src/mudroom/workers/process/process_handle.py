@@ -17,16 +17,10 @@ from ..._engine.meters import Meter
 from ..._engine.session_context import SessionServices
 from .channel import Channel
 from .messages import (
-    AppendEvents,
-    AppendReply,
-    ApprovalReply,
-    CallHook,
+    CallSession,
     Charge,
-    ErrorInfo,
-    HookReply,
     ParentMeterState,
     Pause,
-    RequestApproval,
     RunReply,
     ShowEvent,
     StartRun,
@@ -34,7 +28,7 @@ from .messages import (
     WorkerConfig,
 )
 from .model_bridge import ModelBridge, ModelMessage
-from .remote_hooks import call_hook
+from .session_calls import answer_call
 
 _EXIT_SECONDS = 2.0
 
@@ -223,12 +217,12 @@ class ProcessHandle:
             self._channel = await Channel[ToSession].open(own_end, ToSession)
             self._bridge = ModelBridge(self._services.get_model, self._channel)
             self._channel.send(self._config)
-            self._start_task(self._serve(self._channel))
+            self._start_task(self._serve(self._channel), self._tasks)
 
-    def _start_task(self, work: Coroutine[Any, Any, None]) -> None:
-        task: asyncio.Task[None] = asyncio.create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+    def _start_task(self, work: Coroutine[Any, Any, None], tasks: set[asyncio.Task[None]]) -> None:
+        task = asyncio.create_task(work)
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
 
     async def _serve(self, channel: Channel[ToSession]) -> None:
         while (message := await channel.receive()) is not None:
@@ -246,14 +240,9 @@ class ProcessHandle:
         await self._process.wait()
 
     def _handle(self, message: ToSession) -> None:
-        if isinstance(message, AppendEvents):
-            task = asyncio.create_task(self._append(message))
-            self._appends.add(task)
-            task.add_done_callback(self._appends.discard)
-        elif isinstance(message, RequestApproval):
-            self._start_task(self._decide(message))
-        elif isinstance(message, CallHook):
-            self._start_task(self._call_hook(message))
+        if isinstance(message, CallSession):
+            is_append = message.name == "append"
+            self._start_task(self._answer(message), self._appends if is_append else self._tasks)
         elif isinstance(message, ModelMessage):
             assert self._bridge is not None
             self._bridge.handle(message)
@@ -272,27 +261,14 @@ class ProcessHandle:
         elif (run := self._runs.get(message.run_id)) and run.meter.parent is not None:
             run.meter.parent.set_paused(message.paused)
 
-    async def _append(self, message: AppendEvents) -> None:
-        try:
-            position = await self._services.journal.append(*message.events)
-        except Exception as error:  # noqa: BLE001  the run in the worker process must end
-            self.send(AppendReply(message.id, ErrorInfo.of(error)))
-            return
-        if message.events and (run := self.find(message.events[0].run)):
-            run.add(message.events)
-        self.send(AppendReply(message.id, position=position))
+    async def _answer(self, call: CallSession) -> None:
+        self.send(await answer_call(self._services, self._append, call))
 
-    async def _decide(self, message: RequestApproval) -> None:
-        decision = await self._services.approver.decide(message.request)
-        self.send(ApprovalReply(message.id, decision))
-
-    async def _call_hook(self, message: CallHook) -> None:
-        try:
-            result = await call_hook(self._services, message)
-        except Exception as error:  # noqa: BLE001  the run in the worker process ends with it
-            self.send(HookReply(message.id, error=ErrorInfo.of(error)))
-            return
-        self.send(HookReply(message.id, result))
+    async def _append(self, *events: StoredEvent) -> int:
+        position = await self._services.journal.append(*events)
+        if events and (run := self.find(events[0].run)):
+            run.add(events)
+        return position
 
     def _charge(self, message: Charge) -> None:
         run = self._runs.get(message.run_id)

@@ -6,8 +6,8 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Collection
 from itertools import count
-from typing import Any, overload
 
+import msgspec
 from msgspec.structs import replace
 
 from ..._core.budgets import Limit, LimitState
@@ -21,14 +21,12 @@ from ..._core.ports import (
     StreamChunk,
 )
 from ..._engine.meters import is_used
-from .channel import Channel
+from .channel import Channel, encode
 from .messages import (
-    AppendEvents,
-    AppendReply,
-    ApprovalReply,
-    CallHook,
+    CallReply,
+    CallSession,
     Charge,
-    HookReply,
+    ErrorInfo,
     ModelAppend,
     ModelCancel,
     ModelForget,
@@ -37,11 +35,12 @@ from .messages import (
     ModelStart,
     ParentMeterState,
     Pause,
-    RequestApproval,
     ShowEvent,
     ToolSpec,
     ToWorker,
 )
+
+_decode = msgspec.msgpack.decode
 
 
 class SessionLink:
@@ -50,25 +49,23 @@ class SessionLink:
     def __init__(self, channel: Channel[ToWorker]) -> None:
         self.channel = channel
         self._ids = count(1)
-        self._answers: dict[int, asyncio.Future[Any]] = {}
+        self._replies: dict[int, asyncio.Future[CallReply]] = {}
         self._streams: dict[int, asyncio.Queue[ModelItem]] = {}
 
     def next_id(self) -> int:
         """Return an id that no other request of this process has."""
         return next(self._ids)
 
-    @overload
-    def request(self, message: AppendEvents) -> asyncio.Future[AppendReply]: ...
-    @overload
-    def request(self, message: RequestApproval) -> asyncio.Future[ApprovalReply]: ...
-    @overload
-    def request(self, message: CallHook) -> asyncio.Future[HookReply]: ...
-    def request(self, message: AppendEvents | RequestApproval | CallHook) -> asyncio.Future[Any]:
-        """Send a request and return the future of its answer."""
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._answers[message.id] = future
-        self.channel.send(message)
-        return future
+    async def call(self, name: str, *arguments: object) -> bytes:
+        """Call a service of the session and return its encoded result; see `session_calls`."""
+        call = CallSession(self.next_id(), name, encode(arguments))
+        reply: asyncio.Future[CallReply] = asyncio.get_running_loop().create_future()
+        self._replies[call.id] = reply
+        self.channel.send(call)
+        answer = await reply
+        if answer.error is not None:
+            raise answer.error.to_exception()
+        return answer.result
 
     def open_stream(self, message: ModelRequest) -> asyncio.Queue[ModelItem]:
         """Send a model request and return the queue of its items."""
@@ -81,16 +78,16 @@ class SessionLink:
         """Receive no further item of a model request."""
         self._streams.pop(request_id, None)
 
-    def handle(self, message: AppendReply | ApprovalReply | HookReply | ModelItem) -> None:
+    def handle(self, message: CallReply | ModelItem) -> None:
         """Hand an answer to the call that waits for it."""
         if isinstance(message, ModelItem):
             queue = self._streams.get(message.id)
             if queue is not None:
                 queue.put_nowait(message)
             return
-        future = self._answers.pop(message.id, None)
-        if future is not None and not future.done():
-            future.set_result(message)
+        reply = self._replies.pop(message.id, None)
+        if reply is not None and not reply.done():
+            reply.set_result(message)
 
     def show(self, event: AnyEvent) -> None:
         """Show an event to the watchers of the session."""
@@ -105,10 +102,7 @@ class RemoteJournal:
 
     async def append(self, *events: StoredEvent) -> int:
         """Append events in order. Return the position of the last one. Raises JournalError."""
-        answer = await self._link.request(AppendEvents(self._link.next_id(), list(events)))
-        if answer.error is not None:
-            raise answer.error.to_exception()
-        return answer.position
+        return _decode(await self._link.call("append", *events), type=int)
 
     async def read(
         self, after: int = 0, *, types: Collection[type[StoredEvent]] = ()
@@ -133,8 +127,7 @@ class RemoteApprover:
 
     async def decide(self, request: ApprovalRequest, /) -> ApprovalDecision:
         """Have the session's approver decide."""
-        answer = await self._link.request(RequestApproval(self._link.next_id(), request))
-        return answer.decision
+        return _decode(await self._link.call("decide", request), type=ApprovalDecision)
 
 
 class RemoteParentMeter:
@@ -237,7 +230,7 @@ class RemoteModelConversation:
         self._link = link
 
     def __del__(self) -> None:
-        self._link.channel.send(ModelForget([self.id]))
+        self._link.channel.send(ModelForget(self.id))
 
     def append(self, message: Message) -> None:
         """Append a message."""
@@ -252,17 +245,11 @@ class RemoteModelConversation:
         is_complete = False
         try:
             while not is_complete:
-                item = await queue.get()
-                if item.error is not None:
-                    is_complete = True
-                    raise item.error.to_exception()
-                if item.item is not None:
-                    yield item.item
-                elif item.retry is not None:
-                    yield item.retry
-                elif item.answer is not None:
-                    is_complete = True
-                    yield item.answer
+                item = (await queue.get()).item
+                is_complete = isinstance(item, AssistantMessage | ErrorInfo)
+                if isinstance(item, ErrorInfo):
+                    raise item.to_exception()
+                yield item
         finally:
             self._link.close_stream(request.id)
             if not is_complete:

@@ -10,11 +10,9 @@ from ..._engine.session_context import SessionServices
 from ..local import LocalWorker
 from .channel import Channel
 from .messages import (
-    AppendReply,
-    ApprovalReply,
+    CallReply,
     Cancel,
     ErrorInfo,
-    HookReply,
     ModelItem,
     ParentMeterState,
     RunReply,
@@ -54,7 +52,7 @@ class RunServer:
             self._handle(message)
 
     def _handle(self, message: ToWorker) -> None:
-        if isinstance(message, AppendReply | ApprovalReply | HookReply | ModelItem):
+        if isinstance(message, CallReply | ModelItem):
             self._link.handle(message)
         elif isinstance(message, ParentMeterState):
             if parent_meter := self._parent_meters.get(message.run_id):
