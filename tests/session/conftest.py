@@ -7,6 +7,9 @@ from typing import TypedDict
 
 import pytest
 
+from mudroom import TextBlock, ToolResultBlock
+from mudroom.testing import Request
+
 
 class IsolatedOptions(TypedDict):
     cwd: str
@@ -22,3 +25,13 @@ def isolated(tmp_path: Path) -> IsolatedOptions:
     folder.mkdir()
     (folder / "notes.txt").write_text("one\ntwo\n")
     return {"cwd": str(folder), "home": str(tmp_path / "home"), "environ": {}, "sandbox": "off"}
+
+
+def list_texts(request: Request) -> list[str]:
+    """Return the texts and tool results of a request, in order."""
+    return [
+        block.text
+        for message in request.messages
+        for block in message.content
+        if isinstance(block, TextBlock | ToolResultBlock)
+    ]

@@ -17,7 +17,7 @@ def children() -> set[str]:
     return set(Path("/proc/self/task").glob("*/children").__next__().read_text().split())
 
 
-async def test_what_starts_commands_ends_with_the_session(tmp_path: Path) -> None:
+async def test_processes_that_start_commands_end_with_the_session(tmp_path: Path) -> None:
     before = children()
     model = ScriptedModel([[call("bash", command="echo hello")], "done"])
     async with Session(

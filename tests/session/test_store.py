@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TypedDict, Unpack
 
 import pytest
 
@@ -11,13 +12,20 @@ from mudroom.journals.memory import MemoryJournal, MemoryStore
 from mudroom.models.scripted import ScriptedModel
 
 
-def open_session(folder: Path, *answers: str, **options: object) -> Session:
+class StoreOptions(TypedDict, total=False):
+    store: MemoryStore
+    journal: str | MemoryJournal
+    resume: str
+    fork: bool
+
+
+def open_session(folder: Path, *answers: str, **options: Unpack[StoreOptions]) -> Session:
     return Session(
         model=ScriptedModel(list(answers)),
         cwd=str(folder),
         home=str(folder / "home"),
         sandbox="off",
-        **options,  # pyright: ignore[reportArgumentType]
+        **options,
     )
 
 

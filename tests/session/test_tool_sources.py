@@ -5,15 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from mudroom import Effect, Session, Tool, ToolResult
-from mudroom.models.scripted import Request, ScriptedModel, call
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.permissions.rules import Permissions, Rule, Verdict
+from mudroom.ports import ToolContext
 
 
 def make_tool(name: str, answer: str) -> Tool:
-    async def run(context: Any, arguments: Any) -> ToolResult:
+    async def run(context: ToolContext, arguments: dict[str, object]) -> ToolResult:
         return ToolResult(answer)
 
     schema = {"type": "object"}
@@ -54,17 +54,21 @@ class FakeSource:
         await asyncio.sleep(0.01)
 
 
-def open_session(folder: Path, *sources: FakeSource, **options: Any) -> Session:
-    def answer(request: Request) -> Any:
+def open_session(
+    folder: Path, *sources: FakeSource, permissions: Permissions | None = None
+) -> Session:
+    def answer(request: Request) -> Answer:
         return f"answer: {request.results[0].text}" if request.turn else [call("weather")]
 
-    defaults: dict[str, Any] = {"journal": "memory", "sandbox": "off", "environ": {}}
     return Session(
         model=ScriptedModel(answer),
         cwd=str(folder),
         home=str(folder / "home"),
         tool_sources=sources,
-        **(defaults | options),
+        permissions=permissions or Permissions(),
+        journal="memory",
+        sandbox="off",
+        environ={},
     )
 
 
