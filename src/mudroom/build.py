@@ -212,7 +212,7 @@ class _Builder:
         past_events: dict[str, list[StoredEvent]],
     ) -> SessionResources:
         catalog = load_catalog(self._agent_sources(), self._notices)
-        model = self._choose_root_model(catalog.root_agent)
+        model = await self._choose_root_model(catalog.root_agent)
         toolbox: dict[str, Tool] = {}
         journal = await self._open_journal()
         services = self._build_services(catalog, journal, watchers, past_events, toolbox)
@@ -304,7 +304,7 @@ class _Builder:
             return error.message
         return "" if is_usable(provider, self._environ) else "no key for it"
 
-    def _choose_root_model(self, agent: Agent) -> str:
+    async def _choose_root_model(self, agent: Agent) -> str:
         """Return the model string of the root agent."""
         requested = self._options.model
         if not isinstance(requested, str):
@@ -312,7 +312,7 @@ class _Builder:
         if requested == "auto" and agent.model != "inherit":
             requested = agent.model
         if requested == "auto":
-            requested = providers.choose_default_model(self._environ) or self._use_offline_model()
+            requested = await self._models.choose_default() or self._use_offline_model()
         return self._models.get_model(requested).name
 
     def _use_offline_model(self) -> str:

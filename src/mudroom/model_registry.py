@@ -32,6 +32,7 @@ class ModelRegistry:
         self._home = home
         self._models: dict[str, Model] = {}
         self._connections: dict[str, HttpClient] = {}
+        self._windows: dict[str, int] = {}
 
     def get_model(self, name: str) -> Model:
         """Return the model of that name.
@@ -41,6 +42,16 @@ class ModelRegistry:
         if name not in self._models:
             self._models[name] = self._create_model(name)
         return self._models[name]
+
+    async def choose_default(self) -> str | None:
+        """Return the model string that the environment suggests, None if it suggests none.
+
+        Asks a server whose address the user set, and no model, for the models it serves.
+        """
+        name, window = await asyncio.to_thread(choose_default_model, self._environ)
+        if name:
+            self._windows[name] = window
+        return name
 
     def register(self, model: Model) -> str:
         """Add a model of the caller and return its name."""
@@ -110,6 +121,7 @@ class ModelRegistry:
             headers=providers.get_headers(provider, self._environ),
             name=name,
             takes_images=providers.takes_images(provider, model),
+            context_window=self._windows.get(name, 0),
         )
 
     def _get_connection(self, provider: providers.Provider) -> HttpClient:
@@ -122,6 +134,26 @@ class ModelRegistry:
             hints = ProviderHints(provider.name, key_variable, url_variable)
             self._connections[provider.name] = HttpClient(clock=self._clock, hints=hints)
         return self._connections[provider.name]
+
+
+def choose_default_model(environ: Mapping[str, str]) -> tuple[str | None, int]:
+    """Return the default model string and its context window in tokens, 0 if it is not known.
+
+    A server of the user decides which model it is: its first one, unless it serves the default.
+    """
+    name = providers.choose_default_model(environ)
+    provider = providers.find_own_server(environ, name)
+    if provider is None:
+        return name, 0
+    from .models.served_models import list_served_models
+
+    url = providers.get_base_url(provider, environ)
+    served = list_served_models(url, providers.get_key(provider, environ))
+    by_name = {f"{provider.name}:{model.name}": model for model in served}
+    if not by_name:
+        return name, 0
+    chosen = name if name in by_name else next(iter(by_name))
+    return chosen, by_name[chosen].context_window
 
 
 def _load_wire(wire: str) -> type[WireModel]:

@@ -47,6 +47,7 @@ class WireModel(ABC):
         headers: additional headers.
         name: the model string; by default the name of the wire before that of the model.
         takes_images: the model accepts images; otherwise it gets placeholders.
+        context_window: in tokens, as the server says; 0 if it is not known.
 
     Attributes:
         WIRE: name of the wire.
@@ -68,6 +69,7 @@ class WireModel(ABC):
         headers: Mapping[str, str] | None = None,
         name: str = "",
         takes_images: bool = True,
+        context_window: int = 0,
     ) -> None:
         self.model = self.normalize_model(model)
         self.http = http
@@ -76,6 +78,7 @@ class WireModel(ABC):
         self.headers = {"Content-Type": "application/json", **self.build_auth_headers(key)}
         self.headers.update(headers or {})
         self.takes_images = takes_images
+        self.context_window = context_window
         self._prefixes: dict[object, RequestPrefix] = {}
 
     def start_conversation(self, config: RequestConfig) -> WireConversation:

@@ -30,6 +30,10 @@ from ._tool_names import ToolNames
 from ._wire import WireConversation, WireModel
 from .openai_models import default_max_tokens, is_reasoning_model
 
+_MAX_TOKENS = 8_192
+"""Longest answer in tokens of an unknown model; enough to write a file."""
+_MIN_MAX_TOKENS = 256
+
 
 class OpenAIModel(WireModel):
     """A model behind Chat Completions.
@@ -95,10 +99,15 @@ class OpenAIModel(WireModel):
 
 
 def _default_max_tokens(model: OpenAIModel) -> int:
-    """Return the longest answer in tokens when the config sets none."""
+    """Return the longest answer in tokens when the config sets none.
+
+    Some servers add it to the prompt and refuse what is larger than the window.
+    """
     if model.is_openai or is_reasoning_model(model.model):
         return default_max_tokens(model.model)
-    return 8_192
+    if model.context_window:
+        return max(_MIN_MAX_TOKENS, min(_MAX_TOKENS, model.context_window // 4))
+    return _MAX_TOKENS
 
 
 def _encode_tool(tool: Tool, names: ToolNames) -> dict[str, Any]:

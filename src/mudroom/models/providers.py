@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from ..errors import UnknownName, UsageError
+from .openai_models import serves_responses
 
 _IMAGE_MODELS = re.compile(
     r"(?:^|[/.:@])(?:"
@@ -231,6 +232,25 @@ def parse_model_name(name: str) -> tuple[str, str]:
     if separators:
         raise UnknownName("model provider", name[:end], PROVIDERS)
     raise UnknownName("model", name, [*PROVIDERS, *_SHORTCUTS])
+
+
+def find_own_server(environ: Mapping[str, str], name: str | None) -> Provider | None:
+    """Return the provider of a default model that the user's own server may replace.
+
+    None if the user named the model, or if the address is the provider's own.
+
+    Arguments:
+        name: the default model string, None if there is none.
+    """
+    if name is None:
+        local = (provider for provider in _TABLE if provider.is_local)
+        return next((provider for provider in local if _has_url(provider, environ)), None)
+    provider = _BY_ANY_NAME.get(name.partition(":")[0])
+    if provider is None or _first_value(environ, ("MUDROOM_MODEL", *provider.model_vars)):
+        return None
+    url = get_base_url(provider, environ)
+    is_own = _has_url(provider, environ) and not serves_responses(url)
+    return provider if is_own and provider.wire.startswith("openai") else None
 
 
 def choose_default_model(environ: Mapping[str, str]) -> str | None:

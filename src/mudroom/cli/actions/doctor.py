@@ -19,6 +19,7 @@ from ..._version import __version__
 from ...agent_files import count_by_severity
 from ...config import Settings
 from ...errors import JournalError, MudroomError
+from ...model_registry import choose_default_model
 from ...models import providers
 from ...projections.safe_text import sanitize
 from ...tools._ripgrep import find_ripgrep
@@ -161,7 +162,7 @@ def _reachable_text(row: ProviderRow) -> str:
 def _model_in_use(settings: Settings, environ: Mapping[str, str]) -> str:
     if settings.model != "auto":
         return settings.model
-    return providers.choose_default_model(environ) or "offline"
+    return choose_default_model(environ)[0] or "offline"
 
 
 def run_checks() -> list[Check]:
@@ -252,7 +253,7 @@ def _check_models(environ: Mapping[str, str]) -> Iterator[Check]:
             )
     if rows:
         variables = ", ".join(row.variable for row in rows)
-        default = providers.choose_default_model(environ)
+        default, _ = choose_default_model(environ)
         yield Check("models", "ok", f"{default} is the default; found {variables}")
         return
     yield Check(

@@ -1,0 +1,112 @@
+"""Tests of the default model when the environment names a server of the user."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from mudroom import Session, TextBlock, Usage
+from mudroom._core.messages import StopReason
+from mudroom._core.ports import RequestConfig
+from mudroom.model_registry import ModelRegistry
+from mudroom.models.openai import OpenAIModel
+from mudroom.testing.clock import FakeClock
+from mudroom.testing.wire_formats import WireAnswer, openai_stream
+
+QWEN = {"/v1/models": {"object": "list", "data": [{"id": "qwen3-8b"}]}}
+
+
+@asynccontextmanager
+async def serve(pages: Mapping[str, object]) -> AsyncGenerator[str]:
+    """Serve JSON values and streams (bytes) by path; yield the URL."""
+
+    async def answer(request: web.BaseRequest) -> web.Response:
+        if request.path not in pages:
+            return web.Response(status=404)
+        page = pages[request.path]
+        if isinstance(page, bytes):
+            return web.Response(body=page, content_type="text/event-stream")
+        return web.json_response(page)
+
+    runner = web.ServerRunner(web.Server(answer))
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def choose(environ: Mapping[str, str]) -> str | None:
+    return await ModelRegistry(environ, FakeClock(), "").choose_default()
+
+
+async def max_tokens(environ: Mapping[str, str]) -> int:
+    """Return the output limit in the body of a request to the default model."""
+    registry = ModelRegistry(environ, FakeClock(), "")
+    name = await registry.choose_default()
+    assert name is not None
+    model = registry.get_model(name)
+    assert isinstance(model, OpenAIModel)
+    body = model.start_conversation(RequestConfig(system="")).build_body()
+    return json.loads(body)["max_tokens"]
+
+
+@pytest.mark.parametrize("provider", ["OPENAI", "VLLM", "LLAMACPP", "LMSTUDIO", "OLLAMA"])
+async def test_an_address_alone_takes_the_model_that_the_server_lists(provider: str) -> None:
+    async with serve(QWEN) as url:
+        name = await choose({f"{provider}_BASE_URL": f"{url}/v1"})
+    assert name == f"{provider.lower()}:qwen3-8b"
+
+
+async def test_the_default_model_stays_when_the_server_lists_it() -> None:
+    models = {"data": [{"id": "other"}, {"id": "gpt-6.1-sol"}]}
+    async with serve({"/v1/models": models}) as url:
+        assert await choose({"OPENAI_BASE_URL": f"{url}/v1"}) == "openai:gpt-6.1-sol"
+
+
+@pytest.mark.parametrize("variable", ["OPENAI_MODEL", "MUDROOM_OPENAI_MODEL"])
+async def test_a_named_model_is_not_replaced(variable: str) -> None:
+    async with serve(QWEN) as url:
+        environ = {"OPENAI_BASE_URL": f"{url}/v1", variable: "llama"}
+        assert await choose(environ) == "openai:llama"
+
+
+@pytest.mark.parametrize(
+    "pages", [{}, {"/v1/models": "nonsense"}, {"/v1/models": {"data": []}}], ids=str
+)
+async def test_a_server_that_lists_nothing_keeps_the_default(pages: Mapping[str, object]) -> None:
+    async with serve(pages) as url:
+        assert await choose({"OPENAI_BASE_URL": f"{url}/v1"}) == "openai:gpt-6.1-sol"
+
+
+@pytest.mark.parametrize(
+    ("pages", "expected"),
+    [
+        ({"/v1/models": {"data": [{"id": "m", "max_model_len": 8192}]}}, 2048),
+        ({**QWEN, "/props": {"default_generation_settings": {"n_ctx": 4096}}}, 1024),
+        (QWEN, 8192),
+    ],
+    ids=["vLLM", "llama.cpp", "a server that does not say"],
+)
+async def test_the_window_of_the_server_bounds_the_answer(
+    pages: Mapping[str, object], expected: int
+) -> None:
+    async with serve(pages) as url:
+        assert await max_tokens({"OPENAI_BASE_URL": f"{url}/v1"}) == expected
+
+
+async def test_a_session_uses_the_served_model(tmp_path: Path) -> None:
+    answer = WireAnswer((TextBlock("Hello."),), "qwen3-8b", "r1", Usage(9, 2), StopReason.END)
+    stream = b"".join(openai_stream(answer))
+    async with serve({**QWEN, "/v1/chat/completions": stream}) as url:
+        environ = {"VLLM_BASE_URL": f"{url}/v1"}
+        async with Session(environ=environ, home=str(tmp_path), journal="memory") as session:
+            report = await session.run("Who are you?")
+    assert (report.text, report.model) == ("Hello.", "vllm:qwen3-8b")
