@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from mudroom.sandboxes.linux.daemon_client import DaemonClient, SandboxSetup
+from mudroom.sandboxes.linux.daemon.protocol import DaemonSetup, ResourceLimits
+from mudroom.sandboxes.linux.daemon_client import DaemonClient
 from mudroom.sandboxes.linux.landlock import create_ruleset, landlock_version
 from mudroom.sandboxes.linux.seccomp import build_filter
 
@@ -51,15 +52,14 @@ async def test_86_every_landlock_right_is_needed(tmp_path: Path, right: str) -> 
         if right == "execute":  # who may not read a program cannot run it either
             rules[str(outside)] = READ & ~1
         made = create_ruleset(rules, network=False, handled_rights=held)
-        walls = SandboxSetup(
+        setup = DaemonSetup(
             workspace=str(root),
             quarantine=f"{root}-away",
-            tier="file",
-            landlock_ruleset=made,
-            seccomp_filter=build_filter(allow_internet=False),
+            limits=ResourceLimits()._asdict(),
+            seccomp_filter=build_filter(allow_internet=False).hex(),
             restore_existing=True,
         )
-        launcher = DaemonClient(walls)
+        launcher = DaemonClient(setup, tier="file", ruleset=made)
         command = f"O={outside}; {attack}"
         env = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
         found.append(

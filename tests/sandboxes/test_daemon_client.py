@@ -12,7 +12,8 @@ import pytest
 
 from mudroom._core.ports import CommandResult
 from mudroom.errors import WorkspaceError
-from mudroom.sandboxes.linux.daemon_client import DaemonClient, SandboxSetup
+from mudroom.sandboxes.linux.daemon.protocol import DaemonSetup, ResourceLimits
+from mudroom.sandboxes.linux.daemon_client import DaemonClient
 
 BASH = "/bin/bash"
 
@@ -20,13 +21,19 @@ BASH = "/bin/bash"
 @pytest.fixture
 def launcher(tmp_path: Path) -> DaemonClient:
     """Return a client without isolation."""
-    return DaemonClient(
-        SandboxSetup(
-            workspace=str(tmp_path),
-            quarantine=str(tmp_path / "away"),
-            tier="none",
-        )
+    return make_client(tmp_path, str(tmp_path / "away"))
+
+
+def make_client(
+    workspace: Path, quarantine: str, *, restore_existing: bool = False
+) -> DaemonClient:
+    setup = DaemonSetup(
+        workspace=str(workspace),
+        quarantine=quarantine,
+        limits=ResourceLimits()._asdict(),
+        restore_existing=restore_existing,
     )
+    return DaemonClient(setup, tier="none")
 
 
 async def run(
@@ -95,7 +102,7 @@ async def test_a_killed_daemon_is_started_again(launcher: DaemonClient) -> None:
 
 
 async def test_the_daemon_ends_with_its_client(tmp_path: Path) -> None:
-    launcher = DaemonClient(SandboxSetup(workspace=str(tmp_path), quarantine="", tier="none"))
+    launcher = make_client(tmp_path, "")
     number = await program(launcher)
     del launcher
     gc.collect()
@@ -139,13 +146,7 @@ async def test_changes_by_the_user_right_after_a_command_are_kept(
 ) -> None:
     """Even if the watcher of one command has not ended when the next one starts."""
     (tmp_path / "proj").mkdir()
-    walls = SandboxSetup(
-        workspace=str(tmp_path / "proj"),
-        quarantine=str(tmp_path / "away"),
-        tier="none",
-        restore_existing=True,
-    )
-    launcher = DaemonClient(walls)
+    launcher = make_client(tmp_path / "proj", str(tmp_path / "away"), restore_existing=True)
     for n in range(100):
         assert await run(launcher, "true") == (CommandResult(0), "")
         (tmp_path / "proj/.envrc").write_text(str(n))

@@ -19,9 +19,10 @@ from .daemon.protocol import (
     GATE_FD,
     MARK_VARIABLE,
     STATUS_FD,
+    DaemonSetup,
     ResourceLimits,
 )
-from .daemon_client import DaemonClient, SandboxSetup
+from .daemon_client import DaemonClient
 from .exposed_paths import (
     ETC_DIRS,
     ETC_FILES,
@@ -70,7 +71,7 @@ class BubblewrapSandbox(SelfTestedSandbox):
     Arguments:
         workspace: writable at its own path.
         bwrap: the path of the program.
-        quarantine: see SandboxSetup.
+        quarantine: see DaemonSetup.
         environ: the variables from which those for commands are selected.
         network: whether commands reach it.
         hidden_dirs: further folders of the workspace that no command sees.
@@ -100,18 +101,19 @@ class BubblewrapSandbox(SelfTestedSandbox):
         limits = limits or ResourceLimits()
         toolchains = find_toolchains(environ, self._home)
         is_root = os.geteuid() == 0
+        etc_files = _make_etc(self._home, network=network)
         self._client = DaemonClient(
-            SandboxSetup(
+            DaemonSetup(
                 workspace=self._workspace,
                 quarantine=quarantine,
-                tier=self.tier,
-                limits=limits,
-                seccomp_filter=build_filter(allow_internet=True),
+                limits=limits._asdict(),
                 uses_bwrap=True,
-                etc_files=_make_etc(self._home, network=network),
+                etc_paths=[*etc_files],
                 other_user=is_root and not keep_root_uid,
                 extra_dirs=(*toolchains, *find_linked_git(self._workspace)),
-            )
+            ),
+            tier=self.tier,
+            contents=[build_filter(allow_internet=True), *etc_files.values()],
         )
         self._options = [
             bwrap,

@@ -14,14 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from ..._core.ports import CommandResult
 from ..._platform.orphan_cleanup import remove_orphans_in_background, remove_orphans_once
-from ..._platform.processes import count_user_threads
 from ...errors import WorkspaceError
 from ..output_pipe import OutputPipe
-from .daemon.protocol import MAX_MESSAGE_BYTES, DaemonSetup, Outcome, ResourceLimits
+from .daemon.protocol import MAX_MESSAGE_BYTES, DaemonSetup, Outcome
 from .refusal_notes import TailSink, make_notes
 
 _PROGRAM = (
@@ -33,47 +30,30 @@ _END_TIMEOUT = 4.0
 """Seconds to wait for the outcome of a command that is being killed."""
 
 
-class SandboxSetup(Struct, frozen=True, kw_only=True):
-    """Settings for all commands of one sandbox.
-
-    Arguments:
-        workspace: the absolute path.
-        quarantine: the folder for files that are moved out of the workspace.
-        tier: the name of the tier in notes for the model.
-        seccomp_filter: the filter program.
-        uses_bwrap: bubblewrap isolates the commands. Then `etc_files` is what it shows as /etc:
-            path -> content, b"" for a folder to mount another one on.
-        landlock_ruleset: the descriptor of the ruleset to apply to each command, -1 for none.
-        restore_existing: restore protected files that a command changed.
-        other_user: commands run as a user that owns nothing but the workspace, and that must also
-            reach `extra_dirs`.
-        counts_user_threads: the limit of processes counts all threads of the user, so it is raised
-            by those that run already.
-    """
-
-    workspace: str
-    quarantine: str
-    tier: str
-    limits: ResourceLimits = ResourceLimits()
-    seccomp_filter: bytes = b""
-    uses_bwrap: bool = False
-    etc_files: Mapping[str, bytes] = {}
-    landlock_ruleset: int = -1
-    restore_existing: bool = False
-    other_user: bool = False
-    extra_dirs: tuple[str, ...] = ()
-    counts_user_threads: bool = False
-
-
 class DaemonClient:
     """Client of one daemon.
 
     The daemon is started with the first command, and again if it has died. It ends with this object
     or this process.
+
+    Arguments:
+        tier: the name of the tier in notes for the model.
+        ruleset: the descriptor of the Landlock ruleset in tier file.
+        contents: in tier full, the seccomp filter and the contents of /etc.
     """
 
-    def __init__(self, setup: SandboxSetup) -> None:
+    def __init__(
+        self,
+        setup: DaemonSetup,
+        *,
+        tier: str,
+        ruleset: int | None = None,
+        contents: Sequence[bytes] = (),
+    ) -> None:
         self._setup = setup
+        self._tier = tier
+        self._ruleset = ruleset
+        self._contents = contents
         self._control: socket.socket | None = None
         self._finalizer: weakref.finalize[Any, Any] | None = None
         self._running: list[int] = []
@@ -145,7 +125,7 @@ class DaemonClient:
             tail_sink.tail,
             code=outcome.code,
             restored=outcome.restored,
-            tier=self._setup.tier,
+            tier=self._tier,
             workspace=self._setup.workspace,
         )
         if notes:
@@ -170,16 +150,10 @@ class DaemonClient:
                 raise WorkspaceError(f"the sandbox cannot be started: {error.strerror}") from error
 
     def _start_daemon(self) -> socket.socket:
-        setup = self._setup
         control, daemon_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
-        contents: list[int] = []
-        if setup.uses_bwrap:
-            contents = [_memory_file(setup.seccomp_filter)]
-            contents += [_memory_file(data) for data in setup.etc_files.values()]
-        descriptors = [*contents]
-        if setup.landlock_ruleset >= 0:
-            descriptors.insert(0, setup.landlock_ruleset)
+        contents = [_memory_file(data) for data in self._contents]
+        descriptors = contents if self._ruleset is None else [self._ruleset]
         try:
             pid = os.posix_spawn(
                 sys.executable,
@@ -191,7 +165,7 @@ class DaemonClient:
                     (os.POSIX_SPAWN_OPEN, 2, os.devnull, os.O_WRONLY, 0),
                 ],
             )
-            message = json.dumps(_daemon_setup(setup)._asdict()).encode()
+            message = json.dumps(self._setup._asdict()).encode()
             socket.send_fds(control, [message], descriptors)
         except OSError as error:
             control.close()
@@ -215,24 +189,6 @@ class DaemonClient:
         self._control = None
         self._finalizer = None
         self.daemon_pid = 0
-
-
-def _daemon_setup(setup: SandboxSetup) -> DaemonSetup:
-    """Return the first message to the daemon."""
-    limits = setup.limits._asdict()
-    if setup.counts_user_threads:
-        limits["processes"] += count_user_threads()
-    return DaemonSetup(
-        workspace=setup.workspace,
-        quarantine=setup.quarantine,
-        limits=limits,
-        uses_bwrap=setup.uses_bwrap,
-        seccomp_filter="" if setup.uses_bwrap else setup.seccomp_filter.hex(),
-        etc_paths=[*setup.etc_files],
-        restore_existing=setup.restore_existing,
-        other_user=setup.other_user,
-        extra_dirs=setup.extra_dirs,
-    )
 
 
 class _OutcomeReader:

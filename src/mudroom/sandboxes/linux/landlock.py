@@ -17,8 +17,8 @@ from ...errors import WorkspaceError
 from ..environ import select_allowed
 from ..self_test import SelfTestedSandbox
 from ..toolchains import SYSTEM_DIRS, find_toolchains
-from .daemon.protocol import ResourceLimits
-from .daemon_client import DaemonClient, SandboxSetup
+from .daemon.protocol import DaemonSetup, ResourceLimits
+from .daemon_client import DaemonClient
 from .exposed_paths import ETC_DIRS, ETC_FILES, make_git_config
 from .seccomp import build_filter
 
@@ -94,16 +94,15 @@ class LandlockSandbox(SelfTestedSandbox):
         ruleset = create_ruleset(rules, network=network)
         weakref.finalize(self, os.close, ruleset)
         self._client = DaemonClient(
-            SandboxSetup(
+            DaemonSetup(
                 workspace=workspace,
                 quarantine=quarantine,
-                tier=self.tier,
-                limits=limits or ResourceLimits(),
-                landlock_ruleset=ruleset,
-                seccomp_filter=build_filter(allow_internet=network),
+                limits=(limits or ResourceLimits())._asdict(),
+                seccomp_filter=build_filter(allow_internet=network).hex(),
                 restore_existing=True,
-                counts_user_threads=True,
-            )
+            ),
+            tier=self.tier,
+            ruleset=ruleset,
         )
 
     def close(self) -> None:

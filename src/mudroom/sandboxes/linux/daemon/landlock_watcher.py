@@ -16,7 +16,7 @@ import socket
 import time
 from typing import Any, NoReturn
 
-from ...._platform.processes import kill_process, list_children
+from ...._platform.processes import count_user_threads, kill_process, list_children
 from .command_start import DEFAULT_SIGNALS, effective_limits, set_killed_first
 from .protected_files import ProtectedFiles
 from .protocol import DaemonSetup, Outcome, describe_error, receive_message, send_outcome
@@ -50,6 +50,7 @@ def serve_commands(control: socket.socket, setup: DaemonSetup, *, ruleset: list[
     Arguments:
         ruleset: the descriptor of the Landlock ruleset, or nothing in tests.
     """
+    setup.limits["processes"] += count_user_threads()
     protected = ProtectedFiles(
         setup.workspace, setup.quarantine, restore_existing=setup.restore_existing
     )

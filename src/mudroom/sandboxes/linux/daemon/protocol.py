@@ -51,7 +51,8 @@ class DaemonSetup(NamedTuple):
     Arguments:
         workspace: the absolute path.
         quarantine: the folder for files that are moved out of the workspace.
-        limits: the fields of ResourceLimits.
+        limits: the fields of ResourceLimits. In tier file the limit of processes counts all threads
+            of the user, so the daemon raises it by those that run already.
         uses_bwrap: True in tier full. The descriptors sent along are then those of the seccomp
             filter and of the contents of /etc; in tier file, that of the Landlock ruleset.
         seccomp_filter: the program as hexadecimal text, for tier file.
@@ -64,7 +65,7 @@ class DaemonSetup(NamedTuple):
     workspace: str
     quarantine: str
     limits: dict[str, int]
-    uses_bwrap: bool
+    uses_bwrap: bool = False
     seccomp_filter: str = ""
     etc_paths: Sequence[str] = ()
     restore_existing: bool = False
