@@ -33,8 +33,13 @@ class Conversation:
         """Add a message."""
         self.messages.append(message)
 
-    async def request_answer(self, *, tools: bool = True) -> AsyncIterator[AssistantMessage]:
-        """Yield the complete answer last. `tools` is False when the run must summarise."""
+    async def request_answer(
+        self, *, tools: bool = True, max_tokens: int | None = None
+    ) -> AsyncIterator[AssistantMessage]:
+        """Yield the complete answer last.
+
+        `tools` is False when the run must summarise. `max_tokens`: what budgets leave for it.
+        """
         last = next(msg for msg in reversed(self.messages) if isinstance(msg, UserMessage))
         texts = [block.text for block in last.content if isinstance(block, TextBlock)]
         words = sum(len(text.split()) for text in texts)

@@ -102,7 +102,7 @@ class ModelUnavailable(ModelError):
     """The provider is overloaded or cannot be reached; the same call may work later.
 
     Example:
-        async def request_answer(self, *, tools=True):  # of your own model
+        async def request_answer(self, *, tools=True, max_tokens=None):  # of your own model
             raise ModelUnavailable("the model is being loaded", remedy="Ask again in a minute.")
             yield
     """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -20,7 +20,7 @@ from ._core.events import (
 )
 from ._core.messages import Usage
 from ._core.ports import Clock
-from ._engine.meters import Meter, RunTimer
+from ._engine.meters import NOTHING_PLANNED, Meter, RunTimer
 
 
 class SessionMeter(Meter):
@@ -86,9 +86,11 @@ class SessionMeter(Meter):
         if self._timer.limit is not None:
             yield self._timer.limit
 
-    def first_shared_limit(self, fraction: float) -> LimitState | None:
+    def first_shared_limit(
+        self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
+    ) -> LimitState | None:
         """Return the first exceeded limit. The limits of each run cause the warnings."""
-        return super().first_shared_limit(1.0) if fraction >= 1 else None
+        return super().first_shared_limit(fraction, planned) if fraction >= 1 else None
 
     def add_past(
         self,

@@ -65,9 +65,9 @@ class RuleConversation:
         self._characters += len(str(message.content))
 
     async def request_answer(
-        self, *, tools: bool = True
+        self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
-        """Stream the next answer. Raises ModelRefused for a request that no rule covers."""
+        """Stream the next answer, whole. Raises ModelRefused for a request that no rule covers."""
         try:
             step = find_next_step(self._config, self._messages, allow_calls=tools)
         except CannotAnswer as error:

@@ -34,7 +34,7 @@ class StuckModel(ScriptedModel):
 
 class StuckConversation(ScriptedConversation):
     async def request_answer(
-        self, *, tools: bool = True
+        self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         async for item in super().request_answer(tools=tools):
             if isinstance(item, AssistantMessage) and item.text == WORDS:
@@ -96,7 +96,7 @@ async def test_words_of_a_cancelled_child_are_in_its_report_to_the_parent(tmp_pa
 async def test_words_of_a_repeated_call_are_not_kept(tmp_path: Path) -> None:
     class Retrying(StuckConversation):
         async def request_answer(
-            self, *, tools: bool = True
+            self, *, tools: bool = True, max_tokens: int | None = None
         ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
             yield StreamChunk("text", "void")
             yield RetryNotice(1, 0.0, 500, "overloaded")

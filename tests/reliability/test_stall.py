@@ -40,7 +40,7 @@ class Slow:
         pass
 
     def request_answer(
-        self, *, tools: bool = True
+        self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         return self._parts()
 

@@ -19,6 +19,8 @@ from .._core.messages import (
 from .._core.ports import ModelConversation, RetryNotice, StreamChunk
 from .normalize import normalize_conversation
 
+_CHARACTERS_PER_TOKEN = 4
+
 
 class Conversation:
     """Messages of one run: sent ones, and blocks that wait for the next request.
@@ -29,6 +31,7 @@ class Conversation:
         answer_text: text of the last answer.
         last_text: text of the last answer that has text, complete or not.
         is_unanswered: true if a request was sent and its answer has not arrived.
+        sent_tokens: tokens of the last request and its answer, which the next request repeats.
     """
 
     def __init__(self, model: ModelConversation, history: Iterable[Message], prompt: str) -> None:
@@ -39,6 +42,7 @@ class Conversation:
         self.answer_text = ""
         self.last_text = ""
         self.is_unanswered = False
+        self.sent_tokens = 0
         self._streamed: list[str] = []
         for message in normalize_conversation(history):
             model.append(message)
@@ -65,14 +69,21 @@ class Conversation:
         if content := tuple(blocks):
             self._model.append(UserMessage(content))
 
+    def count_request_tokens(self) -> int:
+        """Return about how many tokens the next request has; the first has some more."""
+        characters = sum(len(block.text) for block in self.queued)
+        return self.sent_tokens + characters // _CHARACTERS_PER_TOKEN
+
     def request_answer(
-        self, *, tools: bool
+        self, *, tools: bool, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Send the queued blocks and request an answer, which `append_answer` must append."""
         self.append_user_blocks(self.take_queued())
         self.is_unanswered = True
         self._streamed = []
-        return self._model.request_answer(tools=tools)
+        if max_tokens is None:
+            return self._model.request_answer(tools=tools)
+        return self._model.request_answer(tools=tools, max_tokens=max_tokens)
 
     def add_streamed(self, text: str) -> None:
         """Add a piece of the answer that is arriving."""
@@ -97,6 +108,7 @@ class Conversation:
         """Append an answer of the model."""
         self._model.append(message)
         self._used_call_ids.update(map(wire_safe_id, message.tool_calls))
+        self.sent_tokens = message.usage.total_tokens
         self.is_unanswered = False
         self.answer_text = message.text.strip()
         self.last_text = self.answer_text or self.last_text

@@ -6,14 +6,15 @@ import asyncio
 
 from msgspec.structs import replace
 
+from .._core.budgets import LimitState
 from .._core.events import NoteInjected, RunResumed, RunStarted, TurnStarted
-from .._core.messages import AssistantMessage
+from .._core.messages import AssistantMessage, StopReason
 from .._core.runs import Reason, Report
 from ..errors import JournalError, ModelError
 from .call_batch import CallOutcome
 from .finish import INCOMPLETE_ANSWER, Ending, end_by_limit, finish_run
 from .loop_detection import STOP_AFTER, WARN_AFTER, WARNING
-from .model_call import call_model
+from .model_call import call_model, plan_request
 from .resume import NEAR_LIMIT, Resumption, restore_run
 from .run_context import RunContext
 from .tool_calls import run_tool_calls
@@ -91,7 +92,7 @@ async def run_turns(run: RunContext, pending: AssistantMessage | None) -> Ending
     """
     while True:
         if pending is None:
-            if (limit := run.meter.exceeded_limit(run.timer.age)) is not None:
+            if limit := find_limit(run):
                 return end_by_limit(run, limit)
             await run.deliver_messages()
             warn_near_limit(run)
@@ -154,6 +155,8 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int)
 
     An answer that is not complete is an error; an empty one is an error the second time.
     """
+    if answer.stop_reason is StopReason.LENGTH and (limit := find_limit(run)):
+        return end_by_limit(run, limit)
     if error := INCOMPLETE_ANSWER.get(answer.stop_reason):
         own_reason = answer.provider_stop_reason
         return Ending(Reason.ERROR, f"{error} ({own_reason})" if own_reason else error)
@@ -168,6 +171,12 @@ def _judge_final_answer(run: RunContext, answer: AssistantMessage, repeats: int)
         return Ending(Reason.ERROR, "the model gave an empty answer twice")
     run.add_note(EMPTY_ANSWER)
     return None
+
+
+def find_limit(run: RunContext) -> LimitState | None:
+    """Return the first limit that is used up, or that the next request would use up."""
+    planned = plan_request(run) if run.turn else {}  # a run may always try its first request
+    return run.meter.exceeded_limit(run.timer.age, planned)
 
 
 def warn_near_limit(run: RunContext) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 
@@ -12,6 +12,8 @@ from msgspec.structs import replace
 from .._core.budgets import SHARED_LIMITS, Budget, Grant, Limit, LimitState, smaller
 from .._core.messages import Usage
 from .._core.ports import Clock
+
+NOTHING_PLANNED: Mapping[Limit, float] = {}
 
 WARNING_FRACTION = 0.9
 """Used fraction of a limit at which a note warns the run."""
@@ -28,8 +30,14 @@ class ParentMeter(Protocol):
         """Add what a descendant spent. `usd`: US dollars, None if the price is unknown."""
         ...
 
-    def first_shared_limit(self, fraction: float) -> LimitState | None:
-        """Return the first shared limit, here or above, of which this fraction is used."""
+    def first_shared_limit(
+        self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
+    ) -> LimitState | None:
+        """Return the first shared limit, here or above, of which this fraction is used.
+
+        Arguments:
+            planned: amounts that will be spent; they count as used.
+        """
         ...
 
     def amount_left(self, limit: Limit) -> float | None:
@@ -191,9 +199,16 @@ class Meter:
         if self.parent is not None:
             self.parent.set_paused(paused)
 
-    def exceeded_limit(self, seconds: float = 0.0) -> LimitState | None:
-        """Return the first used-up limit of this run or an ancestor. `seconds`: age of the run."""
-        return self._first_limit(1.0, seconds)
+    def exceeded_limit(
+        self, seconds: float = 0.0, planned: Mapping[Limit, float] = NOTHING_PLANNED
+    ) -> LimitState | None:
+        """Return the first used-up limit of this run or an ancestor.
+
+        Arguments:
+            seconds: age of the run.
+            planned: amounts that the next request needs; they count as used.
+        """
+        return self._first_limit(1.0, seconds, planned)
 
     def take_warning(self, seconds: float = 0.0) -> LimitState | None:
         """Return the first limit of which WARNING_FRACTION is used; afterwards always None."""
@@ -203,25 +218,29 @@ class Meter:
         self.has_warned = state is not None
         return state
 
-    def _first_limit(self, fraction: float, seconds: float) -> LimitState | None:
+    def _first_limit(
+        self, fraction: float, seconds: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
+    ) -> LimitState | None:
         budget = self.budget
         if budget.turns is not None and is_used(self.turns, budget.turns, fraction):
             return LimitState(Limit.TURNS, budget.turns, self.turns)
         if budget.seconds is not None and is_used(seconds, budget.seconds, fraction):
             return LimitState(Limit.SECONDS, budget.seconds, seconds)
-        return self.first_shared_limit(fraction)
+        return self.first_shared_limit(fraction, planned)
 
     def shared_limits(self) -> Iterator[LimitState]:
         """Yield the limits of this run that hold for its descendants, too."""
         for limit, most in self._shared_limits:
             yield LimitState(limit, most, self.amount_spent(limit))
 
-    def first_shared_limit(self, fraction: float) -> LimitState | None:
+    def first_shared_limit(
+        self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
+    ) -> LimitState | None:
         """Return the first shared limit, here or above, of which this fraction is used."""
         for state in self.shared_limits():
-            if is_used(state.spent, state.most, fraction):
+            if is_used(state.spent + planned.get(state.limit, 0), state.most, fraction):
                 return state
-        return self.parent.first_shared_limit(fraction) if self.parent is not None else None
+        return self.parent.first_shared_limit(fraction, planned) if self.parent else None
 
     def amount_left(self, limit: Limit) -> float | None:
         """Return what is left of a shared limit for this run; None if there is no limit.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
+from .._core.budgets import Limit, smaller
 from .._core.events import ModelCallRetried, TurnFailed, TurnFinished, TurnStarted
-from .._core.messages import AssistantMessage
+from .._core.messages import AssistantMessage, Usage
 from .._core.ports import RetryNotice, StreamChunk
 from .._core.runs import Reason
 from ..errors import ModelError, ModelGarbled, ModelUnavailable
@@ -20,6 +21,14 @@ Wires give up silent connections sooner and retry.
 
 FIRST_CHUNK_SECONDS = 300.0
 """Additional seconds for the first chunk: a request may wait for its turn at the provider."""
+
+_LEAST_ANSWER = 16
+"""Tokens that every answer may have: a provider refuses requests with less."""
+
+_LEAST_SUMMARY = 1_024
+"""Tokens that the summary at the end may always have, so that it says something."""
+
+_MILLION = 1_000_000
 
 _RESCHEDULE_FRACTION = 1 / 30
 """Change of the deadline, as a fraction of the silence allowed, that is worth a reschedule."""
@@ -43,7 +52,7 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     recorder.record_later(recorder.event(TurnStarted, summary_reason=summary_reason), show=True)
     started_at = run.services.clock.monotonic()
     try:
-        answer = await _stream_answer(run, tools=summary_reason is None)
+        answer = await _stream_answer(run, is_summary=summary_reason is not None)
     except ModelError as error:
         is_transient = isinstance(error, ModelUnavailable)
         partial = run.conversation.keep_partial_answer()
@@ -77,12 +86,44 @@ def charge(run: RunContext, answer: AssistantMessage) -> None:
     run.meter.charge(answer.usage, usd)
 
 
-async def _stream_answer(run: RunContext, *, tools: bool) -> AssistantMessage:
+def plan_request(run: RunContext) -> dict[Limit, float]:
+    """Return what the next request costs at least, without its answer."""
+    tokens = run.conversation.count_request_tokens()
+    planned: dict[Limit, float] = {Limit.INPUT_TOKENS: tokens, Limit.TOTAL_TOKENS: tokens}
+    if run.meter.amount_left(Limit.USD) is not None:
+        # The provider may read what was sent before from its cache.
+        usage = Usage(input_tokens=tokens, cache_read_tokens=run.conversation.sent_tokens)
+        planned[Limit.USD] = run.services.compute_price(run.brief.model, usage) or 0.0
+    return planned
+
+
+def _find_max_tokens(run: RunContext, least: int) -> int | None:
+    """Return the longest answer that the budgets allow, None if they allow any.
+
+    Arguments:
+        least: tokens that an answer always may have.
+    """
+    planned = plan_request(run)
+    prices = {Limit.OUTPUT_TOKENS: 1.0, Limit.TOTAL_TOKENS: 1.0}
+    if Limit.USD in planned:
+        usage = Usage(output_tokens=_MILLION)
+        prices[Limit.USD] = (run.services.compute_price(run.brief.model, usage) or 0.0) / _MILLION
+    allowed: int | None = None
+    for limit, price in prices.items():
+        left = run.meter.amount_left(limit)
+        if left is not None and price:
+            allowed = smaller(allowed, int((left - planned.get(limit, 0)) / price))
+    return None if allowed is None else max(least, allowed)
+
+
+async def _stream_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage:
     answer: AssistantMessage | None = None
+    max_tokens = _find_max_tokens(run, _LEAST_SUMMARY if is_summary else _LEAST_ANSWER)
+    items = run.conversation.request_answer(tools=not is_summary, max_tokens=max_tokens)
     deadline = asyncio.timeout(SILENCE_SECONDS + FIRST_CHUNK_SECONDS)
     try:
         async with deadline:
-            async for item in run.conversation.request_answer(tools=tools):
+            async for item in items:
                 if isinstance(item, StreamChunk):
                     _extend(deadline, SILENCE_SECONDS)
                     if item.kind == "text":

@@ -8,7 +8,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from .._core.budgets import smaller
 from .._core.messages import (
     AssistantMessage,
     Message,
@@ -167,20 +169,27 @@ class WireConversation:
             self.append_entry(entry)
 
     def request_answer(
-        self, *, tools: bool = True
+        self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Request the next answer. Raises ModelError."""
         model = self._model
         return model.http.stream_answer(
             model.url,
             model.headers,
-            self.build_body(tools=tools),
+            self.build_body(tools=tools, max_tokens=max_tokens),
             lambda: model.make_reader(self._prefix.names),
         )
 
-    def build_body(self, *, tools: bool = True) -> bytes:
+    def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
         """Return the request body."""
-        return b"".join((self._prefix.data, self._messages, self._end(tools=tools)))
+        return b"".join((self._start(max_tokens), self._messages, self._end(tools=tools)))
+
+    def _start(self, max_tokens: int | None) -> bytes:
+        prefix = self._prefix
+        if max_tokens is None:
+            return prefix.data
+        config = replace(prefix.config, max_tokens=smaller(prefix.config.max_tokens, max_tokens))
+        return self._model.encode_prefix(config, prefix.names)
 
     def _end(self, *, tools: bool) -> bytes:
         if tools or not self._prefix.config.tools:
@@ -192,6 +201,11 @@ class WireConversation:
         if self._messages:
             self._messages += b","
         self._messages += encode(entry)
+
+
+def limit_max_tokens(config: RequestConfig, most: int) -> int:
+    """Return the maximum tokens of an answer. `most`: what the model allows."""
+    return most if config.max_tokens is None else min(config.max_tokens, most)
 
 
 def describe_stop(

@@ -20,7 +20,7 @@ from .._core.tools import Tool
 from ._anthropic_stream import WIRE, AnthropicReader
 from ._json import clean, encode
 from ._tool_names import ILLEGAL_CHARACTERS, ToolNames
-from ._wire import WireConversation, WireModel
+from ._wire import WireConversation, WireModel, limit_max_tokens
 
 _API_VERSION = "2023-06-01"
 """Compatible servers know this version. The only difference to later ones that concerns mudroom is
@@ -66,7 +66,7 @@ class AnthropicModel(WireModel):
         """Return the body up to the "[" of its messages."""
         fields: dict[str, Any] = {
             "model": self.model,
-            "max_tokens": config.max_tokens or _default_max_tokens(self.model),
+            "max_tokens": limit_max_tokens(config, _default_max_tokens(self.model)),
             "stream": True,
             **_sampling(self.model, config),
         }
@@ -99,14 +99,15 @@ class AnthropicConversation(WireConversation):
 
     _is_last_markable = False
 
-    def build_body(self, *, tools: bool = True) -> bytes:
+    def build_body(self, *, tools: bool = True, max_tokens: int | None = None) -> bytes:
         """Return the request body."""
         if not self._is_last_markable:
-            return super().build_body(tools=tools)
+            return super().build_body(tools=tools, max_tokens=max_tokens)
         # The mark belongs into the last block: before the closing "}]}" of the last message.
         messages = memoryview(self._messages)
         end = self._end(tools=tools)
-        return b"".join((self._prefix.data, messages[:-3], _CACHE_MARK_JSON, messages[-3:], end))
+        start = self._start(max_tokens)
+        return b"".join((start, messages[:-3], _CACHE_MARK_JSON, messages[-3:], end))
 
     def append_entry(self, entry: dict[str, Any]) -> None:
         """Append a message of the API."""

@@ -22,7 +22,7 @@ from ._google_stream import OWN_ID_PREFIX, WIRE, GoogleReader
 from ._images import image_label
 from ._json import clean, encode
 from ._tool_names import ToolNames
-from ._wire import WireModel
+from ._wire import WireModel, limit_max_tokens
 
 _NO_SIGNATURE = "skip_thought_signature_validator"
 """Value that Gemini 3 accepts instead of the signature of a call that another model made.
@@ -59,7 +59,7 @@ class GoogleModel(WireModel):
             declarations = [_encode_tool(tool, names) for tool in config.tools]
             fields["tools"] = [{"functionDeclarations": declarations}]
         sampling = {
-            "maxOutputTokens": config.max_tokens or _default_max_tokens(self.model),
+            "maxOutputTokens": limit_max_tokens(config, _default_max_tokens(self.model)),
             "temperature": config.temperature,
             "topP": config.top_p,
         }

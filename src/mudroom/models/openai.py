@@ -27,7 +27,7 @@ from ._images import data_url, has_images, image_label
 from ._json import clean, encode
 from ._openai_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
 from ._tool_names import ToolNames
-from ._wire import WireConversation, WireModel
+from ._wire import WireConversation, WireModel, limit_max_tokens
 from .openai_models import default_max_tokens, is_reasoning_model
 
 _MAX_TOKENS = 8_192
@@ -72,7 +72,7 @@ class OpenAIModel(WireModel):
         fields: dict[str, Any] = {"model": self.model, "stream": True}
         if not self.is_strict:
             fields["stream_options"] = {"include_usage": True}
-        max_tokens = config.max_tokens or _default_max_tokens(self)
+        max_tokens = limit_max_tokens(config, _default_max_tokens(self))
         reasons = is_reasoning_model(self.model)
         fields["max_completion_tokens" if self.is_openai or reasons else "max_tokens"] = max_tokens
         if not reasons:

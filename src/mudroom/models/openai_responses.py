@@ -20,7 +20,7 @@ from ._images import data_url
 from ._json import clean, encode
 from ._openai_responses_stream import WIRE, ResponsesReader
 from ._tool_names import ToolNames
-from ._wire import WireModel
+from ._wire import WireModel, limit_max_tokens
 from .openai_models import default_max_tokens, is_reasoning_model
 
 
@@ -45,7 +45,7 @@ class ResponsesModel(WireModel):
             "model": self.model,
             "stream": True,
             "store": False,
-            "max_output_tokens": config.max_tokens or default_max_tokens(self.model),
+            "max_output_tokens": limit_max_tokens(config, default_max_tokens(self.model)),
         }
         if is_reasoning_model(self.model):
             fields["include"] = ["reasoning.encrypted_content"]

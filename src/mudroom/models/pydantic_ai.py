@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from .._core.budgets import smaller
 from .._core.messages import AssistantMessage, Message, UserMessage
 from .._core.ports import Clock, RequestConfig, RetryNotice, StreamChunk
 from ..errors import ModelGarbled, ModelRefused, ModelUnavailable, UsageError
@@ -108,7 +109,7 @@ class PydanticAIConversation:
             self._messages.append(converted)
 
     async def request_answer(
-        self, *, tools: bool = True
+        self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncGenerator[StreamChunk | RetryNotice | AssistantMessage, None]:
         """Request the next answer.
 
@@ -119,7 +120,7 @@ class PydanticAIConversation:
         while True:
             attempt += 1
             try:
-                async with aclosing(self._send_once(tools=tools)) as chunks:
+                async with aclosing(self._send_once(tools, max_tokens)) as chunks:
                     async for chunk in chunks:
                         yield chunk
                 return
@@ -133,11 +134,12 @@ class PydanticAIConversation:
             await model.clock.sleep(notice.delay)
 
     async def _send_once(
-        self, *, tools: bool
+        self, tools: bool, max_tokens: int | None
     ) -> AsyncGenerator[StreamChunk | AssistantMessage, None]:
         from pydantic_ai import direct
 
-        settings = self._settings
+        most = smaller(self._settings["max_tokens"], max_tokens)
+        settings = {**self._settings, "max_tokens": most}
         if not tools and self._parameters.function_tools:
             settings = {**settings, "tool_choice": "none"}
         rate_limiter = self._model.rate_limiter

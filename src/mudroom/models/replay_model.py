@@ -81,7 +81,7 @@ class ReplayConversation:
         self._messages.append(message)
 
     async def request_answer(
-        self, *, tools: bool = True
+        self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Yield the recorded answer. Raises ModelError and TimeoutError as recorded."""
         messages = self._messages

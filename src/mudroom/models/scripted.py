@@ -34,12 +34,14 @@ class Request(Struct, frozen=True):
         tools: names of the tools the model may call now.
         messages: the conversation so far.
         number: number of this request over all conversations of the model, from 1.
+        max_tokens: maximum tokens of the answer that the budgets allow.
     """
 
     system: str
     tools: tuple[str, ...]
     messages: tuple[Message, ...]
     number: int
+    max_tokens: int | None = None
 
     @property
     def prompt(self) -> str:
@@ -128,13 +130,14 @@ class ScriptedConversation:
         self._messages.append(message)
 
     async def request_answer(
-        self, *, tools: bool = True
+        self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Yield the next answer, in chunks and then whole."""
         model = self._model
         tool_names = tuple(tool.name for tool in self._config.tools) if tools else ()
         number = len(model.requests) + 1
-        request = Request(self._config.system, tool_names, tuple(self._messages), number)
+        messages = tuple(self._messages)
+        request = Request(self._config.system, tool_names, messages, number, max_tokens)
         answer = await model.next_answer(request)
         if isinstance(answer, BaseException):
             raise answer

@@ -18,7 +18,7 @@ class RequestConfig(Struct, frozen=True, kw_only=True):
         system: the system prompt.
         tools: tools in order; runs with equal configs send equal bytes.
         temperature, top_p: None means the provider's default.
-        max_tokens: maximum tokens of one answer; always sent.
+        max_tokens: maximum tokens of one answer, if the model allows as many; always sent.
     """
 
     system: str
@@ -52,7 +52,7 @@ class ModelConversation(Protocol):
         ...
 
     def request_answer(
-        self, *, tools: bool = True
+        self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Request the next answer: yield chunks and retries, then exactly one AssistantMessage.
 
@@ -61,6 +61,7 @@ class ModelConversation(Protocol):
 
         Arguments:
             tools: False forbids tool calls in this answer; the bytes before it stay the same.
+            max_tokens: maximum tokens of this answer; None: that of the config.
 
         Raises ModelError.
         """

@@ -214,6 +214,7 @@ class ModelRequest(Struct, frozen=True, tag=True):
     id: int
     conversation: int
     tools: bool
+    max_tokens: int | None = None
 
 
 class ModelCancel(Struct, frozen=True, tag=True):

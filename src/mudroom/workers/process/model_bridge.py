@@ -71,7 +71,9 @@ class ModelBridge:
     async def _answer(self, request: ModelRequest) -> None:
         conversation = self._conversations[request.conversation]
         try:
-            async for item in conversation.request_answer(tools=request.tools):
+            async for item in conversation.request_answer(
+                tools=request.tools, max_tokens=request.max_tokens
+            ):
                 self._channel.send(ModelItem(request.id, item))
         except Exception as error:  # noqa: BLE001  the run in the worker process must end
             self._channel.send(ModelItem(request.id, ErrorInfo.of(error)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Collection
+from collections.abc import AsyncIterator, Collection, Mapping
 from itertools import count
 
 import msgspec
@@ -20,7 +20,7 @@ from ..._core.ports import (
     RetryNotice,
     StreamChunk,
 )
-from ..._engine.meters import is_used
+from ..._engine.meters import NOTHING_PLANNED, is_used
 from .channel import Channel, encode
 from .messages import (
     CallReply,
@@ -161,11 +161,13 @@ class RemoteParentMeter:
         self._unconfirmed.append(charge)
         self._link.channel.send(charge)
 
-    def first_shared_limit(self, fraction: float) -> LimitState | None:
+    def first_shared_limit(
+        self, fraction: float, planned: Mapping[Limit, float] = NOTHING_PLANNED
+    ) -> LimitState | None:
         """Return the first shared limit of which this fraction is used."""
         for state in self._state.shared:
             spent = state.spent + self._unconfirmed_amount(state.limit)
-            if is_used(spent, state.most, fraction):
+            if is_used(spent + planned.get(state.limit, 0), state.most, fraction):
                 return replace(state, spent=spent)
         return None
 
@@ -237,10 +239,10 @@ class RemoteModelConversation:
         self._link.channel.send(ModelAppend(self.id, message))
 
     async def request_answer(
-        self, *, tools: bool = True
+        self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Request the next answer and yield its items as they arrive. Raises ModelError."""
-        request = ModelRequest(self._link.next_id(), self.id, tools)
+        request = ModelRequest(self._link.next_id(), self.id, tools, max_tokens)
         queue = self._link.open_stream(request)
         is_complete = False
         try:
