@@ -24,7 +24,13 @@ from mudroom.cli.output.live_tree import LiveTree
 from mudroom.cli.output.text import display_width
 from mudroom.cli.output.tree_lines import TreeStyle, format_tree
 from mudroom.projections.run_tree import RunTree
-from mudroom.testing.event_builders import run_finished, run_started, tool_call_events, turn_events
+from mudroom.testing.event_builders import (
+    run_finished,
+    run_started,
+    tool_call_events,
+    tool_call_started,
+    turn_events,
+)
 
 
 class Terminal(io.StringIO):
@@ -75,7 +81,7 @@ def start_children(children: int, *, agent: str = "explore") -> list[StoredEvent
     """Return events of a root run whose children all read a file."""
     tasks = [ToolCallBlock(f"t{n}", "task", {"description": f"batch {n}"}) for n in range(children)]
     events = [run_started("1", agent="general"), *turn_events("1", *tasks, usage=Usage(3000, 100))]
-    events += [ToolCallStarted(at=1, run="1", call=task) for task in tasks]
+    events += [tool_call_started("1", task, at=1) for task in tasks]
     for n in range(children):
         run = f"1.1.{n + 1}"
         call = ToolCallBlock("c", "read", {"file_path": f"src/m{n}.py"})
@@ -85,7 +91,7 @@ def start_children(children: int, *, agent: str = "explore") -> list[StoredEvent
             ),
             *turn_events(run, call, usage=Usage(2000, 100)),
         ]
-        events.append(ToolCallStarted(at=2, run=run, call=call))
+        events.append(tool_call_started(run, call, at=2))
     return events
 
 
@@ -204,7 +210,7 @@ def test_the_screen_in_color():
 def test_tasks_that_have_not_started_are_counted():
     events = [
         *start_children(2),
-        ToolCallStarted(at=1, run="1", call=ToolCallBlock("t9", "task", {})),
+        tool_call_started("1", ToolCallBlock("t9", "task", {}), at=1),
     ]
     assert draw_tree(events, columns=100)[0].startswith(
         "● turn 1 · 3 tasks: 2 running, 1 not started · "
@@ -361,7 +367,7 @@ def test_answers_are_printed_below_their_tree_and_no_run_is_drawn_twice():
             screen,
             [
                 *turn_events("1", TextBlock("And so on."), task, turn=2, at=12),
-                ToolCallStarted(at=12, run="1", call=task),
+                tool_call_started("1", task, at=12),
             ],
         )
         feed(screen, [run_started("1.2.1", "1", at=12, description="one more", call_id="t9")])

@@ -15,7 +15,6 @@ from mudroom._core.events import (
     SessionOpened,
     StoredEvent,
     ToolCallFinished,
-    ToolCallStarted,
 )
 from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
 from mudroom._core.runs import Brief, Reason
@@ -23,7 +22,13 @@ from mudroom._core.tools import ToolResult
 from mudroom.cli.output.text import ASCII, display_width
 from mudroom.cli.output.transcript_lines import render_transcript, render_tree
 from mudroom.errors import UnknownName
-from mudroom.testing.event_builders import run_finished, run_started, tool_call_events, turn_events
+from mudroom.testing.event_builders import (
+    run_finished,
+    run_started,
+    tool_call_events,
+    tool_call_started,
+    turn_events,
+)
 
 
 def example_session() -> list[StoredEvent]:
@@ -35,7 +40,7 @@ def example_session() -> list[StoredEvent]:
             "1", agent="general", prompt="Read all .py files\nand summarize what each one does"
         ),
         *turn_events("1", *tasks, usage=Usage(3000, 100)),
-        *(ToolCallStarted(at=1, run="1", call=task) for task in tasks),
+        *(tool_call_started("1", task, at=1) for task in tasks),
         run_started("1.1.1", "1", at=1, description="Summarize mypackage .py files"),
         *turn_events(
             "1.1.1",

@@ -173,17 +173,17 @@ def test_tasks_are_listed_with_their_outcome_and_many_tasks_are_counted() -> Non
     def tasks(count: int) -> list[AnyEvent]:
         calls = [tool_call(f"t{n}", "task", prompt=f"part {n}") for n in range(count)]
         events: list[AnyEvent] = [turn_finished("1", *calls)]
+        events += [tool_call_started("1", call) for call in calls]
         for n, call in enumerate(calls):
             run = f"1.1.{n + 1}"
             reason = Reason.ERROR if n == 1 else Reason.GOAL
             error = "no luck" if n == 1 else ""
             events += [
-                tool_call_started("1", call),
                 run_started(run, "1", prompt="p", description=f"part {n}", call_id=call.id),
                 run_finished(run, reason, error=error, at=4),
                 tool_call_finished("1", call.id, name="task", at=4),
             ]
-        return events
+        return [*events, turn_started("1", 2)]
 
     assert write_events(tasks(2)) == snapshot("""\
 > task (part 0): p

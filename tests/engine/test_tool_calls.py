@@ -15,6 +15,7 @@ from tests.engine.conftest import Stage, block_texts
 
 from mudroom import ApprovalDecision, ApprovalRequest, Budget, Effect, Tool, ToolCallBlock, tool
 from mudroom._engine.tool_calls import ALL_FAILED, OUTPUT_CAP
+from mudroom.events import ToolCallStarted
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.testing.clock import run_virtual
 
@@ -262,3 +263,21 @@ def test_time_waiting_for_the_approver_does_not_count(stage: Stage, allowed: boo
         if allowed
         else "not on a Friday" in stage.results[0].text
     )
+
+
+async def test_the_start_of_a_call_has_the_title_and_the_view_of_its_tool(stage: Stage) -> None:
+    calls = [
+        call("read_file", path="notes.txt", limit=1),
+        call("grep", path=".", pattern="one\n\x1b[2J"),
+        call("deploy", where="moon"),
+        call("no_such_tool", number=1, where="here"),
+    ]
+    await stage.run({"PARENT": [calls, "end"]}, tools=[deploy])
+    started = [event for event in stage.events if isinstance(event, ToolCallStarted)]
+    assert [(event.title, event.view) for event in started] == [
+        ("notes.txt", "lines"),
+        ("one", ""),
+        ("moon", ""),
+        ("here", ""),
+    ]
+    assert started[0].call.arguments == {"file_path": "notes.txt", "limit": 1}

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from mudroom import AnyEvent, Ledger, Usage
+from mudroom import AnyEvent, Ledger, ToolResult, Usage
+from mudroom.events import ToolCallFinished, ToolCallStarted
 from mudroom.projections.ledger import LedgerBuilder, compute_ledger, describe_ledger
 from mudroom.testing.event_builders import (
     run_finished,
     run_started,
+    tool_call,
     tool_call_finished,
+    tool_call_started,
     turn_finished,
 )
 
 
 def result(run: str, name: str, text: str, *, refused: bool = False) -> AnyEvent:
     return tool_call_finished(run, "c", text, name=name, refused=refused)
+
+
+def task(run: str, text: str, *, refused: bool = False) -> list[AnyEvent]:
+    started = tool_call_started(run, tool_call("c", "task"))
+    return [started, result(run, "task", text, refused=refused)]
 
 
 def answer(run: str, input_tokens: int) -> AnyEvent:
@@ -30,10 +38,10 @@ def session() -> list[AnyEvent]:
         result("1.1.1", "read", "line\n" * 700),
         result("1.1.1.1.1", "bash", "一二三"),
         answer("1.1.1.1.1", 300),
-        result("1.1.1", "task", "a report between children"),
+        *task("1.1.1", "a report between children"),
         answer("1.1.1", 2000),
-        result("1", "task", "no such agent", refused=True),
-        result("1", "task", "pytest\n"),
+        *task("1", "no such agent", refused=True),
+        *task("1", "pytest\n"),
         answer("1", 1100),
         answer("1", 900),
     ]
@@ -51,6 +59,17 @@ def test_estimate_without_children_replaces_reports_by_what_children_read() -> N
     got = compute_ledger(session())
     assert got.parent_tokens == 1100
     assert got.without_children_tokens == 1100 - 2 + 1003
+
+
+def test_reports_in_records_without_views_are_known_by_their_run() -> None:
+    events: list[AnyEvent] = [
+        run_started("1"),
+        ToolCallStarted(at=2, run="1", call=tool_call("c", "task")),
+        ToolCallFinished(
+            at=3, run="1", call_id="c", name="task", result=ToolResult("x", detail={"run": "1.1.1"})
+        ),
+    ]
+    assert compute_ledger(events).returned_bytes == 1
 
 
 def test_builder_is_right_after_every_event() -> None:

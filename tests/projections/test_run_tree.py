@@ -64,7 +64,7 @@ def test_view_has_turn_tool_calls_and_last_action() -> None:
         1,
         "grep def main",
     )
-    assert run.open_calls == {"b": "grep"}
+    assert run.open_calls == {"b": ""}
     assert (run.description, run.prompt, run.agent, run.model) == (
         "Find it",
         "Find the thing",
@@ -193,7 +193,7 @@ def test_sanitize_line_returns_one_limited_line() -> None:
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (tool_call("1", "bash", command="ls -la", description="List files"), "bash List files"),
+        (tool_call("1", "bash", command="ls -la", description="List files"), "bash ls -la"),
         (tool_call("1", "read", limit=3, file_path="a.py"), "read a.py"),
         (tool_call("1", "odd", number=3, word="hm"), "odd hm"),
         (tool_call("1", "todo", items=[1]), "todo"),
@@ -201,5 +201,13 @@ def test_sanitize_line_returns_one_limited_line() -> None:
         (tool_call("1", "ba\x1b[2Jsh", command="rm\n\u202e-rf"), "bash rm -rf"),
     ],
 )
-def test_call_is_described_by_its_most_telling_argument(made: ToolCallBlock, words: str) -> None:
-    assert describe_call(made) == words
+def test_call_is_described_by_the_title_argument_of_its_tool(
+    made: ToolCallBlock, words: str
+) -> None:
+    started = tool_call_started("1", made)
+    assert describe_call(made, started.title) == words
+
+
+def test_call_of_an_older_record_is_described_by_its_first_text() -> None:
+    call = tool_call("1", "bash", timeout=3, command="ls -la", description="List files")
+    assert describe_call(call) == "bash ls -la"

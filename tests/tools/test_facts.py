@@ -12,6 +12,7 @@ import pytest
 
 from mudroom import tools
 from mudroom._core.agents import Mode
+from mudroom._core.events import ToolCallStarted
 from mudroom._core.messages import ToolCallBlock
 from mudroom._core.tools import Effect, PreviewLine, Tool, ToolCategory, ToolResult
 from mudroom.cli.output.text import ASCII
@@ -92,7 +93,7 @@ def test_rules_about_files_apply_to_a_new_tool(new_tool: Tool, tmp_path: Path) -
 
 def test_screens_show_the_preview_of_a_new_tool(new_tool: Tool) -> None:
     call = ToolCallBlock("c1", "append", {"target": "a.txt", "text": "one line"})
-    lines = format_tool_call(call, ToolResult("done"), None, 80, ASCII)
+    lines = format_tool_call(ToolCallStarted(at=1, call=call), ToolResult("done"), None, 80, ASCII)
     text = ["".join(part for part, _ in line) for line in lines]
     assert "append" in text[0]
     assert text[1].endswith("+ one line")

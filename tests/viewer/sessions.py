@@ -17,7 +17,6 @@ from mudroom._core.events import (
     SessionOpened,
     StoredEvent,
     ToolCallFinished,
-    ToolCallStarted,
     TurnFinished,
     TurnStarted,
 )
@@ -32,6 +31,7 @@ from mudroom._core.messages import (
 from mudroom._core.runs import Brief, Reason, Report
 from mudroom._core.tools import ToolResult
 from mudroom.journals.sqlite.journal import SqliteJournal
+from mudroom.testing.event_builders import tool_call_started
 
 WORDS = (
     "the",
@@ -138,7 +138,7 @@ class SessionBuilder:
         *,
         refused: bool = False,
     ) -> None:
-        self.events.append(ToolCallStarted(at=at, run=run, turn=turn, call=call))
+        self.events.append(tool_call_started(run, call, at=at, turn=turn))
         self.events.append(
             ToolCallFinished(
                 at=at + took,
@@ -306,7 +306,7 @@ class SessionBuilder:
             self.events = []
             for k, call in enumerate(calls, 1):
                 begun = self.at + self.random.uniform(0, 3)
-                self.events.append(ToolCallStarted(at=self.at, run=run, turn=number, call=call))
+                self.events.append(tool_call_started(run, call, at=self.at, turn=number))
                 ended, text = self.add_child(f"{run}.{number}.{k}", call.id, begun)
                 result = ToolResult(
                     f"{text}\n[evidence: 18 tool calls]", detail={"run": f"{run}.{number}.{k}"}

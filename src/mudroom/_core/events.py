@@ -25,7 +25,7 @@ from msgspec import Struct, field
 
 from .messages import AssistantMessage, ToolCallBlock
 from .runs import Brief, InboxMessage, Reason, Report
-from .tools import ToolResult
+from .tools import ToolResult, ToolView
 
 
 class Event(Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="type"):
@@ -145,9 +145,16 @@ class ModelCallRetried(Event, frozen=True, tag="model_call_retried"):
 
 
 class ToolCallStarted(Event, frozen=True, tag="tool_call_started"):
-    """The intent to run a tool call."""
+    """The intent to run a tool call.
+
+    Arguments:
+        title: what the call is about, one line that is safe to print.
+        view: how screens show the call.
+    """
 
     call: ToolCallBlock
+    title: str = ""
+    view: ToolView = ""
 
 
 class FileWriteIntended(Event, frozen=True, tag="file_write_intended"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import Struct
 
@@ -89,6 +89,15 @@ Signs: "+" added, "-" removed, " " unchanged, "" not part of a difference.
 """
 
 
+ToolView = Literal["", "command", "diff", "content", "lines", "todos", "run"]
+"""How the viewer shows a call, apart from its title.
+
+"": arguments and result. "command": `command` and output. "diff": `old_string` and `new_string`, or
+`edits`. "content": `content` as new lines. "lines": the result with line numbers. "todos": `todos`.
+"run": `prompt`, and the child run that the call starts.
+"""
+
+
 class Tool(Struct, frozen=True, kw_only=True):
     """One tool. A tool is a value: to register it, put it into a list.
 
@@ -115,6 +124,9 @@ class Tool(Struct, frozen=True, kw_only=True):
         rule_argument: without `path_argument`, name of the argument that permission rules match:
             a command, the name of an agent, an address.
         is_stateful: true if the tool keeps a memo; a resumed run repeats its calls to restore it.
+        title_argument: name of the argument that describes a call in one line; by default the rule
+            or path argument, else the first text.
+        view: see ToolView; "run" for tools that start child runs.
         preview: takes arguments and ToolResult, returns the lines that screens show of a call.
         preview_lines: number of these lines on a screen; 0 shows the call in one line.
 
@@ -146,13 +158,19 @@ class Tool(Struct, frozen=True, kw_only=True):
     is_search: bool = False
     rule_argument: str = ""
     is_stateful: bool = False
+    title_argument: str = ""
+    view: ToolView = ""
     preview: Callable[[Mapping[str, Any], ToolResult], Iterable[PreviewLine]] | None = None
     preview_lines: int = 0
 
     def parse_arguments(self, arguments: Mapping[str, Any]) -> object:
         """Return the argument of `run` for the arguments of a call. Raises ValueError."""
+        return self.parse(self.rename_arguments(arguments))
+
+    def rename_arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Return arguments under their names in `parameters`."""
         aliases = self.argument_aliases
-        return self.parse({aliases.get(key, key): value for key, value in arguments.items()})
+        return {aliases.get(key, key): value for key, value in arguments.items()}
 
     def has_category(self, category: ToolCategory) -> bool:
         """Return whether the tool belongs to a category."""

@@ -68,6 +68,8 @@ def task_tool(agents: Mapping[str, Agent]) -> Tool:
         effect=Effect.KEYED,
         category=ToolCategory.AGENT,
         rule_argument="agent",
+        title_argument="description",
+        view="run",
         argument_aliases={
             "subagent_type": "agent",
             "agent_name": "agent",

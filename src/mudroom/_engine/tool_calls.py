@@ -14,6 +14,7 @@ from .._core.ports import ApprovalDecision, ApprovalRequest, Hooks, PermissionVe
 from .._core.tool_names import canonical_tool_name
 from .._core.tools import Effect, Tool, ToolResult
 from ..errors import MudroomError, suggest_names
+from ..projections.safe_text import call_title
 from .call_batch import CallOutcome
 from .call_context import CallContext
 from .evidence import ChangeWindow, add_writes
@@ -111,7 +112,8 @@ def prepare_call(run: RunContext, call: ToolCallBlock) -> PreparedCall:
         text = f"The arguments of {name} were not a JSON object: {quoted!r}."
         return _refuse(call, tool, f"{text} Send the call again with valid JSON.")
     try:
-        return PreparedCall(call, tool, tool.parse_arguments(call.arguments))
+        arguments = tool.rename_arguments(call.arguments)
+        return PreparedCall(structs.replace(call, arguments=arguments), tool, tool.parse(arguments))
     except (ValueError, TypeError) as error:
         return _refuse(call, tool, f"Invalid arguments for {name}: {error}")
 
@@ -181,7 +183,7 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     started_at = run.services.clock.monotonic()
     result = refusal
     if prepared.call.id not in run.batch.started:
-        await run.recorder.record(run.recorder.event(ToolCallStarted, call=prepared.call))
+        await _record_start(run, prepared)
     elif prepared.tool and not refusal:
         result = resolve_interrupted(run, prepared.call, prepared.tool)
     if result is None:
@@ -193,6 +195,17 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
     seconds = round(run.services.clock.monotonic() - started_at, 3)
     outcome = CallOutcome(prepared.call.id, prepared.name, result, refusal is not None)
     await _record_outcome(run, prepared, outcome, seconds)
+
+
+async def _record_start(run: RunContext, prepared: PreparedCall) -> None:
+    tool = prepared.tool
+    started = run.recorder.event(
+        ToolCallStarted,
+        call=prepared.call,
+        title=call_title(prepared.call.arguments, tool),
+        view=tool.view if tool else "",
+    )
+    await run.recorder.record(started)
 
 
 async def _record_outcome(

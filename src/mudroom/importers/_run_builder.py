@@ -32,6 +32,8 @@ from .._core.messages import (
 from .._core.runs import Brief, Reason, Report
 from .._core.tool_names import canonical_tool_name
 from .._core.tools import ToolResult
+from ..projections.safe_text import call_title
+from ..tools import find_builtin_tool
 
 AnswerBlock = TextBlock | ThinkingBlock | ToolCallBlock
 
@@ -79,7 +81,26 @@ class TurnBuilder:
             seconds=round(self.finished_at - self.started_at, 3),
         )
         for call in self.calls:
-            yield ToolCallStarted(at=self.finished_at, run=run, turn=self.number, call=call)
+            yield start_call(self.finished_at, run, self.number, call)
+
+
+def start_call(at: float, run: str, turn: int, call: ToolCallBlock) -> ToolCallStarted:
+    """Return the start of a call, shown like a call of mudroom's tool for the same purpose."""
+    tool = find_builtin_tool(call.name)
+    arguments = tool.rename_arguments(call.arguments) if tool else call.arguments
+    return ToolCallStarted(
+        at=at,
+        run=run,
+        turn=turn,
+        call=replace(call, arguments=arguments),
+        title=call_title(arguments, tool),
+        view=tool.view if tool else "run" if starts_run(call) else "",
+    )
+
+
+def starts_run(call: ToolCallBlock) -> bool:
+    """Return whether a call of another program starts a child run."""
+    return canonical_tool_name(call.name) == "task"
 
 
 class RunBuilder:
@@ -149,7 +170,7 @@ class RunBuilder:
         turn.finished_at = self.last_at
         turn.content += blocks
         for call in turn.calls:
-            started = ToolCallStarted(at=self.last_at, run=self.run_id, turn=turn.number, call=call)
+            started = start_call(self.last_at, self.run_id, turn.number, call)
             self._calls.setdefault(call.id, started)
         return turn
 

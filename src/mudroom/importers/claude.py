@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from .._core.events import StoredEvent
 from .._core.messages import TextBlock, ThinkingBlock, ToolCallBlock, Usage
-from .._core.tool_names import canonical_tool_name
 from ..errors import UsageError
 from ._jsonl import (
     Row,
@@ -27,7 +26,7 @@ from ._jsonl import (
     read_object,
     read_rows,
 )
-from ._run_builder import AnswerBlock, RunBuilder, build_session
+from ._run_builder import AnswerBlock, RunBuilder, build_session, starts_run
 
 _MESSAGE_TYPES = ("user", "assistant", "system")
 
@@ -154,7 +153,7 @@ class _Reader:
         turn.usage = _to_usage(as_object(message.get("usage")))
         run.model = run.model or str(message.get("model", ""))
         for position, call in enumerate(turn.calls, 1):
-            if call not in blocks or canonical_tool_name(call.name) != "task":
+            if call not in blocks or not starts_run(call):
                 continue
             if child := self._find_child(call, agent_by_call):
                 run_id = f"{run.run_id}.{turn.number}.{position}"

@@ -6,10 +6,16 @@ from collections.abc import Iterable
 
 from msgspec import Struct, field
 
-from .._core.events import AnyEvent, RunFinished, RunStarted, ToolCallFinished, TurnFinished
+from .._core.events import (
+    AnyEvent,
+    RunFinished,
+    RunStarted,
+    ToolCallFinished,
+    ToolCallStarted,
+    TurnFinished,
+)
 from .._core.messages import Usage
 from .._core.runs import Brief
-from .._core.tool_names import canonical_tool_name
 
 BYTES_PER_TOKEN = 3.5
 """Estimate for texts. Providers count exactly, but only for complete requests."""
@@ -20,10 +26,10 @@ class Ledger(Struct, frozen=True, kw_only=True):
 
     Arguments:
         children: runs below the conversation, at any depth; tasks of a program count too.
-        read_lines, read_bytes, read_tokens: results of tools other than `task` that went into
+        read_lines, read_bytes, read_tokens: results of tools, not reports, that went into
             contexts of children.
-        returned_lines, returned_bytes, returned_tokens: results of `task` that went into the
-            context of the root run, and reports to a program.
+        returned_lines, returned_bytes, returned_tokens: reports that went into the context of the
+            root run, and reports to a program.
         parent_tokens: the largest prompt of a model call of a root run, as the provider counted it.
         without_children_tokens: estimated size of that prompt if the root run had read everything.
         child_tokens: input and output of all model calls of children, as the providers counted.
@@ -79,6 +85,7 @@ class LedgerBuilder:
         self._children: set[str] = set()
         self._roots: set[str] = set()
         self._program_tasks: set[str] = set()
+        self._open_tasks: set[tuple[str, str]] = set()
         self._read = TextSum()
         self._returned = TextSum()
         self._parent_tokens = 0
@@ -90,6 +97,8 @@ class LedgerBuilder:
             self._add_run(event.brief)
         elif isinstance(event, TurnFinished):
             self._add_usage(event.run, event.message.usage)
+        elif isinstance(event, ToolCallStarted) and event.view == "run":
+            self._open_tasks.add((event.run, event.call.id))
         elif isinstance(event, ToolCallFinished):
             self._add_result(event)
         elif isinstance(event, RunFinished) and event.run in self._program_tasks:
@@ -110,7 +119,9 @@ class LedgerBuilder:
             self._parent_tokens = max(self._parent_tokens, usage.input_tokens)
 
     def _add_result(self, event: ToolCallFinished) -> None:
-        is_report = canonical_tool_name(event.name) == "task"
+        key = (event.run, event.call_id)
+        is_report = key in self._open_tasks or "run" in event.result.detail
+        self._open_tasks.discard(key)
         if event.run in self._children and not is_report:
             self._read.add(event.result.text)
         elif event.run in self._roots and is_report and not event.refused:

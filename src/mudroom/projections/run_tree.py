@@ -23,7 +23,7 @@ from .._core.events import (
 )
 from .._core.messages import Usage
 from .._core.runs import Brief, Reason, Report
-from .._core.tool_names import canonical_tool_name
+from .._core.tools import ToolView
 from .safe_text import describe_call, sanitize_line
 
 TAIL_LENGTH = 400
@@ -52,7 +52,7 @@ class RunView(Struct, kw_only=True, eq=False):
         turn: number of the current model call.
         tool_call_count: finished calls, without refused ones.
         failed_calls: calls that gave an error; refused ones count too.
-        open_calls: tool names of the calls that have not finished, by call id.
+        open_calls: views of the tool calls that have not finished, by call id.
         last_action: the last tool call as one line, safe to print.
         usage: tokens of the run itself.
         descendant_usage: tokens of all runs below it.
@@ -79,7 +79,7 @@ class RunView(Struct, kw_only=True, eq=False):
     turn: int = 0
     tool_call_count: int = 0
     failed_calls: int = 0
-    open_calls: dict[str, str] = {}
+    open_calls: dict[str, ToolView] = {}
     last_action: str = ""
     usage: Usage = Usage()
     descendant_usage: Usage = Usage()
@@ -209,15 +209,15 @@ def _apply_turn_failed(run: RunView, event: TurnFailed) -> None:
 
 
 def _working_state(run: RunView) -> RunState:
-    if run.open_calls and all(name == "task" for name in run.open_calls.values()):
+    if run.open_calls and all(view == "run" for view in run.open_calls.values()):
         return RunState.WAITING
     return RunState.RUNNING
 
 
 def _apply_call_started(run: RunView, event: ToolCallStarted) -> None:
-    run.open_calls[event.call.id] = canonical_tool_name(event.call.name)
+    run.open_calls[event.call.id] = event.view
     run.state = _working_state(run)
-    run.last_action = describe_call(event.call)
+    run.last_action = describe_call(event.call, event.title)
 
 
 def _apply_call_finished(run: RunView, event: ToolCallFinished) -> None:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 from .._core.messages import ToolCallBlock
+from .._core.tools import Tool
 
 ACTION_LENGTH = 160
 """Maximum characters of the line that describes a run's last action."""
@@ -19,17 +22,6 @@ _CONTROL_SEQUENCES = re.compile(
 )
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _LINE_BREAKS = re.compile(r"\r\n?|[\u2028\u2029\x85\x0b\x0c]")
-_TITLE_ARGUMENTS = (
-    "description",
-    "command",
-    "file_path",
-    "path",
-    "pattern",
-    "query",
-    "url",
-    "name",
-    "prompt",
-)
 
 
 def sanitize(text: str) -> str:
@@ -48,9 +40,22 @@ def sanitize_line(text: str, limit: int = ACTION_LENGTH) -> str:
     return " ".join(sanitize(text[: limit * 4]).split())[:limit]
 
 
-def describe_call(call: ToolCallBlock) -> str:
-    """Return a tool call as one line: the tool and its most telling argument, "read src/x.py"."""
-    titles = [call.arguments[key] for key in _TITLE_ARGUMENTS if call.arguments.get(key)]
-    values = (*titles, *call.arguments.values())
-    title = next((value for value in values if isinstance(value, str)), "")
-    return sanitize_line(f"{call.name} {title}")
+def call_title(arguments: Mapping[str, Any], tool: Tool | None = None) -> str:
+    """Return one line that says what a tool call is about, "" if no argument is a text.
+
+    Arguments:
+        arguments: under their names in the tool's parameters.
+        tool: None for an unknown tool; the first text is the title then.
+    """
+    key = tool and (tool.title_argument or tool.rule_argument or tool.path_argument)
+    values = (arguments.get(key) if key else None, *arguments.values())
+    return sanitize_line(next((value for value in values if value and isinstance(value, str)), ""))
+
+
+def describe_call(call: ToolCallBlock, title: str = "") -> str:
+    """Return a tool call as one line: the tool and its title, "read src/x.py".
+
+    Arguments:
+        title: as recorded; "" in records of earlier versions.
+    """
+    return sanitize_line(f"{call.name} {title or call_title(call.arguments)}")

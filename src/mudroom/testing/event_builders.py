@@ -22,7 +22,11 @@ from .._core.messages import (
     Usage,
 )
 from .._core.runs import Brief, Reason, Report
+from .._core.tool_names import canonical_tool_name
 from .._core.tools import ToolResult
+from .._engine.task import task_tool
+from ..projections.safe_text import call_title
+from ..tools import find_builtin_tool
 
 
 def run_started(
@@ -95,9 +99,15 @@ def tool_call(id: str, name: str = "read", **arguments: object) -> ToolCallBlock
     return ToolCallBlock(id, name, arguments)
 
 
-def tool_call_started(run: str, call: ToolCallBlock, *, at: float = 2.0) -> ToolCallStarted:
-    """Build the start of a tool call."""
-    return ToolCallStarted(at=at, run=run, call=call)
+def tool_call_started(
+    run: str, call: ToolCallBlock, *, at: float = 2.0, turn: int = 0
+) -> ToolCallStarted:
+    """Build the start of a tool call, with the facts of the tool of this name."""
+    is_task = canonical_tool_name(call.name) == "task"
+    tool = task_tool({}) if is_task else find_builtin_tool(call.name)
+    title = call_title(tool.rename_arguments(call.arguments) if tool else call.arguments, tool)
+    view = tool.view if tool else ""
+    return ToolCallStarted(at=at, run=run, turn=turn, call=call, title=title, view=view)
 
 
 def tool_call_finished(

@@ -180,6 +180,7 @@ BASH = Tool(
     parameters=build_schema(Arguments, hidden=("description",)),
     parse=parse,
     run=run,
+    view="command",
     effect=Effect.EFFECTFUL,
     category=ToolCategory.RUN,
     rule_argument="command",

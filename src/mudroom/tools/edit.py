@@ -192,6 +192,7 @@ EDIT = Tool(
     parameters=build_schema(Arguments),
     parse=parse,
     run=run,
+    view="diff",
     effect=Effect.KEYED,
     category=ToolCategory.WRITE,
     path_argument="file_path",

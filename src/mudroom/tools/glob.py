@@ -142,6 +142,7 @@ GLOB = Tool(
     parameters=build_schema(Arguments, hidden=("ignore",)),
     parse=parse,
     run=run,
+    title_argument="pattern",
     effect=Effect.PURE,
     category=ToolCategory.READ,
     path_argument="path",

@@ -278,6 +278,7 @@ GREP = Tool(
     parameters=build_schema(Arguments, hidden=_HIDDEN),
     parse=parse,
     run=run,
+    title_argument="pattern",
     effect=Effect.PURE,
     category=ToolCategory.READ,
     path_argument="path",

@@ -284,6 +284,7 @@ READ = Tool(
     parameters=build_schema(Arguments),
     parse=parse,
     run=run,
+    view="lines",
     effect=Effect.PURE,
     category=ToolCategory.READ,
     path_argument="file_path",

@@ -96,6 +96,7 @@ TODO = Tool(
     parameters=build_schema(Arguments),
     parse=parse,
     run=run,
+    view="todos",
     effect=Effect.PURE,
     category=ToolCategory.READ,
     is_stateful=True,

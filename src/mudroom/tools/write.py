@@ -78,6 +78,7 @@ WRITE = Tool(
     parameters=build_schema(Arguments),
     parse=build_parser(Arguments),
     run=run,
+    view="content",
     effect=Effect.KEYED,
     category=ToolCategory.WRITE,
     path_argument="file_path",

@@ -10,11 +10,10 @@ from ..._core.events import (
     RunFinished,
     ToolCallFinished,
     ToolCallStarted,
-    TurnFinished,
+    TurnStarted,
 )
 from ..._core.messages import ToolCallBlock
 from ..._core.runs import InboxMessage
-from ..._core.tool_names import canonical_tool_name
 from ..._core.tools import ToolResult
 from ...projections.run_tree import RunState, RunTree, RunView
 from ...projections.safe_text import sanitize
@@ -41,11 +40,11 @@ class ScrollbackWriter:
         self._tree = tree
         self._show_tasks = show_tasks
         self._answer = AnswerStream(self._write, self._mark_cut_off)
-        self._calls: dict[str, ToolCallBlock] = {}
+        self._calls: dict[str, ToolCallStarted] = {}
         self._task_total = 0
         self._outcomes: Counter[RunState] = Counter()
         self._has_call_above = False
-        self._latest: tuple[ToolCallBlock, ToolResult, RunView | None] | None = None
+        self._latest: tuple[ToolCallStarted, ToolResult, RunView | None] | None = None
 
     @property
     def pending(self) -> str:
@@ -58,15 +57,17 @@ class ScrollbackWriter:
             return
         self._answer.apply(event)
         match event:
-            case TurnFinished():
-                self._start_counting(event)
+            case TurnStarted():
+                self._write_task_totals()
             case ToolCallStarted():
-                self._calls[event.call.id] = event.call
+                self._calls[event.call.id] = event
+                self._task_total += event.view == "run"
             case ToolCallFinished():
                 self._write_call(event)
             case MessageSent():
                 self._write_message(event.message)
             case RunFinished():
+                self._write_task_totals()
                 self._has_call_above = False
             case _:
                 pass
@@ -95,39 +96,35 @@ class ScrollbackWriter:
         text = f"  {self._scrollback.glyphs.arrow}{sanitize(sender + message.text)}"
         self._scrollback.write_lines([(text, "cyan")])
 
-    def _start_counting(self, event: TurnFinished) -> None:
-        """Count the tasks of an answer if there are too many to list."""
-        names = [canonical_tool_name(call.name) for call in event.message.tool_calls]
-        tasks = names.count("task")
-        self._task_total = tasks if tasks > MAX_LISTED_TASKS else 0
-        self._outcomes = Counter()
-
     def _write_call(self, event: ToolCallFinished) -> None:
-        call = self._calls.pop(event.call_id, None) or ToolCallBlock(event.call_id, event.name, {})
+        never_started = ToolCallStarted(at=0.0, call=ToolCallBlock(event.call_id, event.name, {}))
+        started = self._calls.pop(event.call_id, never_started)
         children = self._tree.children(event.run)
         child = next((run for run in children if run.call_id == event.call_id), None)
-        self._latest = (call, event.result, child)
-        if canonical_tool_name(call.name) == "task":
-            if not self._show_tasks:
-                return
-            if self._task_total and self._count_task(child):
-                return
+        self._latest = (started, event.result, child)
+        if started.view == "run" and (not self._show_tasks or self._count_task(child)):
+            return
         self._has_call_above = True
         scrollback = self._scrollback
         scrollback.write_lines(
             *format_tool_call(
-                call, event.result, child, scrollback.columns() - 1, scrollback.glyphs
+                started, event.result, child, scrollback.columns() - 1, scrollback.glyphs
             )
         )
 
     def _count_task(self, child: RunView | None) -> bool:
-        """Count a finished task; write the totals after the last. Return False to list the task."""
+        """Count a finished task. Return False to list it: it failed, or there are few tasks."""
         state = child.state if child else RunState.FAILED
         self._outcomes[state] += 1
-        if sum(self._outcomes.values()) == self._task_total:
+        return self._task_total > MAX_LISTED_TASKS and state is RunState.DONE
+
+    def _write_task_totals(self) -> None:
+        """Write the totals of the tasks of an answer if not all of them are listed."""
+        if self._task_total > MAX_LISTED_TASKS and self._outcomes:
             counts = ", ".join(
                 f"{self._outcomes[state]} {state}" for state in RunState if self._outcomes[state]
             )
-            text = f"{self._scrollback.glyphs.head}{self._task_total:,} tasks: {counts}"
+            text = f"{self._scrollback.glyphs.head}{self._outcomes.total():,} tasks: {counts}"
             self._scrollback.write_lines([(text, "bold")], [("", "")])
-        return state is RunState.DONE
+        self._task_total = 0
+        self._outcomes = Counter()

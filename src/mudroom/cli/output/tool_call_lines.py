@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import islice
 
+from ..._core.events import ToolCallStarted
 from ..._core.messages import ToolCallBlock, append_placeholders
 from ..._core.tools import Tool, ToolResult
 from ...projections.run_tree import RunView
@@ -19,7 +20,7 @@ _MAX_ERROR_LINES = 3
 
 
 def format_tool_call(
-    call: ToolCallBlock,
+    started: ToolCallStarted,
     result: ToolResult,
     child: RunView | None,
     columns: int,
@@ -36,12 +37,13 @@ def format_tool_call(
     """
     if child and not full:
         return _format_task(child, result, columns, glyphs)
+    call = started.call
     tool = find_builtin_tool(call.name)
+    title = f"{glyphs.head}{describe_call(call, started.title)}"
     limit = tool.preview_lines if tool else 0
     if not full and not result.error and not limit:
-        return [_format_in_one_line(call, result, columns, glyphs)]
-    title = _task_title(child) if child else f"{glyphs.head}{describe_call(call)}"
-    lines = [_title_line(title, result, columns, glyphs)]
+        return [_format_in_one_line(title, result, columns, glyphs)]
+    lines = [_title_line(_task_title(child) if child else title, result, columns, glyphs)]
     if full:
         text = append_placeholders(result.text, result.images)
         body = [(sanitize(line), "") for line in text.splitlines()]
@@ -76,10 +78,7 @@ def _format_task(child: RunView, result: ToolResult, columns: int, glyphs: Glyph
     ]
 
 
-def _format_in_one_line(
-    call: ToolCallBlock, result: ToolResult, columns: int, glyphs: Glyphs
-) -> Line:
-    title = f"{glyphs.head}{describe_call(call)}"
+def _format_in_one_line(title: str, result: ToolResult, columns: int, glyphs: Glyphs) -> Line:
     summary = sanitize_line(result.display or _summarize(result.text))
     shown, tail = fit_with_figures(title, [summary], columns, glyphs, min_columns=len(title))
     return [(shown, ""), (tail, "dim")]

@@ -148,7 +148,7 @@ def describe_activity(run: RunView, style: TreeStyle) -> str:
 
 def _headline(tree: RunTree, run: RunView, style: TreeStyle) -> Line:
     is_live = style.now is not None and not run.pending_retry
-    if is_live and (style.is_snapshot or "task" in list(run.open_calls.values())):
+    if is_live and (style.is_snapshot or "run" in list(run.open_calls.values())):
         activity = _count_tasks(tree, run, style)
     else:
         activity = describe_activity(run, style)
@@ -163,7 +163,7 @@ def _count_tasks(tree: RunTree, run: RunView, style: TreeStyle) -> str:
     states = Counter(child.state for child in children)
     started = {child.call_id for child in children}
     # Copied: another thread may change the calls while they are read.
-    open_tasks = [call for call, name in list(run.open_calls.items()) if name == "task"]
+    open_tasks = [call for call, view in list(run.open_calls.items()) if view == "run"]
     counts = {
         "running": states[RunState.RUNNING] + states[RunState.WAITING],
         "not started": sum(call not in started for call in open_tasks),

@@ -67,7 +67,7 @@ const conversationBlocks = (fold, run, turn, own = false) => {
       blocks.push(
         makeBlock(
           "call",
-          `${item.call.name} ${callTitle(item.call)}`,
+          `${item.call.name} ${callTitle(item)}`,
           JSON.stringify(item.call.arguments ?? {}, null, 1),
           item,
         ),
@@ -75,8 +75,8 @@ const conversationBlocks = (fold, run, turn, own = false) => {
       if (item.result)
         results.push(
           makeBlock(
-            item.tool === "task" ? "report" : "result",
-            `${item.call.name} ${callTitle(item.call)}`,
+            startsRun(item) ? "report" : "result",
+            `${item.call.name} ${callTitle(item)}`,
             withPlaceholders(item.result.text, item.result.images),
             item,
           ),

@@ -266,6 +266,7 @@ const HANDLERS = {
 
   tool_call_started: (_, run, event) => {
     const known = run.calls.get(event.call.id);
+    const facts = { call: event.call, title: event.title ?? "", view: event.view ?? "" };
     const item =
       known ??
       addItem(run, {
@@ -281,7 +282,7 @@ const HANDLERS = {
         child: null,
         changed: [],
       });
-    run.calls.set(item.id, markChanged(Object.assign(item, { started: event.at })));
+    run.calls.set(item.id, markChanged(Object.assign(item, facts, { started: event.at })));
     run.open.add(item);
     item.span = { kind: "tool", from: event.at, to: 0, turn: item.turn, item };
     run.spans.push(item.span);
@@ -329,8 +330,11 @@ const HANDLERS = {
   },
 };
 
+/** Return true if a call starts a child run. Older records say so only in the result. */
+const startsRun = (item) => item.view === "run" || item.result?.detail?.run !== undefined;
+
 const workingState = (run) =>
-  run.open.size && [...run.open].every((item) => item.tool === "task") ? "waiting" : "running";
+  run.open.size && [...run.open].every(startsRun) ? "waiting" : "running";
 
 /** Add a finished call to the sums. */
 const countResult = (fold, run, item) => {
@@ -341,10 +345,10 @@ const countResult = (fold, run, item) => {
   run.refused += refused ? 1 : 0;
   fold.errors += result.error && !refused ? 1 : 0;
   fold.refused += refused ? 1 : 0;
-  if (run.depth && tool !== "task") {
+  if (run.depth && !startsRun(item)) {
     addText(run.read, result.text);
     addText(fold.read, result.text);
-  } else if (!run.depth && tool === "task" && !refused) addText(fold.returned, result.text);
+  } else if (!run.depth && startsRun(item) && !refused) addText(fold.returned, result.text);
   if (item.child) addText(item.child.back, result.text);
 };
 

@@ -117,23 +117,8 @@ const imagePlaceholder = (image) => {
 const withPlaceholders = (text, images = []) =>
   [...(text ? [text] : []), ...images.map(imagePlaceholder)].join("\n");
 
-const TITLE_ARGUMENTS = [
-  "description",
-  "command",
-  "file_path",
-  "path",
-  "pattern",
-  "query",
-  "url",
-  "name",
-  "prompt",
-];
-
-/** Return the argument that describes a call best. */
-const callTitle = (call) => {
-  const args = call.arguments ?? {};
-  for (const key of TITLE_ARGUMENTS)
-    if (typeof args[key] === "string" && args[key]) return oneLine(args[key]);
-  const first = Object.values(args).find((value) => typeof value === "string");
-  return first === undefined ? "" : oneLine(first);
+/** Return what a call is about: the recorded title, in older records the first text argument. */
+const callTitle = (item) => {
+  const isText = (value) => typeof value === "string" && value;
+  return oneLine(item.title || Object.values(item.call.arguments ?? {}).find(isText) || "");
 };

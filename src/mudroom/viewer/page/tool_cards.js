@@ -117,14 +117,13 @@ const drawResult = (item) =>
         kind: item.result.error ? "code error" : "code",
       })
     : null;
-const textArgument = (item, ...names) => {
-  for (const name of names)
-    if (typeof item.call.arguments?.[name] === "string") return item.call.arguments[name];
-  return "";
+const textArgument = (item, name) => {
+  const value = item.call.arguments?.[name];
+  return typeof value === "string" ? value : "";
 };
 
-const TOOL_RENDERERS = {
-  bash: (item) => {
+const VIEW_RENDERERS = {
+  command: (item) => {
     const out = item.result ? item.result.text : "";
     return h(
       "div",
@@ -133,29 +132,29 @@ const TOOL_RENDERERS = {
         "div",
         { class: "command" },
         h("span", { class: "dollar" }, "$"),
-        sanitize(textArgument(item, "command", "cmd", "script")),
+        sanitize(textArgument(item, "command")),
       ),
       out ? drawTextBox(item, "result", out, { kind: "output" }) : null,
     );
   },
 
-  edit: (item) => {
+  diff: (item) => {
     const args = item.call.arguments ?? {};
     const edits = Array.isArray(args.edits) ? args.edits : [args];
     const pairs = edits.flatMap((each) =>
       computeDiff(
-        String(each.old_string ?? each.old_text ?? ""),
-        String(each.new_string ?? each.new_text ?? ""),
+        String(each.old_string ?? ""),
+        String(each.new_string ?? ""),
       ),
     );
     return [drawDiff(item, "diff", pairs), item.result?.error ? drawResult(item) : null];
   },
 
-  write: (item) => [
+  content: (item) => [
     drawDiff(
       item,
       "diff",
-      textArgument(item, "content", "text")
+      textArgument(item, "content")
         .replace(/\n$/, "")
         .split("\n")
         .map((line) => ["+", line]),
@@ -163,7 +162,7 @@ const TOOL_RENDERERS = {
     item.result?.error ? drawResult(item) : null,
   ],
 
-  read: (item) =>
+  lines: (item) =>
     item.result
       ? drawTextBox(item, "result", item.result.text, {
           kind: item.result.error ? "code error" : "code",
@@ -171,9 +170,8 @@ const TOOL_RENDERERS = {
         })
       : null,
 
-  todo: (item) => {
-    const todos =
-      item.call.arguments?.todos ?? item.call.arguments?.items ?? item.call.arguments?.plan;
+  todos: (item) => {
+    const todos = item.call.arguments?.todos;
     if (!Array.isArray(todos)) return drawArguments(item);
     const rows = todos.map((each) => {
       const status = String(each?.status ?? "pending");
@@ -188,7 +186,7 @@ const TOOL_RENDERERS = {
     return [h("ul", { class: "todos" }, rows), item.result?.error ? drawResult(item) : null];
   },
 
-  task: (item) => {
+  run: (item) => {
     const child = item.child;
     const figures = child ? runFigures(child, app.now()) : [];
     return h(
@@ -198,7 +196,7 @@ const TOOL_RENDERERS = {
         "div",
         { class: "brief" },
         h("h4", null, "prompt"),
-        drawTextBox(item, "brief", textArgument(item, "prompt", "message"), { kind: "words" }),
+        drawTextBox(item, "brief", textArgument(item, "prompt"), { kind: "words" }),
       ),
       child &&
         h(
@@ -297,7 +295,7 @@ const drawCallHead = (item) => {
     { class: "callhead" },
     h("i", { class: `dot ${tone}` }),
     h("b", null, item.call.name),
-    h("span", { class: "telling" }, callTitle(item.call)),
+    h("span", { class: "telling" }, callTitle(item)),
     word && h("span", { class: `word ${tone}` }, word),
     h(
       "span",
@@ -312,14 +310,14 @@ const drawCallHead = (item) => {
 const drawCall = (item) =>
   h(
     "article",
-    { class: `call tool-${item.tool in TOOL_RENDERERS ? item.tool : "other"}` },
+    { class: `call view-${item.view || "other"}` },
     drawCallHead(item),
     h(
       "div",
       { class: "callbody" },
       item.call.malformed
         ? drawArguments(item)
-        : (TOOL_RENDERERS[item.tool] ?? drawArguments)(item),
+        : (VIEW_RENDERERS[item.view] ?? drawArguments)(item),
     ),
     item.result?.images?.length > 0 && drawImages(item.result.images),
     item.result?.spill &&

@@ -201,7 +201,7 @@ class Waterfall {
       const wide = Math.max(this.#x(span.to || end, width) - from, 1.5);
       if (from > width || from + wide < 0) continue;
       const model = span.kind === "model";
-      const waits = !model && span.item.tool === "task";
+      const waits = !model && startsRun(span.item);
       const chosen = run.id === app.selection.run && span.turn === app.selection.turn;
       context.fillStyle = model
         ? span.failed
@@ -314,7 +314,7 @@ class Waterfall {
       const away =
         Math.max(from - x, x - to, 0) +
         ((span.kind === "tool") === below ? 0 : 2) +
-        (span.item?.tool === "task" ? 1 : 0);
+        (span.item && startsRun(span.item) ? 1 : 0);
       if (away < nearest) [best, nearest] = [span, away];
     }
     return { run, span: best, canvas };
@@ -334,7 +334,7 @@ class Waterfall {
     const what =
       span.kind === "model"
         ? `model, turn ${span.turn}${span.failed ? ": failed" : ""}`
-        : `${span.item.call.name} ${callTitle(span.item.call)}`;
+        : `${span.item.call.name} ${callTitle(span.item)}`;
     const how = span.item?.refused ? " · refused" : span.item?.result?.error ? " · error" : "";
     app.showTooltip(event, `${oneLine(what, 90)} · ${length}${how}`);
   }
