@@ -5,7 +5,7 @@ The catalog also holds skills and the texts of context files for system prompts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from . import agent_files
 from ._core.agents import Agent, Mode
 from .errors import UnknownName
+from .options import SessionOptions
 from .tools import BUILTIN_TOOLS
 
 KNOWN_TOOLS = (*BUILTIN_TOOLS, "task", "skill")
@@ -35,58 +36,40 @@ class AgentCatalog(Struct, frozen=True, kw_only=True):
     context_texts: Mapping[str, str] = {}
 
 
-class AgentSources(Struct, frozen=True, kw_only=True):
-    """Sources of the agents of a session.
-
-    Arguments:
-        root_agent: the agent that runs the prompts, or its name; "" is the built-in one.
-        agents: agents of the caller.
-        tool_names: names of the caller's tools.
-        use_files: read agent files, skills and context files.
-        trusted: give agents of the project folder the rights that their files ask for.
-        user_home: folder of the user's own files, "" for none.
-        explain_unavailable: takes a model string, returns the reason why the model cannot be used
-            here, "" if it can.
-    """
-
-    root_agent: str | Agent
-    agents: Sequence[Agent]
-    tool_names: Sequence[str]
-    use_files: bool
-    trusted: bool
-    project_folder: str
-    user_home: str
-    explain_unavailable: Callable[[str], str]
-
-
-def load_catalog(sources: AgentSources, notices: list[str]) -> AgentCatalog:
+def load_catalog(
+    options: SessionOptions,
+    folder: str,
+    user_home: str,
+    explain_unavailable: Callable[[str], str],
+    notices: list[str],
+) -> AgentCatalog:
     """Collect the agents; a later source replaces an agent of the same name.
 
     Arguments:
+        folder: of the project. user_home: folder of the user's own files, "" for none.
+        explain_unavailable: takes a model string, returns the reason why the model cannot be used
+            here, "" if it can.
         notices: messages for the user are added here.
 
     Raises UnknownName for the root agent.
     """
     builtin = [agent_files.load_builtin_agent(name) for name in agent_files.BUILTIN_AGENTS]
-    if not sources.use_files:
-        agents = {agent.name: agent for agent in (*builtin, *sources.agents)}
-        return AgentCatalog(root_agent=_find_root_agent(sources.root_agent, agents), agents=agents)
-    loaded = agent_files.load_agent_files(
-        sources.project_folder, home=sources.user_home, tools=(*KNOWN_TOOLS, *sources.tool_names)
-    )
-    context = agent_files.load_context_files(sources.project_folder, home=sources.user_home)
-    personal = None if sources.trusted else loaded.personal_names
+    if not options.agent_files:
+        agents = {agent.name: agent for agent in (*builtin, *options.agents)}
+        return AgentCatalog(root_agent=_find_root_agent(options.agent, agents), agents=agents)
+    tools = (*KNOWN_TOOLS, *(tool.name for tool in options.tools))
+    loaded = agent_files.load_agent_files(folder, home=user_home, tools=tools)
+    context = agent_files.load_context_files(folder, home=user_home)
+    personal = None if options.trusted else loaded.personal_names
     from_files: dict[str, Agent] = {}
     for agent in (*loaded.main_agents, *loaded.agents):
         restricted = _restrict_untrusted(agent, personal)
-        from_files[agent.name] = _use_available_model(
-            restricted, sources.explain_unavailable, notices
-        )
+        from_files[agent.name] = _use_available_model(restricted, explain_unavailable, notices)
     for_tasks = [from_files[agent.name] for agent in loaded.agents]
-    agents = {agent.name: agent for agent in (*builtin, *for_tasks, *sources.agents)}
-    notices.extend(_describe_files(loaded, context, trusted=sources.trusted))
+    agents = {agent.name: agent for agent in (*builtin, *for_tasks, *options.agents)}
+    notices.extend(_describe_files(loaded, context, trusted=options.trusted))
     return AgentCatalog(
-        root_agent=_find_root_agent(sources.root_agent, {**from_files, **agents}),
+        root_agent=_find_root_agent(options.agent, {**from_files, **agents}),
         agents=agents,
         skills=loaded.skills,
         context_files=context,

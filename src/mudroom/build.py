@@ -25,7 +25,7 @@ from ._core.tools import Tool
 from ._engine.evidence import ChangeWatch
 from ._engine.session_context import SessionServices
 from ._platform.system_clock import SystemClock
-from .agent_catalog import AgentCatalog, AgentSources, load_catalog
+from .agent_catalog import AgentCatalog, load_catalog
 from .conversation_state import select_finished
 from .errors import JournalDamaged, UsageError
 from .journals.with_opening import JournalWithOpening
@@ -211,7 +211,13 @@ class _Builder:
         watchers: list[Callable[[AnyEvent], None]],
         past_events: dict[str, list[StoredEvent]],
     ) -> SessionResources:
-        catalog = load_catalog(self._agent_sources(), self._notices)
+        catalog = load_catalog(
+            self._options,
+            self._folder,
+            self._environ.get("HOME", ""),
+            self._explain_unavailable,
+            self._notices,
+        )
         model = await self._choose_root_model(catalog.root_agent)
         toolbox: dict[str, Tool] = {}
         journal = await self._open_journal()
@@ -282,18 +288,6 @@ class _Builder:
             hooks=options.hooks,
             watchers=watchers,
             changes=ChangeWatch(self._home),
-        )
-
-    def _agent_sources(self) -> AgentSources:
-        return AgentSources(
-            root_agent=self._options.agent,
-            agents=self._options.agents,
-            tool_names=[tool.name for tool in self._options.tools],
-            use_files=self._options.agent_files,
-            trusted=self._options.trusted,
-            project_folder=self._folder,
-            user_home=self._environ.get("HOME", ""),
-            explain_unavailable=self._explain_unavailable,
         )
 
     def _explain_unavailable(self, model: str) -> str:

@@ -117,8 +117,8 @@ async def test_81_the_tier_is_recorded(
     opened: Callable[..., Session], request: pytest.FixtureRequest
 ) -> None:
     journal = MemoryJournal()
-    async with opened(["done"], journal=journal):
-        pass
+    async with opened(["done"], journal=journal) as session:
+        await session.run("go")
     tiers = [event.sandbox for event in journal.events if isinstance(event, SessionOpened)]
     assert tiers == [request.node.callspec.params["opened"]]
 

@@ -7,7 +7,6 @@ from typing import Any
 
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
-from ..._core.ports import Approver
 from ...config import Settings
 from ...session import Session
 from .load_permissions import LoadedPermissions, is_trusted
@@ -19,27 +18,16 @@ def create_session(
     cwd: str,
     loaded: LoadedPermissions,
     start: SessionStart = NEW_SESSION,
-    *,
-    approver: Approver | None = None,
-    model: str = "",
-    prices: bool = False,
+    **options: Any,
 ) -> Session:
     """Create a session without opening it.
 
     Arguments:
-        approver: asks the user about tool calls. model: replaces the one of the settings.
-        prices: report costs in every output format.
+        options: session options in place of those of the settings.
 
     Other arguments as for `session_options`.
     """
-    options = session_options(settings, cwd, loaded, start)
-    if approver:
-        options["approver"] = approver
-    if model:
-        options["model"] = model
-    if prices:
-        options["prices"] = True
-    session = Session(**options)
+    session = Session(**session_options(settings, cwd, loaded, start) | options)
     session.notices.extend(loaded.notices)
     return session
 
@@ -66,7 +54,9 @@ def session_options(
         agents = parse_inline_agents(settings.agents)
     return {
         **settings.to_options(),
-        **start.session_arguments,
+        "resume": start.resume,
+        "fork": start.fork,
+        "id": start.id,
         "permissions": loaded.permissions,
         "trusted": is_trusted(settings, cwd),
         "agents": agents,

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
-
 from msgspec import Struct
 
 from ...config import Settings
-
-
-class SessionArguments(TypedDict):
-    """The session options that a SessionStart sets."""
-
-    resume: str
-    fork: bool
-    id: str
 
 
 class SessionStart(Struct, frozen=True, kw_only=True):
@@ -31,11 +21,6 @@ class SessionStart(Struct, frozen=True, kw_only=True):
     folder: str = ""
     id: str = ""
     name: str = ""
-
-    @property
-    def session_arguments(self) -> SessionArguments:
-        """The session options for this choice."""
-        return {"resume": self.resume, "fork": self.fork, "id": self.id}
 
 
 NEW_SESSION = SessionStart()

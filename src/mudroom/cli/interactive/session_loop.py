@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from msgspec.structs import replace
 
 from ...session import Session
@@ -32,8 +34,9 @@ async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int
     previous = ""
     while step.exit_code is None:
         loaded = load_permissions(settings, options.cwd, can_ask=True)
+        chosen: dict[str, Any] = {"model": step.model} if step.model else {}
         session = create_session(
-            settings, options.cwd, loaded, start, approver=approver, model=step.model, prices=True
+            settings, options.cwd, loaded, start, approver=approver, prices=True, **chosen
         )
         conversation = Conversation(session, ui, settings, COMMANDS)
         conversation.status.mode = loaded.permissions.mode
