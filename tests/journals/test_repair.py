@@ -16,6 +16,7 @@ from mudroom._core.agents import Agent
 from mudroom._core.budgets import Budget
 from mudroom._core.events import NoteInjected, RunFinished, RunStarted, SessionOpened, StoredEvent
 from mudroom._core.runs import Brief, Reason
+from mudroom.cli.actions.session_maintenance import _describe_losses
 from mudroom.errors import JournalBusy, JournalDamaged, JournalNewer
 from mudroom.journals.sqlite.journal import TORN_TAIL_NOTICE, SqliteJournal
 from mudroom.journals.sqlite.page_recovery import has_torn_tail, recover_records
@@ -119,8 +120,23 @@ async def test_s6_a_page_of_zeros_costs_its_own_records_and_no_other(
     except JournalDamaged:
         pass
     done = repair_journal(path, cwd=str(tmp_path))
-    assert done.lost and check_journal(path).lost == ()
+    assert done.is_damaged and not check_journal(path).is_damaged
     assert whole - len(ats(path)) <= 14, "a page holds 14 records at most"
+
+
+async def test_s6_a_file_cut_in_half_does_not_count_its_losses(tmp_path: Path) -> None:
+    path, _ = await written(tmp_path)
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
+    condition = check_journal(path)
+    assert condition.is_damaged and 0 < condition.intact < 202
+    assert condition.next_unknown == condition.intact + 1 and condition.lost == ()
+    text = _describe_losses(condition)
+    assert f"how many records from number {condition.next_unknown} on are lost is unknown" in text
+    assert repair_journal(path, cwd=str(tmp_path)).next_unknown == condition.next_unknown
+    last = list(open_reader(path).read())[-1]
+    assert isinstance(last, RunFinished) and last.report.reason is Reason.LOST
+    assert not check_journal(path).is_damaged
 
 
 async def test_s6_a_file_whose_beginning_is_gone_is_repaired_too(tmp_path: Path) -> None:

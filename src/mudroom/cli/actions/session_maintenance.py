@@ -220,9 +220,9 @@ def check_journal(name: str) -> int:
     from ...journals.sqlite import repair
 
     condition = repair.check_journal(_find_file(load_settings(".").home, ".", name))
-    extent = "" if condition.lost else ", all"
+    extent = "" if condition.is_damaged else ", all"
     print(f"{count_noun(condition.intact, 'record')}{extent} intact{_describe_losses(condition)}")
-    return 1 if condition.lost else 0
+    return int(condition.is_damaged)
 
 
 def repair_journal(name: str, *, cwd: str) -> int:
@@ -253,6 +253,11 @@ def _describe_losses(condition: JournalCondition) -> str:
             str(first) if first == last else f"{first} to {last}" for first, last in condition.lost
         ]
         text = f"; lost: {', '.join(ranges)}"
+    if condition.next_unknown:
+        text += (
+            f"; the end of the file cannot be read: how many records from number "
+            f"{condition.next_unknown} on are lost is unknown"
+        )
     if condition.torn_tail:
         text += "; the last record was incomplete when its process ended and is left out"
     return text

@@ -11,6 +11,7 @@ from pathlib import Path
 from zlib import crc32
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
@@ -32,15 +33,19 @@ class JournalCondition(Struct, frozen=True, kw_only=True):
     """Condition of a journal.
 
     Arguments:
-        intact: number of intact records.
+        intact: number of intact records. is_damaged: true if the journal cannot be read whole.
         lost: first and last number of each range of damaged or missing records.
+        next_unknown: number of the first record after the intact ones, if the end of the file
+            cannot be read: how many records were there is unknown. 0 if the end is intact.
         torn_tail: the last record was incomplete because its process was killed; nothing depended
             on it.
         damaged_copy: path of the damaged file after a repair.
     """
 
     intact: int
+    is_damaged: bool = False
     lost: tuple[tuple[int, int], ...] = ()
+    next_unknown: int = 0
     torn_tail: bool = False
     damaged_copy: str = ""
 
@@ -56,8 +61,14 @@ def check_journal(path: Path) -> JournalCondition:
         return JournalCondition(intact=intact, torn_tail=torn_tail)
     except JournalDamaged:
         events = _recover_events(path)
-        lost = _find_gaps(events, _last_number(path))
-        return JournalCondition(intact=len(events), lost=lost, torn_tail=torn_tail)
+        last = _last_number(path)
+        return JournalCondition(
+            intact=len(events),
+            is_damaged=True,
+            lost=_find_gaps(events, last or 0),
+            next_unknown=max(events, default=0) + 1 if last is None else 0,
+            torn_tail=torn_tail,
+        )
 
 
 def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
@@ -74,7 +85,7 @@ def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
     Raises JournalBusy, JournalError.
     """
     condition = check_journal(path)
-    if not condition.lost:
+    if not condition.is_damaged:
         return condition
     descriptor = lock(path)
     try:
@@ -82,7 +93,8 @@ def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
         meta = _read_meta(path)
         new = path.with_name(path.name + ".repaired")
         new.unlink(missing_ok=True)
-        _write(new, meta, _complete(events, condition.lost, meta.session, cwd))
+        last_gap = condition.next_unknown or max((end for _, end in condition.lost), default=0)
+        _write(new, meta, _complete(events, last_gap, meta.session, cwd))
         copy = _free_copy_path(path)
         # Rename the log first: after a crash between the two, the damaged file is still in place.
         for suffix in ("-wal", ""):
@@ -92,7 +104,7 @@ def repair_journal(path: Path, *, cwd: str) -> JournalCondition:
         path.with_name(path.name + "-shm").unlink(missing_ok=True)
         new.rename(path)
         _sync_folder(path.parent)
-        return JournalCondition(intact=len(events), lost=condition.lost, damaged_copy=str(copy))
+        return replace(condition, damaged_copy=str(copy))
     finally:
         unlock(path, descriptor)
 
@@ -108,12 +120,13 @@ def _recover_events(path: Path) -> dict[int, StoredEvent]:
     return events
 
 
-def _last_number(path: Path) -> int:
+def _last_number(path: Path) -> int | None:
+    """Return the number of the last record, None if the end of the file cannot be read."""
     try:
         with closing(connect_reader(path)) as connection:
             return connection.execute("SELECT coalesce(max(seq), 0) FROM events").fetchone()[0]
     except sqlite3.Error:
-        return 0
+        return None
 
 
 def _find_gaps(events: Mapping[int, StoredEvent], last: int) -> tuple[tuple[int, int], ...]:
@@ -123,8 +136,7 @@ def _find_gaps(events: Mapping[int, StoredEvent], last: int) -> tuple[tuple[int,
         if seq > previous + 1:
             gaps.append((previous + 1, seq - 1))
         previous = seq
-    # The reader failed, so something is lost, even if it is only the meta table.
-    return tuple(gaps) or ((1, 1),)
+    return tuple(gaps)
 
 
 def _read_meta(path: Path) -> JournalMeta:
@@ -136,12 +148,15 @@ def _read_meta(path: Path) -> JournalMeta:
 
 
 def _complete(
-    recovered: Mapping[int, StoredEvent], gaps: Sequence[tuple[int, int]], session: str, cwd: str
+    recovered: Mapping[int, StoredEvent], last_gap: int, session: str, cwd: str
 ) -> list[StoredEvent]:
     """Return the events, with added ones where readers need a lost one.
 
     Adds the start of the session and of each run, and the end of each active root run that may have
     lost a record.
+
+    Arguments:
+        last_gap: number of the last record that is lost, 0 for none.
     """
     events: list[StoredEvent] = []
     starts: dict[str, int] = {}
@@ -160,7 +175,6 @@ def _complete(
             active_roots[run] = event
             if isinstance(event, RunFinished):
                 del active_roots[run]
-    last_gap = max(last for _, last in gaps)
     lost = [event for run, event in active_roots.items() if starts[run] < last_gap]
     return [*events, *map(_lost_end, lost)]
 
