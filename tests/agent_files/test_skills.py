@@ -119,6 +119,35 @@ async def test_a17_an_agents_skills_are_loaded_from_the_start(project: Path) -> 
     assert "See guide.md." in model.requests[0].system
 
 
+async def test_a17_files_and_folders_below_skills_are_skills(project: Path) -> None:
+    skills = project / "skills"
+    (skills / "review").mkdir(parents=True)
+    (skills / "review" / "SKILL.md").write_text(
+        head("name: review", "description: Reviews code.", body="REVIEW-BODY")
+    )
+    (skills / "review" / "notes.md").write_text("not a skill")
+    (skills / "README.md").write_text("not a skill")
+    (skills / "python-testing.md").write_text(
+        "# How to test Python\n\nUse pytest for $ARGUMENTS.\n"
+    )
+    (skills / "sql.md").write_text(head("name: sql", "description: Writes SQL.", body="SQL-BODY"))
+    loaded = load_agent_files(str(project), home="", tools=KNOWN_TOOLS)
+    assert {name: skill.description for name, skill in loaded.skills.items()} == {
+        "python-testing": "How to test Python",
+        "review": "Reviews code.",
+        "sql": "Writes SQL.",
+    }
+    texts = {name: skill.load_text("x") for name, skill in loaded.skills.items()}
+    assert texts["python-testing"] == "# How to test Python\n\nUse pytest for x.\n"
+    assert "REVIEW-BODY" in texts["review"] and "SQL-BODY" in texts["sql"]
+    assert loaded.skills["python-testing"].list_files() == []
+    assert loaded.skills["review"].list_files() == ["notes.md"]
+    (project.parent / "home" / "skills").mkdir()
+    (project.parent / "home" / "skills" / "mine.md").write_text("# Mine")
+    at_home = load_agent_files(str(project), home=str(project.parent / "home"), tools=KNOWN_TOOLS)
+    assert "mine" not in at_home.skills
+
+
 def test_a17_a_projects_skill_takes_precedence(project: Path) -> None:
     file = project / ".agents" / "skills" / "pdf" / "SKILL.md"
     file.parent.mkdir(parents=True)

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+
+from mudroom.cli.actions.select_session import read_summaries_of_folder
+from mudroom.journals.sessions import open_store
 
 if TYPE_CHECKING:
     from tests.journeys.conftest import Mudroom
@@ -82,3 +89,36 @@ async def test_mudroom_home_holds_everything(mudroom: Mudroom) -> None:
     assert {"config.toml", "sessions"} <= names
     assert not Path(mudroom.env["XDG_CONFIG_HOME"]).exists()
     assert not Path(mudroom.env["HOME"]).exists()
+
+
+async def test_runs_of_a_folder_are_those_that_resume_offers(mudroom: Mudroom) -> None:
+    elsewhere = mudroom.project.parent / "elsewhere"
+    elsewhere.mkdir()
+    for folder in (str(elsewhere), ".", "."):
+        assert (await mudroom("-p", "how many lines?", *OFFLINE, "-C", folder)).code == 0
+    listed: dict[tuple[str, ...], list[str]] = {}
+    for flags in ((), ("-C", "."), ("-C", str(elsewhere)), ("-C", "none")):
+        done = await mudroom("runs", "--json", *flags)
+        listed[flags] = [item["id"] for item in json.loads(done.out)]
+    assert [len(ids) for ids in listed.values()] == [3, 2, 1, 0]
+    before = await mudroom("-C", ".", "runs", "--json")
+    assert [item["id"] for item in json.loads(before.out)] == listed["-C", "."]
+    offered = await read_summaries_of_folder(open_store(str(mudroom.home)), str(mudroom.project))
+    assert [summary.id for summary in offered] == listed["-C", "."]
+    nothing = await mudroom("runs", "-C", "none")
+    assert f"No sessions of {mudroom.project}/none are recorded" in nothing.out
+
+
+async def test_a_current_folder_that_is_gone_is_named_with_a_remedy(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = shlex.join([sys.executable, "-m", "mudroom"])
+    command = f"cd {gone} && rmdir {gone} && {program} -p hello --model offline"
+    done = await asyncio.to_thread(
+        subprocess.run, ["sh", "-c", command], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr == (
+        "mudroom: the current folder does not exist any more. "
+        "Change to another folder, or name one with -C.\n"
+    )

@@ -592,14 +592,25 @@ def test_f22_children_that_fail_are_not_made_for_ever(work: Path) -> None:
     assert refused
 
 
-async def test_f23_a_conversation_that_is_too_large_ends_and_does_not_loop(work: Path) -> None:
-    async with house(
-        work, lambda asked: Fault(status=413, body=b'{"error": "prompt is too long"}')
-    ) as at:
+@pytest.mark.parametrize(
+    ("status", "text"),
+    [
+        (413, "prompt is too long"),
+        (400, "prompt is too long: 212345 tokens > 200000 maximum"),
+        (400, "This model's maximum context length is 128000 tokens."),
+        (400, "The input token count (1200000) exceeds the maximum number of tokens allowed"),
+        (400, "the request exceeds the available context size, try increasing it"),
+    ],
+)
+async def test_f23_a_conversation_that_is_too_large_ends_and_does_not_loop(
+    work: Path, status: int, text: str
+) -> None:
+    body = f'{{"error": {{"message": "{text}"}}}}'.encode()
+    async with house(work, lambda asked: Fault(status=status, body=body)) as at:
         report = await at.session.run("Go.")
         assert (
             report.reason is Reason.ERROR
-            and "too large" in report.error
+            and "The conversation is too large: let the model read less" in report.error
             and at.server.request_count == 1
         )
         await at.goes_on()

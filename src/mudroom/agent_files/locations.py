@@ -18,6 +18,7 @@ class LocationKind(Struct, frozen=True):
         folder: path below a project folder or the user's home.
         is_recursive: true when subfolders count, too.
         user_folder: path below the user's home when it differs from `folder`.
+        is_project_only: true when the user's home does not count.
     """
 
     dialect: str
@@ -25,6 +26,7 @@ class LocationKind(Struct, frozen=True):
     suffix: str = ".md"
     is_recursive: bool = False
     user_folder: str = ""
+    is_project_only: bool = False
 
 
 AGENT_LOCATIONS = (
@@ -40,6 +42,7 @@ AGENT_LOCATIONS = (
 SKILL_LOCATIONS = (
     LocationKind("agents", ".agents/skills", "SKILL.md", is_recursive=True),
     LocationKind("claude", ".claude/skills", "SKILL.md", is_recursive=True),
+    LocationKind("plain", "skills", ".md", is_recursive=True, is_project_only=True),
 )
 
 
@@ -86,6 +89,8 @@ def find_locations(kinds: tuple[LocationKind, ...], folder: str, home: str) -> I
     if not home:
         return
     for kind in kinds:
+        if kind.is_project_only:
+            continue
         path = os.path.join(home, kind.user_folder or kind.folder)
         location = Location(kind, path, "", True)
         if _is_new(location, seen):

@@ -1,4 +1,7 @@
-"""Agent Skills: folders with a SKILL.md. The text is loaded when it is needed."""
+"""Agent Skills: folders with a SKILL.md. The text is loaded when it is needed.
+
+A skill may also be one file `skills/NAME.md`, with or without frontmatter.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,7 @@ from msgspec import Struct
 from .._core.json_values import JsonValue
 from .diagnostics import Diagnostic, FileDiagnostics, make_name_clash
 from .frontmatter import Document, Entry, parse_document
-from .locations import SKILL_LOCATIONS, find_locations
+from .locations import SKILL_LOCATIONS, Location, find_locations
 from .safe_read import find_files, read_text
 
 NAME_PATTERN = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -58,6 +61,8 @@ class Skill(Struct, frozen=True):
 
     def list_files(self) -> list[str]:
         """Return its other files, relative to its folder, at most MAX_LISTED_FILES."""
+        if os.path.basename(self.path) != "SKILL.md":
+            return []
         paths = (os.path.relpath(path, self.folder) for path in find_files(self.folder, ""))
         return [path for path in paths if path != "SKILL.md"][:MAX_LISTED_FILES]
 
@@ -68,9 +73,9 @@ class Skill(Struct, frozen=True):
         """
         diagnostics = FileDiagnostics(self.path)
         text = read_text(self.path, self.boundary, diagnostics)
-        document = parse_document(text, diagnostics) if text is not None else None
-        if document is None:
+        if text is None:
             return ""
+        document = parse_document(text, diagnostics)
         words = arguments.split()
         has_arguments = False
 
@@ -86,7 +91,7 @@ class Skill(Struct, frozen=True):
                 return arguments
             return words[int(number)] if int(number) < len(words) else ""
 
-        body = _PLACEHOLDER.sub(fill, document.body)
+        body = _PLACEHOLDER.sub(fill, document.body if document else text)
         if has_arguments or not arguments:
             return body
         return f"{body}\n\nARGUMENTS: {arguments}"
@@ -104,8 +109,9 @@ def load_skills(folder: str, *, home: str) -> LoadedSkills:
     skills: dict[str, Skill] = {}
     diagnostics: list[Diagnostic] = []
     for location in find_locations(SKILL_LOCATIONS, folder, home):
-        for path in find_files(location.folder, "SKILL.md"):
-            if os.path.basename(path) != "SKILL.md":
+        for path in find_files(location.folder, location.kind.suffix):
+            is_single_file = location.kind.suffix == ".md" and _is_single_file(path, location)
+            if os.path.basename(path) != "SKILL.md" and not is_single_file:
                 continue
             skill, remarks = load_skill(path, location.boundary)
             diagnostics += remarks
@@ -118,12 +124,26 @@ def load_skills(folder: str, *, home: str) -> LoadedSkills:
     return LoadedSkills(skills, tuple(diagnostics))
 
 
+def _is_single_file(path: str, location: Location) -> bool:
+    """Return whether a file directly in the folder is a skill."""
+    return os.path.dirname(path) == location.folder and _file_name(path).lower() != "readme"
+
+
+def _file_name(path: str) -> str:
+    """Return the name that a path gives to its skill: of the folder, or of a single file."""
+    folder, file = os.path.split(path)
+    return os.path.basename(folder) if file == "SKILL.md" else os.path.splitext(file)[0]
+
+
 def load_skill(path: str, boundary: str = "") -> tuple[Skill | None, list[Diagnostic]]:
     """Load the skill of a SKILL.md, None if it cannot be used, and its diagnostics."""
     diagnostics = FileDiagnostics(path)
     text = read_text(path, boundary, diagnostics)
     document = parse_document(text, diagnostics) if text is not None else None
     if document is None:
+        if text and os.path.basename(path) != "SKILL.md" and not diagnostics.has_errors:
+            heading = text.strip().partition("\n")[0].lstrip("# ")
+            return Skill(_file_name(path), heading[:MAX_DESCRIPTION], path, boundary), []
         if not diagnostics.has_errors:
             diagnostics.add_error(
                 1, "no frontmatter: begin the file with ---, a name and a description"
@@ -165,7 +185,7 @@ def _read_skill(
 
 
 def _read_name(path: str, entries: dict[str, Entry], diagnostics: FileDiagnostics) -> str:
-    folder = os.path.basename(os.path.dirname(path))
+    folder = _file_name(path)
     name, line = _read_text(entries, "name", diagnostics)
     if not name:
         diagnostics.add_warning(line, f"no name; its folder's name {folder!r} is used")

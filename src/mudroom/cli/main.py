@@ -76,11 +76,22 @@ def _message_and_code(error: Exception) -> tuple[str, int]:
             return str(error), 1
         case BrokenPipeError():
             return "", 0
+        case FileNotFoundError() if not _has_current_folder():
+            text = "the current folder does not exist any more"
+            return f"{text}. Change to another folder, or name one with -C.", 1
         case OSError(strerror=str(reason)):
             return f"{reason}: {error.filename}" if error.filename else reason, 1
         case _:
             remedy = f"Run it again with {DEBUG_VARIABLE}=1 for a traceback."
             return f"{type(error).__name__}: {error}. This is a bug in mudroom. {remedy}", 1
+
+
+def _has_current_folder() -> bool:
+    try:
+        os.getcwd()
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def _invoke(arguments: list[str]) -> int:

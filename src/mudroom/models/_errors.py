@@ -16,6 +16,10 @@ _MAX_ERROR_TEXT = 600
 _PUBLIC_HEADERS = frozenset(
     {"accept", "anthropic-beta", "anthropic-version", "content-type", "user-agent"}
 )
+_TOO_LONG = re.compile(
+    r"(?i)context.?(length|size|window)|prompt is too long|input is too long|too many tokens"
+    r"|token count.{0,40}exceeds|maximum number of tokens"
+)
 _STATUS_TEXTS = {
     408: "timeout",
     409: "conflict",
@@ -98,7 +102,7 @@ def classify_status(
         remedy = _url_remedy(hints)
     else:
         message = f"{hints.provider} refused the request (HTTP {status}){detail}"
-        remedy = _status_remedy(hints, status)
+        remedy = _status_remedy(hints, status, text)
     return RequestFailure(status, ModelRefused(message, where=where, remedy=remedy))
 
 
@@ -252,14 +256,14 @@ def _url_remedy(hints: ProviderHints) -> str:
     return "Check the base URL."
 
 
-def _status_remedy(hints: ProviderHints, status: int) -> str:
+def _status_remedy(hints: ProviderHints, status: int, text: str) -> str:
     if status in (401, 403):
         return f"Check the key in {hints.key_env}." if hints.key_env else "Check the key."
     if status == 404:
         return f"Check the model's name. {_url_remedy(hints)}"
-    if status == 413:
+    if status == 413 or (status == 400 and _TOO_LONG.search(text)):
         return (
-            "The conversation is too large: let the model read less, "
-            "or split the work into more tasks."
+            "The conversation is too large: let the model read less, split the work into more "
+            "tasks, remove the last prompts with /rewind, or use a model with a larger context."
         )
     return ""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import sys
 import time
@@ -20,20 +21,26 @@ from ..output.json_output import print_json
 from ..output.progress import should_color
 from ..output.text import choose_glyphs, format_tokens, truncate
 from .load_settings import load_settings
+from .select_session import read_summaries_of_folder
 from .session_store import open_store, read_events, read_summary
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line if stdout is not a terminal."""
 
 
-def print_sessions(*, as_json: bool, limit: int) -> int:
-    """Print the newest sessions, at most `limit`, and return the exit code."""
+def print_sessions(folder: str | None, *, as_json: bool, limit: int) -> int:
+    """Print the newest sessions, at most `limit`, and return the exit code.
+
+    Arguments:
+        folder: only sessions of this folder; None lists all.
+    """
     home = load_settings(".").home
-    summaries = asyncio.run(_read_summaries(home, limit))
+    summaries = asyncio.run(_read_summaries(home, folder, limit))
     if as_json:
         print_json([_to_json(summary) for summary in summaries])
     elif not summaries:
-        print(f"No sessions are recorded in {home} yet.")
+        where = f" of {os.path.realpath(folder)}" if folder else ""
+        print(f"No sessions{where} are recorded in {home} yet.")
     else:
         width = _width()
         for summary in summaries:
@@ -41,8 +48,10 @@ def print_sessions(*, as_json: bool, limit: int) -> int:
     return 0
 
 
-async def _read_summaries(home: str, limit: int) -> list[SessionSummary]:
+async def _read_summaries(home: str, folder: str | None, limit: int) -> list[SessionSummary]:
     store = open_store(home)
+    if folder:
+        return await read_summaries_of_folder(store, folder, limit=limit)
     return [await read_summary(store, info) for info in (await store.list())[:limit]]
 
 

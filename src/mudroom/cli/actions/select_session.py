@@ -147,9 +147,9 @@ async def _ask_for_session(store: SessionStore, cwd: str) -> str:
 
 
 async def read_summaries_of_folder(
-    store: SessionStore, cwd: str, *, without: str = ""
+    store: SessionStore, cwd: str, *, without: str = "", limit: int = MAX_OFFERED
 ) -> list[SessionSummary]:
-    """Return the summaries of the folder's last sessions, at most MAX_OFFERED.
+    """Return the summaries of the folder's last sessions, at most `limit`.
 
     Arguments:
         without: id of a session to leave out.
@@ -158,6 +158,6 @@ async def read_summaries_of_folder(
     async for info in sessions_of_folder(store, cwd):
         if info.id != without:
             summaries.append(await read_summary(store, info))
-        if len(summaries) == MAX_OFFERED:
+        if len(summaries) == limit:
             break
     return summaries

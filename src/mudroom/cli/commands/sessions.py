@@ -17,6 +17,7 @@ from ._options import (
 
 @click.command(context_settings=CONTEXT_SETTINGS)
 @json_option
+@click.option("-C", "cwd", metavar="DIR", help="List only the sessions of this folder.")
 @click.option(
     "-n",
     "--limit",
@@ -25,11 +26,11 @@ from ._options import (
     show_default=True,
     help="Maximum number of sessions.",
 )
-def runs(as_json: bool, limit: int) -> int:
+def runs(as_json: bool, cwd: str | None, limit: int) -> int:
     """List recorded sessions, newest first."""
     from ..actions.list_sessions import print_sessions
 
-    return print_sessions(as_json=as_json, limit=limit)
+    return print_sessions(cwd, as_json=as_json, limit=limit)
 
 
 @click.command(context_settings=CONTEXT_SETTINGS)
