@@ -9,7 +9,7 @@ import pytest
 
 from mudroom.sandboxes.linux.daemon.protocol import DaemonSetup, ResourceLimits
 from mudroom.sandboxes.linux.daemon_client import DaemonClient
-from mudroom.sandboxes.linux.landlock import create_ruleset, landlock_version
+from mudroom.sandboxes.linux.landlock import create_ruleset, get_landlock_version
 from mudroom.sandboxes.linux.seccomp import build_filter
 
 RIGHTS = {
@@ -34,7 +34,7 @@ folders (refused by Landlock itself), and the control of devices.
 READ, ALL = 0x000D, 0xFFFF
 
 
-@pytest.mark.skipif(landlock_version() < 3, reason="no Landlock")
+@pytest.mark.skipif(get_landlock_version() < 3, reason="no Landlock")
 @pytest.mark.parametrize("right", RIGHTS, ids=[f"file-{right}" for right in RIGHTS])
 async def test_86_every_landlock_right_is_needed(tmp_path: Path, right: str) -> None:
     bit, attack = RIGHTS[right]

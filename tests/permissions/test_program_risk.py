@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mudroom.permissions.program_risk import find_risk
-from mudroom.permissions.program_wrappers import expand_commands, extract_texts, program_name
+from mudroom.permissions.program_wrappers import expand_commands, extract_texts, get_program_name
 from mudroom.permissions.shell_parser import parse_command
 from mudroom.permissions.shell_words import Word
 
@@ -42,7 +42,7 @@ def words(command: str) -> tuple[Word, ...]:
 
 
 def runs_rm(command: str) -> bool:
-    return any(program_name(inner) == "rm" for inner in expand_commands(words(command)))
+    return any(get_program_name(inner) == "rm" for inner in expand_commands(words(command)))
 
 
 @pytest.mark.parametrize("name", SHELLS.split())

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from msgspec import Struct
 
 from .diagnostics import Diagnostic, FileDiagnostics, Severity
-from .locations import project_folders
+from .locations import list_project_folders
 from .safe_read import is_beneath, read_text
 
 MAX_TOTAL_BYTES = 32 << 10
@@ -85,23 +85,23 @@ def _find_files(folder: str, home: str) -> Iterator[tuple[str, str, bool]]:
             path = os.path.join(home, name)
             if os.path.lexists(path):
                 yield path, os.path.dirname(os.path.realpath(path)), True
-    folders = project_folders(folder)
+    folders = list_project_folders(folder)
     for parent in reversed(folders):
-        for path in _project_files(parent):
+        for path in _list_project_files(parent):
             if not _is_personal_file(path, parent, home):
                 yield path, folders[-1], False
 
 
-def _project_files(folder: str) -> list[str]:
+def _list_project_files(folder: str) -> list[str]:
     candidates = [
-        _first_existing(folder, "AGENTS.override.md", "AGENTS.md"),
-        _first_existing(folder, "CLAUDE.md", ".claude/CLAUDE.md"),
-        _first_existing(folder, "CLAUDE.local.md"),
+        _find_existing(folder, "AGENTS.override.md", "AGENTS.md"),
+        _find_existing(folder, "CLAUDE.md", ".claude/CLAUDE.md"),
+        _find_existing(folder, "CLAUDE.local.md"),
     ]
     paths = [path for path in candidates if path]
     if paths:
         return paths
-    gemini = _first_existing(folder, "GEMINI.md")
+    gemini = _find_existing(folder, "GEMINI.md")
     return [gemini] if gemini else []
 
 
@@ -111,7 +111,7 @@ def _is_personal_file(path: str, folder: str, home: str) -> bool:
     return is_home and path.endswith(".claude/CLAUDE.md")
 
 
-def _first_existing(folder: str, *names: str) -> str:
+def _find_existing(folder: str, *names: str) -> str:
     paths = (os.path.join(folder, name) for name in names)
     return next((path for path in paths if os.path.lexists(path)), "")
 
@@ -164,7 +164,7 @@ def _replace_imports(text: str, path: str, imports: _Imports, depth: int) -> str
 
 
 def _replace_in_line(line: str, number: int, path: str, imports: _Imports, depth: int) -> str:
-    code = _code_spans(line)
+    code = _find_code_spans(line)
 
     def replace(match: re.Match[str]) -> str:
         is_code = bisect(code, match.start()) % 2 == 1
@@ -176,7 +176,7 @@ def _replace_in_line(line: str, number: int, path: str, imports: _Imports, depth
     return _IMPORT.sub(replace, line)
 
 
-def _code_spans(line: str) -> list[int]:
+def _find_code_spans(line: str) -> list[int]:
     """Return the starts and ends of code spans, in turn, in linear time.
 
     A span reaches from a run of backticks to the next run of the same length.

@@ -61,7 +61,7 @@ class Location(Struct, frozen=True):
     is_personal: bool
 
 
-def project_folders(folder: str) -> list[str]:
+def list_project_folders(folder: str) -> list[str]:
     """Return the real paths from `folder` up to its git root; only `folder` without a git root."""
     start = os.path.realpath(folder)
     folders = [start]
@@ -79,7 +79,7 @@ def find_locations(kinds: tuple[LocationKind, ...], folder: str, home: str) -> I
     Arguments:
         folder: of the project. home: the user's home; "" leaves it out.
     """
-    project = project_folders(folder)
+    project = list_project_folders(folder)
     seen = set[str]()
     for parent in project:
         for kind in kinds:

@@ -97,10 +97,10 @@ def parse_permission(value: JsonValue, diagnostics: FileDiagnostics, line: int) 
         tools = tuple(f"!{tool}" for tool, is_allowed in allowed.items() if not is_allowed)
     else:
         tools = tuple(tool for tool, is_allowed in allowed.items() if is_allowed) or ("!*",)
-    return ToolsField((*tools, *_denied_calls(value)), _allowed_agents(value))
+    return ToolsField((*tools, *_read_denied_calls(value)), _read_allowed_agents(value))
 
 
-def _allowed_agents(permission: Mapping[str, JsonValue]) -> tuple[str, ...] | None:
+def _read_allowed_agents(permission: Mapping[str, JsonValue]) -> tuple[str, ...] | None:
     verdicts = _call_verdicts(permission.get("task"))
     if verdicts is None:
         return None
@@ -111,7 +111,7 @@ def _allowed_agents(permission: Mapping[str, JsonValue]) -> tuple[str, ...] | No
     return ("*", *(f"!{name}" for name, verdict in verdicts.items() if verdict == "deny"))
 
 
-def _denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
+def _read_denied_calls(permission: Mapping[str, JsonValue]) -> Iterator[str]:
     """Yield excluding patterns for single calls of tools that are not denied whole."""
     for name, verdict in permission.items():
         tool = canonical_tool_name(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..errors import JournalBusy
 
 
-def busy_error(writer: str, where: str) -> JournalBusy:
+def make_busy_error(writer: str, where: str) -> JournalBusy:
     """Return a JournalBusy. `writer`: description of the process that writes the session."""
     return JournalBusy(
         f"{writer} is writing this session",

@@ -10,7 +10,7 @@ from .._core.events import SessionOpened, StoredEvent
 from .._core.ports import SessionHeader, SessionInfo
 from .._version import __version__
 from ..errors import JournalError, UnknownName
-from .busy import busy_error
+from .busy import make_busy_error
 from .encoding import decode, encode
 from .session_names import check_name, select_session
 
@@ -193,4 +193,4 @@ class MemoryStore:
 
     def _require_no_writer(self, session: str, record: _Record) -> None:
         if record.has_writer:
-            raise busy_error("this process", session)
+            raise make_busy_error("this process", session)

@@ -11,7 +11,7 @@ from .._core.events import StoredEvent
 from .._core.ports import SessionInfo, SessionStore
 from ..errors import JournalError
 from ..projections.session_summary import SUMMARY_TYPES, SessionSummary, summarize_session
-from .busy import busy_error
+from .busy import make_busy_error
 
 if TYPE_CHECKING:
     from .sqlite.store import SqliteStore
@@ -53,4 +53,4 @@ async def read_summary(store: SessionStore, info: SessionInfo) -> SessionSummary
 async def require_no_writer(store: SessionStore, session: str) -> None:
     """Raise JournalBusy if a process writes the session."""
     if writer := await store.find_writer(session):
-        raise busy_error(writer, session)
+        raise make_busy_error(writer, session)

@@ -14,7 +14,7 @@ from .._core.ports import PermissionVerdict
 from .._core.runs import Brief
 from .._core.tool_patterns import parse_tool_patterns
 from .._core.tools import Tool, ToolCategory
-from .match_call import CallMatcher, call_path, file_access
+from .match_call import CallMatcher, get_call_path, get_file_access
 from .path_rules import covers_path
 from .rules import Rule, Verdict
 
@@ -54,7 +54,7 @@ class AgentLimit:
             pattern for pattern in parse_tool_patterns(texts) if not pattern.is_excluded
         ]
 
-    def _rules_for(self, tool: Tool) -> list[Rule] | None:
+    def _find_rules(self, tool: Tool) -> list[Rule] | None:
         """Return the rules of which one must match, or None if the tool is not limited."""
         patterns = [pattern for pattern in self._patterns if pattern.matches_tool(tool.name)]
         valid = [pattern for pattern in patterns if pattern.is_valid]
@@ -64,13 +64,13 @@ class AgentLimit:
 
     def find_refusal(self, tool: Tool, arguments: Mapping[str, Any]) -> PermissionVerdict | None:
         """Return the reason why this agent may not make a call, or None if it may."""
-        rules = self._rules_for(tool)
+        rules = self._find_rules(tool)
         if rules is None or tool.is_search:
             return None  # the results of a search are filtered by find_read_refusal
         if tool.category is ToolCategory.RUN:
             return self._refuse_command(rules, tool, str(arguments.get(tool.rule_argument, "")))
-        is_read = file_access(tool) is ToolCategory.READ
-        if is_read and not self._context.is_inside(call_path(tool, arguments)):
+        is_read = get_file_access(tool) is ToolCategory.READ
+        if is_read and not self._context.is_inside(get_call_path(tool, arguments)):
             return None  # outside the workspace only files given to the run can be opened
         for rule in rules:
             if self._matcher.matches(replace(rule, tool=tool.name), tool, arguments):
@@ -91,8 +91,8 @@ class AgentLimit:
 
     def find_read_refusal(self, tool: Tool, path: str) -> str:
         """Return the reason why a tool may not read an absolute path, "" if it may."""
-        rules = self._rules_for(tool)
-        is_read = file_access(tool) is ToolCategory.READ
+        rules = self._find_rules(tool)
+        is_read = get_file_access(tool) is ToolCategory.READ
         if rules is None or not is_read or not self._context.is_inside(path):
             return ""
         if any(covers_path(rule, path, self._context, ignore_case=False) for rule in rules):

@@ -28,25 +28,25 @@ class CallMatcher:
         """Return whether a rule is about a tool."""
         if rule.names(tool.name):
             return True
-        access = file_access(tool)
-        return bool(rule.pattern) and access is not None and access is self.rule_access(rule)
+        access = get_file_access(tool)
+        return bool(rule.pattern) and access is not None and access is self.get_rule_access(rule)
 
-    def rule_access(self, rule: Rule) -> ToolCategory | None:
+    def get_rule_access(self, rule: Rule) -> ToolCategory | None:
         """Return the file access, READ or WRITE, that a rule is about; None for other rules."""
         tool = self.tools.get(rule.tool)
-        return file_access(tool) if tool else None
+        return get_file_access(tool) if tool else None
 
     def applies_to_access(self, rule: Rule, access: ToolCategory) -> bool:
         """Return whether a rule is about a tool with this file access."""
         tools: Iterable[Tool] = self.tools.values()
-        return any(self.applies(rule, tool) for tool in tools if file_access(tool) is access)
+        return any(self.applies(rule, tool) for tool in tools if get_file_access(tool) is access)
 
     def matches(self, rule: Rule, tool: Tool, arguments: Mapping[str, Any]) -> bool:
         """Return whether the pattern in a rule's brackets matches a call."""
         if not rule.pattern:
             return True
         if tool.path_argument:
-            paths = self.context.path_and_target(call_path(tool, arguments))
+            paths = self.context.resolve_links(get_call_path(tool, arguments))
             match_all = rule.verdict == Verdict.ALLOW
             return matches_file(rule, paths, self.context, match_all=match_all)
         key, colon, pattern = rule.pattern.partition(":")
@@ -60,12 +60,12 @@ class CallMatcher:
         return matches_pattern(pattern, str(arguments.get(key, "")))
 
 
-def file_access(tool: Tool) -> ToolCategory | None:
+def get_file_access(tool: Tool) -> ToolCategory | None:
     """Return READ or WRITE for a tool with a path argument, None for others."""
     return tool.category if tool.path_argument else None
 
 
-def call_path(tool: Tool, arguments: Mapping[str, Any]) -> str:
+def get_call_path(tool: Tool, arguments: Mapping[str, Any]) -> str:
     """Return the file or folder that a call works on, "" for a tool without a path."""
     if not tool.path_argument:
         return ""

@@ -29,7 +29,7 @@ class PathContext(Struct, frozen=True):
     workspace: str
     user_home: str
 
-    def absolute(self, path: str, folder: str = "") -> str:
+    def make_absolute(self, path: str, folder: str = "") -> str:
         """Return a path of a tool call or command as a normalized absolute path.
 
         Links are not followed, except those of procfs to a process's folder and root.
@@ -46,9 +46,9 @@ class PathContext(Struct, frozen=True):
             )
         return os.path.normpath(os.path.join(self.workspace, path))
 
-    def path_and_target(self, path: str, folder: str = "") -> tuple[str, ...]:
+    def resolve_links(self, path: str, folder: str = "") -> tuple[str, ...]:
         """Return the absolute path and, if links change it, the path of its target."""
-        absolute = self.absolute(path, folder)
+        absolute = self.make_absolute(path, folder)
         paths = [absolute, os.path.realpath(absolute)]
         if "\\x" in absolute:  # the file tools read it as a byte of a name
             paths.append(path_to_text(os.path.realpath(path_from_text(absolute))))
@@ -63,15 +63,15 @@ class PathContext(Struct, frozen=True):
         if ".." in path.split("/"):
             return False
         return all(
-            _relative_to(one, self.workspace) is not None
+            _make_relative(one, self.workspace) is not None
             for folder in folders
-            for one in self.path_and_target(path, folder)
+            for one in self.resolve_links(path, folder)
         )
 
-    def relative(self, path: str, folder: str = "") -> str:
+    def make_relative(self, path: str, folder: str = "") -> str:
         """Return the path relative to the workspace, or absolute if it lies outside."""
-        absolute = self.absolute(path, folder)
-        relative = _relative_to(absolute, self.workspace)
+        absolute = self.make_absolute(path, folder)
+        relative = _make_relative(absolute, self.workspace)
         return absolute if relative is None else relative
 
 
@@ -102,7 +102,7 @@ def covers_path(rule: Rule, path: str, context: PathContext, *, ignore_case: boo
         bases = tuple(_fold_case(base) for base in bases)
         pattern = _fold_case(pattern)
         path = _fold_case(path)
-    relative = next(filter(None, (_relative_to(path, base) for base in bases)), ".")
+    relative = next(filter(None, (_make_relative(path, base) for base in bases)), ".")
     return relative != "." and _compile_pattern(pattern).match_file(relative)
 
 
@@ -137,7 +137,7 @@ def _fold_case(text: str) -> str:
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
-def _relative_to(path: str, folder: str) -> str | None:
+def _make_relative(path: str, folder: str) -> str | None:
     """Return the path relative to a folder, or None if it lies outside."""
     if path == folder:
         return "."

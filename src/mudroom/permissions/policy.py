@@ -14,7 +14,7 @@ from .._core.runs import Brief
 from .._core.tools import Tool, ToolCategory
 from .agent_limits import AgentLimit, ToolLimits, collect_limits, make_deny_rules
 from .filtered_workspace import FilteredWorkspace
-from .match_call import CallMatcher, call_path
+from .match_call import CallMatcher, get_call_path
 from .path_rules import PathContext, covers_path
 from .rules import RULE_VERDICTS, CallFinding, CallKind, Permissions, Verdict
 
@@ -137,13 +137,13 @@ class RulePolicy:
         if tool.category is not ToolCategory.RUN:
             return [self._judge_call(tool, arguments)]
         command = str(arguments.get(tool.rule_argument, ""))
-        findings = self._command_judge(tool).judge(command)
+        findings = self._get_command_judge(tool).judge(command)
         if tool.needs_confirmation:
             why = "without a sandbox each command needs a confirmation"
             findings.append(CallFinding(Verdict.ASK, CallKind.RUN, why))
         return findings
 
-    def _command_judge(self, tool: Tool) -> CommandJudge:
+    def _get_command_judge(self, tool: Tool) -> CommandJudge:
         if tool.name not in self._command_judges:
             # Importing the bash grammar takes time, and many sessions judge no command.
             from .shell_judge import CommandJudge
@@ -153,7 +153,7 @@ class RulePolicy:
         return self._command_judges[tool.name]
 
     def _judge_call(self, tool: Tool, arguments: Mapping[str, Any]) -> CallFinding:
-        kind = _kind(tool)
+        kind = _get_call_kind(tool)
         for verdict in RULE_VERDICTS:
             for rule in self._rules[verdict]:
                 if not self._matcher.applies(rule, tool):
@@ -162,7 +162,7 @@ class RulePolicy:
                     return CallFinding(verdict, kind, f"a rule says {verdict}", rule)
         if tool.needs_confirmation:
             return CallFinding(Verdict.ASK, kind, "the tool asks for confirmation")
-        path = call_path(tool, arguments)
+        path = get_call_path(tool, arguments)
         if kind == CallKind.EDIT and path and not self._context.is_inside(path):
             why = f"{path} is outside the workspace"
             return CallFinding(Verdict.UNDECIDED, CallKind.RUN, why)
@@ -204,7 +204,7 @@ class RulePolicy:
         return mode is Mode.ACCEPT_EDITS and in_sandbox
 
 
-def _kind(tool: Tool) -> CallKind:
+def _get_call_kind(tool: Tool) -> CallKind:
     for category, kind in _KINDS.items():
         if tool.has_category(category):
             return kind

@@ -20,7 +20,7 @@ from .program_table import (
     SAFE_VARIABLE,
     SHELLS,
 )
-from .program_wrappers import program_name
+from .program_wrappers import get_program_name
 from .shell_words import Word
 
 _SHELL_VARIABLE = re.compile(r"[a-z_][a-z0-9_]*")
@@ -45,32 +45,32 @@ def is_safe_variable(name: str, *, exported: bool) -> bool:
 
 def find_risk(words: Sequence[Word]) -> str:
     """Return why the command's name is not enough to allow it, "" if it is enough."""
-    name = program_name(words)
+    name = get_program_name(words)
     if not name:
         return "which program it runs is known only when it runs"
     if name in NEVER_ALLOWED or name in SHELLS or _runs_arguments(words):
         return f"{name} runs what it is given"
     arguments = [word.value for word in words[1:]]
     if name == "git":
-        return _git_risk(words)
+        return _find_git_risk(words)
     if re.sub(r"[\d.]+$", "", name) in INTERPRETERS:
-        return _interpreter_risk(name, arguments)
+        return _find_interpreter_risk(name, arguments)
     if name == "sed":
-        return _sed_risk(arguments)
+        return _find_sed_risk(arguments)
     if name in ("test", "["):
-        return _test_risk(words)
-    return _flag_risk(words)
+        return _find_test_risk(words)
+    return _find_flag_risk(words)
 
 
 def _runs_arguments(words: Sequence[Word]) -> bool:
-    name = program_name(words)
+    name = get_program_name(words)
     if name not in RUNNERS - PACKAGE_RUNNERS or len(words) < 2:
         return False
     return name != "command" or words[1].value not in ("-v", "-V")
 
 
-def _flag_risk(words: Sequence[Word]) -> str:
-    name = program_name(words)
+def _find_flag_risk(words: Sequence[Word]) -> str:
+    name = get_program_name(words)
     risky_flag = RISKY_FLAGS.get(name)
     if risky_flag is None:
         return ""
@@ -95,7 +95,7 @@ def _starts_plainly(word: Word) -> bool:
     return bool(re.match(r"[\w./~][\w./]*[*?\[]", word.raw))
 
 
-def _git_risk(words: Sequence[Word]) -> str:
+def _find_git_risk(words: Sequence[Word]) -> str:
     if any(word.value is None and not _starts_plainly(word) for word in words[1:]):
         return "a word of this git command could become a flag that runs or writes something"
     arguments = [word.value for word in words[1:]]
@@ -107,7 +107,7 @@ def _git_risk(words: Sequence[Word]) -> str:
     return f"git {name} can run something" if name in GIT_RUNNING_COMMANDS else ""
 
 
-def _interpreter_risk(name: str, arguments: Sequence[str | None]) -> str:
+def _find_interpreter_risk(name: str, arguments: Sequence[str | None]) -> str:
     if "awk" in name:
         return f"{name} can run and write what its program says"
     first = arguments[0] if arguments else ""
@@ -116,7 +116,7 @@ def _interpreter_risk(name: str, arguments: Sequence[str | None]) -> str:
     return f"{name} runs code that is not judged"
 
 
-def _sed_risk(arguments: Sequence[str | None]) -> str:
+def _find_sed_risk(arguments: Sequence[str | None]) -> str:
     known = [value for value in arguments if value is not None]
     if len(known) < len(arguments):
         return "a word of this sed command is known only when it runs"
@@ -130,7 +130,7 @@ def _sed_risk(arguments: Sequence[str | None]) -> str:
     return "" if is_harmless else "this sed command may write or run something"
 
 
-def _test_risk(words: Sequence[Word]) -> str:
+def _find_test_risk(words: Sequence[Word]) -> str:
     """Judge `test` and `[`: `-v` and `-R` can run a substitution in an array's index."""
     unsafe = ("-v", "-R")
     operands = [word for word in words[1:] if word.value not in ("]", "!")]

@@ -13,7 +13,7 @@ _DURATION = re.compile(r"\d+(\.\d+)?[smhd]?")
 _LITERAL = re.compile(r"'(?:\\.|[^'\\\n])*'|\"(?:\\.|[^\"\\\n])*\"|`[^`]*`")
 
 
-def program_name(words: Sequence[Word]) -> str:
+def get_program_name(words: Sequence[Word]) -> str:
     """Return the name of the program without its folder, "" if only bash can tell."""
     return words[0].value.rpartition("/")[2] if words and words[0].value else ""
 
@@ -35,7 +35,7 @@ def strip_wrappers(words: Sequence[Word]) -> Sequence[Word]:
 def _unwrap(words: Sequence[Word]) -> Sequence[Word] | None:
     """Return the command inside one wrapper, or None if there is no plain wrapper."""
     values = [word.value for word in words]
-    start = _wrapped_start(values)
+    start = _find_wrapped_start(values)
     if start is None or start >= len(words):
         return None
     program = values[start]
@@ -46,7 +46,7 @@ def _unwrap(words: Sequence[Word]) -> Sequence[Word] | None:
     return words[start:]
 
 
-def _wrapped_start(values: Sequence[str | None]) -> int | None:
+def _find_wrapped_start(values: Sequence[str | None]) -> int | None:
     """Return the index at which the wrapped command starts, or None for no wrapper."""
     match values[0] if values else None:
         case "nohup" | "command" | "noglob":
@@ -115,8 +115,8 @@ def expand_commands(words: Sequence[Word]) -> Iterator[tuple[Word, ...]]:
     Deny and ask rules are compared with all of these.
     """
     yield tuple(words)
-    full_name = program_name(words)
-    name = _without_version(full_name)
+    full_name = get_program_name(words)
+    name = _strip_version(full_name)
     if name == "git":
         yield (Word("git", "git"), *_skip_git_options(words[1:]))
     is_runner = not name or name in RUNNERS or full_name in RUNNERS
@@ -135,7 +135,7 @@ def _skip_git_options(words: Sequence[Word]) -> Sequence[Word]:
     return words[at:]
 
 
-def _without_version(name: str) -> str:
+def _strip_version(name: str) -> str:
     """Return a program's name without the version at its end, as in python3.12."""
     return re.sub(r"[\d.]+$", "", name)
 
@@ -146,8 +146,8 @@ def extract_texts(command: SimpleCommand) -> Iterator[str]:
     These are the texts for `sh -c`, values of settings, quoted strings in code, and commands for a
     remote shell.
     """
-    full_name = program_name(command.words)
-    name = _without_version(full_name)
+    full_name = get_program_name(command.words)
+    name = _strip_version(full_name)
     if name and name not in TEXT_RUNNERS and full_name not in TEXT_RUNNERS:
         return
     for value in filter(None, (word.value for word in command.words[1:])):

@@ -66,7 +66,7 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
     forbids_bypass = False
     user_file = Path(user_home, USER_FILE) if user_home else None
     paths = [user_file] if user_file else []
-    paths += [path for path in _project_files(folder) if path != user_file]
+    paths += [path for path in _list_project_files(folder) if path != user_file]
     unused: list[str] = []
     for path in paths:
         is_users = path == user_file
@@ -78,8 +78,8 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
         if path.name == MCP_FILE:
             continue
         lists = settings.permissions
-        rules.extend(_rules(path, lists, text, is_users, notes))
-        mode = _mode(path, lists.default_mode, mode, is_users, notes)
+        rules.extend(_parse_rules(path, lists, text, is_users, notes))
+        mode = _apply_mode(path, lists.default_mode, mode, is_users, notes)
         forbids_bypass |= lists.disable_bypass_permissions_mode == "disable"
     if unused:
         notes.append(
@@ -89,7 +89,7 @@ def load_settings(folder: str, *, user_home: str) -> PermissionSettings:
     return PermissionSettings(tuple(rules), mode, forbids_bypass, tuple(notes))
 
 
-def _project_files(folder: str) -> Iterator[Path]:
+def _list_project_files(folder: str) -> Iterator[Path]:
     start = Path(os.path.realpath(folder))
     for place in (start, *start.parents):
         yield from (place / name for name in (*PROJECT_FILES, MCP_FILE) if (place / name).is_file())
@@ -109,7 +109,7 @@ def _read(path: Path, notes: list[str]) -> tuple[_SettingsFile, str]:
     return settings, data.decode("utf-8", "replace")
 
 
-def _rules(
+def _parse_rules(
     path: Path, lists: _RuleLists, text: str, is_users: bool, notes: list[str]
 ) -> Iterator[Rule]:
     base = str(path.parent if is_users else path.parent.parent)
@@ -119,7 +119,7 @@ def _rules(
             if verdict == Verdict.ALLOW and not is_users:
                 ignored += 1
                 continue
-            origin = f"{path}:{_line_number(text, entry)}"
+            origin = f"{path}:{_find_line_number(text, entry)}"
             try:
                 yield parse_rule(entry, verdict, origin=origin, base=base)
             except UsageError as error:
@@ -131,7 +131,7 @@ def _rules(
         )
 
 
-def _mode(
+def _apply_mode(
     path: Path, name: str, current: Mode | None, is_users: bool, notes: list[str]
 ) -> Mode | None:
     """Return the mode after applying a file's `defaultMode`. No file can bypass permissions."""
@@ -150,6 +150,6 @@ def _mode(
     return allowed
 
 
-def _line_number(text: str, entry: str) -> int:
+def _find_line_number(text: str, entry: str) -> int:
     at = text.find(msgspec.json.encode(entry).decode())
     return text.count("\n", 0, at) + 1 if at >= 0 else 1

@@ -11,10 +11,10 @@ from .match_call import CallMatcher
 from .path_rules import matches_file
 from .program_risk import find_risk, is_read_only, is_safe_variable
 from .program_table import FILELESS_PROGRAMS, SHELLS
-from .program_wrappers import expand_commands, extract_texts, program_name, strip_wrappers
+from .program_wrappers import expand_commands, extract_texts, get_program_name, strip_wrappers
 from .rules import CallFinding, CallKind, Rule, Verdict, is_literal, matches_pattern
 from .shell_parser import parse_command
-from .shell_paths import CommandPaths, option_folders, working_folders
+from .shell_paths import CommandPaths, find_option_folders, find_working_folders
 from .shell_words import Redirect, Script, SimpleCommand, Word
 
 MAX_SHELL_DEPTH = 4
@@ -51,7 +51,7 @@ class CommandJudge:
             for verdict in (Verdict.DENY, Verdict.ASK, Verdict.ALLOW)
         }
         self._file_rules = [
-            rule for rule in rules if rule.pattern and matcher.rule_access(rule) is not None
+            rule for rule in rules if rule.pattern and matcher.get_rule_access(rule) is not None
         ]
         # If True, a command that cannot be parsed needs approval: a rule may be about it.
         self._has_restrictions = bool(
@@ -62,8 +62,8 @@ class CommandJudge:
         """Return the findings of all parts of a command line, in order; at least one."""
         self._paths = CommandPaths(self._context)
         script = parse_command(command)
-        all_commands = list(self._all_commands(script, command, MAX_SHELL_DEPTH))
-        all_folders = working_folders(all_commands)
+        all_commands = list(self._list_commands(script, command, MAX_SHELL_DEPTH))
+        all_folders = find_working_folders(all_commands)
         restrictions: list[CallFinding] = []
         for part in all_commands:
             if finding := self._find_restriction(part, all_folders[:MAX_FOLDERS]):
@@ -77,7 +77,7 @@ class CommandJudge:
             finding = CallFinding(Verdict.ALLOW, CallKind.RUN, why, rule, command)
             return restrictions or [finding]
         findings = [*restrictions, *self._judge_problems(script, command, all_folders)]
-        folders = working_folders(script.commands)[:MAX_FOLDERS]
+        folders = find_working_folders(script.commands)[:MAX_FOLDERS]
         for part in script.commands:
             findings.extend(self._judge_command(part, folders, MAX_SHELL_DEPTH))
         nothing = CallFinding(Verdict.ALLOW, CallKind.READ, "it does nothing", command=command)
@@ -94,7 +94,7 @@ class CommandJudge:
             why = f"the command cannot be judged: {problem}"
             yield CallFinding(verdict, CallKind.RUN, why, command=command)
 
-    def _all_commands(self, script: Script, source: str, depth: int) -> Iterator[SimpleCommand]:
+    def _list_commands(self, script: Script, source: str, depth: int) -> Iterator[SimpleCommand]:
         """Yield all commands, also those in the words of other commands.
 
         If the text was not understood, yield every part of it that looks like a command.
@@ -102,7 +102,7 @@ class CommandJudge:
         for command in script.commands:
             yield command
             for text in extract_texts(command) if depth else ():
-                yield from self._all_commands(parse_command(text), text, depth - 1)
+                yield from self._list_commands(parse_command(text), text, depth - 1)
         if not script.problems:
             return
         for piece in _COMMAND_SEPARATORS.split(source):
@@ -114,7 +114,9 @@ class CommandJudge:
         self, command: SimpleCommand, folders: Sequence[str]
     ) -> CallFinding | None:
         """Return the finding of a deny or ask rule about a command or a file it names, or None."""
-        spellings = [text for words in expand_commands(command.words) for text in _spellings(words)]
+        spellings = [
+            text for words in expand_commands(command.words) for text in _list_spellings(words)
+        ]
         for verdict in (Verdict.DENY, Verdict.ASK):
             for rule in self._command_rules[verdict]:
                 if not rule.pattern or any(
@@ -128,7 +130,7 @@ class CommandJudge:
         return None
 
     def _reads(self, rule: Rule) -> bool:
-        return self._matcher.rule_access(rule) is ToolCategory.READ
+        return self._matcher.get_rule_access(rule) is ToolCategory.READ
 
     def _find_file_rule(
         self, command: SimpleCommand, verdict: Verdict, folders: Sequence[str]
@@ -139,15 +141,15 @@ class CommandJudge:
         writes_file = any(redirect.writes_file for redirect in command.redirects)
         if not writes_file and is_read_only(strip_wrappers(command.words)):
             rules = [rule for rule in rules if self._reads(rule)]
-        folders = [*folders, *option_folders(command.words)]
+        folders = [*folders, *find_option_folders(command.words)]
         targets = [redirect.target for redirect in command.redirects if redirect.target]
         paths = dict.fromkeys(
             path
             for word in [*command.words[1:], *targets]
-            for path in self._paths.possible_paths(word, folders)
+            for path in self._paths.list_possible_paths(word, folders)
         )
         locations = dict.fromkeys(
-            location for path in paths for location in self._paths.locations(path, folders)
+            location for path in paths for location in self._paths.list_locations(path, folders)
         )
         for rule in rules:
             if matches_file(rule, locations, self._context, match_all=False):
@@ -166,37 +168,37 @@ class CommandJudge:
             return
         inner = parse_command(command.words[2].value or "")
         for problem in inner.problems:
-            yield _undecided(f"the command cannot be judged: {problem}", command)
+            yield _make_undecided(f"the command cannot be judged: {problem}", command)
         for part in inner.commands:
             yield from self._judge_command(part, folders, depth - 1)
         shell = command.words[0].value or ""
         if "/" in shell and not shell.startswith(("/bin/", "/usr/bin/")):
-            yield _undecided("no rule allows this program", command)
+            yield _make_undecided("no rule allows this program", command)
 
     def _judge_program(self, command: SimpleCommand, folders: tuple[str, ...]) -> CallFinding:
         words = command.words
-        if risk := _variable_risk(command):
-            return self._match_literal_rule(command) or _undecided(risk, command)
+        if risk := _find_variable_risk(command):
+            return self._match_literal_rule(command) or _make_undecided(risk, command)
         is_declaration = len(words) == 1 and words[0].value in _DECLARATIONS
         if not words or (is_declaration and command.variables):
             return _allowed_read("it only sets shell variables", command)
         inner = strip_wrappers(words)
-        name = program_name(inner)
+        name = get_program_name(inner)
         may_read = self._allow_reading or name in FILELESS_PROGRAMS | {"cd"}
         # Which repository git reads depends on the folder it runs in.
         git_elsewhere = len(folders) > 1 and name == "git"
         if not may_read or git_elsewhere or not is_read_only(inner):
             why = find_risk(inner) or "no rule allows it"
-            return self._match_allow_rule(command, inner) or _undecided(why, command)
+            return self._match_allow_rule(command, inner) or _make_undecided(why, command)
         for word in inner[1:]:
             if not self._stays_inside(inner, word, folders):
                 why = f"it reads {word.raw}, which may be outside the workspace"
-                return self._match_allow_rule(command, inner) or _undecided(why, command)
+                return self._match_allow_rule(command, inner) or _make_undecided(why, command)
         return _allowed_read("it only reads", command)
 
     def _stays_inside(self, words: Sequence[Word], word: Word, folders: tuple[str, ...]) -> bool:
         """Return whether this word of a reading command names nothing outside the workspace."""
-        if program_name(words) in FILELESS_PROGRAMS:
+        if get_program_name(words) in FILELESS_PROGRAMS:
             return True
         if word.value is None:
             return word.raw.startswith("<(") or not re.search(r"[$`{~]|^/|\.\.", word.raw)
@@ -248,24 +250,24 @@ class CommandJudge:
         if target is None or copies_descriptor:
             return None
         if target.value is None:
-            return _undecided(f"the file {target.raw} is known only when it runs", command)
+            return _make_undecided(f"the file {target.raw} is known only when it runs", command)
         path = target.value
         if _DEVICE_FILES.fullmatch(path):
             return None
         if not redirect.writes_file:
             if self._context.is_inside(path, folders):
                 return _allowed_read(f"it reads {path}", command)
-            return _undecided(f"it reads {path}", command)
+            return _make_undecided(f"it reads {path}", command)
         return self._judge_write(path, command, folders)
 
     def _judge_write(
         self, path: str, command: SimpleCommand, folders: tuple[str, ...]
     ) -> CallFinding:
         for folder in folders:
-            if name := find_protected_component(self._context.relative(path, folder)):
+            if name := find_protected_component(self._context.make_relative(path, folder)):
                 why = f"{name} is protected: it decides what your own programs run"
                 return CallFinding(Verdict.DENY, CallKind.EDIT, why, command=command.text)
-        locations = [*self._paths.locations(path, folders)]
+        locations = [*self._paths.list_locations(path, folders)]
         for rule in self._file_rules:
             if rule.verdict != Verdict.ALLOW or self._reads(rule):
                 continue
@@ -273,13 +275,13 @@ class CommandJudge:
                 why = "a rule allows this file"
                 return CallFinding(Verdict.ALLOW, CallKind.EDIT, why, rule, command.text)
         if len(folders) > 1 or not self._context.is_inside(path):
-            return _undecided(f"it writes {path}, which may be outside the workspace", command)
+            return _make_undecided(f"it writes {path}, which may be outside the workspace", command)
         return CallFinding(
             Verdict.UNDECIDED, CallKind.EDIT, f"it writes {path}", command=command.text
         )
 
 
-def _undecided(why: str, command: SimpleCommand) -> CallFinding:
+def _make_undecided(why: str, command: SimpleCommand) -> CallFinding:
     return CallFinding(Verdict.UNDECIDED, CallKind.RUN, why, command=command.text)
 
 
@@ -289,12 +291,12 @@ def _allowed_read(why: str, command: SimpleCommand) -> CallFinding:
 
 def _is_shell_call(words: Sequence[Word]) -> bool:
     """Return whether the command is a shell with `-c` and one known command line."""
-    if program_name(words) not in SHELLS or len(words) != 3:
+    if get_program_name(words) not in SHELLS or len(words) != 3:
         return False
     return words[1].value == "-c" and bool(words[2].value)
 
 
-def _spellings(words: Sequence[Word]) -> set[str]:
+def _list_spellings(words: Sequence[Word]) -> set[str]:
     """Return the spellings of a command that a rule may use.
 
     These are the command as written, without quotes, and with the bare name of its program.
@@ -304,13 +306,13 @@ def _spellings(words: Sequence[Word]) -> set[str]:
     spelling = " ".join(word.spelling for word in words)
     unquoted = " ".join(word.raw if word.value is None else word.value for word in words)
     spellings = {spelling, unquoted}
-    if name := program_name(words):
+    if name := get_program_name(words):
         arguments = spelling.partition(" ")[2]
         spellings.add(f"{name} {arguments}".strip())
     return spellings
 
 
-def _variable_risk(command: SimpleCommand) -> str:
+def _find_variable_risk(command: SimpleCommand) -> str:
     """Return why a command with these variables cannot be allowed by name, "" if it can."""
     for name in command.variables:
         if not is_safe_variable(name, exported=bool(command.words)):

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import islice, pairwise
 
 from .path_rules import PathContext
-from .program_wrappers import program_name
+from .program_wrappers import get_program_name
 from .shell_words import SimpleCommand, Word
 
 _MAX_ALTERNATIVES = 64
@@ -28,14 +28,14 @@ class CommandPaths:
         self._context = context
         self._cache: dict[tuple[str, str], tuple[str, ...]] = {}
 
-    def locations(self, path: str, folders: Sequence[str]) -> Iterator[str]:
+    def list_locations(self, path: str, folders: Sequence[str]) -> Iterator[str]:
         """Yield the absolute path, and the target, that a path has relative to each folder."""
         for folder in folders:
             if (path, folder) not in self._cache:
-                self._cache[path, folder] = self._context.path_and_target(path, folder)
+                self._cache[path, folder] = self._context.resolve_links(path, folder)
             yield from self._cache[path, folder]
 
-    def possible_paths(self, word: Word, folders: Sequence[str]) -> Iterator[str]:
+    def list_possible_paths(self, word: Word, folders: Sequence[str]) -> Iterator[str]:
         """Yield the paths that this word may name.
 
         These are the word itself, the text after a `=` in it, and the current matches of a pattern.
@@ -56,17 +56,19 @@ class CommandPaths:
             if not re.search(r"[*?\[]", path):
                 continue
             for folder in folders:
-                yield from islice(glob.iglob(self._context.absolute(path, folder)), _MAX_MATCHES)
+                yield from islice(
+                    glob.iglob(self._context.make_absolute(path, folder)), _MAX_MATCHES
+                )
 
 
-def working_folders(commands: Sequence[SimpleCommand]) -> tuple[str, ...]:
+def find_working_folders(commands: Sequence[SimpleCommand]) -> tuple[str, ...]:
     """Return the folders, relative to the workspace, in which the commands may run.
 
     These are the workspace itself ("") and the target of each `cd`.
     """
     folders = [""]
     for command in commands:
-        if program_name(command.words) not in ("cd", "pushd", "popd"):
+        if get_program_name(command.words) not in ("cd", "pushd", "popd"):
             continue
         target = (command.words[-1].value or "") if len(command.words) > 1 else ""
         if not target.startswith("~"):
@@ -75,7 +77,7 @@ def working_folders(commands: Sequence[SimpleCommand]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(folders))
 
 
-def option_folders(words: Sequence[Word]) -> Iterator[str]:
+def find_option_folders(words: Sequence[Word]) -> Iterator[str]:
     """Yield the folders that options tell a program to work in, as of git, env, make and tar."""
     for option, word in pairwise(words):
         if option.value in ("-C", "--chdir", "--directory", "--cwd") and word.value:

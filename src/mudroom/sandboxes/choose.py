@@ -79,7 +79,7 @@ def _open_full(request: SandboxRequest, detected: Detected) -> tuple[Sandbox, st
     sandbox = BubblewrapSandbox(
         request.workspace,
         detected.bwrap,
-        quarantine=_quarantine(request),
+        quarantine=_choose_quarantine(request),
         environ=request.environ,
         network=request.network,
         hidden_dirs=(os.path.realpath(request.state_dir),),
@@ -96,13 +96,13 @@ def _open_file(request: SandboxRequest) -> Sandbox:
 
     return LandlockSandbox(
         request.workspace,
-        quarantine=_quarantine(request),
+        quarantine=_choose_quarantine(request),
         environ=request.environ,
         network=request.network,
     )
 
 
-def _quarantine(request: SandboxRequest) -> str:
+def _choose_quarantine(request: SandboxRequest) -> str:
     return os.path.join(request.state_dir, "put-away")
 
 

@@ -122,7 +122,7 @@ def run_probes(bwrap: str, workspace: str = ".") -> Detected:
 
 def _probe_full(bwrap: str) -> str:
     """Return why tier full does not work, "" if it works: a command must not write outside."""
-    if reason := _unsupported_reason():
+    if reason := _find_unsupported_reason():
         return reason
     if not bwrap:
         return "bubblewrap (bwrap) is not installed"
@@ -180,17 +180,17 @@ def _probe_file() -> str:
     """Return why tier file does not work, "" if it works."""
     if sys.platform == "darwin":
         return f"Seatbelt is experimental and used only with --sandbox {SEATBELT_MODE}"
-    if reason := _unsupported_reason():
+    if reason := _find_unsupported_reason():
         return reason
-    from .linux.landlock import MIN_VERSION, landlock_version
+    from .linux.landlock import MIN_VERSION, get_landlock_version
 
-    version = landlock_version()
+    version = get_landlock_version()
     if version < MIN_VERSION:
         return f"this kernel's Landlock is version {version}, {MIN_VERSION} is needed (Linux 6.2)"
     return ""
 
 
-def _unsupported_reason() -> str:
+def _find_unsupported_reason() -> str:
     if sys.platform != "linux":
         return f"{sys.platform} has no namespaces"
     if platform.machine() not in AUDIT_ARCH:

@@ -48,7 +48,7 @@ class Unsandboxed:
         self._workspace = workspace
         self._env = dict(env) if env is not None else make_quiet(os.environ)
         self._shell = shutil.which("bash") or shutil.which("sh") or "/bin/sh"
-        self._make_argv = make_argv or self._shell_argv
+        self._make_argv = make_argv or self._make_shell_argv
         self._mark_dir: ScratchDir | None = None
 
     def close(self) -> None:
@@ -110,7 +110,7 @@ class Unsandboxed:
             weakref.finalize(self, self._mark_dir.remove)
         return self._mark_dir.path
 
-    def _shell_argv(self, command: str) -> list[str]:
+    def _make_shell_argv(self, command: str) -> list[str]:
         return [self._shell, "-c", command]
 
     def _start(self, command: str, mark: str, output: int) -> subprocess.Popen[bytes]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from .._core.ports import FileInfo, Workspace
 from .._core.tools import ToolResult
-from ._text_files import error_result, format_count
+from ._text_files import format_count, make_error_result
 
 _NAMED = 3  # paths in a note
 
@@ -71,7 +71,7 @@ def format_no_rows(stopped: str, skipped: str, nothing: str) -> ToolResult:
     """
     if stopped:
         note = "; ".join(filter(None, (f"{stopped}, nothing there matches", skipped)))
-        return error_result(f"({note})")
+        return make_error_result(f"({note})")
     if skipped:
         return ToolResult(f"(in the files that can be read: {nothing}; {skipped})")
     return ToolResult(f"({nothing})")

@@ -103,7 +103,7 @@ def describe_binary(head: bytes) -> str:
     return "binary file" if b"\0" in head else ""
 
 
-def file_lock(workspace: Workspace, located: str) -> threading.Lock:
+def get_file_lock(workspace: Workspace, located: str) -> threading.Lock:
     """Return the lock of a file."""
     return _LOCKS[hash(os.path.join(workspace.root, located)) % len(_LOCKS)]
 
@@ -151,7 +151,7 @@ def format_count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def error_result(text: str) -> ToolResult:
+def make_error_result(text: str) -> ToolResult:
     """Return an error result: the text names the problem and the remedy."""
     return ToolResult(text, error=True)
 

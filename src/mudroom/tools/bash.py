@@ -64,12 +64,12 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
         finished = await ctx.sandbox.run(arguments.command, timeout=timeout, sink=output.feed)
     finally:
         output.close()
-    lines = [output.text().rstrip("\n"), _ending(finished, timeout)]
+    lines = [output.text().rstrip("\n"), _describe_ending(finished, timeout)]
     return ToolResult(
         "\n".join(filter(None, lines)) or "(no output)",
         error=finished.timed_out or finished.code != 0,
         detail={
-            "exit_code": _exit_code(finished),
+            "exit_code": _get_exit_code(finished),
             "timed_out": finished.timed_out,
             "bytes": output.size,
         },
@@ -77,14 +77,14 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     )
 
 
-def _exit_code(finished: CommandResult) -> int:
+def _get_exit_code(finished: CommandResult) -> int:
     return finished.code if finished.code >= 0 else 128 - finished.code
 
 
-def _ending(finished: CommandResult, timeout: float) -> str:
+def _describe_ending(finished: CommandResult, timeout: float) -> str:
     if finished.timed_out:
         return f"[timed out after {timeout:g} s; all its processes were ended]"
-    return f"[exit code {_exit_code(finished)}]" if finished.code else ""
+    return f"[exit code {_get_exit_code(finished)}]" if finished.code else ""
 
 
 class CommandOutput:

@@ -19,9 +19,9 @@ from ._text_files import (
     FileText,
     decode_text,
     describe_binary,
-    error_result,
-    file_lock,
     format_count,
+    get_file_lock,
+    make_error_result,
 )
 
 _MAX_BYTES = 32 << 20
@@ -58,24 +58,26 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 
 def _edit(workspace: Workspace, arguments: Arguments) -> ToolResult:
     path = workspace.locate(arguments.file_path)
-    with file_lock(workspace, path):
+    with get_file_lock(workspace, path):
         data = workspace.read(path, 0, _MAX_BYTES + 1)
         if len(data) > _MAX_BYTES:
-            return error_result(
+            return make_error_result(
                 f"{path} is larger than {_MAX_BYTES >> 20} MiB. "
                 "Change it with sed or a script in bash."
             )
         if kind := describe_binary(data[:8_192]):
-            return error_result(f"{path} is a {kind}, not text. Change it with a program in bash.")
+            return make_error_result(
+                f"{path} is a {kind}, not text. Change it with a program in bash."
+            )
         file = decode_text(data)
-        for old, new in _interpretations(arguments, file):
+        for old, new in _list_interpretations(arguments, file):
             if old in file.text:
                 return _replace(workspace, path, file, old, new, arguments.replace_all)
     similar = _describe_similar(file.text, arguments.old_string)
-    return error_result(f"old_string is not in {path}. {similar}")
+    return make_error_result(f"old_string is not in {path}. {similar}")
 
 
-def _interpretations(arguments: Arguments, file: FileText) -> Iterator[tuple[str, str]]:
+def _list_interpretations(arguments: Arguments, file: FileText) -> Iterator[tuple[str, str]]:
     """Yield old and new text: as sent; with the file's line ends; without line numbers.
 
     Models sometimes copy the numbers that `read` puts before each line.
@@ -107,11 +109,11 @@ def _replace(
     workspace: Workspace, path: str, file: FileText, old: str, new: str, replace_all: bool
 ) -> ToolResult:
     count = file.text.count(old)
-    numbers = _line_numbers(file.text, old)
+    numbers = _find_lines(file.text, old)
     if count > 1 and not replace_all:
         lines = ", ".join(str(number) for number in dict.fromkeys(numbers))
         more = ", …" if count > len(numbers) else ""
-        return error_result(
+        return make_error_result(
             f"old_string is in {path} {count} times (lines {lines}{more}). "
             "Quote more lines around the one meant, or set replace_all."
         )
@@ -119,7 +121,7 @@ def _replace(
         data = file.encode(file.text.replace(old, new))
     except UnicodeEncodeError as error:
         characters = error.object[error.start : error.end]
-        return error_result(
+        return make_error_result(
             f"new_string: {characters!r} cannot be written in {file.encoding}, "
             f"the encoding of {path}."
         )
@@ -128,7 +130,7 @@ def _replace(
     return ToolResult(f"edited {path} ({where})", changes=(path,), detail={"replaced": count})
 
 
-def _line_numbers(text: str, old: str) -> list[int]:
+def _find_lines(text: str, old: str) -> list[int]:
     """Return the line numbers of the first ten matches."""
     numbers: list[int] = []
     line = 1
@@ -171,7 +173,7 @@ def _quote(lines: Sequence[str], start: int, count: int) -> str:
     return "\n".join(rows)
 
 
-def key(arguments: Arguments) -> str:
+def get_file_key(arguments: Arguments) -> str:
     """Return the file's path, normalised without looking at the workspace."""
     return os.path.normpath(arguments.file_path)
 
@@ -198,7 +200,7 @@ EDIT = Tool(
     path_argument="file_path",
     preview=preview,
     preview_lines=24,
-    get_key=key,
+    get_key=get_file_key,
     argument_aliases={
         "path": "file_path",
         "filePath": "file_path",

@@ -60,10 +60,10 @@ def tool(
     """
 
     def make(function: ToolFunction) -> Tool:
-        arguments, contexts = _arguments(function)
+        arguments, contexts = _read_signature(function)
         return Tool(
             name=name or function.__name__,
-            description=description if description is not None else _first_paragraph(function),
+            description=description if description is not None else _get_first_paragraph(function),
             parameters=build_schema(arguments),
             parse=build_parser(arguments),
             run=_make_run(function, contexts),
@@ -109,10 +109,10 @@ def declare_tool(
     return Tool(name=name, description=description, parameters=parameters, parse=parse, run=run)
 
 
-def _arguments(function: ToolFunction) -> tuple[type[msgspec.Struct], tuple[str, ...]]:
+def _read_signature(function: ToolFunction) -> tuple[type[msgspec.Struct], tuple[str, ...]]:
     """Return a struct of the model's parameters, and the names of the context parameters."""
     title = function.__name__
-    hints = _type_hints(function)
+    hints = _get_type_hints(function)
     fields: list[tuple[str, Any] | tuple[str, Any, Any]] = []
     contexts: list[str] = []
     for parameter in inspect.signature(function).parameters.values():
@@ -121,13 +121,13 @@ def _arguments(function: ToolFunction) -> tuple[type[msgspec.Struct], tuple[str,
                 f"{title} takes {parameter}, which a model cannot send",
                 remedy="Declare each parameter by its own name.",
             )
-        hint = _with_description(hints.get(parameter.name, Any))
+        hint = _convert_description(hints.get(parameter.name, Any))
         if hint is ToolContext:
             contexts.append(parameter.name)
         elif parameter.default is parameter.empty:
             fields.append((parameter.name, hint))
         else:
-            fields.append((parameter.name, hint, _default(parameter.default)))
+            fields.append((parameter.name, hint, _copy_default(parameter.default)))
     try:
         struct = msgspec.defstruct(title, fields, kw_only=True)
         build_schema(struct)
@@ -138,7 +138,7 @@ def _arguments(function: ToolFunction) -> tuple[type[msgspec.Struct], tuple[str,
     return struct, tuple(contexts)
 
 
-def _type_hints(function: ToolFunction) -> dict[str, Any]:
+def _get_type_hints(function: ToolFunction) -> dict[str, Any]:
     try:
         return typing.get_type_hints(function, include_extras=True)
     except NameError as error:
@@ -148,7 +148,7 @@ def _type_hints(function: ToolFunction) -> dict[str, Any]:
         ) from error
 
 
-def _with_description(hint: object) -> object:
+def _convert_description(hint: object) -> object:
     """Convert `Annotated[T, "description"]` to msgspec's form."""
     if typing.get_origin(hint) is not Annotated:
         return hint
@@ -158,7 +158,7 @@ def _with_description(hint: object) -> object:
     return inner
 
 
-def _default(value: object) -> object:
+def _copy_default(value: object) -> object:
     """Give each call its own copy of a mutable default."""
     if isinstance(value, (list, dict, set)):
         mutable = cast("list[object] | dict[object, object] | set[object]", value)
@@ -166,7 +166,7 @@ def _default(value: object) -> object:
     return value
 
 
-def _first_paragraph(function: ToolFunction) -> str:
+def _get_first_paragraph(function: ToolFunction) -> str:
     return " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())
 
 

@@ -18,7 +18,7 @@ from ._glob_match import compile_glob
 from ._ripgrep import InvalidPattern, Progress, SearchQuery, find_ripgrep, search_files
 from ._schema import build_parser, build_schema, load_description
 from ._search_scope import SearchScope, format_no_rows, format_rows
-from ._text_files import describe_binary, error_result, format_count
+from ._text_files import describe_binary, format_count, make_error_result
 
 MAX_SECONDS = 20.0
 """Time limit of a search."""
@@ -97,11 +97,11 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
     """Search with ripgrep."""
     rg = find_ripgrep(ctx.workspace.root)
     if not rg:
-        return error_result("ripgrep is not installed. Search with grep in bash.")
+        return make_error_result("ripgrep is not installed. Search with grep in bash.")
     try:
         return await search(ctx.workspace, arguments, rg=rg)
     except InvalidPattern as error:
-        return error_result(_explain_pattern(str(error)))
+        return make_error_result(_explain_pattern(str(error)))
 
 
 def _explain_pattern(message: str) -> str:
@@ -125,7 +125,7 @@ async def search(
     """
     local = workspace.local
     if local is None:
-        return error_result("The files are on another machine. Search them with grep in bash.")
+        return make_error_result("The files are on another machine. Search them with grep in bash.")
     now = time.monotonic()
     scope = SearchScope(workspace, now + seconds * _LISTING_SHARE)
     progress = Progress(skipped=scope.skipped)

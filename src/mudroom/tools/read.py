@@ -19,8 +19,8 @@ from ._text_files import (
     decode_text,
     describe_binary,
     detect_encoding,
-    error_result,
     format_count,
+    make_error_result,
     open_stream,
 )
 
@@ -91,7 +91,7 @@ def _read_start(workspace: Workspace, path: str) -> bytes | ToolResult:
     except WorkspaceError:
         if not stat.S_ISDIR(workspace.stat(path).mode):
             raise
-    return error_result(f"{path} is a folder. List it with glob: pattern '*', path '{path}'.")
+    return make_error_result(f"{path} is a folder. List it with glob: pattern '*', path '{path}'.")
 
 
 def _read_file(workspace: Workspace, path: str, arguments: Arguments) -> ToolResult:
@@ -107,7 +107,7 @@ def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolRes
     if is_image(head) and (result := _read_image(head, file, path, size)):
         return result
     if kind := describe_binary(head):
-        return error_result(
+        return make_error_result(
             f"{path} is a {kind} of {size:,} bytes, not text. Look at it with a program in bash."
         )
     if not head:
@@ -121,14 +121,14 @@ def _read(file: BinaryIO, path: str, size: int, arguments: Arguments) -> ToolRes
             return _format(path, small, first)
     file.seek(0)
     if encoding == "utf-8":
-        return _format(path, _streamed_lines(file, first, count, size), first)
-    return _format(path, _wide_lines(file, first, count), first)
+        return _format(path, _stream_lines(file, first, count, size), first)
+    return _format(path, _read_wide_lines(file, first, count), first)
 
 
 def _read_image(head: bytes, file: BinaryIO, path: str, size: int) -> ToolResult | None:
     """Return the image with a description; None if the file is not a complete image."""
     if size > MAX_IMAGE_BYTES:
-        return error_result(
+        return make_error_result(
             f"{path} is an image of {size:,} bytes; an image may have at most "
             f"{MAX_IMAGE_BYTES:,} bytes. Make it smaller with a program in bash."
         )
@@ -137,7 +137,7 @@ def _read_image(head: bytes, file: BinaryIO, path: str, size: int) -> ToolResult
         return None
     pixels = f"{image.width}x{image.height} pixels"
     if max(image.width, image.height) > MAX_PIXELS_PER_SIDE:
-        return error_result(
+        return make_error_result(
             f"{path} is an image of {pixels}; a side may have at most {MAX_PIXELS_PER_SIDE:,}. "
             "Make it smaller with a program in bash."
         )
@@ -162,7 +162,7 @@ def _small_file_lines(data: bytes, first: int, count: int) -> LineRange | None:
 
 def _format(path: str, part: LineRange, first: int) -> ToolResult:
     if not part.lines and part.total is None:
-        return error_result(
+        return make_error_result(
             f"{path} has more than a GiB before line {first}. "
             "Find the place with grep, or cut it out with sed in bash."
         )
@@ -184,7 +184,7 @@ def _format(path: str, part: LineRange, first: int) -> ToolResult:
     )
 
 
-def _streamed_lines(file: BinaryIO, first: int, count: int, size: int) -> LineRange:
+def _stream_lines(file: BinaryIO, first: int, count: int, size: int) -> LineRange:
     """Read lines of a UTF-8 file as a stream; the file may contain a few invalid bytes."""
     skipped = _skip_lines(file, first - 1)
     if skipped is None:
@@ -260,7 +260,7 @@ def _clean_line(line: str) -> str:
     return line[:MAX_LINE_CHARACTERS] + " [line cut]"
 
 
-def _wide_lines(file: BinaryIO, first: int, count: int) -> LineRange:
+def _read_wide_lines(file: BinaryIO, first: int, count: int) -> LineRange:
     """Read lines of a file in UTF-16 or UTF-32."""
     data = file.read(_MAX_WIDE_BYTES + 1)
     is_cut = len(data) > _MAX_WIDE_BYTES

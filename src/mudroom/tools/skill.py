@@ -12,7 +12,7 @@ from .._core.ports import ToolContext
 from .._core.tools import Effect, Tool, ToolCategory, ToolResult
 from ..errors import suggest_names
 from ._schema import build_parser, build_schema, load_description
-from ._text_files import error_result
+from ._text_files import make_error_result
 
 CATALOG_CHARACTERS = 16_000
 """Characters of all descriptions together in the tool's text."""
@@ -72,7 +72,7 @@ def make_skill_tool(skills: Mapping[str, Skill]) -> Tool:
         skill = skills.get(arguments.name) or skills.get(arguments.name.lower().lstrip("/"))
         if skill is None:
             hint = suggest_names(arguments.name, [skill.name for skill in visible])
-            return error_result(f"There is no skill {arguments.name!r}. {hint}")
+            return make_error_result(f"There is no skill {arguments.name!r}. {hint}")
         return await asyncio.to_thread(_load, ctx, skill, arguments.arguments)
 
     return Tool(
@@ -91,7 +91,7 @@ def make_skill_tool(skills: Mapping[str, Skill]) -> Tool:
 def _load(ctx: ToolContext, skill: Skill, arguments: str) -> ToolResult:
     text = skill.load_text(arguments)
     if not text:
-        return error_result(
+        return make_error_result(
             f"The skill {skill.name} cannot be read from {skill.path}. Do without it."
         )
     files = "".join(f"\n- {path}" for path in skill.list_files())

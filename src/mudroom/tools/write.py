@@ -15,9 +15,9 @@ from ..errors import WorkspaceError
 from ._schema import build_parser, build_schema, load_description
 from ._text_files import (
     count_lines,
-    error_result,
-    file_lock,
     format_count,
+    get_file_lock,
+    make_error_result,
     uses_crlf,
 )
 
@@ -39,13 +39,13 @@ async def run(ctx: ToolContext, arguments: Arguments) -> ToolResult:
 def _write(workspace: Workspace, arguments: Arguments) -> ToolResult:
     path = workspace.locate(arguments.file_path)
     text = arguments.content
-    with file_lock(workspace, path):
+    with get_file_lock(workspace, path):
         if _has_crlf(workspace, path):
             text = text.replace("\r\n", "\n").replace("\n", "\r\n")
         try:
             data = text.encode()
         except UnicodeEncodeError as error:
-            return error_result(
+            return make_error_result(
                 f"content: character {error.start} is half of a surrogate pair, "
                 "which no file can hold. Write the whole character."
             )
@@ -62,7 +62,7 @@ def _has_crlf(workspace: Workspace, path: str) -> bool:
         return False  # a new file; for any other problem `write` raises
 
 
-def key(arguments: Arguments) -> str:
+def get_file_key(arguments: Arguments) -> str:
     """Return the file's path, normalised without looking at the workspace."""
     return os.path.normpath(arguments.file_path)
 
@@ -84,7 +84,7 @@ WRITE = Tool(
     path_argument="file_path",
     preview=preview,
     preview_lines=8,
-    get_key=key,
+    get_key=get_file_key,
     argument_aliases={
         "path": "file_path",
         "filePath": "file_path",

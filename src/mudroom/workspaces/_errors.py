@@ -39,12 +39,12 @@ def explain(error: OSError, path: str, root: str) -> WorkspaceError:
     return WorkspaceError(reason.format(path=path, root=root), remedy=remedy)
 
 
-def outside(path: str, root: str) -> WorkspaceError:
+def make_outside_error(path: str, root: str) -> WorkspaceError:
     """Return the error for a path outside the workspace."""
     return explain(OSError(errno.EXDEV, ""), path, root)
 
 
-def not_a_file(path: str, mode: int) -> WorkspaceError:
+def make_not_a_file_error(path: str, mode: int) -> WorkspaceError:
     """Return the error for anything but a regular file."""
     kind = _KINDS.get(stat.S_IFMT(mode), "a device")
     return WorkspaceError(f"{path} is {kind}, not a regular file", remedy="Name a file.")

@@ -15,7 +15,7 @@ from .._core.ports import FileInfo
 from .._platform.path_text import path_from_text, path_to_text
 from ..errors import WorkspaceError
 from ._atomic_write import remove_temporary_files, write_atomically
-from ._errors import check_unprotected, explain, not_a_file, outside
+from ._errors import check_unprotected, explain, make_not_a_file_error, make_outside_error
 from ._ignore import IgnoreRules
 from ._listing import FOLDER_FLAGS, Listing, describe_file, read_patterns
 from ._open_beneath import choose_opener, open_with_openat2
@@ -87,7 +87,7 @@ class SharedWorkspace:
                 return absolute[len(folder) :].lstrip("/") or "."
         if any(_is_inside(absolute, folder) for folder in self._readable):
             return absolute
-        raise outside(path, self._root)
+        raise make_outside_error(path, self._root)
 
     def stat(self, path: str) -> FileInfo:
         """Return facts about a regular file or a folder; the mode includes the file type.
@@ -101,7 +101,7 @@ class SharedWorkspace:
         finally:
             os.close(descriptor)
         if not stat.S_ISREG(facts.st_mode) and not stat.S_ISDIR(facts.st_mode):
-            raise not_a_file(path, facts.st_mode)
+            raise make_not_a_file_error(path, facts.st_mode)
         return describe_file(located, facts)
 
     def open(self, path: str) -> int:
@@ -111,7 +111,7 @@ class SharedWorkspace:
         mode = os.fstat(descriptor).st_mode
         if not stat.S_ISREG(mode):
             os.close(descriptor)
-            raise not_a_file(path, mode)
+            raise make_not_a_file_error(path, mode)
         return descriptor
 
     def read(self, path: str, offset: int, size: int) -> bytes:
@@ -155,7 +155,7 @@ class SharedWorkspace:
             self._check_opened_folder(folder, path)
             mode = os.stat(name, dir_fd=folder, follow_symlinks=False).st_mode
             if not stat.S_ISREG(mode) and not stat.S_ISLNK(mode):
-                raise not_a_file(path, mode)
+                raise make_not_a_file_error(path, mode)
             os.unlink(name, dir_fd=folder)
         except OSError as error:
             raise explain(error, path, self._root) from error
@@ -250,7 +250,7 @@ class SharedWorkspace:
                 f"{path} may be read, not written", remedy=f"Write beneath {self._root}."
             )
         if located == ".":
-            raise not_a_file(path, stat.S_IFDIR)
+            raise make_not_a_file_error(path, stat.S_IFDIR)
         check_unprotected(located, path)
         return located
 
@@ -287,7 +287,7 @@ def _check_characters(path: str) -> None:
 
 def _check_writable(path: str, folder: int, name: str, mode: int) -> None:
     if not stat.S_ISREG(mode):
-        raise not_a_file(path, mode)
+        raise make_not_a_file_error(path, mode)
     if not os.access(name, os.W_OK, dir_fd=folder):
         raise WorkspaceError(
             f"{path} is read-only (mode {stat.S_IMODE(mode):04o})",

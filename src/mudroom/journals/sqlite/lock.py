@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
-from ..busy import busy_error
+from ..busy import make_busy_error
 
 _ATTEMPTS = 3
 """Number of attempts to lock: `writer_pid` of another process holds a shared lock for a moment."""
@@ -32,7 +32,7 @@ def lock(path: Path) -> int:
             if attempts:
                 time.sleep(_ATTEMPT_DELAY)
                 continue
-            raise busy_error(f"process {pid}", str(path)) from None
+            raise make_busy_error(f"process {pid}", str(path)) from None
         if _is_file(descriptor, lock_path):
             os.ftruncate(descriptor, 0)
             os.pwrite(descriptor, b"%d\n" % os.getpid(), 0)

@@ -117,11 +117,11 @@ class BubblewrapSandbox(SelfTestedSandbox):
         )
         self._options = [
             bwrap,
-            *_namespace_options(network=network),
-            *_environment_options(environ),
+            *_make_namespace_options(network=network),
+            *_make_environment_options(environ),
             *("--json-status-fd", str(STATUS_FD), "--block-fd", str(GATE_FD)),
             *("--seccomp", str(FILTER_FD)),
-            *_system_options(
+            *_make_system_options(
                 toolchains,
                 scratch_bytes=limits.scratch,
                 read_only_proc=_ROOT_WRITABLE if is_root and keep_root_uid else (),
@@ -152,12 +152,12 @@ class BubblewrapSandbox(SelfTestedSandbox):
         """Return bubblewrap's command line for a command."""
         return [
             *self._options,
-            *self._workspace_options(),
+            *self._make_workspace_options(),
             *("--remount-ro", "/", "--chdir", self._workspace),
             *("--", "/bin/bash", "-c", command),
         ]
 
-    def _workspace_options(self) -> Iterator[str]:
+    def _make_workspace_options(self) -> Iterator[str]:
         """Yield the mounts of the workspace, and of the parts that may not be changed."""
         for folder in find_linked_git(self._workspace):
             yield from ("--ro-bind", folder, folder)
@@ -169,7 +169,7 @@ class BubblewrapSandbox(SelfTestedSandbox):
             yield from ("--bind" if may_change_inside else "--ro-bind", path, path)
 
 
-def _namespace_options(*, network: bool) -> Iterator[str]:
+def _make_namespace_options(*, network: bool) -> Iterator[str]:
     yield from NAMESPACE_OPTIONS
     yield from ("--unsetenv", MARK_VARIABLE)
     yield from ("--uid", "1000", "--gid", "1000", "--hostname", "sandbox")
@@ -177,7 +177,7 @@ def _namespace_options(*, network: bool) -> Iterator[str]:
         yield "--unshare-net"
 
 
-def _environment_options(environ: Mapping[str, str]) -> Iterator[str]:
+def _make_environment_options(environ: Mapping[str, str]) -> Iterator[str]:
     variables = {
         "PATH": os.defpath,
         **select_allowed(environ),
@@ -190,7 +190,7 @@ def _environment_options(environ: Mapping[str, str]) -> Iterator[str]:
         yield from ("--setenv", name, value)
 
 
-def _system_options(
+def _make_system_options(
     toolchains: list[str], *, scratch_bytes: int, read_only_proc: list[str] | tuple[()]
 ) -> Iterator[str]:
     """Yield the mounts beside the workspace: read-only, or empty and in memory.

@@ -114,13 +114,13 @@ class DaemonClient:
             pipe.close()
         if pipe.sink_error:
             raise pipe.sink_error
-        outcome = reader.outcome()
+        outcome = reader.get_outcome()
         if outcome is None:
             # The daemon has died. Processes that wait at its gates still have to be killed.
             remove_orphans_in_background()
             outcome = Outcome(-signal.SIGKILL)
         if outcome.error:
-            raise _not_started(outcome.error, tail_sink.tail)
+            raise _explain_failed_start(outcome.error, tail_sink.tail)
         notes = make_notes(
             tail_sink.tail,
             code=outcome.code,
@@ -152,7 +152,7 @@ class DaemonClient:
     def _start_daemon(self) -> socket.socket:
         control, daemon_control = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, MAX_MESSAGE_BYTES)
-        contents = [_memory_file(data) for data in self._contents]
+        contents = [_make_memory_file(data) for data in self._contents]
         descriptors = contents if self._ruleset is None else [self._ruleset]
         try:
             pid = os.posix_spawn(
@@ -203,7 +203,7 @@ class _OutcomeReader:
         results.setblocking(False)
         self._loop.add_reader(results, self._read)
 
-    def outcome(self) -> Outcome | None:
+    def get_outcome(self) -> Outcome | None:
         """Return the outcome, or None if the daemon died before it sent one."""
         return Outcome(**json.loads(self._data)) if self._data else None
 
@@ -235,7 +235,7 @@ class _OutcomeReader:
             self._finished.set()
 
 
-def _not_started(error: str, output: bytes) -> WorkspaceError:
+def _explain_failed_start(error: str, output: bytes) -> WorkspaceError:
     last_line = output.decode("utf-8", "replace").strip().rpartition("\n")[2]
     return WorkspaceError(
         f"the command was not run: its sandbox could not be built ({last_line or error})",
@@ -244,7 +244,7 @@ def _not_started(error: str, output: bytes) -> WorkspaceError:
     )
 
 
-def _memory_file(data: bytes) -> int:
+def _make_memory_file(data: bytes) -> int:
     descriptor = os.memfd_create("mudroom", os.MFD_CLOEXEC)
     os.write(descriptor, data)
     return descriptor

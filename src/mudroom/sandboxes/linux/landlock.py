@@ -60,7 +60,7 @@ _MORE_ETC = [
 ]
 
 
-def landlock_version() -> int:
+def get_landlock_version() -> int:
     """Return the version of the kernel's Landlock, 0 if it has none."""
     libc = ctypes.CDLL(None, use_errno=True)
     version = libc.syscall(_SYS_CREATE_RULESET, None, ctypes.c_size_t(0), _CREATE_RULESET_VERSION)
@@ -146,7 +146,7 @@ def create_ruleset(
     Raises WorkspaceError if the kernel has no Landlock.
     """
     libc = ctypes.CDLL(None, use_errno=True)
-    version = landlock_version()
+    version = get_landlock_version()
     handled = _RIGHTS_BY_VERSION[min(version, len(_RIGHTS_BY_VERSION) - 1)] & handled_rights
     attributes = struct.pack("=Q", handled)
     if version >= _TCP_VERSION:

@@ -95,7 +95,7 @@ def build_profile(
     lines.append('(allow file-write-data (literal "/dev/null") (literal "/dev/zero"))')
     for path in parents:
         lines.append(f"(deny file-write-unlink file-write-create (literal {_quote(path)}))")
-    lines.append(f"(deny file-write* (regex {_protected_regex(workspace)}))")
+    lines.append(f"(deny file-write* (regex {_make_protected_regex(workspace)}))")
     git_dir = os.path.join(workspace, ".git")
     lines.append(f"(deny file-write-unlink (literal {_quote(git_dir)}))")
     for name in _GIT_SETTINGS:
@@ -110,7 +110,7 @@ def build_argv(profile: str, command: str) -> list[str]:
     return [SANDBOX_EXEC, "-p", profile, "/bin/bash", "-c", command]
 
 
-def _protected_regex(workspace: str) -> str:
+def _make_protected_regex(workspace: str) -> str:
     """Return the regex of the protected names except the git folder, whose inside may change.
 
     Letter case is ignored, as the file systems of macOS do.

@@ -21,7 +21,7 @@ from typing import Any
 from ...._platform.processes import kill_process, list_children, reap_process
 from ...._platform.scratch_dirs import ScratchDir
 from . import idmapped_mount
-from .command_start import DEFAULT_SIGNALS, children_killed_first, effective_limits
+from .command_start import DEFAULT_SIGNALS, children_killed_first, compute_limits
 from .protected_files import ProtectedFiles
 from .protocol import (
     ETC_PLACEHOLDER,
@@ -94,7 +94,7 @@ class CommandSupervisor:
         self._etc = _make_etc(dict(zip(setup.etc_paths, etc_fds, strict=True)))
         filter_path = f"/proc/self/fd/{_move_up(filter_fd)}"
         self._filter_action = (os.POSIX_SPAWN_OPEN, FILTER_FD, filter_path, os.O_RDONLY, 0)
-        self._limits = effective_limits(setup.limits)
+        self._limits = compute_limits(setup.limits)
         self._running: set[RunningCommand] = set()
         self._poll = select.poll()
         self._handlers: dict[int, Callable[[], object]] = {}

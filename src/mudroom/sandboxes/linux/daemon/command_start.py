@@ -20,7 +20,7 @@ _OOM_SCORE = "/proc/self/oom_score_adj"
 _KILLED_FIRST = "1000"
 
 
-def effective_limits(limits: dict[str, int]) -> list[tuple[int, int]]:
+def compute_limits(limits: dict[str, int]) -> list[tuple[int, int]]:
     """Return the resources and their limits, lowered to the daemon's own limits.
 
     Arguments:

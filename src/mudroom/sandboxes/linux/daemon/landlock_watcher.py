@@ -17,7 +17,7 @@ import time
 from typing import Any, NoReturn
 
 from ...._platform.processes import count_user_threads, kill_process, list_children
-from .command_start import DEFAULT_SIGNALS, effective_limits, set_killed_first
+from .command_start import DEFAULT_SIGNALS, compute_limits, set_killed_first
 from .protected_files import ProtectedFiles
 from .protocol import DaemonSetup, Outcome, describe_error, receive_message, send_outcome
 
@@ -182,7 +182,7 @@ class WatchedCommand:
         stdio = [os.open(os.devnull, os.O_RDONLY), self._output, self._output]
         self._error_write, *ruleset = _keep_only(stdio, [self._error_write, *self._ruleset])
         set_killed_first()
-        for kind, limit in effective_limits(self._setup.limits):
+        for kind, limit in compute_limits(self._setup.limits):
             resource.setrlimit(kind, (limit, limit))
         os.chdir(self._setup.workspace)
         for number in DEFAULT_SIGNALS:

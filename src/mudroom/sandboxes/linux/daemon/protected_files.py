@@ -66,14 +66,14 @@ class ProtectedFiles:
     def take_snapshot(self) -> None:
         """Record the current state. Call it only while no command runs."""
         self._snapshot = dict(self._read_states())
-        self._git_folder = self._folder_identity(".git")
+        self._git_folder = self._identify_folder(".git")
 
     def restore(self) -> list[str]:
         """Undo what has changed since the snapshot; return the paths relative to the workspace."""
         restored = self._restore_git_folder()
         now = dict(self._read_states())
         for path in sorted(now.keys() - self._snapshot.keys()):
-            if os.path.lexists(self._absolute(path)):
+            if os.path.lexists(self._make_absolute(path)):
                 self._move_to_quarantine(path)
                 restored.append(path)
         for path, state in self._snapshot.items():
@@ -86,19 +86,19 @@ class ProtectedFiles:
         """Move a renamed git folder back, if it can be found, and its replacement away."""
         if not self._restore_existing or self._git_folder is None:
             return []
-        if self._folder_identity(".git") == self._git_folder:
+        if self._identify_folder(".git") == self._git_folder:
             return []
-        if os.path.lexists(self._absolute(".git")):
+        if os.path.lexists(self._make_absolute(".git")):
             self._move_to_quarantine(".git")
         for name in os.listdir(self._workspace):
-            if self._folder_identity(name) == self._git_folder:
-                os.rename(self._absolute(name), self._absolute(".git"))
+            if self._identify_folder(name) == self._git_folder:
+                os.rename(self._make_absolute(name), self._make_absolute(".git"))
         return [".git"]
 
-    def _folder_identity(self, name: str) -> tuple[int, int] | None:
+    def _identify_folder(self, name: str) -> tuple[int, int] | None:
         """Return what identifies a folder even if it is renamed, None if it is no folder."""
         try:
-            info = os.lstat(self._absolute(name))
+            info = os.lstat(self._make_absolute(name))
         except OSError:
             return None
         return (info.st_dev, info.st_ino) if stat.S_ISDIR(info.st_mode) else None
@@ -107,7 +107,7 @@ class ProtectedFiles:
         """Yield all protected paths and their states, a folder before its content."""
         budget = _Budget()
         for name in sorted(filter(is_protected, os.listdir(self._workspace))):
-            git_folder = self._folder_identity(name) if name == ".git" else None
+            git_folder = self._identify_folder(name) if name == ".git" else None
             if git_folder is None:
                 yield from self._read_tree(name, budget)
                 continue
@@ -124,14 +124,14 @@ class ProtectedFiles:
         if not self._restore_existing or not stat.S_ISDIR(state.mode) or budget.files <= 0:
             return
         try:
-            names = sorted(os.listdir(self._absolute(path)))
+            names = sorted(os.listdir(self._make_absolute(path)))
         except OSError:
             return
         for name in names:
             yield from self._read_tree(f"{path}/{name}", budget)
 
     def _read_state(self, path: str, budget: _Budget) -> PathState | None:
-        absolute = self._absolute(path)
+        absolute = self._make_absolute(path)
         try:
             info = os.lstat(absolute)
         except OSError:
@@ -155,7 +155,7 @@ class ProtectedFiles:
         if not stat.S_ISREG(mode) or budget.files < 0 or budget.bytes <= 0:
             return b""
         try:
-            with open(self._absolute(path), "rb") as file:
+            with open(self._make_absolute(path), "rb") as file:
                 data = file.read(budget.bytes)
         except OSError:
             return b""
@@ -163,7 +163,7 @@ class ProtectedFiles:
         return data
 
     def _restore_path(self, path: str, state: PathState) -> None:
-        absolute = self._absolute(path)
+        absolute = self._make_absolute(path)
         if os.path.lexists(absolute):
             self._move_to_quarantine(path)
         try:
@@ -189,7 +189,7 @@ class ProtectedFiles:
         number = 0
         while os.path.lexists(target := os.path.join(self._quarantine, f"{number}-{name}")):
             number += 1
-        shutil.move(self._absolute(path), target)
+        shutil.move(self._make_absolute(path), target)
 
-    def _absolute(self, path: str) -> str:
+    def _make_absolute(self, path: str) -> str:
         return os.path.join(self._workspace, path)
