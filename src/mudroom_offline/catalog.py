@@ -27,13 +27,6 @@ class Technology(Struct, frozen=True):
     bundled_with: str = ""
 
 
-class Language(Struct, frozen=True):
-    """Suffixes of the files of one programming language."""
-
-    name: str
-    suffixes: tuple[str, ...]
-
-
 class OutlineRules(Struct, frozen=True):
     """How to read the purpose and the names that a source file defines."""
 
@@ -51,7 +44,6 @@ class ManifestFormat(Struct, frozen=True):
     files: tuple[str, ...]
     format: str
     language: str = ""
-    project: tuple[str, ...] = ()
     runtime: tuple[str, ...] = ()
     development: tuple[str, ...] = ()
     other: tuple[str, ...] = ()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
-
 from msgspec import Struct
 
 from mudroom._engine.child_report import parse_report
@@ -24,11 +22,9 @@ class ChildAnswer(Struct, frozen=True):
 
 
 def split_batches(files: list[str]) -> list[list[str]]:
-    """Split files into batches of about the same size, in order: five each, more for many files."""
+    """Split files into batches, in order: of five, or larger ones for many files."""
     size = min(_MAX_BATCH, max(_BATCH, -(-len(files) // _MAX_CHILDREN)))
-    count = -(-len(files) // size)
-    bounds = [round(n * len(files) / count) for n in range(count + 1)] if count else []
-    return [files[start:end] for start, end in pairwise(bounds)]
+    return [files[start : start + size] for start in range(0, len(files), size)]
 
 
 def run_children(

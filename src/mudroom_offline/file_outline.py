@@ -12,7 +12,7 @@ _LENGTH = 170
 _MOST_NAMES = 6
 _HEAD_LINES = 60
 _COMMENT = re.compile(r"^\s*(?:#+(?=\s|$)|//+!?|/\*+!?|\*+/?|--+)\s*(.*?)\s*(?:\*/)?$")
-_DEFINITION = re.compile(r"\b(?:is|are) (?:an?|the)\b|是一")
+_DEFINITION = re.compile(r"^(?!This|It|There)\S+(?: \S+){0,3} (?:is|are) an?\b|是一")
 _FIRST_PARAGRAPHS = 3
 _HEADING = re.compile(r"^[^\n]*\n[=~*#-]{3,}\s*(?:\n|$)")
 
@@ -28,11 +28,7 @@ def describe_file(file: FileText, say: Translator) -> str:
         purpose = f"{purpose[:_LENGTH].rpartition(' ')[0]}…"
     if purpose and purpose[-1] not in ".!?。！？:：…":
         purpose += "."
-    details = _list_names(file, say)
-    room = _LENGTH - len(purpose)
-    if len(details) > room:
-        details = f"{details[:room].rpartition(',')[0]}, …" if room > 40 else ""
-    line = f"{purpose} {details}".strip()
+    line = f"{purpose} {_list_names(file, say)}".strip()
     if not line:
         line = say("no_description", count=say.count(file.text.count("\n") + 1, "line"))
     return f"{line} ({file.problem})" if file.problem else line
@@ -40,11 +36,14 @@ def describe_file(file: FileText, say: Translator) -> str:
 
 def find_description(text: str) -> str:
     """Return the paragraph that says what something is, else the first one, "" if there is none."""
-    text = re.sub(r"(?ms)^```.*?^```", "", text)
-    paragraphs = [_read_prose(paragraph) for paragraph in re.split(r"\n\s*\n", text.strip())]
-    paragraphs = [paragraph for paragraph in paragraphs if paragraph][:_FIRST_PARAGRAPHS]
+    paragraphs = _read_paragraphs(re.sub(r"(?ms)^```.*?^```", "", text))[:_FIRST_PARAGRAPHS]
     definitions = [paragraph for paragraph in paragraphs if _DEFINITION.search(paragraph)]
     return next(iter([*definitions, *paragraphs]), "")
+
+
+def _read_paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of prose, one line each."""
+    return list(filter(None, map(_read_prose, re.split(r"\n\s*\n", text.strip()))))
 
 
 def _read_prose(paragraph: str) -> str:
@@ -88,9 +87,8 @@ def _find_head_comment(text: str) -> str:
 
 def _first_sentence(text: str) -> str:
     text = re.sub(r"(?m)^[ \t]*\*?[ \t]?", "", text.strip())
-    paragraphs = [_read_prose(paragraph) for paragraph in re.split(r"\n\s*\n", text)]
     plain = re.sub(r"\s+", " ", text.split("\n\n")[0]).strip()
-    paragraph = next(filter(None, paragraphs), plain)
+    paragraph = next(iter(_read_paragraphs(text)), plain)
     match = re.match(r".*?[.!?。！？](?=\s|$)", paragraph)
     return match[0] if match else paragraph
 
@@ -99,12 +97,11 @@ def _list_names(file: FileText, say: Translator) -> str:
     """Return a phrase that lists the names a file defines; names with a leading _ are left out."""
     rules = outline_rules(file.path)
     matches = [match for pattern in rules.names for match in re.finditer(pattern, file.text)]
-    names = dict.fromkeys(next(filter(None, match.groups()), "_") for match in matches)
-    public = [name for name in names if not name.startswith("_")]
+    all_names = dict.fromkeys(next(filter(None, match.groups()), "_") for match in matches)
+    public = [name for name in all_names if not name.startswith("_")]
     if not public:
         return ""
     left = len(public) - _MOST_NAMES
     more = say("more_names", left=left) if left > 0 else ""
-    return (
-        say("defines" if rules.is_source else "sections") + ", ".join(public[:_MOST_NAMES]) + more
-    )
+    names = ", ".join(public[:_MOST_NAMES])
+    return say("defines" if rules.is_source else "sections", names=names, more=more)

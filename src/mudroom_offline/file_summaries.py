@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import re
 
+from .catalog import OutlineRules, load_rows
 from .children import run_children, split_batches
 from .file_outline import describe_file, find_description
-from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine, plan_call
-from .requests import ALL_SOURCE, find_listed_files, find_patterns
-from .tool_output import (
-    Listing,
-    describe_problems,
-    explain_nothing,
-    format_table,
-    list_files,
-    parse_listing,
-    read_files,
-)
+from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine
+from .requests import find_listed_files, find_patterns
+from .tool_output import Listing, describe_problems, format_table, list_files, read_files
 
 _READ_DIRECTLY = 3
 _README = re.compile(r"(?i)(?:^|/)readme(?:\.(?:md|rst|txt|markdown|adoc))?$")
@@ -27,56 +20,50 @@ def describe_project(request: Request, context: Context) -> Plan:
     """Quote the first paragraph of the folder's README."""
     context.require("read", "glob")
     say = context.say
-    listing = parse_listing((yield [plan_call("glob", pattern="*", path=request.folder)])[0])
+    listing = yield from list_files(request, ["*"])
     readmes = sorted(path for path in listing.rows if _README.search(path))[:1]
     texts = yield from read_files(readmes)
     for path, file in texts.items():
         if quote := find_description(file.text)[:_LONGEST_PARAGRAPH]:
             return combine([say("says", path=path, text=quote), say("more_questions")])
     problems = [listing.problem, *(file.problem for file in texts.values())]
-    return combine([explain_nothing(say("no_purpose"), problems, say), say("more_questions")])
+    return combine([say("no_purpose"), say("more_questions"), describe_problems(problems, say)])
 
 
 def summarize(request: Request, context: Context) -> Plan:
     """Describe each file in one line; read a few files here, and let children read more."""
-    can_delegate = "task" in context.tools
-    context.require("glob", *([] if can_delegate else ["read"]))
+    context.require("glob", "read")
     say = context.say
     listing = yield from _list_files(request)
     if not listing.rows:
-        return explain_nothing(say("no_file"), [listing.problem], say)
-    is_small = len(listing.rows) <= _READ_DIRECTLY and not request.delegate
-    if can_delegate and not (is_small and "read" in context.tools):
+        return say("no_file")
+    is_long = request.delegate or len(listing.rows) > _READ_DIRECTLY
+    if is_long and "task" in context.tools:
         answer = yield from _summarize_with_children(listing.rows, context)
     else:
         answer = yield from _summarize_here(listing.rows, say)
-    left = listing.total - len(listing.rows)
-    missing = ""
-    if left > 0:
-        missing = say("not_listed", left=left, total=say.count(listing.total, "file"))
-    return combine([answer, missing or describe_problems([listing.problem], say)])
+    return combine([answer, describe_problems([listing.problem], say)])
 
 
 def _list_files(request: Request) -> Steps[Listing]:
     """Return the files of a list, or all that match the patterns and file names in the request."""
     if listed := find_listed_files(request.text):
         return Listing(listed, len(listed))
-    return (yield from list_files(request, find_patterns(request.text) or [ALL_SOURCE]))
+    return (yield from list_files(request, find_patterns(request.text) or [_find_source_glob()]))
+
+
+def _find_source_glob() -> str:
+    rows = load_rows("languages", "outline", OutlineRules)
+    suffixes = [suffix for row in rows if row.is_source for suffix in row.suffixes]
+    return f"**/*.{{{','.join(suffixes)}}}"
 
 
 def _summarize_with_children(files: list[str], context: Context) -> Plan:
     """Let children read the files, one batch each, and merge their tables."""
     say = context.say
-    prompts: list[str] = []
-    titles: list[str] = []
-    for batch in split_batches(files):
-        listed = "\n".join(f"- {path}" for path in batch)
-        title = say("summarise_files", count=say.count(len(batch), "file"))
-        folder = batch[0].rpartition("/")[0]
-        if folder and all(path.startswith(f"{folder}/") for path in batch):
-            title = say("in_folder", title=title, folder=folder)
-        prompts.append(f"{say('summary_question')}\n{listed}")
-        titles.append(title)
+    batches = split_batches(files)
+    prompts = ["\n- ".join([say("summary_question"), *batch]) for batch in batches]
+    titles = [say("summarise_files", count=say.count(len(batch), "file")) for batch in batches]
     answers = yield from run_children(prompts, titles, context)
     rows = [row for answer in answers for row in answer.text.split("\n") if row[:3] == "| `"]
     problems = "\n".join(filter(None, (answer.problem for answer in answers)))

@@ -34,7 +34,6 @@ class Manifest(Struct):
 
     path: str
     rules: ManifestFormat
-    project: str = ""
     dependencies: list[Dependency] = field(default_factory=list[Dependency])
     tools: str = ""  # names of configured tools, and test commands
     problem: str = ""  # why its dependencies are not known
@@ -67,8 +66,6 @@ def parse_manifest(path: str, text: str) -> Manifest:
 
 def _read_data(data: object, manifest: Manifest) -> None:
     rules = manifest.rules
-    texts = (value for path in rules.project for value in _values_at(data, path))
-    manifest.project = next((text for text in texts if isinstance(text, str)), "")
     for purpose in PURPOSES:
         for path in getattr(rules, purpose):
             for value in _values_at(data, path):
@@ -117,6 +114,3 @@ def _read_text(text: str, manifest: Manifest) -> None:
         purpose = "development" if is_dev else "other"
         version = (groups.get("v") or "").strip()
         manifest.dependencies.append(Dependency(groups["n"].strip(), version, purpose))
-    for pattern in rules.project:
-        named = re.search(pattern, manifest.tools)
-        manifest.project = named[1] if named else ""

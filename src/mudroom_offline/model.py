@@ -23,8 +23,7 @@ _REMEDY = (
 class OfflineModel:
     """A model that needs no key and no network.
 
-    It answers a few kinds of question about a folder of source files, in English and Chinese. It
-    raises ModelRefused for anything else and lists what it can do.
+    It answers a few kinds of question about a folder, in English and Chinese, and refuses others.
 
     Arguments:
         pace: tokens per second at which it writes; 0 means as fast as possible.

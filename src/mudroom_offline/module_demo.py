@@ -14,7 +14,8 @@ from .requests import find_files
 from .tool_output import format_table, parse_listing, read_files
 
 _DEFAULT_PATH = "string_utils.py"
-_PYTHON_MISSING = re.compile(r"(?i)python3: (?:command )?not found|exit code 127")
+_DEFAULT_FUNCTIONS = 4
+_LONGEST_REASON = 300
 
 
 def create_module(request: Request, context: Context) -> Plan:
@@ -23,7 +24,7 @@ def create_module(request: Request, context: Context) -> Plan:
     paths = find_files(request.text)
     names_module = re.search(r"(?i)\bmodule\b|模块", request.text)
     if len(paths) > 1 or not (paths or names_module) or not all(p.endswith(".py") for p in paths):
-        raise CannotAnswer(say("cannot_write", known=say.join(_known_functions())))
+        raise CannotAnswer(say("cannot_write"))
     functions = _choose_functions(request.text)
     path = paths[0] if paths else _DEFAULT_PATH
     if "task" not in context.tools:
@@ -37,15 +38,11 @@ def create_module(request: Request, context: Context) -> Plan:
     return (yield from _check_module(path, functions, context))
 
 
-def _known_functions() -> dict[str, DemoFunction]:
-    return {function.name: function for function in load_rows("demo", "function", DemoFunction)}
-
-
 def _choose_functions(text: str) -> Sequence[DemoFunction]:
-    """Return the functions that a request names, or the default ones."""
-    known = _known_functions()
-    names = [name for name in re.findall(r"[A-Za-z_]\w*", text) if name in known]
-    return [known[name] for name in dict.fromkeys(names or load_data("demo")["default"])]
+    """Return the functions that a request names, or the first ones."""
+    known = load_rows("demo", "function", DemoFunction)
+    names = re.findall(r"[A-Za-z_]\w*", text)
+    return [row for row in known if row.name in names] or known[:_DEFAULT_FUNCTIONS]
 
 
 def _write_module(path: str, functions: Sequence[DemoFunction], context: Context) -> Plan:
@@ -70,24 +67,15 @@ def _check_module(path: str, functions: Sequence[DemoFunction], context: Context
     if file.problem:
         raise CannotAnswer(say("created_unreadable", path=path, error=file.problem))
     if "bash" not in context.tools:
-        return say("not_run", path=path, reason=say("no_bash"))
-    cases = [(function.name, *case) for function in functions for case in function.cases]
-    sent = json.dumps([[name, arguments] for name, arguments, _ in cases])
-    script = load_data("demo")["run_cases"].format(path=path, cases=sent)
+        raise CannotAnswer(say("not_run", path=path, reason=say("no_bash")))
+    cases = [(row.name, *case) for row in functions for case in row.cases]
+    script = load_data("demo")["run_cases"].format(path=path, cases=json.dumps(cases))
     command = f"python3 -c {shlex.quote(script)}"
     output = (yield [plan_call("bash", command=command, description=say("run_title"))])[0]
-    if _PYTHON_MISSING.search(output.text):
-        return say("not_run", path=path, reason=say("no_python"))
-    actual = [line for line in output.text.split("\n") if re.match(r"[=!] ", line)]
-    if not actual:
-        return say("not_run", path=path, reason=output.text.strip().split("\n")[-1][:300])
-    actual += ["! no output"] * (len(cases) - len(actual))
-    rows: list[tuple[str, ...]] = []
-    for (name, arguments, expected), line in zip(cases, actual, strict=False):
-        inputs = ", ".join(map(json.dumps, arguments))
-        wanted = json.dumps(expected)
-        status = "✅" if line == f"= {wanted}" else "❌"
-        rows.append((name, f"`{inputs}`", f"`{wanted}`", f"`{line[2:]}`", status))
-    lead = say("wrong" if any(row[-1] == "❌" for row in rows) else "verified", path=path)
+    rows = [line for line in output.text.split("\n") if re.match(r"\| .*(✅|❌) \|$", line)]
+    if len(rows) < len(cases):
+        reason = output.text.strip().split("\n")[0][:_LONGEST_REASON]
+        raise CannotAnswer(say("not_run", path=path, reason=reason))
+    lead = say("wrong" if "❌" in "".join(rows) else "verified", path=path)
     head = map(say, ("function_head", "test_input", "expected", "actual", "status"))
-    return combine([lead, format_table(head, rows)])
+    return combine([lead, "\n".join([format_table(head, []), *rows])])

@@ -19,11 +19,10 @@ from mudroom._engine.compaction import SUMMARY_PROMPT
 
 from .children import run_children
 from .file_summaries import describe_project, summarize
-from .line_counts import count_lines
 from .module_demo import create_module
 from .plans import CannotAnswer, Context, Plan, Request, Steps, Translator, combine
-from .requests import Prompt, find_unknown_words, is_chinese, parse_prompt
-from .symbol_search import find_symbol
+from .requests import find_unknown_words, is_chinese, parse_prompt
+from .searches import count_lines, find_symbol
 from .technologies import find_technologies
 
 _SUMMARY_HEAD = SUMMARY_PROMPT.partition(",")[0]
@@ -61,13 +60,15 @@ def find_next_step(
         return FinalAnswer(_summarize_conversation(messages[:-1]))
     text, outputs = _split(messages)
     say = Translator(is_chinese(text))
-    prompt = parse_prompt(text)
-    if not prompt.requests:
-        raise CannotAnswer(_describe_refusal(prompt, say))
+    requests, unsupported = parse_prompt(text)
+    if not requests:
+        raise CannotAnswer(_describe_refusal(unsupported, say))
     names = frozenset(tool.name for tool in config.tools)
     repository = _REPOSITORY.search(config.system)
-    context = Context(names, say, _find_reader(config), repository[1] if repository else "")
-    step = _replay(_run_in_order(prompt, context), outputs)
+    agents = str([tool.parameters for tool in config.tools if tool.name == "task"])
+    reader = "explore" if "'explore'" in agents else ""
+    context = Context(names, say, reader, repository[1] if repository else "")
+    step = _replay(_run_in_order(requests, unsupported, context), outputs)
     if isinstance(step, FinalAnswer):
         return step
     if not allow_calls:
@@ -78,28 +79,30 @@ def find_next_step(
     )
 
 
-def _describe_refusal(prompt: Prompt, say: Translator) -> str:
+def _describe_refusal(unsupported: list[str], say: Translator) -> str:
     """Say which words are not understood, and what the model can do."""
-    unknown = [word for part in prompt.unsupported for word in find_unknown_words(part, "")]
+    unknown = [word for part in unsupported for word in find_unknown_words(part, "")]
     words = say.join(f"“{word}”" for word in dict.fromkeys(unknown[:_MOST_UNKNOWN]))
     lead = say("not_understood_words", words=words) if words else say("not_understood")
     return f"{lead}\n{say('abilities')}"
 
 
-def _run_in_order(prompt: Prompt, context: Context) -> Steps[FinalAnswer]:
+def _run_in_order(
+    requests: list[Request], unsupported: list[str], context: Context
+) -> Steps[FinalAnswer]:
     say = context.say
     parts: list[str] = []
     refusals: list[str] = []
-    for request in prompt.requests:
+    for request in requests:
         try:
             parts.append((yield from _run_plan(request, context)))
         except CannotAnswer as error:
             refusals.append(str(error))
     if not parts:
         raise CannotAnswer("\n".join(refusals))
-    if context.repository and any(request.kind in _ABOUT_PROJECT for request in prompt.requests):
+    if context.repository and any(request.kind in _ABOUT_PROJECT for request in requests):
         parts.insert(0, say("below_repository", folder=context.repository))
-    refusals += [say("not_done", part=part) for part in prompt.unsupported]
+    refusals += [say("not_done", part=part) for part in unsupported]
     return FinalAnswer(combine([*parts, *refusals]), is_whole=not refusals)
 
 
@@ -120,7 +123,7 @@ def _run_plan(request: Request, context: Context) -> Plan:
 def _replay(
     plan: Steps[FinalAnswer], outputs: list[list[ToolResultBlock]]
 ) -> list[ToolCallBlock] | FinalAnswer:
-    """Run the plan over the outputs so far. Return its next calls or its answer."""
+    """Run the plan from its start over the outputs so far. Return its next calls or its answer."""
     try:
         step = next(plan)
         for turn in outputs:
@@ -152,30 +155,13 @@ def _split(messages: list[Message]) -> tuple[str, list[list[ToolResultBlock]]]:
     return "\n".join(texts), turns
 
 
-def _find_reader(config: RequestConfig) -> str:
-    """Return "explore" when the schema of the `task` tool offers that agent, else ""."""
-    for tool in config.tools:
-        if tool.name == "task":
-            agent = tool.parameters.get("properties", {}).get("agent", {})
-            return "explore" if "explore" in agent.get("enum", ()) else ""
-    return ""
-
-
 def _summarize_conversation(messages: list[Message]) -> str:
-    """Return prompts and answers of a conversation. An earlier summary is kept as it is."""
-    parts: list[str] = []
-    is_summary = False
-    for message in messages:
-        text = _text_of(message)
-        if not text:
-            continue
-        label = "" if is_summary else "Asked: "
-        if isinstance(message, AssistantMessage):
-            label = "" if is_summary else "Answered: "
-        is_summary = text.startswith(_SUMMARY_HEAD)
-        if not is_summary:
-            parts.append(label + text)
-    return "\n\n".join(parts)
+    """Return prompts and answers of a conversation."""
+    return "\n\n".join(
+        f"{'Answered' if isinstance(message, AssistantMessage) else 'Asked'}: {text}"
+        for message in messages
+        if (text := _text_of(message)) and not text.startswith(_SUMMARY_HEAD)
+    )
 
 
 def _text_of(message: Message) -> str:

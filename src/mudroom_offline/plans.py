@@ -1,8 +1,4 @@
-"""Plans: generators that yield tool calls, receive their results, and return the answer.
-
-A plan keeps no state between turns. Each turn runs it from the start and feeds it the results that
-are in the message list, so the same messages always lead to the same next step.
-"""
+"""Plans: generators that yield tool calls, receive their results, and return the answer."""
 
 from __future__ import annotations
 

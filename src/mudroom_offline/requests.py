@@ -9,26 +9,12 @@ from __future__ import annotations
 import re
 from functools import cache
 
-from msgspec import Struct
-
-from .catalog import DemoFunction, Intent, OutlineRules, join_patterns, load_data, load_rows, phrase
+from .catalog import DemoFunction, Intent, join_patterns, load_data, load_rows, phrase
 from .plans import Request
 
-ALL_SOURCE = "**/*.{{{}}}".format(
-    ",".join(
-        suffix
-        for row in load_rows("languages", "outline", OutlineRules)
-        for suffix in row.suffixes
-        if row.is_source
-    )
-)
-"""The glob of all source files."""
-
-_LONGEST_PROMPT = 40_000
-"""Characters. The patterns below cost more than their length, and a question is shorter."""
-_STDIN = re.compile(r"<stdin>\n.*?\n</stdin>", re.DOTALL)
-"""Text that the command line adds to a prompt. No request reads it."""
+_LONGEST_PROMPT = 40_000  # characters; the patterns below cost more than their length
 _LONG_WORD = re.compile(r"\S{1000}")
+_STDIN = re.compile(r"<stdin>\n.*?\n</stdin>", re.DOTALL)  # text that no request reads
 _CJK = re.compile(r"[\u3400-\u9fff]")
 _LIST_ITEM = re.compile(r"(?m)^\s*- .*$")
 _GLOB = re.compile(r"(?<![\w*])(?:[\w.@-]+/)*(?:\*\*/)?(?:[\w.-]*/)*[\w.-]*\*[\w.*/{},-]*")
@@ -43,23 +29,16 @@ _LOOKS_LIKE_NAME = re.compile(r"_|\d|\.|::|[a-z][A-Z]|^[A-Z]\w*[a-z]")
 _TAKES_FILES = ("count", "summarise", "create")
 
 
-class Prompt(Struct, frozen=True):
-    """What a prompt asks for, in order, and the parts of it that no rule covers."""
-
-    requests: list[Request]
-    unsupported: list[str]
-
-
 def is_chinese(text: str) -> bool:
     """Return True when the prompt is in Chinese, also with English words in it."""
     return bool(_CJK.search(_LIST_ITEM.sub("", text)))
 
 
-def parse_prompt(prompt: str) -> Prompt:
-    """Return the requests of a prompt. A request to write counts only when all is understood."""
+def parse_prompt(prompt: str) -> tuple[list[Request], list[str]]:
+    """Return requests, and parts without a rule. With such a part, nothing is written."""
     prompt, stdin_blocks = _STDIN.subn("", prompt)
     if len(prompt) > _LONGEST_PROMPT or _LONG_WORD.search(prompt):
-        return Prompt([], [f"{prompt[:60]}…"])
+        return [], [f"{prompt[:60]}…"]
     parts = _split_requests(prompt)
     kinds = {kind for kind, _ in parts} - {"", "help"}
     writes = "create" in kinds
@@ -78,7 +57,7 @@ def parse_prompt(prompt: str) -> Prompt:
         for kind, text in parts
         if kind in kinds
     ]
-    return Prompt(requests, unsupported)
+    return requests, unsupported
 
 
 def find_unknown_words(text: str, kind: str) -> list[str]:

@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct, field
 
-from .catalog import Language, ManifestFormat, Technology, load_data, load_rows, matches_any
+from .catalog import ManifestFormat, Technology, load_data, load_rows, matches_any
 from .manifests import PURPOSES, Manifest, find_format, parse_manifest
 from .plans import Context, Plan, Request, Steps, Translator, combine, plan_call
 from .tool_output import (
@@ -30,7 +30,7 @@ class Project(Struct):
 
     counts: dict[str, int]  # of files, by language name
     files: list[str]  # manifests and configuration files
-    manifests: list[Manifest]  # its own, and those of the top folder
+    manifests: list[Manifest]
     problems: list[str]  # reasons why not all was looked at
 
 
@@ -67,7 +67,7 @@ def find_technologies(request: Request, context: Context) -> Plan:
         ]
         cells += [_describe_evidence(row, say) for row in rows]
         head = map(say, ("name", "aspect", "version", "evidence"))
-        lead = _describe_tests(rows, project, request, say) if wants_tests else say("stack")
+        lead = _describe_tests(rows, request, say) if wants_tests else say("stack")
         parts = [lead, format_table(head, cells) if cells else ""]
     if not wants_tests:
         parts.append(_describe_dependencies(project, say))
@@ -81,15 +81,11 @@ def _survey_project(request: Request) -> Steps[Project]:
     names = {name for row in formats for name in row.files}
     names |= {name for row in technologies for name in row.config}
     listing = yield from list_files(request, [f"**/{{{','.join(sorted(names))}}}"])
-    languages = load_rows("languages", "language", Language)
-    calls = [
-        plan_call("glob", pattern=_suffix_glob(language.suffixes), path=request.folder)
-        for language in languages
-    ]
-    *outputs, top = yield [*calls, plan_call("glob", pattern="*")]
+    globs = _language_globs()
+    outputs = yield [plan_call("glob", pattern=x, path=request.folder) for x in globs.values()]
     counted = [parse_listing(output) for output in outputs]
     files = [path for path in listing.rows if _is_own_file(path, request)]
-    manifests = [path for path in {*files, *parse_listing(top).rows} if find_format(path)]
+    manifests = [path for path in files if find_format(path)]
     manifests.sort(key=lambda path: (path.count("/"), path))
     texts = yield from read_files(manifests[:_MOST_MANIFESTS])
     parsed = [parse_manifest(path, file.text) for path, file in texts.items()]
@@ -97,7 +93,7 @@ def _survey_project(request: Request) -> Steps[Project]:
     problems += [f"`{path}`: {file.problem}" for path, file in texts.items() if file.problem]
     problems += [f"`{path}`" for path in manifests[_MOST_MANIFESTS:]]
     problems += [manifest.problem for manifest in parsed]
-    counts = {x.name: listed.total for x, listed in zip(languages, counted, strict=True)}
+    counts = {name: listed.total for name, listed in zip(globs, counted, strict=True)}
     return Project(counts, files, parsed, problems)
 
 
@@ -107,13 +103,14 @@ def _is_own_file(path: str, request: Request) -> bool:
     return not any(f"/{x}/" in below for x in load_data("languages")["foreign_folders"])
 
 
-def _suffix_glob(suffixes: tuple[str, ...]) -> str:
-    return f"**/*{{{','.join([*suffixes, '.-'])}}}"
+def _language_globs() -> dict[str, str]:
+    table: dict[str, list[str]] = load_data("languages")["suffixes"]
+    return {name: f"**/*{{{','.join([*suffixes, '.-'])}}}" for name, suffixes in table.items()}
 
 
 def _find_evidence(project: Project, request: Request) -> Steps[list[Evidence]]:
     """Return the technologies that are seen, those in use first."""
-    suffixes = {row.name: row.suffixes for row in load_rows("languages", "language", Language)}
+    globs = _language_globs()
     rows = [
         _find_declarations(technology, project)
         for technology in load_rows("technologies", "technology", Technology)
@@ -122,8 +119,7 @@ def _find_evidence(project: Project, request: Request) -> Steps[list[Evidence]]:
         row for row in rows if row.technology.imports and project.counts[row.technology.language]
     ]
     searches = [
-        (x.imports, x.files or _suffix_glob(suffixes[x.language]))
-        for x in (row.technology for row in searched)
+        (x.imports, x.files or globs[x.language]) for x in (row.technology for row in searched)
     ]
     listings = (yield from search_all(request, searches)) if searches else []
     for row, listing in zip(searched, listings, strict=True):
@@ -145,39 +141,33 @@ def _find_declarations(technology: Technology, project: Project) -> Evidence:
         for dependency in manifest.dependencies:
             if dependency.name in technology.packages:
                 row.declared.setdefault(manifest.path, dependency.version)
-        is_configured = technology.tool and re.search(technology.tool, manifest.tools)
-        if is_configured or manifest.project.lower() in technology.packages:
+        if technology.tool and re.search(technology.tool, manifest.tools):
             row.configured.append(manifest.path)
     return row
 
 
-def _describe_tests(
-    rows: list[Evidence], project: Project, request: Request, say: Translator
-) -> str:
+def _describe_tests(rows: list[Evidence], request: Request, say: Translator) -> str:
     """Return the sentence that answers the question: used, only declared, or not recognised."""
     main = [row for row in rows if row.technology.aspect in _MAIN_ASPECTS]
     active = [row for row in main if row.is_active]
     names = say.join(f"**{row.technology.name}**" for row in active or main)
     place = f"`{request.folder}/`" if request.folder else say("the_project")
-    if active:
-        return say("uses", place=place, names=names)
-    if any(project.problems):
-        return say("none_in_part", place=place)
-    return say("declares" if main else "none", place=place, names=names)
+    return say("uses" if active else "declares" if main else "none", place=place, names=names)
 
 
 def _describe_evidence(row: Evidence, say: Translator) -> tuple[str, str, str, str]:
     """Return name, aspect, version and evidence of a technology."""
-    parts: list[str] = []
-    if row.imported:
-        at_least = say("at_least") if row.is_cut else ""
-        count = at_least + say.count(len(row.imported), "file")
-        parts.append(say("imported_in", count=count, files=say.join_files(row.imported)))
-    if row.configured:
-        parts.append(say("configured_in", files=say.join_files(row.configured)))
-    if row.declared:
-        key = "declared_in" if row.is_active else "only_declared_in"
-        parts.append(say(key, files=say.join_files(row.declared)))
+    at_least = say("at_least") if row.is_cut else ""
+    sources = {
+        "imported_in": row.imported,
+        "configured_in": row.configured,
+        "declared_in": list(row.declared),
+    }
+    parts = [
+        say(key, count=at_least + say.count(len(files), "file"), files=say.join_files(files))
+        for key, files in sources.items()
+        if files
+    ]
     versions = list(dict.fromkeys(filter(None, row.declared.values())))
     if len(versions) > 2:
         versions[2:] = ["…"]
@@ -188,12 +178,8 @@ def _describe_evidence(row: Evidence, say: Translator) -> tuple[str, str, str, s
 
 
 def _describe_dependencies(project: Project, say: Translator) -> str:
-    own_names = {manifest.project.lower() for manifest in project.manifests}
     items = [
-        (item, manifest.path)
-        for manifest in project.manifests
-        for item in manifest.dependencies
-        if item.name.lower() not in own_names
+        (item, manifest.path) for manifest in project.manifests for item in manifest.dependencies
     ]
     items.sort(key=lambda pair: PURPOSES.index(pair[0].purpose))
     rows: dict[str, tuple[str, ...]] = {}

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from mudroom._core.messages import ToolResultBlock
 
-from .plans import CannotAnswer, Request, Steps, Translator, combine, plan_call
+from .plans import CannotAnswer, Request, Steps, Translator, plan_call
 
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
 _CUT = re.compile(r"\d+ newest of ([\d,]+) files; use a narrower pattern or a path(?:; )?")
@@ -75,6 +75,8 @@ def list_files(request: Request, patterns: list[str]) -> Steps[Listing]:
         for more in (yield from search_all(request, [("^", pattern) for pattern in patterns])):
             rows.update(more.rows)
     problems = [listing.problem for listing in listings if listing.problem]
+    if len(rows) < total:
+        problems.append(f"listed {len(rows):,} of {total:,} files, without empty and binary ones")
     problems += [f"no file {p}" for x, p in zip(listings, patterns, strict=True) if not x.total]
     paths = sorted(rows, key=lambda path: ("/" in path, path.rpartition("/")[0], path))
     return Listing(paths, total, "; ".join(problems) if rows else "")
@@ -85,15 +87,8 @@ def search_all(
 ) -> Steps[list[Listing]]:
     """Search for each pattern in the files that match its glob, in one turn."""
     outputs = yield [
-        plan_call(
-            "grep",
-            pattern=pattern,
-            path=request.folder,
-            glob=glob,
-            output_mode=mode,
-            head_limit=100_000,
-        )
-        for pattern, glob in searches
+        plan_call("grep", pattern=x, glob=y, path=request.folder, output_mode=mode, head_limit=0)
+        for x, y in searches
     ]
     return [parse_listing(output) for output in outputs]
 
@@ -102,13 +97,6 @@ def describe_problems(problems: Iterable[str], say: Translator) -> str:
     """Return a note that not everything was searched, "" when there is no problem."""
     reasons = say.join(dict.fromkeys(filter(None, problems)))
     return say("not_all_searched", reasons=reasons) if reasons else ""
-
-
-def explain_nothing(text: str, problems: Iterable[str], say: Translator) -> str:
-    """Return the answer for a search without a result. Raise CannotAnswer if it was not whole."""
-    if problem := describe_problems(problems, say):
-        raise CannotAnswer(combine([text, problem]))
-    return text
 
 
 def format_table(head: Iterable[str], rows: Iterable[tuple[str, ...]]) -> str:

@@ -450,7 +450,7 @@ async def test_finds_the_framework(ask: Ask, name: str) -> None:
     rows = found(report.text)
     assert list(rows) == expected, report.text
     assert version in {v for v, _ in rows.values()}, report.text
-    assert rows[expected[0]][1].startswith(("Used in", "Configured in")), report.text
+    assert rows[expected[0]][1].startswith(("used in", "configured in")), report.text
     assert report.ok
 
 
@@ -512,17 +512,8 @@ async def test_finds_none_where_there_is_none(ask: Ask, name: str) -> None:
 
 async def test_says_when_a_framework_is_only_declared(ask: Ask) -> None:
     report = await ask({"pyproject.toml": pyproject("pytest>=8"), "a.py": "x = 1\n"}, QUESTION)
-    assert report.text.startswith("The project declares **pytest**, but no file imports")
-    assert found(report.text)["pytest"][1].startswith("Only declared")
-
-
-async def test_knows_a_project_that_is_the_framework_itself(ask: Ask) -> None:
-    tree = {
-        "pyproject.toml": '[project]\nname = "pytest"\n',
-        "src/_pytest/main.py": "import pytest\n",
-        "testing/test_a.py": PYTEST,
-    }
-    assert "Configured in `pyproject.toml`" in found((await ask(tree, QUESTION)).text)["pytest"][1]
+    assert report.text.startswith("The project declares **pytest**, but no file that was")
+    assert found(report.text)["pytest"][1].startswith("declared in")
 
 
 async def test_unittest_classes_run_by_pytest(ask: Ask) -> None:
@@ -533,8 +524,8 @@ async def test_unittest_classes_run_by_pytest(ask: Ask) -> None:
     }
     rows = found((await ask(tree, QUESTION)).text)
     assert list(rows) == ["pytest", "unittest"]
-    assert rows["pytest"][1].startswith("Configured in `pyproject.toml`")
-    assert rows["unittest"][1].startswith("Used in 2 files")
+    assert rows["pytest"][1].startswith("configured in `pyproject.toml`")
+    assert rows["unittest"][1].startswith("used in 2 files")
 
 
 async def test_the_lesson_s_example_two_frameworks(ask: Ask) -> None:
@@ -547,8 +538,8 @@ async def test_the_lesson_s_example_two_frameworks(ask: Ask) -> None:
     tree |= {"web/package.json": npm(next="1"), "web/src/app.ts": "export {};\n"}
     report = await ask(tree, "Use a subtask to find what testing framework this project uses")
     rows = found(report.text)
-    assert rows["pytest"][0] == "==9.0.2" and rows["pytest"][1].startswith("Used in 2 files")
-    assert rows["unittest"][0] == "stdlib" and rows["unittest"][1].startswith("Used in 1 file")
+    assert rows["pytest"][0] == "==9.0.2" and rows["pytest"][1].startswith("used in 2 files")
+    assert rows["unittest"][0] == "stdlib" and rows["unittest"][1].startswith("used in 1 file")
     assert report.calls["task"] == 1
 
 

@@ -218,7 +218,7 @@ async def test_a_long_file_is_described_by_its_start_and_that_is_said(ask: Ask) 
 async def test_more_files_than_can_be_listed_are_counted(ask: Ask) -> None:
     tree = {f"lib/m{n}.py": "" for n in range(104)} | {"a.py": '"""A."""\n'}
     text = (await ask(tree, "Summarise all .py files")).text
-    assert re.search(r"[345] of 105 files are not in this table", text), text[-300:]
+    assert re.search(r"listed 10[0-5] of 105 files", text), text[-300:]
 
 
 async def test_an_empty_file_and_a_binary_one_are_said_to_be_so(ask: Ask) -> None:

@@ -27,6 +27,8 @@ MAX_FILE_LINES = 400
 MAX_FUNCTION_LINES = 50
 MAX_ATTRIBUTES = 16
 MAX_FOLDER_FILES = 24
+MAX_OFFLINE_LINES = 1_500
+"""In `mudroom_offline`: a model that follows rules does little, and does it right."""
 MAX_PACKED_ASSIGNMENTS = 1.0
 """For 1,000 lines."""
 MAX_VAGUE_NAMES = 3.0
@@ -154,6 +156,11 @@ def test_classes_have_few_attributes() -> None:
 def test_folders_have_few_files() -> None:
     folders = Counter(path.parent for path in FILES)
     assert not {name_of(path): n for path, n in folders.items() if n > MAX_FOLDER_FILES}
+
+
+def test_the_offline_model_is_small() -> None:
+    texts = [text for path, text in TEXTS.items() if "mudroom_offline" in path.parts]
+    assert sum(text.count("\n") for text in texts) <= MAX_OFFLINE_LINES
 
 
 def test_assignments_are_not_packed() -> None:

@@ -1,18 +1,17 @@
-"""Request "find": where a name is defined and used."""
+"""Requests "find" and "count": where a name is defined and used; how many files and lines."""
 
 from __future__ import annotations
 
 import re
 
 from .catalog import outline_rules
-from .plans import CannotAnswer, Context, Plan, Request, Translator, combine, plan_call
-from .requests import find_symbols
-from .tool_output import describe_problems, explain_nothing, parse_listing
+from .plans import CannotAnswer, Context, Plan, Request, Translator, combine
+from .requests import find_patterns, find_symbols
+from .tool_output import describe_problems, format_table, list_files, search_all
 
 _ROW = re.compile(r"(.+?):(\d+):(.*)")
 _COMMENT = re.compile(r"\s*(?:#(?!\s*define)|//|/?\*|--|;|%|>>>|\.\.\.)")
 _MOST_ROWS = 60
-_SEARCH_LIMIT = 2_000
 
 
 def find_symbol(request: Request, context: Context) -> Plan:
@@ -23,24 +22,16 @@ def find_symbol(request: Request, context: Context) -> Plan:
     if len(names) != 1:
         raise CannotAnswer(say("which_name"))
     name = names[0]
-    call = plan_call(
-        "grep",
-        pattern=_whole_word(name),
-        path=request.folder,
-        output_mode="content",
-        head_limit=_SEARCH_LIMIT,
-    )
-    output = (yield [call])[0]
-    if output.error:
-        raise CannotAnswer(output.text)
-    listing = parse_listing(output)
+    listing = (yield from search_all(request, [(_whole_word(name), "**/*")], "content"))[0]
     matches = [match for row in listing.rows if (match := _ROW.fullmatch(row))]
+    problem = describe_problems([listing.problem], say)
+    if not matches and problem:
+        raise CannotAnswer(combine([say("name_not_seen", name=name), problem]))
     if not matches:
-        return explain_nothing(say("name_not_seen", name=name), [listing.problem], say)
+        return say("name_not_seen", name=name)
     matches.sort(key=lambda match: not outline_rules(match[1]).is_source)
     defined = [match for match in matches if _is_definition(name, match)]
     used = [match for match in matches if match not in defined]
-    problem = describe_problems([listing.problem], say)
     parts = [say("no_definition", name=name)]
     if defined:
         parts = [say("defined_in", name=name) + "\n" + _format(defined, say)]
@@ -50,9 +41,39 @@ def find_symbol(request: Request, context: Context) -> Plan:
         count = say.count(len(used), "line")
         lead = say("appears_in", at_least=at_least, count=count, files=files)
         parts.append(f"{lead}\n{_format(used, say)}")
-    elif not problem:
-        parts.append(say("no_other_line"))
     return combine([*parts, problem])
+
+
+def count_lines(request: Request, context: Context) -> Plan:
+    """Count files with `glob`, and lines with a pattern that matches every line."""
+    context.require("grep", "glob")
+    say = context.say
+    globs = find_patterns(request.text) or ["**/*"]
+    listing = yield from list_files(request, globs)
+    if not listing.total:
+        return say("no_file")
+    listings = yield from search_all(request, [("^", glob) for glob in globs], "count")
+    problem = describe_problems([x.problem for x in [listing, *listings]], say)
+    by_kind: dict[str, list[int]] = {}
+    for row in {row for listing in listings for row in listing.rows}:
+        path, _, count = row.rpartition(":")
+        name = path.rpartition("/")[2]
+        suffix = name.rpartition(".")[2] if "." in name[1:] else ""
+        by_kind.setdefault(f"`.{suffix}`" if suffix else say("no_suffix"), []).append(int(count))
+    table = sorted(by_kind.items(), key=lambda item: (-sum(item[1]), item[0]))
+    cells = [(kind, f"{len(counts):,}", f"{sum(counts):,}") for kind, counts in table]
+    counted = sum(map(len, by_kind.values()))
+    lines = sum(map(sum, by_kind.values()))
+    cells.append((say("total"), f"{counted:,}", f"{lines:,}"))
+    at_least = say("at_least") if problem else ""
+    lead = say(
+        "counts",
+        files=say.count(listing.total, "file"),
+        counted=f"{at_least}{counted:,}",
+        lines=f"{at_least}{say.count(lines, 'line')}",
+    )
+    head = (say("kind"), say("files"), say("lines"))
+    return combine([lead, format_table(head, cells) if counted else "", problem])
 
 
 def _is_definition(name: str, match: re.Match[str]) -> bool:
