@@ -11,7 +11,7 @@ from mudroom.cli.output.text import (
     ASCII,
     UNICODE,
     Glyphs,
-    agent_color,
+    choose_agent_color,
     choose_glyphs,
     count_noun,
     display_width,
@@ -149,8 +149,8 @@ def test_paint_adds_styles_only_with_color():
 
 
 def test_an_agent_keeps_its_color():
-    assert agent_color("explore") == "cyan"
-    assert agent_color("审查") == agent_color("审查")
+    assert choose_agent_color("explore") == "cyan"
+    assert choose_agent_color("审查") == choose_agent_color("审查")
 
 
 def test_screens_do_not_import_rich_at_start():

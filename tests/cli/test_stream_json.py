@@ -159,9 +159,9 @@ def output_lines(
     )
     events, root = example_events(reason)
     output = [
-        stream.init_line(),
-        *(line for event in events for line in stream.event_lines(event)),
-        stream.result_line(replace(root, limit=limit), {"children": 1}),
+        stream.make_init_line(),
+        *(line for event in events for line in stream.make_event_lines(event)),
+        stream.make_result_line(replace(root, limit=limit), {"children": 1}),
     ]
     return [json.loads(encode_line(line)) for line in output]
 
@@ -305,12 +305,13 @@ def test_the_result_lists_every_denied_call() -> None:
     said = [
         line
         for event in [*events[:7], denied, asked, *events[7:]]
-        for line in stream.event_lines(event)
+        for line in stream.make_event_lines(event)
     ]
     assert (
-        stream.init_line()["permissionMode"] == "plan" and stream.init_line()["sandbox"] == "full"
+        stream.make_init_line()["permissionMode"] == "plan"
+        and stream.make_init_line()["sandbox"] == "full"
     )
-    last = stream.result_line(report, {})
+    last = stream.make_result_line(report, {})
     (told,) = last["permission_denials"]
     assert (told["tool_name"], told["tool_use_id"], told["tool_input"]) == (
         "read",

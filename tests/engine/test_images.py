@@ -68,7 +68,7 @@ def test_transcripts_and_exports_show_a_placeholder(recorded: Recorded, tmp_path
 def test_stream_json_shows_a_placeholder(recorded: Recorded) -> None:
     _, _, events = recorded
     stream = StreamJson(session="s", cwd="/", model="m", tools=["camera"], agents=[])
-    lines = [line for event in events for line in stream.event_lines(event)]
+    lines = [line for event in events for line in stream.make_event_lines(event)]
     contents = [
         block["content"]
         for line in lines

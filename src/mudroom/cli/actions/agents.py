@@ -52,10 +52,10 @@ def print_agents(cwd: str, *, as_json: bool) -> int:
             for skill in loaded.skills.values()
         ]
         print_json(
-            {"agents": list(_rows(loaded)), "skills": skills, "findings": loaded.diagnostics}
+            {"agents": list(_list_rows(loaded)), "skills": skills, "findings": loaded.diagnostics}
         )
         return 0
-    for row in _rows(loaded):
+    for row in _list_rows(loaded):
         _print_entry(row["name"], row["description"], row["path"] or "built in")
     for skill in loaded.skills.values():
         _print_entry(skill.name, f"skill: {skill.description}", skill.path)
@@ -68,8 +68,8 @@ def _print_entry(name: str, description: str, path: str) -> None:
     print(sanitize(f"{name:<18} {sanitize_line(description)}\n{'':<18} {path}"))
 
 
-def _rows(loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
-    for agent in _all_agents(loaded).values():
+def _list_rows(loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
+    for agent in _collect_agents(loaded).values():
         yield {
             "name": agent.name,
             "description": agent.description,
@@ -80,7 +80,7 @@ def _rows(loaded: LoadedAgents) -> Iterator[dict[str, Any]]:
         }
 
 
-def _all_agents(loaded: LoadedAgents) -> dict[str, Agent]:
+def _collect_agents(loaded: LoadedAgents) -> dict[str, Agent]:
     """Return the agents of files and the built-in ones that no file replaces, by name."""
     agents = {agent.name: agent for agent in (*loaded.agents, *loaded.main_agents)}
     for name in agent_files.BUILTIN_AGENTS:
@@ -92,9 +92,9 @@ def _all_agents(loaded: LoadedAgents) -> dict[str, Agent]:
 def print_agent(cwd: str, name: str) -> int:
     """Print one agent as it would run and return the exit code. Raises UnknownName."""
     loaded = load_agent_files(cwd)
-    agent = find_agent(name, _all_agents(loaded))
+    agent = find_agent(name, _collect_agents(loaded))
     path = loaded.paths.get(agent.name, "")
-    for key, value in _facts(agent, path):
+    for key, value in _list_facts(agent, path):
         print(sanitize(f"{key + ':':<13} {value}"))
     print(f"\n{sanitize(agent.instructions)}")
     for finding in loaded.diagnostics:
@@ -103,7 +103,7 @@ def print_agent(cwd: str, name: str) -> int:
     return 0
 
 
-def _facts(agent: Agent, path: str) -> Iterator[tuple[str, str]]:
+def _list_facts(agent: Agent, path: str) -> Iterator[tuple[str, str]]:
     yield "name", agent.name
     yield "file", path or "built in"
     yield "description", agent.description

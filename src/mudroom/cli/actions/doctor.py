@@ -92,7 +92,7 @@ def print_providers(*, as_json: bool) -> int:
     """Print the providers and which of them are usable, and return the exit code."""
     settings = load_settings(".")
     rows = list_providers(os.environ)
-    model = _model_in_use(settings, os.environ)
+    model = _find_model(settings, os.environ)
     if as_json:
         print_json({"model": model, "providers": rows})
         return 0
@@ -100,7 +100,9 @@ def print_providers(*, as_json: bool) -> int:
     own_rows = [row for row in rows if row.wire != _EXTRA_WIRE]
     for row in sorted(own_rows, key=lambda row: not row.is_usable):
         state = f"found {row.variable}".rstrip() if row.is_usable else f"set {row.missing_variable}"
-        line = f"{row.provider:<16} {row.wire:<16} {state:<26} {row.model}{_reachable_text(row)}"
+        line = (
+            f"{row.provider:<16} {row.wire:<16} {state:<26} {row.model}{_describe_reachable(row)}"
+        )
         print(sanitize(line))
     others = ", ".join(row.provider for row in rows if row.wire == _EXTRA_WIRE)
     print(f"With the extra mudroom[providers]: {others}")
@@ -153,13 +155,13 @@ def _accepts_connections(host: str, port: int) -> bool:
     return True
 
 
-def _reachable_text(row: ProviderRow) -> str:
+def _describe_reachable(row: ProviderRow) -> str:
     if row.reachable is None:
         return ""
     return f"  {row.base_url} {'answers' if row.reachable else 'does not answer'}"
 
 
-def _model_in_use(settings: Settings, environ: Mapping[str, str]) -> str:
+def _find_model(settings: Settings, environ: Mapping[str, str]) -> str:
     if settings.model != "auto":
         return settings.model
     return choose_default_model(environ)[0] or "offline"

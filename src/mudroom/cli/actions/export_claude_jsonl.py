@@ -74,7 +74,7 @@ class ClaudeTranscripts:
                 "spawnDepth": brief.depth,
                 "model": brief.model,
             }
-            path = self._path(brief).removesuffix(".jsonl") + ".meta.json"
+            path = self._make_path(brief).removesuffix(".jsonl") + ".meta.json"
             self.files[path] = [_encode_line({key: value for key, value in meta.items() if value})]
         self._add_line(brief, event, "user", message={"role": "user", "content": brief.prompt})
 
@@ -126,18 +126,18 @@ class ClaudeTranscripts:
             "timestamp": time_text.replace("+00:00", "Z"),
         }
         self._last_uuids[brief.run_id] = line_uuid
-        self.files.setdefault(self._path(brief), []).append(_encode_line(line))
+        self.files.setdefault(self._make_path(brief), []).append(_encode_line(line))
 
     def _is_child(self, run_id: str) -> bool:
         brief = self._briefs.get(run_id)
         return bool(brief and brief.depth)
 
-    def _path(self, brief: Brief) -> str:
-        stem = f"{project_folder_name(self._cwd)}/{self._session_id}"
+    def _make_path(self, brief: Brief) -> str:
+        stem = f"{make_folder_name(self._cwd)}/{self._session_id}"
         return f"{stem}/subagents/agent-{brief.run_id}.jsonl" if brief.depth else f"{stem}.jsonl"
 
 
-def project_folder_name(cwd: str) -> str:
+def make_folder_name(cwd: str) -> str:
     """Return the name of the folder for a project's transcripts.
 
     It is the project's path with a dash for each character that is not an ASCII letter or digit.

@@ -42,7 +42,7 @@ def print_sessions(folder: str | None, *, as_json: bool, limit: int) -> int:
         where = f" of {os.path.realpath(folder)}" if folder else ""
         print(f"No sessions{where} are recorded in {home} yet.")
     else:
-        width = _width()
+        width = _get_width()
         for summary in summaries:
             print(truncate(_format_row(summary), width))
     return 0
@@ -93,7 +93,7 @@ def print_session(name: str, run_id: str | None, *, no_color: bool = False) -> i
     from ..output.transcript_lines import render_transcript, render_tree
 
     style: dict[str, Any] = {
-        "columns": _width(),
+        "columns": _get_width(),
         "color": should_color(sys.stdout, settings.color),
         "glyphs": choose_glyphs(sys.stdout.encoding),
     }
@@ -113,5 +113,5 @@ async def _read_session(home: str, name: str) -> list[StoredEvent]:
     return await read_events(store, infos[0].id)
 
 
-def _width() -> int:
+def _get_width() -> int:
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDTH_WITHOUT_TERMINAL

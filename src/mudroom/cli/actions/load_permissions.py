@@ -32,8 +32,8 @@ def load_permissions(settings: Settings, cwd: str, *, can_ask: bool = False) -> 
     files forbid.
     """
     from_files = permission_files.load_settings(cwd, user_home=os.environ.get("HOME", ""))
-    allowed = _rules_of_setting(settings, "allowed_tools", Verdict.ALLOW)
-    denied = _rules_of_setting(settings, "disallowed_tools", Verdict.DENY)
+    allowed = _parse_setting(settings, "allowed_tools", Verdict.ALLOW)
+    denied = _parse_setting(settings, "disallowed_tools", Verdict.DENY)
     if settings.permission_mode:
         mode = Mode(settings.permission_mode)
     else:
@@ -79,7 +79,7 @@ def is_trusted(settings: Settings, cwd: str) -> bool:
     return settings.trust or is_trusted(settings.home, cwd)
 
 
-def _rules_of_setting(settings: Settings, name: str, verdict: Verdict) -> tuple[Rule, ...]:
+def _parse_setting(settings: Settings, name: str, verdict: Verdict) -> tuple[Rule, ...]:
     origin = settings.origin(name)
     if origin == "flag":
         origin = f"--{name.replace('_', '-')}"

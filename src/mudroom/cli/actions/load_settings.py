@@ -45,9 +45,9 @@ def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
         return settings
     import asyncio
 
-    from .session_store import last_session, open_store
+    from .session_store import find_last_session, open_store
 
-    replayed = f"replay:{asyncio.run(last_session(open_store(settings.home), cwd))}"
+    replayed = f"replay:{asyncio.run(find_last_session(open_store(settings.home), cwd))}"
     return replace(
         settings,
         model=settings.model.replace(_REPLAY_LAST, replayed),

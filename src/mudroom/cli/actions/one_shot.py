@@ -8,7 +8,7 @@ from ..output.run_reporter import RunReporter
 from ..output.signals import handle_signals
 from .load_permissions import load_permissions
 from .open_session import create_session
-from .select_session import delete_expired_sessions, name_session, unfinished_events
+from .select_session import delete_expired_sessions, name_session, read_unfinished_events
 from .session_start import StartOptions
 
 
@@ -37,7 +37,7 @@ async def run_one_shot(prompt: str | None, options: StartOptions) -> int:
             quiet=options.quiet,
             as_json=schema is not None,
         )
-        reporter.add_past_events(await unfinished_events(session, settings.home))
+        reporter.add_past_events(await read_unfinished_events(session, settings.home))
         if session.unfinished_runs and not options.quiet:
             print_notice("finishing the interrupted run first")
         with handle_signals(session.cancel, exits_after=True) as signals, reporter.screen:

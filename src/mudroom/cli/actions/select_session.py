@@ -17,13 +17,13 @@ from ..output.text import count_noun, truncate
 from .session_start import SessionStart
 from .session_store import (
     delete_older_sessions,
+    find_last_session,
     find_session,
-    last_session,
+    list_sessions_of_folder,
     open_store,
     read_events,
+    read_session_folder,
     read_summary,
-    session_folder,
-    sessions_of_folder,
 )
 
 MAX_OFFERED = 20
@@ -55,7 +55,7 @@ async def select_session(
         )
     resumed = ""
     if continue_last:
-        resumed = await last_session(store, cwd)
+        resumed = await find_last_session(store, cwd)
     elif resume is not None:
         resumed = await (
             find_session(store, cwd, resume) if resume else _ask_for_session(store, cwd)
@@ -71,7 +71,7 @@ async def select_session(
     new_id = await _check_new_id(session_id, store) if session_id else ""
     if name:
         await store.check_name(name, "" if fork else resumed)
-    folder = await session_folder(store, resumed) if resumed else ""
+    folder = await read_session_folder(store, resumed) if resumed else ""
     return SessionStart(resume=resumed, fork=fork, folder=folder, id=new_id, name=name or "")
 
 
@@ -95,7 +95,7 @@ async def name_session(session: Session, home: str, start: SessionStart) -> None
         await open_store(home).rename(session.id, start.name)
 
 
-async def unfinished_events(session: Session, home: str) -> list[StoredEvent]:
+async def read_unfinished_events(session: Session, home: str) -> list[StoredEvent]:
     """Return the events of the runs that were interrupted in this session."""
     roots = set(session.unfinished_runs)
     if not roots:
@@ -130,7 +130,7 @@ async def _ask_for_session(store: SessionStore, cwd: str) -> str:
         )
     offered = await read_summaries_of_folder(store, cwd)
     if not offered:
-        return await last_session(store, cwd)
+        return await find_last_session(store, cwd)
     for number, summary in enumerate(offered, 1):
         when = time.strftime("%Y-%m-%d %H:%M", time.localtime(summary.when))
         title = sanitize_line(summary.name or summary.prompt)
@@ -155,7 +155,7 @@ async def read_summaries_of_folder(
         without: id of a session to leave out.
     """
     summaries: list[SessionSummary] = []
-    async for info in sessions_of_folder(store, cwd):
+    async for info in list_sessions_of_folder(store, cwd):
         if info.id != without:
             summaries.append(await read_summary(store, info))
         if len(summaries) == limit:

@@ -22,7 +22,7 @@ from ..output.session_markdown import render_session_markdown
 from ..output.transcript_lines import render_transcript, render_tree
 from .export import STDOUT, redact_events
 from .load_settings import load_settings
-from .session_store import find_session, open_store, read_events, sessions_of_folder
+from .session_store import find_session, list_sessions_of_folder, open_store, read_events
 
 
 def serve_viewer(name: str, *, foreign: str, host: str, port: int, open_browser: bool) -> int:
@@ -104,7 +104,7 @@ async def select_source(home: str, name: str, foreign: str = "") -> tuple[Sessio
 async def _find_session(store: SessionStore, name: str) -> str:
     if name:
         return await find_session(store, ".", name)
-    async for info in sessions_of_folder(store, "."):
+    async for info in list_sessions_of_folder(store, "."):
         return info.id
     infos = await store.list()
     return infos[0].id if infos else ""

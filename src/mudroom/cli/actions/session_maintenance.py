@@ -31,9 +31,9 @@ from .session_store import (
     find_session,
     open_store,
     read_events,
+    read_session_folder,
     read_summary,
     require_no_writer,
-    session_folder,
 )
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def resume_session(
             settings=settings, cwd=start.folder or cwd, start=start, verbose=verbose, quiet=quiet
         )
         return asyncio.run(run_one_shot(None, options))
-    report = _last_report(recorded)
+    report = _get_last_report(recorded)
     if not quiet:
         print_notice("no run was interrupted; this is the last answer")
     _print_again(recorded, tree.roots[-1], report, settings)
@@ -96,10 +96,10 @@ async def _read_idle_session(home: str, cwd: str, name: str) -> _RecordedSession
     tree = RunTree()
     for event in events:
         tree.apply(event)
-    return _RecordedSession(session_id, await session_folder(store, session_id), events, tree)
+    return _RecordedSession(session_id, await read_session_folder(store, session_id), events, tree)
 
 
-def _last_report(recorded: _RecordedSession) -> Report:
+def _get_last_report(recorded: _RecordedSession) -> Report:
     """Return the report of the last root run. Raises UsageError if the session has no runs."""
     if not recorded.tree.roots:
         raise UsageError(
@@ -133,12 +133,12 @@ def _print_again(
         cost=calculate_cost,
     )
     ledger = LedgerBuilder()
-    shown = [lines.init_line()]
+    shown = [lines.make_init_line()]
     for event in events:
         if event.run.partition(".")[0] == root.run_id:
             ledger.apply(event)
-            shown.extend(lines.event_lines(event))
-    result = lines.result_line(report, msgspec.to_builtins(ledger.ledger))
+            shown.extend(lines.make_event_lines(event))
+    result = lines.make_result_line(report, msgspec.to_builtins(ledger.ledger))
     if settings.output_format == "json":
         shown = []
     for line in (*shown, result):
@@ -159,7 +159,7 @@ def replay_session(name: str, *, quiet: bool) -> int:
             where=recorded.id,
             remedy=f"First finish it: mudroom resume {recorded.id[:8]}",
         )
-    report = _last_report(recorded)
+    report = _get_last_report(recorded)
     asyncio.run(replay(recorded.events))
     if not quiet:
         runs = count_noun(len(recorded.tree.runs), "run")

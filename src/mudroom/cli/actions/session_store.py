@@ -12,14 +12,14 @@ from ...journals.sessions import open_store, read_events, read_summary, require_
 
 __all__ = [
     "delete_older_sessions",
+    "find_last_session",
     "find_session",
-    "last_session",
+    "list_sessions_of_folder",
     "open_store",
     "read_events",
+    "read_session_folder",
     "read_summary",
     "require_no_writer",
-    "session_folder",
-    "sessions_of_folder",
 ]
 
 _SECONDS_PER_DAY = 86_400
@@ -34,12 +34,12 @@ async def find_session(store: SessionStore, cwd: str, text: str) -> str:
 
     Raises UnknownName or UsageError.
     """
-    return await last_session(store, cwd) if text == "last" else await store.find(text)
+    return await find_last_session(store, cwd) if text == "last" else await store.find(text)
 
 
-async def last_session(store: SessionStore, cwd: str) -> str:
+async def find_last_session(store: SessionStore, cwd: str) -> str:
     """Return the id of the folder's last written session. Raises UsageError if there is none."""
-    async for info in sessions_of_folder(store, cwd):
+    async for info in list_sessions_of_folder(store, cwd):
         return info.id
     raise UsageError(
         "no session of this folder is recorded",
@@ -48,15 +48,15 @@ async def last_session(store: SessionStore, cwd: str) -> str:
     )
 
 
-async def sessions_of_folder(store: SessionStore, cwd: str) -> AsyncIterator[SessionInfo]:
+async def list_sessions_of_folder(store: SessionStore, cwd: str) -> AsyncIterator[SessionInfo]:
     """Yield the sessions that worked in this folder, the last written one first."""
     folder = os.path.realpath(cwd)
     for info in await store.list():
-        if await session_folder(store, info.id) == folder:
+        if await read_session_folder(store, info.id) == folder:
             yield info
 
 
-async def session_folder(store: SessionStore, session_id: str) -> str:
+async def read_session_folder(store: SessionStore, session_id: str) -> str:
     """Return the folder that a session works in, "" if its journal cannot be read."""
     try:
         return (await store.read_header(session_id)).folder

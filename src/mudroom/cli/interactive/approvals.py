@@ -54,7 +54,7 @@ class ApprovalPrompt:
             return await self._ask(request)
 
     async def _ask(self, request: ApprovalRequest) -> ApprovalDecision:
-        key = _session_key(request)
+        key = _make_session_key(request)
         if key in self._granted:
             return ApprovalDecision(True, "allowed for this session")
         self._ui.scrollback.write_lines(
@@ -148,7 +148,7 @@ def _format_arguments(arguments: dict[str, object]) -> str:
     )
 
 
-def _session_key(request: ApprovalRequest) -> str:
+def _make_session_key(request: ApprovalRequest) -> str:
     """Return what an approval for the session covers.
 
     For a shell command this is the exact command, for a changed file all changes of files,

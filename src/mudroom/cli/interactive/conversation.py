@@ -141,7 +141,7 @@ class Conversation:
         self.writer = ScrollbackWriter(
             ui.scrollback, self.tree, show_tasks=not ui.prints_child_lines
         )
-        self.mentions = MentionCompletions(self._paths, self._agent_names)
+        self.mentions = MentionCompletions(self._list_paths, self._list_agent_names)
         self.is_busy = False
         self.last_answer = ""
         self.resources = AsyncExitStack()
@@ -158,10 +158,10 @@ class Conversation:
         if isinstance(event, RunFinished) and "." not in event.run:
             self.last_answer = event.report.text
 
-    def _paths(self) -> Iterable[str]:
+    def _list_paths(self) -> Iterable[str]:
         return (file.path for file in self.session.workspace.walk())
 
-    def _agent_names(self) -> list[str]:
+    def _list_agent_names(self) -> list[str]:
         return [agent.name for agent in self.session.agents]
 
     @property
@@ -260,7 +260,7 @@ class Conversation:
             self._print_ending(report)
 
     async def _run_prompt(self, line: str) -> None:
-        prompt = expand_mentions(line, folder=self.session.cwd, agents=self._agent_names())
+        prompt = expand_mentions(line, folder=self.session.cwd, agents=self._list_agent_names())
         shell_outputs = self._shell_outputs
         self._shell_outputs = []
         with self._busy():

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 
-def history_path(home: str, cwd: str) -> Path:
+def get_history_path(home: str, cwd: str) -> Path:
     """Return the path of the history file of one folder.
 
     Arguments:
@@ -19,7 +19,7 @@ def history_path(home: str, cwd: str) -> Path:
 
 def create_history_file(home: str, cwd: str) -> str:
     """Create the history file if it is missing, readable by the user only; return its path."""
-    path = history_path(home, cwd)
+    path = get_history_path(home, cwd)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     os.close(os.open(path, os.O_CREAT | os.O_APPEND, 0o600))
     return str(path)

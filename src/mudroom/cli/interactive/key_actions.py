@@ -267,7 +267,7 @@ class KeyActions:
         if not self.conversation:
             return
         session = self.conversation.session
-        name = self._child_name(self.conversation, run_id)
+        name = self._get_child_name(self.conversation, run_id)
         if key == "m":
             self._panel.target_run_id = run_id
         elif key == "w":
@@ -286,7 +286,7 @@ class KeyActions:
         lines: list[Line] = [[(part, "dim")] for part in wrap(text, self._scrollback.columns() - 1)]
         self._scrollback.write_lines(*lines)
 
-    def _child_name(self, conversation: Conversation, run_id: str) -> str:
+    def _get_child_name(self, conversation: Conversation, run_id: str) -> str:
         return f"{sanitize_line(conversation.tree.runs[run_id].agent)}#{run_id}"
 
     def _confirm(self, name: str, message: str, *, done: bool) -> None:
@@ -296,7 +296,7 @@ class KeyActions:
             self._print(f"  {name} has already ended")
 
     def _send_to_child(self, conversation: Conversation, run_id: str, line: str) -> None:
-        name = self._child_name(conversation, run_id)
+        name = self._get_child_name(conversation, run_id)
         done = conversation.session.send(run_id, self.pastes.expand(line))
         self._confirm(name, f"Message to {name}: {sanitize(line)}", done=done)
 

@@ -82,10 +82,10 @@ class MentionCompletions:
         for name in self._agents():
             if f"{AGENT_PREFIX}{name}".startswith(lower) or name.lower().startswith(lower):
                 yield f"{AGENT_PREFIX}{name}", "agent"
-        for path in islice(_rank_paths(self._paths(), lower), MAX_OFFERS):
+        for path in islice(_rank_paths(self._list_paths(), lower), MAX_OFFERS):
             yield path, "file"
 
-    def _paths(self) -> list[str]:
+    def _list_paths(self) -> list[str]:
         if time.monotonic() - self._listed_at > CACHE_SECONDS:
             self._known = list(islice(self._files(), MAX_FILES))
             self._listed_at = time.monotonic()

@@ -10,7 +10,7 @@ from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
 from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ..output.live_tree import MAX_PENDING_LINES, MAX_RUNS
-from ..output.text import Glyphs, Line, count_noun, last_lines, truncate
+from ..output.text import Glyphs, Line, count_noun, truncate, wrap_last_lines
 from ..output.tree_lines import TreeStyle, format_tree_by_run
 from .choice import Choice
 from .line_queue import LineQueue
@@ -152,22 +152,22 @@ class Panel:
 
     def lines(self, columns: int, height: int) -> list[Line]:
         """Return all lines: at most `height` of them, each at most `columns` wide."""
-        queued = list(self._queued_lines(columns))
+        queued = list(self._format_queued(columns))
         room = max(1, height - len(queued))
         if self.choice:
             return self.choice.lines(columns, room, self._glyphs) + queued
         if self.pager:
-            title = self._title(self.pager.run, columns)
+            title = self._format_title(self.pager.run, columns)
             return [title, *self.pager.lines(columns, max(1, room - 1), self._glyphs), *queued]
         conversation = self.conversation
         if not (conversation and conversation.is_busy and conversation.tree.roots):
             self._shown_run_ids = []
             return queued
-        tree = self._tree_lines(conversation.tree, columns, room)
-        pending = self._pending_lines(conversation.pending_text, columns, room - len(tree))
+        tree = self._format_tree(conversation.tree, columns, room)
+        pending = self._format_pending(conversation.pending_text, columns, room - len(tree))
         return [*pending, *tree, *queued]
 
-    def _tree_lines(self, tree: RunTree, columns: int, height: int) -> list[Line]:
+    def _format_tree(self, tree: RunTree, columns: int, height: int) -> list[Line]:
         root = tree.roots[-1]
         if root.report:
             self._shown_run_ids = []
@@ -183,17 +183,17 @@ class Panel:
         self._shown_run_ids = list(dict.fromkeys(run for run, _ in rows[1:] if run))
         return [line for _, line in rows]
 
-    def _pending_lines(self, text: str, columns: int, height: int) -> list[Line]:
+    def _format_pending(self, text: str, columns: int, height: int) -> list[Line]:
         if height <= 1:
             return []
-        rows = last_lines(sanitize(text), columns, min(MAX_PENDING_LINES, height - 1))
+        rows = wrap_last_lines(sanitize(text), columns, min(MAX_PENDING_LINES, height - 1))
         return [[(row, "")] for row in rows]
 
-    def _title(self, run: RunView, columns: int) -> Line:
+    def _format_title(self, run: RunView, columns: int) -> Line:
         text = f"{sanitize_line(run.agent)}#{run.run_id}  {sanitize_line(run.title)}"
         return [(truncate(text, columns, self._glyphs.more), "bold reverse")]
 
-    def _queued_lines(self, columns: int) -> Iterator[Line]:
+    def _format_queued(self, columns: int) -> Iterator[Line]:
         for n, line in enumerate(self._queue.lines):
             if n == MAX_QUEUED_SHOWN:
                 text = f"  and {count_noun(len(self._queue.lines) - n, 'more line')}"

@@ -28,8 +28,8 @@ class PasteStore:
 
     def expand(self, line: str) -> str:
         """Replace every placeholder in the line by its text."""
-        return _PLACEHOLDER.sub(self._replacement, line)
+        return _PLACEHOLDER.sub(self._get_replacement, line)
 
-    def _replacement(self, match: re.Match[str]) -> str:
+    def _get_replacement(self, match: re.Match[str]) -> str:
         number = int(match[1])
         return self._texts[number - 1] if 0 < number <= len(self._texts) else match[0]

@@ -38,14 +38,14 @@ class PromptScreen:
         self._panel = panel
         self._glyphs = glyphs
         self.scrollback = Scrollback(
-            write=self._write, columns=lambda: self._size()[0], color=color, glyphs=glyphs
+            write=self._write, columns=lambda: self._get_size()[0], color=color, glyphs=glyphs
         )
         self._app, self._renderer = make_application(
             buffer=buffer,
-            gap=self._free_rows,
-            panel=self._panel_fragments,
-            prompt=lambda: [("class:prompt", self.prompt_text())],
-            status=self._status_fragments,
+            gap=self._count_free_rows,
+            panel=self._draw_panel,
+            prompt=lambda: [("class:prompt", self.get_prompt_text())],
+            status=self._draw_status,
             color=color,
         )
         # Seconds to wait for the rest of an escape sequence, and of a key sequence.
@@ -143,11 +143,11 @@ class PromptScreen:
         app.render_counter += 1  # Texts are cached per drawing.
         self._renderer.render(app, app.layout)
 
-    def prompt_text(self) -> str:
+    def get_prompt_text(self) -> str:
         """Return the text before the input line."""
         if self._panel.target_name:
             return f"to {self._panel.target_name} >> "
-        return PROMPT if self._size()[0] >= MIN_PROMPT_COLUMNS else SHORT_PROMPT
+        return PROMPT if self._get_size()[0] >= MIN_PROMPT_COLUMNS else SHORT_PROMPT
 
     def _write(self, text: str) -> None:
         if text:
@@ -171,19 +171,19 @@ class PromptScreen:
         self._draw_seconds = now - self._measured_at
         self._measured_at = now
 
-    def _size(self) -> tuple[int, int]:
+    def _get_size(self) -> tuple[int, int]:
         size = self._app.output.get_size()
         return size.columns, size.rows
 
-    def _free_rows(self) -> int:
+    def _count_free_rows(self) -> int:
         """Return the rows to leave free above the panel: those reserved, as far as they fit."""
-        panel_rows = count_newlines(self._panel_fragments()) + _FIXED_ROWS
+        panel_rows = count_newlines(self._draw_panel()) + _FIXED_ROWS
         menu_rows = MENU_ROWS if self._buffer.complete_state else 0
         used = panel_rows + 2 + self._buffer.text.count("\n") + menu_rows
-        return max(0, min(self._renderer.reserved_rows, panel_rows, self._size()[1] - used))
+        return max(0, min(self._renderer.reserved_rows, panel_rows, self._get_size()[1] - used))
 
-    def _panel_fragments(self) -> StyleAndTextTuples:
-        size = self._size()
+    def _draw_panel(self) -> StyleAndTextTuples:
+        size = self._get_size()
         now = time.monotonic()
         drawn_at, drawn_size, fragments = self._drawn
         if self._renderer.is_settling:
@@ -196,11 +196,11 @@ class PromptScreen:
             self._drawn = (now, size, fragments)
         return fragments
 
-    def _status_fragments(self) -> StyleAndTextTuples:
+    def _draw_status(self) -> StyleAndTextTuples:
         conversation = self._panel.conversation
         if self._renderer.is_settling or not conversation:
             return []
         model, figures = conversation.status.format_line(
-            self._size()[0] - 1, self._glyphs, hint=self._panel.key_hint
+            self._get_size()[0] - 1, self._glyphs, hint=self._panel.key_hint
         )
         return [("", model), ("", figures)]

@@ -130,7 +130,7 @@ class PromptUI:
         self._screen.redraw()
         if line == NEXT_MODE_COMMAND:
             return line
-        prompt = self._screen.prompt_text()
+        prompt = self._screen.get_prompt_text()
         indent = " " * len(prompt)
         echo: list[Line] = [
             [(indent if n else prompt, "bold cyan"), (part, "bold")]

@@ -69,9 +69,9 @@ class ReflowRenderer(Renderer):
     def render(self, app: Application[None], layout: Layout, is_done: bool = False) -> None:
         """Draw what has changed; draw everything if the width has changed."""
         self._follow_width()
-        before = self._row_widths() if self._last_size == self.output.get_size() else []
+        before = self._measure_rows() if self._last_size == self.output.get_size() else []
         super().render(app, layout, is_done)
-        after = self._row_widths()
+        after = self._measure_rows()
         shorter = [y for y, (old, new) in enumerate(zip(before, after, strict=False)) if new < old]
         if shorter:
             self._erase_rows(shorter)
@@ -96,10 +96,10 @@ class ReflowRenderer(Renderer):
         cursor = self._cursor_pos
         rows = screen.data_buffer
         above = sum(
-            count_wrapped_rows(rows[y], self._row_width(screen, y), columns)
+            count_wrapped_rows(rows[y], self._measure_row(screen, y), columns)
             for y in range(cursor.y)
         )
-        own_width = min(cursor.x + 1, self._row_width(screen, cursor.y), drawn_size.columns)
+        own_width = min(cursor.x + 1, self._measure_row(screen, cursor.y), drawn_size.columns)
         own = count_wrapped_rows(rows[cursor.y], own_width, columns)
         self.output.write_raw("\r")
         self._cursor_pos = Point(x=0, y=above + own - 1)
@@ -116,11 +116,11 @@ class ReflowRenderer(Renderer):
             self._cursor_pos = Point(x=0, y=y)
             screen.data_buffer.pop(y, None)
 
-    def _row_widths(self) -> list[int]:
+    def _measure_rows(self) -> list[int]:
         screen = self._last_screen
-        return [self._row_width(screen, y) for y in range(screen.height)] if screen else []
+        return [self._measure_row(screen, y) for y in range(screen.height)] if screen else []
 
-    def _row_width(self, screen: Screen, y: int) -> int:
+    def _measure_row(self, screen: Screen, y: int) -> int:
         """Return the columns of a row, without unstyled blanks at its end."""
         row = screen.data_buffer[y]
         styled = self._style_string_has_style

@@ -42,7 +42,7 @@ class StatusLine:
             f"mode {self.mode}" if self.mode else "",
             f"{format_tokens(self.total_tokens)} tokens" if self.total_tokens else "",
             f"${self.usd:.2f}" if self.usd >= 0.005 else "",
-            self._context_share(),
+            self._format_context_share(),
             hint,
         ]
         shown = [figure for figure in figures if figure]
@@ -53,7 +53,7 @@ class StatusLine:
             model = self.model.partition(":")[2] or self.model
         return fit_with_figures(model, shown, columns, glyphs, min_columns=min(len(model), columns))
 
-    def _context_share(self) -> str:
+    def _format_context_share(self) -> str:
         if not self.context_tokens:
             return ""
         size = context_window(self.model)

@@ -13,7 +13,7 @@ from ..._core.events import AnyEvent
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
 from .progress import Progress
-from .text import Line, choose_glyphs, display_width, last_lines, paint
+from .text import Line, choose_glyphs, display_width, paint, wrap_last_lines
 from .tree_lines import TreeStyle, format_tree
 
 DRAW_PERIOD = 0.125
@@ -58,7 +58,7 @@ class LiveTree(Progress):
         self._stream = stream
         self._color = color
         self._now = now
-        self._size = size or (lambda: _terminal_size(stream))
+        self._size = size or (lambda: _get_terminal_size(stream))
         self._glyphs = choose_glyphs(stream.encoding)
         self._text = ""
         self._row_widths: list[int] = []
@@ -110,7 +110,7 @@ class LiveTree(Progress):
 
     def _draw(self, *, final: bool, is_snapshot: bool = False) -> None:
         columns, height = self._size()
-        lines = self._lines(columns, height, is_snapshot=is_snapshot)
+        lines = self._format_lines(columns, height, is_snapshot=is_snapshot)
         if final and len(lines) <= 1:
             lines = []
         text = paint(lines, color=self._color)
@@ -120,13 +120,13 @@ class LiveTree(Progress):
         self._text = text
         self._row_widths = [sum(display_width(part) for part, _ in line) for line in lines]
 
-    def _lines(self, columns: int, height: int, *, is_snapshot: bool) -> list[Line]:
+    def _format_lines(self, columns: int, height: int, *, is_snapshot: bool) -> list[Line]:
         if not self.tree.roots:
             return []
         root = self.tree.roots[-1]
         columns = max(1, columns - 1)
         if self._answered_turn == (root.run_id, root.turn) and not root.open_calls:
-            rows = last_lines(sanitize(self.pending()), columns, MAX_PENDING_LINES)
+            rows = wrap_last_lines(sanitize(self.pending()), columns, MAX_PENDING_LINES)
             return [[(row, "")] for row in rows]
         style = TreeStyle(
             columns=columns,
@@ -161,7 +161,7 @@ class LiveTree(Progress):
             self._ended.set()
 
 
-def _terminal_size(stream: TextIO) -> tuple[int, int]:
+def _get_terminal_size(stream: TextIO) -> tuple[int, int]:
     try:
         return os.get_terminal_size(stream.fileno())
     except (OSError, ValueError):

@@ -37,17 +37,17 @@ def render_man_page(root_command: click.Command, commands: Mapping[str, click.Co
     lines = [
         f'.TH MUDROOM 1 "" "mudroom {__version__}"',
         _SYNOPSIS,
-        *_paragraphs(root_command.help or ""),
+        *_format_paragraphs(root_command.help or ""),
         ".SH OPTIONS",
-        *_options(root_command),
+        *_format_options(root_command),
         ".SH COMMANDS",
-        *_commands(commands),
+        *_format_commands(commands),
         _TAIL,
     ]
     return "\n".join(lines) + "\n"
 
 
-def _options(command: click.Command) -> Iterator[str]:
+def _format_options(command: click.Command) -> Iterator[str]:
     context = click.Context(command, info_name="mudroom")
     for parameter in command.get_params(context):
         record = parameter.get_help_record(context)
@@ -55,21 +55,21 @@ def _options(command: click.Command) -> Iterator[str]:
             names, help_text = record
             yield ".TP"
             yield f"\\fB{_escape(names)}\\fR"
-            yield from _paragraphs(help_text)
+            yield from _format_paragraphs(help_text)
 
 
-def _commands(commands: Mapping[str, click.Command], prefix: str = "") -> Iterator[str]:
+def _format_commands(commands: Mapping[str, click.Command], prefix: str = "") -> Iterator[str]:
     for name, command in commands.items():
         context = click.Context(command, info_name=name)
         usage = " ".join(command.collect_usage_pieces(context))
         yield ".TP"
         yield f"\\fB{_escape(prefix + name)}\\fR {_escape(usage)}"
-        yield from _paragraphs(command.help or "")
+        yield from _format_paragraphs(command.help or "")
         if isinstance(command, click.Group):
-            yield from _commands(command.commands, f"{prefix}{name} ")
+            yield from _format_commands(command.commands, f"{prefix}{name} ")
 
 
-def _paragraphs(text: str) -> Iterator[str]:
+def _format_paragraphs(text: str) -> Iterator[str]:
     """Yield the paragraphs of a help text; a \\b before one keeps its line breaks."""
     paragraphs = [part for part in re.split(r"\n\s*\n", text.strip()) if part.strip()]
     for number, paragraph in enumerate(paragraphs):

@@ -33,11 +33,11 @@ class PlainProgress(Progress):
         """Update the tree and write the line of the event, if it has one."""
         self.tree.apply(event)
         run = self.tree.runs.get(event.run)
-        line = self._line(run, event) if run else ""
+        line = self._format_line(run, event) if run else ""
         if line:
             self._write(line)
 
-    def _line(self, run: RunView, event: AnyEvent) -> str:
+    def _format_line(self, run: RunView, event: AnyEvent) -> str:
         name = f"[{sanitize_line(run.agent)}#{run.run_id}]"
         match event:
             case RunStarted() if run.depth:

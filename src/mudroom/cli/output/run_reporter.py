@@ -137,7 +137,7 @@ class RunReporter:
             if notice and not quiet:
                 print_notice(notice)
         if streams_json:
-            self._output.write(encode_line(self._lines.init_line()))
+            self._output.write(encode_line(self._lines.make_init_line()))
         session.watch(self._apply)
 
     def add_past_events(self, events: Iterable[StoredEvent]) -> None:
@@ -146,7 +146,7 @@ class RunReporter:
             self._ledger.apply(event)
             self.screen.tree.apply(event)
             if self._format != "text":
-                list(self._lines.event_lines(event))
+                list(self._lines.make_event_lines(event))
 
     def print_report(self, report: Report, signals: list[int]) -> int:
         """Print the report and return the exit code.
@@ -157,7 +157,7 @@ class RunReporter:
         ledger = self._ledger.ledger
         if self._format != "text":
             has_value = self._as_json and report.ok
-            result = self._lines.result_line(
+            result = self._lines.make_result_line(
                 report, msgspec.to_builtins(ledger), has_value=has_value
             )
             self._output.write(encode_line(result))
@@ -193,6 +193,6 @@ class RunReporter:
         if self._answer:
             self._answer.apply(event)
         if self._format != "text":
-            for line in self._lines.event_lines(event):
+            for line in self._lines.make_event_lines(event):
                 if self._format == "stream-json":
                     self._output.write(encode_line(line))

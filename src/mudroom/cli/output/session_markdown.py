@@ -36,20 +36,20 @@ def render_session_markdown(events: Sequence[StoredEvent]) -> Iterator[str]:
         place = f"In `{sanitize(opened.cwd)}`, with mudroom {opened.version}."
         yield f"# Session {opened.session}\n\n{place}\n"
     for run in tree.walk():
-        yield from _run(run, build_transcript(events_by_run[run.run_id], run.run_id))
+        yield from _render_run(run, build_transcript(events_by_run[run.run_id], run.run_id))
 
 
-def _run(run: RunView, messages: Iterable[Message]) -> Iterator[str]:
+def _render_run(run: RunView, messages: Iterable[Message]) -> Iterator[str]:
     level = min(_MAX_HEADING_LEVEL, 2 + run.depth)
     title = sanitize_line(run.title, 80)
     outcome = sanitize(describe_outcome(run)) or "unfinished"
     yield f"\n{'#' * level} Run {run.run_id} · {sanitize_line(run.agent)} · {title}\n\n"
     yield f"*{sanitize_line(run.model)}: {outcome} ({', '.join(format_figures(run, None))})*\n"
     for message in messages:
-        yield from _message(message)
+        yield from _render_message(message)
 
 
-def _message(message: Message) -> Iterator[str]:
+def _render_message(message: Message) -> Iterator[str]:
     is_answer = isinstance(message, AssistantMessage)
     yield "\n**Answer**\n" if is_answer else "\n**Input**\n"
     for block in message.content:

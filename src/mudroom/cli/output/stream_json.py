@@ -117,15 +117,15 @@ class StreamJson:
         self._reports: list[Report] = []
         self._denials: list[dict[str, Any]] = []
 
-    def init_line(self) -> dict[str, Any]:
+    def make_init_line(self) -> dict[str, Any]:
         """Return the first line: `system/init`."""
         empty: dict[str, Any] = {
             name: [] for name in ("mcp_servers", "slash_commands", "skills", "plugins")
         }
         fixed = {"apiKeySource": "none", "output_style": "default", "mudroom_version": __version__}
-        return self._line("system", subtype="init", **self._session_fields, **empty, **fixed)
+        return self._make_line("system", subtype="init", **self._session_fields, **empty, **fixed)
 
-    def event_lines(self, event: AnyEvent) -> Iterator[dict[str, Any]]:
+    def make_event_lines(self, event: AnyEvent) -> Iterator[dict[str, Any]]:
         """Yield the lines of one event, often none."""
         if isinstance(event, RunStarted):
             yield from self._start_run(event)
@@ -135,27 +135,27 @@ class StreamJson:
             return
         match event:
             case TurnFinished():
-                yield self._assistant_line(run, event)
+                yield self._make_assistant_line(run, event)
             case PermissionDecided(allowed=False):
-                self._denials += self._denied_calls(run, event)
+                self._denials += self._make_denial_lines(run, event)
             case ToolCallFinished():
-                yield from self._tool_result_lines(run, event)
+                yield from self._make_result_lines(run, event)
             case NoteInjected():
-                yield self._user(
+                yield self._make_user_line(
                     run,
                     [{"type": "text", "text": event.text}],
                     isSynthetic=True,
                     origin={"kind": event.origin},
                 )
             case ModelCallRetried():
-                yield self._retry_line(run, event)
+                yield self._make_retry_line(run, event)
             case RunFinished() if run.brief.depth:
                 self._reports.append(event.report)
-                yield self._notification(run, event)
+                yield self._make_notification(run, event)
             case _:
                 pass
 
-    def result_line(
+    def make_result_line(
         self, report: Report, ledger: Mapping[str, Any], *, has_value: bool = False
     ) -> dict[str, Any]:
         """Return the last line, which is also the whole output of `--output-format json`.
@@ -168,7 +168,7 @@ class StreamJson:
         root = self._runs.get(report.run_id)
         error = [] if report.ok else [report.error or f"The run ended with {report.reason.value}."]
         outcome = {"result": report.text} if report.ok else {"errors": error}
-        return self._line(
+        return self._make_line(
             "result",
             subtype=_find_subtype(report),
             is_error=not report.ok,
@@ -180,15 +180,15 @@ class StreamJson:
             stop_reason=(root.stop if root else "") or None,
             terminal_reason=_TERMINAL.get(report.reason, report.reason.value.lower()),
             total_cost_usd=report.usd,
-            usage=_usage(root.usage if root else Usage()),
+            usage=_encode_usage(root.usage if root else Usage()),
             modelUsage={
-                model: _model_usage(usage, self._cost(priced, usage))
+                model: _encode_model_usage(usage, self._cost(priced, usage))
                 for model, (priced, usage) in self._models.items()
             },
             permission_denials=self._denials,
             reason=report.reason.value,
-            report=_fields(report),
-            reports=[_fields(child) for child in self._reports],
+            report=_encode_report(report),
+            reports=[_encode_report(child) for child in self._reports],
             ledger=dict(ledger),
         )
 
@@ -203,10 +203,10 @@ class StreamJson:
             "is_backgrounded": False,
             "prompt": brief.prompt,
         }
-        yield self._task(run, "task_started", **task)
-        yield self._user(run, [{"type": "text", "text": brief.prompt}])
+        yield self._make_task_line(run, "task_started", **task)
+        yield self._make_user_line(run, [{"type": "text", "text": brief.prompt}])
 
-    def _assistant_line(self, run: _Run, event: TurnFinished) -> dict[str, Any]:
+    def _make_assistant_line(self, run: _Run, event: TurnFinished) -> dict[str, Any]:
         message = event.message
         model = message.model or run.brief.model
         run.usage += message.usage
@@ -216,9 +216,9 @@ class StreamJson:
         self._models[model] = (run.brief.model, model_usage + message.usage)
         self._api_seconds += event.seconds
         content = to_anthropic_message(message, model, run.stop)
-        return self._line("assistant", message=content, **_place(run))
+        return self._make_line("assistant", message=content, **_place(run))
 
-    def _denied_calls(self, run: _Run, event: PermissionDecided) -> Iterator[dict[str, Any]]:
+    def _make_denial_lines(self, run: _Run, event: PermissionDecided) -> Iterator[dict[str, Any]]:
         """Yield the denied call for the last line. `why` and `rule` are our additions."""
         for call in run.calls:
             if call.id == event.call_id:
@@ -228,20 +228,22 @@ class StreamJson:
                     "tool_input": call.arguments,
                     "why": event.approver_reason or event.policy_reason,
                     "rule": event.rule,
-                    **(_child_fields(run.brief) if run.brief.depth else {}),
+                    **(_encode_child(run.brief) if run.brief.depth else {}),
                 }
 
-    def _tool_result_lines(self, run: _Run, event: ToolCallFinished) -> Iterator[dict[str, Any]]:
+    def _make_result_lines(self, run: _Run, event: ToolCallFinished) -> Iterator[dict[str, Any]]:
         run.tool_count += 1
         block: dict[str, Any] = {
             "type": "tool_result",
             "tool_use_id": event.call_id,
             "content": append_placeholders(event.result.text, event.result.images),
         }
-        yield self._user(run, [block | ({"is_error": True} if event.result.error else {})])
+        yield self._make_user_line(
+            run, [block | ({"is_error": True} if event.result.error else {})]
+        )
         if run.brief.depth:
-            usage = _task_usage(run, run.usage, event.at)
-            yield self._task(
+            usage = _encode_task_usage(run, run.usage, event.at)
+            yield self._make_task_line(
                 run,
                 "task_progress",
                 description=run.brief.description,
@@ -249,22 +251,22 @@ class StreamJson:
                 last_tool_name=event.name,
             )
 
-    def _notification(self, run: _Run, event: RunFinished) -> dict[str, Any]:
+    def _make_notification(self, run: _Run, event: RunFinished) -> dict[str, Any]:
         report = event.report
-        return self._task(
+        return self._make_task_line(
             run,
             "task_notification",
             status=_STATUS.get(report.reason, "failed"),
             summary=report.text or report.error,
             output_file=report.spill,
-            usage=_task_usage(run, report.usage, event.at),
+            usage=_encode_task_usage(run, report.usage, event.at),
             reason=report.reason.value,
         )
 
-    def _retry_line(self, run: _Run, event: ModelCallRetried) -> dict[str, Any]:
+    def _make_retry_line(self, run: _Run, event: ModelCallRetried) -> dict[str, Any]:
         delay = round(event.delay * 1000)
         cause = {"error_status": event.status or None, "error": event.error}
-        return self._line(
+        return self._make_line(
             "system",
             subtype="api_retry",
             attempt=event.attempt,
@@ -274,16 +276,20 @@ class StreamJson:
             **_place(run),
         )
 
-    def _user(self, run: _Run, content: list[dict[str, Any]], **more: object) -> dict[str, Any]:
-        return self._line(
+    def _make_user_line(
+        self, run: _Run, content: list[dict[str, Any]], **more: object
+    ) -> dict[str, Any]:
+        return self._make_line(
             "user", message={"role": "user", "content": content}, **_place(run), **more
         )
 
-    def _task(self, run: _Run, subtype: str, **fields: object) -> dict[str, Any]:
+    def _make_task_line(self, run: _Run, subtype: str, **fields: object) -> dict[str, Any]:
         task = {"task_id": run.brief.run_id, "tool_use_id": run.brief.call_id}
-        return self._line("system", subtype=subtype, **task, **fields, **_child_fields(run.brief))
+        return self._make_line(
+            "system", subtype=subtype, **task, **fields, **_encode_child(run.brief)
+        )
 
-    def _line(self, type: str, **fields: object) -> dict[str, Any]:
+    def _make_line(self, type: str, **fields: object) -> dict[str, Any]:
         return {"type": type, **fields, "session_id": self._session, "uuid": self._new_id()}
 
 
@@ -296,11 +302,11 @@ def _find_subtype(report: Report) -> str:
 def _place(run: _Run) -> dict[str, Any]:
     return {
         "parent_tool_use_id": run.brief.call_id or None,
-        **(_child_fields(run.brief) if run.brief.depth else {}),
+        **(_encode_child(run.brief) if run.brief.depth else {}),
     }
 
 
-def _child_fields(brief: Brief) -> dict[str, Any]:
+def _encode_child(brief: Brief) -> dict[str, Any]:
     return {
         "agent_id": brief.run_id,
         "parent_agent_id": brief.parent,
@@ -320,11 +326,11 @@ def to_anthropic_stop_reason(message: AssistantMessage) -> str:
 def to_anthropic_message(message: AssistantMessage, model: str, stop: str) -> dict[str, Any]:
     """Return an answer in the shape of the Messages API."""
     head = {"id": message.id, "type": "message", "role": "assistant", "model": model}
-    tail = {"stop_reason": stop, "stop_sequence": None, "usage": _usage(message.usage)}
-    return {**head, "content": [_block(block) for block in message.content], **tail}
+    tail = {"stop_reason": stop, "stop_sequence": None, "usage": _encode_usage(message.usage)}
+    return {**head, "content": [_encode_block(block) for block in message.content], **tail}
 
 
-def _block(block: TextBlock | ThinkingBlock | ToolCallBlock) -> dict[str, Any]:
+def _encode_block(block: TextBlock | ThinkingBlock | ToolCallBlock) -> dict[str, Any]:
     match block:
         case TextBlock():
             return {"type": "text", "text": block.text}
@@ -337,7 +343,7 @@ def _block(block: TextBlock | ThinkingBlock | ToolCallBlock) -> dict[str, Any]:
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
 
 
-def _usage(usage: Usage) -> dict[str, Any]:
+def _encode_usage(usage: Usage) -> dict[str, Any]:
     return {
         "input_tokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
         "cache_creation_input_tokens": usage.cache_write_tokens,
@@ -346,7 +352,7 @@ def _usage(usage: Usage) -> dict[str, Any]:
     }
 
 
-def _model_usage(usage: Usage, usd: float | None) -> dict[str, Any]:
+def _encode_model_usage(usage: Usage, usd: float | None) -> dict[str, Any]:
     return {
         "inputTokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
         "outputTokens": usage.output_tokens,
@@ -357,7 +363,7 @@ def _model_usage(usage: Usage, usd: float | None) -> dict[str, Any]:
     }
 
 
-def _task_usage(run: _Run, usage: Usage, now: float) -> dict[str, Any]:
+def _encode_task_usage(run: _Run, usage: Usage, now: float) -> dict[str, Any]:
     return {
         "total_tokens": usage.total_tokens,
         "tool_uses": run.tool_count,
@@ -365,7 +371,7 @@ def _task_usage(run: _Run, usage: Usage, now: float) -> dict[str, Any]:
     }
 
 
-def _fields(report: Report) -> dict[str, Any]:
+def _encode_report(report: Report) -> dict[str, Any]:
     return {
         **msgspec.to_builtins(msgspec.structs.asdict(report)),
         "usage": msgspec.structs.asdict(report.usage),

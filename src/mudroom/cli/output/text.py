@@ -128,7 +128,7 @@ def wrap(line: str, columns: int) -> Iterator[str]:
     yield line
 
 
-def last_lines(text: str, columns: int, count: int) -> list[str]:
+def wrap_last_lines(text: str, columns: int, count: int) -> list[str]:
     """Return the last `count` lines of a text after wrapping it to `columns`."""
     text = text.strip("\n")[-count * columns :]
     if not text:
@@ -165,7 +165,7 @@ def fit_with_figures(
         shown.pop(0)
 
 
-def agent_color(agent: str) -> str:
+def choose_agent_color(agent: str) -> str:
     """Return the color of an agent's name; the same name always has the same color."""
     known = {"explore": "cyan", "general": "green"}
     if agent in known:

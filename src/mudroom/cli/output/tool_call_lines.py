@@ -43,13 +43,13 @@ def format_tool_call(
     limit = tool.preview_lines if tool else 0
     if not full and not result.error and not limit:
         return [_format_in_one_line(title, result, columns, glyphs)]
-    lines = [_title_line(_task_title(child) if child else title, result, columns, glyphs)]
+    lines = [_format_title(_describe_task(child) if child else title, result, columns, glyphs)]
     if full:
         text = append_placeholders(result.text, result.images)
         body = [(sanitize(line), "") for line in text.splitlines()]
         limit = len(body)
     else:
-        body = list(_preview(tool, call, result))
+        body = list(_format_preview(tool, call, result))
         limit = limit or 1
     for n, row in enumerate(body[:limit]):
         lines.append(_indent([row], columns, glyphs, is_first=n == 0))
@@ -59,11 +59,11 @@ def format_tool_call(
     return lines
 
 
-def _title_line(title: str, result: ToolResult, columns: int, glyphs: Glyphs) -> Line:
+def _format_title(title: str, result: ToolResult, columns: int, glyphs: Glyphs) -> Line:
     return [(truncate(title, columns, glyphs.more), "bold red" if result.error else "bold")]
 
 
-def _task_title(child: RunView) -> str:
+def _describe_task(child: RunView) -> str:
     label = f" ({sanitize_line(child.description)})" if child.description else ""
     return f"> task{label}: {sanitize_line(child.prompt)}"
 
@@ -73,7 +73,7 @@ def _format_task(child: RunView, result: ToolResult, columns: int, glyphs: Glyph
     outcome = f"{describe_outcome(child)} ({figures})"
     style = "green" if child.report and child.report.ok else "yellow"
     return [
-        _title_line(_task_title(child), result, columns, glyphs),
+        _format_title(_describe_task(child), result, columns, glyphs),
         _indent([(outcome, style)], columns, glyphs),
     ]
 
@@ -98,7 +98,7 @@ def _indent(
     return [(stem, "dim"), *parts]
 
 
-def _preview(
+def _format_preview(
     tool: Tool | None, call: ToolCallBlock, result: ToolResult
 ) -> Iterator[tuple[str, str]]:
     if result.error:

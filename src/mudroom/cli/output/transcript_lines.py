@@ -22,7 +22,7 @@ from ...projections.ledger import LedgerBuilder, describe_ledger
 from ...projections.run_tree import RunTree, RunView
 from ...projections.safe_text import sanitize, sanitize_line
 from ...projections.transcript import build_transcript
-from .text import UNICODE, Glyphs, Line, agent_color, count_noun, paint, truncate
+from .text import UNICODE, Glyphs, Line, choose_agent_color, count_noun, paint, truncate
 from .tree_lines import TreeStyle, describe_outcome, format_figures, format_tree
 
 MAX_LINES, MAX_CHARACTERS = 20, 2000
@@ -109,13 +109,16 @@ def format_transcript(
         run_events: events of this run.
     """
     messages = build_transcript(run_events, run.run_id)
-    return [*_heading(run, columns, glyphs), *_TranscriptFormatter(glyphs, full).lines(messages)]
+    return [
+        *_format_heading(run, columns, glyphs),
+        *_TranscriptFormatter(glyphs, full).lines(messages),
+    ]
 
 
-def _heading(run: RunView, columns: int, glyphs: Glyphs) -> Iterator[Line]:
+def _format_heading(run: RunView, columns: int, glyphs: Glyphs) -> Iterator[Line]:
     names = [sanitize_line(text) for text in (run.agent, run.model, run.description)]
     title = glyphs.dot.join([f"run {run.run_id}", *filter(None, names)])
-    yield [(truncate(title, columns, glyphs.more), f"bold {agent_color(run.agent)}")]
+    yield [(truncate(title, columns, glyphs.more), f"bold {choose_agent_color(run.agent)}")]
     figures = glyphs.dot.join(format_figures(run, None))
     outcome = f"{describe_outcome(run) or 'unfinished'} ({figures})"
     yield [(truncate(outcome, columns, glyphs.more), "dim")]
@@ -141,37 +144,40 @@ class _TranscriptFormatter:
                 yield [("user", "bold cyan")]
                 has_open_calls = False
             for block in message.content:
-                yield from self._block(block)
+                yield from self._format_block(block)
         if has_open_calls:
             yield [("", "")]
             yield [("Some of these tool calls have no result.", "yellow")]
 
-    def _block(self, block: UserBlock | ThinkingBlock | ToolCallBlock) -> Iterator[Line]:
+    def _format_block(self, block: UserBlock | ThinkingBlock | ToolCallBlock) -> Iterator[Line]:
         match block:
             case ToolCallBlock():
                 name = f"  {self._glyphs.arrow}{sanitize_line(block.name)}"
-                yield [(name, "bold"), (self._arguments(block), "")]
+                yield [(name, "bold"), (self._format_arguments(block), "")]
             case ToolResultBlock():
                 style = "bold red" if block.error else "bold"
                 yield [(f"  result of {sanitize_line(block.name)}", style)]
                 text = append_placeholders(block.text, block.images)
-                yield from self._body(text, "red" if block.error else "dim")
+                yield from self._format_body(text, "red" if block.error else "dim")
             case ImageBlock():
                 yield [(f"    {block.placeholder}", "dim")]
             case ThinkingBlock():
-                yield from self._body(block.text or "(thinking withheld by the provider)", "dim")
+                yield from self._format_body(
+                    block.text or "(thinking withheld by the provider)", "dim"
+                )
             case TextBlock():
                 for line in sanitize(block.text).rstrip("\n").split("\n"):
                     yield [(f"    {line}", "")]
 
-    def _arguments(self, call: ToolCallBlock) -> str:
+    def _format_arguments(self, call: ToolCallBlock) -> str:
         if call.malformed:
             return f" {self._shorten(call.malformed)} (not JSON)"
         return "".join(
-            f" {sanitize_line(name)}={self._value(value)}" for name, value in call.arguments.items()
+            f" {sanitize_line(name)}={self._format_value(value)}"
+            for name, value in call.arguments.items()
         )
 
-    def _value(self, value: object) -> str:
+    def _format_value(self, value: object) -> str:
         if isinstance(value, str) and " " not in value and "\n" not in value:
             return self._shorten(value)
         return self._shorten(json.dumps(value, ensure_ascii=False))
@@ -182,7 +188,7 @@ class _TranscriptFormatter:
         shown = sanitize_line(text, MAX_ARGUMENT_CHARACTERS)
         return f"{shown}{self._glyphs.more} ({len(text):,} characters)"
 
-    def _body(self, text: str, style: str) -> Iterator[Line]:
+    def _format_body(self, text: str, style: str) -> Iterator[Line]:
         """Yield the lines of a text, shortened unless the transcript is shown in full."""
         lines = sanitize(text).rstrip("\n").split("\n")
         shown = lines

@@ -15,7 +15,7 @@ from .text import (
     UNICODE,
     Glyphs,
     Line,
-    agent_color,
+    choose_agent_color,
     count_noun,
     display_width,
     fit_with_figures,
@@ -79,8 +79,8 @@ def format_tree_by_run(tree: RunTree, root: RunView, style: TreeStyle) -> list[t
     """Format a tree; return each line with the id of its run, "" for a count."""
     shown = _choose_runs(tree, root, style)
     return [
-        (root.run_id, _headline(tree, root, style)),
-        *_descendants(tree, root, shown, "", style),
+        (root.run_id, _format_headline(tree, root, style)),
+        *_format_descendants(tree, root, shown, "", style),
     ]
 
 
@@ -114,7 +114,7 @@ def format_figures(run: RunView, now: float | None, *, says_uses: bool = True) -
     return figures
 
 
-def budget_share(run: RunView, now: float) -> float | None:
+def compute_budget_share(run: RunView, now: float) -> float | None:
     """Return the used share of the limit that is nearest, 0.0 to 1.0; None without limits.
 
     Arguments:
@@ -146,7 +146,7 @@ def describe_activity(run: RunView, style: TreeStyle) -> str:
     return f"unfinished: {action}" if style.now is None else action
 
 
-def _headline(tree: RunTree, run: RunView, style: TreeStyle) -> Line:
+def _format_headline(tree: RunTree, run: RunView, style: TreeStyle) -> Line:
     is_live = style.now is not None and not run.pending_retry
     if is_live and (style.is_snapshot or "run" in list(run.open_calls.values())):
         activity = _count_tasks(tree, run, style)
@@ -154,12 +154,12 @@ def _headline(tree: RunTree, run: RunView, style: TreeStyle) -> Line:
         activity = describe_activity(run, style)
     parts = [run.run_id if style.show_ids else "", f"turn {run.turn}" if run.turn else "", activity]
     text = style.glyphs.dot.join(filter(None, parts))
-    return _activity_line(style.glyphs.head, text, run, style, min_columns=MIN_HEADLINE_COLUMNS)
+    return _format_activity(style.glyphs.head, text, run, style, min_columns=MIN_HEADLINE_COLUMNS)
 
 
 def _count_tasks(tree: RunTree, run: RunView, style: TreeStyle) -> str:
     """Count the tasks of a run by state. A task without a child run has not started."""
-    children = _visible_children(tree, run.run_id, style)
+    children = _list_visible_children(tree, run.run_id, style)
     states = Counter(child.state for child in children)
     started = {child.call_id for child in children}
     # Copied: another thread may change the calls while they are read.
@@ -175,7 +175,7 @@ def _count_tasks(tree: RunTree, run: RunView, style: TreeStyle) -> str:
     return f"{count_noun(sum(counts.values()), 'task')}: {details}"
 
 
-def _visible_children(tree: RunTree, run_id: str, style: TreeStyle) -> list[RunView]:
+def _list_visible_children(tree: RunTree, run_id: str, style: TreeStyle) -> list[RunView]:
     return [child for child in tree.children(run_id) if child.run_id not in style.hidden_runs]
 
 
@@ -186,7 +186,7 @@ def _choose_runs(tree: RunTree, root: RunView, style: TreeStyle) -> Collection[s
     run are shown, too.
     """
     runs: list[RunView] = []
-    for child in _visible_children(tree, root.run_id, style):
+    for child in _list_visible_children(tree, root.run_id, style):
         runs.extend(tree.walk(child.run_id))
     limit = style.max_runs
     if limit is None or len(runs) <= limit:
@@ -208,7 +208,7 @@ def _rank(run: RunView) -> tuple[int, float]:
     return _RANKS[run.state], -run.finished_at if run.report else run.started_at
 
 
-def _descendants(
+def _format_descendants(
     tree: RunTree, parent: RunView, shown: Collection[str] | None, stem: str, style: TreeStyle
 ) -> Iterator[tuple[str, Line]]:
     """Yield the lines below a run, each with the id of its run.
@@ -218,7 +218,7 @@ def _descendants(
         stem: the branches left of the lines.
     """
     glyphs = style.glyphs
-    children = _visible_children(tree, parent.run_id, style)
+    children = _list_visible_children(tree, parent.run_id, style)
     hidden: list[RunView] = []
     if shown is not None:
         hidden = [child for child in children if child.run_id not in shown]
@@ -228,14 +228,14 @@ def _descendants(
         branch = glyphs.end if is_last else glyphs.tee
         child_stem = stem + (" " * len(glyphs.bar) if is_last else glyphs.bar)
         activity = describe_activity(child, style)
-        yield child.run_id, _title_line(child, stem + branch, style)
-        yield child.run_id, _activity_line(child_stem + glyphs.hook, activity, child, style)
-        yield from _descendants(tree, child, shown, child_stem, style)
+        yield child.run_id, _format_title(child, stem + branch, style)
+        yield child.run_id, _format_activity(child_stem + glyphs.hook, activity, child, style)
+        yield from _format_descendants(tree, child, shown, child_stem, style)
     if hidden:
-        yield "", _hidden_line(hidden, stem + glyphs.end, style)
+        yield "", _format_hidden(hidden, stem + glyphs.end, style)
 
 
-def _hidden_line(hidden: list[RunView], stem: str, style: TreeStyle) -> Line:
+def _format_hidden(hidden: list[RunView], stem: str, style: TreeStyle) -> Line:
     states = Counter(child.state for child in hidden)
     counts = ", ".join(f"{states[state]} {state}" for state in RunState if states[state])
     text = f"{len(hidden):,} more: {counts}"
@@ -246,14 +246,14 @@ def _hidden_line(hidden: list[RunView], stem: str, style: TreeStyle) -> Line:
     ]
 
 
-def _title_line(run: RunView, stem: str, style: TreeStyle) -> Line:
+def _format_title(run: RunView, stem: str, style: TreeStyle) -> Line:
     more = style.glyphs.more
     room = style.columns - display_width(stem)
     agent = sanitize_line(run.agent)
     name = truncate(f"{agent}#{run.run_id}" if style.show_ids else agent, room, more)
     title = sanitize_line(run.description) or sanitize_line(run.prompt)
     stem_style = "dim"
-    name_style = f"bold {agent_color(run.agent)}"
+    name_style = f"bold {choose_agent_color(run.agent)}"
     if run.run_id == style.selected:
         stem = stem[:-1] + style.glyphs.mark
         stem_style = "bold"
@@ -265,15 +265,15 @@ def _title_line(run: RunView, stem: str, style: TreeStyle) -> Line:
     ]
 
 
-def _activity_line(
+def _format_activity(
     stem: str, text: str, run: RunView, style: TreeStyle, *, min_columns: int = MIN_ACTION_COLUMNS
 ) -> Line:
     figures = format_figures(run, style.now, says_uses=bool(run.report))
     is_quiet = False
     if style.now is not None and not run.report:
-        share = budget_share(run, style.now)
+        share = compute_budget_share(run, style.now)
         if share is not None:
-            figures.insert(0, _budget_bar(share, style.glyphs))
+            figures.insert(0, _draw_budget_bar(share, style.glyphs))
         silence = style.now - run.last_event_at
         is_quiet = run.state is RunState.RUNNING and silence >= QUIET_SECONDS
         if is_quiet:
@@ -293,6 +293,6 @@ def _activity_line(
     ]
 
 
-def _budget_bar(share: float, glyphs: Glyphs) -> str:
+def _draw_budget_bar(share: float, glyphs: Glyphs) -> str:
     full = round(share * BAR_COLUMNS)
     return glyphs.full * full + glyphs.empty * (BAR_COLUMNS - full)
