@@ -11,6 +11,7 @@ from msgspec.structs import replace
 from ._core.agents import Agent, Mode
 from ._core.budgets import Budget, check_amount
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
+from ._core.json_values import clean_text
 from ._core.messages import Message
 from ._core.ports import Worker
 from ._core.runs import Brief, Reason, Report
@@ -236,7 +237,7 @@ class SessionRunner:
         return Brief(
             run_id=self._conversation.next_run_id(),
             agent=agent,
-            prompt=prompt,
+            prompt=clean_text(prompt),
             tools=narrow_tools(
                 self.resources.services.toolbox, agent.tools, depth=budget.depth or 0
             ),

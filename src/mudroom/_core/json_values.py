@@ -1,11 +1,82 @@
-"""Type of decoded JSON and YAML values, and a check of JSON Schemas."""
+"""Values of JSON from outside: type, limits, replacement of bad characters, check of schemas.
+
+All texts and JSON values of models, tools, hooks and users pass through these functions when they
+enter a run. So every value can be recorded, sent and read again.
+"""
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+import math
+from collections.abc import Mapping
+from typing import Any, TypeAlias, cast
 
 JsonValue: TypeAlias = "bool | int | float | str | list[JsonValue] | dict[str, JsonValue] | None"
 """A decoded JSON or YAML value of any shape; `isinstance` narrows it level by level."""
+
+MAX_DEPTH = 200
+"""Levels of lists and objects in one value. Python's parsers and encoders fail at about 1,000."""
+
+_INTEGER_BITS = 256
+
+
+def clean_text(text: str) -> str:
+    """Return the text in a form that UTF-8 can hold.
+
+    Surrogate pairs become one character; lone surrogates become U+FFFD.
+    """
+    if text.isascii():
+        return text
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    return text
+
+
+def find_json_fault(value: object, levels: int = MAX_DEPTH) -> str:
+    """Return the reason why a value cannot be recorded as it is, "" if it can.
+
+    Arguments:
+        levels: lists and objects that may contain each other.
+    """
+    if isinstance(value, float) and not math.isfinite(value):
+        return f"the number {value} does not exist in JSON"
+    if isinstance(value, int) and value.bit_length() > _INTEGER_BITS:
+        return f"a number has {value.bit_length()} bits; at most {_INTEGER_BITS} are allowed"
+    if isinstance(value, Mapping):
+        items = cast("Mapping[object, object]", value).values()
+    elif isinstance(value, list | tuple):
+        items = cast("list[object]", value)
+    else:
+        return ""
+    if not levels:
+        return f"it nests deeper than {MAX_DEPTH} levels"
+    faults = (find_json_fault(item, levels - 1) for item in items)
+    return next(filter(None, faults), "")
+
+
+def clean_json(value: object, levels: int = MAX_DEPTH) -> JsonValue:
+    """Return a value that can be recorded: texts cleaned, and a text in place of anything else.
+
+    Arguments:
+        levels: lists and objects that may contain each other.
+    """
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return clean_text(value)
+    if fault := isinstance(value, int | float) and find_json_fault(value):
+        return f"({fault})"
+    if isinstance(value, int | float):
+        return value
+    if not isinstance(value, Mapping | list | tuple):
+        return clean_text(repr(value))
+    if not levels:
+        return f"(nested deeper than {MAX_DEPTH} levels)"
+    if isinstance(value, Mapping):
+        pairs = cast("Mapping[object, object]", value).items()
+        return {clean_text(str(key)): clean_json(item, levels - 1) for key, item in pairs}
+    return [clean_json(item, levels - 1) for item in cast("list[object]", value)]
 
 
 def find_schema_error(schema: dict[str, Any]) -> str:

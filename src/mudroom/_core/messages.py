@@ -7,6 +7,9 @@ from enum import StrEnum
 from typing import Any
 
 from msgspec import Struct
+from msgspec.structs import replace
+
+from .json_values import clean_json, clean_text, find_json_fault
 
 
 class TextBlock(Struct, frozen=True, tag="text", omit_defaults=True):
@@ -205,6 +208,39 @@ Example:
         AssistantMessage((TextBlock("Good evening."),)),
     )
 """
+
+
+def clean_answer(answer: AssistantMessage) -> AssistantMessage:
+    """Return an answer of a model in a form that can be recorded and sent again."""
+    return replace(
+        answer,
+        content=tuple(map(_clean_block, answer.content)),
+        id=clean_text(answer.id),
+        model=clean_text(answer.model),
+    )
+
+
+def _clean_block(
+    block: TextBlock | ThinkingBlock | ToolCallBlock,
+) -> TextBlock | ThinkingBlock | ToolCallBlock:
+    signature = clean_text(block.signature)
+    if isinstance(block, ToolCallBlock):
+        return replace(clean_call(block), signature=signature)
+    if isinstance(block, TextBlock):
+        return TextBlock(clean_text(block.text), signature)
+    return ThinkingBlock(clean_text(block.text), signature, clean_text(block.redacted))
+
+
+def clean_call(call: ToolCallBlock) -> ToolCallBlock:
+    """Return a tool call in a form that can be recorded; `malformed` says why it cannot run."""
+    fault = find_json_fault(call.arguments)
+    return replace(
+        call,
+        id=clean_text(call.id),
+        name=clean_text(call.name),
+        arguments={} if fault else clean_json(call.arguments),
+        malformed=fault or clean_text(call.malformed),
+    )
 
 
 class RecordedConversation(Struct, frozen=True):

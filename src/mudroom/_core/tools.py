@@ -7,7 +7,9 @@ from enum import StrEnum
 from typing import Any, Literal
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from .json_values import clean_json, clean_text
 from .messages import ImageBlock
 
 
@@ -76,6 +78,19 @@ class ToolResult(Struct, frozen=True, omit_defaults=True):
     images: tuple[ImageBlock, ...] = ()
     observed_changes: tuple[str, ...] = ()
     unknown_changes: str = ""
+
+
+def clean_result(result: ToolResult) -> ToolResult:
+    """Return a result in a form that can be recorded and sent to a model."""
+    return replace(
+        result,
+        text=clean_text(result.text),
+        display=clean_text(result.display),
+        detail=clean_json(result.detail),
+        reads=tuple(map(clean_text, result.reads)),
+        changes=tuple(map(clean_text, result.changes)),
+        spill=clean_text(result.spill),
+    )
 
 
 def _no_key(_: object) -> str | None:

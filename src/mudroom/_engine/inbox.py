@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from msgspec.structs import replace
+
 from .._core.events import MessageDelivered, MessageSent
+from .._core.json_values import clean_text
 from .._core.runs import InboxMessage
 from .recorder import Recorder
 
@@ -32,6 +35,7 @@ class Inbox:
         """Add a message and start to store it. A message with a known id is dropped."""
         if message.id in self._known_ids:
             return
+        message = replace(message, text=clean_text(message.text))
         self.restore(message)
         self._recorder.record_later(self._recorder.event(MessageSent, message=message), show=True)
         self._writes.add(asyncio.create_task(self._recorder.record()))

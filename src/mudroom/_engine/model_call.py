@@ -6,12 +6,16 @@ import asyncio
 
 from .._core.budgets import Limit, smaller
 from .._core.events import ModelCallRetried, TurnFailed, TurnFinished, TurnStarted
-from .._core.messages import AssistantMessage, Usage
+from .._core.json_values import clean_text
+from .._core.messages import AssistantMessage, Usage, clean_answer
 from .._core.ports import RetryNotice, StreamChunk
 from .._core.runs import Reason
 from ..errors import ModelError, ModelGarbled, ModelUnavailable
 from .call_batch import CallBatch
 from .run_context import RunContext
+
+MAX_CALLS = 10_000
+"""Maximum number of tool calls in one answer."""
 
 SILENCE_SECONDS = 150.0
 """Seconds without a chunk after which the call is given up.
@@ -56,11 +60,12 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
     except ModelError as error:
         is_transient = isinstance(error, ModelUnavailable)
         partial = run.conversation.keep_partial_answer()
-        failed = recorder.event(TurnFailed, error=str(error), transient=is_transient, text=partial)
+        text = clean_text(str(error))
+        failed = recorder.event(TurnFailed, error=text, transient=is_transient, text=partial)
         await recorder.record(failed)
         raise
     except BaseException as error:  # a limit, a cancel, silence, or a fault of the adapter
-        text = str(error) or "cut off before the answer was whole"
+        text = clean_text(str(error)) or "cut off before the answer was whole"
         partial = run.conversation.keep_partial_answer()
         recorder.record_later(recorder.event(TurnFailed, error=text, text=partial))
         raise
@@ -126,10 +131,11 @@ async def _stream_answer(run: RunContext, *, is_summary: bool) -> AssistantMessa
             async for item in items:
                 if isinstance(item, StreamChunk):
                     _extend(deadline, SILENCE_SECONDS)
+                    text = clean_text(item.text)
                     if item.kind == "text":
-                        run.conversation.add_streamed(item.text)
+                        run.conversation.add_streamed(text)
                     if item.kind:
-                        run.recorder.show_delta(item.kind, item.text)
+                        run.recorder.show_delta(item.kind, text)
                 elif isinstance(item, RetryNotice):
                     _extend(deadline, item.delay + FIRST_CHUNK_SECONDS + SILENCE_SECONDS)
                     run.conversation.discard_streamed()
@@ -142,7 +148,13 @@ async def _stream_answer(run: RunContext, *, is_summary: bool) -> AssistantMessa
         raise error from None
     if answer is None:
         raise ModelGarbled("the model's answer ended before it was whole", where=run.brief.model)
-    return answer
+    count = len(answer.tool_calls)
+    if count > MAX_CALLS:
+        raise ModelGarbled(
+            f"the answer has {count:,} tool calls; at most {MAX_CALLS:,} are allowed",
+            where=run.brief.model,
+        )
+    return clean_answer(answer)
 
 
 async def _record_retry(run: RunContext, retry: RetryNotice) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from .._core.budgets import Limit, LimitState
 from .._core.events import NoteInjected
+from .._core.json_values import clean_text
 from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report
 from .call_batch import CallBatch, CallOutcome
@@ -92,6 +93,7 @@ class RunContext:
 
     def add_note(self, text: str, origin: str = "engine") -> None:
         """Add a note of the engine or of a hook to the next message to the model."""
+        text = clean_text(text)
         if text in self.conversation.restored_notes:
             self.conversation.restored_notes.remove(text)
             return
@@ -149,6 +151,6 @@ class RunContext:
             unknown_changes=self.evidence.unknown_changes,
             agent=self.brief.agent.name,
             model=self.brief.model,
-            error=error,
+            error=clean_text(error),
             limit=limit,
         )

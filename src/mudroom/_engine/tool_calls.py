@@ -9,11 +9,12 @@ from typing import Any
 from msgspec import Struct, structs
 
 from .._core.events import PermissionDecided, ToolCallFinished, ToolCallStarted
-from .._core.messages import ToolCallBlock
+from .._core.json_values import find_json_fault
+from .._core.messages import ToolCallBlock, clean_call
 from .._core.ports import ApprovalDecision, ApprovalRequest, Hooks, PermissionVerdict
 from .._core.tool_names import canonical_tool_name
-from .._core.tools import Effect, Tool, ToolResult
-from ..errors import MudroomError, suggest_names
+from .._core.tools import Effect, Tool, ToolResult, clean_result
+from ..errors import MudroomError, UsageError, suggest_names
 from ..projections.safe_text import call_title
 from .call_batch import CallOutcome
 from .call_context import CallContext
@@ -193,6 +194,7 @@ async def _run_call(run: RunContext, position: int, prepared: PreparedCall) -> N
             result = _with_evidence(changed, result) if changed else result
         result = cap_result(context, redact_result(run, result))
     seconds = round(run.services.clock.monotonic() - started_at, 3)
+    result = clean_result(result)
     outcome = CallOutcome(prepared.call.id, prepared.name, result, refusal is not None)
     await _record_outcome(run, prepared, outcome, seconds)
 
@@ -239,7 +241,12 @@ async def _call_before_hook(run: RunContext, hooks: Hooks, prepared: PreparedCal
         return _refuse(prepared.call, prepared.tool, text)
     if decision.arguments is None:
         return prepared
-    return prepare_call(run, structs.replace(prepared.call, arguments=decision.arguments))
+    if fault := find_json_fault(decision.arguments):
+        raise UsageError(
+            f"a hook gave arguments that cannot be recorded: {fault}", where=prepared.name
+        )
+    call = structs.replace(prepared.call, arguments=decision.arguments)
+    return prepare_call(run, clean_call(call))
 
 
 async def _check_permission(run: RunContext, prepared: PreparedCall) -> ToolResult | None:

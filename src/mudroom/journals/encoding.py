@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import msgspec
 
 from .._core.events import Delta, StoredEvent
+from .._core.json_values import clean_json
 from ..errors import JournalError
 
 _encoder = msgspec.json.Encoder(enc_hook=repr)
@@ -16,8 +15,7 @@ _decoder = msgspec.json.Decoder(StoredEvent)
 def encode(event: StoredEvent) -> bytes:
     """Encode an event as JSON in UTF-8.
 
-    Values that JSON cannot hold are stored as their `repr`. Surrogates are replaced as in
-    `replace_surrogates`.
+    Values that JSON cannot hold are stored as their `repr`, surrogates as in `clean_text`.
 
     Raises JournalError for a Delta, and for an event that nests too deeply.
     """
@@ -25,8 +23,8 @@ def encode(event: StoredEvent) -> bytes:
         raise JournalError("a Delta cannot be stored", remedy="Append the whole answer instead.")
     try:
         return _encoder.encode(event)
-    except UnicodeEncodeError:
-        return _encoder.encode(_clean_value(msgspec.to_builtins(event, enc_hook=repr)))
+    except (ValueError, OverflowError):  # a surrogate, or a number with too many digits
+        return _encoder.encode(clean_json(msgspec.to_builtins(event, enc_hook=repr)))
     except RecursionError as error:
         message = "an event nests too deeply to be recorded"
         raise JournalError(message, where=f"run {event.run}") from error
@@ -38,25 +36,3 @@ def decode(body: bytes) -> StoredEvent:
         return _decoder.decode(body)
     except RecursionError as error:
         raise ValueError(str(error)) from error
-
-
-def replace_surrogates(text: str) -> str:
-    """Return the text in a form that UTF-8 can hold.
-
-    Surrogate pairs become one character; lone surrogates become U+FFFD.
-    """
-    if text.isascii():
-        return text
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-def _clean_value(value: object) -> object:
-    """Replace surrogates at any depth of dicts, lists and tuples; a tuple becomes a list."""
-    if isinstance(value, str):
-        return replace_surrogates(value)
-    if isinstance(value, dict):
-        pairs = cast("dict[object, object]", value).items()
-        return {_clean_value(key): _clean_value(item) for key, item in pairs}
-    if isinstance(value, list | tuple):
-        return [_clean_value(item) for item in cast("list[object]", value)]
-    return value

@@ -8,6 +8,8 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from .._core.json_values import clean_text, find_json_fault
+
 _T = TypeVar("_T")
 _ENCODER = msgspec.json.Encoder()
 _DECODER = msgspec.json.Decoder()
@@ -26,11 +28,7 @@ def encode(value: object) -> bytes:
 
 def clean(text: str) -> str:
     """Return the text without NUL and with U+FFFD in place of each lone surrogate."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        text = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-    return text.replace("\0", "")
+    return clean_text(text).replace("\0", "")
 
 
 def is_json(data: bytes) -> bool:
@@ -54,6 +52,8 @@ def make_decoder(kind: type[_T]) -> Callable[[bytes], _T]:
             return decode_strict(data)
         except msgspec.ValidationError:
             raise
+        except RecursionError:
+            raise msgspec.DecodeError("it nests too deeply") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             try:
                 return msgspec.convert(json.loads(data.decode("utf-8", "replace")), kind)
@@ -69,7 +69,8 @@ _decode_any: Callable[[bytes], Any] = make_decoder(cast("type[Any]", Any))
 def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
     """Return the arguments of a tool call and "".
 
-    If the text is not a JSON object, return {} and the text. An empty text means no arguments.
+    If the text is not a JSON object, return {} and the text; if a value in it cannot be recorded,
+    {} and the reason. An empty text means no arguments.
     """
     if not text.strip():
         return {}, ""
@@ -78,7 +79,9 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str]:
     except msgspec.DecodeError:
         return {}, clean(text)
     if isinstance(value, dict):
-        return _clean_mapping(cast("dict[str, object]", value)), ""
+        arguments = cast("dict[str, object]", value)
+        fault = find_json_fault(arguments)
+        return {} if fault else _clean_mapping(arguments), fault
     return {}, clean(text)
 
 

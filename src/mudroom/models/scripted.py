@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 import msgspec
 from msgspec import Struct
 
+from .._core.json_values import clean_json
 from .._core.messages import (
     AssistantMessage,
     ImageBlock,
@@ -185,5 +186,5 @@ def _text_length(block: UserBlock | ThinkingBlock | ToolCallBlock) -> int:
     if isinstance(block, ImageBlock):
         return len(block.placeholder)
     if isinstance(block, ToolCallBlock):
-        return len(str(block.arguments)) + len(block.name)
+        return len(str(clean_json(block.arguments))) + len(block.name)
     return len(block.text)

@@ -55,6 +55,7 @@ def fault_cases(dialect: str) -> Mapping[str, FaultCase]:
             **_call_cases(dialect),
             **_ending_cases(),
             **_encoding_cases(dialect),
+            **_json_cases(dialect),
         }
     )
 
@@ -193,7 +194,24 @@ def _encoding_cases(dialect: str) -> Cases:
         nested = raw if dialect == "google" else raw.replace(b"\\", b"\\\\")
         cases[f"{name} in text"] = FaultCase([_filled(dialect, text, raw)], text="a", requests=1)
         cases[f"{name} in arguments"] = FaultCase([_filled(dialect, call, nested)], requests=2)
+        named = ToolCallBlock("c", f"a{_PLACEHOLDER}b", {})
+        cases[f"{name} in the name of a tool"] = FaultCase([_filled(dialect, named, raw)])
     return cases
+
+
+def _json_cases(dialect: str) -> Cases:
+    depth = 100_000
+    arguments = {
+        "a lone surrogate in the name of an argument": rb'{"\ud83d":1}',
+        "NaN as an argument": b'{"limit":NaN}',
+        "infinity as an argument": b'{"limit":1e999}',
+        "an integer of 400 digits as an argument": b'{"limit":1%b}' % (b"0" * 400),
+        "an integer of 5,000 digits as an argument": b'{"limit":1%b}' % (b"0" * 5_000),
+        "arguments of 300 levels": b'{"a":%b%b}' % (b"[" * 300, b"]" * 300),
+        "arguments of 900 levels": b'{"a":%b%b}' % (b"[" * 900, b"]" * 900),
+        "arguments of 100,000 levels": b'{"a":%b%b}' % (b"[" * depth, b"]" * depth),
+    }
+    return {name: FaultCase([_with_arguments(dialect, raw)]) for name, raw in arguments.items()}
 
 
 def _filled(dialect: str, block: Block, filling: bytes) -> Fault:
@@ -202,10 +220,18 @@ def _filled(dialect: str, block: Block, filling: bytes) -> Fault:
 
 
 def _malformed(dialect: str) -> Fault:
-    if dialect != "google":
-        return Fault((ToolCallBlock("c", "read", {}, malformed='{"file_path": "a.t'),))
-    whole = _stream(dialect, (ToolCallBlock("c", "read", {"file_path": _PLACEHOLDER}),))
-    body = whole.replace(b'{"file_path":"~"}', b'"a.txt"')
+    return _with_arguments(dialect, b'"a.txt"' if dialect == "google" else b'{"file_path": "a.t')
+
+
+def _with_arguments(dialect: str, arguments: bytes) -> Fault:
+    """Return an answer with one call that has this JSON text as its arguments."""
+    if dialect == "google":
+        whole = _stream(dialect, (ToolCallBlock("c", "read", {"file_path": _PLACEHOLDER}),))
+        body = whole.replace(b'{"file_path":"~"}', arguments)
+    else:
+        whole = _stream(dialect, (ToolCallBlock("c", "read", {}, malformed=_PLACEHOLDER),))
+        escaped = arguments.replace(b"\\", b"\\\\").replace(b'"', b'\\"')
+        body = whole.replace(_PLACEHOLDER.encode(), escaped)
     return Fault(body=body, content_type=_STREAM)
 
 

@@ -22,9 +22,10 @@ from threading import Thread
 from zlib import crc32
 
 from ..._core.events import StoredEvent
+from ..._core.json_values import clean_text
 from ..._platform.private_files import make_private_folder
 from ...errors import JournalError
-from ..encoding import encode, replace_surrogates
+from ..encoding import encode
 from .batches import read_in_batches
 from .errors import explain_write_failure, translate_errors
 from .lock import lock, unlock
@@ -122,8 +123,7 @@ class SqliteJournal:
         for event in events:
             seq += 1
             body = encode(event)
-            run = event.run if event.run.isascii() else replace_surrogates(event.run)
-            rows.append((seq, run, _tag(type(event)), body, crc32(body)))
+            rows.append((seq, clean_text(event.run), _tag(type(event)), body, crc32(body)))
         if self._is_closed or self._failure:
             raise self._error(self._failure or ("the journal is closed", ""))
         if not rows:

@@ -16,10 +16,11 @@ from msgspec.structs import replace
 from ..._core.agents import Agent
 from ..._core.budgets import Budget
 from ..._core.events import RunFinished, RunStarted, SessionOpened, StoredEvent, TurnFinished
+from ..._core.json_values import clean_text
 from ..._core.runs import Brief, Reason, Report
 from ...errors import JournalDamaged
 from .. import version_1
-from ..encoding import decode, encode, replace_surrogates
+from ..encoding import decode, encode
 from .errors import translate_errors
 from .lock import lock, unlock
 from .page_recovery import has_torn_tail, recover_records
@@ -215,7 +216,7 @@ def _write(path: Path, meta: JournalMeta, events: Sequence[StoredEvent]) -> None
         connection.executemany("INSERT OR REPLACE INTO meta VALUES (?, ?)", values.items())
         for seq, event in enumerate(events, 1):
             body = encode(event)
-            run = replace_surrogates(event.run)
+            run = clean_text(event.run)
             row = (seq, run, event.__struct_config__.tag, body, crc32(body))
             connection.execute("INSERT INTO events VALUES (?, ?, ?, ?, ?)", row)
         connection.execute("COMMIT")

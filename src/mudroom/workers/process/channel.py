@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import socket
 from types import UnionType
-from typing import Generic, TypeVar, cast
+from typing import Generic, TypeVar
 
 import msgspec
+
+from ..._core.json_values import clean_json
 
 _LENGTH_BYTES = 4
 _READ_LIMIT = 1 << 20
@@ -65,16 +67,4 @@ def encode(value: object) -> bytes:
     try:
         return _ENCODER.encode(value)
     except UnicodeEncodeError:  # a lone surrogate in a file name or a model's text
-        return _ENCODER.encode(_replace_surrogates(msgspec.to_builtins(value)))
-
-
-def _replace_surrogates(value: object) -> object:
-    """Return a value with every lone surrogate in its texts replaced by "?"."""
-    if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode("utf-8")
-    if isinstance(value, dict):
-        pairs = cast("dict[object, object]", value).items()
-        return {_replace_surrogates(key): _replace_surrogates(item) for key, item in pairs}
-    if isinstance(value, list | tuple):
-        return [_replace_surrogates(item) for item in cast("list[object]", value)]
-    return value
+        return _ENCODER.encode(clean_json(msgspec.to_builtins(value)))
