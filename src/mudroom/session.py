@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import uuid
 from collections.abc import Callable, Iterable
-from inspect import Parameter, Signature, signature
-from typing import Any, Concatenate, ParamSpec
+from inspect import Signature, signature
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
@@ -35,18 +35,19 @@ from .scope import (
 from .scope.subagent import ScopeRuntime
 from .session_runner import OutputSpec, SessionRunner
 
+A = TypeVar("A")
 P = ParamSpec("P")
+R = TypeVar("R")
 
 
 def _takes_options(
     struct: Callable[P, SessionOptions],
-) -> Callable[[Callable[..., None]], Callable[Concatenate[Any, P], None]]:
+) -> Callable[[Callable[Concatenate[A, ...], R]], Callable[Concatenate[A, P], R]]:
     """Give a function with `**options` the signature of SessionOptions, for editors and help."""
 
-    def decorate(function: Callable[..., None]) -> Callable[Concatenate[Any, P], None]:
-        options = signature(struct).parameters.values()
-        receiver = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-        vars(function)["__signature__"] = Signature([receiver, *options])
+    def decorate(function: Callable[Concatenate[A, ...], R]) -> Callable[Concatenate[A, P], R]:
+        first, _ = signature(function).parameters.values()
+        vars(function)["__signature__"] = Signature([first, *signature(struct).parameters.values()])
         return function
 
     return decorate
@@ -310,10 +311,21 @@ class Session:
     def send(self, run_id: str, message: str) -> bool:
         """Send a message to a running run, whose model reads it with the next tool results.
 
-        Return False if it is not running.
+        Return False if it is not running. The record has the message before the model reads it,
+        but perhaps after this call; `send_durably` waits for that.
         """
         handle = self._find_run(run_id)
         return handle is not None and handle.send(InboxMessage(uuid.uuid4().hex, message))
+
+    async def send_durably(self, run_id: str, message: str) -> bool:
+        """Send a message like `send`, and return when the record has it.
+
+        From then on the model reads it exactly once, also after a crash. Return False if the run
+        is not running, or ends without the message. Raises JournalError.
+        """
+        handle = self._find_run(run_id)
+        sent = InboxMessage(uuid.uuid4().hex, message)
+        return handle is not None and handle.send(sent) and await handle.wait_until_stored(sent.id)
 
     def wrap_up(self, run_id: str) -> bool:
         """Ask a running run to stop and summarise its work.
@@ -336,6 +348,7 @@ class Session:
         self._conversation.rewind(run_id)
 
     @staticmethod
+    @_takes_options(SessionOptions)
     def run_sync(prompt: str, **options: Any) -> Report:
         """Open a session, run one prompt, close it; for programs without an event loop.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.engine.conftest import Stage
 
-from mudroom import Budget, Effect, Reason, Session, tool
+from mudroom import Budget, Effect, JournalError, Reason, Session, tool
 from mudroom._core.events import (
     MessageDelivered,
     MessageSent,
@@ -21,6 +21,7 @@ from mudroom._core.messages import TextBlock, UserMessage
 from mudroom._core.runs import InboxMessage
 from mudroom._engine.inbox import Inbox, format_message
 from mudroom._engine.recorder import Recorder
+from mudroom.journals.memory import MemoryJournal
 from mudroom.journals.sqlite.folder import session_path
 from mudroom.journals.sqlite.journal import SqliteJournal
 from mudroom.journals.sqlite.reader import open_reader
@@ -70,6 +71,48 @@ async def test_a_message_is_stored_when_it_is_sent_and_delivered_after_the_resul
         TurnStarted,
     ]
     assert texts(stage.model.requests[1])[1:] == list(MESSAGES)
+
+
+async def test_a_message_is_on_disk_when_sending_it_durably_returns(stage: Stage) -> None:
+    on_disk: list[str] = []
+
+    @tool(effect=Effect.PURE)
+    async def send_durably() -> str:
+        for text in MESSAGES:
+            assert await stage.session.send_durably("1", text)
+            path = session_path(stage.home, stage.session.id)
+            stored = [event for event in open_reader(path).read() if isinstance(event, MessageSent)]
+            on_disk.append(stored[-1].message.text)
+        return "sent"
+
+    script = [[call("send_durably")], "end"]
+    await stage.run(script, tools=[send_durably], journal="sqlite")
+    assert on_disk == list(MESSAGES)
+    assert texts(stage.model.requests[1])[1:] == list(MESSAGES)
+
+
+async def test_a_durable_message_to_a_run_that_ended_is_refused(stage: Stage) -> None:
+    async with stage.open(["end"]) as session:
+        await session.run("PARENT")
+        assert await session.send_durably("1", "too late") is False
+
+
+async def test_a_journal_that_fails_is_reported_to_the_sender(stage: Stage) -> None:
+    failures: list[str] = []
+
+    @tool(effect=Effect.PURE)
+    async def send_durably() -> str:
+        try:
+            await stage.session.send_durably("1", "lost")
+        except JournalError as error:
+            failures.append(error.message)
+        return "sent"
+
+    script = [[call("send_durably")], "end"]
+    with pytest.raises(JournalError):
+        journal = MemoryJournal(capacity=2)  # full after the start and the first tool call
+        await stage.run(script, tools=[send_durably], journal=journal)
+    assert len(failures) == 1
 
 
 async def test_a_message_with_a_known_id_is_delivered_once(stage: Stage) -> None:

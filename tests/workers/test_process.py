@@ -23,6 +23,7 @@ from mudroom import (
     tool,
 )
 from mudroom._core.events import (
+    MessageSent,
     RunFinished,
     RunStarted,
     StoredEvent,
@@ -207,6 +208,29 @@ async def test_a_message_reaches_a_run_in_a_worker_process_once(tmp_path: Path) 
         session.watch(send)
         report = await session.run("PARENT")
     assert has_sent and report.text == "read 1 time"
+
+
+async def test_a_durable_message_to_a_worker_process_is_in_the_journal(tmp_path: Path) -> None:
+    model = parent_and_child(count_messages)
+    stored: list[bool] = []
+    tasks: list[asyncio.Task[None]] = []
+    journal = MemoryJournal()
+    async with open_session(tmp_path, model, journal=journal) as session:
+
+        async def send() -> None:
+            assert await session.send_durably("1.1.1", "look at b.txt")
+            events = [event async for event in journal.read()]
+            stored.append(any(isinstance(event, MessageSent) for event in events))
+
+        def start(event: AnyEvent) -> None:
+            if isinstance(event, ToolCallFinished) and event.run == "1.1.1" and not tasks:
+                tasks.append(asyncio.create_task(send()))
+
+        session.watch(start)
+        await session.run("PARENT")
+        await asyncio.gather(*tasks)
+        assert await session.send_durably("1.1.1", "too late") is False
+    assert stored == [True]
 
 
 async def test_a_message_survives_the_death_of_its_worker_process(tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ class Inbox:
         self._recorder = recorder
         self._unread: dict[str, InboxMessage] = {}
         self._known_ids: set[str] = set()
-        self._writes: set[asyncio.Task[None]] = set()
+        self._writes: dict[str, asyncio.Task[None]] = {}
         self._arrival: asyncio.Event | None = None
 
     @property
@@ -38,7 +38,7 @@ class Inbox:
         message = replace(message, text=clean_text(message.text))
         self.restore(message)
         self._recorder.record_later(self._recorder.event(MessageSent, message=message), show=True)
-        self._writes.add(asyncio.create_task(self._recorder.record()))
+        self._writes[message.id] = asyncio.create_task(self._recorder.record())
         if self._arrival is not None:
             self._arrival.set()
 
@@ -67,7 +67,17 @@ class Inbox:
     async def flush(self) -> None:
         """Wait until all messages are stored. Raises JournalError."""
         while self._writes:
-            await self._writes.pop()
+            message_id, write = next(iter(self._writes.items()))
+            try:
+                await write
+            finally:
+                self._writes.pop(message_id, None)
+
+    async def wait_until_stored(self, message_id: str) -> bool:
+        """Wait until a message is stored; return False if it was not sent. Raises JournalError."""
+        if write := self._writes.get(message_id):
+            await asyncio.shield(write)
+        return message_id in self._known_ids
 
     def restore(self, message: InboxMessage) -> None:
         """Add a message that is stored already."""

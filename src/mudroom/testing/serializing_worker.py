@@ -47,6 +47,9 @@ class _SerializingHandle:
     def send(self, message: InboxMessage) -> bool:
         return self._inner.send(_copy(message, InboxMessage))
 
+    async def wait_until_stored(self, message_id: str) -> bool:
+        return await self._inner.wait_until_stored(message_id)
+
     def wrap_up(self) -> bool:
         return self._inner.wrap_up()
 

@@ -180,8 +180,13 @@ async def check_each_message_is_delivered_once(open_worker: OpenWorker, folder: 
             InboxMessage("m2", "second")
         )
         assert handle.send(InboxMessage("m1", "first"))
+        assert await handle.wait_until_stored("m2")
+        stored = [e.message.id for e in stage.journal.events if isinstance(e, MessageSent)]
+        assert stored == ["m1", "m2"]
+        assert await handle.wait_until_stored("m1")
         stage.release()
         await handle.report()
+        assert not await handle.wait_until_stored("m3")
         assert not handle.send(InboxMessage("m3", "too late"))
     events = stage.journal.events
     sent = [event.message.id for event in events if isinstance(event, MessageSent)]

@@ -55,6 +55,10 @@ class LocalRunHandle:
         self.run.inbox.put(message)
         return True
 
+    async def wait_until_stored(self, message_id: str) -> bool:
+        """Wait until the journal has a message that was sent."""
+        return self.run is not None and await self.run.inbox.wait_until_stored(message_id)
+
     def wrap_up(self) -> bool:
         """Stop the current work and have the run summarise it."""
         return self._control.wrap_up()

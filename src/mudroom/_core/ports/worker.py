@@ -25,8 +25,16 @@ class RunHandle(Protocol):
     def send(self, message: InboxMessage) -> bool:
         """Send a message to the run, for its next request.
 
-        The journal stores it before the run reads it. Returns False, and stores nothing, if the run
-        has not begun or is ending.
+        The journal stores it before the run reads it, but perhaps after this call has returned;
+        see `wait_until_stored`. Returns False, and stores nothing, if the run has not begun or is
+        ending.
+        """
+        ...
+
+    async def wait_until_stored(self, message_id: str) -> bool:
+        """Wait until the journal has a message that was sent.
+
+        Return False if the run ends without it. Raises JournalError.
         """
         ...
 

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from ..._core.budgets import SHARED_LIMITS, Grant, Limit, LimitState
-from ..._core.events import RunFinished, RunResumed, RunStarted, StoredEvent
+from ..._core.events import MessageSent, RunFinished, RunResumed, RunStarted, StoredEvent
 from ..._core.messages import Usage
 from ..._core.runs import Brief, Report
 from ..._engine.meters import Meter
@@ -57,6 +57,8 @@ class AssignedRun:
         self._usd = 0.0
         self._children = 0
         self._charges = 0
+        self._waiting: dict[tuple[str, str], asyncio.Future[bool]] = {}
+        self._has_ended = False
 
     def contains(self, run_id: str) -> bool:
         """Return True for this run and for the runs below it."""
@@ -72,6 +74,33 @@ class AssignedRun:
                     self.on_begin()
             elif isinstance(event, RunFinished):
                 self.live.discard(event.run)
+                self._end_waiting(event.run)
+            elif isinstance(event, MessageSent):
+                future = self._waiting.pop((event.run, event.message.id), None)
+                if future is not None:
+                    future.set_result(True)
+
+    async def wait_until_stored(self, run_id: str, message_id: str) -> bool:
+        """Wait until the journal has a message; return False if its run ends without it."""
+        events = self.recorded.get(run_id, [])
+        if any(
+            isinstance(event, MessageSent) and event.message.id == message_id for event in events
+        ):
+            return True
+        if self._has_ended or (events and isinstance(events[-1], RunFinished)):
+            return False
+        new = asyncio.get_running_loop().create_future()
+        return await asyncio.shield(self._waiting.setdefault((run_id, message_id), new))
+
+    def end(self) -> None:
+        """Mark the run and the runs below it as ended."""
+        self._has_ended = True
+        for run_id, _ in list(self._waiting):
+            self._end_waiting(run_id)
+
+    def _end_waiting(self, run_id: str) -> None:
+        for key in [key for key in self._waiting if key[0] == run_id]:
+            self._waiting.pop(key).set_result(False)
 
     def charge(self, charge: Charge) -> None:
         """Charge the meter of the run and those of its ancestors."""

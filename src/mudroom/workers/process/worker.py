@@ -58,6 +58,12 @@ class RemoteRunHandle:
         self._process.send(SendMessage(self.run_id, message))
         return True
 
+    async def wait_until_stored(self, message_id: str) -> bool:
+        """Wait until the journal has a message that was sent."""
+        if self._assigned is None:
+            return False
+        return await self._assigned.wait_until_stored(self.run_id, message_id)
+
     def _repeat_messages(self) -> None:
         """Send the messages again that a lost process had not stored."""
         assert self._process is not None and self._assigned is not None
@@ -122,6 +128,13 @@ class DescendantHandle:
     def send(self, message: InboxMessage) -> bool:
         """Send a message to the run."""
         return self._send(SendMessage(self.run_id, message))
+
+    async def wait_until_stored(self, message_id: str) -> bool:
+        """Wait until the journal has a message that was sent."""
+        assigned = self._process.find(self.run_id)
+        if assigned is None:
+            return False
+        return await assigned.wait_until_stored(self.run_id, message_id)
 
     def wrap_up(self) -> bool:
         """Stop the current work and have the run summarise it."""
@@ -217,16 +230,23 @@ class ProcessWorker:
         async with self._slots[brief.depth]:
             meter = self._services.meters.get(grant)
             assigned = AssignedRun(brief, meter, self._past_of(brief.run_id))
-            for _ in range(MAX_STARTS):
-                process = self._choose_process()
-                try:
-                    return await process.run(
-                        assigned, brief, grant, partial(handle.bind, process, assigned)
-                    )
-                except ProcessLost:
-                    assigned.live.clear()
-                    assigned.refund()
-            return await self._record_lost(brief, assigned)
+            try:
+                return await self._execute_assigned(handle, assigned, brief, grant)
+            finally:
+                assigned.end()
+
+    async def _execute_assigned(
+        self, handle: RemoteRunHandle, assigned: AssignedRun, brief: Brief, grant: Grant
+    ) -> Report[Any]:
+        for _ in range(MAX_STARTS):
+            process = self._choose_process()
+            on_start = partial(handle.bind, process, assigned)
+            try:
+                return await process.run(assigned, brief, grant, on_start)
+            except ProcessLost:
+                assigned.live.clear()
+                assigned.refund()
+        return await self._record_lost(brief, assigned)
 
     def _past_of(self, run_id: str) -> dict[str, list[StoredEvent]]:
         past = self._services.past_events
