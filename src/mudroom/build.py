@@ -293,20 +293,23 @@ class _Builder:
     def _explain_unavailable(self, model: str) -> str:
         """Return the reason why a model cannot be used here, "" if it can."""
         try:
-            provider = providers.PROVIDERS[providers.parse_model_name(model)[0]]
+            parts = [providers.parse_model_name(part)[0] for part in model.split(",")]
         except UsageError as error:
             return error.message
-        return "" if is_usable(provider, self._environ) else "no key for it"
+        usable = (is_usable(providers.PROVIDERS[name], self._environ) for name in parts)
+        return "" if all(usable) else "no key for it"
 
     async def _choose_root_model(self, agent: Agent) -> str:
         """Return the model string of the root agent."""
         requested = self._options.model
         if not isinstance(requested, str):
-            return self._models.register(requested)
+            requested = self._models.register(requested)
         if requested == "auto" and agent.model != "inherit":
             requested = agent.model
         if requested == "auto":
             requested = await self._models.choose_default() or self._use_offline_model()
+        if self._options.fallback_model:
+            requested = f"{requested},{self._options.fallback_model}"
         return self._models.get_model(requested).name
 
     def _use_offline_model(self) -> str:

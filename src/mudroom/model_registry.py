@@ -35,7 +35,7 @@ class ModelRegistry:
         self._windows: dict[str, int] = {}
 
     def get_model(self, name: str) -> Model:
-        """Return the model of that name.
+        """Return the model of that name; several names, with commas, are one model.
 
         Raises UnknownName, or UsageError that names the missing key.
         """
@@ -69,6 +69,11 @@ class ModelRegistry:
             await resource.close()
 
     def _create_model(self, name: str) -> Model:
+        if "," in name:
+            from .models.fallback import FallbackModel
+
+            models = [self.get_model(part.strip()) for part in name.split(",") if part.strip()]
+            return FallbackModel(models, self._clock.monotonic)
         if name.startswith("replay:"):
             return self._create_replay_model(name)
         provider_name, model = providers.parse_model_name(name)

@@ -33,6 +33,8 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
     Arguments:
         child_model: model string of children whose agent says "inherit"; "inherit" is the
             model of the parent.
+        fallback_model: model string of the model that continues when the model fails for good; more
+            than one with commas.
         child_turns: maximum model calls of a child if its agent and its caller set no limit.
         max_children: children that run at the same time; more wait.
         allow_net: let commands reach the network.
@@ -42,6 +44,7 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
     """
 
     child_model: str = "inherit"
+    fallback_model: str = ""
     child_turns: PositiveInt = 30
     max_children: PositiveInt = 64
     allow_net: bool = False

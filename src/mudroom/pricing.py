@@ -22,9 +22,9 @@ def calculate_cost(model: str, usage: Usage) -> float | None:
     """Return the price of tokens in US dollars, None if the price of the model is unknown.
 
     Arguments:
-        model: a model string, "provider:model".
+        model: a model string, "provider:model"; of several with commas, the first counts.
     """
-    provider, _, name = model.partition(":")
+    provider, _, name = model.partition(",")[0].partition(":")
     if provider in _FREE_PROVIDERS:
         return 0.0
     import genai_prices
@@ -48,9 +48,9 @@ def context_window(model: str) -> int | None:
     """Return the tokens that the context of a model can hold, None if unknown.
 
     Arguments:
-        model: a model string, "provider:model".
+        model: a model string, "provider:model"; of several with commas, the first counts.
     """
-    provider, _, name = model.partition(":")
+    provider, _, name = model.partition(",")[0].partition(":")
     if provider in _FREE_PROVIDERS or not name:
         return None
     from genai_prices.data_snapshot import get_snapshot

@@ -110,7 +110,8 @@ class SessionMeter(Meter):
                 continue
             is_root = "." not in event.run
             if isinstance(event, TurnFinished):
-                usd = compute_price(past.models[event.run], event.message.usage)
+                model = event.message.answered_by or past.models[event.run]
+                usd = compute_price(model, event.message.usage)
                 self.charge(event.message.usage, usd)
                 if is_root and event.run not in past.summarising:
                     self.start_turn()

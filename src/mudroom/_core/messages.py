@@ -175,6 +175,7 @@ class AssistantMessage(Struct, frozen=True, tag="assistant", omit_defaults=True)
         id: the provider's id of the answer.
         provider_stop_reason: the provider's own stop reason when `stop_reason` is LENGTH, REFUSAL
             or OTHER.
+        answered_by: the model string of the model that answered, if the run has several.
 
     Example:
         AssistantMessage((TextBlock("pytest."),), usage=Usage(100, 3)).text == "pytest."
@@ -187,6 +188,7 @@ class AssistantMessage(Struct, frozen=True, tag="assistant", omit_defaults=True)
     wire: str = ""
     id: str = ""
     provider_stop_reason: str = ""
+    answered_by: str = ""
 
     @property
     def text(self) -> str:

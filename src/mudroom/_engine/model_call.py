@@ -87,7 +87,7 @@ def charge(run: RunContext, answer: AssistantMessage) -> None:
     """Add the tokens and the price of an answer to the meter."""
     usd = 0.0
     if run.uses_prices:
-        usd = run.services.compute_price(run.brief.model, answer.usage)
+        usd = run.services.compute_price(answer.answered_by or run.brief.model, answer.usage)
     run.meter.charge(answer.usage, usd)
 
 

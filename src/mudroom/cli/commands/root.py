@@ -98,6 +98,7 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
     "MODEL",
     "provider:model, e.g. anthropic:claude-sonnet-4-5, ollama:qwen3:8b, offline.",
 )
+@value_option("--fallback-model", "MODEL", "Model that continues when the model fails for good.")
 @value_option("--child-model", "MODEL", "Model of child runs (default: the model of their parent).")
 @value_option("--agent", "NAME", "Agent to run instead of the built-in one (mudroom agents).")
 @value_option(

@@ -213,7 +213,7 @@ class StreamJson:
         run.stop = to_anthropic_stop_reason(message)
         run.calls = message.tool_calls
         _, model_usage = self._models.get(model, ("", Usage()))
-        self._models[model] = (run.brief.model, model_usage + message.usage)
+        self._models[model] = (message.answered_by or run.brief.model, model_usage + message.usage)
         self._api_seconds += event.seconds
         content = to_anthropic_message(message, model, run.stop)
         return self._make_line("assistant", message=content, **_place(run))

@@ -1,0 +1,129 @@
+"""Tests of several models in the place of one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mudroom import Reason, Session
+from mudroom._core.events import AnyEvent, ModelCallRetried, TurnFinished
+from mudroom._core.messages import TextBlock, ThinkingBlock, ToolCallBlock
+from mudroom.errors import ModelRefused, UnknownName, UsageError
+from mudroom.models.fallback import FallbackModel
+from mudroom.models.scripted import ScriptedModel
+from mudroom.pricing import calculate_cost
+from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
+from mudroom.testing.strict_provider import strict_script
+
+MODELS = "anthropic:claude-sonnet-4-5,google:gemini-flash-latest"
+DEAD = Fault(status=401, body=b'{"error": {"type": "authentication_error", "message": "no"}}')
+
+
+def environ(url: str) -> dict[str, str]:
+    return {
+        "ANTHROPIC_API_KEY": "k",
+        "ANTHROPIC_BASE_URL": url,
+        "GEMINI_API_KEY": "k",
+        "GEMINI_BASE_URL": f"{url}/v1beta",
+    }
+
+
+def call_then_fail(request: ServerRequest) -> ServerAnswer:
+    """Answer as a first model that fails after one call, and a second one that finishes."""
+    if request.dialect == "google":
+        return "It is pytest."
+    if request.turn:
+        return DEAD
+    thought = ThinkingBlock("Look first.", "c2ln")
+    return (thought, TextBlock("I look."), ToolCallBlock("toolu_1", "read", {"file_path": "a"}))
+
+
+async def test_the_next_model_continues_the_same_conversation(tmp_path: Path) -> None:
+    events: list[AnyEvent] = []
+    async with ModelServer(strict_script(call_then_fail)) as server:
+        async with Session(
+            model=MODELS,
+            environ=environ(server.url),
+            cwd=str(tmp_path),
+            home=str(tmp_path / "home"),
+            journal="memory",
+            prices=True,
+        ) as session:
+            session.watch(events.append)
+            report = await session.run("Which framework?")
+    assert (report.reason, report.text) == (Reason.GOAL, "It is pytest.")
+    answers = [event.message for event in events if isinstance(event, TurnFinished)]
+    assert [answer.answered_by for answer in answers] == MODELS.split(",")
+    (retry,) = (event for event in events if isinstance(event, ModelCallRetried))
+    assert "google:gemini-flash-latest continues" in retry.error
+    assert "HTTP 401" in retry.error
+    (request,) = (request for request in server.requests if request.dialect == "google")
+    assert len(request.messages) == 3
+    prices = [calculate_cost(answer.answered_by, answer.usage) for answer in answers]
+    assert report.usd == pytest.approx(sum(price or 0 for price in prices), abs=1e-6)
+
+
+async def test_the_error_of_the_last_model_ends_the_run(tmp_path: Path) -> None:
+    async with ModelServer(lambda _: DEAD) as server:
+        async with Session(
+            model=MODELS,
+            environ=environ(server.url),
+            home=str(tmp_path),
+            journal="memory",
+        ) as session:
+            report = await session.run("Which framework?")
+    assert report.reason is Reason.ERROR
+    assert "google refused the request (HTTP 401)" in report.error
+
+
+async def test_a_model_that_failed_is_not_tried_by_the_next_prompts(tmp_path: Path) -> None:
+    def answer(request: ServerRequest) -> ServerAnswer:
+        return DEAD if request.dialect == "anthropic" else "Hello."
+
+    async with ModelServer(answer) as server:
+        async with Session(
+            model="anthropic:claude-sonnet-4-5",
+            fallback_model="google:gemini-flash-latest",
+            environ=environ(server.url),
+            home=str(tmp_path),
+            journal="memory",
+        ) as session:
+            for _ in range(3):
+                report = await session.task("Say hello.")
+                assert report.text == "Hello."
+    assert sum(request.dialect == "anthropic" for request in server.requests) == 1
+
+
+def test_a_model_that_failed_is_tried_again_after_a_minute() -> None:
+    now = [100.0]
+    models = [ScriptedModel([], "scripted:a"), ScriptedModel([], "scripted:b")]
+    model = FallbackModel(models, lambda: now[0])
+    model.mark_failed(0)
+    assert model.choose_first() == 1
+    model.mark_failed(1)
+    assert model.choose_first() == 0
+    now[0] += 60
+    assert model.choose_first() == 0
+
+
+async def test_a_model_object_can_have_a_fallback(tmp_path: Path) -> None:
+    broken = ScriptedModel([ModelRefused("no")])
+    async with Session(
+        model=broken, fallback_model="offline", home=str(tmp_path), journal="memory", environ={}
+    ) as session:
+        report = await session.run("你好")
+    assert report.text
+
+
+@pytest.mark.parametrize(
+    ("fallback", "error"), [("antropic:sonnet", UnknownName), ("mistral", UsageError)]
+)
+async def test_an_unusable_fallback_is_refused_at_the_start(
+    tmp_path: Path, fallback: str, error: type[Exception]
+) -> None:
+    with pytest.raises(error):
+        async with Session(
+            model="offline", fallback_model=fallback, home=str(tmp_path), environ={}
+        ):
+            pass
