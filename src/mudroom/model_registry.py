@@ -11,7 +11,7 @@ from ._core.ports import Clock, Model
 from ._engine.replay_check import recorded_conversations
 from .errors import UsageError
 from .models import providers
-from .models.openai_models import serves_responses
+from .models.openai.model_facts import serves_responses
 
 if TYPE_CHECKING:
     from .models._http import HttpClient
@@ -172,10 +172,10 @@ def _load_wire(wire: str) -> type[WireModel]:
 
         return GoogleModel
     if wire == "openai-responses":
-        from .models.openai_responses import ResponsesModel
+        from .models.openai.responses import ResponsesModel
 
         return ResponsesModel
-    from .models.openai import OpenAIModel
+    from .models.openai.chat import OpenAIModel
 
     return OpenAIModel
 

@@ -24,7 +24,7 @@ from mudroom._engine.normalize import EMPTY_MESSAGE, NO_RESULT, normalize_conver
 from mudroom.models._http import HttpClient
 from mudroom.models.anthropic import AnthropicModel
 from mudroom.models.google import GoogleModel
-from mudroom.models.openai import OpenAIModel
+from mudroom.models.openai.chat import OpenAIModel
 from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import FakeClock
 

@@ -43,7 +43,7 @@ from mudroom._core.tools import Tool, ToolResult
 from mudroom.models._http import HttpClient
 from mudroom.models.anthropic import AnthropicModel
 from mudroom.models.google import GoogleModel
-from mudroom.models.openai import OpenAIModel
+from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import ModelServer
 

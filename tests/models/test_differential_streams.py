@@ -33,9 +33,9 @@ from mudroom._core.messages import (
 from mudroom.models._anthropic_stream import AnthropicReader
 from mudroom.models._google_stream import GoogleReader
 from mudroom.models._http import StreamReader
-from mudroom.models._openai_stream import OpenAIReader
 from mudroom.models._sse import SseParser
 from mudroom.models._tool_names import ToolNames
+from mudroom.models.openai._chat_stream import OpenAIReader
 from mudroom.testing.model_server import Fault, ModelServer
 from mudroom.testing.wire_formats import WireAnswer, anthropic_stream, google_stream, openai_stream
 

@@ -22,7 +22,7 @@ from mudroom.models._pydantic_ai_messages import to_model_request
 from mudroom.models._tool_names import ToolNames
 from mudroom.models.anthropic import AnthropicModel
 from mudroom.models.google import GoogleModel
-from mudroom.models.openai import OpenAIModel
+from mudroom.models.openai.chat import OpenAIModel
 from mudroom.models.providers import PROVIDERS, parse_model_name, takes_images
 from mudroom.testing.clock import FakeClock
 

@@ -14,8 +14,8 @@ from mudroom.models._http import HttpClient
 from mudroom.models._wire import WireModel
 from mudroom.models.anthropic import AnthropicModel
 from mudroom.models.google import GoogleModel
-from mudroom.models.openai import OpenAIModel
-from mudroom.models.openai_responses import ResponsesModel
+from mudroom.models.openai.chat import OpenAIModel
+from mudroom.models.openai.responses import ResponsesModel
 from mudroom.testing import FakeClock
 
 WIRES: dict[str, tuple[type[WireModel], str]] = {

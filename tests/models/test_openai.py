@@ -26,9 +26,9 @@ from mudroom._core.ports import RequestConfig, StreamChunk
 from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelGarbled
 from mudroom.models._http import HttpClient, StreamCut, StreamError
-from mudroom.models._openai_stream import OpenAIReader
 from mudroom.models._tool_names import ToolNames
-from mudroom.models.openai import OpenAIModel
+from mudroom.models.openai._chat_stream import OpenAIReader
+from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing.clock import FakeClock
 
 LOCAL = "http://127.0.0.1:1/v1"

@@ -24,11 +24,11 @@ from mudroom._core.tools import Tool, ToolResult
 from mudroom.errors import ModelError, ModelGarbled, ModelRefused, ModelUnavailable
 from mudroom.models._google_stream import GoogleReader
 from mudroom.models._http import HttpClient, StreamCut, StreamReader
-from mudroom.models._openai_stream import OpenAIReader
 from mudroom.models._sse import SseParser
 from mudroom.models._tool_names import ToolNames
 from mudroom.models.google import GoogleModel
-from mudroom.models.openai import OpenAIModel
+from mudroom.models.openai._chat_stream import OpenAIReader
+from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.model_server import Fault, ModelServer, ServerAnswer, ServerRequest
 from mudroom.testing.wire_formats import WireAnswer, google_stream, openai_stream

@@ -14,7 +14,7 @@ from mudroom import Session, TextBlock, Usage
 from mudroom._core.messages import StopReason
 from mudroom._core.ports import RequestConfig
 from mudroom.model_registry import ModelRegistry
-from mudroom.models.openai import OpenAIModel
+from mudroom.models.openai.chat import OpenAIModel
 from mudroom.testing.clock import FakeClock
 from mudroom.testing.wire_formats import WireAnswer, openai_stream
 

@@ -76,12 +76,12 @@ class FallbackConversation:
         self._current.append(message)
 
     async def request_answer(
-        self, *, tools: bool = True
+        self, *, tools: bool = True, max_tokens: int | None = None
     ) -> AsyncIterator[StreamChunk | RetryNotice | AssistantMessage]:
         """Request the next answer. Raises ModelError of the last model."""
         while True:
             name = self._model.models[self._index].name
-            answer = self._current.request_answer(tools=tools)
+            answer = self._current.request_answer(tools=tools, max_tokens=max_tokens)
             try:
                 async with aclosing(cast("AsyncGenerator[object, None]", answer)) as items:
                     async for item in items:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from msgspec import Struct
 
 from ..errors import UnknownName, UsageError
-from .openai_models import serves_responses
+from .openai.model_facts import serves_responses
 
 _IMAGE_MODELS = re.compile(
     r"(?:^|[/.:@])(?:"

@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from .._core.messages import (
+from ..._core.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
@@ -21,14 +21,14 @@ from .._core.messages import (
     ToolResultBlock,
     UserMessage,
 )
-from .._core.ports import RequestConfig
-from .._core.tools import Tool
-from ._images import data_url, has_images, image_label
-from ._json import clean, encode
-from ._openai_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
-from ._tool_names import ToolNames
-from ._wire import WireConversation, WireModel, limit_max_tokens
-from .openai_models import default_max_tokens, is_reasoning_model
+from ..._core.ports import RequestConfig
+from ..._core.tools import Tool
+from .._images import data_url, has_images, image_label
+from .._json import clean, encode
+from .._tool_names import ToolNames
+from .._wire import WireConversation, WireModel, limit_max_tokens
+from ._chat_stream import REASONING_DETAILS_FIELD, REASONING_FIELD, WIRE, OpenAIReader
+from .model_facts import default_max_tokens, is_reasoning_model
 
 _MAX_TOKENS = 8_192
 """Longest answer in tokens of an unknown model; enough to write a file."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from msgspec import Struct
 
-from .._core.messages import (
+from ..._core.messages import (
     AssistantMessage,
     StopReason,
     TextBlock,
@@ -16,12 +16,12 @@ from .._core.messages import (
     ToolCallBlock,
     Usage,
 )
-from .._core.ports import StreamChunk
-from ..errors import ModelGarbled
-from ._http import StreamCut, StreamError
-from ._json import clean, encode, make_decoder, parse_arguments
-from ._tool_names import ToolNames
-from ._wire import describe_stop
+from ..._core.ports import StreamChunk
+from ...errors import ModelGarbled
+from .._http import StreamCut, StreamError
+from .._json import clean, encode, make_decoder, parse_arguments
+from .._tool_names import ToolNames
+from .._wire import describe_stop
 
 WIRE = "openai"
 REASONING_FIELD = "reasoning_content"

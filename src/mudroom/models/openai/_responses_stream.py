@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from .._core.messages import (
+from ..._core.messages import (
     AssistantMessage,
     StopReason,
     TextBlock,
@@ -15,13 +15,13 @@ from .._core.messages import (
     ToolCallBlock,
     Usage,
 )
-from .._core.ports import StreamChunk
-from ..errors import ModelGarbled
-from ._http import StreamCut
-from ._json import clean, make_decoder
-from ._openai_stream import build_tool_call, to_stream_error
-from ._tool_names import ToolNames
-from ._wire import describe_stop
+from ..._core.ports import StreamChunk
+from ...errors import ModelGarbled
+from .._http import StreamCut
+from .._json import clean, make_decoder
+from .._tool_names import ToolNames
+from .._wire import describe_stop
+from ._chat_stream import build_tool_call, to_stream_error
 
 WIRE = "openai-responses"
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .._core.messages import (
+from ..._core.messages import (
     AssistantMessage,
     ImageBlock,
     Message,
@@ -14,14 +14,14 @@ from .._core.messages import (
     ToolResultBlock,
     UserMessage,
 )
-from .._core.ports import RequestConfig
-from .._core.tools import Tool
-from ._images import data_url
-from ._json import clean, encode
-from ._openai_responses_stream import WIRE, ResponsesReader
-from ._tool_names import ToolNames
-from ._wire import WireModel, limit_max_tokens
-from .openai_models import default_max_tokens, is_reasoning_model
+from ..._core.ports import RequestConfig
+from ..._core.tools import Tool
+from .._images import data_url
+from .._json import clean, encode
+from .._tool_names import ToolNames
+from .._wire import WireModel, limit_max_tokens
+from ._responses_stream import WIRE, ResponsesReader
+from .model_facts import default_max_tokens, is_reasoning_model
 
 
 class ResponsesModel(WireModel):

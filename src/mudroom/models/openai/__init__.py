@@ -1,0 +1,1 @@
+"""The two wires of OpenAI: Chat Completions (`chat`) and Responses (`responses`)."""
