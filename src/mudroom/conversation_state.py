@@ -11,7 +11,7 @@ from ._core.events import AnyEvent, Delta, RunStarted, StoredEvent
 from ._core.messages import Message
 from ._core.runs import Brief, Report
 from ._engine.compaction import has_summary
-from ._engine.resume import finished_report
+from ._engine.resume import find_report
 from .errors import JournalDamaged, UnknownName
 from .projections.transcript import TranscriptBuilder, build_transcript
 
@@ -61,7 +61,7 @@ class ConversationState:
             self.latest_run = run
             if run not in self.unfinished_events:
                 messages = build_transcript(by_run[run], run)
-                self._add_run(brief, finished_report(by_run[run]), messages)
+                self._add_run(brief, find_report(by_run[run]), messages)
 
     def next_run_id(self) -> str:
         """Return the id of a new root run."""
@@ -74,7 +74,7 @@ class ConversationState:
         return tuple(
             run
             for run, events in self.unfinished_events.items()
-            if "." not in run and not finished_report(events)
+            if "." not in run and not find_report(events)
         )
 
     @property
@@ -153,7 +153,7 @@ def _group_by_run(events: Iterable[StoredEvent]) -> dict[str, list[StoredEvent]]
 
 
 def _select_unfinished(by_run: dict[str, list[StoredEvent]]) -> dict[str, list[StoredEvent]]:
-    open_roots = {run for run in by_run if "." not in run and not finished_report(by_run[run])}
+    open_roots = {run for run in by_run if "." not in run and not find_report(by_run[run])}
     return {run: by_run[run] for run in by_run if run.partition(".")[0] in open_roots}
 
 

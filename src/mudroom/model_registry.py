@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 from ._core.ports import Clock, Model
-from ._engine.replay_check import recorded_conversations
+from ._engine.replay_check import rebuild_conversations
 from .errors import UsageError
 from .models import providers
 from .models.openai.model_facts import serves_responses
@@ -103,7 +103,7 @@ class ModelRegistry:
         from .models.replay_model import ReplayModel
 
         events = open_store(self._home).read_now(name.partition(":")[2])
-        return ReplayModel(recorded_conversations(events), name=name)
+        return ReplayModel(rebuild_conversations(events), name=name)
 
     def _create_http_model(self, provider: providers.Provider, model: str) -> Model:
         name = f"{provider.name}:{model}"

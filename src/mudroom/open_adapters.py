@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from ._core.agents import Agent, WorkspaceKind, WorkspaceSpec
 from ._core.ports import Environment, Journal, Sandbox, SessionStore, Workspace
 from ._core.tools import Tool, ToolCategory
-from ._engine.task import task_tool
+from ._engine.task import make_task_tool
 from .agent_files import Skill
 from .errors import UsageError
 from .options import SessionOptions
@@ -36,7 +36,7 @@ def collect_tools(
     Arguments:
         own: tools of the caller. ask: true if each command needs confirmation.
     """
-    tools = {**builtin_tools(), "task": task_tool(agents)}
+    tools = {**builtin_tools(), "task": make_task_tool(agents)}
     if ask:
         for name, tool in tools.items():
             if tool.category is ToolCategory.RUN:

@@ -44,7 +44,7 @@ def calculate_cost(model: str, usage: Usage) -> float | None:
 
 
 @cache
-def context_window(model: str) -> int | None:
+def get_context_window(model: str) -> int | None:
     """Return the tokens that the context of a model can hold, None if unknown.
 
     Arguments:

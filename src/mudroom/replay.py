@@ -20,11 +20,11 @@ from ._engine.replay_check import (
     RecordedOutcomes,
     RecordedOutputChecks,
     ReplayDiverged,
-    recorded_briefs,
-    recorded_conversations,
+    rebuild_briefs,
+    rebuild_conversations,
 )
 from ._engine.session_context import SessionServices, SingleEnvironment
-from ._engine.task import task_tool
+from ._engine.task import make_task_tool
 from ._platform.scratch_dirs import ScratchDir
 from ._platform.system_clock import SystemClock
 from .models.replay_model import ReplayModel, remove_varying_text
@@ -53,7 +53,7 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
         event.brief for event in events if isinstance(event, RunStarted) and event.brief.parent
     ]
     agents = {brief.agent.name: brief.agent for brief in children}
-    tools = {**_recorded_tools(events), "task": task_tool(agents)}
+    tools = {**_make_recorded_tools(events), "task": make_task_tool(agents)}
     unused: Any = None
     environment = Environment(
         spec=WorkspaceSpec(), workspace=unused, sandbox=unused, policy=outcomes
@@ -67,7 +67,7 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
             clock=SystemClock(),
             approver=outcomes,
             mark_report=mark_injection,
-            toolbox=outcomes.toolbox(tools),
+            toolbox=outcomes.make_toolbox(tools),
             agents=agents,
             compute_price=calculate_cost,
             spill_folder=spill_folder,
@@ -79,9 +79,9 @@ async def replay(events: Sequence[StoredEvent]) -> list[StoredEvent]:
         )
         worker = LocalWorker(services, UNLIMITED)
         model = ReplayModel(
-            recorded_conversations(events), cancel_run=lambda run_id: _cancel(worker, run_id)
+            rebuild_conversations(events), cancel_run=lambda run_id: _cancel(worker, run_id)
         )
-        for brief in recorded_briefs(events):
+        for brief in rebuild_briefs(events):
             grant = services.meters.open(brief.run_id, brief.budget)
             await worker.start(brief, grant).report()
     missing = journal.missing_events
@@ -105,7 +105,7 @@ def _find_session_id(events: Sequence[StoredEvent]) -> str:
     return next((event.prompt_id.split("#", 1)[0] for event in events if event.prompt_id), "")
 
 
-def _recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
+def _make_recorded_tools(events: Sequence[StoredEvent]) -> dict[str, Tool]:
     """Return each tool that a run had: the built-in one, or a stand-in."""
     names = {
         name for event in events if isinstance(event, RunStarted) for name in event.brief.tools

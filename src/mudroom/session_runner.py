@@ -17,7 +17,7 @@ from ._core.ports import Worker
 from ._core.runs import Brief, Reason, Report
 from ._core.runs import T as Outputs
 from ._core.tools import Tool
-from ._engine.compaction import RUN_TITLE, summary_prompt
+from ._engine.compaction import RUN_TITLE, make_summary_prompt
 from ._engine.task import narrow_tools
 from .agent_catalog import find_agent
 from .build import SessionResources
@@ -78,7 +78,7 @@ class SessionRunner:
                 )
             agent = replace(self.resources.root_agent, mode=Mode.PLAN)
             limits = Budget(turns=1, children=0).with_defaults(self._options.prompt_budget)
-            brief = self._continue_conversation(summary_prompt(focus), agent, limits)
+            brief = self._continue_conversation(make_summary_prompt(focus), agent, limits)
             return await self._run_root(replace(brief, is_compaction=True, description=RUN_TITLE))
 
     async def resume_unfinished(self) -> Report | None:

@@ -28,7 +28,7 @@ from mudroom.cli.interactive.status_line import StatusLine
 from mudroom.cli.output.markdown import MarkdownBlocks, render_markdown
 from mudroom.cli.output.scrollback import Scrollback
 from mudroom.cli.output.text import UNICODE
-from mudroom.pricing import context_window
+from mudroom.pricing import get_context_window
 from mudroom.projections.run_tree import RunTree
 from mudroom.testing.event_builders import (
     run_finished,
@@ -305,13 +305,13 @@ def test_the_status_line_drops_the_least_important_figures_first() -> None:
 
 def test_the_status_line_shows_a_context_of_unknown_size() -> None:
     assert (
-        context_window("anthropic:claude-sonnet-4-5") == 200_000
-        and context_window("openai:gpt-4o") == 128_000
+        get_context_window("anthropic:claude-sonnet-4-5") == 200_000
+        and get_context_window("openai:gpt-4o") == 128_000
     )
     assert (
-        context_window("ollama:qwen3:8b") is None
-        and context_window("anthropic:a-model-of-tomorrow") is None
-        and context_window("offline:rules") is None
+        get_context_window("ollama:qwen3:8b") is None
+        and get_context_window("anthropic:a-model-of-tomorrow") is None
+        and get_context_window("offline:rules") is None
     )
     status = StatusLine()
     status.model, status.context_tokens = "ollama:qwen3:8b", 41_400

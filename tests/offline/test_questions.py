@@ -21,7 +21,7 @@ from mudroom._core.messages import (
 )
 from mudroom._core.ports import RequestConfig
 from mudroom._core.tools import Tool, ToolResult
-from mudroom._engine.compaction import summary_prompt
+from mudroom._engine.compaction import make_summary_prompt
 from mudroom.errors import ModelRefused
 from mudroom_offline import OfflineModel
 
@@ -51,18 +51,18 @@ async def test_tells_a_conversation_in_short() -> None:
         user_message("a first prompt"),
         AssistantMessage((TextBlock("one"),)),
         user_message("refused"),
-        user_message(summary_prompt("names")),
+        user_message(make_summary_prompt("names")),
     ):
         chat.append(message)
     *_, whole = [piece async for piece in chat.request_answer()]
     assert isinstance(whole, AssistantMessage)
     assert whole.text == "Asked: a first prompt\n\nAnswered: one\n\nAsked: refused"
     for message in (
-        user_message(summary_prompt("")),
+        user_message(make_summary_prompt("")),
         whole,
         user_message("and now?"),
         AssistantMessage((TextBlock("two"),)),
-        user_message(summary_prompt("")),
+        user_message(make_summary_prompt("")),
     ):
         chat.append(message)
     *_, again = [piece async for piece in chat.request_answer()]

@@ -14,13 +14,13 @@ from mudroom._core.agents import Mode
 from mudroom._core.events import PermissionDecided, ToolCallFinished
 from mudroom._core.ports import ApprovalDecision, ApprovalRequest, PermissionVerdict
 from mudroom._core.tools import Tool
-from mudroom._engine.task import task_tool
+from mudroom._engine.task import make_task_tool
 from mudroom.models.scripted import ScriptedModel
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
 from mudroom.tools import builtin_tools
 
-TOOLS: dict[str, Tool] = {**builtin_tools(), "task": task_tool({})}
+TOOLS: dict[str, Tool] = {**builtin_tools(), "task": make_task_tool({})}
 
 
 class Court:

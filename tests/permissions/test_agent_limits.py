@@ -17,7 +17,7 @@ from mudroom._core.messages import ToolCallBlock
 from mudroom._core.ports import PermissionVerdict
 from mudroom._core.runs import Brief
 from mudroom._core.tool_patterns import call_patterns, select_tools
-from mudroom._engine.task import task_tool
+from mudroom._engine.task import make_task_tool
 from mudroom.models.scripted import Answer, Request, call
 from mudroom.permissions.policy import RulePolicy
 from mudroom.permissions.rules import Permissions
@@ -25,7 +25,7 @@ from mudroom.tools import builtin_tools
 
 from .conftest import Play
 
-TOOLS: dict[str, Any] = {**builtin_tools(), "task": task_tool({})}
+TOOLS: dict[str, Any] = {**builtin_tools(), "task": make_task_tool({})}
 ORDER = ["deny", "ask", "allow"]
 
 

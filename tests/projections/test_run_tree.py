@@ -112,7 +112,7 @@ def test_state_of_a_finished_run_follows_its_reason(reason: Reason, state: RunSt
         run_started("1", at=2.0), run_finished("1", reason, at=7.0, error="no\x1b[31m such\nmodel")
     ).runs["1"]
     assert run.state is state
-    assert run.seconds(now=100.0) == 5.0
+    assert run.count_seconds(now=100.0) == 5.0
     assert run.error == "no such model"
 
 

@@ -41,7 +41,7 @@ class FakeSource:
         self._changed.clear()
         return self.tools
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         await self._changed.wait()
 
     async def close(self) -> None:

@@ -59,6 +59,6 @@ class CallBatch:
             if call.id not in self._outcomes
         ]
 
-    def outcomes(self) -> list[CallOutcome]:
+    def list_outcomes(self) -> list[CallOutcome]:
         """Return the outcomes in the order of the calls."""
         return [self._outcomes[call_id] for call_id in self.calls if call_id in self._outcomes]

@@ -53,9 +53,9 @@ def format_report(context: CallContext, report: Report) -> tuple[str, str]:
             file.write(text)
         notice = f"[… cut: the whole report, {len(text):,} characters, is in {spill}]"
         text = f"{text[:REPORT_CAP]}\n{notice}"
-    lines = [context.run.services.mark_report(text), evidence_line(report)]
+    lines = [context.run.services.mark_report(text), format_evidence(report)]
     if report.reason is not Reason.GOAL:
-        lines.insert(0, _warning_line(report))
+        lines.insert(0, _format_warning(report))
     return "\n".join(lines), spill
 
 
@@ -76,7 +76,7 @@ def parse_report(text: str) -> ParsedReport:
     return ParsedReport("" if whole == NO_SUMMARY else whole, warning, spill)
 
 
-def _warning_line(report: Report) -> str:
+def _format_warning(report: Report) -> str:
     turns = report.limit.most if report.limit else report.turns - report.recovered
     causes = {
         Reason.MAX_TURNS: f"stopped after {turns:g} turns, its limit",
@@ -91,7 +91,7 @@ def _warning_line(report: Report) -> str:
     return f"[{report.reason}: {cause}; what follows is {kind}]"
 
 
-def evidence_line(report: Report) -> str:
+def format_evidence(report: Report) -> str:
     """Return one line with what the engine saw the run do."""
     count = sum(report.calls.values())
     if count:

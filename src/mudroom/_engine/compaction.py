@@ -20,7 +20,7 @@ RUN_TITLE = "conversation summary"
 """Title of the run on screens."""
 
 
-def summary_prompt(focus: str) -> str:
+def make_summary_prompt(focus: str) -> str:
     """Return the prompt of a compaction run.
 
     `focus`: what the summary must keep, in the user's words.
@@ -36,7 +36,7 @@ def has_summary(report: Report | None) -> bool:
     return report.reason is Reason.GOAL or report.recovered
 
 
-def continued_runs(run: str, briefs: Mapping[str, Brief]) -> list[str]:
+def list_continued_runs(run: str, briefs: Mapping[str, Brief]) -> list[str]:
     """Return the ids of the runs whose messages a run knows: oldest first, itself last.
 
     The list begins with the last compaction run, if there is one.

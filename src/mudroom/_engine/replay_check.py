@@ -40,7 +40,7 @@ from .._core.tools import Tool, ToolResult
 from ..errors import MudroomError
 from ..projections.transcript import build_transcript
 from .call_context import CallContext
-from .compaction import continued_runs
+from .compaction import list_continued_runs
 from .structured_output import OutputChecks, OutputRefusal
 
 
@@ -82,9 +82,11 @@ class RecordedEvents:
             where = f"run {event.run}, turn {event.turn}"
             expected = self._expected.get(_order_key(event))
             if not expected:
-                raise ReplayDiverged(f"not in the record: {self._comparable(event)}", where=where)
-            recorded = self._comparable(expected.pop(0))
-            replayed = self._comparable(event)
+                raise ReplayDiverged(
+                    f"not in the record: {self._to_comparable(event)}", where=where
+                )
+            recorded = self._to_comparable(expected.pop(0))
+            replayed = self._to_comparable(event)
             if recorded != replayed:
                 text = f"the replay differs.\nrecorded: {recorded}\nnow:      {replayed}"
                 raise ReplayDiverged(text, where=where)
@@ -111,7 +113,7 @@ class RecordedEvents:
         """Recorded events of runs that the replay has not produced."""
         return [event for events in self._expected.values() for event in events if event.run]
 
-    def _comparable(self, event: StoredEvent) -> str:
+    def _to_comparable(self, event: StoredEvent) -> str:
         """Return an event as JSON, without times and the order in which parallel calls ended."""
         fields: Any = msgspec.to_builtins(replace(event, at=0.0))
         fields.pop("seconds", None)
@@ -146,7 +148,7 @@ class RecordedOutcomes:
             elif isinstance(event, PermissionDecided):
                 self._decisions[event.run, event.call_id] = event
 
-    def toolbox(self, tools: Mapping[str, Tool]) -> dict[str, Tool]:
+    def make_toolbox(self, tools: Mapping[str, Tool]) -> dict[str, Tool]:
         """Return tools that give the recorded results.
 
         `task` starts the recorded children again. Tools with a memo are pure and run again.
@@ -279,7 +281,7 @@ class RecordedOutputChecks(OutputChecks):
         return refusals.pop(0) if refusals else None
 
 
-def recorded_conversations(events: Sequence[StoredEvent]) -> list[RecordedConversation]:
+def rebuild_conversations(events: Sequence[StoredEvent]) -> list[RecordedConversation]:
     """Return the recorded conversations, one per run, in the order in which the runs began."""
     briefs: dict[str, Brief] = {}
     failures: dict[str, str] = {}
@@ -299,7 +301,7 @@ def recorded_conversations(events: Sequence[StoredEvent]) -> list[RecordedConver
     return [
         RecordedConversation(
             run,
-            _join_transcripts(continued_runs(run, briefs), events),
+            _join_transcripts(list_continued_runs(run, briefs), events),
             failures.get(run, ""),
             cut_off_by.get(run, ""),
             partial_texts.get(run, ""),
@@ -308,7 +310,7 @@ def recorded_conversations(events: Sequence[StoredEvent]) -> list[RecordedConver
     ]
 
 
-def recorded_briefs(events: Sequence[StoredEvent]) -> list[Brief]:
+def rebuild_briefs(events: Sequence[StoredEvent]) -> list[Brief]:
     """Return the briefs of the root runs in order, each with the conversation that it continues."""
     by_run = {event.run: event.brief for event in events if isinstance(event, RunStarted)}
     briefs: list[Brief] = []
@@ -316,7 +318,7 @@ def recorded_briefs(events: Sequence[StoredEvent]) -> list[Brief]:
         if "." in run:
             continue
         if brief.continues:
-            earlier_runs = continued_runs(run, by_run)[:-1]
+            earlier_runs = list_continued_runs(run, by_run)[:-1]
             brief = replace(brief, history=_join_transcripts(earlier_runs, events))
         briefs.append(brief)
     return briefs

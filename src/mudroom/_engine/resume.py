@@ -72,7 +72,7 @@ async def restore_run(run: RunContext, events: Sequence[StoredEvent]) -> Resumpt
     run.conversation.queued[:0] = restorer.sent_blocks
     past = run.services.past_events
     below = (event for child in descendants(past, run.run_id) for event in past[child])
-    run.timer.add_past(_worked_seconds(events, below))
+    run.timer.add_past(_sum_worked_seconds(events, below))
     return Resumption(restorer.pending_answer, restorer.summary_reason)
 
 
@@ -161,13 +161,13 @@ class _Restorer:
             name = call.arguments.get("emit_variable_name", "")
             run.outputs.emit(name, call.arguments.get("emit_variable_value"))
         if (child := event.result.detail.get("run")) is not None:
-            report = finished_report(run.services.past_events.get(child, ()))
+            report = find_report(run.services.past_events.get(child, ()))
             usage = report.usage if report else Usage()
             usd = report.usd if report else 0.0
             run.meter.add_usage(usage, usd, children=1 + event.result.detail.get("below", 0))
 
 
-def finished_report(events: Sequence[StoredEvent]) -> Report | None:
+def find_report(events: Sequence[StoredEvent]) -> Report | None:
     """Return the report of a run's events; None if the run has not finished."""
     if events and isinstance(last := events[-1], RunFinished):
         return last.report
@@ -206,7 +206,7 @@ def descendants(past: Mapping[str, Sequence[StoredEvent]], run_id: str) -> Itera
                     yield from descendants(past, child)
 
 
-def _worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredEvent]) -> float:
+def _sum_worked_seconds(events: Iterable[StoredEvent], descendants: Iterable[StoredEvent]) -> float:
     """Return the seconds in which a process executed the run or a descendant."""
     moments = [(event.at, isinstance(event, RunResumed)) for event in events]
     moments += [(event.at, False) for event in descendants]

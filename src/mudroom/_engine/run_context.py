@@ -55,7 +55,7 @@ class RunContext:
         toolbox = services.toolbox
         self.tools = {name: toolbox[name] for name in brief.tools if name in toolbox}
         if brief.agent.outputs is not None:
-            self.tools[EMIT_TOOL] = self.outputs.tool()
+            self.tools[EMIT_TOOL] = self.outputs.make_tool()
         self.memo: dict[str, Any] = {}
         self.batch = CallBatch()
         self.evidence = Evidence()
@@ -116,7 +116,7 @@ class RunContext:
 
     def close_batch(self) -> list[CallOutcome]:
         """Queue the results of the batch, count them as evidence, and return the outcomes."""
-        outcomes = self.batch.outcomes()
+        outcomes = self.batch.list_outcomes()
         self.conversation.queue_results([outcome.to_block() for outcome in outcomes])
         self.evidence.add(outcomes)
         self.batch = CallBatch()

@@ -129,7 +129,7 @@ class OutputCollector:
         for name in names:
             self.values.pop(name, None)
 
-    def tool(self) -> Tool:
+    def make_tool(self) -> Tool:
         """Return the tool that emits values of this run."""
         outputs = "".join(f"\n- {name}: {out.description}" for name, out in self._expected.items())
         schemas = {name: out.schema for name, out in self._expected.items() if out.schema}

@@ -48,7 +48,7 @@ class TaskArguments(Struct, frozen=True, forbid_unknown_fields=True):
     model: str | None = None
 
 
-def task_tool(agents: Mapping[str, Agent]) -> Tool:
+def make_task_tool(agents: Mapping[str, Agent]) -> Tool:
     """Return the task tool. Its description lists the agents."""
     listed = "\n".join(f"- {agent.name}: {agent.description}" for agent in agents.values())
     text = {"type": "string"}
@@ -99,7 +99,7 @@ def _parse(arguments: dict[str, Any]) -> TaskArguments:
 
 async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
     run = context.run
-    agents = _callable_agents(run)
+    agents = _select_agents(run)
     agent = agents.get(_simplify(arguments.agent))
     if agent is None:
         hint = suggest_names(arguments.agent, [agent.name for agent in agents.values()])
@@ -140,7 +140,7 @@ async def _run(context: CallContext, arguments: TaskArguments) -> ToolResult:
     )
 
 
-def _callable_agents(run: RunContext) -> dict[str, Agent]:
+def _select_agents(run: RunContext) -> dict[str, Agent]:
     """Return the agents that the run may call, by simplified name."""
     names = select_tools(run.services.agents, run.brief.agent.children)
     return {_simplify(name): run.services.agents[name] for name in names}
@@ -187,11 +187,11 @@ def _make_brief(
         depth=parent.depth + 1,
         mode=(agent.mode or parent.mode).limit_to(parent.mode),
         inherited_patterns=(*parent.inherited_patterns, *filter(None, own_limits)),
-        workspace=_workspace_spec(context.run, agent),
+        workspace=_choose_workspace(context.run, agent),
     )
 
 
-def _workspace_spec(run: RunContext, agent: Agent) -> WorkspaceSpec:
+def _choose_workspace(run: RunContext, agent: Agent) -> WorkspaceSpec:
     """Return the workspace of a child: the parent's, or a copy of it."""
     shared = run.environment.spec
     if agent.workspace is WorkspaceKind.SHARED:

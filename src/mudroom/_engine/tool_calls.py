@@ -77,7 +77,7 @@ async def run_tool_calls(run: RunContext, calls: Sequence[ToolCallBlock]) -> lis
     tasks: list[Coroutine[Any, Any, None]] = []
     for position, call in run.batch.open_calls():
         prepared = prepare_call(run, call)
-        slot = scheduler.reserve(_lane(prepared))
+        slot = scheduler.reserve(_choose_lane(prepared))
         tasks.append(_run_in_order(run, position, prepared, slot))
     if len(tasks) == 1:
         await tasks[0]
@@ -123,7 +123,7 @@ def _refuse(call: ToolCallBlock, tool: Tool | None, text: str) -> PreparedCall:
     return PreparedCall(call, tool, refusal=ToolResult(text, error=True))
 
 
-def _lane(prepared: PreparedCall) -> str | None:
+def _choose_lane(prepared: PreparedCall) -> str | None:
     """Return the lane of a call: calls of one lane run one after another.
 
     None means that the call may run in parallel with all others.

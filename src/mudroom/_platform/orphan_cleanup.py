@@ -48,7 +48,7 @@ def remove_orphans(base: str) -> None:
     """
     abandoned: dict[str, int] = {}
     try:
-        for path in _scratch_paths(base):
+        for path in _list_scratch_paths(base):
             if len(abandoned) == _MAX_DIRS:
                 break
             descriptor = open_abandoned(path)
@@ -63,7 +63,7 @@ def remove_orphans(base: str) -> None:
             os.close(descriptor)
 
 
-def _scratch_paths(base: str) -> list[str]:
+def _list_scratch_paths(base: str) -> list[str]:
     try:
         return [f"{base}/{name}" for name in os.listdir(base) if SCRATCH_NAME.fullmatch(name)]
     except OSError:

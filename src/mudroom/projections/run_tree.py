@@ -98,7 +98,7 @@ class RunView(Struct, kw_only=True, eq=False):
         """Name on screens: the description, else the prompt."""
         return self.description or self.prompt
 
-    def seconds(self, now: float) -> float:
+    def count_seconds(self, now: float) -> float:
         """Return the duration of the run in seconds, until `now` if it has not finished."""
         return max(0.0, (self.finished_at or now) - self.started_at)
 
@@ -208,7 +208,7 @@ def _apply_turn_failed(run: RunView, event: TurnFailed) -> None:
     run.error = sanitize_line(event.error, TAIL_LENGTH)
 
 
-def _working_state(run: RunView) -> RunState:
+def _find_state(run: RunView) -> RunState:
     if run.open_calls and all(view == "run" for view in run.open_calls.values()):
         return RunState.WAITING
     return RunState.RUNNING
@@ -216,13 +216,13 @@ def _working_state(run: RunView) -> RunState:
 
 def _apply_call_started(run: RunView, event: ToolCallStarted) -> None:
     run.open_calls[event.call.id] = event.view
-    run.state = _working_state(run)
+    run.state = _find_state(run)
     run.last_action = describe_call(event.call, event.title)
 
 
 def _apply_call_finished(run: RunView, event: ToolCallFinished) -> None:
     run.open_calls.pop(event.call_id, None)
-    run.state = _working_state(run)
+    run.state = _find_state(run)
     run.tool_call_count += not event.refused
     run.failed_calls += event.result.error
 

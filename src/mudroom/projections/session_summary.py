@@ -75,7 +75,7 @@ def summarize_session(
         folder=folder,
         model=roots[0].brief.model if roots else "",
         prompt=roots[0].brief.prompt if roots else "",
-        reason=_last_reason(roots, finished),
+        reason=_find_last_reason(roots, finished),
         prompts=len(roots),
         children=children,
         tokens=_count_tokens(finished),
@@ -83,7 +83,7 @@ def summarize_session(
     )
 
 
-def _last_reason(roots: list[RunStarted], finished: dict[str, RunFinished]) -> str:
+def _find_last_reason(roots: list[RunStarted], finished: dict[str, RunFinished]) -> str:
     if not roots or roots[-1].run not in finished:
         return ""
     return finished[roots[-1].run].report.reason.value

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from .._engine.replay_check import recorded_conversations
+from .._engine.replay_check import rebuild_conversations
 from ..journals.encoding import decode
 from ..journals.version_1 import upgrade
 from ..models.replay_model import ReplayModel
@@ -25,4 +25,4 @@ def load_replay_model(path: str | Path) -> ReplayModel:
     """
     lines = Path(path).read_bytes().splitlines()
     events = [decode(upgrade(line)) for line in lines if line.strip()]
-    return ReplayModel(recorded_conversations(events), name=f"replay:{Path(path).name}")
+    return ReplayModel(rebuild_conversations(events), name=f"replay:{Path(path).name}")

@@ -25,7 +25,7 @@ from .._core.ports import (
 from .._core.runs import Brief, Report
 from .._core.tools import Effect, Tool, ToolResult
 from .._engine.session_context import SessionServices, SingleEnvironment
-from .._engine.task import task_tool
+from .._engine.task import make_task_tool
 from ..journals.memory import MemoryJournal
 from ..models.scripted import Answer, Request, ScriptedModel, call
 from ..workspaces.shared import SharedWorkspace
@@ -79,7 +79,7 @@ def conformance_tools() -> dict[str, Tool]:
             run=_confirm,
             needs_confirmation=True,
         ),
-        task_tool(_AGENTS),
+        make_task_tool(_AGENTS),
     ]
     return {tool.name: tool for tool in tools}
 

@@ -61,7 +61,7 @@ class SessionToolSources:
     async def _follow(self, source: ToolSource, tools: list[str]) -> None:
         """Replace the tools of a source whenever they change. `tools`: their names so far."""
         while True:
-            await source.changed()
+            await source.wait_for_change()
             new_tools = await source.list()
             for name in tools:
                 del self._toolbox[name]

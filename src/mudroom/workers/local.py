@@ -23,7 +23,7 @@ from .._core.runs import Brief, InboxMessage, Reason, Report
 from .._engine.loop import execute
 from .._engine.meters import Meter
 from .._engine.phase import Phase, RunControl
-from .._engine.resume import descendants, finished_report
+from .._engine.resume import descendants, find_report
 from .._engine.run_context import RunContext
 from .._engine.session_context import SessionServices
 from ..errors import MudroomError
@@ -177,7 +177,7 @@ class LocalWorker:
         meter = self._services.meters.get(grant)
         past = self._services.past_events.get(brief.run_id)
         if past and isinstance(past[0], RunStarted):
-            if report := finished_report(past):
+            if report := find_report(past):
                 self._charge_past_run(meter, report)
                 return report
             brief = replace(past[0].brief, history=brief.history)

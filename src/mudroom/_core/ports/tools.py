@@ -70,7 +70,7 @@ class ToolSource(Protocol):
         """Return the tools that the source has now."""
         ...
 
-    async def changed(self) -> None:
+    async def wait_for_change(self) -> None:
         """Wait until the tools have changed since the last `list`, or `open`."""
         ...
 

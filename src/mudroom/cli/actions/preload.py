@@ -7,7 +7,7 @@ from importlib import import_module
 from threading import Thread
 
 from ...models.providers import choose_default_model
-from ...pricing import context_window
+from ...pricing import get_context_window
 
 
 def preload_packages(model: str, *, show_context_window: bool = False) -> None:
@@ -27,4 +27,4 @@ def preload_packages(model: str, *, show_context_window: bool = False) -> None:
 
 def _import_packages(sized_model: str) -> None:
     import_module("aiohttp")
-    context_window(sized_model)
+    get_context_window(sized_model)

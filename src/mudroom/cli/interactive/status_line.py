@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..._core.events import AnyEvent, RunFinished, RunStarted, SessionOpened, TurnFinished
-from ...pricing import context_window
+from ...pricing import get_context_window
 from ..output.text import Glyphs, fit_with_figures, format_tokens
 
 
@@ -56,7 +56,7 @@ class StatusLine:
     def _format_context_share(self) -> str:
         if not self.context_tokens:
             return ""
-        size = context_window(self.model)
+        size = get_context_window(self.model)
         if not size:
             return f"context {format_tokens(self.context_tokens)} of ?"
         return f"context {self.context_tokens / size:.0%}"

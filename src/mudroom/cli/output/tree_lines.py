@@ -103,7 +103,7 @@ def format_figures(run: RunView, now: float | None, *, says_uses: bool = True) -
         now: time in seconds since 1970; None to count up to the last event.
         says_uses: write "2 tool uses", not "2 tools".
     """
-    seconds = run.seconds(run.last_event_at if now is None else now)
+    seconds = run.count_seconds(run.last_event_at if now is None else now)
     figures = [
         count_noun(run.tool_call_count, "tool use" if says_uses else "tool"),
         f"{format_tokens(run.usage.total_tokens)} tokens",
@@ -124,7 +124,7 @@ def compute_budget_share(run: RunView, now: float) -> float | None:
     usage = run.total_usage
     pairs = (
         (run.turn, budget.turns),
-        (run.seconds(now), budget.seconds),
+        (run.count_seconds(now), budget.seconds),
         (usage.input_tokens, budget.input_tokens),
         (usage.output_tokens, budget.output_tokens),
         (usage.total_tokens, budget.total_tokens),

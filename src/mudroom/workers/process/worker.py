@@ -15,7 +15,7 @@ from ..._core.budgets import Grant
 from ..._core.events import MessageSent, RunFinished, StoredEvent
 from ..._core.ports import RunHandle
 from ..._core.runs import Brief, InboxMessage, Reason, Report
-from ..._engine.resume import descendants, finished_report
+from ..._engine.resume import descendants, find_report
 from ..._engine.session_context import SessionServices
 from ..local import LocalWorker
 from .messages import Cancel, SendMessage, WorkerConfig, WrapUp
@@ -208,7 +208,7 @@ class ProcessWorker:
     def start(self, brief: Brief, grant: Grant) -> RunHandle:
         """Start a run; a child waits for a slot first."""
         past = self._services.past_events
-        if brief.depth == 0 or finished_report(past.get(brief.run_id, ())):
+        if brief.depth == 0 or find_report(past.get(brief.run_id, ())):
             return self._local.start(brief, grant)
         handle = RemoteRunHandle(brief.run_id)
         task = asyncio.create_task(self._execute(handle, brief, grant))

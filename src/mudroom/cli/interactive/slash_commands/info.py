@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 
-from ....pricing import context_window
+from ....pricing import get_context_window
 from ....projections.ledger import describe_ledger
 from ....projections.run_tree import RunView
 from ....projections.safe_text import sanitize_line
@@ -36,7 +36,7 @@ def _context_size(conversation: Conversation) -> str:
     used = conversation.status.context_tokens
     if not used:
         return "nothing sent yet"
-    size = context_window(conversation.status.model)
+    size = get_context_window(conversation.status.model)
     share = f" of {format_tokens(size)} ({used / size:.0%})" if size else " of ?"
     return f"{format_tokens(used)}{share} tokens at the last model call"
 
