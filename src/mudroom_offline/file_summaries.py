@@ -20,13 +20,13 @@ def describe_project(request: Request, context: Context) -> Plan:
     """Quote the first paragraph of the folder's README."""
     context.require("read", "glob")
     say = context.say
-    listing = yield from list_files(request, ["*"])
+    listing = yield from list_files(request, ["{README,Readme,readme}*"])
     readmes = sorted(path for path in listing.rows if _README.search(path))[:1]
     texts = yield from read_files(readmes)
     for path, file in texts.items():
         if quote := find_description(file.text)[:_LONGEST_PARAGRAPH]:
             return combine([say("says", path=path, text=quote), say("more_questions")])
-    problems = [listing.problem, *(file.problem for file in texts.values())]
+    problems = [file.problem for file in texts.values()]
     return combine([say("no_purpose"), say("more_questions"), describe_problems(problems, say)])
 
 
@@ -42,7 +42,7 @@ def summarize(request: Request, context: Context) -> Plan:
         answer = yield from _summarize_with_children(listing.rows, context)
     else:
         answer = yield from _summarize_here(listing.rows, say)
-    return combine([answer, describe_problems([listing.problem], say)])
+    return combine([answer, describe_problems([listing.problem, listing.describe_cut()], say)])
 
 
 def _list_files(request: Request) -> Steps[Listing]:

@@ -7,7 +7,7 @@ import re
 from .catalog import outline_rules
 from .plans import CannotAnswer, Context, Plan, Request, Translator, combine
 from .requests import find_patterns, find_symbols
-from .tool_output import describe_problems, format_table, list_files, search_all
+from .tool_output import describe_problems, format_table, join_globs, list_files, search_all
 
 _ROW = re.compile(r"(.+?):(\d+):(.*)")
 _COMMENT = re.compile(r"\s*(?:#(?!\s*define)|//|/?\*|--|;|%|>>>|\.\.\.)")
@@ -52,26 +52,22 @@ def count_lines(request: Request, context: Context) -> Plan:
     listing = yield from list_files(request, globs)
     if not listing.total:
         return say("no_file")
-    listings = yield from search_all(request, [("^", glob) for glob in globs], "count")
-    problem = describe_problems([x.problem for x in [listing, *listings]], say)
+    counts = (yield from search_all(request, [("^", join_globs(globs))], "count"))[0]
+    problem = describe_problems([listing.problem, counts.problem], say)
     by_kind: dict[str, list[int]] = {}
-    for row in {row for listing in listings for row in listing.rows}:
+    for row in counts.rows:
         path, _, count = row.rpartition(":")
         name = path.rpartition("/")[2]
         suffix = name.rpartition(".")[2] if "." in name[1:] else ""
         by_kind.setdefault(f"`.{suffix}`" if suffix else say("no_suffix"), []).append(int(count))
     table = sorted(by_kind.items(), key=lambda item: (-sum(item[1]), item[0]))
-    cells = [(kind, f"{len(counts):,}", f"{sum(counts):,}") for kind, counts in table]
+    cells = [(kind, f"{len(lines):,}", f"{sum(lines):,}") for kind, lines in table]
     counted = sum(map(len, by_kind.values()))
-    lines = sum(map(sum, by_kind.values()))
-    cells.append((say("total"), f"{counted:,}", f"{lines:,}"))
+    total = sum(map(sum, by_kind.values()))
+    cells.append((say("total"), f"{counted:,}", f"{total:,}"))
     at_least = say("at_least") if problem else ""
-    lead = say(
-        "counts",
-        files=say.count(listing.total, "file"),
-        counted=f"{at_least}{counted:,}",
-        lines=f"{at_least}{say.count(lines, 'line')}",
-    )
+    texts = {"counted": f"{at_least}{counted:,}", "lines": at_least + say.count(total, "line")}
+    lead = say("counts", files=say.count(listing.total, "file"), **texts)
     head = (say("kind"), say("files"), say("lines"))
     return combine([lead, format_table(head, cells) if counted else "", problem])
 

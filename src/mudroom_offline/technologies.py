@@ -89,7 +89,7 @@ def _survey_project(request: Request) -> Steps[Project]:
     manifests.sort(key=lambda path: (path.count("/"), path))
     texts = yield from read_files(manifests[:_MOST_MANIFESTS])
     parsed = [parse_manifest(path, file.text) for path, file in texts.items()]
-    problems = [listing.problem, *(listed.problem for listed in counted)]
+    problems = [listing.problem, listing.describe_cut(), *(listed.problem for listed in counted)]
     problems += [f"`{path}`: {file.problem}" for path, file in texts.items() if file.problem]
     problems += [f"`{path}`" for path in manifests[_MOST_MANIFESTS:]]
     problems += [manifest.problem for manifest in parsed]

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from mudroom._core.messages import ToolResultBlock
 
+from .catalog import matches_any
 from .plans import CannotAnswer, Request, Steps, Translator, plan_call
 
 _NUMBERED = re.compile(r"^\s*(\d+)\t(.*)$")
@@ -31,6 +32,11 @@ class Listing(Struct):
     rows: list[str]
     total: int = 0  # more than `rows` when the list is cut
     problem: str = ""  # why the list is not complete
+
+    def describe_cut(self) -> str:
+        """Return how many files are listed, "" when all are."""
+        text = f"listed {len(self.rows):,} of {self.total:,} files, without empty and binary ones"
+        return text if len(self.rows) < self.total else ""
 
 
 def read_files(paths: Iterable[str]) -> Steps[dict[str, FileText]]:
@@ -63,23 +69,25 @@ def list_files(request: Request, patterns: list[str]) -> Steps[Listing]:
 
     `glob` lists only some of many files, but counts them all. `grep` adds those that are text.
     """
-    outputs = yield [plan_call("glob", pattern=x, path=request.folder) for x in patterns]
-    listings = [parse_listing(output) for output in outputs]
-    failed = [listing.problem for listing in listings if listing.problem and not listing.rows]
-    if failed:
-        raise CannotAnswer("\n".join(dict.fromkeys(failed)))
-    rows = {row for listing in listings for row in listing.rows}
-    total = len(rows)
-    if any(len(listing.rows) < listing.total for listing in listings):
-        total = sum(listing.total for listing in listings)
-        for more in (yield from search_all(request, [("^", pattern) for pattern in patterns])):
-            rows.update(more.rows)
-    problems = [listing.problem for listing in listings if listing.problem]
-    if len(rows) < total:
-        problems.append(f"listed {len(rows):,} of {total:,} files, without empty and binary ones")
-    problems += [f"no file {p}" for x, p in zip(listings, patterns, strict=True) if not x.total]
-    paths = sorted(rows, key=lambda path: ("/" in path, path.rpartition("/")[0], path))
-    return Listing(paths, total, "; ".join(problems) if rows else "")
+    pattern = join_globs(patterns)
+    output = (yield [plan_call("glob", pattern=pattern, path=request.folder)])[0]
+    listing = parse_listing(output)
+    if listing.problem and not listing.rows:
+        raise CannotAnswer(listing.problem)
+    if len(listing.rows) < listing.total:
+        more = (yield from search_all(request, [("^", pattern)]))[0]
+        listing.rows = list({*listing.rows, *more.rows})
+    names = [x for x in patterns if "*" not in x]
+    missing = [x for x in names if not any(matches_any(row, (x,)) for row in listing.rows)]
+    if missing and listing.rows:
+        listing.problem += f"no file {', '.join(missing)}"
+    listing.rows.sort(key=lambda path: ("/" in path, path.rpartition("/")[0], path))
+    return listing
+
+
+def join_globs(patterns: list[str]) -> str:
+    """Return one glob that matches the files of all."""
+    return patterns[0] if len(patterns) == 1 else f"{{{','.join(patterns)}}}"
 
 
 def search_all(

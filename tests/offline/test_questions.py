@@ -80,6 +80,37 @@ async def test_counts_files_and_lines_by_kind(ask: Ask) -> None:
     assert "| `.py` | 2 | 5 |" in report.text and "| **Total** | 4 | 9 |" in report.text
 
 
+async def test_counts_more_files_than_can_be_listed(ask: Ask) -> None:
+    tree = {f"lib/m{n}.py": "x\n" * (n % 2) for n in range(130)} | {"lib/README": "Inner text.\n"}
+    report = await ask(tree, "How many files are there?")
+    assert "There are 131 files" in report.text and "66 are text and not empty" in report.text
+    assert "⚠" not in report.text and "| `.py` | 65 | 65 |" in report.text
+
+
+async def test_only_the_readme_of_the_top_folder_says_what_a_project_is(ask: Ask) -> None:
+    tree = {f"m{n}.py": "x\n" for n in range(130)} | {"lib/README": "This is only a part.\n"}
+    assert "only a part" not in (await ask(tree, "what is this?")).text
+
+
+async def test_a_comment_is_no_evidence_for_a_framework(ask: Ask) -> None:
+    tree = {
+        "package.json": "{}",
+        "a.ts": "/**\n * Pass `jest.fn()` or `vi.fn()`.\n */\n// jest.fn()\n",
+    }
+    report = await ask(tree, "Which testing framework does this project use?")
+    assert "no testing framework" in report.text
+
+
+async def test_a_search_that_fails_is_said_and_the_run_ends_not_done() -> None:
+    setup = _setup("grep")
+    prompt = user_message("where is `foo` defined?")
+    one = await _answer(setup, prompt)
+    note = "(stopped after 20 s: searched 3,387 of 20,001 files, nothing there matches)"
+    result = UserMessage((ToolResultBlock(one.tool_calls[0].id, "grep", note, error=True),))
+    with pytest.raises(ModelRefused, match="searched 3,387 of 20,001 files"):
+        await _answer(setup, prompt, one, result)
+
+
 async def test_counts_one_kind_in_chinese_with_a_subtask(ask: Ask) -> None:
     report = await ask(CODE, "用子任务统计 .py 文件的行数")
     assert "| **合计** | 2 | 5 |" in report.text and report.calls == {"task": 1}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+from pathlib import Path
 
 import pytest
 from tests.offline.conftest import Ask
@@ -228,3 +230,16 @@ async def test_an_empty_file_and_a_binary_one_are_said_to_be_so(ask: Ask) -> Non
 
 async def test_no_match_is_said(ask: Ask) -> None:
     assert "No file matches" in (await ask({"a.txt": "x"}, "Summarise all .py files")).text
+
+
+async def test_a_file_name_that_is_not_utf_8_is_read(ask: Ask, tmp_path: Path) -> None:
+    (tmp_path / "tree").mkdir()
+    with open(os.fsencode(tmp_path / "tree") + b"/caf\xe9.py", "w") as file:
+        file.write('"""Makes coffee."""\n')
+    report = await ask({"a.py": '"""A."""\n'}, "read all .py files and summarize them")
+    assert report.ok and "Makes coffee." in report.text and "Summary of 2 of 2" in report.text
+
+
+async def test_a_file_that_is_not_there_is_named(ask: Ask) -> None:
+    report = await ask({"a.py": "x = 1\n"}, "Summarise a.py and nope.py")
+    assert "`a.py`" in report.text and "no file nope.py" in report.text
