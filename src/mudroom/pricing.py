@@ -40,7 +40,10 @@ def calculate_cost(model: str, usage: Usage) -> float | None:
         price = genai_prices.calc_price(tokens, model_ref=name, provider_id=provider_id)
     except LookupError:
         return None
-    return float(price.total_price)
+    rates = (price.model_price.input_mtok, price.model_price.output_mtok)
+    is_listed = any(rate is not None for rate in rates)
+    # The table has entries without prices, whose total is 0; only some of these models are free.
+    return float(price.total_price) if is_listed or name.endswith(":free") else None
 
 
 @cache

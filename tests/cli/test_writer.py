@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from inline_snapshot import snapshot
+from msgspec.structs import replace
 
 from mudroom._core.events import (
     AnyEvent,
@@ -277,6 +278,19 @@ def test_long_pastes_become_placeholders_and_are_expanded() -> None:
         pasted.expand("see [Pasted text #1 +4 lines] and [Pasted text #9 +1 lines]")
         == "see a\nb\nc\nd\ne and [Pasted text #9 +1 lines]"
     )
+
+
+def test_the_status_line_says_when_costs_are_not_known() -> None:
+    def line(*costs: float | None) -> str:
+        status = StatusLine()
+        for usd in costs:
+            finished = run_finished("1")
+            status.apply(replace(finished, report=replace(finished.report, usd=usd)))
+        return "".join(status.format_line(80, UNICODE))
+
+    assert "$1.50" in line(0.5, 1.0)
+    assert "$?" in line(0.5, None, 1.0)
+    assert "$" not in line(0.0)
 
 
 def test_the_status_line_drops_the_least_important_figures_first() -> None:

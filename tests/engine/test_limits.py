@@ -24,7 +24,7 @@ from mudroom._core.events import ToolCallFinished, TurnFailed
 from mudroom._engine.finish import GRACE_SECONDS
 from mudroom._engine.resume import INTERRUPTED
 from mudroom.errors import UsageError
-from mudroom.models.scripted import Answer, Request, call
+from mudroom.models.scripted import Answer, Request, ScriptedModel, call
 from mudroom.testing.clock import run_virtual
 
 
@@ -276,6 +276,19 @@ async def test_the_budget_in_dollars_ends_a_run(stage: Stage) -> None:
         (report.reason, report.text) == (Reason.BUDGET, "dear")
         and report.usd is not None
         and report.usd > 0.5
+    )
+
+
+async def test_a_child_whose_price_is_unknown_is_refused_under_a_budget_in_dollars(
+    stage: Stage,
+) -> None:
+    script = {"PARENT": [call("task", prompt="CHILD", model="unknown:model"), "end"]}
+    async with stage.open(script, budget=Budget(usd=1, depth=1)) as session:
+        session._require_open().resources.models.register(ScriptedModel([], "unknown:model"))
+        await session.run("PARENT")
+    assert stage.results[0].error and stage.runs == ["1"]
+    assert stage.results[0].text == (
+        "the price of unknown:model is not known. Set a limit in tokens or turns instead of money."
     )
 
 

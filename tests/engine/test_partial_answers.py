@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from mudroom import AnyEvent, AssistantMessage, Budget, Reason, Session
+from mudroom.errors import ModelRefused
 from mudroom.events import Delta, TurnFailed
 from mudroom.journals.memory import MemoryJournal
 from mudroom.models.scripted import Answer, Request, ScriptedConversation, ScriptedModel, call
@@ -113,6 +114,40 @@ async def test_words_of_a_repeated_call_are_not_kept(tmp_path: Path) -> None:
         with pytest.raises(AssertionError):
             await session.run("PARENT")
     assert [event.text for event in events if isinstance(event, TurnFailed)] == ["new"]
+
+
+@pytest.mark.parametrize(
+    ("model", "usd"),
+    [("unknown:model", None), ("anthropic:claude-sonnet-4-5", None), ("scripted:model", 0.0)],
+)
+async def test_costs_of_a_call_that_was_cut_off_are_zero_only_for_a_free_model(
+    tmp_path: Path, model: str, usd: float | None
+) -> None:
+    async with open_session(tmp_path, StuckModel(family, model), prices=True) as session:
+
+        def stop(event: AnyEvent) -> None:
+            if isinstance(event, Delta):
+                asyncio.get_running_loop().call_soon(session.cancel)
+
+        session.watch(stop)
+        child = await session.run("CHILD")
+    assert (child.reason, child.usd) == (Reason.CANCELLED, usd)
+
+
+async def test_the_unknown_price_of_a_child_makes_the_costs_of_its_parent_unknown(
+    tmp_path: Path,
+) -> None:
+    async def cut(request: Request) -> Answer:
+        if request.prompt == "CHILD":
+            return ModelRefused("no")
+        return call("task", prompt="CHILD", model="unknown:model") if not request.turn else "end"
+
+    model = ScriptedModel(cut)
+    other = ScriptedModel(cut, "unknown:model")
+    async with open_session(tmp_path, model, prices=True) as session:
+        session._require_open().resources.models.register(other)
+        report = await session.run("PARENT")
+    assert report.ok and report.usd is None
 
 
 @pytest.mark.parametrize("wire", WIRES)

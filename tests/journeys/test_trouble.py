@@ -114,7 +114,11 @@ async def test_words_before_ctrl_c_are_printed_as_text_and_json(mudroom: Mudroom
 
         async with ModelServer(answer) as server:
             done = await mudroom.interrupted("-p", "x", *MODEL, *flags, url=server.url, when=stuck)
-        text = json.loads(done.out)["report"]["text"] if flags else done.out.strip()
+        text = done.out.strip()
+        if flags:
+            result = json.loads(done.out)
+            assert result["total_cost_usd"] is None
+            text = result["report"]["text"]
         assert (done.code, text) == (130, "Half of it")
 
 

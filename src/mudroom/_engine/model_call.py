@@ -59,14 +59,14 @@ async def call_model(run: RunContext, *, summary_reason: Reason | None = None) -
         answer = await _stream_answer(run, is_summary=summary_reason is not None)
     except ModelError as error:
         is_transient = isinstance(error, ModelUnavailable)
-        partial = run.conversation.keep_partial_answer()
+        partial = _end_failed_call(run)
         text = clean_text(str(error))
         failed = recorder.event(TurnFailed, error=text, transient=is_transient, text=partial)
         await recorder.record(failed)
         raise
     except BaseException as error:  # a limit, a cancel, silence, or a fault of the adapter
         text = clean_text(str(error)) or "cut off before the answer was whole"
-        partial = run.conversation.keep_partial_answer()
+        partial = _end_failed_call(run)
         recorder.record_later(recorder.event(TurnFailed, error=text, text=partial))
         raise
     answer = run.conversation.with_unique_call_ids(answer, run.turn)
@@ -119,6 +119,13 @@ def _find_max_tokens(run: RunContext, least: int) -> int | None:
         if left is not None and price:
             allowed = smaller(allowed, int((left - planned.get(limit, 0)) / price))
     return None if allowed is None else max(least, allowed)
+
+
+def _end_failed_call(run: RunContext) -> str:
+    """Return the text that streamed before; the tokens are not known, so maybe not the costs."""
+    if run.uses_prices and run.services.compute_price(run.brief.model, Usage(1, 1)) is None:
+        run.meter.charge(Usage(), None)
+    return run.conversation.keep_partial_answer()
 
 
 async def _stream_answer(run: RunContext, *, is_summary: bool) -> AssistantMessage:

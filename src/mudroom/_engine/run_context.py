@@ -10,6 +10,7 @@ from typing import Any
 from .._core.budgets import Limit, LimitState
 from .._core.events import NoteInjected
 from .._core.json_values import clean_text
+from .._core.messages import Usage
 from .._core.ports import Environment, RequestConfig, Worker
 from .._core.runs import Brief, Reason, Report
 from .call_batch import CallBatch, CallOutcome
@@ -122,6 +123,20 @@ class RunContext:
         self.batch = CallBatch()
         return outcomes
 
+    def _compute_costs(self) -> float | None:
+        """Return the US dollars of the answers so far, None if they are not known.
+
+        0.0 means that the model is free, or that it was never called.
+        """
+        meter = self.meter
+        if not self.uses_prices or not meter.is_price_known:
+            return None
+        if not meter.usd:
+            price = self.services.compute_price(self.brief.model, Usage(1, 1))
+            if price is None or (price and self.turn):
+                return None
+        return round(meter.usd, 6)
+
     def report(
         self,
         reason: Reason,
@@ -140,7 +155,7 @@ class RunContext:
             recovered=recovered,
             outputs=self.outputs.values,
             usage=meter.usage + meter.descendant_usage,
-            usd=round(meter.usd, 6) if self.uses_prices and meter.is_price_known else None,
+            usd=self._compute_costs(),
             turns=self.turn,
             seconds=round(self.timer.age, 3),
             calls=self.evidence.calls,

@@ -16,7 +16,7 @@ class StatusLine:
         self.mode = ""
         self.context_tokens = 0
         self.total_tokens = 0
-        self.usd = 0.0
+        self.usd: float | None = 0.0
 
     def apply(self, event: AnyEvent) -> None:
         """Handle the next event."""
@@ -25,7 +25,8 @@ class StatusLine:
         elif isinstance(event, RunStarted) and not event.brief.depth:
             self.model = event.brief.model
         elif isinstance(event, RunFinished) and "." not in event.run:
-            self.usd += event.report.usd or 0.0
+            usd = event.report.usd
+            self.usd = None if usd is None or self.usd is None else self.usd + usd
         elif isinstance(event, TurnFinished):
             self.total_tokens += event.message.usage.total_tokens
             if "." not in event.run:
@@ -41,7 +42,7 @@ class StatusLine:
             f"sandbox {self.sandbox}" if self.sandbox else "",
             f"mode {self.mode}" if self.mode else "",
             f"{format_tokens(self.total_tokens)} tokens" if self.total_tokens else "",
-            f"${self.usd:.2f}" if self.usd >= 0.005 else "",
+            self._format_costs(),
             self._format_context_share(),
             hint,
         ]
@@ -52,6 +53,11 @@ class StatusLine:
             # Drop the provider first.
             model = self.model.partition(":")[2] or self.model
         return fit_with_figures(model, shown, columns, glyphs, min_columns=min(len(model), columns))
+
+    def _format_costs(self) -> str:
+        if self.usd is None:
+            return "$?"
+        return f"${self.usd:.2f}" if self.usd >= 0.005 else ""
 
     def _format_context_share(self) -> str:
         if not self.context_tokens:

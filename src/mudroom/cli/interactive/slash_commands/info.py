@@ -47,8 +47,9 @@ async def cost(conversation: Conversation, _: str) -> None:
     total = sum(root.total_usage.total_tokens for root in tree.roots)
     spent = [root.report.usd for root in tree.roots if root.report]
     prices = [usd for usd in spent if usd is not None]
-    # No sum is shown if the price of one run is not known.
-    money = f", ${sum(prices):.4f}" if len(prices) == len(spent) and any(prices) else ""
+    money = f", ${sum(prices):.4f}" if any(prices) else ""
+    if len(prices) < len(spent):
+        money = ", costs not known"  # no sum is shown without the price of one run
     runs = count_noun(len(tree.runs), "run")
     conversation.print_text(f"{format_tokens(total)} tokens in {runs}{money}.")
     ledger = conversation.ledger_builder.ledger
