@@ -203,7 +203,9 @@ class _Builder:
         self._folder = _find_folder(options)
         self._home = _find_home(options)
         self._clock = SystemClock()
-        self._models = ModelRegistry(self._environ, self._clock, self._home)
+        self._models = ModelRegistry(
+            self._environ, self._clock, self._home, takes_images=options.takes_images
+        )
         self._notices: list[str] = []
 
     async def build(

@@ -24,12 +24,16 @@ class ModelRegistry:
     Arguments:
         environ: variables with keys and addresses.
         home: folder of the session files, for `replay:` models.
+        takes_images: send images also to models of which it is not known that they accept them.
     """
 
-    def __init__(self, environ: Mapping[str, str], clock: Clock, home: str) -> None:
+    def __init__(
+        self, environ: Mapping[str, str], clock: Clock, home: str, *, takes_images: bool = False
+    ) -> None:
         self._environ = environ
         self._clock = clock
         self._home = home
+        self._takes_images = takes_images
         self._models: dict[str, Model] = {}
         self._connections: dict[str, HttpClient] = {}
         self._windows: dict[str, int] = {}
@@ -88,7 +92,7 @@ class ModelRegistry:
             return PydanticAIModel(
                 f"{provider_name}:{model}",
                 clock=self._clock,
-                takes_images=providers.takes_images(provider, model),
+                takes_images=self._takes_images or providers.takes_images(provider, model),
             )
         if provider.wire == "scripted":
             raise UsageError(
@@ -125,7 +129,7 @@ class ModelRegistry:
             base_url=url,
             headers=providers.get_headers(provider, self._environ),
             name=name,
-            takes_images=providers.takes_images(provider, model),
+            takes_images=self._takes_images or providers.takes_images(provider, model),
             context_window=self._windows.get(name, 0),
         )
 

@@ -39,6 +39,8 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
         max_children: children that run at the same time; more wait.
         allow_net: let commands reach the network.
         home: folder of the session files; default: `$MUDROOM_HOME`, else the user's state folder.
+        takes_images: send images to every model. Otherwise a model that is not known to accept
+            them, such as a local one, gets placeholders.
         worker: where children run: "local" (this process), "process" (one process per
             processor) or "process:N".
     """
@@ -49,6 +51,7 @@ class SharedOptions(Struct, frozen=True, kw_only=True):
     max_children: PositiveInt = 64
     allow_net: bool = False
     home: str = ""
+    takes_images: bool = False
     worker: str = "local"
 
 

@@ -21,6 +21,7 @@ from ._version import __version__
 from .conversation_state import ConversationState
 from .errors import UsageError
 from .options import SessionOptions
+from .prompts import Prompt
 from .run_stream import RunStream
 from .scope import (
     ContextState,
@@ -182,17 +183,19 @@ class Session:
         self._watchers.append(watcher)
         return lambda: self._watchers.remove(watcher)
 
-    async def run(self, prompt: str, *, outputs: OutputSpec[Outputs] = None) -> Report[Outputs]:
+    async def run(self, prompt: Prompt, *, outputs: OutputSpec[Outputs] = None) -> Report[Outputs]:
         """Give the root agent its next prompt in the conversation. Prompts run one at a time.
 
         Arguments:
+            prompt: a text, or TextBlocks and ImageBlocks. A model that takes no images gets a
+                placeholder for each.
             outputs: values that the run must emit: name -> description, a JSON Schema, or a
                 dataclass, TypedDict, msgspec or pydantic type. The report has a value of that
                 type.
         """
         return await self._require_open().run_prompt(prompt, outputs)
 
-    def stream(self, prompt: str, *, outputs: OutputSpec[Outputs] = None) -> RunStream[Outputs]:
+    def stream(self, prompt: Prompt, *, outputs: OutputSpec[Outputs] = None) -> RunStream[Outputs]:
         """Run a prompt like `run`, and iterate over its events while it runs.
 
         Example:
@@ -218,7 +221,7 @@ class Session:
 
     async def task(
         self,
-        prompt: str,
+        prompt: Prompt,
         *,
         outputs: OutputSpec[Outputs] = None,
         agent: str | Agent = "general",
@@ -241,7 +244,7 @@ class Session:
 
     async def map(
         self,
-        prompts: Iterable[str],
+        prompts: Iterable[Prompt],
         *,
         outputs: OutputSpec[Outputs] = None,
         agent: str | Agent = "general",
@@ -349,7 +352,7 @@ class Session:
 
     @staticmethod
     @_takes_options(SessionOptions)
-    def run_sync(prompt: str, **options: Any) -> Report:
+    def run_sync(prompt: Prompt, **options: Any) -> Report:
         """Open a session, run one prompt, close it; for programs without an event loop.
 
         Arguments:

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 from ._core.agents import Agent, Mode
 from ._core.budgets import Budget, check_amount
 from ._core.events import AnyEvent, SessionClosed, SessionOpened
-from ._core.json_values import clean_text
 from ._core.messages import Message
 from ._core.ports import Worker
 from ._core.runs import Brief, Reason, Report
@@ -26,6 +25,7 @@ from .errors import JournalError, UsageError
 from .options import SessionOptions
 from .output_types import OutputType, parse_output_type
 from .permissions.deny_all import DenyAllApprover
+from .prompts import Prompt, check_prompts, parse_prompt
 from .session_meter import SessionMeter
 
 OutputSpec = type[Outputs] | Mapping[str, Any] | None
@@ -55,7 +55,7 @@ class SessionRunner:
 
     async def run_prompt(
         self,
-        prompt: str,
+        prompt: Prompt,
         outputs: OutputSpec[Outputs],
         watcher: Callable[[AnyEvent], None] | None = None,
     ) -> Report[Outputs]:
@@ -88,7 +88,7 @@ class SessionRunner:
 
     async def run_task(
         self,
-        prompt: str,
+        prompt: Prompt,
         outputs: OutputSpec[Outputs],
         agent: str | Agent,
         budget: Budget | None,
@@ -104,7 +104,7 @@ class SessionRunner:
 
     async def run_tasks(
         self,
-        prompts: Iterable[str],
+        prompts: Iterable[Prompt],
         outputs: OutputSpec[Outputs],
         agent: str | Agent,
         budget: Budget | None,
@@ -113,8 +113,8 @@ class SessionRunner:
         """Run one task per prompt, `parallel` at a time; see `Session.map`."""
         check_amount("parallel", parallel, "map", is_count=True, least=1)
         specification, output_type = _add_outputs(self._find_agent(agent), outputs)
-        texts = _check_prompts(prompts)
-        briefs = [self._make_task_brief(text, specification, budget) for text in texts]
+        checked = check_prompts(prompts)
+        briefs = [self._make_task_brief(each, specification, budget) for each in checked]
         slots = asyncio.Semaphore(parallel)
 
         async def run_one(brief: Brief) -> Report[Outputs]:
@@ -128,7 +128,7 @@ class SessionRunner:
     async def run_scope(
         self,
         agent: Agent,
-        prompt: str,
+        prompt: Prompt,
         output_type: OutputType[Any] | None,
         tools: Mapping[str, Tool],
         history: tuple[Message, ...],
@@ -166,7 +166,7 @@ class SessionRunner:
         self._conversation.unfinished_events.clear()
         return report
 
-    def _continue_conversation(self, prompt: str, agent: Agent, budget: Budget) -> Brief:
+    def _continue_conversation(self, prompt: Prompt, agent: Agent, budget: Budget) -> Brief:
         return self._make_brief(
             prompt,
             agent,
@@ -214,7 +214,7 @@ class SessionRunner:
 
     def _make_task_brief(
         self,
-        prompt: str,
+        prompt: Prompt,
         agent: Agent,
         budget: Budget | None,
         model: str | None = None,
@@ -229,15 +229,23 @@ class SessionRunner:
         return self._make_brief(prompt, agent, resolved, limits, description=description, depth=1)
 
     def _make_brief(
-        self, prompt: str, agent: Agent, model: str, budget: Budget, *, depth: int = 0, **more: Any
+        self,
+        prompt: Prompt,
+        agent: Agent,
+        model: str,
+        budget: Budget,
+        *,
+        depth: int = 0,
+        **more: Any,
     ) -> Brief:
-        _check_prompt(prompt)
+        content = parse_prompt(prompt)
         budget = self.meter.limit_budget(budget, depth)
         mode = self._options.permissions.mode
         return Brief(
             run_id=self._conversation.next_run_id(),
             agent=agent,
-            prompt=clean_text(prompt),
+            prompt=content.text,
+            content=content.blocks,
             tools=narrow_tools(
                 self.resources.services.toolbox, agent.tools, depth=budget.depth or 0
             ),
@@ -269,23 +277,6 @@ def _add_outputs(agent: Agent, requested: OutputSpec[Any]) -> tuple[Agent, Outpu
 
 def _convert(report: Report, output_type: OutputType[Any] | None) -> Report[Any]:
     return output_type.convert_report(report) if output_type else report
-
-
-def _check_prompt(prompt: object, where: str = "") -> str:
-    remedy = "Write what the agent should do."
-    if not isinstance(prompt, str):
-        kind = type(prompt).__name__
-        raise UsageError(f"the prompt is not a text but a {kind}", where=where, remedy=remedy)
-    if not prompt.strip():
-        raise UsageError("the prompt is empty", where=where, remedy=remedy)
-    return prompt
-
-
-def _check_prompts(prompts: Iterable[str]) -> list[str]:
-    """Return the prompts of several tasks. Raise UsageError at the first that is not usable."""
-    if isinstance(prompts, str):
-        raise UsageError("map takes several prompts, not one text", remedy="Use `task`.")
-    return [_check_prompt(text, f"prompt {number}") for number, text in enumerate(prompts, 1)]
 
 
 def _filter_events(run_id: str, watcher: Callable[[AnyEvent], None]) -> Callable[[AnyEvent], None]:

@@ -64,6 +64,7 @@ def make_process_worker(
         reports_costs=services.reports_costs,
         bridged_models=() if isinstance(options.model, str) else (options.model.name,),
         max_children=options.max_children,
+        takes_images=options.takes_images,
         has_hooks=options.hooks is not None,
     )
     command = [sys.executable, "-m", "mudroom.worker_process"]
@@ -80,7 +81,7 @@ def build_worker_services(
     """
     environ = os.environ if config.environ is None else config.environ
     clock = SystemClock()
-    models = ModelRegistry(environ, clock, config.home)
+    models = ModelRegistry(environ, clock, config.home, takes_images=config.takes_images)
     for name in config.bridged_models:
         models.register(RemoteModel(link, name))
     skills = msgspec.json.decode(config.skills, type=dict[str, agent_files.Skill])

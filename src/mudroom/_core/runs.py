@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from .agents import Agent, Mode, WorkspaceSpec
 from .budgets import Budget, LimitState
-from .messages import Message, Usage
+from .messages import ImageBlock, Message, TextBlock, Usage
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -47,7 +47,8 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
             the second call of its third turn started.
         parent: run id of the parent, "" for a root run.
         call_id: the parent's tool call that waits for the report.
-        prompt: the first user message.
+        prompt: the first user message as text; a placeholder stands for each image.
+        content: blocks of that message; () if it is only the text.
         description: three to five words for screens.
         tools: names of the tools in order, already narrowed to what the caller allows.
         model: resolved model string.
@@ -79,6 +80,12 @@ class Brief(Struct, frozen=True, kw_only=True, omit_defaults=True):
     mode: Mode = Mode.DEFAULT
     inherited_patterns: tuple[tuple[str, ...], ...] = field(name="limits", default=())
     workspace: WorkspaceSpec = WorkspaceSpec()
+    content: tuple[TextBlock | ImageBlock, ...] = ()
+
+    @property
+    def blocks(self) -> tuple[TextBlock | ImageBlock, ...]:
+        """The blocks of the first user message."""
+        return self.content or (TextBlock(self.prompt),)
 
 
 class InboxMessage(Struct, frozen=True):

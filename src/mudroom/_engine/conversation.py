@@ -9,17 +9,21 @@ from msgspec.structs import replace
 
 from .._core.messages import (
     AssistantMessage,
+    ImageBlock,
     Message,
     TextBlock,
     ThinkingBlock,
     ToolCallBlock,
     ToolResultBlock,
+    UserBlock,
     UserMessage,
 )
 from .._core.ports import ModelConversation, RetryNotice, StreamChunk
 from .normalize import normalize_conversation
 
 _CHARACTERS_PER_TOKEN = 4
+_TOKENS_PER_IMAGE = 1_500
+"""About the most that a provider counts for one image."""
 
 
 class Conversation:
@@ -34,10 +38,12 @@ class Conversation:
         sent_tokens: tokens of the last request and its answer, which the next request repeats.
     """
 
-    def __init__(self, model: ModelConversation, history: Iterable[Message], prompt: str) -> None:
+    def __init__(
+        self, model: ModelConversation, history: Iterable[Message], prompt: Iterable[UserBlock]
+    ) -> None:
         self._model = model
         self._used_call_ids: set[str] = set()
-        self.queued: list[TextBlock | ToolResultBlock] = [TextBlock(prompt)]
+        self.queued: list[UserBlock] = list(prompt)
         self.restored_notes: list[str] = []
         self.answer_text = ""
         self.last_text = ""
@@ -57,22 +63,30 @@ class Conversation:
         """Add a text block to the next user message."""
         self.queued.append(TextBlock(text))
 
-    def take_queued(self) -> list[TextBlock | ToolResultBlock]:
+    def take_queued(self) -> list[UserBlock]:
         """Remove and return the queued blocks."""
         blocks = self.queued
         self.queued = []
         self.restored_notes = []
         return blocks
 
-    def append_user_blocks(self, blocks: Iterable[TextBlock | ToolResultBlock]) -> None:
+    def append_user_blocks(self, blocks: Iterable[UserBlock]) -> None:
         """Append blocks as one user message; nothing if there are none."""
         if content := tuple(blocks):
             self._model.append(UserMessage(content))
 
     def count_request_tokens(self) -> int:
         """Return about how many tokens the next request has; the first has some more."""
-        characters = sum(len(block.text) for block in self.queued)
-        return self.sent_tokens + characters // _CHARACTERS_PER_TOKEN
+        characters = 0
+        image_count = 0
+        for block in self.queued:
+            if isinstance(block, ImageBlock):
+                image_count += 1
+                continue
+            characters += len(block.text)
+            image_count += len(block.images) if isinstance(block, ToolResultBlock) else 0
+        tokens = characters // _CHARACTERS_PER_TOKEN + image_count * _TOKENS_PER_IMAGE
+        return self.sent_tokens + tokens
 
     def request_answer(
         self, *, tools: bool, max_tokens: int | None = None

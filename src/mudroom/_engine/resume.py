@@ -23,10 +23,9 @@ from .._core.events import (
 )
 from .._core.messages import (
     AssistantMessage,
-    TextBlock,
     ToolCallBlock,
-    ToolResultBlock,
     Usage,
+    UserBlock,
 )
 from .._core.runs import Reason, Report
 from .._core.tools import Effect, Tool, ToolResult
@@ -87,7 +86,7 @@ class _Restorer:
     def __init__(self, run: RunContext) -> None:
         self._run = run
         self.calls: dict[str, ToolCallBlock] = {}
-        self.sent_blocks: list[TextBlock | ToolResultBlock] = []
+        self.sent_blocks: list[UserBlock] = []
         self.pending_answer: AssistantMessage | None = None
         self.summary_reason: Reason | None = None
 

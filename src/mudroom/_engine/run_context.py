@@ -62,7 +62,7 @@ class RunContext:
         self.evidence = Evidence()
         self.loop_detector = LoopDetector()
         model = services.get_model(brief.model).start_conversation(self._request_config())
-        self.conversation = Conversation(model, brief.history, brief.prompt)
+        self.conversation = Conversation(model, brief.history, brief.blocks)
 
     def _request_config(self) -> RequestConfig:
         agent = self.brief.agent

@@ -286,7 +286,7 @@ def list_usable_models(environ: Mapping[str, str]) -> list[str]:
 
 
 def takes_images(provider: Provider, model: str) -> bool:
-    """Return True if a model is known to accept images."""
+    """Return True if a model is known to accept images. Of a local model that is never known."""
     return not provider.is_local and _IMAGE_MODELS.search(model) is not None
 
 

@@ -68,7 +68,7 @@ class TranscriptBuilder:
         if isinstance(event, RunStarted) and not self._has_started:
             self._has_started = True
             self._messages.extend(event.brief.history)
-            self._pending_content.append(TextBlock(event.brief.prompt))
+            self._pending_content.extend(event.brief.blocks)
         elif isinstance(event, NoteInjected):
             self._pending_content.append(TextBlock(event.text))
         elif isinstance(event, ToolCallFinished):

@@ -19,6 +19,7 @@ from mudroom._core.events import RunResumed, StoredEvent, ToolCallStarted, TurnF
 from mudroom._core.messages import (
     ImageBlock,
     Message,
+    TextBlock,
     ThinkingBlock,
     ToolCallBlock,
     append_placeholders,
@@ -520,12 +521,25 @@ async def test_hostile_text_is_harmless_served_and_in_a_file(page: Page, tmp_pat
     assert page.errors == []
 
 
+RED_DOT = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGP4z8AAQQxwFg"
+    "BB0gX7h/C5SAAAAABJRU5ErkJggg=="
+)
+
+
+async def test_images_of_a_prompt_are_shown(page: Page) -> None:
+    image = ImageBlock("image/png", RED_DOT, 3, 2)
+    script = SessionBuilder()
+    script.open_session()
+    text = TextBlock("What is this?")
+    script.start_run("1", text.text, script.at, content=(text, image))
+    async with opened_page(page, script, "&run=1"):
+        await page.until("document.querySelector('.prompt .images img')?.naturalWidth === 3")
+    assert page.errors == []
+
+
 async def test_images_of_results_are_shown_served_and_in_a_file(page: Page, tmp_path: Path) -> None:
-    red_dot = base64.b64decode(
-        "iVBORw0KGgoAAAANSUhEUgAAAAMAAAACCAIAAAASFvFNAAAAEElEQVR4nGP4z8AAQQxwFg"
-        "BB0gX7h/C5SAAAAABJRU5ErkJggg=="
-    )
-    image = ImageBlock("image/png", red_dot, 3, 2)
+    image = ImageBlock("image/png", RED_DOT, 3, 2)
     unsafe = ImageBlock("image/svg+xml", b"<svg onload='window.hurt = 1'/>")
     call = ToolCallBlock("c1", "read", {"file_path": "dot.png"})
     script = SessionBuilder()

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import re
+from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,7 +27,7 @@ from ..._core.events import (
     ToolCallFinished,
     TurnFinished,
 )
-from ..._core.messages import append_placeholders
+from ..._core.messages import TextBlock, append_placeholders
 from ..._core.runs import Brief
 from ..._platform.private_files import make_private_folder, write_private_file
 from ..output.stream_json import to_anthropic_message, to_anthropic_stop_reason
@@ -76,7 +77,8 @@ class ClaudeTranscripts:
             }
             path = self._make_path(brief).removesuffix(".jsonl") + ".meta.json"
             self.files[path] = [_encode_line({key: value for key, value in meta.items() if value})]
-        self._add_line(brief, event, "user", message={"role": "user", "content": brief.prompt})
+        message = {"role": "user", "content": _encode_prompt(brief)}
+        self._add_line(brief, event, "user", message=message)
 
     def _add_event(self, brief: Brief, event: StoredEvent) -> None:
         match event:
@@ -161,6 +163,25 @@ def write_transcripts(session_id: str, events: Iterable[StoredEvent], folder: Pa
         write_private_file(path, "".join(lines).encode("utf-8", "replace"))
         paths.append(path)
     return paths
+
+
+def _encode_prompt(brief: Brief) -> str | list[dict[str, Any]]:
+    """Return the prompt as a text, or as blocks if it was given as blocks."""
+    if not brief.content:
+        return brief.prompt
+    return [
+        {"type": "text", "text": block.text}
+        if isinstance(block, TextBlock)
+        else {
+            "type": "image",
+            "source": {
+                "type": "base64",
+                "media_type": block.media_type,
+                "data": b64encode(block.data).decode(),
+            },
+        }
+        for block in brief.content
+    ]
 
 
 def _encode_line(fields: Mapping[str, Any]) -> str:

@@ -128,6 +128,12 @@ def _print_help(ctx: click.Context, option: click.Parameter, requested: bool) ->
 )
 @click.option("--allow-net", is_flag=True, default=None, help="Let commands reach the network.")
 @click.option(
+    "--takes-images",
+    is_flag=True,
+    default=None,
+    help="Send images to the model, also if it is not known to accept them.",
+)
+@click.option(
     "--permission-mode",
     type=click.Choice(MODES),
     help="Permission mode when no rule matches (default: ask before changes).",

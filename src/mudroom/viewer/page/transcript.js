@@ -43,6 +43,7 @@ const ITEM_RENDERERS = {
       { class: "prompt" },
       h("h4", null, item.run.depth ? "brief" : "prompt"),
       drawTextBox(item, "text", item.text, { kind: "words" }),
+      drawPromptImages(item.run),
       drawContinuesButton(item.run),
     ),
 
@@ -176,6 +177,11 @@ const ITEM_RENDERERS = {
 const repeatsLastText = (run, text) => {
   const words = run.items.findLast((item) => item.kind === "text");
   return words !== undefined && words.text.trim() === text.trim();
+};
+
+const drawPromptImages = (run) => {
+  const images = (run.brief.content ?? []).filter((block) => block.type === "image");
+  return images.length > 0 && drawImages(images);
 };
 
 const drawContinuesButton = (run) =>

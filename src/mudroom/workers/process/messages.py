@@ -50,6 +50,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True, tag=True):
     bridged_models: tuple[str, ...]
     max_children: int
     has_hooks: bool = False
+    takes_images: bool = False
 
 
 class ErrorInfo(Struct, frozen=True, tag=True):
