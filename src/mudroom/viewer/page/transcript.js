@@ -156,6 +156,10 @@ const ITEM_RENDERERS = {
           : null,
         files("files read", report.files_read),
         files("files changed", report.files_changed),
+        files("of these, while commands ran", report.observed_changes),
+        report.unknown_changes
+          ? [h("dt", null, "not known"), h("dd", null, sanitize(report.unknown_changes))]
+          : null,
         Object.keys(report.calls ?? {}).length
           ? [
               h("dt", null, "calls"),
