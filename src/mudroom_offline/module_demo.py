@@ -23,7 +23,7 @@ def create_module(request: Request, context: Context) -> Plan:
     say = context.say
     paths = find_files(request.text)
     names_module = re.search(r"(?i)\bmodule\b|模块", request.text)
-    if len(paths) > 1 or not (paths or names_module) or not all(p.endswith(".py") for p in paths):
+    if len(paths) > 1 or not names_module or not all(p.endswith(".py") for p in paths):
         raise CannotAnswer(say("cannot_write"))
     functions = _choose_functions(request.text)
     path = paths[0] if paths else _DEFAULT_PATH

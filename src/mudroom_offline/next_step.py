@@ -100,8 +100,10 @@ def _run_in_order(
             refusals.append(str(error))
     if not parts:
         raise CannotAnswer("\n".join(refusals))
-    if context.repository and any(request.kind in _ABOUT_PROJECT for request in requests):
-        parts.insert(0, say("below_repository", folder=context.repository))
+    note = say("below_repository", folder=context.repository)
+    is_about_project = any(request.kind in _ABOUT_PROJECT for request in requests)
+    if context.repository and is_about_project and note not in combine(parts):
+        parts.insert(0, note)
     refusals += [say("not_done", part=part) for part in unsupported]
     return FinalAnswer(combine([*parts, *refusals]), is_whole=not refusals)
 

@@ -94,6 +94,15 @@ Add a function to a.py
 Create a new module in the style of a.py
 write a summary of a.py to notes.py
 Write a function
+write src/foo.py
+create src/foo.py
+write a README
+make install
+create a new module, then run the tests
+explain: create a new module
+Translate: create a new module
+生成报告
+创建一个名为 foo 的类
 Write a script
 Make a library with slugify
 Generate documentation for a new module

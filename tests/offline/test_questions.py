@@ -209,6 +209,7 @@ async def test_a_subfolder_names_the_root_of_its_repository(ask: Ask, tmp_path: 
     (tmp_path / ".git").mkdir()
     report = await ask(CODE, "Which testing framework does this project use?")
     assert report.text.startswith("⚠ Only this folder was searched.")
+    assert report.text.count("Only this folder") == 1
     assert f"`mudroom -C {tmp_path}`" in report.text
 
 
