@@ -1,0 +1,45 @@
+"""The end of a test run: which tests were skipped because a program is missing."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import pytest
+
+PROGRAMS = {
+    "bubblewrap": ("bwrap", r"bwrap|bubblewrap|no sandbox full|tier full|this tier does not work"),
+    "chromium": ("chromium", r"chromium"),
+    "tmux": ("tmux", r"tmux"),
+    "zsh": ("zsh", r"\bzsh\b"),
+    "fish": ("fish", r"\bfish\b"),
+    "groff": ("groff", r"groff"),
+    "strace": ("strace", r"strace"),
+    "gcc": ("gcc", r"\bgcc\b"),
+}
+"""Package -> the program it installs, and a pattern of the reasons to skip a test without it."""
+
+
+def describe_missing(
+    reasons: Iterable[str], find_program: Callable[[str], str | None] = shutil.which
+) -> str:
+    """Return how many tests each missing program skipped and how to install it, "" for none."""
+    counts: Counter[str] = Counter()
+    for reason in reasons:
+        for package, (program, pattern) in PROGRAMS.items():
+            if re.search(pattern, reason) and not find_program(program):
+                counts[package] += 1
+    if not counts:
+        return ""
+    tests = ", ".join(f"{package} ({count})" for package, count in counts.most_common())
+    return f"skipped because a program is missing: {tests}; apt install {' '.join(sorted(counts))}"
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print the missing programs as the last line."""
+    reports = terminalreporter.getreports("skipped")
+    reasons = [str(r.longrepr[2]) for r in reports if isinstance(r.longrepr, tuple)]
+    if text := describe_missing(reasons):
+        terminalreporter.write_line(text, yellow=True)
