@@ -39,7 +39,7 @@ def describe_missing(
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Print the missing programs as the last line."""
-    reports = terminalreporter.getreports("skipped")
-    reasons = [str(r.longrepr[2]) for r in reports if isinstance(r.longrepr, tuple)]
+    reports: list[pytest.TestReport] = terminalreporter.getreports("skipped")
+    reasons = [str(report.longrepr).rpartition("Skipped: ")[2] for report in reports]
     if text := describe_missing(reasons):
         terminalreporter.write_line(text, yellow=True)

@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from msgspec.structs import asdict
 
@@ -89,3 +90,12 @@ async def test_map_refuses_a_wrong_number_of_parallel_tasks(value: Any, tmp_path
     async with Session(**asdict(options)) as session:
         with pytest.raises(UsageError, match="parallel"):
             await session.map(["a"], parallel=value)
+
+
+def test_a_budget_stores_only_its_limits_and_does_not_change() -> None:
+    assert msgspec.json.encode(Budget()) == b"{}"
+    assert msgspec.json.encode(Budget(turns=3, usd=0.5)) == b'{"turns":3,"usd":0.5}'
+    budget = Budget(turns=3)
+    with pytest.raises(AttributeError):
+        budget.turns = 4  # type: ignore[misc]
+    assert hash(budget) == hash(Budget(turns=3))

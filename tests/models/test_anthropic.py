@@ -446,15 +446,29 @@ def test_reasoning_tokens_are_counted() -> None:
     ].usage == Usage(3, 9, reasoning_tokens=5)
 
 
-def test_an_error_event_raises_an_error_with_its_status() -> None:
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("invalid_request_error", 400),
+        ("authentication_error", 401),
+        ("billing_error", 402),
+        ("permission_error", 403),
+        ("not_found_error", 404),
+        ("request_too_large", 413),
+        ("rate_limit_error", 429),
+        ("timeout_error", 504),
+        ("overloaded_error", 529),
+    ],
+)
+def test_an_error_event_raises_an_error_with_its_status(kind: str, status: int) -> None:
     with pytest.raises(StreamError) as caught:
         read(
             _events(
                 START,
-                {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}},
+                {"type": "error", "error": {"type": kind, "message": "slow down"}},
             )
         )
-    assert (caught.value.status, caught.value.text) == (429, "slow down")
+    assert (caught.value.status, caught.value.text) == (status, "slow down")
 
 
 def test_another_protocol_is_garbled() -> None:

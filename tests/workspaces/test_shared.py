@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mudroom._platform.protected_names import UNFINISHED_PREFIX
 from mudroom.errors import WorkspaceError
 from mudroom.workspaces.shared import SharedWorkspace
 
@@ -214,6 +215,17 @@ def test_walk_skips_an_unreadable_folder(space: SharedWorkspace) -> None:
         assert names(space)[-1] == "b"
     finally:
         os.chmod(f"{space.root}/a", 0o700)
+
+
+def test_only_unfinished_files_of_ended_processes_are_removed(space: SharedWorkspace) -> None:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    unfinished = f"{UNFINISHED_PREFIX}-"
+    names = [f"{unfinished}{ended.pid}-1", f"{unfinished}{os.getpid()}-1", f"other-{ended.pid}-1"]
+    for name in (*names, "a"):
+        Path(space.root, name).write_text("x")
+    space.remove_unfinished("a")
+    assert sorted(os.listdir(space.root)) == sorted(["a", *names[1:]])
 
 
 def test_walk_names_what_it_cannot_list(
