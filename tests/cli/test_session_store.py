@@ -9,15 +9,11 @@ import pytest
 
 from mudroom import Reason
 from mudroom.cli.actions.select_session import read_summaries_of_folder, select_session
-from mudroom.cli.actions.session_store import (
-    delete_older_sessions,
-    find_session,
-    read_summary,
-    require_no_writer,
-)
+from mudroom.cli.actions.session_store import delete_older_sessions, find_session
 from mudroom.errors import JournalBusy, UnknownName, UsageError
 from mudroom.events import SessionOpened
 from mudroom.journals.memory import MemoryStore
+from mudroom.journals.sessions import read_summary, require_no_writer
 from mudroom.testing.event_builders import run_finished, run_started
 
 

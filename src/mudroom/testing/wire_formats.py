@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from .._core.messages import StopReason, TextBlock, ThinkingBlock, ToolCallBlock, Usage
+from ..projections.anthropic_shapes import to_anthropic_block, to_anthropic_usage
 
 Block = TextBlock | ThinkingBlock | ToolCallBlock
 _encode = msgspec.json.encode
@@ -27,7 +28,7 @@ class WireAnswer(msgspec.Struct, frozen=True):
 
 def anthropic_whole(answer: WireAnswer) -> bytes:
     """Return a Messages answer as JSON."""
-    content = [_anthropic_block(block) for block in answer.blocks]
+    content = [to_anthropic_block(block) for block in answer.blocks]
     return _encode(
         _anthropic_message(answer)
         | {"content": content, "stop_reason": _ANTHROPIC_STOP[answer.stop_reason]}
@@ -39,7 +40,7 @@ def anthropic_stream(answer: WireAnswer) -> Iterator[bytes]:
     yield _event(
         "message_start",
         message=_anthropic_message(answer)
-        | {"usage": _anthropic_usage(answer.usage) | {"output_tokens": 1}},
+        | {"usage": to_anthropic_usage(answer.usage) | {"output_tokens": 1}},
     )
     yield _event("ping")
     for index, block in enumerate(answer.blocks):
@@ -66,38 +67,12 @@ def _anthropic_message(answer: WireAnswer) -> dict[str, Any]:
         "content": [],
         "stop_reason": None,
         "stop_sequence": None,
-        "usage": _anthropic_usage(answer.usage),
+        "usage": to_anthropic_usage(answer.usage),
     }
-
-
-def _anthropic_usage(usage: Usage) -> dict[str, int]:
-    return {
-        "input_tokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
-        "cache_read_input_tokens": usage.cache_read_tokens,
-        "cache_creation_input_tokens": usage.cache_write_tokens,
-        "output_tokens": usage.output_tokens,
-    }
-
-
-def _anthropic_block(block: Block) -> dict[str, Any]:
-    match block:
-        case TextBlock():
-            return {"type": "text", "text": block.text}
-        case ThinkingBlock(redacted=data) if data:
-            return {"type": "redacted_thinking", "data": data}
-        case ThinkingBlock():
-            return {"type": "thinking", "thinking": block.text, "signature": block.signature}
-        case ToolCallBlock():
-            return {
-                "type": "tool_use",
-                "id": block.id,
-                "name": block.name,
-                "input": block.arguments,
-            }
 
 
 def _anthropic_deltas(block: Block) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    content = _anthropic_block(block)
+    content = to_anthropic_block(block)
     match block:
         case TextBlock():
             return content | {"text": ""}, [

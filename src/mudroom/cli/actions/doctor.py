@@ -19,6 +19,7 @@ from ..._version import __version__
 from ...agent_files import count_by_severity
 from ...config import Settings
 from ...errors import JournalError, MudroomError
+from ...journals.sessions import open_store, read_events
 from ...model_registry import choose_default_model
 from ...models import providers
 from ...projections.safe_text import sanitize
@@ -27,7 +28,6 @@ from ..output.json_output import print_json
 from ..output.text import count_noun
 from .load_permissions import load_permissions
 from .load_settings import load_settings
-from .session_store import open_store, read_events
 
 CHECKED_SESSIONS = 20
 """Number of the newest sessions whose journals are read."""

@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 
 from ..._core.events import StoredEvent
 from ...errors import UnknownName, UsageError
+from ...journals.sessions import open_store, read_events, read_summary
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
@@ -22,7 +23,6 @@ from ..output.progress import should_color
 from ..output.text import choose_glyphs, format_tokens, truncate
 from .load_settings import load_settings
 from .select_session import read_summaries_of_folder
-from .session_store import open_store, read_events, read_summary
 
 WIDTH_WITHOUT_TERMINAL = 200
 """Columns of a line if stdout is not a terminal."""

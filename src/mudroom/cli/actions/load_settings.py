@@ -45,7 +45,8 @@ def _resolve_replayed(settings: config.Settings, cwd: str) -> config.Settings:
         return settings
     import asyncio
 
-    from .session_store import find_last_session, open_store
+    from ...journals.sessions import open_store
+    from .session_store import find_last_session
 
     replayed = f"replay:{asyncio.run(find_last_session(open_store(settings.home), cwd))}"
     return replace(
@@ -74,8 +75,8 @@ def prepare_start(
     if any(value not in (None, False) for value in selection.values()):
         import asyncio  # slow to import, as are the next ones
 
+        from ...journals.sessions import open_store
         from .select_session import select_session
-        from .session_store import open_store
 
         require_folder(cwd)
         store = open_store(config.load_home(os.environ))

@@ -10,6 +10,7 @@ from ..._core.events import StoredEvent
 from ..._core.ports import SessionStore
 from ...config import Settings
 from ...errors import UsageError
+from ...journals.sessions import open_store, read_events, read_summary
 from ...projections.safe_text import sanitize_line
 from ...projections.session_summary import SessionSummary
 from ...session import Session
@@ -20,10 +21,7 @@ from .session_store import (
     find_last_session,
     find_session,
     list_sessions_of_folder,
-    open_store,
-    read_events,
     read_session_folder,
-    read_summary,
 )
 
 MAX_OFFERED = 20

@@ -14,6 +14,7 @@ from urllib.parse import quote
 from ..._core.ports import SessionStore
 from ...errors import UsageError
 from ...journals.encoding import decode, encode
+from ...journals.sessions import open_store, read_events
 from ...output_filters.redaction import Redactor
 from ...viewer.export import render_single_file
 from ...viewer.sources import EventPage, SessionSource, SingleSession, StoredSessions
@@ -22,7 +23,7 @@ from ..output.session_markdown import render_session_markdown
 from ..output.transcript_lines import render_transcript, render_tree
 from .export import STDOUT, redact_events
 from .load_settings import load_settings
-from .session_store import find_session, list_sessions_of_folder, open_store, read_events
+from .session_store import find_session, list_sessions_of_folder
 
 
 def serve_viewer(name: str, *, foreign: str, host: str, port: int, open_browser: bool) -> int:

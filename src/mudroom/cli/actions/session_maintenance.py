@@ -16,6 +16,7 @@ from ..._core.ports import SessionStore
 from ..._core.runs import Report
 from ...config import Settings
 from ...errors import UsageError
+from ...journals.sessions import open_store, read_events, read_summary, require_no_writer
 from ...pricing import calculate_cost
 from ...projections.ledger import LedgerBuilder
 from ...projections.run_tree import RunTree, RunView
@@ -27,14 +28,7 @@ from ..output.text import count_noun
 from .load_settings import load_settings
 from .one_shot import run_one_shot
 from .session_start import SessionStart, StartOptions
-from .session_store import (
-    find_session,
-    open_store,
-    read_events,
-    read_session_folder,
-    read_summary,
-    require_no_writer,
-)
+from .session_store import find_session, read_session_folder
 
 if TYPE_CHECKING:
     from ...journals.sqlite.repair import JournalCondition

@@ -8,19 +8,6 @@ from contextlib import suppress
 
 from ..._core.ports import SessionInfo, SessionStore
 from ...errors import JournalBusy, JournalError, UsageError
-from ...journals.sessions import open_store, read_events, read_summary, require_no_writer
-
-__all__ = [
-    "delete_older_sessions",
-    "find_last_session",
-    "find_session",
-    "list_sessions_of_folder",
-    "open_store",
-    "read_events",
-    "read_session_folder",
-    "read_summary",
-    "require_no_writer",
-]
 
 _SECONDS_PER_DAY = 86_400
 

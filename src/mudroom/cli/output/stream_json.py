@@ -26,14 +26,13 @@ from ..._core.events import (
 from ..._core.messages import (
     AssistantMessage,
     StopReason,
-    TextBlock,
-    ThinkingBlock,
     ToolCallBlock,
     Usage,
     append_placeholders,
 )
 from ..._core.runs import Brief, Reason, Report
 from ..._version import __version__
+from ...projections.anthropic_shapes import to_anthropic_block, to_anthropic_usage
 
 _SUBTYPES: dict[Reason | Limit, str] = {
     Reason.GOAL: "success",
@@ -180,7 +179,7 @@ class StreamJson:
             stop_reason=(root.stop if root else "") or None,
             terminal_reason=_TERMINAL.get(report.reason, report.reason.value.lower()),
             total_cost_usd=report.usd,
-            usage=_encode_usage(root.usage if root else Usage()),
+            usage=to_anthropic_usage(root.usage if root else Usage()),
             modelUsage={
                 model: _encode_model_usage(usage, self._cost(priced, usage))
                 for model, (priced, usage) in self._models.items()
@@ -326,30 +325,8 @@ def to_anthropic_stop_reason(message: AssistantMessage) -> str:
 def to_anthropic_message(message: AssistantMessage, model: str, stop: str) -> dict[str, Any]:
     """Return an answer in the shape of the Messages API."""
     head = {"id": message.id, "type": "message", "role": "assistant", "model": model}
-    tail = {"stop_reason": stop, "stop_sequence": None, "usage": _encode_usage(message.usage)}
-    return {**head, "content": [_encode_block(block) for block in message.content], **tail}
-
-
-def _encode_block(block: TextBlock | ThinkingBlock | ToolCallBlock) -> dict[str, Any]:
-    match block:
-        case TextBlock():
-            return {"type": "text", "text": block.text}
-        case ThinkingBlock(redacted=data) if data:
-            return {"type": "redacted_thinking", "data": data}
-        case ThinkingBlock():
-            return {"type": "thinking", "thinking": block.text, "signature": block.signature}
-        case ToolCallBlock():
-            arguments = {"INVALID_JSON": block.malformed} if block.malformed else block.arguments
-            return {"type": "tool_use", "id": block.id, "name": block.name, "input": arguments}
-
-
-def _encode_usage(usage: Usage) -> dict[str, Any]:
-    return {
-        "input_tokens": usage.input_tokens - usage.cache_read_tokens - usage.cache_write_tokens,
-        "cache_creation_input_tokens": usage.cache_write_tokens,
-        "cache_read_input_tokens": usage.cache_read_tokens,
-        "output_tokens": usage.output_tokens,
-    }
+    tail = {"stop_reason": stop, "stop_sequence": None, "usage": to_anthropic_usage(message.usage)}
+    return {**head, "content": [to_anthropic_block(block) for block in message.content], **tail}
 
 
 def _encode_model_usage(usage: Usage, usd: float | None) -> dict[str, Any]:

@@ -8,10 +8,11 @@ import time
 from pathlib import Path
 
 from ....errors import UsageError
+from ....journals.sessions import open_store
 from ....projections.safe_text import sanitize_line
 from ....projections.session_summary import SessionSummary
 from ...actions.select_session import read_summaries_of_folder
-from ...actions.session_store import find_session, open_store
+from ...actions.session_store import find_session
 from ...output.text import count_noun, truncate
 from ...output.tree_lines import describe_outcome
 from ..conversation import Conversation, NextStep
