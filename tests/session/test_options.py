@@ -67,3 +67,9 @@ async def test_sandbox_of_the_caller_runs_the_commands(isolated: IsolatedOptions
         await session.run("go")
     assert sandbox.commands == ["echo hello"]
     assert sandbox.is_closed
+
+
+def test_run_sync_has_the_options_of_a_session() -> None:
+    prompt, *options = inspect.signature(Session.run_sync).parameters.values()
+    assert prompt.name == "prompt"
+    assert options == list(inspect.signature(Session).parameters.values())

@@ -20,8 +20,9 @@ from mudroom import (
     Usage,
     UsageError,
 )
+from mudroom.replay import replay
 from mudroom.scope import PromptConfig, RunConfig, ToolConfig
-from mudroom.testing import MemoryStore, Request, ScriptedModel, run_virtual
+from mudroom.testing import MemoryJournal, MemoryStore, Request, ScriptedModel, run_virtual
 
 from .conftest import IsolatedOptions
 
@@ -263,3 +264,28 @@ async def test_a_task_gets_the_depth_of_the_session(isolated: IsolatedOptions) -
         await session.task("a")
     has_task = ["task" in request.tools for request in model.requests]
     assert has_task == [True, True, False, False, False]
+
+
+@pytest.mark.parametrize(
+    "budget", [Budget(turns=3), Budget(total_tokens=350), Budget(output_tokens=130)]
+)
+async def test_a_record_with_limits_of_the_session_replays(
+    budget: Budget, isolated: IsolatedOptions
+) -> None:
+    journal = MemoryJournal()
+    async with open_session(isolated, journal=journal, budget=budget) as session:
+        reports = [await session.run("read"), await session.task("read"), await session.run("a")]
+        events = [event async for event in journal.read()]
+    assert Reason.GOAL not in {report.reason for report in reports}
+    await replay(events)
+
+
+async def test_a_record_with_a_limit_in_dollars_replays(isolated: IsolatedOptions) -> None:
+    journal = MemoryJournal()
+    model = ScriptedModel(read_on, "anthropic:claude-sonnet-4-5")
+    budget = Budget(usd=0.003)
+    async with open_session(isolated, model, journal=journal, budget=budget) as session:
+        report = await session.run("read")
+        events = [event async for event in journal.read()]
+    assert report.reason is Reason.BUDGET
+    await replay(events)
