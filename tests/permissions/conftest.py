@@ -23,7 +23,7 @@ from mudroom.tools import builtin_tools
 TOOLS: dict[str, Tool] = {**builtin_tools(), "task": make_task_tool({})}
 
 
-class Court:
+class RuleJudge:
     """Policy of one project; each call may set its own rules."""
 
     def __init__(self, root: Path, home: Path) -> None:
@@ -61,17 +61,17 @@ class Court:
 
 
 @pytest.fixture
-def court(tmp_path: Path) -> Court:
+def judge_call(tmp_path: Path) -> RuleJudge:
     root = tmp_path / "project"
     home = tmp_path / "home"
     (root / "src").mkdir(parents=True)
     (root / "src" / "a.py").write_text("print(1)\n")
     (root / ".env").write_text("KEY=1\n")
     home.mkdir()
-    return Court(root, home)
+    return RuleJudge(root, home)
 
 
-class Person:
+class ScriptedApprover:
     """Approver with fixed decisions, "no" after the last one; it records the requests."""
 
     def __init__(self, *answers: bool) -> None:
@@ -80,7 +80,7 @@ class Person:
 
     async def decide(self, question: ApprovalRequest) -> ApprovalDecision:
         self.questions.append(question)
-        return ApprovalDecision(self._answers.pop(0) if self._answers else False, "said the person")
+        return ApprovalDecision(self._answers.pop(0) if self._answers else False, "said the user")
 
 
 class Play:
@@ -117,5 +117,5 @@ def play(tmp_path: Path) -> Play:
 
 
 @pytest.fixture
-def person() -> Callable[..., Person]:
-    return Person
+def make_approver() -> Callable[..., ScriptedApprover]:
+    return ScriptedApprover

@@ -34,11 +34,11 @@ def judged(
     tool: str,
     tools: tuple[str, ...],
     *above: tuple[str, ...],
-    held: Permissions | None = None,
+    base_rules: Permissions | None = None,
     **arguments: Any,
 ) -> PermissionVerdict:
     policy = RulePolicy(
-        held or Permissions(),
+        base_rules or Permissions(),
         workspace=str(root),
         user_home="/nowhere",
         tools=builtin_tools(),
@@ -58,7 +58,7 @@ def judged(
 
 
 @pytest.mark.parametrize(
-    ("tools", "wanted", "held"),
+    ("tools", "wanted", "patterns"),
     [
         (("read", "bash(git:*)"), "bash read", "bash(git:*)"),
         (("*", "!bash(rm:*)"), "bash read task", "!bash(rm:*)"),
@@ -69,10 +69,10 @@ def judged(
     ],
 )
 def test_a_pattern_with_brackets_includes_the_tool(
-    tools: tuple[str, ...], wanted: str, held: str
+    tools: tuple[str, ...], wanted: str, patterns: str
 ) -> None:
     assert select_tools(["bash", "read", "task"], tools) == tuple(wanted.split())
-    assert call_patterns(tools) == tuple(held.split())
+    assert call_patterns(tools) == tuple(patterns.split())
 
 
 @pytest.mark.parametrize(
@@ -104,10 +104,11 @@ def test_only_commands_that_match_the_pattern_are_allowed(
 def test_a_call_pattern_never_widens_the_rules_of_the_session(tmp_path: Path) -> None:
     asking = Permissions.of(ask=["Bash(git:*)"], deny=["Bash(git fetch:*)"])
     assert (
-        judged(tmp_path, "bash", ("bash(git:*)",), held=asking, command="git log").verdict == "ask"
+        judged(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git log").verdict
+        == "ask"
     )
     assert (
-        judged(tmp_path, "bash", ("bash(git:*)",), held=asking, command="git fetch").verdict
+        judged(tmp_path, "bash", ("bash(git:*)",), base_rules=asking, command="git fetch").verdict
         == "deny"
     )
 
@@ -209,7 +210,9 @@ COMMANDS = st.sampled_from(
     st.booleans(),
 )
 def test_each_limit_only_narrows(above: list[tuple[str, ...]], command: str, can_ask: bool) -> None:
-    held = replace(Permissions.of(deny=["Bash(curl:*)"]), can_ask=can_ask, mode=Mode.ACCEPT_EDITS)
+    base_rules = replace(
+        Permissions.of(deny=["Bash(curl:*)"]), can_ask=can_ask, mode=Mode.ACCEPT_EDITS
+    )
     verdicts = [
         ORDER.index(
             judged(
@@ -217,7 +220,7 @@ def test_each_limit_only_narrows(above: list[tuple[str, ...]], command: str, can
                 "bash",
                 ("bash",),
                 *map(call_patterns, above[:n]),
-                held=held,
+                base_rules=base_rules,
                 command=command,
             ).verdict
         )
@@ -297,7 +300,7 @@ async def test_call_patterns_of_an_agent_file_apply(tmp_path: Path) -> None:
         "disallowedTools: Bash(git push:*)\n---\nYou commit.\n"
     )
     (tmp_path / ".claude" / "agents" / "c.md").write_text(head)
-    environ = {"HOME": str(tmp_path / "person")}
+    environ = {"HOME": str(tmp_path / "user")}
     async with Session(
         model="offline",
         cwd=str(tmp_path),

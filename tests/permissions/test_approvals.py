@@ -30,7 +30,7 @@ from mudroom.permissions import trust
 from mudroom.permissions.rules import Permissions
 from mudroom.replay import replay
 
-from .conftest import Person, Play
+from .conftest import Play, ScriptedApprover
 
 ASKING = replace(Permissions(), can_ask=True)
 
@@ -135,17 +135,19 @@ def test_other_tools_are_shown_with_all_their_arguments() -> None:
 
 
 async def test_an_approved_call_runs_and_the_approval_is_recorded(
-    play: Play, person: Callable[..., Person]
+    play: Play, make_approver: Callable[..., ScriptedApprover]
 ) -> None:
     report = await play(
-        [[call("bash", command="touch made")], "Done."], approver=person(True), permissions=ASKING
+        [[call("bash", command="touch made")], "Done."],
+        approver=make_approver(True),
+        permissions=ASKING,
     )
     assert (play.folder / "made").exists() and report.ok
     (judged,) = play.judged
     assert (judged.verdict, judged.allowed, judged.approver_reason, judged.name) == (
         "ask",
         True,
-        "said the person",
+        "said the user",
         "bash",
     )
 
@@ -153,8 +155,8 @@ async def test_an_approved_call_runs_and_the_approval_is_recorded(
 async def test_an_ask_rule_denies_when_no_user_is_present(
     play: Play,
 ) -> None:
-    held = Permissions.of(ask=["Bash(touch:*)"])
-    await play([[call("bash", command="touch made")], "Done."], permissions=held)
+    base_rules = Permissions.of(ask=["Bash(touch:*)"])
+    await play([[call("bash", command="touch made")], "Done."], permissions=base_rules)
     (finished,) = play.results
     assert finished.refused and finished.result.error
     assert finished.result.text == (
@@ -165,10 +167,10 @@ async def test_an_ask_rule_denies_when_no_user_is_present(
 
 
 async def test_a_denial_names_its_rule_and_the_run_continues(play: Play) -> None:
-    held = Permissions.of(deny=["Bash(touch:*)"])
+    base_rules = Permissions.of(deny=["Bash(touch:*)"])
     report = await play(
         [[call("bash", command="cd . && touch made")], [call("bash", command="echo on")], "Done."],
-        permissions=held,
+        permissions=base_rules,
     )
     assert "deny bash(touch:*); in: touch made" in play.results[0].result.text
     assert play.results[1].result.text == "on" and report.ok
@@ -183,16 +185,19 @@ async def test_an_allowed_call_records_no_permission_event(play: Play) -> None:
 
 
 async def test_granted_rights_are_recorded(play: Play) -> None:
-    journal, held = MemoryJournal(), Permissions.of(allow=["Bash(make:*)"], deny=["Bash(rm:*)"])
-    await play(["Done."], permissions=held, allow_net=True, journal=journal)
+    journal, base_rules = (
+        MemoryJournal(),
+        Permissions.of(allow=["Bash(make:*)"], deny=["Bash(rm:*)"]),
+    )
+    await play(["Done."], permissions=base_rules, allow_net=True, journal=journal)
     opened = next(event for event in journal.events if isinstance(event, SessionOpened))
     assert opened.granted == ("network", "allow bash(make:*)") and opened.sandbox == "off"
 
 
 async def test_a_replay_repeats_denials_and_decisions(
-    play: Play, person: Callable[..., Person]
+    play: Play, make_approver: Callable[..., ScriptedApprover]
 ) -> None:
-    held = replace(Permissions.of(deny=["Bash(rm:*)"]), can_ask=True, denies_unlisted=False)
+    base_rules = replace(Permissions.of(deny=["Bash(rm:*)"]), can_ask=True, denies_unlisted=False)
     script = [
         [
             call("bash", command="touch a"),
@@ -201,7 +206,7 @@ async def test_a_replay_repeats_denials_and_decisions(
         ],
         "Done.",
     ]
-    await play(script, approver=person(True, False), permissions=held)
+    await play(script, approver=make_approver(True, False), permissions=base_rules)
     stored: list[Any] = [event for event in play.events if type(event).__name__ != "Delta"]
     again = await replay(stored)
     assert [event for event in again if type(event).__name__ == "PermissionDecided"] == play.judged
@@ -226,14 +231,18 @@ async def test_a_folder_with_agent_files_is_asked_about_once(tmp_path: Path) -> 
     assert await ask_for_trust(ScriptedUI(), settings, str(project)) is settings
 
 
+RunCli = Callable[..., tuple[int, str]]
+"""Takes the arguments of the command line; returns exit code and output."""
+
+
 @pytest.fixture
-def run_cli(tmp_path: Path) -> Callable[..., tuple[int, str]]:
-    """Return a function that runs the command line: exit code and output."""
+def run_cli(tmp_path: Path) -> RunCli:
+    """Return a function that runs the command line."""
 
     def run(*arguments: str) -> tuple[int, str]:
         environ = {
             "PATH": os.environ["PATH"],
-            "HOME": str(tmp_path / "person"),
+            "HOME": str(tmp_path / "user"),
             "MUDROOM_HOME": str(tmp_path / "home"),
         }
         done = subprocess.run(
@@ -248,7 +257,7 @@ def run_cli(tmp_path: Path) -> Callable[..., tuple[int, str]]:
     return run
 
 
-def test_explain_names_the_deciding_rule_and_its_line(tmp_path: Path, run_cli: Any) -> None:
+def test_explain_names_the_deciding_rule_and_its_line(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / ".claude").mkdir()
     (tmp_path / ".claude" / "settings.json").write_text(
         json.dumps({"permissions": {"deny": ["Bash(git push:*)"]}}, indent=1)
@@ -281,12 +290,12 @@ def test_explain_names_the_deciding_rule_and_its_line(tmp_path: Path, run_cli: A
     )
 
 
-def test_an_invalid_rule_on_the_command_line_is_a_usage_error(run_cli: Any) -> None:
+def test_an_invalid_rule_on_the_command_line_is_a_usage_error(run_cli: RunCli) -> None:
     code, text = run_cli("permissions", "explain", "ls", "--disallowed-tools", "Bash(")
     assert code == 2 and "not a rule" in text and "--disallowed-tools" in text
 
 
-def test_trust_from_the_command_line(tmp_path: Path, run_cli: Any) -> None:
+def test_trust_from_the_command_line(tmp_path: Path, run_cli: RunCli) -> None:
     (tmp_path / "p").mkdir()
     assert run_cli("trust", "add", str(tmp_path / "p")) == (0, f"trusted: {tmp_path / 'p'}\n")
     assert str(tmp_path / "p") in run_cli("trust", "list")[1]

@@ -139,10 +139,10 @@ def test_without_read_rules_the_workspace_is_unchanged(tmp_path: Path) -> None:
     brief = Brief(
         run_id="1", agent=Agent(name="a"), prompt="p", tools=(), model="m", budget=Budget()
     )
-    for held in (Permissions(), Permissions.of(deny=["Bash(rm:*)"])):
+    for base_rules in (Permissions(), Permissions.of(deny=["Bash(rm:*)"])):
         assert (
             RulePolicy(
-                held,
+                base_rules,
                 workspace=str(tmp_path),
                 user_home="/",
                 tools=builtin_tools(),

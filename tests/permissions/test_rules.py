@@ -16,7 +16,7 @@ from mudroom.errors import UsageError
 from mudroom.permissions.rules import Permissions, Verdict, matches_pattern, parse_rule, split_rules
 from mudroom.tools import builtin_tools
 
-from .conftest import Court
+from .conftest import RuleJudge
 
 
 @pytest.mark.parametrize(
@@ -92,22 +92,25 @@ def test_any_text_is_parsed_to_the_same_rule_or_refused(text: str) -> None:
     assert parse_rule(written, Verdict.ASK) == rule
 
 
-def test_deny_wins_over_ask_and_ask_over_allow(court: Court) -> None:
+def test_deny_wins_over_ask_and_ask_over_allow(judge_call: RuleJudge) -> None:
     assert (
-        court.bash("make x", allow=["Bash(make x)"], ask=["Bash(make:*)"], deny=["Bash"]) == "deny"
+        judge_call.bash("make x", allow=["Bash(make x)"], ask=["Bash(make:*)"], deny=["Bash"])
+        == "deny"
     )
-    assert court.bash("make x", allow=["Bash(make x)"], ask=["Bash(make:*)"]) == "ask"
-    assert court.bash("make x", allow=["Bash(make x)"]) == "allow"
+    assert judge_call.bash("make x", allow=["Bash(make x)"], ask=["Bash(make:*)"]) == "ask"
+    assert judge_call.bash("make x", allow=["Bash(make x)"]) == "allow"
 
 
-def test_every_part_is_judged_by_itself(court: Court) -> None:
-    assert court.bash("make a && npm test", allow=["Bash(make:*)"]) == "ask"
-    assert court.bash("make a && npm test", allow=["Bash(make:*)", "Bash(npm test)"]) == "allow"
-    decision = court("bash", command="make a && npm test", allow=["Bash(make:*)"])
+def test_every_part_is_judged_by_itself(judge_call: RuleJudge) -> None:
+    assert judge_call.bash("make a && npm test", allow=["Bash(make:*)"]) == "ask"
+    assert (
+        judge_call.bash("make a && npm test", allow=["Bash(make:*)", "Bash(npm test)"]) == "allow"
+    )
+    decision = judge_call("bash", command="make a && npm test", allow=["Bash(make:*)"])
     assert decision.command_part == "npm test" and decision.why == "no rule allows it"
 
 
-def test_harmless_wrappers_do_not_change_the_verdict(court: Court) -> None:
+def test_harmless_wrappers_do_not_change_the_verdict(judge_call: RuleJudge) -> None:
     for wrapper in (
         "timeout 5",
         "time",
@@ -119,14 +122,16 @@ def test_harmless_wrappers_do_not_change_the_verdict(court: Court) -> None:
         "xargs",
         "xargs -n 1",
     ):
-        assert court.bash(f"{wrapper} npm test", allow=["Bash(npm test:*)"]) == "allow", wrapper
-        assert court.bash(f"{wrapper} make", allow=["Bash(npm test:*)"]) == "ask", wrapper
+        assert judge_call.bash(f"{wrapper} npm test", allow=["Bash(npm test:*)"]) == "allow", (
+            wrapper
+        )
+        assert judge_call.bash(f"{wrapper} make", allow=["Bash(npm test:*)"]) == "ask", wrapper
 
 
-def test_only_safe_variables_may_stand_before_an_allowed_command(court: Court) -> None:
-    assert court.bash("NODE_ENV=test LC_ALL=C npm test", allow=["Bash(npm test)"]) == "allow"
-    assert court.bash("PATH=. npm test", allow=["Bash(npm test)"]) == "ask"
-    assert court.bash("PATH=. npm test", allow=["Bash(PATH=. npm test)"]) == "allow"
+def test_only_safe_variables_may_stand_before_an_allowed_command(judge_call: RuleJudge) -> None:
+    assert judge_call.bash("NODE_ENV=test LC_ALL=C npm test", allow=["Bash(npm test)"]) == "allow"
+    assert judge_call.bash("PATH=. npm test", allow=["Bash(npm test)"]) == "ask"
+    assert judge_call.bash("PATH=. npm test", allow=["Bash(PATH=. npm test)"]) == "allow"
 
 
 READS = [
@@ -161,9 +166,9 @@ READS = [
 
 
 @pytest.mark.parametrize("command", READS)
-def test_reading_commands_are_allowed(court: Court, command: str) -> None:
+def test_reading_commands_are_allowed(judge_call: RuleJudge, command: str) -> None:
     for mode in ("default", "plan", "dontAsk"):
-        assert court.bash(command, mode=mode) == "allow"
+        assert judge_call.bash(command, mode=mode) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -180,9 +185,9 @@ def test_reading_commands_are_allowed(court: Court, command: str) -> None:
         "grep x --file=/etc/x",
     ],
 )
-def test_reading_outside_the_workspace_is_asked(court: Court, command: str) -> None:
-    (court.root / "link").symlink_to("/etc")
-    assert court.bash(command) == "ask"
+def test_reading_outside_the_workspace_is_asked(judge_call: RuleJudge, command: str) -> None:
+    (judge_call.root / "link").symlink_to("/etc")
+    assert judge_call.bash(command) == "ask"
 
 
 MODES: dict[str, dict[str, str]] = {
@@ -230,7 +235,7 @@ MODES: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("mode", MODES)
-def test_modes(court: Court, mode: str) -> None:
+def test_modes(judge_call: RuleJudge, mode: str) -> None:
     rules: dict[str, Any] = {
         "allow": ["Bash(npm test)"],
         "ask": ["Bash(make:*)"],
@@ -238,18 +243,18 @@ def test_modes(court: Court, mode: str) -> None:
         "tier": "full",
     }
     found = {
-        "read": court("read", file_path="src/a.py", **rules).verdict,
-        "edit": court("edit", file_path="src/a.py", **rules).verdict,
-        "bash": court.bash("cargo build", **rules),
-        "ruled": court.bash("npm test", **rules),
-        "asked": court.bash("make", **rules),
-        "mcp": _outside(court, mode),
+        "read": judge_call("read", file_path="src/a.py", **rules).verdict,
+        "edit": judge_call("edit", file_path="src/a.py", **rules).verdict,
+        "bash": judge_call.bash("cargo build", **rules),
+        "ruled": judge_call.bash("npm test", **rules),
+        "asked": judge_call.bash("make", **rules),
+        "mcp": _outside(judge_call, mode),
     }
     assert found == MODES[mode]
-    assert court.bash("rm x", deny=["Bash(rm:*)"], mode=mode) == "deny"
+    assert judge_call.bash("rm x", deny=["Bash(rm:*)"], mode=mode) == "deny"
 
 
-def _outside(court: Court, mode: str) -> str:
+def _outside(judge_call: RuleJudge, mode: str) -> str:
     from mudroom.permissions.policy import RulePolicy
 
     async def run(context: Any, arguments: Any) -> Any:
@@ -265,7 +270,7 @@ def _outside(court: Court, mode: str) -> str:
     )
     policy = RulePolicy(
         Permissions(can_ask=True),
-        workspace=str(court.root),
+        workspace=str(judge_call.root),
         user_home="/",
         tools=builtin_tools(),
         tier=lambda: "full",
@@ -273,34 +278,34 @@ def _outside(court: Court, mode: str) -> str:
     return policy.decide(tool, {}, Mode(mode)).verdict
 
 
-def test_accept_edits_allows_commands_only_in_a_sandbox(court: Court) -> None:
+def test_accept_edits_allows_commands_only_in_a_sandbox(judge_call: RuleJudge) -> None:
     for tier, verdict in (("full", "allow"), ("file", "allow"), ("off", "ask"), ("ask", "ask")):
-        assert court.bash("cargo build", mode="acceptEdits", tier=tier) == verdict
+        assert judge_call.bash("cargo build", mode="acceptEdits", tier=tier) == verdict
 
 
-def test_an_edit_outside_the_workspace_is_asked(court: Court) -> None:
-    assert court("write", file_path="/etc/x", mode="acceptEdits").verdict == "ask"
+def test_an_edit_outside_the_workspace_is_asked(judge_call: RuleJudge) -> None:
+    assert judge_call("write", file_path="/etc/x", mode="acceptEdits").verdict == "ask"
 
 
-def test_unattended_without_rules_everything_is_allowed(court: Court) -> None:
-    assert court.bash("cargo build", can_ask=False) == "allow"
-    assert court("write", file_path="a", can_ask=False).verdict == "allow"
-    assert court.bash("if", can_ask=False) == "allow"
+def test_unattended_without_rules_everything_is_allowed(judge_call: RuleJudge) -> None:
+    assert judge_call.bash("cargo build", can_ask=False) == "allow"
+    assert judge_call("write", file_path="a", can_ask=False).verdict == "allow"
+    assert judge_call.bash("if", can_ask=False) == "allow"
 
 
-def test_unattended_deny_and_ask_rules_apply_and_doubts_are_asked(court: Court) -> None:
-    assert court.bash("git push", can_ask=False, deny=["Bash(git push:*)"]) == "deny"
-    assert court.bash("git ${x@P}", can_ask=False, deny=["Bash(git push:*)"]) == "ask"
-    assert court.bash("cargo build", can_ask=False, deny=["Bash(git push:*)"]) == "allow"
+def test_unattended_deny_and_ask_rules_apply_and_problems_are_asked(judge_call: RuleJudge) -> None:
+    assert judge_call.bash("git push", can_ask=False, deny=["Bash(git push:*)"]) == "deny"
+    assert judge_call.bash("git ${x@P}", can_ask=False, deny=["Bash(git push:*)"]) == "ask"
+    assert judge_call.bash("cargo build", can_ask=False, deny=["Bash(git push:*)"]) == "allow"
 
 
-def test_unattended_allow_rules_exclude_everything_but_reading(court: Court) -> None:
+def test_unattended_allow_rules_exclude_everything_but_reading(judge_call: RuleJudge) -> None:
     only: dict[str, Any] = {"can_ask": False, "allow": ["Bash(npm test:*)"]}
-    assert court.bash("npm test", **only) == "allow"
-    assert court.bash("cargo build", **only) == "ask"
-    assert court("write", file_path="a", **only).verdict == "ask"
-    assert court.bash("ls src", **only) == "allow"
-    assert court("read", file_path="src/a.py", **only).verdict == "allow"
+    assert judge_call.bash("npm test", **only) == "allow"
+    assert judge_call.bash("cargo build", **only) == "ask"
+    assert judge_call("write", file_path="a", **only).verdict == "ask"
+    assert judge_call.bash("ls src", **only) == "allow"
+    assert judge_call("read", file_path="src/a.py", **only).verdict == "allow"
 
 
 @pytest.mark.parametrize(
@@ -325,31 +330,37 @@ def test_unattended_allow_rules_exclude_everything_but_reading(court: Court) -> 
         ("proj", "{base}/project-secret/x", False),
     ],
 )
-def test_patterns_of_paths(court: Court, spec: str, path: str, fit: bool) -> None:
-    names = {"root": str(court.root), "home": str(court.home), "base": str(court.root.parent)}
+def test_patterns_of_paths(judge_call: RuleJudge, spec: str, path: str, fit: bool) -> None:
+    names = {
+        "root": str(judge_call.root),
+        "home": str(judge_call.home),
+        "base": str(judge_call.root.parent),
+    }
     rule, path = spec.format(**names).replace("///", "//"), path.format(**names)
-    assert court("read", file_path=path, deny=[f"Read({rule})"]).verdict == (
+    assert judge_call("read", file_path=path, deny=[f"Read({rule})"]).verdict == (
         "deny" if fit else "allow"
     )
 
 
-def test_a_link_is_denied_by_its_target_and_allowed_by_name_and_target(court: Court) -> None:
-    (court.root / "link").symlink_to(court.root / ".env")
-    assert court("read", file_path="link", deny=["Read(.env)"]).verdict == "deny"
-    assert court("edit", file_path="link", allow=["Edit(link)"]).verdict == "ask"
-    assert court("edit", file_path="link", allow=["Edit(link)", "Edit(.env)"]).verdict == "ask"
-    assert court("edit", file_path="src/a.py", allow=["Edit(src/**)"]).verdict == "allow"
+def test_a_link_is_denied_by_its_target_and_allowed_by_name_and_target(
+    judge_call: RuleJudge,
+) -> None:
+    (judge_call.root / "link").symlink_to(judge_call.root / ".env")
+    assert judge_call("read", file_path="link", deny=["Read(.env)"]).verdict == "deny"
+    assert judge_call("edit", file_path="link", allow=["Edit(link)"]).verdict == "ask"
+    assert judge_call("edit", file_path="link", allow=["Edit(link)", "Edit(.env)"]).verdict == "ask"
+    assert judge_call("edit", file_path="src/a.py", allow=["Edit(src/**)"]).verdict == "allow"
 
 
-def test_a_link_whose_name_is_not_utf8_is_denied_by_its_target(court: Court) -> None:
-    os.symlink(os.fsencode(court.root / ".env"), os.fsencode(court.root) + b"/\xe9")
-    assert court("write", file_path=r"\xe9", content="", deny=["Edit(.env)"]).verdict == "deny"
+def test_a_link_whose_name_is_not_utf8_is_denied_by_its_target(judge_call: RuleJudge) -> None:
+    os.symlink(os.fsencode(judge_call.root / ".env"), os.fsencode(judge_call.root) + b"/\xe9")
+    assert judge_call("write", file_path=r"\xe9", content="", deny=["Edit(.env)"]).verdict == "deny"
 
 
-def test_file_rules_apply_to_all_file_tools_and_to_commands(court: Court) -> None:
+def test_file_rules_apply_to_all_file_tools_and_to_commands(judge_call: RuleJudge) -> None:
     deny: dict[str, Any] = {"deny": ["Read(.env)", "Edit(src/**)"]}
-    assert court("grep", pattern="x", path=".env", **deny).verdict == "deny"
-    assert court("write", file_path="src/new.py", content="", **deny).verdict == "deny"
+    assert judge_call("grep", pattern="x", path=".env", **deny).verdict == "deny"
+    assert judge_call("write", file_path="src/new.py", content="", **deny).verdict == "deny"
     for command in (
         "cat .env",
         "cat ./.env",
@@ -361,8 +372,8 @@ def test_file_rules_apply_to_all_file_tools_and_to_commands(court: Court) -> Non
         "echo x > src/a.py",
         "touch src/a.py",
     ):
-        assert court.bash(command, **deny) == "deny", command
-    assert court.bash("cat src/a.py", **deny) == "allow"
+        assert judge_call.bash(command, **deny) == "deny", command
+    assert judge_call.bash("cat src/a.py", **deny) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -394,14 +405,16 @@ def test_file_rules_apply_to_all_file_tools_and_to_commands(court: Court) -> Non
         "cat {home}/x",
     ],
 )
-def test_a_denied_file_is_denied_by_every_spelling(court: Court, command: str) -> None:
-    (court.root / "src" / "key").write_text("k")
-    (court.root / "secrets").mkdir()
-    (court.root / "folder").symlink_to("secrets")
-    command = command.replace("{root}", str(court.root)).replace("{home}", str(court.home))
+def test_a_denied_file_is_denied_by_every_spelling(judge_call: RuleJudge, command: str) -> None:
+    (judge_call.root / "src" / "key").write_text("k")
+    (judge_call.root / "secrets").mkdir()
+    (judge_call.root / "folder").symlink_to("secrets")
+    command = command.replace("{root}", str(judge_call.root)).replace(
+        "{home}", str(judge_call.home)
+    )
     deny = ["Read(.env)", "Read(src/key)", "Read(secrets/**)", "Read(folder/a)", "Read(~/x)"]
-    assert court.bash(command, can_ask=False, deny=deny) == "deny"
-    assert court.bash("cd src && cat a.py", can_ask=False, deny=deny) == "allow"
+    assert judge_call.bash(command, can_ask=False, deny=deny) == "deny"
+    assert judge_call.bash("cd src && cat a.py", can_ask=False, deny=deny) == "allow"
 
 
 @pytest.mark.parametrize(
@@ -418,32 +431,39 @@ def test_a_denied_file_is_denied_by_every_spelling(court: Court, command: str) -
         "~/x",
     ],
 )
-def test_a_denied_file_is_denied_to_every_tool_that_reads(court: Court, path: str) -> None:
-    (court.root / "secrets").mkdir()
-    (court.root / "folder").symlink_to("secrets")
-    (court.root / "link").symlink_to(".env")
+def test_a_denied_file_is_denied_to_every_tool_that_reads(judge_call: RuleJudge, path: str) -> None:
+    (judge_call.root / "secrets").mkdir()
+    (judge_call.root / "folder").symlink_to("secrets")
+    (judge_call.root / "link").symlink_to(".env")
     deny = ["Read(.env)", "Read(secrets/**)", "Read(~/x)"]
     for tool, name in (("read", "file_path"), ("grep", "path"), ("glob", "path")):
-        arguments: dict[str, Any] = {name: path.replace("{root}", str(court.root))}
-        assert court(tool, deny=deny, **arguments).verdict == "deny", tool
+        arguments: dict[str, Any] = {name: path.replace("{root}", str(judge_call.root))}
+        assert judge_call(tool, deny=deny, **arguments).verdict == "deny", tool
 
 
-def test_an_allowed_path_is_relative_to_the_workspace_only(court: Court) -> None:
-    (court.root / "other").mkdir()
-    assert court.bash("echo x > src/a.py", allow=["Edit(src/**)"]) == "allow"
-    assert court.bash("cd other && echo x > src/a.py", allow=["Edit(src/**)"]) == "ask"
-    assert court.bash("cd .claude && echo x > settings.json", allow=["Edit(.claude/**)"]) == "deny"
+def test_an_allowed_path_is_relative_to_the_workspace_only(judge_call: RuleJudge) -> None:
+    (judge_call.root / "other").mkdir()
+    assert judge_call.bash("echo x > src/a.py", allow=["Edit(src/**)"]) == "allow"
+    assert judge_call.bash("cd other && echo x > src/a.py", allow=["Edit(src/**)"]) == "ask"
+    assert (
+        judge_call.bash("cd .claude && echo x > settings.json", allow=["Edit(.claude/**)"])
+        == "deny"
+    )
 
 
-def test_a_command_that_changes_to_many_folders_is_asked(court: Court) -> None:
+def test_a_command_that_changes_to_many_folders_is_asked(judge_call: RuleJudge) -> None:
     walk = "; ".join(f"cd d{n}" for n in range(40))
-    assert court.bash(f"{walk}; cat x", can_ask=False, deny=["Read(.env)"]) == "ask"
+    assert judge_call.bash(f"{walk}; cat x", can_ask=False, deny=["Read(.env)"]) == "ask"
 
 
-def test_rules_match_agent_names_in_any_spelling(court: Court) -> None:
-    assert court("task", agent="explore", prompt="x", deny=["Agent(Explore)"]).verdict == "deny"
-    assert court("task", agent="general", prompt="x", deny=["Agent(Explore)"]).verdict == "allow"
-    assert court("task", agent="my-reviewer", prompt="x", ask=["Task(my-*)"]).verdict == "ask"
+def test_rules_match_agent_names_in_any_spelling(judge_call: RuleJudge) -> None:
+    assert (
+        judge_call("task", agent="explore", prompt="x", deny=["Agent(Explore)"]).verdict == "deny"
+    )
+    assert (
+        judge_call("task", agent="general", prompt="x", deny=["Agent(Explore)"]).verdict == "allow"
+    )
+    assert judge_call("task", agent="my-reviewer", prompt="x", ask=["Task(my-*)"]).verdict == "ask"
 
 
 def test_a_rule_can_name_all_tools_of_a_server() -> None:
@@ -494,14 +514,14 @@ def test_a_denied_tool_is_not_offered_to_the_model(tmp_path: Path) -> None:
     from mudroom import Session
 
     async def tools() -> set[str]:
-        held = Permissions.of(deny=["Bash", "Write(./x)"])
+        base_rules = Permissions.of(deny=["Bash", "Write(./x)"])
         async with Session(
             model="offline",
             cwd=str(tmp_path),
             home=str(tmp_path / "h"),
             journal="memory",
             environ={},
-            permissions=held,
+            permissions=base_rules,
         ) as session:
             return set(session.tools)
 

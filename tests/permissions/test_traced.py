@@ -130,9 +130,13 @@ class Tracer:
 
 
 def judged(text: str, root: Path) -> Any:
-    held = Permissions.of(allow=[f"Bash({name}:*)" for name in PIECES["allowed"]])
+    base_rules = Permissions.of(allow=[f"Bash({name}:*)" for name in PIECES["allowed"]])
     return RulePolicy(
-        held, workspace=str(root), user_home=str(root), tools=builtin_tools(), tier=lambda: "off"
+        base_rules,
+        workspace=str(root),
+        user_home=str(root),
+        tools=builtin_tools(),
+        tier=lambda: "off",
     ).decide(BASH, {"command": text}, Mode.DEFAULT)
 
 

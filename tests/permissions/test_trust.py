@@ -59,9 +59,9 @@ def write(path: Path, **permissions: Any) -> None:
 
 
 def test_the_users_settings_apply_in_full_a_projects_only_narrow(tmp_path: Path) -> None:
-    person, project = tmp_path / "person", tmp_path / "project"
+    user_home, project = tmp_path / "user", tmp_path / "project"
     write(
-        person / ".claude/settings.json",
+        user_home / ".claude/settings.json",
         allow=["Bash(npm test)"],
         deny=["Read(.env)"],
         defaultMode="acceptEdits",
@@ -74,7 +74,7 @@ def test_the_users_settings_apply_in_full_a_projects_only_narrow(tmp_path: Path)
         defaultMode="bypassPermissions",
     )
     write(project / ".claude/settings.local.json", allow=["Bash(make)"])
-    found = settings.load_settings(str(project), user_home=str(person))
+    found = settings.load_settings(str(project), user_home=str(user_home))
     assert [(rule.verdict, rule.tool, rule.pattern) for rule in found.rules] == [
         ("deny", "read", ".env"),
         ("allow", "bash", "npm test"),
@@ -144,7 +144,7 @@ def test_a_broken_settings_file_is_reported_and_skipped(tmp_path: Path, text: st
 def test_63_project_off(tmp_path: Path, line: str) -> None:
     (tmp_path / ".mudroom.toml").write_text(line + "\n")
     with pytest.raises(UsageError, match="a project file may not set"):
-        settings_of(cwd=str(tmp_path), environ={"HOME": str(tmp_path / "person")}, flags={})
+        settings_of(cwd=str(tmp_path), environ={"HOME": str(tmp_path / "user")}, flags={})
 
 
 def _repository(folder: Path) -> None:
@@ -180,7 +180,7 @@ async def test_64_pre_trust(tmp_path: Path) -> None:
     )
     (project / ".env").write_text("ANTHROPIC_BASE_URL=http://127.0.0.1:9\nMUDROOM_SANDBOX=off\n")
     _repository(project)
-    environ = {"HOME": str(tmp_path / "person")}
+    environ = {"HOME": str(tmp_path / "user")}
     async with Session(
         model="offline",
         cwd=str(project),
@@ -204,7 +204,7 @@ async def test_agents_of_a_trusted_folder_keep_their_tools(tmp_path: Path) -> No
         HOSTILE_AGENT.replace("permissionMode: bypassPermissions\n", "")
     )
     given: dict[str, Any] = {
-        "environ": {"HOME": str(tmp_path / "person")},
+        "environ": {"HOME": str(tmp_path / "user")},
         "agent_files": True,
         "sandbox": "off",
         "journal": "memory",

@@ -1,4 +1,4 @@
-"""Doubts of the shell parser: text that bash may read differently is never certain."""
+"""Problems of the shell parser: text that bash may read differently is never certain."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import pytest
 
 from mudroom.permissions.shell_parser import parse_command
 
-DOUBTS = {
+PROBLEMS = {
     "ls; " * 3_000: "longer than 10,000 characters",
     "ls \u200ba": "holds the invisible character U+200B",
     "ls\x07": "holds the invisible character U+0007",
@@ -44,9 +44,9 @@ DOUBTS = {
 }
 
 
-@pytest.mark.parametrize(("command", "doubt"), DOUBTS.items(), ids=[*DOUBTS.values()])
-def test_text_that_bash_may_read_differently_is_doubted(command: str, doubt: str) -> None:
-    assert doubt in parse_command(command).problems
+@pytest.mark.parametrize(("command", "problem"), PROBLEMS.items(), ids=[*PROBLEMS.values()])
+def test_text_that_bash_may_read_differently_is_a_problem(command: str, problem: str) -> None:
+    assert problem in parse_command(command).problems
 
 
 @pytest.mark.parametrize(
@@ -64,5 +64,5 @@ def test_text_that_bash_may_read_differently_is_doubted(command: str, doubt: str
         "# a comment\nls",
     ],
 )
-def test_ordinary_bash_is_not_doubted(command: str) -> None:
+def test_ordinary_bash_is_not_a_problem(command: str) -> None:
     assert parse_command(command).problems == ()
