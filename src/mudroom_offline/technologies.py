@@ -91,7 +91,7 @@ def _survey_project(request: Request) -> Steps[Project]:
     parsed = [parse_manifest(path, file.text) for path, file in texts.items()]
     problems = [listing.problem, listing.describe_cut(), *(listed.problem for listed in counted)]
     problems += [f"`{path}`: {file.problem}" for path, file in texts.items() if file.problem]
-    problems += [f"`{path}`" for path in manifests[_MOST_MANIFESTS:]]
+    problems += [f"{count:,} more manifests" for count in [len(manifests) - len(texts)] if count]
     problems += [manifest.problem for manifest in parsed]
     counts = {name: listed.total for name, listed in zip(globs, counted, strict=True)}
     return Project(counts, files, parsed, problems)
@@ -186,7 +186,7 @@ def _describe_dependencies(project: Project, say: Translator) -> str:
     for item, path in items:
         cells = (item.name, item.version or say("any"), say(item.purpose), f"`{path}`")
         rows.setdefault(item.name, cells)
-    programs = [x.path for x in project.manifests if x.rules.format == "program"]
+    programs = [x.path for x in project.manifests if x.rules.format in ("program", "text")]
     note = say("programs", files=say.join_files(programs)) if programs else ""
     if not rows:
         return combine([say("no_dependencies"), note])

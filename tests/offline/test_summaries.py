@@ -151,6 +151,12 @@ def test_finds_the_folders_asked_for(text: str, expected: list[str]) -> None:
             "package d;\n\nimport x;\n\n/**\n * Keeps things. More.\n */\npublic class D {}\n",
             "D: Keeps things. Defines D",
         ),
+        (
+            "g.ex",
+            'defmodule G do\n  @doc """\n      defmodule Bad do\n  """\n  def h, do: 1\nend',
+            "Defines G, h",
+        ),
+        ("i.h", "struct j;\nstruct k *l(void);\nstruct m {\n  int n;\n};\n", "Defines m"),
         ("e.rs", "fn hidden() {}\npub fn shown() {}\n", "Defines shown"),
         ("f.py", "x = 1", "1 line; no description"),
     ],
