@@ -262,7 +262,10 @@ async def test_s10_a_cancel_while_a_run_ends_is_no_second_end(tmp_path: Path) ->
 
     budget = Budget(turns=1)
     async with Session(
-        model=ScriptedModel(script), cwd=str(tmp_path), home=str(tmp_path / "home"), budget=budget
+        model=ScriptedModel(script),
+        cwd=str(tmp_path),
+        home=str(tmp_path / "home"),
+        prompt_budget=budget,
     ) as session:
         session.watch(events.append)
         for end in ("outer", "own"):
