@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.formatted_text import StyleAndTextTuples
@@ -101,13 +103,16 @@ class PromptScreen:
         self._switch_screen()
         self._app.invalidate()
 
-    def start_following(self) -> None:
-        """Start to draw regularly, because a run works."""
+    @contextmanager
+    def during_run(self) -> Generator[None]:
+        """Redraw regularly while a run works."""
         self._is_run_working.set()
-
-    def stop_following(self) -> None:
-        """Stop drawing regularly."""
-        self._is_run_working.clear()
+        try:
+            yield
+        finally:
+            self._is_run_working.clear()
+            self._panel.clear_selection()
+            self.redraw()
 
     async def follow_run(self) -> None:
         """Draw regularly while a run works, within the share of CPU time that drawing may use."""

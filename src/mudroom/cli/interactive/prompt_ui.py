@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 from prompt_toolkit.buffer import Buffer
@@ -166,16 +166,9 @@ class PromptUI:
                 self._panel.choice = None
                 self._screen.redraw()
 
-    @contextmanager
-    def during_run(self) -> Generator[None]:
-        """Redraw regularly while a run works."""
-        self._screen.start_following()
-        try:
-            yield
-        finally:
-            self._screen.stop_following()
-            self._panel.clear_selection()
-            self._screen.redraw()
+    def during_run(self) -> AbstractContextManager[object]:
+        """Return a context manager that redraws regularly while a run works."""
+        return self._screen.during_run()
 
     def _close(self, code: int = 0) -> None:
         """Close the prompt: stop the run and end the input."""
