@@ -24,6 +24,7 @@ from ._core.ports import Journal
 from ._core.tools import Tool
 from ._engine.evidence import ChangeWatch
 from ._engine.session_context import SessionServices
+from ._platform.path_text import path_from_text
 from ._platform.system_clock import SystemClock
 from .agent_catalog import AgentCatalog, load_catalog
 from .conversation_state import select_finished
@@ -120,7 +121,7 @@ async def use_recorded_options(options: SessionOptions) -> SessionOptions:
         options,
         id=options.id if options.fork else opened.session,
         resume=opened.session,
-        cwd=opened.cwd,
+        cwd=path_from_text(opened.cwd),
         model=briefs[-1].model if reuses_model else options.model,
         prices=options.prices or any(brief.budget.usd is not None for brief in briefs),
     )

@@ -248,7 +248,7 @@ def _read_file(path: Path, allowed: tuple[str, ...]) -> list[Setting]:
 
     try:
         table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise UsageError(
             f"not TOML: {error}", where=str(path), remedy='Lines look like: model = "sonnet"'
         ) from None

@@ -17,6 +17,7 @@ from ._core.events import AnyEvent, SessionOpened
 from ._core.ports import RunHandle, Sandbox, Workspace
 from ._core.runs import InboxMessage, Report
 from ._core.runs import T as Outputs
+from ._platform.path_text import path_to_text
 from ._version import __version__
 from .conversation_state import ConversationState
 from .errors import UsageError
@@ -112,7 +113,7 @@ class Session:
         opened = SessionOpened(
             at=services.clock.now(),
             session=self.id,
-            cwd=self.cwd,
+            cwd=path_to_text(self.cwd),
             version=__version__,
             sandbox=services.environments.shared.sandbox.tier,
             granted=build.list_grants(self._options),

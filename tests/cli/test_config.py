@@ -91,6 +91,7 @@ def test_a_project_file_only_lowers_limits(tmp_path: Path, env: dict[str, str]) 
         ("model = 3\n", "model must be text in quotes, not 3"),
         ('output_format = "jsn"\n', r"output_format cannot be 'jsn'.*Did you mean json"),
         ("model = \n", "not TOML: .*line 1"),
+        (f"model = {'[' * 5_000}{']' * 5_000}\n", r"not TOML: .*recursion.*config\.toml"),
     ],
 )
 def test_a_wrong_setting_is_reported_with_line_key_and_nearest_name(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 import pytest
@@ -14,7 +13,6 @@ from mudroom._core.budgets import Budget
 from mudroom._core.events import (
     AnyEvent,
     Delta,
-    StoredEvent,
 )
 from mudroom._core.messages import ToolCallBlock, Usage
 from mudroom.cli.interactive.choice import Choice, match_answer
@@ -65,9 +63,6 @@ class ShownConversation:
     is_busy: bool = True
     tree: RunTree = field(default_factory=RunTree)
     status: StatusLine = field(default_factory=StatusLine)
-
-    def read_events(self) -> Iterable[StoredEvent]:
-        return [event for event in self.events if not isinstance(event, Delta)]
 
 
 def make_panel(

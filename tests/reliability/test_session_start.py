@@ -17,6 +17,7 @@ import pytest
 
 from mudroom import Session
 from mudroom._core.events import AnyEvent, RunStarted, SessionClosed, SessionOpened, StoredEvent
+from mudroom.cli.actions.session_store import find_last_session, open_store
 from mudroom.journals.memory import MemoryJournal
 from mudroom.journals.sqlite.folder import list_sessions, session_path
 from mudroom.journals.sqlite.reader import open_reader
@@ -118,3 +119,17 @@ async def test_opening_and_first_prompt_are_one_append(tmp_path: Path) -> None:
     ) as session:
         await session.run("PARENT")
     assert appended[0] == ["SessionOpened", "RunStarted"]
+
+
+async def test_a_session_of_a_folder_that_is_not_utf_8_is_found_and_continued(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "caf\udce9"
+    folder.mkdir()
+    home = str(tmp_path / "home")
+    model = ScriptedModel(["hello", "hello again"])
+    async with Session(model=model, cwd=str(folder), home=home) as session:
+        await session.run("PARENT")
+    assert await find_last_session(open_store(home), str(folder)) == session.id
+    async with Session(model=model, home=home, resume=session.id) as resumed:
+        assert resumed.cwd == str(folder)

@@ -14,6 +14,7 @@ import msgspec
 from ..._core.events import RunStarted, SessionOpened, StoredEvent
 from ..._core.ports import SessionStore
 from ..._core.runs import Report
+from ..._platform.path_text import path_from_text
 from ...config import Settings
 from ...errors import UsageError
 from ...journals.sessions import open_store, read_events, read_summary, require_no_writer
@@ -60,7 +61,7 @@ def resume_session(
     recorded = asyncio.run(_read_idle_session(settings.home, cwd, name or "last"))
     tree = recorded.tree
     if any(root.report is None for root in tree.roots):
-        start = SessionStart(resume=recorded.id, folder=recorded.folder)
+        start = SessionStart(resume=recorded.id, folder=path_from_text(recorded.folder))
         options = StartOptions(
             settings=settings, cwd=start.folder or cwd, start=start, verbose=verbose, quiet=quiet
         )

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from ..._core.ports import SessionInfo, SessionStore
+from ..._platform.path_text import path_from_text
 from ...errors import JournalBusy, JournalError, UsageError
 
 _SECONDS_PER_DAY = 86_400
@@ -46,7 +47,7 @@ async def list_sessions_of_folder(store: SessionStore, cwd: str) -> AsyncIterato
 async def read_session_folder(store: SessionStore, session_id: str) -> str:
     """Return the folder that a session works in, "" if its journal cannot be read."""
     try:
-        return (await store.read_header(session_id)).folder
+        return path_from_text((await store.read_header(session_id)).folder)
     except JournalError:
         return ""
 

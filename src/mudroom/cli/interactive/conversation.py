@@ -14,12 +14,12 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from ..._core.events import AnyEvent, RunFinished, StoredEvent
+from ..._core.events import AnyEvent, RunFinished
 from ..._core.runs import Report
 from ..._engine.compaction import has_summary
 from ...config import Settings
 from ...errors import JournalError, MudroomError, suggest_names
-from ...journals.sessions import open_store
+from ...journals.sessions import open_store, read_events
 from ...projections.ledger import LedgerBuilder, describe_ledger
 from ...projections.run_tree import RunTree
 from ...projections.safe_text import sanitize
@@ -169,13 +169,9 @@ class Conversation:
         """The last block of the streaming answer, not yet printed."""
         return self.writer.pending
 
-    def read_events(self) -> Iterable[StoredEvent]:
-        """Return all recorded events of the session."""
-        return open_store(self.settings.home).read_now(self.session.id)
-
-    def load_history(self) -> None:
-        """Fold the recorded events of a resumed session."""
-        for event in self.read_events():
+    async def load_history(self) -> None:
+        """Fold the recorded events of a resumed session. Raises JournalError."""
+        for event in await read_events(open_store(self.settings.home), self.session.id):
             for fold in (self.tree, self.ledger_builder, self.status):
                 fold.apply(event)
             self._store_answer(event)

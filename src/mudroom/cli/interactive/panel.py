@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Protocol
 
 from ..._core.events import AnyEvent, Delta, RunFinished, StoredEvent
@@ -44,10 +44,6 @@ class ConversationView(Protocol):
     @property
     def pending_text(self) -> str:
         """The last block of the streaming answer, not yet printed."""
-        ...
-
-    def read_events(self) -> Iterable[StoredEvent]:
-        """Return all recorded events of the session."""
         ...
 
 
@@ -105,14 +101,12 @@ class Panel:
             del self._live_events[event.run]
 
     def open_transcript(self, run_id: str) -> None:
-        """Open a run's transcript: live events for a working run, else the recorded ones."""
+        """Open the transcript of a working run; it follows the run."""
         from .transcript_pager import TranscriptPager
 
         if not self.conversation:
             return
-        events = self._live_events.get(run_id) or [
-            event for event in self.conversation.read_events() if event.run == run_id
-        ]
+        events = self._live_events.setdefault(run_id, [])
         self.pager = TranscriptPager(self.conversation.tree.runs[run_id], events)
 
     def answer_choice(self, value: str | None) -> None:

@@ -43,7 +43,7 @@ async def run_sessions(ui: UI, options: StartOptions, *, first: str = "") -> int
         async with session, conversation.resources:
             await name_session(session, settings.home, start)
             if start.resume:
-                conversation.load_history()
+                await conversation.load_history()
             conversation.status.model = session.model
             if start.resume and start.resume != previous:
                 print_recap(conversation)
